@@ -53,6 +53,7 @@ class VideoSpec:
         patches_per_side: 1 where a step is a whole frame. P > 1 where each frame has been cut into P x P cells that are
             shown one after the other in row-major order, so that step s is cell s % P^2 of frame s // P^2; `height` and
             `width` are then those of one cell.
+        palette: red, green and blue in 0..255 of each class, where the channels are classes.
     """
 
     channels: int
@@ -61,6 +62,7 @@ class VideoSpec:
     num_actions: int = 0
     num_views: int = 1
     patches_per_side: int = 1
+    palette: tuple[tuple[int, int, int], ...] | None = None
 
     @property
     def steps_per_frame(self) -> int:

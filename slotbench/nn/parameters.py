@@ -1,0 +1,45 @@
+"""How parameters start, and which of them decay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor, nn
+
+__all__ = ["decay_groups", "without_decay", "xavier_init"]
+
+
+def without_decay(parameter: nn.Parameter) -> nn.Parameter:
+    """Marks a parameter (position table, learned query, `A_log`) as one that weight decay must leave alone.
+
+    The mark is the attribute `_no_weight_decay`, which mamba-ssm uses too, so that its modules are understood as they are.
+    """
+    parameter._no_weight_decay = True  # type: ignore[attr-defined]
+    return parameter
+
+
+def decay_groups(parameters: Iterator[nn.Parameter] | list[nn.Parameter]) -> list[dict]:
+    """Two parameter groups for an optimiser: matrices, which decay, and everything else, which does not.
+
+    A matrix is a parameter of two or more axes that `without_decay` has not marked.
+    """
+    matrices, rest = [], []
+    for parameter in parameters:
+        if not parameter.requires_grad:
+            continue
+        decays = parameter.ndim >= 2 and not getattr(parameter, "_no_weight_decay", False)
+        (matrices if decays else rest).append(parameter)
+    groups = [{"params": matrices}, {"params": rest, "weight_decay": 0.0}]
+    return [group for group in groups if group["params"]]
+
+
+def xavier_init(module: nn.Module) -> None:
+    """Xavier-uniform weights and zero biases for every linear map in `module`.
+
+    On the ball benchmarks this is worth several hundred steps against PyTorch's default (docs/results.md).
+    """
+    for part in module.modules():
+        if isinstance(part, nn.Linear):
+            nn.init.xavier_uniform_(part.weight)
+            if isinstance(part.bias, Tensor):
+                nn.init.zeros_(part.bias)

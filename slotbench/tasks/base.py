@@ -1,0 +1,117 @@
+"""What every task shares: it builds the parts from their sizes, optimises them, and says what there is to report."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+from lightning.pytorch import LightningModule
+from lightning.pytorch.utilities.types import OptimizerLRScheduler
+from torch.optim import AdamW, Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from slotbench.interfaces import DataSpec, Decoder, Encoder, SlotSpec, TemporalCore, TokenSpec, VideoBatch, VideoSpec
+from slotbench.nn.parameters import decay_groups
+from slotbench.nn.weights import WeightReport, match_weights
+from slotbench.tasks.schedule import WarmupCosine
+
+__all__ = ["Headline", "SlotTask"]
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A number worth a line in the final report, beside what trivial answers score.
+
+    Attributes:
+        metric: its key among the logged metrics, such as "val/colour_accuracy".
+        label: what it is, in a few words.
+        floors: name of a trivial answer -> its score on the same data.
+        higher_is_better: the direction.
+    """
+
+    metric: str
+    label: str
+    floors: dict[str, float] = field(default_factory=dict)
+    higher_is_better: bool = True
+
+
+class SlotTask(LightningModule, ABC):
+    """Encoder, temporal core and decoder, wired together for one question.
+
+    The parts come as factories: the configuration gives every argument but the size, and the task supplies the size.
+
+    Args:
+        encoder: makes an encoder from the input's `VideoSpec`.
+        core: makes a temporal core from the encoder's `TokenSpec`.
+        decoder: makes a decoder from the core's `SlotSpec` and the target's `VideoSpec`.
+        optimizer: makes an optimiser from parameter groups; matrices decay, everything else does not.
+        schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
+        init_from: a run folder or a checkpoint whose weights to start from, where name and shape match.
+        data_spec: sizes of the input and of the target; the command line takes it from the data.
+
+    Raises:
+        ValueError: without a `data_spec`.
+    """
+
+    monitor: ClassVar[tuple[str, Literal["min", "max"]] | None] = None
+    """The logged metric that decides which checkpoint is the best, and its direction."""
+
+    def __init__(
+        self,
+        encoder: Callable[[VideoSpec], Encoder],
+        core: Callable[[TokenSpec], TemporalCore],
+        decoder: Callable[[SlotSpec, VideoSpec], Decoder],
+        optimizer: Callable[[Iterable], Optimizer] = AdamW,
+        schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
+        init_from: str | None = None,
+        data_spec: DataSpec | None = None,
+    ):
+        super().__init__()
+        if data_spec is None:
+            raise ValueError(
+                f"{type(self).__name__} needs data_spec, the sizes of its input and target: the command line takes it "
+                "from the data; in Python pass data_spec=data.spec"
+            )
+        self.data_spec = data_spec
+        self.encoder = encoder(data_spec.input)
+        self.core = core(self.encoder.token_spec)
+        self.decoder = decoder(self.core.slot_spec, data_spec.target)
+        self._optimizer = optimizer
+        self._schedule = schedule
+        self._init_from = init_from
+        self.weight_report: WeightReport | None = None
+
+    @abstractmethod
+    def headlines(self) -> list[Headline]:
+        """The numbers of the final report, with the floors known so far."""
+
+    @abstractmethod
+    def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
+        """Pictures of what the model makes of `batch`, by name: uint8 arrays "height width 3"."""
+
+    def setup(self, stage: str) -> None:
+        """Loads the weights named by `init_from`, once, before training starts."""
+        if stage == "fit" and self._init_from is not None and self.weight_report is None:
+            self.weight_report = match_weights(self, Path(self._init_from))
+            if self.trainer.is_global_zero:
+                print(self.weight_report)
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        """The optimiser over two parameter groups, and the schedule stepped after every batch."""
+        optimizer = self._optimizer(decay_groups(self.parameters()))
+        schedule = self._schedule(optimizer, self.total_steps)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    @property
+    def total_steps(self) -> int:
+        """Optimiser steps of the whole training, as the trainer plans it."""
+        return int(self.trainer.estimated_stepping_batches)
+
+    @property
+    def progress(self) -> float:
+        """Share of the training that is done, 0 to 1."""
+        return self.global_step / max(1, self.total_steps)

@@ -1,0 +1,51 @@
+"""Learning-rate schedules that know how long the training is."""
+
+from __future__ import annotations
+
+import math
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+__all__ = ["ConstantRate", "WarmupCosine"]
+
+
+class WarmupCosine(LambdaLR):
+    """Linear warm-up, then a cosine down to a fraction of the peak rate.
+
+    The length of the training is handed over by the task, so that it is written once, as `trainer.max_steps`.
+
+    Args:
+        optimizer: the optimiser whose rate is the peak.
+        total_steps: optimiser steps of the whole training.
+        warmup: share of `total_steps` spent warming up, in [0, 1).
+        final_fraction: rate at the end, as a fraction of the peak.
+
+    Raises:
+        ValueError: if `warmup` is not a share.
+    """
+
+    def __init__(self, optimizer: Optimizer, total_steps: int, warmup: float = 0.025, final_fraction: float = 0.0):
+        if not 0 <= warmup < 1:
+            raise ValueError(f"WarmupCosine: warmup is the share of the training spent warming up, in [0, 1); got {warmup}")
+        warmup_steps = max(1, round(warmup * total_steps))
+
+        def factor(step: int) -> float:
+            if step < warmup_steps:
+                return (step + 1) / warmup_steps
+            done = min(1.0, (step - warmup_steps) / max(1, total_steps - warmup_steps))
+            return final_fraction + (1 - final_fraction) * 0.5 * (1 + math.cos(math.pi * done))
+
+        super().__init__(optimizer, factor)
+
+
+class ConstantRate(LambdaLR):
+    """The optimiser's own rate from the first step to the last.
+
+    Args:
+        optimizer: the optimiser.
+        total_steps: not used; every schedule takes it.
+    """
+
+    def __init__(self, optimizer: Optimizer, total_steps: int):
+        super().__init__(optimizer, lambda step: 1.0)

@@ -1,0 +1,65 @@
+"""What every test file relies on: one thread, checked shapes, hypothesis profiles, GPU tests only where there is a GPU.
+
+Runs in every worker process of pytest-xdist as well as in the process that starts them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import HealthCheck, settings
+from jaxtyping import install_import_hook
+
+# Small tensors are slower on several threads than on one, and the workers share the cores. torch reads this on import.
+for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    os.environ[variable] = "1"
+
+CHECKED_PACKAGES = ["slotbench", "slotbench_plugins"]
+
+
+class _NumbaModulesUnchecked:
+    """Leaves modules with numba kernels as they are: numba can compile a function, not the checker wrapped around it."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name.partition(".")[0] not in CHECKED_PACKAGES:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is None or spec.origin is None or not Path(spec.origin).is_file():
+            return None
+        return spec if re.search(r"\bnjit\b", Path(spec.origin).read_text(encoding="utf-8")) else None
+
+
+install_import_hook(CHECKED_PACKAGES, "beartype.beartype")
+sys.meta_path.insert(0, _NumbaModulesUnchecked)
+
+# No deadline: the first call of a compiled kernel takes seconds. On a CI machine every run draws the same examples.
+settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fixed", parent=settings.get_profile("local"), derandomize=True, database=None)
+settings.load_profile("fixed" if os.environ.get("CI") else "local")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """`-n auto` of pyproject.toml: the cores, four at most, for whole folders; none for single files and test names."""
+    if any(Path(argument.partition("::")[0]).suffix == ".py" for argument in config.args):
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(4, cores) if cores > 1 else 0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    on_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if not on_gpu:
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        for item in on_gpu:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))

@@ -1,0 +1,356 @@
+"""Finds components by name: what is installed, where it comes from, and what went wrong.
+
+A component is declared by an entry point in one of six groups, `slotbench.encoders`, `.cores`, `.decoders`,
+`.aggregations`, `.tasks` and `.datasets`; the entry's name is the class's name. The built-in components are declared in
+the same way, in slotbench's own `pyproject.toml`. Names are read from package metadata, and nothing is imported before
+it is asked for, so that a broken plugin can be listed and does no harm to the others.
+
+    >>> from slotbench import registry
+    >>> "SlotSSM" in registry.names("cores")
+    True
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import functools
+import importlib
+import importlib.metadata
+import importlib.util
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import TypeVar
+
+__all__ = ["KINDS", "Entry", "RegistryError", "entries", "kinds_of", "load", "load_file", "names", "register"]
+
+KINDS = {
+    "encoders": "encoder",
+    "cores": "core",
+    "decoders": "decoder",
+    "aggregations": "aggregation",
+    "tasks": "task",
+    "datasets": "dataset",
+}
+"""Every kind of component (the last part of its entry-point group) and what one of it is called."""
+
+# As text: importing an interface imports torch.
+_INTERFACES = {
+    "encoders": "slotbench.interfaces:Encoder",
+    "cores": "slotbench.interfaces:TemporalCore",
+    "decoders": "slotbench.interfaces:Decoder",
+    "aggregations": "slotbench.interfaces:Aggregation",
+    "tasks": "slotbench.tasks.base:SlotTask",
+    "datasets": "slotbench.data.base:SlotDataModule",
+}
+
+Component = TypeVar("Component", bound=type)
+
+
+class RegistryError(LookupError):
+    """A component could not be found, imported or accepted.
+
+    Attributes:
+        near: names close to the one that was asked for, best first.
+    """
+
+    def __init__(self, message: str, near: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.near = near
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the table of components.
+
+    Attributes:
+        kind: one of `KINDS`.
+        name: the class's name, by which a configuration names it.
+        distribution: the installed package, or the file, that it comes from.
+        target: "module:class".
+        state: "available" (not imported yet), "loaded", "broken" or "duplicate".
+        error: what is wrong, in one line, where the state is "broken" or "duplicate".
+        summary: first sentence of the class's docstring, read from the source without importing it.
+    """
+
+    name: str
+    kind: str
+    distribution: str
+    target: str
+    state: str = "available"
+    error: str = ""
+    summary: str = ""
+
+
+# What this process has registered by hand, imported, or failed to import. Keys are (kind, name) and (kind, target).
+_registered: dict[tuple[str, str], tuple[Entry, type]] = {}
+_loaded: dict[tuple[str, str], type] = {}
+_failures: dict[tuple[str, str], BaseException] = {}
+
+
+def names(kind: str) -> list[str]:
+    """The names of all components of a kind, in alphabetical order, without importing any of them.
+
+    Raises:
+        RegistryError: there is no such kind.
+    """
+    return sorted({entry.name for entry in _table(kind)}, key=str.lower)
+
+
+def kinds_of(name: str) -> list[str]:
+    """The kinds under which `name` is declared; empty if it is unknown."""
+    return [kind for kind in KINDS if any(entry.name == name for entry in _table(kind))]
+
+
+def entries(kind: str) -> list[Entry]:
+    """Every component of a kind with its origin, state and one-line description, without importing any of them.
+
+    Raises:
+        RegistryError: there is no such kind.
+    """
+    table = sorted(_table(kind), key=lambda entry: (entry.name.lower(), entry.distribution))
+    return [_with_state(entry, table) for entry in table]
+
+
+def load(kind: str, name: str) -> type:
+    """Imports the component and checks that it is what it is declared as.
+
+    Args:
+        kind: one of `KINDS`.
+        name: the class's name.
+
+    Raises:
+        RegistryError: no such kind or name; two distributions declare the name; its module cannot be imported (the
+            module's own exception is chained); the target is not a subclass of the kind's interface.
+    """
+    found = [entry for entry in _table(kind) if entry.name == name]
+    if not found:
+        raise _unknown(kind, name)
+    if len(found) > 1:
+        raise RegistryError(_duplicate_message(found))
+    entry = found[0]
+    if (kind, name) in _registered:
+        return _registered[kind, name][1]
+    key = (kind, entry.target)
+    if key not in _loaded:
+        if key not in _failures:
+            try:
+                _loaded[key] = _check(kind, name, _import_target(entry.target), entry.distribution)
+            except Exception as error:
+                _failures[key] = error
+        if key in _failures:
+            held = _failures[key]
+            if isinstance(held, RegistryError):
+                raise held
+            raise RegistryError(
+                f"the {KINDS[kind]} {name} of {entry.distribution} cannot be imported from {entry.target}:\n"
+                f"  {_one_line(held)}"
+            ) from held
+    return _loaded[key]
+
+
+def failure(entry: Entry) -> BaseException | None:
+    """The exception that is held for this entry, with its own traceback, if importing it failed."""
+    return _failures.get((entry.kind, entry.target))
+
+
+def register(kind: str) -> Callable[[Component], Component]:
+    """Class decorator that adds a component to the table of this process: for notebooks and single-file plugins.
+
+    Running the same definition again, as a notebook does, replaces the earlier one.
+
+    Args:
+        kind: one of `KINDS`.
+
+    Raises:
+        RegistryError: no such kind; not a subclass of the kind's interface; another distribution has the name.
+    """
+    _check_kind(kind)
+
+    def add(component: Component) -> Component:
+        name, target = component.__name__, f"{component.__module__}:{component.__qualname__}"
+        origin = _origin(component.__module__)
+        _check(kind, name, component, origin)
+        entry = Entry(name, kind, origin, target, "loaded", "", _first_sentence(component.__doc__ or ""))
+        others = [other for other in _table(kind) if other.name == name and other.target != target]
+        if others:
+            raise RegistryError(_duplicate_message([*others, entry]))
+        _registered[kind, name] = (entry, component)
+        return component
+
+    return add
+
+
+def load_file(path: str | Path) -> list[Entry]:
+    """Imports a Python file of `@register`ed components and returns the entries that it made.
+
+    Raises:
+        RegistryError: the file is not there, its name is taken by another module or is no module name, importing it
+            fails (its own exception is chained), or it registers nothing.
+    """
+    file = Path(path).resolve()
+    if not file.is_file():
+        near = difflib.get_close_matches(file.name, [p.name for p in file.parent.glob("*.py")], n=3)
+        raise RegistryError(f"no plugin file {path}{_did_you_mean(near)}", tuple(near))
+    module_name = file.stem
+    if file.suffix != ".py" or not module_name.isidentifier():
+        raise RegistryError(f"the plugin file {path} cannot be imported: name it like a Python module, e.g. my_core.py")
+    module = sys.modules.get(module_name)
+    spec = importlib.util.find_spec(module_name) if module is None else module.__spec__
+    if (module or spec) and Path((spec and spec.origin) or getattr(module, "__file__", None) or "").resolve() != file:
+        raise RegistryError(f"the plugin file {path} has the name of another module, {module_name}: rename it")
+    if module is None:
+        # At the end of the path, so that the file's neighbours can be imported but hide nothing; worker processes
+        # that are not forked inherit the path and find the file by it.
+        if str(file.parent) not in sys.path:
+            sys.path.append(str(file.parent))
+        try:
+            importlib.import_module(module_name)
+        except RegistryError:
+            raise
+        except Exception as error:
+            raise RegistryError(f"the plugin file {path} cannot be imported:\n  {_one_line(error)}") from error
+    made = [entry for entry, component in _registered.values() if component.__module__ == module_name]
+    if not made:
+        raise RegistryError(
+            f"the plugin file {path} registers no component: put @slotbench.registry.register(KIND) above its class,\n"
+            f"  KIND one of: {', '.join(KINDS)}"
+        )
+    return made
+
+
+@functools.lru_cache(maxsize=4)
+def _declared(paths: tuple[str, ...]) -> tuple[Entry, ...]:
+    """What package metadata on `paths` (`sys.path`, of which it is a function) declares."""
+    return tuple(
+        Entry(point.name, kind, point.dist.name if point.dist else "unknown", point.value)
+        for kind in KINDS
+        for point in importlib.metadata.entry_points(group=f"slotbench.{kind}")
+    )
+
+
+def _table(kind: str) -> list[Entry]:
+    _check_kind(kind)
+    by_hand = [entry for entry, _ in _registered.values() if entry.kind == kind]
+    targets = {entry.target for entry in by_hand}
+    declared = (entry for entry in _declared(tuple(sys.path)) if entry.kind == kind and entry.target not in targets)
+    return [*dict.fromkeys(declared), *by_hand]
+
+
+def _with_state(entry: Entry, table: list[Entry]) -> Entry:
+    same_name = [other for other in table if other.name == entry.name]
+    if len(same_name) > 1:
+        return replace(entry, state="duplicate", error=_duplicate_message(same_name))
+    if (entry.kind, entry.name) in _registered:
+        return entry
+    try:
+        entry = replace(entry, summary=_summary_from_source(entry.target))
+    except (OSError, ValueError, SyntaxError, ImportError) as error:
+        entry = replace(entry, state="broken", error=_one_line(error))
+    if (held := failure(entry)) is not None:
+        return replace(entry, state="broken", error=_one_line(held))
+    return replace(entry, state="loaded") if (entry.kind, entry.target) in _loaded else entry
+
+
+def _check_kind(kind: str) -> None:
+    if kind not in KINDS:
+        near = tuple(difflib.get_close_matches(kind, [*KINDS, *KINDS.values()], n=1, cutoff=0.5))
+        plural = {singular: plural for plural, singular in KINDS.items()}
+        near = tuple(plural.get(name, name) for name in near)
+        raise RegistryError(
+            f"no kind of component named {kind}{_did_you_mean(near) or ';'} kinds: {', '.join(KINDS)}", near
+        )
+
+
+def _check(kind: str, name: str, component: object, distribution: str) -> type:
+    what = f"the {KINDS[kind]} {name} of {distribution}"
+    if not isinstance(component, type):
+        raise RegistryError(f"{what} is not a class but {type(component).__name__}: point the entry at the class")
+    interface = _import_target(_INTERFACES[kind])
+    if not (isinstance(interface, type) and issubclass(component, interface)):
+        raise RegistryError(f"{what} is not a subclass of {_INTERFACES[kind].replace(':', '.')}")
+    if component.__name__ != name:
+        raise RegistryError(
+            f"{what} is the class {component.__name__}: the entry's name must be the class's name,\n"
+            f"  because configurations name components by their class"
+        )
+    return component
+
+
+def _import_target(target: str) -> object:
+    module_name, _, attribute = target.partition(":")
+    value: object = importlib.import_module(module_name)
+    for part in attribute.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _unknown(kind: str, name: str) -> RegistryError:
+    known, singular = names(kind), KINDS[kind]
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    near = tuple(by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6))
+    message = f"no {singular} named {name}{_did_you_mean(near) or ';'}"
+    if elsewhere := kinds_of(name):
+        message += f" {name} is the name of {' and '.join('a ' + KINDS[k] for k in elsewhere)};"
+    return RegistryError(f"{message} available: {', '.join(known) or 'none'}", near)
+
+
+def _did_you_mean(near: tuple[str, ...] | list[str]) -> str:
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _duplicate_message(found: list[Entry]) -> str:
+    origins = " and ".join(f"{entry.distribution} ({entry.target})" for entry in found)
+    return (
+        f"{len(found)} {found[0].kind} are named {found[0].name}: {origins}.\n"
+        f"  Uninstall one of them, or write the full class path of the one that you mean."
+    )
+
+
+def _one_line(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+
+
+def _origin(module_name: str) -> str:
+    file = getattr(sys.modules.get(module_name), "__file__", None)
+    return Path(file).name if file else "this session"
+
+
+def _summary_from_source(target: str) -> str:
+    """First sentence of a class's docstring, by parsing its module: importing it would import torch."""
+    module_name, _, class_name = target.partition(":")
+    spec = _find_spec(module_name)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"No module named '{module_name}'")
+    if not spec.origin.endswith(".py"):
+        return ""
+    for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8"), filename=spec.origin).body:
+        if isinstance(node, ast.ClassDef) and node.name == class_name:
+            return _first_sentence(ast.get_docstring(node) or "")
+    return ""
+
+
+def _find_spec(module_name: str) -> ModuleSpec | None:
+    """`importlib.util.find_spec` without importing the parent packages, which it would do."""
+    path = None
+    spec = None
+    parts = module_name.split(".")
+    for depth in range(1, len(parts) + 1):
+        name = ".".join(parts[:depth])
+        found = (finder.find_spec(name, path) for finder in sys.meta_path if hasattr(finder, "find_spec"))
+        spec = next((candidate for candidate in found if candidate is not None), None)
+        if spec is None or (depth < len(parts) and spec.submodule_search_locations is None):
+            return None
+        path = None if spec.submodule_search_locations is None else list(spec.submodule_search_locations)
+    return spec
+
+
+def _first_sentence(docstring: str) -> str:
+    paragraph = " ".join(docstring.strip().split("\n\n")[0].split())
+    end = re.search(r"(?<!e\.g)(?<!i\.e)(?<! al)[.:](?=\s+[A-Z]|$)", paragraph)
+    return paragraph[: end.start() + 1] if end else paragraph

@@ -25,7 +25,7 @@ CHECKED_PACKAGES = ["slotbench", "slotbench_plugins"]
 
 
 class _NumbaModulesUnchecked:
-    """Leaves modules with numba kernels as they are: numba can compile a function, not the checker wrapped around it."""
+    """Leaves modules with numba kernels as they are: numba cannot compile the checker wrapped around a function."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:

@@ -1,6 +1,7 @@
 """Scores for pictures of coloured balls: did it predict where, and did it remember what.
 
-Class 0 is background, class 1 white, classes from 2 on are colours. Source of the definitions: slotssm specification §5;
+Class 0 is background, class 1 white, classes from 2 on are colours. Source of the definitions: slotssm specification
+§5;
 the paper itself says only "error rate".
 """
 

@@ -27,7 +27,9 @@ class WarmupCosine(LambdaLR):
 
     def __init__(self, optimizer: Optimizer, total_steps: int, warmup: float = 0.025, final_fraction: float = 0.0):
         if not 0 <= warmup < 1:
-            raise ValueError(f"WarmupCosine: warmup is the share of the training spent warming up, in [0, 1); got {warmup}")
+            raise ValueError(
+                f"WarmupCosine: warmup is the share of the training spent warming up, in [0, 1); got {warmup}"
+            )
         warmup_steps = max(1, round(warmup * total_steps))
 
         def factor(step: int) -> float:

@@ -1,0 +1,241 @@
+"""Read a long sequence, then paint what it adds up to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from einops import rearrange
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import AdamW, Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from slotbench.interfaces import (
+    DataSpec,
+    Decoded,
+    Decoder,
+    Encoder,
+    SlotSpec,
+    TemporalCore,
+    TokenSpec,
+    VideoBatch,
+    VideoSpec,
+    detach_state,
+)
+from slotbench.metrics.ball_scores import BallScores
+from slotbench.tasks.base import Headline, SlotTask
+from slotbench.tasks.pictures import contact_sheet, paint_classes, paint_slots
+from slotbench.tasks.schedule import WarmupCosine
+
+__all__ = ["LongContextReasoning"]
+
+Stage = Literal["val", "test"]
+
+
+class LongContextReasoning(SlotTask):
+    """Reads the whole sequence, decodes the last step's slots, and classifies every pixel of the target picture.
+
+    Source: SlotSSM §7.2 and appendix B-C (Blinking Color Balls). Scores, each beside what trivial answers get on the
+        same
+    clips: ball-pixel IoU (did it predict where), colour accuracy (did it remember what), the same on the balls whose
+        last
+    colour is not the answer (memory, not recency) and on those where the two rules disagree (counting, not recency).
+
+    The paper trains on the last picture alone, without weights; `dense_targets` and `class_weights` are aids that
+    bring a
+    small model off two plateaus, "all background" and "all balls white", within minutes.
+
+    Args:
+        encoder: makes an encoder from the input's `VideoSpec`.
+        core: makes a temporal core from the encoder's `TokenSpec`.
+        decoder: makes a decoder from the core's `SlotSpec` and the target's `VideoSpec`.
+        optimizer: makes an optimiser from parameter groups; matrices decay, everything else does not.
+        schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
+        dense_targets: also decode after every earlier context frame, and learn from what its answer would be.
+        class_weights: weight of each class in the loss early in training; None for equal weights.
+        anneal: shares of the training between which `class_weights` go linearly to 1.
+        chunk_steps: read the sequence in chunks of so many steps, carrying the state, to bound memory; None reads it
+            at once.
+        truncate_gradient: stop the gradient where chunks meet.
+        loss_reduction: "mean" over pixels, or "sum" as the paper's equation 39 prints it (over pixels, mean over
+            pictures).
+        init_from: a run folder or a checkpoint whose weights to start from, where name and shape match.
+        data_spec: sizes of the input and of the target; the command line takes it from the data.
+
+    Raises:
+        ValueError: if the number of class weights is not the number of classes, or `anneal` is not an increasing pair.
+    """
+
+    monitor: ClassVar[tuple[str, Literal["min", "max"]] | None] = ("val/loss", "min")
+
+    def __init__(
+        self,
+        encoder: Callable[[VideoSpec], Encoder],
+        core: Callable[[TokenSpec], TemporalCore],
+        decoder: Callable[[SlotSpec, VideoSpec], Decoder],
+        optimizer: Callable[[Iterable], Optimizer] = AdamW,
+        schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
+        dense_targets: bool = False,
+        class_weights: list[float] | None = None,
+        anneal: tuple[float, float] = (0.3, 0.45),
+        chunk_steps: int | None = None,
+        truncate_gradient: bool = False,
+        loss_reduction: Literal["mean", "sum"] = "mean",
+        init_from: str | None = None,
+        data_spec: DataSpec | None = None,
+    ):
+        super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec)
+        self.num_classes = self.data_spec.target.channels
+        if class_weights is not None and len(class_weights) != self.num_classes:
+            raise ValueError(f"class_weights has {len(class_weights)} values; the data has {self.num_classes} classes")
+        if not 0 <= anneal[0] <= anneal[1] <= 1:
+            raise ValueError(
+                f"anneal is two shares of the training, the first not above the second, in [0, 1]; got {anneal}"
+            )
+        if chunk_steps is not None and chunk_steps < 1:
+            raise ValueError(
+                f"chunk_steps is a number of steps, at least 1, or null to read at once; got {chunk_steps}"
+            )
+        self.dense_targets = dense_targets
+        self.anneal = anneal
+        self.chunk_steps = chunk_steps
+        self.truncate_gradient = truncate_gradient
+        self.loss_reduction = loss_reduction
+        weights = torch.tensor(class_weights) if class_weights is not None else torch.ones(self.num_classes)
+        self.register_buffer("early_weights", weights, persistent=False)
+        target = self.data_spec.target
+        self.scores = nn.ModuleDict({stage: BallScores(target.channels, target.palette) for stage in ("val", "test")})
+        self.floors: dict[Stage, dict[str, float]] = {"val": {}, "test": {}}
+
+    def forward(self, batch: VideoBatch, every_target: bool = False) -> Decoded:
+        """Decodes the slots of the step after which the last target is due, or of every such step.
+
+        Returns:
+            logits "batch targets classes height width", with one target unless `every_target`.
+        """
+        assert batch.target_time is not None
+        due = (batch.target_time[0] - batch.time[0, 0]).tolist()
+        wanted = due if every_target else due[-1:]
+        length = self.chunk_steps or batch.num_steps
+        state, slots = None, []
+        for start in range(0, batch.num_steps, length):
+            out = self.core(self.encoder(batch.slice_time(start, start + length)), state)
+            here = [step - start for step in wanted if start <= step < start + length]
+            if here:
+                slots.append(out.slots[:, here])
+            state = detach_state(out.state) if self.truncate_gradient else out.state
+        return self.decoder(torch.cat(slots, dim=1), batch)
+
+    def weights_now(self) -> Float[Tensor, " classes"]:
+        """Class weights at this point of the training."""
+        begin, end = self.anneal
+        early = 1.0 - min(1.0, max(0.0, (self.progress - begin) / max(end - begin, 1e-9)))
+        return 1 + (self.early_weights - 1) * early
+
+    def loss(
+        self,
+        decoded: Decoded,
+        target: Int[Tensor, "batch targets height width"],
+        weights: Float[Tensor, " classes"] | None = None,
+    ) -> Float[Tensor, ""]:
+        """Cross-entropy per pixel over the last `targets` that were decoded, plus the decoder's own terms."""
+        logits = decoded.reconstruction
+        target = target[:, -logits.shape[1] :]
+        if self.loss_reduction == "sum":
+            total = F.cross_entropy(logits.flatten(0, 1).float(), target.flatten(0, 1).long(), weights, reduction="sum")
+            value = total / (logits.shape[0] * logits.shape[1])
+        else:
+            value = F.cross_entropy(logits.flatten(0, 1).float(), target.flatten(0, 1).long(), weights)
+        return value + sum(decoded.losses.values(), torch.zeros((), device=value.device))
+
+    def training_step(self, batch: VideoBatch, batch_idx: int) -> Tensor:
+        """One batch's loss."""
+        loss = self.loss(self(batch, every_target=self.dense_targets), batch.target, self.weights_now())
+        self.log("train/loss", loss, prog_bar=True, batch_size=len(batch))
+        return loss
+
+    def validation_step(self, batch: VideoBatch, batch_idx: int) -> None:
+        """Scores on the validation set."""
+        self._score("val", batch)
+
+    def test_step(self, batch: VideoBatch, batch_idx: int) -> None:
+        """Scores on the test set."""
+        self._score("test", batch)
+
+    def predict_step(self, batch: VideoBatch, batch_idx: int) -> dict[str, Tensor]:
+        """The predicted class image of the last target, and the share of each slot in each pixel, if the decoder
+        tells."""
+        decoded = self(batch)
+        out = {"classes": decoded.reconstruction[:, -1].argmax(1)}
+        if decoded.masks is not None:
+            out["masks"] = decoded.masks[:, -1]
+        return out
+
+    def _score(self, stage: Stage, batch: VideoBatch) -> None:
+        decoded = self(batch, every_target=True)
+        last = Decoded(decoded.reconstruction[:, -1:], losses=decoded.losses)
+        self.log(f"{stage}/loss", self.loss(last, batch.target), on_epoch=True, batch_size=len(batch))
+        self.scores[stage].update(decoded.reconstruction.argmax(2), batch, floors=not self.floors[stage])
+
+    def _close(self, stage: Stage) -> None:
+        scores = {name: float(value) for name, value in self.scores[stage].compute().items()}
+        self.scores[stage].reset()
+        if self.trainer.sanity_checking:
+            return
+        floors = {name: value for name, value in scores.items() if name.startswith("floor/")}
+        if not self.floors[stage]:
+            self.floors[stage] = {name: value for name, value in floors.items() if not math.isnan(value)}
+        else:  # they do not change: logged once
+            scores = {name: value for name, value in scores.items() if name not in floors}
+        self.log_dict({f"{stage}/{name}": value for name, value in scores.items() if not math.isnan(value)})
+
+    def on_validation_epoch_end(self) -> None:
+        """Logs the scores, the first time with their floors."""
+        self._close("val")
+
+    def on_test_epoch_end(self) -> None:
+        """Logs the scores, the first time with their floors."""
+        self._close("test")
+
+    def headlines(self) -> list[Headline]:
+        """Ball IoU, colour accuracy, and colour accuracy where the last colour is not the answer."""
+        stage: Stage = "test" if self.floors["test"] else "val"
+
+        def headline(metric: str, label: str) -> Headline:
+            prefix = f"floor/{metric}/"
+            floors = {
+                name.removeprefix(prefix): value
+                for name, value in self.floors[stage].items()
+                if name.startswith(prefix)
+            }
+            return Headline(f"{stage}/{metric}", label, floors)
+
+        return [
+            headline("ball_iou", "where: ball-pixel IoU"),
+            headline("colour_accuracy", "what: colour accuracy, coloured balls"),
+            headline("colour_accuracy_not_last", "memory: the same where the last colour is wrong"),
+        ]
+
+    def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
+        """One sheet, a row per clip: the context frames, the target, the prediction, and the slot that painted each
+        pixel."""
+        decoded = self(batch)
+        predicted = decoded.reconstruction[:, -1].argmax(1)
+        side = self.data_spec.input.patches_per_side
+        frames = rearrange(batch.frames, "b (f p q) c h w -> b f (p h) (q w) c", p=side, q=side)
+        frames = (frames.float() * 255).round().to(torch.uint8).cpu().numpy()
+        palette = self.data_spec.target.palette or tuple((40 * c,) * 3 for c in range(self.num_classes))
+        labels = [f"context {i + 1}" for i in range(frames.shape[1])] + ["target", "prediction"]
+        labels += ["slots"] if decoded.masks is not None else []
+        rows = []
+        for i in range(len(batch)):
+            row = [*frames[i], paint_classes(batch.target[i, -1].long(), palette), paint_classes(predicted[i], palette)]
+            if decoded.masks is not None:
+                row.append(paint_slots(decoded.masks[i, -1].argmax(0), predicted[i]))
+            rows.append(row)
+        return {"predictions": contact_sheet(rows, labels)}

@@ -1,0 +1,72 @@
+"""What a run was made with: versions, the state of the source, the machine and the command line."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+__all__ = ["describe_environment", "git_state"]
+
+_PACKAGES = ("slotbench", "torch", "lightning", "numpy")
+
+
+def describe_environment() -> dict[str, Any]:
+    """The part of a run's record that does not depend on the run: versions, git, device, threads, command."""
+    # only a process that is about to train asks, so torch is loaded already or about to be
+    import torch
+
+    versions: dict[str, str | None] = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = None
+    here, ours = git_state(Path.cwd()), git_state(Path(__file__).parent)
+    return {
+        "versions": versions,
+        # the user's project where there is one, and slotbench's own source when it is another checkout
+        "git": here or ours,
+        "git_slotbench": ours if here and ours and here["commit"] != ours["commit"] else None,
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else _processor(),
+        "threads": torch.get_num_threads(),
+        "platform": platform.platform(),
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+    }
+
+
+def git_state(folder: Path) -> dict[str, Any] | None:
+    """Commit of the checkout that `folder` lies in, and whether tracked files differ from it; None outside of one."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+            # reading must not take the index lock from somebody who is committing
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+        ).stdout.strip()
+
+    try:
+        commit = git("rev-parse", "HEAD")
+        return {"commit": commit, "dirty": bool(git("status", "--porcelain", "--untracked-files=no"))}
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _processor() -> str:
+    """The CPU's marketing name where the system tells, else its architecture."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return f"{line.split(':', 1)[1].strip()} x {os.cpu_count()}"
+    except OSError:
+        pass
+    return f"{platform.processor() or platform.machine()} x {os.cpu_count()}"

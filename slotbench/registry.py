@@ -295,12 +295,16 @@ def _unknown(kind: str, name: str) -> RegistryError:
     near = tuple(by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6))
     message = f"no {singular} named {name}{_did_you_mean(near) or ';'}"
     if elsewhere := kinds_of(name):
-        message += f" {name} is the name of {' and '.join('a ' + KINDS[k] for k in elsewhere)};"
+        message += f" {name} is the name of {' and '.join(_with_article(KINDS[k]) for k in elsewhere)};"
     return RegistryError(f"{message} available: {', '.join(known) or 'none'}", near)
 
 
 def _did_you_mean(near: tuple[str, ...] | list[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def _with_article(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def _duplicate_message(found: list[Entry]) -> str:

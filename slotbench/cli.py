@@ -1,0 +1,100 @@
+"""The commands of `slotbench`, and which module runs each. Imports neither torch nor lightning.
+
+A command is a function of its arguments that returns the exit code; it lives in a module of `slotbench.commands`, which
+is imported when the command is given.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from slotbench import __version__
+from slotbench.commands.failures import UserError
+from slotbench.registry import RegistryError
+
+__all__ = ["COMMANDS", "run"]
+
+# name -> (module of slotbench.commands, what it does)
+COMMANDS = {
+    "fit": ("training", "train the experiment that a YAML file describes"),
+    "validate": ("training", "evaluate a run on its validation split"),
+    "test": ("training", "evaluate a run on its test split"),
+    "predict": ("training", "write a run's predictions"),
+    "show": ("show", "print a configuration, complete, as YAML"),
+    "plugins": ("plugins", "list the components that can be named in a configuration"),
+    "doctor": ("doctor", "check this installation: versions, plugins, kernels"),
+}
+
+_EXAMPLES = (
+    ("slotbench fit --config experiments/blinking_balls.yaml", "train; needs no download and no GPU"),
+    ("slotbench fit --config FILE --model.core NAME", "the same with another temporal core"),
+    ("slotbench plugins cores", "which cores there are"),
+    ("slotbench test runs/NAME/ID", "evaluate a finished run"),
+)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command line, without the program's name, and returns the exit code.
+
+    0 for success, 1 for a failure while running, 2 for a command line or configuration that cannot be run, 130 when
+    interrupted. Errors are a few lines on stderr; with `--debug` the traceback is printed as well.
+    """
+    arguments = list(arguments)
+    debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    try:
+        if not arguments or arguments[0] in ("-h", "--help", "help"):
+            print(_help())
+            return 0
+        if arguments[0] in ("-V", "--version", "version"):
+            print(f"slotbench {__version__}")
+            return 0
+        return _command(arguments[0], arguments[1:])
+    except (UserError, RegistryError) as error:
+        if debug:
+            traceback.print_exc()
+        print(f"slotbench: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        if debug:
+            traceback.print_exc()
+        return 130
+    except BrokenPipeError:
+        # the reader of our output has gone, as in `slotbench plugins | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _command(name: str, arguments: list[str]) -> int:
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
+        raise UserError(
+            f"no command named {name}{f'; did you mean {near[0]}?' if near else ''}\n  commands: {', '.join(COMMANDS)}"
+        )
+    module = importlib.import_module(f"slotbench.commands.{COMMANDS[name][0]}")
+    code: int = module.main(name, arguments)
+    return code
+
+
+def _help() -> str:
+    width = max(len(command) for command, _ in _EXAMPLES)
+    return "\n".join(
+        [
+            f"slotbench {__version__}: one bench for slot-based and object-centric video models",
+            "",
+            "Usage: slotbench COMMAND ...",
+            "",
+            "Commands:",
+            *(f"  {name:<10}{summary}" for name, (_, summary) in COMMANDS.items()),
+            "",
+            "Examples:",
+            *(f"  {command:<{width}}  {meaning}" for command, meaning in _EXAMPLES),
+            "",
+            "slotbench COMMAND --help says more about a command. --debug anywhere shows the traceback of an error.",
+        ]
+    )

@@ -1,0 +1,87 @@
+"""Options that are about the run and not about the experiment, and are therefore not part of the configuration."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NoReturn
+
+from slotbench.commands.failures import UserError
+
+__all__ = ["RunOptions", "split_options"]
+
+
+@dataclass
+class RunOptions:
+    """Where a run is recorded, what may be imported, how many threads.
+
+    Attributes:
+        name: folder of the run below `runs_dir`.
+        runs_dir: folder of all runs.
+        group: label that belongs to several runs, such as those of a grid.
+        wandb: whether Weights & Biases mirrors the run.
+        wandb_project: under which project.
+        plugin: Python files of registered components to import first.
+        allow_import: import paths beyond the registry that a configuration may name.
+        threads: threads that torch uses within an operation; None leaves torch's choice.
+    """
+
+    name: str | None = None
+    runs_dir: Path = Path("runs")
+    group: str | None = None
+    wandb: Literal["off", "offline", "online"] = "off"
+    wandb_project: str = "slotbench"
+    plugin: list[Path] = field(default_factory=list)
+    allow_import: list[str] = field(default_factory=list)
+    threads: int | None = None
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(message)
+
+
+def options_parser() -> argparse.ArgumentParser:
+    """The parser of the options in `RunOptions`; it leaves every other argument alone."""
+    parser = _Parser(prog="slotbench", add_help=False, allow_abbrev=False)
+    group = parser.add_argument_group("the run (command line only, not part of the configuration)")
+    group.add_argument("--name", help="name of the run (default: the configuration file's name)")
+    group.add_argument(
+        "--runs_dir", type=Path, default=Path("runs"), metavar="DIR", help="folder of all runs (default: runs)"
+    )
+    group.add_argument("--group", help="label shared by several runs")
+    group.add_argument(
+        "--wandb",
+        choices=["off", "offline", "online"],
+        default="off",
+        help="mirror the run in Weights & Biases (default: off)",
+    )
+    group.add_argument(
+        "--wandb_project", default="slotbench", metavar="NAME", help="project there (default: slotbench)"
+    )
+    group.add_argument(
+        "--plugin", type=Path, action="append", default=[], metavar="FILE", help="import components from a Python file"
+    )
+    group.add_argument(
+        "--allow-import",
+        action="append",
+        default=[],
+        metavar="PREFIX",
+        help="let the configuration name classes below PREFIX",
+    )
+    group.add_argument("--threads", type=int, metavar="N", help="threads within a torch operation")
+    return parser
+
+
+def split_options(arguments: list[str]) -> tuple[RunOptions, list[str]]:
+    """Takes the options of the run out of a command's arguments and returns both.
+
+    Raises:
+        UserError: an option has a value that it cannot have.
+    """
+    known, rest = options_parser().parse_known_args(arguments)
+    options = RunOptions(**vars(known))
+    if options.threads is not None and options.threads < 1:
+        raise UserError(f"--threads is {options.threads}; expected 1 or more")
+    return options, rest

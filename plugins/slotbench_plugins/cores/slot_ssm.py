@@ -1,0 +1,133 @@
+"""Slot state space model: one selective SSM per slot, shared weights, slots mixed after every layer."""
+
+from __future__ import annotations
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from slotbench.interfaces import CoreOutput, SlotSpec, TemporalCore, TokenSpec
+from slotbench.nn.mamba import MambaBlock, MambaState
+from slotbench.nn.slot_encoder import SlotEncoder
+from slotbench.nn.slot_mixer import SlotMixer
+
+
+class SlotSSMLayer(nn.Module):
+    """Every slot runs through time on its own with the same Mamba block; then the slots of each step are mixed.
+
+    Source: SlotSSM, Eq 3-5 and 9-10.
+
+    Args:
+        dim: width of a slot.
+        ssm: the Mamba block.
+        mixer: what lets slots exchange information within a step.
+    """
+
+    def __init__(self, dim: int, ssm: MambaBlock, mixer: nn.Module):
+        super().__init__()
+        self.ssm_norm = nn.LayerNorm(dim)
+        self.ssm = ssm
+        self.mixer = mixer
+
+    def forward(
+        self, slots: Float[Tensor, "batch time slots dim"], state: MambaState | None = None
+    ) -> tuple[Float[Tensor, "batch time slots dim"], MambaState]:
+        """(slots, state); the leaves of the state are "batch slots ..."."""
+        batch, time, num_slots, _ = slots.shape
+        # One sequence per slot: the block-diagonal transition of Eq 3-5 is K independent scans.
+        sequences = self.ssm_norm(slots).transpose(1, 2).flatten(0, 1)
+        folded = None if state is None else MambaState(*(leaf.flatten(0, 1) for leaf in state))
+        change, folded = self.ssm(sequences, folded)
+        slots = slots + change.unflatten(0, (batch, num_slots)).transpose(1, 2)
+        mixed = self.mixer(slots.flatten(0, 1)).unflatten(0, (batch, time))
+        return mixed, MambaState(*(leaf.unflatten(0, (batch, num_slots)) for leaf in folded))
+
+
+class SlotSSM(TemporalCore):
+    """Slots that each carry their own state through time under shared weights, and attend to one another within a step.
+
+    A slot encoder turns the tokens of a step into slots; each layer then runs a Mamba block per slot and mixes the
+    slots. Where `num_slots` changes from one layer to the next, another slot encoder reads the slots of the layer below
+    into the new number; the tokens themselves are seen by the first layer only.
+
+    `CoreOutput.attention` is the last cross-attention of the first layer's encoder. It is None where the number of slots
+    changes, because the slots that come out are then not the ones that looked at the tokens.
+
+    Source: Jiang, Deng, Singh, Lee, Ahn, "Slot State Space Models", NeurIPS 2024, Eq 3-13. The number of layers is
+    not stated there.
+
+    Args:
+        token_spec: what the encoder hands over.
+        num_slots: slots, or one number per layer.
+        dim: width of a slot.
+        num_layers: SSM layers.
+        num_heads: heads of every attention.
+        encoder_layers: self-cross layers of a slot encoder.
+        mlp_ratio: hidden width of the MLPs in units of `dim`.
+        state_dim: SSM state per channel.
+        expand: inner width of the Mamba block in units of `dim`.
+        conv_width: steps that the Mamba block's causal convolution sees.
+        exact_zoh: discretise the input matrix exactly instead of Mamba's first-order form.
+        kernel: which kernel of `slotbench.ops.selective_scan` runs the scan.
+
+    Raises:
+        ValueError: a list of slot numbers that does not have one entry per layer, or a number below 1.
+    """
+
+    def __init__(
+        self,
+        token_spec: TokenSpec,
+        num_slots: int | list[int] = 8,
+        dim: int = 64,
+        num_layers: int = 2,
+        num_heads: int = 4,
+        encoder_layers: int = 3,
+        mlp_ratio: int = 4,
+        state_dim: int = 16,
+        expand: float = 1.25,
+        conv_width: int = 4,
+        exact_zoh: bool = False,
+        kernel: str = "auto",
+    ):
+        super().__init__()
+        if num_layers < 1:
+            raise ValueError(f"num_layers must be at least 1, got {num_layers}")
+        counts = [num_slots] * num_layers if isinstance(num_slots, int) else list(num_slots)
+        if len(counts) != num_layers:
+            raise ValueError(
+                f"num_slots={counts} names {len(counts)} layers, but num_layers={num_layers}: "
+                f"give one number for all layers, or a list of {num_layers}"
+            )
+        if min(counts) < 1:
+            raise ValueError(f"every layer needs at least one slot, got num_slots={counts}")
+        self.slot_spec = SlotSpec(num_slots=counts[-1], dim=dim)
+        self.encoders = nn.ModuleDict()
+        self.layers = nn.ModuleList()
+        for index, count in enumerate(counts):
+            # Layer 0 always has its encoder, even if there happen to be as many tokens as slots.
+            if index == 0 or count != counts[index - 1]:
+                context_dim = token_spec.dim if index == 0 else dim
+                self.encoders[str(index)] = SlotEncoder(context_dim, count, dim, encoder_layers, num_heads, mlp_ratio)
+            ssm = MambaBlock(dim, state_dim, expand, conv_width, exact_zoh=exact_zoh, kernel=kernel)
+            self.layers.append(SlotSSMLayer(dim, ssm, SlotMixer(dim, num_heads, mlp_ratio)))
+
+    def forward(
+        self, tokens: Float[Tensor, "batch time tokens dim"], state: tuple[MambaState, ...] | None = None
+    ) -> CoreOutput:
+        """Slots after every step, and one `MambaState` per layer with leaves "batch slots ..."."""
+        batch, time = tokens.shape[:2]
+        x, attention, states = tokens, None, []
+        for index, layer in enumerate(self.layers):
+            if str(index) in self.encoders:
+                # No information crosses time in the encoder, so time is folded into the batch.
+                x, weights = self.encoders[str(index)](x.flatten(0, 1))
+                x = x.unflatten(0, (batch, time))
+                # Only the first layer's slots look at the tokens.
+                attention = weights.unflatten(0, (batch, time)) if index == 0 else None
+            x, layer_state = layer(x, None if state is None else state[index])
+            states.append(layer_state)
+        return CoreOutput(slots=x, attention=attention, state=tuple(states))
+
+    def slot_parameters(self) -> dict[str, int]:
+        """The learned queries of the last encoder: everything after it treats all slots alike."""
+        last = list(self.encoders)[-1]
+        return {f"encoders.{last}.queries": 0}

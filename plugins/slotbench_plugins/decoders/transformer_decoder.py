@@ -1,0 +1,90 @@
+"""Slots to a picture by attention: every patch of the picture asks the slots what to paint."""
+
+from __future__ import annotations
+
+from einops import rearrange, repeat
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from slotbench.interfaces import Decoded, Decoder, SlotSpec, VideoBatch, VideoSpec
+from slotbench.nn.attention import mean_over_heads
+from slotbench.nn.positions import PositionInit, position_table
+from slotbench.nn.self_cross import SelfCrossLayer
+
+
+class TransformerDecoder(Decoder):
+    """One learned query per patch attends to the other queries and to the slots; a linear head paints the patch.
+
+    The masks are the last layer's cross-attention, averaged over heads: the share of each slot in each patch, the same
+    for all pixels of a patch. The head starts at zero, so the first prediction is uniform. There is no order among the
+    slots: permuting them permutes the masks and leaves the picture as it is.
+
+    Source: SlotSSM, Section 7.1, Appendix C.3, Eq 35-37; one query per patch rather than per pixel follows Section 7.1.
+
+    Args:
+        slot_spec: what the core hands over.
+        video_spec: the picture to produce: one channel per class or per colour.
+        dim: width of a query; the slots' width if None.
+        num_layers: layers of self-attention, cross-attention and MLP.
+        num_heads: heads of every attention.
+        patch_size: side in pixels of the patch that one query paints; it must divide the height and the width.
+        mlp_ratio: hidden width of the MLPs in units of `dim`.
+        positions: where the table of queries starts and whether it is trained: see `position_table` in
+            `slotbench.nn.positions`.
+
+    Raises:
+        ValueError: the patches do not tile the picture, `num_layers` is below 1, or `num_heads` does not divide `dim`.
+    """
+
+    def __init__(
+        self,
+        slot_spec: SlotSpec,
+        video_spec: VideoSpec,
+        dim: int | None = None,
+        num_layers: int = 3,
+        num_heads: int = 4,
+        patch_size: int = 4,
+        mlp_ratio: int = 4,
+        positions: PositionInit = "fourier",
+    ):
+        super().__init__()
+        if patch_size < 1 or video_spec.height % patch_size or video_spec.width % patch_size:
+            raise ValueError(
+                f"patches of {patch_size} x {patch_size} pixels do not tile a picture of {video_spec.height} x "
+                f"{video_spec.width}: choose a patch_size that divides both"
+            )
+        if num_layers < 1:
+            raise ValueError(f"num_layers must be at least 1, got {num_layers}")
+        dim = slot_spec.dim if dim is None else dim
+        self.grid = (video_spec.height // patch_size, video_spec.width // patch_size)
+        self.patch_size = patch_size
+        self.queries = position_table(positions, *self.grid, dim)
+        self.layers = nn.ModuleList(SelfCrossLayer(dim, slot_spec.dim, num_heads, mlp_ratio) for _ in range(num_layers))
+        self.head = nn.Linear(dim, video_spec.channels * patch_size**2)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+    def forward(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None) -> Decoded:
+        """The picture of every step; `batch` is not read."""
+        rows, time = self.grid[0], slots.shape[1]
+        context = slots.flatten(0, 1)
+        queries = self.queries[None]
+        for layer in self.layers:
+            queries, weights = layer(queries, context)
+        reconstruction = rearrange(
+            self.head(queries),
+            "(batch time) (row col) (y x channels) -> batch time channels (row y) (col x)",
+            time=time,
+            row=rows,
+            y=self.patch_size,
+            x=self.patch_size,
+        )
+        masks = repeat(
+            mean_over_heads(weights),
+            "(batch time) (row col) slots -> batch time slots (row y) (col x)",
+            time=time,
+            row=rows,
+            y=self.patch_size,
+            x=self.patch_size,
+        )
+        return Decoded(reconstruction, masks)

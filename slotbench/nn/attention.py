@@ -1,0 +1,105 @@
+"""Multi-head attention for the short sequences of slot models: a few slots, a few dozen tokens.
+
+Projections that share an input are one matrix product, and the weights are computed openly: at these sizes that is as
+fast as the fused kernel, and slot models report the weights. Long self-attention, whose weights nobody asks for, goes
+through `scaled_dot_product_attention`, which never stores them.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from slotbench.nn.linear import xavier_linear
+
+__all__ = ["CrossAttention", "SelfAttention"]
+
+LONG_SEQUENCE = 48
+"""From this many keys on the fused kernel is at least as fast as open weights, and it saves memory."""
+
+
+def check_heads(dim: int, num_heads: int) -> None:
+    """Raises ValueError unless `dim` splits evenly into `num_heads`."""
+    if num_heads < 1 or dim % num_heads:
+        raise ValueError(
+            f"dim={dim} does not split into num_heads={num_heads}: choose a number of heads that divides dim"
+        )
+
+
+def split_heads(x: Float[Tensor, "batch tokens dim"], num_heads: int) -> Float[Tensor, "batch heads tokens head_dim"]:
+    """Views the last axis as heads and moves them before the tokens."""
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+def merge_heads(x: Float[Tensor, "batch heads tokens head_dim"]) -> Float[Tensor, "batch tokens dim"]:
+    """Undoes `split_heads`."""
+    return x.transpose(1, 2).flatten(-2)
+
+
+class SelfAttention(nn.Module):
+    """Every element of a set attends to the whole set.
+
+    There is neither mask nor position, so permuting the set permutes the output.
+
+    Args:
+        dim: width of an element.
+        num_heads: heads, which must divide `dim`.
+
+    Raises:
+        ValueError: `num_heads` does not divide `dim`.
+    """
+
+    def __init__(self, dim: int, num_heads: int = 4):
+        super().__init__()
+        check_heads(dim, num_heads)
+        self.num_heads = num_heads
+        self.query_key_value = xavier_linear(dim, dim, maps=3)
+        self.output = xavier_linear(dim, dim)
+
+    def forward(self, x: Float[Tensor, "batch tokens dim"]) -> Float[Tensor, "batch tokens dim"]:
+        """Softmax over the keys of q k / sqrt(head width), then the weighted mean of the values."""
+        query, key, value = (split_heads(part, self.num_heads) for part in self.query_key_value(x).chunk(3, dim=-1))
+        if x.shape[1] >= LONG_SEQUENCE:
+            attended = nn.functional.scaled_dot_product_attention(query, key, value)
+        else:
+            weights = (query * query.shape[-1] ** -0.5 @ key.mT).softmax(dim=-1)
+            attended = weights @ value
+        return self.output(merge_heads(attended))
+
+
+class CrossAttention(nn.Module):
+    """Queries attend to the elements of a context.
+
+    Where all items of the batch ask the same queries, give them once, with a leading axis of one.
+
+    Args:
+        dim: width of a query and of the output.
+        context_dim: width of a context element; `dim` if None.
+        num_heads: heads, which must divide `dim`.
+
+    Raises:
+        ValueError: `num_heads` does not divide `dim`.
+    """
+
+    def __init__(self, dim: int, context_dim: int | None = None, num_heads: int = 4):
+        super().__init__()
+        check_heads(dim, num_heads)
+        self.num_heads = num_heads
+        self.query = xavier_linear(dim, dim)
+        self.key_value = xavier_linear(dim if context_dim is None else context_dim, dim, maps=2)
+        self.output = xavier_linear(dim, dim)
+
+    def forward(
+        self, queries: Float[Tensor, "#batch queries dim"], context: Float[Tensor, "batch tokens context_dim"]
+    ) -> tuple[Float[Tensor, "batch queries dim"], Float[Tensor, "batch heads queries tokens"]]:
+        """(output, weights); the weights of a query sum to 1 over the tokens."""
+        query = split_heads(self.query(queries), self.num_heads)
+        key, value = (split_heads(part, self.num_heads) for part in self.key_value(context).chunk(2, dim=-1))
+        weights = (query * query.shape[-1] ** -0.5 @ key.mT).softmax(dim=-1)
+        return self.output(merge_heads(weights.to(value.dtype) @ value)), weights
+
+
+def mean_over_heads(weights: Float[Tensor, "batch heads queries tokens"]) -> Float[Tensor, "batch queries tokens"]:
+    """One attention map per query."""
+    return torch.mean(weights, dim=1)

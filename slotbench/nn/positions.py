@@ -1,0 +1,109 @@
+"""Where and when: position tables for grids of tokens, and an embedding of time that knows no longest clip."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, get_args
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from slotbench.nn.parameters import without_decay
+
+__all__ = ["PositionInit", "fourier_grid", "position_table", "sincos_embedding", "sincos_grid"]
+
+PositionInit = Literal["fourier", "sincos", "learned"]
+
+
+def _ladder(rows: int, cols: int, frequencies: Float[Tensor, " frequencies"]) -> Float[Tensor, "rows cols dim"]:
+    """Sines and cosines of the cell centres, in (-1, 1) along both axes, at the given frequencies in radians."""
+    y, x = (((torch.arange(n, dtype=torch.float64) + 0.5) * 2 / n - 1)[:, None] * frequencies for n in (rows, cols))
+    along_y = torch.cat([y.sin(), y.cos()], dim=-1)[:, None].expand(-1, cols, -1)
+    along_x = torch.cat([x.sin(), x.cos()], dim=-1)[None].expand(rows, -1, -1)
+    return torch.cat([along_y, along_x], dim=-1).to(torch.get_default_dtype())
+
+
+def _check_quarters(dim: int) -> None:
+    if dim < 4 or dim % 4:
+        raise ValueError(f"a two-dimensional sine and cosine table needs a dim that is a multiple of 4, got dim={dim}")
+
+
+def fourier_grid(rows: int, cols: int, dim: int) -> Float[Tensor, "rows cols dim"]:
+    """Two-dimensional Fourier features of the cells of a grid.
+
+    The frequencies run in equal ratios from half a wave across the picture, which is monotonous, to half a wave per cell
+    of the finer axis, the fastest that the grid can show, so that neighbouring cells differ as clearly as far ones.
+
+    Args:
+        rows: cells along the height.
+        cols: cells along the width.
+        dim: a multiple of 4: sine and cosine along both axes.
+
+    Raises:
+        ValueError: `dim` is not a multiple of 4.
+    """
+    _check_quarters(dim)
+    fastest = math.pi / 2 * max(rows, cols, 2)
+    frequencies = torch.logspace(math.log10(math.pi / 2), math.log10(fastest), dim // 4, dtype=torch.float64)
+    return _ladder(rows, cols, frequencies)
+
+
+def sincos_grid(rows: int, cols: int, dim: int) -> Float[Tensor, "rows cols dim"]:
+    """The transformer's sines and cosines of the row index beside those of the column index.
+
+    Args:
+        rows: cells along the height.
+        cols: cells along the width.
+        dim: a multiple of 4.
+
+    Raises:
+        ValueError: `dim` is not a multiple of 4.
+    """
+    _check_quarters(dim)
+    y, x = (sincos_embedding(torch.arange(n), dim // 2) for n in (rows, cols))
+    return torch.cat([y[:, None].expand(-1, cols, -1), x[None].expand(rows, -1, -1)], dim=-1)
+
+
+def sincos_embedding(index: Int[Tensor, "*batch"], dim: int, longest: float = 10_000.0) -> Float[Tensor, "*batch dim"]:
+    """Sines and cosines of an index, at wavelengths from 2 pi to 2 pi times `longest`.
+
+    It is defined for every index, so no clip is too long.
+
+    Args:
+        index: frame or step index.
+        dim: an even width.
+        longest: the longest wavelength over 2 pi.
+
+    Raises:
+        ValueError: `dim` is odd.
+    """
+    if dim < 2 or dim % 2:
+        raise ValueError(f"a sine and cosine embedding needs an even dim, got dim={dim}")
+    exponents = torch.arange(dim // 2, device=index.device, dtype=torch.float32) / (dim // 2)
+    angles = index[..., None].to(torch.float32) * longest**-exponents
+    return torch.cat([angles.sin(), angles.cos()], dim=-1).to(torch.get_default_dtype())
+
+
+def position_table(kind: PositionInit, rows: int, cols: int, dim: int) -> nn.Parameter:
+    """A table with one row per cell of a grid, row-major, left alone by weight decay.
+
+    Args:
+        kind: "fourier" starts from `fourier_grid` and is trained; "sincos" is `sincos_grid` and stays; "learned" starts
+            from small normal noise and is trained.
+        rows: cells along the height.
+        cols: cells along the width.
+        dim: width of a row.
+
+    Raises:
+        ValueError: an unknown kind, or a `dim` that the kind cannot fill.
+    """
+    if kind == "fourier":
+        table = nn.Parameter(fourier_grid(rows, cols, dim).flatten(0, 1))
+    elif kind == "sincos":
+        table = nn.Parameter(sincos_grid(rows, cols, dim).flatten(0, 1), requires_grad=False)
+    elif kind == "learned":
+        table = nn.Parameter(0.02 * torch.randn(rows * cols, dim))
+    else:
+        raise ValueError(f"no position table named {kind!r}; choose one of {', '.join(get_args(PositionInit))}")
+    return without_decay(table)

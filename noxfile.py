@@ -1,0 +1,84 @@
+"""What CI runs, one session each; `nox -l` lists them.
+
+nox -s tests                 in an environment of its own, under .nox
+nox -R -s tests              the same environment again, nothing re-installed
+nox --no-venv -s tests       in the environment that nox itself runs in, nothing installed
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nox
+
+# venv and pip, because constraints.txt names the CPU build of torch that they find and other installers may not.
+nox.options.default_venv_backend = "venv"
+nox.options.reuse_existing_virtualenvs = True
+nox.options.sessions = ["lint", "types", "tests", "docs"]
+nox.needs_version = ">=2024.10"
+
+EXAMPLE = "tests/plugin_example"
+
+
+def install(session: nox.Session, *packages: str) -> None:
+    """Installs under the constraints; does nothing under --no-venv."""
+    if session.virtualenv.is_sandboxed:
+        session.install("-c", "constraints.txt", *packages)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the tests; arguments after -- go to pytest (-- -m slow for the slow ones)."""
+    install(session, "-e", ".[test]")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style and formatting."""
+    install(session, "ruff")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check the types of the framework and of the built-in plugins."""
+    install(session, "-e", ".", "mypy")
+    session.run("mypy", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation; a broken link is an error."""
+    install(session, "-e", ".[docs]")
+    session.run("mkdocs", "build", "--strict", *session.posargs)
+
+
+@nox.session
+def benchmarks(session: nox.Session) -> None:
+    """Run every benchmark at its smallest size, to see that it runs; the numbers mean nothing."""
+    install(session, "-e", ".")
+    for script in sorted(Path("benchmarks").glob("*.py")):
+        session.run("python", str(script), "--quick")
+
+
+@nox.session
+def plugin_example(session: nox.Session) -> None:
+    """Install a stranger's distribution, list its core, keep it to the laws, and train it by name."""
+    env = {}
+    if session.virtualenv.is_sandboxed:
+        install(session, "-e", ".[test]", f"./{EXAMPLE}")
+    else:
+        # Beside the environment, not into it: whoever lent it gets it back unchanged.
+        beside = session.create_tmp()
+        session.run(
+            "python", "-m", "pip", "install", "-q", "--no-deps", "--upgrade", "--target", beside, f"./{EXAMPLE}"
+        )
+        env["PYTHONPATH"] = beside
+    listed = session.run("slotbench", "plugins", "cores", env=env, silent=True)
+    if not isinstance(listed, str) or "LeakyIntegrator" not in listed:
+        session.error(f"`slotbench plugins cores` does not list LeakyIntegrator:\n{listed}")
+    session.run("pytest", "tests/contracts", "-k", "LeakyIntegrator", env=env)
+    config = f"{EXAMPLE}/experiments/leaky_balls.yaml"
+    session.run("slotbench", "fit", "--config", config, "--trainer.max_steps", "2", env=env)

@@ -187,7 +187,12 @@ class BlinkingBalls(SlotDataModule):
         patch = self.resolution // self.patches_per_side
         return DataSpec(
             input=VideoSpec(channels=3, height=patch, width=patch, patches_per_side=self.patches_per_side),
-            target=VideoSpec(channels=len(PALETTE), height=self.resolution, width=self.resolution),
+            target=VideoSpec(
+                channels=len(PALETTE),
+                height=self.resolution,
+                width=self.resolution,
+                palette=tuple((red, green, blue) for red, green, blue in PALETTE.tolist()),
+            ),
         )
 
     def dataset(self, split: Split) -> Dataset[VideoBatch]:

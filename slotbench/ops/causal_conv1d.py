@@ -1,0 +1,87 @@
+"""Causal depthwise convolution over time, with the window that carries over from one call to the next."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from slotbench.ops.dispatch import choose_kernel
+
+__all__ = ["causal_conv1d", "causal_conv1d_reference"]
+
+
+def causal_conv1d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    state: Tensor | None = None,
+    activation: str | None = None,
+    *,
+    kernel: str = "auto",
+) -> tuple[Tensor, Tensor]:
+    """Convolves every channel with its own filter; no output sees a later input.
+
+        y_t[d] = activation( bias[d] + sum_k weight[d, k] x_{t - width + 1 + k}[d] )
+
+    Source: Mamba (Gu and Dao, 2023), section 3.4: the short convolution before the scan.
+
+    Args:
+        x: input, "batch time dim", time >= 1.
+        weight: filters, oldest input first, "dim width".
+        bias: "dim".
+        state: the last width - 1 inputs of the call before, oldest first, "batch width-1 dim"; zeros if None.
+        activation: None or "silu".
+        kernel: "auto" (the fastest that runs here) or the name of a kernel.
+
+    Returns:
+        y "batch time dim", and the last width - 1 inputs "batch width-1 dim", both in the dtype of x.
+
+    Raises:
+        ValueError: shapes that do not fit, an unknown activation, or no such kernel.
+        RuntimeError: the named kernel cannot run this call here.
+    """
+    _check(x, weight, bias, state, activation)
+    name = choose_kernel("causal_conv1d", kernel, x.device)
+    width = weight.shape[1]
+    if state is None:
+        state = x.new_zeros(x.shape[0], width - 1, x.shape[2])
+    window = torch.cat([state.to(x.dtype), x], dim=1)
+    # a copy: a view would keep the whole clip in memory for as long as the state lives
+    last = window[:, x.shape[1] :].clone()
+    return causal_conv1d_reference(window, weight, bias, activation), last
+
+
+def causal_conv1d_reference(window: Tensor, weight: Tensor, bias: Tensor | None, activation: str | None) -> Tensor:
+    """The equation of `causal_conv1d` on the inputs with their width - 1 predecessors in front."""
+    width = weight.shape[1]
+    time = window.shape[1] - width + 1
+    y = sum(weight[:, k] * window[:, k : k + time] for k in range(width))
+    if bias is not None:
+        y = y + bias
+    return (functional.silu(y) if activation == "silu" else y).to(window.dtype)
+
+
+def _check(x: Tensor, weight: Tensor, bias: Tensor | None, state: Tensor | None, activation: str | None) -> None:
+    if x.ndim != 3:
+        raise ValueError(f"causal_conv1d takes x as (batch, time, dim) and got the shape {tuple(x.shape)}")
+    batch, time, dim = x.shape
+    if time == 0:
+        raise ValueError(
+            "causal_conv1d needs at least one time step and x has none: leave the call out for an empty clip"
+        )
+    if weight.ndim != 2 or weight.shape[0] != dim or weight.shape[1] == 0:
+        raise ValueError(
+            f"causal_conv1d takes weight as (dim, width) = ({dim}, width) beside x {tuple(x.shape)}, "
+            f"and got the shape {tuple(weight.shape)}"
+        )
+    if bias is not None and tuple(bias.shape) != (dim,):
+        raise ValueError(f"causal_conv1d takes bias as (dim,) = ({dim},) and got the shape {tuple(bias.shape)}")
+    expected = (batch, weight.shape[1] - 1, dim)
+    if state is not None and tuple(state.shape) != expected:
+        raise ValueError(
+            f"causal_conv1d takes state as (batch, width - 1, dim) = {expected} beside x {tuple(x.shape)} and weight "
+            f"{tuple(weight.shape)}, and got the shape {tuple(state.shape)}"
+        )
+    if activation not in (None, "silu"):
+        raise ValueError(f"causal_conv1d knows the activations None and 'silu', and got '{activation}'")

@@ -1,0 +1,157 @@
+"""Which kernel runs an op: `auto` picks by device and by what is installed, a name is taken at its word or refused."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from types import MappingProxyType
+
+import torch
+from torch import nn
+
+from slotbench.ops import _cuda_packages
+
+__all__ = ["KERNELS", "available_kernels", "choose_kernel", "chosen_kernels", "set_kernel"]
+
+logger = logging.getLogger("slotbench.ops")
+
+KERNELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "selective_scan": ("reference", "torch", "numba", "mamba_ssm"),
+        "causal_conv1d": ("reference", "torch", "numba", "causal_conv1d"),
+    }
+)
+"""The kernels of every op, by name."""
+
+_PREFERENCE = {
+    "cpu": ("numba", "torch"),
+    "cuda": ("mamba_ssm", "causal_conv1d", "torch"),
+}
+"""What `auto` tries, first to last, by type of device; `torch` alone on every other device."""
+
+_NO_EXCLUSIONS: Mapping[str, str] = MappingProxyType({})
+
+_chosen: dict[str, list[str]] = {}
+
+
+def _needs_numba(device: torch.device) -> str | None:
+    if device.type != "cpu":
+        return f"runs on the CPU and the tensors are on '{device.type}': use kernel='torch'"
+    return _numba_failure()
+
+
+def _needs_cuda(import_failure: Callable[[], str | None], device: torch.device) -> str | None:
+    if device.type != "cuda":
+        return f"runs on CUDA and the tensors are on '{device.type}': move them with .to('cuda'), or use kernel='auto'"
+    return import_failure()
+
+
+@cache
+def _numba_failure() -> str | None:
+    try:
+        for op in KERNELS:
+            import_module(f"slotbench.ops._{op}_numba")
+    except (ImportError, OSError, RuntimeError) as error:  # RuntimeError: numba finds no folder for its cache
+        return (
+            f"numba does not work here ({error}): pip install numba, or set NUMBA_CACHE_DIR to a folder you can write"
+        )
+    return None
+
+
+def _why_not(kernel: str, device: torch.device) -> str | None:
+    """None if `kernel` works on `device`, otherwise the reason."""
+    if kernel == "numba":
+        return _needs_numba(device)
+    if kernel == "mamba_ssm":
+        return _needs_cuda(_cuda_packages.mamba_ssm_failure, device)
+    if kernel == "causal_conv1d":
+        return _needs_cuda(_cuda_packages.causal_conv1d_failure, device)
+    return None
+
+
+def _kernels_of(op: str) -> tuple[str, ...]:
+    if op not in KERNELS:
+        raise ValueError(f"no op named '{op}'; slotbench.ops has {', '.join(KERNELS)}")
+    return KERNELS[op]
+
+
+def available_kernels(op: str, device: torch.device | str = "cpu") -> dict[str, str | None]:
+    """The kernels of `op` by name: None where it works on `device`, otherwise the reason why it does not.
+
+    Args:
+        op: "selective_scan" or "causal_conv1d".
+        device: where the tensors would be.
+
+    Raises:
+        ValueError: there is no such op.
+    """
+    device = torch.device(device)
+    return {kernel: _why_not(kernel, device) for kernel in _kernels_of(op)}
+
+
+def choose_kernel(op: str, kernel: str, device: torch.device, excluded: Mapping[str, str] = _NO_EXCLUSIONS) -> str:
+    """Name of the kernel that runs this call; the first time that `op` gets it, the choice is logged and noted.
+
+    Args:
+        op: name of the op.
+        kernel: what the caller asked for: "auto" or a name.
+        device: where the tensors are.
+        excluded: kernels that cannot do this particular call, with the reason.
+
+    Raises:
+        ValueError: there is no such kernel.
+        RuntimeError: the kernel that was asked for cannot run this call here.
+    """
+    names = _kernels_of(op)
+    if kernel == "auto":
+        refused = {}
+        for candidate in _PREFERENCE.get(device.type, ("torch",)):
+            if candidate not in names:
+                continue
+            reason = excluded.get(candidate) or _why_not(candidate, device)
+            if reason is None:
+                _note(op, candidate, device, refused)
+                return candidate
+            refused[candidate] = reason
+    if kernel not in names:
+        raise ValueError(f"{op} has no kernel named '{kernel}'; use 'auto' or one of {', '.join(names)}")
+    reason = excluded.get(kernel) or _why_not(kernel, device)
+    if reason is not None:
+        raise RuntimeError(f"kernel '{kernel}' of {op} cannot run: it {reason}")
+    _note(op, kernel, device, {})
+    return kernel
+
+
+def _note(op: str, kernel: str, device: torch.device, refused: Mapping[str, str]) -> None:
+    used = _chosen.setdefault(op, [])
+    if kernel in used:
+        return
+    used.append(kernel)
+    instead = "".join(f"; not {name}: it {reason}" for name, reason in refused.items())
+    logger.info("%s on %s runs kernel '%s'%s", op, device.type, kernel, instead)
+
+
+def chosen_kernels() -> dict[str, str]:
+    """The kernel that each op has run in this process, for the run record; several are joined in order of first use."""
+    return {op: ", ".join(kernels) for op, kernels in _chosen.items()}
+
+
+def set_kernel(module: nn.Module, name: str) -> int:
+    """Sets `.kernel` of every submodule that has one (the module itself included) and returns how many that were.
+
+    Args:
+        module: a model.
+        name: "auto" or a name that `selective_scan` knows; whether it runs here is found out at the next call.
+
+    Raises:
+        ValueError: there is no such kernel.
+    """
+    names = ("auto", *KERNELS["selective_scan"])
+    if name not in names:
+        raise ValueError(f"no kernel is named '{name}'; use one of {', '.join(names)}")
+    modules = [submodule for submodule in module.modules() if isinstance(getattr(submodule, "kernel", None), str)]
+    for submodule in modules:
+        submodule.kernel = name  # type: ignore[assignment]
+    return len(modules)

@@ -1,7 +1,8 @@
 """What an encoder, a temporal core, a decoder and an aggregation are, and what passes between them.
 
 Sizes flow forward once: the data knows its `DataSpec`; an encoder is built from the input's `VideoSpec` and exposes
-`token_spec`; a core is built from that and exposes `slot_spec`; a decoder is built from that and from the target's `VideoSpec`.
+`token_spec`; a core is built from that and exposes `slot_spec`; a decoder is built from that and from the target's
+`VideoSpec`.
 
 The interfaces are abstract classes, not protocols, because the configuration parser finds a component by its class name
 among the subclasses of the interface.
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
 __all__ = [
@@ -80,7 +81,7 @@ class DataSpec:
 
 @dataclass(frozen=True)
 class TokenSpec:
-    """What an encoder hands over per time step: `num_tokens` vectors of width `dim`; `grid` is (rows, columns) if they lie on one."""
+    """What an encoder hands over per time step: `num_tokens` vectors of width `dim`, on a `grid` (rows, columns) if any."""
 
     dim: int
     num_tokens: int
@@ -110,15 +111,16 @@ class VideoBatch:
         target_time: the absolute step after which each target is due.
         actions: action vectors.
         rays: camera rays, for decoders that need them.
-        objects: the simulator's log or the set's annotations, e.g. "positions" (batch frames objects 2); not cut by a slice.
+        objects: the simulator's log or the set's annotations, e.g. "positions" (batch frames objects 2); not
+            cut by a slice.
     """
 
-    frames: Float[Tensor, "batch time channels height width"] | Int[Tensor, "batch time channels height width"]
-    time: Int[Tensor, "batch time"]
-    masks: Int[Tensor, "batch time height width"] | None = None
-    target: Int[Tensor, "batch targets target_height target_width"] | None = None
-    target_masks: Int[Tensor, "batch targets target_height target_width"] | None = None
-    target_time: Int[Tensor, "batch targets"] | None = None
+    frames: Float[Tensor, "batch time channels height width"] | Integer[Tensor, "batch time channels height width"]
+    time: Integer[Tensor, "batch time"]
+    masks: Integer[Tensor, "batch time height width"] | None = None
+    target: Integer[Tensor, "batch targets target_height target_width"] | None = None
+    target_masks: Integer[Tensor, "batch targets target_height target_width"] | None = None
+    target_time: Integer[Tensor, "batch targets"] | None = None
     actions: Float[Tensor, "batch time num_actions"] | None = None
     rays: Float[Tensor, "batch time 6 height width"] | None = None
     objects: dict[str, Tensor] = field(default_factory=dict)
@@ -165,7 +167,7 @@ class VideoBatch:
 
 @dataclass
 class CoreOutput:
-    """Slots of every step, where the core attended in this step's tokens (if it says so), and the state after the last step."""
+    """Slots of every step, where in that step's tokens the core attended (if it says so), and the state after the last."""
 
     slots: Float[Tensor, "batch time slots dim"]
     attention: Float[Tensor, "batch time slots tokens"] | None
@@ -229,7 +231,7 @@ class TemporalCore(nn.Module, ABC):
 
 
 class RecurrentCore(TemporalCore):
-    """A core that is written one step at a time: subclass it, write `initial_state` and `cell`; the base loops over time."""
+    """A core that is written one step at a time: a subclass has `initial_state` and `cell`, the base loops over time."""
 
     @abstractmethod
     def initial_state(self, tokens: Float[Tensor, "batch tokens dim"]) -> State:
@@ -259,7 +261,8 @@ class RecurrentCore(TemporalCore):
 class Decoder(nn.Module, ABC):
     """Turns slots into pixels or logits, each time step on its own.
 
-    A subclass takes a `SlotSpec` and the target's `VideoSpec` as its first two arguments and gives every other argument a default.
+    A subclass takes a `SlotSpec` and the target's `VideoSpec` as its first two arguments and gives every other argument a
+    default.
     """
 
     @abstractmethod

@@ -4,7 +4,7 @@ clips."""
 from __future__ import annotations
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Integer
 from torch import Tensor, nn
 from torchmetrics import MeanMetric, Metric
 
@@ -18,13 +18,10 @@ class BallScores(nn.Module):
     """Scores of class pictures against a `BlinkingBalls` batch: of the last target, by context length, and of the
     floors.
 
-    Names: `ball_iou`, `colour_accuracy` (balls whose answer is a colour), `colour_accuracy_not_last` (of these, the
-        balls whose
-    last colour is not the answer), `colour_accuracy_rules_disagree` (of these, the balls on which Earliest and Most
-    Frequent
-    differ), `ball_accuracy` (white balls too), `pixel_error`, `ball_pixel_error` (on true ball pixels), `rgb_mse` (if
-    there is a
-    palette), `ball_iou/context_3` (after three context frames), `floor/ball_iou/copy the last mask`, and so on.
+    Names: `ball_iou`, `colour_accuracy` (balls whose answer is a colour), `colour_accuracy_not_last` (of these, the balls
+    whose last colour is not the answer), `colour_accuracy_rules_disagree` (of these, the balls on which Earliest and Most
+    Frequent differ), `ball_accuracy` (white balls too), `pixel_error`, `ball_pixel_error` (on true ball pixels), `rgb_mse`
+    (if there is a palette), `ball_iou/context_3` (after three context frames), `floor/ball_iou/copy the last mask`, ...
 
     Args:
         num_classes: background, white and the colours.
@@ -39,7 +36,7 @@ class BallScores(nn.Module):
         self.metrics = nn.ModuleDict()
 
     def update(
-        self, predicted: Int[Tensor, "batch targets height width"], batch: VideoBatch, floors: bool = True
+        self, predicted: Integer[Tensor, "batch targets height width"], batch: VideoBatch, floors: bool = True
     ) -> None:
         """Adds a batch of predicted class pictures, one for each of the batch's targets; `floors` also scores trivial
         answers."""
@@ -74,7 +71,7 @@ class BallScores(nn.Module):
         return true, true > WHITE
 
     def _update_target(
-        self, predicted: Int[Tensor, "batch height width"], batch: VideoBatch, index: int, suffix: str
+        self, predicted: Integer[Tensor, "batch height width"], batch: VideoBatch, index: int, suffix: str
     ) -> None:
         self._device = predicted.device
         target = batch.target[:, index].long()

@@ -8,7 +8,7 @@ the paper itself says only "error rate".
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 from torchmetrics import Metric
 
@@ -18,11 +18,11 @@ BACKGROUND, WHITE = 0, 1
 
 
 def ball_votes(
-    classes: Int[Tensor, "batch height width"],
-    masks: Int[Tensor, "batch height width"],
+    classes: Integer[Tensor, "batch height width"],
+    masks: Integer[Tensor, "batch height width"],
     num_balls: int,
     num_classes: int,
-) -> Int[Tensor, "batch {num_balls} {num_classes}"]:
+) -> Integer[Tensor, "batch {num_balls} {num_classes}"]:
     """How many pixels of each class lie inside each ball's true mask (`masks`: 0 = background, ball i is id i + 1).
 
     Example:
@@ -38,7 +38,7 @@ def ball_votes(
     return counts.view(batch, num_balls + 1, num_classes)[:, 1:]
 
 
-def ball_classes(votes: Int[Tensor, "batch balls classes"]) -> Int[Tensor, "batch balls"]:
+def ball_classes(votes: Integer[Tensor, "batch balls classes"]) -> Integer[Tensor, "batch balls"]:
     """The class most pixels of each ball have, the lowest one on a tie; -1 for a ball with no pixel in sight."""
     return torch.where(votes.sum(-1) > 0, votes.argmax(-1), -1)
 
@@ -62,7 +62,9 @@ class BallIoU(Metric):
         self.add_state("intersection", torch.tensor(0), dist_reduce_fx="sum")
         self.add_state("union", torch.tensor(0), dist_reduce_fx="sum")
 
-    def update(self, predicted: Int[Tensor, "batch height width"], true: Int[Tensor, "batch height width"]) -> None:
+    def update(
+        self, predicted: Integer[Tensor, "batch height width"], true: Integer[Tensor, "batch height width"]
+    ) -> None:
         """Adds pictures of class ids."""
         ours, theirs = predicted != BACKGROUND, true != BACKGROUND
         self.intersection += (ours & theirs).sum()
@@ -94,8 +96,8 @@ class BallAccuracy(Metric):
 
     def update(
         self,
-        predicted: Int[Tensor, "batch balls"],
-        true: Int[Tensor, "batch balls"],
+        predicted: Integer[Tensor, "batch balls"],
+        true: Integer[Tensor, "batch balls"],
         counted: Bool[Tensor, "batch balls"],
     ) -> None:
         """Adds balls; only those with `counted` enter the score."""
@@ -128,7 +130,7 @@ class ClassCounts(Metric):
         super().__init__()
         self.add_state("counts", torch.zeros(num_classes, dtype=torch.long), dist_reduce_fx="sum")
 
-    def update(self, true: Int[Tensor, "batch balls"], counted: Bool[Tensor, "batch balls"]) -> None:
+    def update(self, true: Integer[Tensor, "batch balls"], counted: Bool[Tensor, "batch balls"]) -> None:
         """Adds balls; only those with `counted` enter."""
         self.counts += torch.bincount(true[counted].long(), minlength=len(self.counts))
 

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 from einops import rearrange
-from jaxtyping import Float, Int
+from jaxtyping import Float, Integer
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import AdamW, Optimizer
@@ -140,7 +140,7 @@ class LongContextReasoning(SlotTask):
     def loss(
         self,
         decoded: Decoded,
-        target: Int[Tensor, "batch targets height width"],
+        target: Integer[Tensor, "batch targets height width"],
         weights: Float[Tensor, " classes"] | None = None,
     ) -> Float[Tensor, ""]:
         """Cross-entropy per pixel over the last `targets` that were decoded, plus the decoder's own terms."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Int, UInt8
+from jaxtyping import Integer, UInt8
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
@@ -34,14 +34,14 @@ _CELL, _GAP, _LABEL, _GROUND = 96, 6, 18, (250, 250, 250)
 
 
 def paint_classes(
-    classes: Int[Tensor, "height width"], palette: Sequence[Sequence[int]]
+    classes: Integer[Tensor, "height width"], palette: Sequence[Sequence[int]]
 ) -> UInt8[np.ndarray, "height width 3"]:
     """A class image in its palette."""
     return np.asarray(palette, dtype=np.uint8)[classes.cpu().numpy()]
 
 
 def paint_slots(
-    winners: Int[Tensor, "height width"], bright: Int[Tensor, "height width"] | None = None
+    winners: Integer[Tensor, "height width"], bright: Integer[Tensor, "height width"] | None = None
 ) -> UInt8[np.ndarray, "height width 3"]:
     """The winning slot of every pixel in the slot's colour; where `bright` is 0 (background), dimmed."""
     colours = SLOT_COLOURS[winners.cpu().numpy() % len(SLOT_COLOURS)].astype(np.float32)

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from slotbench.interfaces import RecurrentCore, SlotSpec, State, TokenSpec
+from slotbench.nn.parameters import without_decay
 
 
 class LeakyIntegrator(RecurrentCore):
@@ -40,9 +41,10 @@ class LeakyIntegrator(RecurrentCore):
                 "expected 0 < shortest <= longest: try --model.core.shortest 1 --model.core.longest 100"
             )
         self.slot_spec = SlotSpec(num_slots, dim)
-        self.queries = nn.Parameter(torch.randn(num_slots, dim))
         timescales = torch.linspace(math.log(shortest), math.log(longest), dim)
-        self.log_timescale = nn.Parameter(timescales.repeat(num_slots, 1))
+        # weight decay would pull the queries to one another and every time constant to a single step
+        self.queries = without_decay(nn.Parameter(torch.randn(num_slots, dim)))
+        self.log_timescale = without_decay(nn.Parameter(timescales.repeat(num_slots, 1)))
         self.norm = nn.LayerNorm(token_spec.dim)
         self.to_key = nn.Linear(token_spec.dim, dim, bias=False)
         self.to_value = nn.Linear(token_spec.dim, dim)

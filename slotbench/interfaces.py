@@ -81,7 +81,7 @@ class DataSpec:
 
 @dataclass(frozen=True)
 class TokenSpec:
-    """What an encoder hands over per time step: `num_tokens` vectors of width `dim`, on a `grid` (rows, columns) if any."""
+    """What an encoder hands over per step: `num_tokens` vectors of width `dim`, on a `grid` (rows, columns) if any."""
 
     dim: int
     num_tokens: int
@@ -151,9 +151,7 @@ class VideoBatch:
 
     def map(self, function: Callable[[Tensor], Tensor]) -> VideoBatch:
         """A new batch with `function` applied to every tensor."""
-        changed = {
-            f.name: function(value) for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)
-        }
+        changed = {f.name: function(value) for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)}
         return replace(self, **changed, objects={name: function(value) for name, value in self.objects.items()})
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> VideoBatch:
@@ -167,7 +165,7 @@ class VideoBatch:
 
 @dataclass
 class CoreOutput:
-    """Slots of every step, where in that step's tokens the core attended (if it says so), and the state after the last."""
+    """Slots of every step, where in its tokens the core attended (if it says so), and the state after the last."""
 
     slots: Float[Tensor, "batch time slots dim"]
     attention: Float[Tensor, "batch time slots tokens"] | None
@@ -231,7 +229,7 @@ class TemporalCore(nn.Module, ABC):
 
 
 class RecurrentCore(TemporalCore):
-    """A core that is written one step at a time: a subclass has `initial_state` and `cell`, the base loops over time."""
+    """A core written one step at a time: a subclass has `initial_state` and `cell`, the base loops over time."""
 
     @abstractmethod
     def initial_state(self, tokens: Float[Tensor, "batch tokens dim"]) -> State:
@@ -261,7 +259,7 @@ class RecurrentCore(TemporalCore):
 class Decoder(nn.Module, ABC):
     """Turns slots into pixels or logits, each time step on its own.
 
-    A subclass takes a `SlotSpec` and the target's `VideoSpec` as its first two arguments and gives every other argument a
+    A subclass takes a `SlotSpec` and the target's `VideoSpec` as its first two arguments and gives every other one a
     default.
     """
 

@@ -1,5 +1,4 @@
-"""Everything that is scored about a set of predicted ball pictures, and what trivial answers score on the same
-clips."""
+"""All scores of a set of predicted ball pictures, and what trivial answers score on the same clips."""
 
 from __future__ import annotations
 
@@ -15,13 +14,13 @@ __all__ = ["BallScores"]
 
 
 class BallScores(nn.Module):
-    """Scores of class pictures against a `BlinkingBalls` batch: of the last target, by context length, and of the
-    floors.
+    """Scores of class pictures against a `BlinkingBalls` batch: of the last target, by context length, and the floors.
 
-    Names: `ball_iou`, `colour_accuracy` (balls whose answer is a colour), `colour_accuracy_not_last` (of these, the balls
-    whose last colour is not the answer), `colour_accuracy_rules_disagree` (of these, the balls on which Earliest and Most
-    Frequent differ), `ball_accuracy` (white balls too), `pixel_error`, `ball_pixel_error` (on true ball pixels), `rgb_mse`
-    (if there is a palette), `ball_iou/context_3` (after three context frames), `floor/ball_iou/copy the last mask`, ...
+    Names: `ball_iou`, `colour_accuracy` (balls whose answer is a colour), `colour_accuracy_not_last` (of these, the
+    balls whose last colour is not the answer), `colour_accuracy_rules_disagree` (of these, the balls on which Earliest
+    and Most Frequent differ), `ball_accuracy` (white balls too), `pixel_error`, `ball_pixel_error` (on true ball
+    pixels), `rgb_mse` (if there is a palette), `ball_iou/context_3` (after three context frames),
+    `floor/ball_iou/copy the last mask` and so on.
 
     Args:
         num_classes: background, white and the colours.

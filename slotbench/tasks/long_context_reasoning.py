@@ -41,14 +41,11 @@ class LongContextReasoning(SlotTask):
     """Reads the whole sequence, decodes the last step's slots, and classifies every pixel of the target picture.
 
     Source: SlotSSM §7.2 and appendix B-C (Blinking Color Balls). Scores, each beside what trivial answers get on the
-        same
-    clips: ball-pixel IoU (did it predict where), colour accuracy (did it remember what), the same on the balls whose
-        last
-    colour is not the answer (memory, not recency) and on those where the two rules disagree (counting, not recency).
+    same clips: ball-pixel IoU (did it predict where), colour accuracy (did it remember what), the same on the balls
+    whose last colour is not the answer (memory, not recency) and on those where the two rules disagree (counting).
 
     The paper trains on the last picture alone, without weights; `dense_targets` and `class_weights` are aids that
-    bring a
-    small model off two plateaus, "all background" and "all balls white", within minutes.
+    bring a small model off two plateaus, "all background" and "all balls white", within minutes.
 
     Args:
         encoder: makes an encoder from the input's `VideoSpec`.

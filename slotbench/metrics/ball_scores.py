@@ -47,8 +47,8 @@ class BallScores(nn.Module):
             self._update_floors(batch, last)
 
     def compute(self) -> dict[str, Tensor]:
-        """Every score by name; nan where nothing has counted."""
-        return {key.replace("|", "/"): metric.compute() for key, metric in self.metrics.items()}
+        """Every score that has been updated, by name; nan where nothing has counted."""
+        return {key.replace("|", "/"): metric.compute() for key, metric in self.metrics.items() if metric.update_called}
 
     def reset(self) -> None:
         """Forgets every batch."""

@@ -5,44 +5,40 @@ Source: SlotSSM, section 7.1, after the RTRBM script behind the R-NEM data; cons
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Literal
 
 import numpy as np
+import torch
 from jaxtyping import Float, UInt8
+from torch import Tensor
 
-from slotbench.data import ball_kernel
-from slotbench.data.ball_kernel import BOX, SUBSTEPS
+from slotbench.data.ball_kernel import BOX, SUBSTEPS, Kernel, compiled_simulate, use_numba
 
-__all__ = ["BallWorld", "Balls", "Kernel", "Trajectory", "simulate"]
+__all__ = ["BallWorld", "Balls", "Trajectory", "object_log", "simulate"]
 
-Kernel = Literal["auto", "numba", "numpy"]
-
-_SPEED = 0.5  # Frobenius norm of the matrix of all start velocities, in box units per frame
-_POINTS_PER_BALL = 64
-_ATTEMPTS = 200
+_SPEED = 0.5  # Frobenius norm of the matrix of a clip's start velocities, in box units per frame
+_POINTS_PER_BALL = 32
+_ATTEMPTS = 1000
 
 
 @dataclass(frozen=True)
 class Balls:
-    """State of all balls at one moment: positions and velocities in box units (per frame), radii and masses."""
+    """The balls of some clips at one moment: positions, velocities (per frame) and radii in box units, and masses."""
 
-    positions: Float[np.ndarray, "objects 2"]
-    velocities: Float[np.ndarray, "objects 2"]
-    radii: Float[np.ndarray, " objects"]
-    masses: Float[np.ndarray, " objects"]
+    positions: Float[np.ndarray, "batch objects 2"]
+    velocities: Float[np.ndarray, "batch objects 2"]
+    radii: Float[np.ndarray, "batch objects"]
+    masses: Float[np.ndarray, "batch objects"]
 
 
 @dataclass(frozen=True)
 class Trajectory:
     """What the balls did, and the picture of it: `ids` is 0 for background and i + 1 for ball i."""
 
-    positions: Float[np.ndarray, "frames objects 2"]
-    velocities: Float[np.ndarray, "frames objects 2"]
-    ids: UInt8[np.ndarray, "frames height width"]
+    positions: Float[np.ndarray, "batch frames objects 2"]
+    velocities: Float[np.ndarray, "batch frames objects 2"]
+    ids: UInt8[np.ndarray, "batch frames height width"]
 
 
 @dataclass(frozen=True)
@@ -53,8 +49,8 @@ class BallWorld:
         num_balls: balls per clip.
         radii: radii to draw from, uniformly and for each ball, in units of a box of side 10.
         masses: masses to draw from likewise.
-        mass_follows_radius: a ball that draws the i-th radius also has the i-th mass, so that its mass can be seen; otherwise
-            the two draws are independent.
+        mass_follows_radius: a ball that draws the i-th radius also has the i-th mass, so that its mass can be seen;
+            otherwise the two draws are independent.
 
     Raises:
         ValueError: for sizes that cannot be, and for balls that do not fit into the box.
@@ -73,77 +69,83 @@ class BallWorld:
                 raise ValueError(f"{name} is {list(values)}; expected one or more positive numbers")
         if self.mass_follows_radius and len(self.radii) != len(self.masses):
             raise ValueError(
-                f"mass_follows_radius pairs {len(self.radii)} radii with {len(self.masses)} masses; give as many of each"
+                f"mass_follows_radius pairs the i-th mass with the i-th radius, but there are {len(self.radii)} radii "
+                f"and {len(self.masses)} masses; expected as many of each"
             )
-        # the worst case must fit, and it is found out here, not after an hour of training
-        self._place(np.random.default_rng(0), [max(self.radii)] * self.num_balls)
+        # the worst case must fit with ease, and it is found out here, not after an hour of training
+        self._place(np.random.default_rng(0), [max(self.radii)] * self.num_balls, attempts=_ATTEMPTS // 10)
 
-    def draw(self, generator: np.random.Generator) -> Balls:
-        """Draws a start state."""
-        which = generator.integers(len(self.radii), size=self.num_balls)
-        other = generator.integers(len(self.masses), size=self.num_balls)
-        radii = np.array(self.radii)[which]
-        masses = np.array(self.masses)[which if self.mass_follows_radius else other]
+    def draw(self, generators: list[np.random.Generator]) -> Balls:
+        """Draws one start state from each generator."""
+        states = [self._draw(generator) for generator in generators]
+        return Balls(*(np.stack(values) for values in zip(*states, strict=True)))
+
+    def _draw(self, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Positions, velocities, radii and masses of one clip."""
+        which = generator.integers((len(self.radii), len(self.masses)), size=(self.num_balls, 2))
+        radii = np.array(self.radii)[which[:, 0]]
+        masses = np.array(self.masses)[which[:, 0 if self.mass_follows_radius else 1]]
         velocities = generator.standard_normal((self.num_balls, 2))
-        velocities *= _SPEED / np.sqrt((velocities * velocities).sum())
-        return Balls(self._place(generator, radii.tolist()), velocities, radii, masses)
+        velocities *= _SPEED / math.sqrt((velocities * velocities).sum())
+        return self._place(generator, radii.tolist(), _ATTEMPTS), velocities, radii, masses
 
-    def _place(self, generator: np.random.Generator, radii: list[float]) -> Float[np.ndarray, "objects 2"]:
+    def _place(self, generator: np.random.Generator, radii: list[float], attempts: int) -> np.ndarray:
         """Puts ball after ball on a uniform point of [r, 10 - r]^2 where it touches none before it."""
         if max(radii) < BOX / 2:
-            for _ in range(_ATTEMPTS):
-                placed: list[tuple[float, float]] = []
+            for _ in range(attempts):
                 points = generator.random((len(radii), _POINTS_PER_BALL, 2)).tolist()
+                placed: list[tuple[float, float, float]] = []
                 for radius, candidates in zip(radii, points, strict=True):
                     for across, down in candidates:
                         x = radius + across * (BOX - 2 * radius)
                         y = radius + down * (BOX - 2 * radius)
-                        if all(
-                            (x - px) * (x - px) + (y - py) * (y - py) >= (radius + pr) * (radius + pr)
-                            for (px, py), pr in zip(placed, radii, strict=False)
-                        ):
-                            placed.append((x, y))
+                        if _is_free(x, y, radius, placed):
+                            placed.append((x, y, radius))
                             break
                     else:
                         break
                 if len(placed) == len(radii):
-                    return np.array(placed)
+                    return np.array(placed)[:, :2]
         raise ValueError(
-            f"found no room for {len(radii)} balls of radius up to {max(radii):g} in a box of {BOX:g} x {BOX:g}; "
-            "expected fewer or smaller balls: lower num_balls or radii"
+            f"found no room for num_balls={len(radii)} with radii up to {max(radii):g} in a box of {BOX:g} x {BOX:g} "
+            f"in {attempts} attempts; expected fewer or smaller balls: lower num_balls or radii"
         )
 
 
-def simulate(balls: Balls, num_frames: int, resolution: int, kernel: Kernel = "auto") -> Trajectory:
-    """Moves `balls` through `num_frames` frames, the start being the first, and draws each.
+def _is_free(x: float, y: float, radius: float, placed: list[tuple[float, float, float]]) -> bool:
+    return all((x - px) * (x - px) + (y - py) * (y - py) >= (radius + pr) * (radius + pr) for px, py, pr in placed)
 
-    Two half-steps lie between two frames; in each, balls move, then turn at the walls, then those that overlap and approach
-    exchange momentum along the line between them. A ball covers a pixel if the pixel's centre is at most one radius away;
-    of two balls on one pixel, the one with the lower index is seen. Row is y, column is x.
+
+def object_log(balls: Balls, trajectory: Trajectory) -> dict[str, Tensor]:
+    """What a sample tells about its balls: "positions" and "velocities" by frame, "radii" and "masses"."""
+    log = {"positions": trajectory.positions, "velocities": trajectory.velocities}
+    log |= {"radii": balls.radii, "masses": balls.masses}
+    # the simulator's doubles stay here: not every device has them
+    return {name: torch.from_numpy(values.astype(np.float32)) for name, values in log.items()}
+
+
+def simulate(balls: Balls, num_frames: int, resolution: int, kernel: Kernel = "auto") -> Trajectory:
+    """Moves `balls` through `num_frames` frames, the first being where they are, and draws each.
+
+    Two half-steps lie between two frames; in each, the balls move, then turn at the walls, then those that overlap and
+    approach exchange momentum along the line between them. A ball covers a pixel if the pixel's centre is at most one
+    radius away; of two balls on one pixel, the one with the lower index is seen. Row is y, column is x.
 
     Args:
         balls: the state in the first frame.
         num_frames: frames to make.
         resolution: pixels per side.
-        kernel: "numba" compiles; "numpy" is the same without; "auto" takes numba where it is installed. The bytes are the same.
+        kernel: "numba" compiles, "numpy" does not, "auto" takes numba where it is installed. All give the same bytes.
     """
-    # pixel centres come from one place, so that the two kernels compare the same numbers
+    num_clips, num_balls = balls.radii.shape
+    # pixel centres come from one place, so that both kernels compare the same numbers
     centres = (np.arange(resolution) + 0.5) * (BOX / resolution)
-    num_balls = len(balls.radii)
-    positions = np.empty((num_frames, num_balls, 2))
-    velocities = np.empty((num_frames, num_balls, 2))
-    ids = np.zeros((num_frames, resolution, resolution), dtype=np.uint8)
-    arguments = (balls.positions, balls.velocities, balls.radii, balls.masses, centres, positions, velocities, ids)
-    if kernel == "numba" or (kernel == "auto" and _has_numba()):
-        ball_kernel.compiled()(*arguments)
-    else:
-        _simulate(*arguments)
+    positions = np.empty((num_clips, num_frames, num_balls, 2))
+    velocities = np.empty((num_clips, num_frames, num_balls, 2))
+    ids = np.zeros((num_clips, num_frames, resolution, resolution), dtype=np.uint8)
+    run = compiled_simulate() if use_numba(kernel) else _simulate
+    run(balls.positions, balls.velocities, balls.radii, balls.masses, centres, positions, velocities, ids)
     return Trajectory(positions, velocities, ids)
-
-
-@lru_cache(maxsize=1)
-def _has_numba() -> bool:
-    return importlib.util.find_spec("numba") is not None
 
 
 def _simulate(
@@ -157,17 +159,17 @@ def _simulate(
     ids: np.ndarray,
 ) -> None:
     """The readable form of the kernel, with its arguments: physics in Python floats, drawing in numpy."""
-    x, v, r, m = start.tolist(), start_velocity.tolist(), radii.tolist(), masses.tolist()
-    for frame in range(len(positions)):
-        if frame > 0:
-            for _ in range(SUBSTEPS):
+    for clip in range(len(positions)):
+        x, v, r, m = (values[clip].tolist() for values in (start, start_velocity, radii, masses))
+        for frame in range(positions.shape[1]):
+            for _ in range(SUBSTEPS if frame > 0 else 0):
                 _step(x, v, r, m)
-        positions[frame], velocities[frame] = x, v
-    for i in reversed(range(len(r))):
-        beside = centres - positions[:, i, :1]
-        below = centres - positions[:, i, 1:]
-        squared = (below * below)[:, :, None] + (beside * beside)[:, None, :]
-        ids[squared <= r[i] * r[i]] = i + 1
+            positions[clip, frame], velocities[clip, frame] = x, v
+        for i in reversed(range(len(r))):
+            beside = centres - positions[clip, :, i, :1]
+            below = centres - positions[clip, :, i, 1:]
+            squared = (below * below)[:, :, None] + (beside * beside)[:, None, :]
+            ids[clip][squared <= r[i] * r[i]] = i + 1
 
 
 def _step(x: list[list[float]], v: list[list[float]], r: list[float], m: list[float]) -> None:
@@ -190,7 +192,7 @@ def _step(x: list[list[float]], v: list[list[float]], r: list[float], m: list[fl
             across, down = across / distance, down / distance
             vi = v[i][0] * across + v[i][1] * down
             vj = v[j][0] * across + v[j][1] * down
-            if vi - vj <= 0.0:  # already parting: without this they would stick
+            if vi - vj <= 0.0:  # already parting; exchanging again would make them stick
                 continue
             new_vj = (2.0 * m[i] * vi + vj * (m[j] - m[i])) / (m[i] + m[j])
             new_vi = new_vj + vj - vi

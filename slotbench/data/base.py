@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any, Literal
 
@@ -10,11 +11,11 @@ import lightning
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, SequentialSampler
 
 from slotbench.interfaces import DataSpec, VideoBatch
 
-__all__ = ["SlotDataModule", "Split", "collate", "generator_for", "to_unit_range"]
+__all__ = ["ClipDataset", "SlotDataModule", "Split", "collate", "generator_for", "to_unit_range"]
 
 Split = Literal["train", "val", "test"]
 
@@ -22,40 +23,71 @@ _SPLITS: tuple[Split, ...] = ("train", "val", "test")
 
 
 def generator_for(seed: int, split: Split, index: int) -> np.random.Generator:
-    """The random generator of one sample: a pure function of its arguments, with streams that never meet across splits."""
+    """The random generator of one sample, a pure function of its arguments; streams of different splits never meet."""
     return np.random.default_rng(np.random.SeedSequence([seed, _SPLITS.index(split), index]))
 
 
-def collate(samples: list[VideoBatch]) -> VideoBatch:
-    """Joins clips, each a batch of one, into a batch."""
-    first = samples[0]
+def collate(parts: list[VideoBatch]) -> VideoBatch:
+    """Joins batches, or clips as batches of one, along the batch axis."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
     joined = {
-        f.name: torch.cat([getattr(sample, f.name) for sample in samples])
+        f.name: torch.cat([getattr(part, f.name) for part in parts])
         for f in fields(first)
         if isinstance(getattr(first, f.name), Tensor)
     }
-    objects = {name: torch.cat([sample.objects[name] for sample in samples]) for name in first.objects}
+    objects = {name: torch.cat([part.objects[name] for part in parts]) for name in first.objects}
     return replace(first, **joined, objects=objects)
 
 
 def to_unit_range(batch: VideoBatch) -> VideoBatch:
-    """The batch with frames of bytes 0..255 turned into floats in [0, 1]; frames that are floats already stay as they are."""
+    """The batch with frames of bytes 0..255 turned into floats in [0, 1]; frames that are floats stay as they are."""
     if batch.frames.is_floating_point():
         return batch
     return replace(batch, frames=batch.frames.float() / 255)
 
 
-class SlotDataModule(lightning.LightningDataModule, ABC):
-    """Base of the data sets: a subclass says what its clips look like (`spec`) and hands out one `dataset` per split.
+class ClipDataset(Dataset[VideoBatch], ABC):
+    """Clips by index, several at a time: a subclass writes `clips`, and a `DataLoader` asks for a whole batch at once.
 
-    A data set's samples are `VideoBatch`es of one clip. Samples are read in order, in training too: a simulator's samples are
-    independent, so shuffling would add nothing, and a run that stopped after n batches goes on with sample n * batch_size.
+    Args:
+        size: number of clips.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    @abstractmethod
+    def clips(self, indices: Sequence[int]) -> VideoBatch:
+        """The clips of these indices; what clip i is depends on nothing but i."""
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> VideoBatch:
+        """One clip, as a batch of one."""
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: list[int]) -> list[VideoBatch]:
+        """A list of one batch that holds all the clips: what `DataLoader` calls, and `collate` unwraps."""
+        for index in indices:
+            if not 0 <= index < self.size:
+                raise IndexError(f"clip {index} does not exist; expected 0 to {self.size - 1}")
+        return [self.clips(indices)]
+
+
+class SlotDataModule(lightning.LightningDataModule, ABC):
+    """Base of the data sets: a subclass says what its clips look like (`spec`) and has one `dataset` per split.
+
+    Samples are read in order, in training too: a simulator's samples are independent, so shuffling would add nothing,
+    and training that stopped after some batches goes on with the next one (the loader's position is in the checkpoint).
     Frames travel as bytes and become floats in [0, 1] on the device.
 
     Args:
         batch_size: clips per training batch.
         val_batch_size: clips per batch in validation, test and prediction.
-        num_workers: processes that make samples; 0 makes them in the training process, which is best for small simulated sets.
+        num_workers: processes that make samples; 0 makes them in the training process.
         seed: with the split and the index it determines a sample.
         train_size: clips in the training split.
         val_size: clips in the validation split.
@@ -76,14 +108,9 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
         test_size: int = 1000,
     ) -> None:
         super().__init__()
-        given = {
-            "batch_size": batch_size,
-            "val_batch_size": val_batch_size,
-            "train_size": train_size,
-            "val_size": val_size,
-            "test_size": test_size,
-        }
-        for name, value in given.items():
+        sizes = {"batch_size": batch_size, "val_batch_size": val_batch_size}
+        sizes |= {"train_size": train_size, "val_size": val_size, "test_size": test_size}
+        for name, value in sizes.items():
             if value < 1:
                 raise ValueError(f"{name} is {value}; expected 1 or more")
         for name, value in {"num_workers": num_workers, "seed": seed}.items():
@@ -102,7 +129,7 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
 
     @abstractmethod
     def dataset(self, split: Split) -> Dataset[VideoBatch]:
-        """The clips of a split, by index."""
+        """The clips of a split, by index; each is a `VideoBatch` of one clip."""
 
     def train_dataloader(self) -> DataLoader[VideoBatch]:
         """Training batches, in order of index."""
@@ -125,12 +152,47 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
         return to_unit_range(batch) if isinstance(batch, VideoBatch) else batch
 
     def _loader(self, split: Split, batch_size: int) -> DataLoader[VideoBatch]:
-        # a worker runs torch on one thread, which DataLoader sees to
-        return DataLoader(
-            self.dataset(split),
+        dataset = self.dataset(split)
+        # a worker runs torch on one thread without being asked to
+        return _ResumableLoader(
+            dataset,
+            sampler=_InOrder(dataset),  # type: ignore[arg-type]  # torch's Dataset does not declare __len__
             batch_size=batch_size,
             num_workers=self.num_workers,
             collate_fn=collate,
             persistent_workers=self.num_workers > 0,
             pin_memory=torch.cuda.is_available(),
         )
+
+
+class _InOrder(SequentialSampler):
+    """Indices in order, the next time from `start` and after that from 0 again."""
+
+    start = 0
+
+    def __iter__(self) -> Iterator[int]:
+        start, self.start = self.start, 0
+        return iter(range(start, len(self.data_source)))
+
+
+class _ResumableLoader(DataLoader[VideoBatch]):
+    """A loader that knows how many batches it has handed out, which Lightning keeps in its checkpoints."""
+
+    _handed_out = 0
+    _skipped = 0
+
+    def __iter__(self) -> Iterator[VideoBatch]:  # type: ignore[override]
+        self._handed_out, self._skipped = self._skipped, 0
+        for batch in super().__iter__():
+            self._handed_out += 1
+            yield batch
+
+    def state_dict(self) -> dict[str, int]:
+        """How many batches of the epoch have been handed out."""
+        return {"batches": self._handed_out}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Lets the next pass over the data begin after that many batches, or at the beginning if these were all."""
+        self._skipped = state["batches"] % len(self)
+        if isinstance(self.sampler, _InOrder):
+            self.sampler.start = self._skipped * (self.batch_size or 1)

@@ -1,121 +1,40 @@
-"""Blinking Color Balls: remember, over a long sequence of patches, which ball was painted how (SlotSSM, section 7.2, appendix B)."""
+"""Blinking Color Balls: remember over a long sequence of patches which ball was painted how.
+
+Source: SlotSSM, section 7.2 and appendix B.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
 
 import numpy as np
 import torch
-from einops import rearrange
-from jaxtyping import Integer, UInt8
 from torch.utils.data import Dataset
 
-from slotbench.data.ball_physics import BallWorld, Kernel, simulate
-from slotbench.data.base import SlotDataModule, Split, generator_for
+from slotbench.data.ball_kernel import Kernel, use_numba
+from slotbench.data.ball_physics import BallWorld, object_log, simulate
+from slotbench.data.base import ClipDataset, SlotDataModule, Split, generator_for
+from slotbench.data.blinking_colours import BACKGROUND, FIRST_COLOUR, PALETTE, RULES, WHITE, Rule, paint, rule_classes
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
-__all__ = [
-    "PALETTE",
-    "RULES",
-    "WHITE",
-    "BlinkingBalls",
-    "Rule",
-    "dequantise",
-    "patchify",
-    "quantise",
-    "rule_classes",
-    "unpatchify",
-]
+__all__ = ["BlinkingBalls"]
 
-Rule = Literal["earliest", "most_frequent"]
-
-RULES = ("earliest", "most_frequent", "last")
-"""The rules that a sample logs the colours of: the two that make a task, and the trivial one that needs no memory of order."""
-
-PALETTE = np.array(
-    [(0, 0, 0), (255, 255, 255), (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 0), (255, 0, 255)], dtype=np.uint8
-)
-"""The seven classes: 0 background (black), 1 white, then red, green, blue, yellow and magenta."""
-
-WHITE = 1
-_FIRST_COLOUR = 2
 _TOKEN = 4  # pixels per side of the squares that a patch is cut into
 
 
-def dequantise(classes: UInt8[np.ndarray, "*shape"]) -> UInt8[np.ndarray, "*shape 3"]:
-    """The colour image of a class image, channels last."""
-    return PALETTE[classes]
-
-
-# bit c of the code of a palette colour says whether channel c is on; the codes of two RGB colours, cyan and none, stay free
-_CLASS_OF_CODE = np.full(8, 255, dtype=np.uint8)
-_CLASS_OF_CODE[(PALETTE // 255) @ np.array([1, 2, 4])] = np.arange(len(PALETTE))
-
-
-def quantise(rgb: UInt8[np.ndarray, "*shape 3"]) -> UInt8[np.ndarray, "*shape"]:
-    """The class image of a colour image, channels last; the exact inverse of `dequantise`.
-
-    Raises:
-        ValueError: if a pixel has none of the seven colours.
-    """
-    classes = _CLASS_OF_CODE[(rgb // 255) @ np.array([1, 2, 4])]
-    wrong = (classes == 255) | ((rgb != 0) & (rgb != 255)).any(-1)
-    if wrong.any():
-        raise ValueError(
-            f"{int(wrong.sum())} pixels have a colour outside the palette, the first {rgb[wrong][0].tolist()}; "
-            f"expected only {PALETTE.tolist()}: turn off smoothing and lossy compression"
-        )
-    return classes
-
-
-def patchify(video: Integer[np.ndarray, "frames height width *channels"], patches_per_side: int) -> np.ndarray:
-    """Cuts each frame into P x P cells, row-major, and lays them out in time: step s is cell s % P^2 of frame s // P^2."""
-    p = patches_per_side
-    return rearrange(video, "frames (y h) (x w) ... -> (frames y x) h w ...", y=p, x=p)
-
-
-def unpatchify(steps: Integer[np.ndarray, "time height width *channels"], patches_per_side: int) -> np.ndarray:
-    """Puts the cells that `patchify` cut back into frames."""
-    p = patches_per_side
-    return rearrange(steps, "(frames y x) h w ... -> frames (y h) (x w) ...", y=p, x=p)
-
-
-def rule_classes(
-    drawn: Integer[np.ndarray, " frames"], colours: Integer[np.ndarray, " frames"], num_balls: int
-) -> dict[str, Integer[np.ndarray, "frames objects"]]:
-    """The class of every ball after every context frame, under each of `RULES`.
-
-    Source: SlotSSM, appendix B: the earliest colour a ball received; the one it received most often, of equals the one it received
-    first; white if it received none. Not the paper's: the last colour, a floor.
-
-    Args:
-        drawn: the ball painted in each context frame, from 0.
-        colours: the class it was painted in.
-        num_balls: balls in the clip.
-    """
-    classes = {rule: np.full((len(drawn), num_balls), WHITE) for rule in RULES}
-    counts: list[dict[int, int]] = [{} for _ in range(num_balls)]
-    for frame, (ball, colour) in enumerate(zip(drawn.tolist(), colours.tolist(), strict=True)):
-        count = counts[ball]
-        count[colour] = count.get(colour, 0) + 1
-        # a dict keeps the order of first insertion and max takes the first of equals: that is the rule for ties
-        classes["earliest"][frame:, ball] = next(iter(count))
-        classes["most_frequent"][frame:, ball] = max(count, key=count.__getitem__)
-        classes["last"][frame:, ball] = colour
-    return classes
-
-
 class BlinkingBalls(SlotDataModule):
-    """Balls bounce; in each context frame one of them, drawn at random, shows one of five colours; how will they look next?
+    """Balls bounce; in each context frame one of them shows a colour. How will they all look next?
 
-    An episode has `num_frames` frames. The first T - 1, the context, come as a sequence of (T - 1) * P^2 patches, row-major. After each
-    context frame a target is due: the next frame with every ball coloured by `rule` from its own history so far. The last one is the
-    benchmark's; the others serve as dense supervision. Motion knows nothing of colours, of the rule, of resolution or patches:
-    the same index shows the same balls and the same draws.
+    An episode has `num_frames` frames. All but the last, the context, come as a sequence of (T - 1) * P^2 patches,
+    row-major. In each context frame one ball, drawn at random, has one of five colours, and the others are white. After
+    each context frame a target is due: the next frame, every ball coloured by `rule` from its own history so far. The
+    last target is the benchmark's; the others serve as dense supervision. Motion knows nothing of colours, and neither
+    motion nor draws know of rule, resolution or patches: an index shows the same episode under all of them.
 
-    `objects` has "positions" and "velocities" (batch T objects 2) in box units, "radii" and "masses" (batch objects), "context" (batch T-1 2),
-    the ball painted in each context frame (from 0) and its class, and "earliest", "most_frequent" and "last" (batch T-1 objects), each ball's
-    class in each target under that rule. In `masks` and `target_masks` ball i is i + 1.
+    `objects` has "positions" and "velocities" (batch T objects 2) in box units, the box being [0, 10]^2; "radii" and
+    "masses" (batch objects); "context" (batch T-1 2), the ball painted in each context frame (from 0) and its class;
+    and "earliest", "most_frequent" and "last" (batch T-1 objects), the class of each ball in each target under that
+    rule. In `masks` and `target_masks` ball i is i + 1.
 
     Source: SlotSSM, section 7.2 and appendix B; ball count, sizes, resolution and palette are not stated there.
 
@@ -171,9 +90,11 @@ class BlinkingBalls(SlotDataModule):
         if resolution < unit or resolution % unit:
             nearest = max(unit, round(resolution / unit) * unit)
             raise ValueError(
-                f"resolution is {resolution} at patches_per_side={patches_per_side}; expected a multiple of {unit}, because each patch is "
-                f"cut into tokens of {_TOKEN} x {_TOKEN} pixels: use resolution={nearest} or fewer patches"
+                f"resolution is {resolution} at patches_per_side={patches_per_side}; expected a multiple of {unit}, "
+                f"because each patch is cut into tokens of {_TOKEN} x {_TOKEN} pixels: use resolution={nearest}"
+                " or fewer patches"
             )
+        use_numba(kernel)  # complains about a kernel that cannot run
         self.world = BallWorld(num_balls, tuple(radii), tuple(masses), mass_follows_radius)
         self.rule: Rule = rule
         self.num_frames = num_frames
@@ -200,8 +121,9 @@ class BlinkingBalls(SlotDataModule):
         return _Episodes(self, split)
 
 
-class _Episodes(Dataset[VideoBatch]):
+class _Episodes(ClipDataset):
     def __init__(self, data: BlinkingBalls, split: Split) -> None:
+        super().__init__(data.sizes[split])
         # not `data` itself: it would carry a trainer into the workers
         self.world = data.world
         self.rule = data.rule
@@ -210,47 +132,38 @@ class _Episodes(Dataset[VideoBatch]):
         self.resolution = data.resolution
         self.kernel = data.kernel
         self.seed = data.seed
-        self.split: Split = split
-        self.size = data.sizes[split]
+        self.split = split
 
-    def __len__(self) -> int:
-        return self.size
-
-    def __getitem__(self, index: int) -> VideoBatch:
-        if not 0 <= index < self.size:
-            raise IndexError(f"episode {index} of {self.size}")
-        generator = generator_for(self.seed, self.split, index)
-        # the balls first and the colours after: so motion is the same whatever is painted
-        balls = self.world.draw(generator)
+    def clips(self, indices: Sequence[int]) -> VideoBatch:
+        generators = [generator_for(self.seed, self.split, index) for index in indices]
+        # first the balls, then the colours: so the balls move alike whatever is painted
+        balls = self.world.draw(generators)
         num_balls, num_context = self.world.num_balls, self.num_frames - 1
-        paint = generator.integers((num_balls, len(PALETTE) - _FIRST_COLOUR), size=(num_context, 2))
-        drawn, colours = paint[:, 0], paint[:, 1] + _FIRST_COLOUR
-        classes = rule_classes(drawn, colours, num_balls)
+        draws = [g.integers((num_balls, len(PALETTE) - FIRST_COLOUR), size=(num_context, 2)) for g in generators]
+        context = np.stack(draws) + np.array([0, FIRST_COLOUR])
+        by_clip = [rule_classes(clip, num_balls) for clip in context]
+        classes = {rule: np.stack([clip[rule] for clip in by_clip]) for rule in RULES}
         trajectory = simulate(balls, self.num_frames, self.resolution, self.kernel)
 
-        # one row per frame: the class of the background, then of each ball
-        context = np.full((num_context, num_balls + 1), WHITE, dtype=np.uint8)
-        context[:, 0] = 0
-        target = context.copy()
-        context[np.arange(num_context), drawn + 1] = colours
-        target[:, 1:] = classes[self.rule]
-        frame = np.arange(num_context)[:, None, None]
-        masks = patchify(trajectory.ids[:-1], self.patches_per_side)
-        frames = patchify(dequantise(context[frame, trajectory.ids[:-1]]), self.patches_per_side)
+        # the class of the background and of each ball, in every frame that is shown and that is asked for
+        shown = np.full((len(indices), num_context, num_balls + 1), WHITE, dtype=np.uint8)
+        shown[:, :, 0] = BACKGROUND
+        asked = shown.copy()
+        np.put_along_axis(shown, context[:, :, :1] + 1, context[:, :, 1:].astype(np.uint8), axis=2)
+        asked[:, :, 1:] = classes[self.rule]
+        frames, masks, target = paint(trajectory.ids, shown, asked, self.patches_per_side, self.kernel)
         per_frame = self.patches_per_side**2
+        due = (torch.arange(num_context) + 1) * per_frame - 1
         return VideoBatch(
-            frames=torch.from_numpy(frames).permute(0, 3, 1, 2)[None],
-            time=torch.arange(num_context * per_frame)[None],
-            masks=torch.from_numpy(masks)[None],
-            target=torch.from_numpy(target[frame, trajectory.ids[1:]])[None],
-            target_masks=torch.from_numpy(trajectory.ids[1:])[None],
-            target_time=((torch.arange(num_context) + 1) * per_frame - 1)[None],
+            frames=torch.from_numpy(frames),
+            time=torch.arange(num_context * per_frame).repeat(len(indices), 1),
+            masks=torch.from_numpy(masks),
+            target=torch.from_numpy(target),
+            target_masks=torch.from_numpy(trajectory.ids[:, 1:]),
+            target_time=due.repeat(len(indices), 1),
             objects={
-                "positions": torch.from_numpy(trajectory.positions.astype(np.float32))[None],
-                "velocities": torch.from_numpy(trajectory.velocities.astype(np.float32))[None],
-                "radii": torch.from_numpy(balls.radii.astype(np.float32))[None],
-                "masses": torch.from_numpy(balls.masses.astype(np.float32))[None],
-                "context": torch.from_numpy(np.stack([drawn, colours], axis=-1))[None],
-                **{rule: torch.from_numpy(by_ball)[None] for rule, by_ball in classes.items()},
+                **object_log(balls, trajectory),
+                "context": torch.from_numpy(context),
+                **{rule: torch.from_numpy(by_ball) for rule, by_ball in classes.items()},
             },
         )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from slotbench.data.ball_physics import BallWorld, Kernel, simulate
-from slotbench.data.base import SlotDataModule, Split, generator_for
+from slotbench.data.ball_kernel import Kernel, use_numba
+from slotbench.data.ball_physics import BallWorld, object_log, simulate
+from slotbench.data.base import ClipDataset, SlotDataModule, Split, generator_for
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
 __all__ = ["BouncingBalls"]
@@ -16,9 +19,9 @@ __all__ = ["BouncingBalls"]
 class BouncingBalls(SlotDataModule):
     """Clips of white balls on black, made on the fly.
 
-    Frames have one channel of 0 or 255. `masks` has ball i as i + 1; where two balls touch within a pixel, the first is seen.
-    `objects` has "positions" and "velocities" (batch frames objects 2) in box units, the box being [0, 10]^2, and "radii" and
-    "masses" (batch objects). The clip is its own target.
+    Frames have one channel of 0 or 255. In `masks` ball i is i + 1; where two balls touch within a pixel, the first one
+    is seen. `objects` has "positions" and "velocities" (batch frames objects 2) in box units, the box being [0, 10]^2,
+    and "radii" and "masses" (batch objects). The clip is its own target.
 
     Source: SlotSSM, section 7.1; ball count, sizes and resolution are those of the R-NEM data.
 
@@ -65,6 +68,7 @@ class BouncingBalls(SlotDataModule):
         for name, value in {"num_frames": num_frames, "eval_frames": eval_frames, "resolution": resolution}.items():
             if value < 1:
                 raise ValueError(f"{name} is {value}; expected 1 or more")
+        use_numba(kernel)  # complains about a kernel that cannot run
         self.world = BallWorld(num_balls, tuple(radii), tuple(masses), mass_follows_radius)
         self.num_frames = num_frames
         self.eval_frames = eval_frames
@@ -79,39 +83,27 @@ class BouncingBalls(SlotDataModule):
 
     def dataset(self, split: Split) -> Dataset[VideoBatch]:
         """Clips of `num_frames` frames for training, of `eval_frames` frames otherwise."""
-        num_frames = self.num_frames if split == "train" else self.eval_frames
-        return _Clips(self.world, num_frames, self.resolution, self.kernel, self.seed, split, self.sizes[split])
+        return _Clips(self, split)
 
 
-class _Clips(Dataset[VideoBatch]):
-    def __init__(
-        self, world: BallWorld, num_frames: int, resolution: int, kernel: Kernel, seed: int, split: Split, size: int
-    ) -> None:
-        self.world = world
-        self.num_frames = num_frames
-        self.resolution = resolution
-        self.kernel: Kernel = kernel
-        self.seed = seed
-        self.split: Split = split
-        self.size = size
+class _Clips(ClipDataset):
+    def __init__(self, data: BouncingBalls, split: Split) -> None:
+        super().__init__(data.sizes[split])
+        # not `data` itself: it would carry a trainer into the workers
+        self.world = data.world
+        self.num_frames = data.num_frames if split == "train" else data.eval_frames
+        self.resolution = data.resolution
+        self.kernel = data.kernel
+        self.seed = data.seed
+        self.split = split
 
-    def __len__(self) -> int:
-        return self.size
-
-    def __getitem__(self, index: int) -> VideoBatch:
-        if not 0 <= index < self.size:
-            raise IndexError(f"clip {index} of {self.size}")
-        balls = self.world.draw(generator_for(self.seed, self.split, index))
+    def clips(self, indices: Sequence[int]) -> VideoBatch:
+        balls = self.world.draw([generator_for(self.seed, self.split, index) for index in indices])
         trajectory = simulate(balls, self.num_frames, self.resolution, self.kernel)
-        frames = np.where(trajectory.ids > 0, np.uint8(255), np.uint8(0))
+        frames = (trajectory.ids > 0).view(np.uint8) * np.uint8(255)
         return VideoBatch(
-            frames=torch.from_numpy(frames)[None, :, None],
-            time=torch.arange(self.num_frames)[None],
-            masks=torch.from_numpy(trajectory.ids)[None],
-            objects={
-                "positions": torch.from_numpy(trajectory.positions.astype(np.float32))[None],
-                "velocities": torch.from_numpy(trajectory.velocities.astype(np.float32))[None],
-                "radii": torch.from_numpy(balls.radii.astype(np.float32))[None],
-                "masses": torch.from_numpy(balls.masses.astype(np.float32))[None],
-            },
+            frames=torch.from_numpy(frames)[:, :, None],
+            time=torch.arange(self.num_frames).repeat(len(indices), 1),
+            masks=torch.from_numpy(trajectory.ids),
+            objects=object_log(balls, trajectory),
         )

@@ -32,8 +32,8 @@ def _check_quarters(dim: int) -> None:
 def fourier_grid(rows: int, cols: int, dim: int) -> Float[Tensor, "rows cols dim"]:
     """Two-dimensional Fourier features of the cells of a grid.
 
-    The frequencies run in equal ratios from half a wave across the picture, which is monotonous, to half a wave per cell
-    of the finer axis, the fastest that the grid can show, so that neighbouring cells differ as clearly as far ones.
+    The frequencies run in equal ratios from half a wave across the picture, which is monotonous, to half a wave per
+    cell of the finer axis, the fastest that the grid can show: neighbouring cells differ as clearly as far ones.
 
     Args:
         rows: cells along the height.

@@ -49,8 +49,8 @@ class SlotSSM(TemporalCore):
     slots. Where `num_slots` changes from one layer to the next, another slot encoder reads the slots of the layer below
     into the new number; the tokens themselves are seen by the first layer only.
 
-    `CoreOutput.attention` is the last cross-attention of the first layer's encoder. It is None where the number of slots
-    changes, because the slots that come out are then not the ones that looked at the tokens.
+    `CoreOutput.attention` is the last cross-attention of the first layer's encoder. It is None where the number of
+    slots changes, because the slots that come out are then not the ones that looked at the tokens.
 
     Source: Jiang, Deng, Singh, Lee, Ahn, "Slot State Space Models", NeurIPS 2024, Eq 3-13. The number of layers is
     not stated there.

@@ -1,0 +1,215 @@
+"""The laws of encoders and decoders, as plain functions that raise AssertionError where a part breaks one.
+
+Every law takes `build`: for an encoder it makes one from a `VideoSpec`, for a decoder from a `SlotSpec` and a
+`VideoSpec`. Weights are moved off their initial values first, so that a zero-initialised head hides nothing.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from laws import like, module_snapshot, move_off_initial_values, scalar, unchanged
+from torch import Tensor, nn
+
+from slotbench.interfaces import Decoded, Decoder, Encoder, SlotSpec, VideoBatch, VideoSpec
+
+Part = TypeVar("Part", bound=nn.Module)
+BuildEncoder = Callable[[VideoSpec], Encoder]
+BuildDecoder = Callable[[SlotSpec, VideoSpec], Decoder]
+
+INPUT = VideoSpec(channels=3, height=16, width=16)
+PATCHED = VideoSpec(channels=3, height=8, width=8, patches_per_side=2)
+SLOTS = SlotSpec(num_slots=3, dim=16)
+TARGET = VideoSpec(channels=5, height=16, width=16)
+
+
+def tokens_are_as_announced(build: BuildEncoder, video: VideoSpec = INPUT) -> None:
+    """The tokens have the shape that `token_spec` says, and the grid holds all of them."""
+    encoder = _ready(build(video))
+    spec = encoder.token_spec
+    tokens = encoder(random_batch(video))
+    assert tokens.shape == (2, 5, spec.num_tokens, spec.dim), f"tokens of shape {tuple(tokens.shape)}, but {spec}"
+    assert tokens.isfinite().all(), "tokens are not finite"
+    if spec.grid is not None:
+        assert spec.grid[0] * spec.grid[1] == spec.num_tokens, f"a grid that does not hold the tokens: {spec}"
+
+
+def steps_are_encoded_alone(build: BuildEncoder, video: VideoSpec = INPUT) -> None:
+    """Changing one step of one sample changes its tokens and no others."""
+    encoder, batch = _ready(build(video)), random_batch(video)
+    with torch.no_grad():
+        before = encoder(batch)
+        batch.frames[1, 2] = 1 - batch.frames[1, 2]
+        after = encoder(batch)
+    _only_step_differs(before, after, "tokens")
+
+
+def slices_know_their_time(build: BuildEncoder, video: VideoSpec = INPUT) -> None:
+    """The tokens of a slice of a clip are the slice of the tokens of the clip."""
+    encoder, batch = _ready(build(video)), random_batch(video)
+    with torch.no_grad():
+        whole, part = encoder(batch), encoder(batch.slice_time(2, 5))
+    _assert_close(part, whole[:, 2:5], "tokens of steps 2 to 4, encoded alone and in their clip,")
+
+
+def encoder_gradients_reach_every_parameter(build: BuildEncoder, video: VideoSpec = INPUT) -> None:
+    """The tokens of a clip depend on every trainable parameter."""
+    encoder = _ready(build(video))
+    scalar(encoder(random_batch(video))).backward()
+    _no_dead_parameter(encoder)
+
+
+def encoder_keeps_nothing(build: BuildEncoder, video: VideoSpec = INPUT) -> None:
+    """A call leaves the encoder as it was."""
+    encoder = build(video).double()
+    before = module_snapshot(encoder)
+    encoder(random_batch(video))
+    unchanged(before, module_snapshot(encoder))
+
+
+def encoder_reloads(build: BuildEncoder, video: VideoSpec = INPUT) -> None:
+    """A new encoder that loads the state dict, read back with `weights_only`, gives the same tokens to the bit."""
+    encoder, batch = _ready(build(video)), random_batch(video)
+    torch.manual_seed(1)
+    fresh = _reload(encoder, build(video))
+    assert torch.equal(fresh(batch), encoder(batch)), "an encoder that loads the checkpoint gives other tokens"
+
+
+def picture_is_as_announced(build: BuildDecoder, slots: SlotSpec = SLOTS, video: VideoSpec = TARGET) -> None:
+    """The reconstruction has the target's shape and is finite, at a clip and at the smallest of sizes."""
+    decoder = _ready(build(slots, video))
+    for batch, time in ((2, 5), (1, 1)):
+        decoded = decoder(random_slots(slots, batch, time), random_batch(video, batch, time))
+        expected = (batch, time, video.channels, video.height, video.width)
+        got = tuple(decoded.reconstruction.shape)
+        assert got == expected, f"a reconstruction of shape {got} where {expected} was asked for"
+        assert decoded.reconstruction.isfinite().all(), "the reconstruction is not finite"
+
+
+def masks_share_out_every_pixel(build: BuildDecoder, slots: SlotSpec = SLOTS, video: VideoSpec = TARGET) -> None:
+    """Masks, where the decoder has them, are shares: never negative, and 1 in sum over the slots of a pixel."""
+    masks = _decode(_ready(build(slots, video)), random_slots(slots), video).masks
+    if masks is None:
+        return
+    expected = (2, 5, slots.num_slots, video.height, video.width)
+    assert tuple(masks.shape) == expected, f"masks of shape {tuple(masks.shape)} where {expected} was expected"
+    assert masks.min() >= 0, f"a mask of {masks.min().item():.3g}"
+    _assert_close(masks.sum(dim=2), torch.ones_like(masks[:, :, 0]), "sums of masks over slots, and 1,")
+
+
+def steps_are_decoded_alone(build: BuildDecoder, slots: SlotSpec = SLOTS, video: VideoSpec = TARGET) -> None:
+    """Changing the slots of one step of one sample changes its picture and no other."""
+    decoder, given = _ready(build(slots, video)), random_slots(slots)
+    before = _decode(decoder, given, video).reconstruction
+    given[1, 2] += 1.0
+    _only_step_differs(before, _decode(decoder, given, video).reconstruction, "picture")
+
+
+def decoder_gradients_reach_every_parameter(
+    build: BuildDecoder, slots: SlotSpec = SLOTS, video: VideoSpec = TARGET
+) -> None:
+    """The reconstruction depends on every trainable parameter, and on every slot."""
+    decoder, given = _ready(build(slots, video)), random_slots(slots).requires_grad_()
+    scalar(decoder(given, random_batch(video)).reconstruction).backward()
+    _no_dead_parameter(decoder)
+    assert given.grad.abs().amax(dim=-1).min() > 0, "the reconstruction does not depend on some of the slots"
+
+
+def decoder_keeps_nothing(build: BuildDecoder, slots: SlotSpec = SLOTS, video: VideoSpec = TARGET) -> None:
+    """A call leaves the decoder as it was."""
+    decoder = build(slots, video).double()
+    before = module_snapshot(decoder)
+    decoder(random_slots(slots), random_batch(video))
+    unchanged(before, module_snapshot(decoder))
+
+
+def decoder_reloads(build: BuildDecoder, slots: SlotSpec = SLOTS, video: VideoSpec = TARGET) -> None:
+    """A new decoder that loads the state dict, read back with `weights_only`, gives the same picture to the bit."""
+    decoder, given = _ready(build(slots, video)), random_slots(slots)
+    torch.manual_seed(1)
+    fresh = _reload(decoder, build(slots, video))
+    same = torch.equal(_decode(fresh, given, video).reconstruction, _decode(decoder, given, video).reconstruction)
+    assert same, "a decoder that loads the checkpoint gives another picture"
+
+
+ENCODER_LAWS: tuple[Callable[[BuildEncoder], None], ...] = (
+    tokens_are_as_announced,
+    steps_are_encoded_alone,
+    slices_know_their_time,
+    encoder_gradients_reach_every_parameter,
+    encoder_keeps_nothing,
+    encoder_reloads,
+)
+DECODER_LAWS: tuple[Callable[[BuildDecoder], None], ...] = (
+    picture_is_as_announced,
+    masks_share_out_every_pixel,
+    steps_are_decoded_alone,
+    decoder_gradients_reach_every_parameter,
+    decoder_keeps_nothing,
+    decoder_reloads,
+)
+
+
+def random_batch(video: VideoSpec, batch: int = 2, time: int = 5, start: int = 3) -> VideoBatch:
+    """Clips of noise with everything that a part may ask for, from step `start` on."""
+    frames = torch.rand(
+        batch, time, video.channels, video.height, video.width, dtype=torch.float64, generator=_generator()
+    )
+    actions = like(frames[:, :, 0, 0, :1]).repeat(1, 1, video.num_actions) if video.num_actions else None
+    return VideoBatch(
+        frames=frames,
+        time=torch.arange(start, start + time).expand(batch, -1),
+        masks=torch.randint(0, 3, (batch, time, video.height, video.width), generator=_generator()),
+        actions=actions,
+        rays=like(frames[:, :, :1].expand(-1, -1, 6, -1, -1)),
+    )
+
+
+def random_slots(slots: SlotSpec, batch: int = 2, time: int = 5) -> Tensor:
+    """Slots of noise."""
+    return torch.randn(batch, time, slots.num_slots, slots.dim, dtype=torch.float64, generator=_generator())
+
+
+def _generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def _ready(part: Part) -> Part:
+    move_off_initial_values(part)
+    return part.double().eval()
+
+
+def _decode(decoder: Decoder, slots: Tensor, video: VideoSpec) -> Decoded:
+    with torch.no_grad():
+        return decoder(slots, random_batch(video, *slots.shape[:2]))
+
+
+def _reload(part: Part, fresh: Part) -> Part:
+    stream = io.BytesIO()
+    torch.save(part.state_dict(), stream)
+    stream.seek(0)
+    fresh.double().eval().load_state_dict(torch.load(stream, weights_only=True))
+    return fresh
+
+
+def _only_step_differs(before: Tensor, after: Tensor, what: str) -> None:
+    """Sample 1, step 2 has changed and nothing else has."""
+    difference = (after - before).abs().flatten(2).amax(dim=-1)
+    assert difference[1, 2] > 0, f"the {what} of a changed step stayed the same"
+    difference[1, 2] = 0
+    assert difference.max() <= 1e-9, f"changing one step changed the {what} of others by {difference.max().item():.2g}"
+
+
+def _no_dead_parameter(part: nn.Module) -> None:
+    trainable = [(name, p.grad) for name, p in part.named_parameters() if p.requires_grad]
+    dead = [name for name, gradient in trainable if gradient is None or not gradient.any()]
+    assert not dead, f"no gradient reaches {', '.join(dead)}"
+    broken = [name for name, gradient in trainable if not gradient.isfinite().all()]
+    assert not broken, f"the gradient of {', '.join(broken)} is not finite"
+
+
+def _assert_close(value: Tensor, expected: Tensor, what: str) -> None:
+    torch.testing.assert_close(value, expected, rtol=1e-9, atol=1e-9, msg=lambda message: f"{what} differ.\n{message}")

@@ -1,0 +1,86 @@
+"""The laws of a temporal core, over every registered core."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from laws import (
+    BUILT_FROM_A_SPEC,
+    SPEC,
+    Build,
+    past_ignores_future,
+    permuting_slot_parameters_permutes_slots,
+    smallest_sizes_are_finite,
+    splitting_carries_state,
+)
+
+from slotbench import registry
+from slotbench.interfaces import TemporalCore, TokenSpec
+
+CORES = registry.names("cores")
+FEW = settings(max_examples=8)
+
+
+def build_of(name: str) -> Build:
+    return registry.load("cores", name)
+
+
+@pytest.mark.parametrize("law", BUILT_FROM_A_SPEC, ids=lambda law: law.__name__)
+@pytest.mark.parametrize("name", CORES)
+def test_core_keeps_the_law(name, law):
+    law(build_of(name))
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_core_is_built_from_a_token_spec_alone_and_says_what_it_hands_over(name):
+    core = build_of(name)(TokenSpec(dim=20, num_tokens=6, grid=(2, 3)))
+    assert isinstance(core, TemporalCore)
+    output = core(torch.randn(2, 3, 6, 20))
+    slots = (core.slot_spec.num_slots, core.slot_spec.dim)
+    assert output.slots.shape == (2, 3, *slots)
+    if output.attention is not None:
+        assert output.attention.shape == (2, 3, core.slot_spec.num_slots, 6)
+        assert (output.attention >= 0).all()
+
+
+@pytest.mark.parametrize("name", CORES)
+@FEW
+@given(data=st.data())
+def test_any_cut_carries_the_state(name, data):
+    time = data.draw(st.integers(2, 10), label="time")
+    cuts = tuple(sorted(data.draw(st.sets(st.integers(1, time - 1), min_size=1), label="cuts")))
+    spec = TokenSpec(
+        dim=data.draw(st.integers(4, 12), label="dim"), num_tokens=data.draw(st.integers(1, 5), label="tokens")
+    )
+    splitting_carries_state(
+        build_of(name), cuts=cuts, batch=data.draw(st.integers(1, 3), label="batch"), time=time, spec=spec
+    )
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_one_step_at_a_time_equals_the_whole_clip_in_single_precision(name):
+    splitting_carries_state(build_of(name), torch.float32, cuts=tuple(range(1, 24)), time=24)
+
+
+@pytest.mark.parametrize("name", CORES)
+@FEW
+@given(data=st.data())
+def test_no_step_reaches_back(name, data):
+    time = data.draw(st.integers(1, 9), label="time")
+    changed = data.draw(st.integers(0, time - 1), label="changed")
+    past_ignores_future(build_of(name), changed=changed, batch=data.draw(st.integers(1, 3), label="batch"), time=time)
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_smallest_sizes_are_finite_in_double_precision(name):
+    smallest_sizes_are_finite(build_of(name), torch.float64)
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_slots_follow_the_parameters_that_the_core_declares(name):
+    build = build_of(name)
+    if build(SPEC).slot_parameters() is None:
+        pytest.skip(f"{name} declares no slot parameters")
+    permuting_slot_parameters_permutes_slots(build)

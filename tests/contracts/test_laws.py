@@ -1,0 +1,208 @@
+"""The laws themselves: a sound core keeps them all, and each broken core breaks the one that it is made to break."""
+
+from __future__ import annotations
+
+import math
+
+import laws
+import pytest
+import torch
+from torch import Tensor, nn
+
+from slotbench.interfaces import CoreOutput, RecurrentCore, SlotSpec, State, TemporalCore, TokenSpec
+
+
+class Sound(RecurrentCore):
+    """A leaky average of the mean token, read out once per slot."""
+
+    def __init__(self, spec: TokenSpec, num_slots: int = 3, dim: int = 8):
+        super().__init__()
+        self.slot_spec = SlotSpec(num_slots, dim)
+        self.read = nn.Linear(spec.dim, dim)
+        self.slots = nn.Parameter(torch.randn(num_slots, dim))
+        self.leak = nn.Parameter(torch.zeros(dim))
+
+    def initial_state(self, tokens: Tensor) -> State:
+        return tokens.new_zeros(tokens.shape[0], self.slot_spec.dim)
+
+    def cell(self, tokens: Tensor, state: State) -> tuple[Tensor, None, State]:
+        state = torch.lerp(self.read(tokens).mean(1).to(state.dtype), state, self.leak.sigmoid().to(state.dtype))
+        return torch.tanh(state[:, None] + self.slots), None, state
+
+    def slot_parameters(self) -> dict[str, int] | None:
+        return {"slots": 0}
+
+
+class DropsState(Sound):
+    def forward(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
+        return super().forward(tokens)
+
+
+class CutsGradientOfState(Sound):
+    def forward(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
+        return super().forward(tokens, None if state is None else state.detach())
+
+
+class CountsFromTheStartOfTheCall(Sound):
+    def forward(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
+        output = super().forward(tokens, state)
+        clock = torch.arange(tokens.shape[1]).to(tokens)[None, :, None, None]
+        return CoreOutput(output.slots + clock, None, output.state)
+
+
+class SeesTheFuture(Sound):
+    def forward(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
+        return super().forward(tokens + 1e-3 * tokens.mean(dim=1, keepdim=True), state)
+
+
+class IgnoresItsInput(Sound):
+    def forward(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
+        return super().forward(0 * tokens, state)
+
+
+class HasADeadParameter(Sound):
+    def __init__(self, spec: TokenSpec):
+        super().__init__(spec)
+        self.forgotten = nn.Parameter(torch.zeros(3))
+
+
+class HasAMultipliedAwayParameter(HasADeadParameter):
+    def cell(self, tokens: Tensor, state: State) -> tuple[Tensor, None, State]:
+        slots, attention, state = super().cell(tokens, state)
+        return slots + 0 * self.forgotten.sum(), attention, state
+
+
+class DividesByTheSpreadOverTime(Sound):
+    def forward(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
+        output = super().forward(tokens, state)
+        return CoreOutput(output.slots / tokens.std(dim=1).mean(), None, output.state)
+
+
+class TreatsSlotsDifferently(Sound):
+    def cell(self, tokens: Tensor, state: State) -> tuple[Tensor, None, State]:
+        slots, attention, state = super().cell(tokens, state)
+        return slots * torch.arange(1, 4).to(slots)[None, :, None], attention, state
+
+
+class ComputesInAHurryUnderAutocast(Sound):
+    def cell(self, tokens: Tensor, state: State) -> tuple[Tensor, None, State]:
+        slots, attention, state = super().cell(tokens, state)
+        return slots * (1.5 if torch.is_autocast_enabled("cpu") else 1.0), attention, state
+
+
+class KernelsThatDisagree(Sound):
+    def __init__(self, spec: TokenSpec):
+        super().__init__(spec)
+        self.kernel = "auto"
+
+    def cell(self, tokens: Tensor, state: State) -> tuple[Tensor, None, State]:
+        slots, attention, state = super().cell(tokens, state)
+        return slots * (1.0 if self.kernel == "reference" else 1.0 + 1e-6), attention, state
+
+
+class ForgetsASettingInItsCheckpoint(Sound):
+    def __init__(self, spec: TokenSpec):
+        super().__init__(spec)
+        self.register_buffer("offset", torch.rand(8), persistent=False)
+
+    def cell(self, tokens: Tensor, state: State) -> tuple[Tensor, None, State]:
+        slots, attention, state = super().cell(tokens, state)
+        return slots + self.offset, attention, state
+
+
+class KeepsItsState(Sound):
+    def __init__(self, spec: TokenSpec):
+        super().__init__(spec)
+        self.memory: Tensor | None = None
+
+    def forward(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
+        output = super().forward(tokens, state)
+        self.memory = output.state.detach()
+        return output
+
+
+class KeepsItsStateInAList(Sound):
+    def __init__(self, spec: TokenSpec):
+        super().__init__(spec)
+        self.memory: list[Tensor] = []
+
+    def forward(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
+        output = super().forward(tokens, state)
+        self.memory.append(output.state.detach())
+        return output
+
+
+class KeepsItsStateInABuffer(Sound):
+    def __init__(self, spec: TokenSpec):
+        super().__init__(spec)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
+        self.calls += 1
+        return super().forward(tokens, state)
+
+
+class WritesIntoTheGivenState(Sound):
+    def forward(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
+        output = super().forward(tokens, state)
+        if state is not None:
+            state.data.copy_(output.state.data)
+        return output
+
+
+class LeaksAcrossTheBatch(Sound):
+    def forward(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
+        return super().forward(tokens + 1e-3 * tokens.mean(dim=0, keepdim=True), state)
+
+
+class PutsTheBatchSecondInItsState(Sound):
+    def forward(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
+        output = super().forward(tokens, None if state is None else state.T)
+        return CoreOutput(output.slots, None, output.state.T)
+
+
+BROKEN: list[tuple[type[TemporalCore], object, str]] = [
+    (DropsState, laws.splitting_carries_state, "cut at"),
+    (CutsGradientOfState, laws.splitting_carries_state, "gradient"),
+    (CountsFromTheStartOfTheCall, laws.splitting_carries_state, "cut at"),
+    (SeesTheFuture, laws.past_ignores_future, "earlier steps"),
+    (IgnoresItsInput, laws.past_ignores_future, "changed no slot"),
+    (HasADeadParameter, laws.gradient_reaches_every_parameter, "forgotten"),
+    (HasAMultipliedAwayParameter, laws.gradient_reaches_every_parameter, "forgotten"),
+    (DividesByTheSpreadOverTime, laws.smallest_sizes_are_finite, "not finite"),
+    (TreatsSlotsDifferently, laws.permuting_slot_parameters_permutes_slots, "permuting"),
+    (KernelsThatDisagree, laws.kernels_agree, "under the kernel"),
+    (ComputesInAHurryUnderAutocast, laws.autocast_stays_close, "autocast"),
+    (ForgetsASettingInItsCheckpoint, laws.checkpoint_reloads, "state dict"),
+    (KeepsItsState, laws.nothing_is_kept_on_the_module, "memory"),
+    (KeepsItsStateInAList, laws.nothing_is_kept_on_the_module, "memory"),
+    (KeepsItsStateInABuffer, laws.nothing_is_kept_on_the_module, "calls"),
+    (WritesIntoTheGivenState, laws.nothing_is_kept_on_the_module, "in place"),
+    (LeaksAcrossTheBatch, laws.samples_do_not_meet, "out of the batch"),
+    (PutsTheBatchSecondInItsState, laws.samples_do_not_meet, "the batch is"),
+]
+
+
+@pytest.mark.parametrize(
+    "law", [*laws.BUILT_FROM_A_SPEC, laws.permuting_slot_parameters_permutes_slots], ids=lambda law: law.__name__
+)
+def test_sound_core_keeps_the_law(law):
+    law(Sound)
+
+
+@pytest.mark.parametrize(("core", "law", "message"), BROKEN, ids=[core.__name__ for core, _, _ in BROKEN])
+@pytest.mark.filterwarnings("ignore:std\\(\\):UserWarning")
+def test_broken_core_breaks_the_law(core, law, message):
+    with pytest.raises(AssertionError, match=message):
+        law(core)
+
+
+def test_every_law_has_a_core_that_breaks_it():
+    assert {law for _, law, _ in BROKEN} == {*laws.BUILT_FROM_A_SPEC, laws.permuting_slot_parameters_permutes_slots}
+
+
+def test_weights_leave_their_initial_values_by_the_size_of_an_initialisation():
+    layer = nn.Linear(64, 64)
+    nn.init.zeros_(layer.weight)
+    laws.move_off_initial_values(layer)
+    assert layer.weight.std().item() == pytest.approx(0.5 / math.sqrt(64), rel=0.1)

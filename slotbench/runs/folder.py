@@ -25,7 +25,7 @@ from typing import Any
 
 from slotbench.runs.provenance import describe_environment
 
-__all__ = ["RunFolder", "RunFolderError", "dump_json", "write_atomically"]
+__all__ = ["RunFolder", "RunFolderError", "dump_json", "plain", "write_atomically"]
 
 CONFIG, RECORD, METRICS = "config.yaml", "run.json", "metrics.jsonl"
 _ALLOWED_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=,@-]*")
@@ -209,16 +209,17 @@ def write_atomically(path: Path, text: str) -> None:
 
 def dump_json(value: Any, indent: int | None = None) -> str:
     """Strict JSON: non-finite floats become strings that `float` reads back, other objects become their text."""
-    return json.dumps(_plain(value), indent=indent, allow_nan=False)
+    return json.dumps(plain(value), indent=indent, allow_nan=False)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """`value` as what strict JSON can hold."""
     if isinstance(value, bool | int | str) or value is None:
         return value
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) or hasattr(value, "__float__"):
         number = float(value)
         if math.isfinite(number):

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers.logger import Logger
 
+from slotbench.callbacks.curve_writer import CurveWriter
+from slotbench.callbacks.end_report import EndReport
+from slotbench.callbacks.evaluation_record import EvaluationRecord
+from slotbench.callbacks.graceful_stop import GracefulStop
+from slotbench.callbacks.media_logger import MediaLogger
+from slotbench.callbacks.run_checkpoint import RunCheckpoint
+from slotbench.callbacks.run_record import RunRecord
+from slotbench.callbacks.throughput_bar import ThroughputBar
 from slotbench.runs.folder import RunFolder
 from slotbench.runs.logger import RunFolderLogger
+from slotbench.runs.wandb_logger import MODES, wandb_logger
 
 __all__ = ["evaluation_parts", "run_parts"]
 
@@ -17,11 +27,59 @@ __all__ = ["evaluation_parts", "run_parts"]
 def run_parts(
     folder: RunFolder, *, wandb: str, wandb_project: str, config: dict[str, Any]
 ) -> tuple[list[Logger], list[Callback]]:
-    """Loggers and callbacks of a training run."""
-    return [RunFolderLogger(folder)], []
+    """Loggers and callbacks of a training run, for `Trainer(logger=..., callbacks=...)`.
+
+    Args:
+        folder: the run, new.
+        wandb: "off", "offline" or "online".
+        wandb_project: W&B project.
+        config: the resolved configuration, nested, for W&B; the folder has it as text already.
+
+    Raises:
+        ValueError: `wandb` is something else.
+    """
+    if wandb not in MODES:
+        raise ValueError(f"wandb is {wandb!r}; expected one of {', '.join(MODES)}")
+    _drop_advertisements()
+    loggers: list[Logger] = [RunFolderLogger(folder)]
+    if wandb != "off":
+        loggers.append(wandb_logger(folder, wandb, wandb_project, config))
+    checkpoint = RunCheckpoint(folder.checkpoints)
+    # In this order when a run ends: its state, a last checkpoint, the terminal back, pictures, and only then the report
+    # that names them. Lightning moves the checkpoint callback itself to the end.
+    return loggers, [
+        RunRecord(folder),
+        GracefulStop(checkpoint),
+        ThroughputBar(),
+        MediaLogger(folder),
+        CurveWriter(folder),
+        EndReport(folder),
+        checkpoint,
+    ]
 
 
 def evaluation_parts(run_path: str | Path, subcommand: str) -> tuple[list[Logger], list[Callback]]:
-    """Loggers and callbacks for `validate`, `test` and `predict` on a run that exists."""
-    RunFolder.open(run_path)
-    return [], []
+    """Loggers and callbacks for `validate`, `test` and `predict` on a run that exists; its own record stays as it is.
+
+    Results go to RUN/<subcommand>-<date>-<time>.json, pictures to RUN/media/<subcommand>/.
+
+    Raises:
+        RunFolderError: `run_path` is not a run folder.
+        ValueError: `subcommand` is none of the three.
+    """
+    if subcommand not in ("validate", "test", "predict"):
+        raise ValueError(f"subcommand is {subcommand!r}; expected validate, test or predict")
+    folder = RunFolder.open(run_path)
+    _drop_advertisements()
+    return [], [ThroughputBar(), MediaLogger(folder), EvaluationRecord(folder, subcommand)]
+
+
+def _drop_advertisements() -> None:
+    """Leaves out Lightning's tips to install other products of its maker; everything else it says stays."""
+    logger = logging.getLogger("lightning.pytorch.utilities.rank_zero")
+    if _no_tip not in logger.filters:
+        logger.addFilter(_no_tip)
+
+
+def _no_tip(record: logging.LogRecord) -> bool:
+    return "Tip:" not in record.getMessage()

@@ -1,0 +1,87 @@
+"""What a run came to, on the terminal."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.trainer.states import TrainerFn
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from slotbench.callbacks.reporting import headline_records
+from slotbench.runs.folder import RunFolder
+
+__all__ = ["EndReport", "score_table"]
+
+
+class EndReport(Callback):
+    """Prints at the end, or on interruption, the scores beside trivial answers, the pictures, and what to try next.
+
+    Args:
+        folder: the run.
+        console: where to print; standard output by default.
+    """
+
+    def __init__(self, folder: RunFolder, console: Console | None = None) -> None:
+        self._folder = folder
+        self._console = console
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Prints the report."""
+        if trainer.is_global_zero:
+            self._print(pl_module)
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Prints the report after an interruption; a failure has its own message."""
+        if trainer.is_global_zero and trainer.state.fn == TrainerFn.FITTING and self._folder.state == "interrupted":
+            self._print(pl_module)
+
+    def _print(self, module: LightningModule) -> None:
+        console = self._console or Console()
+        info, run = self._folder.info, self._folder.path
+        seconds = round(info.get("seconds", 0))
+        console.print()
+        console.print(
+            f"{info['name']} {info['state']} after {info['step']:,} steps in {seconds // 60} min {seconds % 60} s",
+            style="bold",
+            highlight=False,
+        )
+        headlines = headline_records(module)
+        if headlines and info.get("metrics"):
+            console.print(score_table(headlines, info["metrics"]))
+        else:
+            console.print("No scores: the run ended before its first validation.", highlight=False)
+        pictures = sorted(self._folder.media.glob("*_latest.png"))
+        pictures += [path for name in ("metrics.png", "loss.png") if (path := self._folder.media / name).is_file()]
+        _section(console, "Look at", [str(path) for path in pictures])
+        quoted = shlex.quote(str(run))
+        commands = [f"slotbench fit --config {quoted}/config.yaml --model.core NAME", "slotbench plugins cores"]
+        if self._folder.last_checkpoint() is not None:
+            commands.insert(0, f"slotbench test {quoted}")
+        _section(console, "Try next", commands)
+
+
+def score_table(headlines: list[dict[str, Any]], metrics: dict[str, float]) -> Table:
+    """A row per headline: its score, green if it beats every trivial answer, and these answers from best to worst."""
+    table = Table(show_edge=False, pad_edge=False, header_style="dim")
+    table.add_column("score")
+    table.add_column("this run", justify="right")
+    table.add_column("trivial answers")
+    for headline in headlines:
+        value, higher = metrics.get(headline["metric"]), headline["higher_is_better"]
+        floors = sorted(headline["floors"].items(), key=lambda floor: floor[1], reverse=higher)
+        ahead = value is not None and all(value > floor if higher else value < floor for _, floor in floors)
+        shown = Text("-" if value is None else f"{float(value):.3f}", style="bold green" if ahead else "bold yellow")
+        table.add_row(headline["label"], shown, ", ".join(f"{name} {floor:.3f}" for name, floor in floors))
+    return table
+
+
+def _section(console: Console, title: str, lines: list[str]) -> None:
+    if lines:
+        console.print(f"\n{title}", style="bold")
+        for line in lines:
+            # never wrapped: it is to be copied
+            console.print(f"  {line}", highlight=False, soft_wrap=True, markup=False)

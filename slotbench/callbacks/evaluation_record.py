@@ -1,0 +1,73 @@
+"""Writes down what `validate`, `test` or `predict` found."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import time
+from datetime import datetime
+from pathlib import Path
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from rich.console import Console
+
+from slotbench.callbacks.end_report import score_table
+from slotbench.callbacks.reporting import headline_records
+from slotbench.ops import chosen_kernels
+from slotbench.runs.folder import RunFolder, dump_json, write_atomically
+
+__all__ = ["EvaluationRecord"]
+
+
+class EvaluationRecord(Callback):
+    """Writes all metrics, and what was evaluated, to RUN/<subcommand>-<date>-<time>.json, and prints the scores.
+
+    Args:
+        folder: the run that is evaluated.
+        subcommand: "validate", "test" or "predict".
+        console: where to print; standard output by default.
+    """
+
+    def __init__(self, folder: RunFolder, subcommand: str, console: Console | None = None) -> None:
+        self._folder = folder
+        self._subcommand = subcommand
+        self._console = console
+        self._started = time.monotonic()
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Starts the clock."""
+        self._started = time.monotonic()
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Writes the file; it does not appear if the evaluation failed."""
+        if not trainer.is_global_zero:
+            return
+        headlines = headline_records(pl_module)
+        metrics = {name: float(value) for name, value in trainer.callback_metrics.items() if value.numel() == 1}
+        record = {
+            "subcommand": self._subcommand,
+            "run": self._folder.info["id"],
+            "created": datetime.now().astimezone().isoformat(timespec="seconds"),
+            "checkpoint": trainer.ckpt_path,
+            "metrics": metrics,
+            "headlines": headlines,
+            "seconds": round(time.monotonic() - self._started, 1),
+            "device": str(trainer.strategy.root_device),
+            "kernels": chosen_kernels(),
+            "slotbench": importlib.metadata.version("slotbench"),
+        }
+        path = self._unused_path()
+        write_atomically(path, dump_json(record, indent=2))
+        console = self._console or Console()
+        if headlines and metrics:
+            console.print(score_table(headlines, metrics))
+        pictures = sorted((self._folder.media / self._subcommand).glob("*.png"))
+        for written in [path, *pictures]:
+            console.print(str(written), highlight=False, soft_wrap=True, markup=False)
+
+    def _unused_path(self) -> Path:
+        stem = f"{self._subcommand}-{datetime.now():%Y%m%d-%H%M%S}"
+        path, count = self._folder.path / f"{stem}.json", 1
+        while path.exists():
+            count += 1
+            path = self._folder.path / f"{stem}-{count}.json"
+        return path

@@ -1,0 +1,62 @@
+"""What the callbacks read from a task: its headlines, and how fast it goes."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from lightning.pytorch import LightningModule
+
+__all__ = ["StepClock", "headline_records", "short_name"]
+
+
+def headline_records(module: LightningModule) -> list[dict[str, Any]]:
+    """The task's headlines as plain data: metric, label, floors, higher_is_better; empty if it has none."""
+    headlines = getattr(module, "headlines", None)
+    return [asdict(headline) for headline in headlines()] if callable(headlines) else []
+
+
+def short_name(headline: Mapping[str, Any]) -> str:
+    """A metric's name without its stage: "val/colour_accuracy" -> "colour accuracy"."""
+    return str(headline["metric"]).rpartition("/")[2].replace("_", " ")
+
+
+class StepClock:
+    """Seconds per training step over the last steps, data loading included, validation and saving left out.
+
+    Args:
+        window: number of steps that the mean is over.
+    """
+
+    def __init__(self, window: int = 50) -> None:
+        self._intervals: deque[tuple[float, float]] = deque(maxlen=window)
+        self._last: float | None = None
+
+    def tick(self, amount: float = 1.0) -> None:
+        """Marks the end of a step that processed `amount` of something, e.g. frames."""
+        now = time.perf_counter()
+        if self._last is not None:
+            self._intervals.append((now - self._last, amount))
+        self._last = now
+
+    def pause(self) -> None:
+        """Leaves out the time until `resume`."""
+        self._last = None
+
+    def resume(self) -> None:
+        """Starts the clock for the next step."""
+        self._last = time.perf_counter()
+
+    @property
+    def seconds_per_step(self) -> float | None:
+        """Mean over the window; None before the first interval."""
+        return sum(seconds for seconds, _ in self._intervals) / len(self._intervals) if self._intervals else None
+
+    @property
+    def rate(self) -> float | None:
+        """Amount per second over the window; None before the first interval."""
+        seconds = sum(seconds for seconds, _ in self._intervals)
+        return sum(amount for _, amount in self._intervals) / seconds if seconds > 0 else None

@@ -1,0 +1,239 @@
+"""One line of progress: step, time left, frames per second, loss, headline metrics."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import ProgressBar, Timer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from slotbench.callbacks.reporting import StepClock, headline_records, short_name
+
+__all__ = ["ThroughputBar"]
+
+
+class ThroughputBar(ProgressBar):
+    """A bar over the whole training, not over one epoch; in a log file or a pipe, a plain line every few seconds.
+
+    Lightning's RichProgressBar starts a new bar every epoch and every validation and counts batches; what one wants to
+    know is when the run will be done and how many frames go through in a second.
+
+    Args:
+        interval: seconds between two plain lines where there is no terminal.
+        console: where to write; standard output by default.
+    """
+
+    def __init__(self, interval: float = 10.0, console: Console | None = None) -> None:
+        super().__init__()
+        self._interval = interval
+        self._console = console
+        self._enabled = True
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+        self._clock = StepClock()
+        self._metrics: dict[str, float] = {}
+        self._loss: float | None = None
+        self._started_at = self._shown_at = 0.0
+        self._first_step = 0
+        self._total: float = math.inf
+
+    def enable(self) -> None:
+        """Shows progress again."""
+        self._enabled = True
+
+    def disable(self) -> None:
+        """Shows nothing."""
+        self._enabled = False
+
+    def print(self, *args: Any, **kwargs: Any) -> None:
+        """Prints above the bar."""
+        (self._console or Console()).print(*args, **kwargs)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Opens the bar."""
+        self._total = trainer.estimated_stepping_batches
+        self._total = math.inf if self._total < 0 else self._total
+        self._first_step = trainer.global_step
+        self._open("training", self._total)
+        self._clock.resume()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Counts the step, and shows it if the last look is some time ago."""
+        self._clock.tick(_frames(batch, pl_module))
+        if not self._due():
+            return
+        # reading the loss waits for the device, so only when it is shown
+        loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
+        if loss is not None:
+            value = float(loss)
+            smooth = self._loss is not None and math.isfinite(self._loss)
+            self._loss = 0.8 * self._loss + 0.2 * value if smooth and self._loss is not None else value
+        self._show(self._training_line(trainer), trainer.global_step)
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Stops counting time, or opens a bar for `slotbench validate`."""
+        self._clock.pause()
+        if trainer.state.fn == "validate":
+            self._open("validating", _total(trainer.num_val_batches))
+            self._clock.resume()
+
+    def on_validation_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Says how far the validation is."""
+        if trainer.state.fn == "validate":
+            self._count(pl_module, batch, _total(trainer.num_val_batches))
+        elif not trainer.sanity_checking and self._progress is not None and self._due():
+            done = f"validating {batch_idx + 1}/{_total(trainer.num_val_batches):.0f}"
+            self._show(f"{trainer.global_step}{_of(self._total)}  {done}", trainer.global_step)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Takes over the new metrics."""
+        if trainer.sanity_checking:
+            return
+        if trainer.state.fn == "validate":
+            self._close()
+            return
+        logged = trainer.callback_metrics
+        self._metrics = {
+            short_name(headline): float(logged[headline["metric"]])
+            for headline in headline_records(pl_module)
+            if headline["metric"] in logged
+        }
+        self._clock.resume()
+
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Opens a bar for `slotbench test`."""
+        self._open("testing", _total(trainer.num_test_batches))
+        self._clock.resume()
+
+    def on_test_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Counts the batch."""
+        self._count(pl_module, batch, _total(trainer.num_test_batches))
+
+    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Closes the bar."""
+        self._close()
+
+    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Opens a bar for `slotbench predict`."""
+        self._open("predicting", _total(trainer.num_predict_batches))
+        self._clock.resume()
+
+    def on_predict_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Counts the batch."""
+        self._count(pl_module, batch, _total(trainer.num_predict_batches))
+
+    def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Closes the bar."""
+        self._close()
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Shows the last state and closes the bar."""
+        self._show(self._training_line(trainer), trainer.global_step)
+        self._close()
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Gives the terminal back."""
+        self._close()
+
+    def _training_line(self, trainer: Trainer) -> str:
+        step, elapsed = trainer.global_step, time.monotonic() - self._started_at
+        done = step - self._first_step
+        # all time since the start, so that validation counts
+        left = (self._total - step) * elapsed / done if done else math.inf
+        timers = [callback.time_remaining() for callback in trainer.callbacks if isinstance(callback, Timer)]  # type: ignore[attr-defined]
+        left = min([left, *(seconds for seconds in timers if seconds is not None)])
+        words = [f"{step}{_of(self._total)}"]
+        words += [f"{_clock_time(left)} left"] if math.isfinite(left) else []
+        words += [f"{self._clock.rate:,.0f} frames/s"] if self._clock.rate else []
+        words += [f"loss {self._loss:.3g}"] if self._loss is not None else []
+        words += [f"{name} {value:.3f}" for name, value in self._metrics.items()]
+        return "  ".join(words)
+
+    def _count(self, module: LightningModule, batch: Any, total: float) -> None:
+        self._clock.tick(_frames(batch, module))
+        self._first_step += 1  # outside of training it counts batches
+        if self._due() or self._first_step == total:
+            rate = f"  {self._clock.rate:,.0f} frames/s" if self._clock.rate else ""
+            self._show(f"{self._first_step}{_of(total)} batches{rate}", self._first_step)
+
+    def _due(self) -> bool:
+        return time.monotonic() - self._shown_at >= (0.25 if self._progress is not None else self._interval)
+
+    def _open(self, what: str, total: float) -> None:
+        self._started_at = self._shown_at = time.monotonic()
+        if what != "training":
+            self._first_step = 0
+        console = self._console or Console()
+        if not self._enabled or not console.is_terminal:
+            return
+        # the bar takes the width that the text leaves
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), TextColumn("{task.fields[line]}"))
+        self._progress = Progress(*columns, console=console, expand=True)
+        self._task = self._progress.add_task(what, total=total if math.isfinite(total) else None, line="")
+        self._progress.start()
+
+    def _show(self, line: str, completed: int) -> None:
+        self._shown_at = time.monotonic()
+        if not self._enabled:
+            return
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, completed=completed, line=line)
+        elif self._console is not None:
+            self._console.print(line, highlight=False, soft_wrap=True)
+        else:
+            print(line, flush=True)
+
+    def _close(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+
+def _frames(batch: Any, module: LightningModule) -> float:
+    """Frames in a batch: clips times steps, over the steps that one frame is shown in."""
+    spec = getattr(module, "data_spec", None)
+    return len(batch) * batch.num_steps / (spec.input.steps_per_frame if spec is not None else 1)
+
+
+def _total(batches: float | list[float] | list[int]) -> float:
+    return float(sum(batches)) if isinstance(batches, list) else float(batches)
+
+
+def _of(total: float) -> str:
+    return f"/{total:.0f}" if math.isfinite(total) else ""
+
+
+def _clock_time(seconds: float) -> str:
+    minutes, seconds = divmod(max(0, round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -1,0 +1,157 @@
+"""Loss and metrics over the steps of a run, as pictures."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# not pyplot: it would pick a window system and keep every figure alive
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from slotbench.runs.folder import RunFolder
+
+__all__ = ["draw_curves"]
+
+_LINE, _SECOND, _FLOOR, _INK, _QUIET = "#2563eb", "#d97706", "#dc2626", "#1f2937", "#9ca3af"
+
+
+def draw_curves(folder: RunFolder) -> list[Path]:
+    """Draws `media/loss.png` (training loss, raw and smoothed, and validation loss) and `media/metrics.png`.
+
+    The metrics are the headlines in the run's record, each with what trivial answers score as dashed lines.
+
+    Args:
+        folder: a run, finished or not.
+
+    Returns:
+        The pictures that were drawn; a picture that would be empty is not.
+    """
+    history = folder.history()
+    info = folder.info
+    drawn = []
+    train, validation = _series(history, "train/loss"), _series(history, "val/loss")
+    if len(train[0]) or len(validation[0]):
+        figure, axes = _figure(1)
+        _draw_loss(axes[0], train, validation)
+        axes[0].set_title(_title(info), loc="left", fontsize=9, color=_QUIET)
+        drawn.append(_save(figure, folder.media / "loss.png"))
+    shown = [(headline, _series(history, headline["metric"])) for headline in info.get("headlines", [])]
+    shown = [(headline, series) for headline, series in shown if len(series[0])]
+    if shown:
+        figure, axes = _figure(len(shown))
+        for axis, (headline, series) in zip(axes, shown, strict=True):
+            _draw_metric(axis, headline, series)
+        drawn.append(_save(figure, folder.media / "metrics.png"))
+    return drawn
+
+
+def _series(history: list[dict[str, Any]], name: str) -> tuple[np.ndarray, np.ndarray]:
+    rows = [(row["step"], row[name]) for row in history if isinstance(row.get(name), int | float)]
+    steps, values = (np.array(column, dtype=float) for column in zip(*rows, strict=True)) if rows else ([], [])
+    return np.asarray(steps), np.asarray(values)
+
+
+def _figure(count: int) -> tuple[Figure, list[Axes]]:
+    figure = Figure(figsize=(6.4 if count == 1 else 4.8 * count, 3.8), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = list(figure.subplots(1, count, squeeze=False)[0])
+    for axis in axes:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.spines[["left", "bottom"]].set_color(_QUIET)
+        axis.tick_params(colors=_INK, labelsize=8)
+        axis.grid(axis="y", color="#e5e7eb", linewidth=0.8)
+        axis.set_axisbelow(True)
+        axis.set_xlabel("step", color=_INK, fontsize=9)
+        axis.xaxis.set_major_formatter(lambda step, _: f"{step / 1000:g}k" if step >= 1000 else f"{step:g}")
+    return figure, axes
+
+
+def _draw_loss(axis: Axes, train: tuple[np.ndarray, np.ndarray], validation: tuple[np.ndarray, np.ndarray]) -> None:
+    steps, values = train
+    if len(steps):
+        axis.plot(steps, values, color=_LINE, alpha=0.25, linewidth=0.8)
+        axis.plot(steps, _smooth(values), color=_LINE, linewidth=1.8, label="training (smoothed)")
+    if len(validation[0]):
+        axis.plot(*validation, color=_SECOND, linewidth=1.8, marker="o", markersize=3, label="validation")
+    everything = np.concatenate([values, validation[1]])
+    everything = everything[np.isfinite(everything)]
+    if len(everything) and everything.min() > 0 and everything.max() > 20 * everything.min():
+        axis.set_yscale("log")
+    axis.set_ylabel("loss", color=_INK, fontsize=9)
+    axis.legend(frameon=False, fontsize=8)
+
+
+def _draw_metric(axis: Axes, headline: dict[str, Any], series: tuple[np.ndarray, np.ndarray]) -> None:
+    steps, values = series
+    axis.plot(steps, values, color=_LINE, linewidth=1.8, marker="o" if len(steps) < 40 else "", markersize=3.5)
+    finite = values[np.isfinite(values)]
+    if len(finite):
+        axis.annotate(
+            f"{finite[-1]:.3f}",
+            (steps[np.isfinite(values)][-1], finite[-1]),
+            xytext=(5, 0),
+            textcoords="offset points",
+            color=_LINE,
+            fontsize=9,
+            fontweight="bold",
+            va="center",
+            annotation_clip=False,
+        )
+    floors = sorted(headline["floors"].items(), key=lambda floor: floor[1])
+    everything = [*finite, *headline["floors"].values()]
+    low, high = (min(everything), max(everything)) if everything else (0.0, 1.0)
+    if low >= 0 and high <= 1:
+        low, high = 0.0, 1.0  # a share: always the same frame, so that runs compare at a glance
+    room = 0.05 * (high - low or 1.0)
+    axis.set_ylim(low - room, high + room)
+    axis.set_title(headline["label"], loc="left", fontsize=10, color=_INK, fontweight="bold")
+    for (name, floor), height in zip(floors, _spread([floor for _, floor in floors], 1.1 * room), strict=True):
+        axis.axhline(floor, color=_FLOOR, linestyle="--", linewidth=1, alpha=0.7)
+        axis.annotate(
+            f"{name} {floor:.2f}",
+            (0, height),
+            xycoords=("axes fraction", "data"),
+            xytext=(4, 2),
+            textcoords="offset points",
+            color=_FLOOR,
+            fontsize=7.5,
+            va="bottom",
+        )
+
+
+def _smooth(values: np.ndarray) -> np.ndarray:
+    """Exponential mean over about a twentieth of the curve, unbiased from the start; non-finite values do not count."""
+    weight = 1 - 1 / max(2.0, len(values) / 20)
+    total = norm = 0.0
+    out = np.empty_like(values)
+    for index, value in enumerate(values):
+        if np.isfinite(value):
+            total = weight * total + (1 - weight) * value
+            norm = weight * norm + (1 - weight)
+        out[index] = total / norm if norm else np.nan
+    return out
+
+
+def _spread(heights: list[float], gap: float) -> list[float]:
+    """Heights of labels, ascending, moved up where they would lie on one another."""
+    out: list[float] = []
+    for height in heights:
+        out.append(max(height, out[-1] + gap) if out else height)
+    return out
+
+
+def _title(info: dict[str, Any]) -> str:
+    return f"{info.get('name', '')} {info.get('id', '')}"
+
+
+def _save(figure: Figure, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    figure.savefig(partial, format="png")
+    os.replace(partial, path)
+    return path

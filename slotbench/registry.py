@@ -26,7 +26,19 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import TypeVar
 
-__all__ = ["KINDS", "Entry", "RegistryError", "entries", "kinds_of", "load", "load_file", "names", "register"]
+__all__ = [
+    "KINDS",
+    "Entry",
+    "RegistryError",
+    "entries",
+    "failure",
+    "kinds_of",
+    "load",
+    "load_file",
+    "modules",
+    "names",
+    "register",
+]
 
 KINDS = {
     "encoders": "encoder",
@@ -156,6 +168,12 @@ def load(kind: str, name: str) -> type:
 def failure(entry: Entry) -> BaseException | None:
     """The exception that is held for this entry, with its own traceback, if importing it failed."""
     return _failures.get((entry.kind, entry.target))
+
+
+def modules() -> set[str]:
+    """The modules in which components are declared, and those in which the imported ones are defined."""
+    declared = {entry.target.partition(":")[0] for kind in KINDS for entry in _table(kind)}
+    return declared | {component.__module__ for component in _loaded.values()}
 
 
 def register(kind: str) -> Callable[[Component], Component]:

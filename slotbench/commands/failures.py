@@ -2,8 +2,56 @@
 
 from __future__ import annotations
 
-__all__ = ["UserError"]
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["UserError", "did_you_mean", "lines", "listing"]
+
+_WIDTH = 98
 
 
 class UserError(Exception):
-    """A command line or configuration that cannot be run; the message says what was given, what was expected, what to type."""
+    """A command line or configuration that cannot be run.
+
+    The message's first line says what is wrong; further ones, made with `lines`, what was given and what is expected.
+    """
+
+
+def did_you_mean(given: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """ "; did you mean NEAREST?", or nothing if no known word is near."""
+    by_lower = {word.lower(): word for word in known}
+    near = difflib.get_close_matches(given.lower(), by_lower, n=1, cutoff=cutoff)
+    return f"; did you mean {by_lower[near[0]]}?" if near else ""
+
+
+def lines(headline: str, **details: str | None) -> str:
+    """A headline and one labelled line per detail, long ones wrapped under their label; None is left out."""
+    given = {label: text for label, text in details.items() if text}
+    width = max((len(label) for label in given), default=0) + 1
+    out = [headline]
+    for label, text in given.items():
+        for index, part in enumerate(_wrap(text, _WIDTH - width - 4)):
+            out.append(f"  {label + ':' if index == 0 else '':<{width}} {part}")
+    return "\n".join(out)
+
+
+def listing(words: Iterable[str], limit: int = 30) -> str:
+    """The words separated by commas, cut short if they are many."""
+    words = list(words)
+    rest = f", … ({len(words) - limit} more)" if len(words) > limit else ""
+    return ", ".join(words[:limit]) + rest or "none"
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    wrapped = []
+    for paragraph in text.splitlines():
+        line = ""
+        # split by hand: a path or a command line must stay as it is, double blanks included
+        for word in paragraph.split(" "):
+            if line and len(line) + 1 + len(word) > width:
+                wrapped.append(line)
+                line = word
+            else:
+                line = f"{line} {word}" if line else word
+        wrapped.append(line)
+    return wrapped

@@ -1,0 +1,250 @@
+"""LightningCLI with the registry's components, sizes handed from the data to the task, and a run folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+import yaml
+from jsonargparse._util import get_import_path
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.loggers import Logger
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from lightning_utilities.core.rank_zero import rank_zero_only
+
+from slotbench import __version__, registry
+from slotbench.commands.explain import explain, explain_construction
+from slotbench.commands.failures import UserError, did_you_mean, lines
+from slotbench.commands.opening import opening
+from slotbench.commands.options import RunOptions
+from slotbench.commands.policy import allowed_prefixes, apply_policy
+from slotbench.commands.quiet import hush
+from slotbench.commands.settings import Setting
+from slotbench.data.base import SlotDataModule
+from slotbench.nn.weights import WeightError
+from slotbench.runs.folder import RunFolder, RunFolderError
+from slotbench.runs.wiring import evaluation_parts, run_parts
+from slotbench.tasks.base import SlotTask
+
+__all__ = ["SlotbenchCLI", "resolve", "resolved_yaml", "train"]
+
+RUN_DIR_VARIABLE = "SLOTBENCH_RUN_DIR"
+"""By this environment variable the process that made the run folder tells the others of the run where it is."""
+
+
+def train(
+    command: str, arguments: list[str], settings: list[Setting], options: RunOptions, run: Path | None = None
+) -> int:
+    """Parses, builds and runs; returns the exit code."""
+    hush()
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    apply_policy(options.allow_import)
+    try:
+        _one_command(command, SlotbenchCLI)([command, *arguments], settings, options, run)
+    except (WeightError, RunFolderError) as error:
+        raise UserError(str(error)) from error
+    except SystemExit as end:
+        # Lightning turns an interrupt into an exit with code 1
+        if isinstance(end.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from end
+        raise
+    return 0
+
+
+def resolve(command: str, arguments: list[str], settings: list[Setting], options: RunOptions) -> str:
+    """The complete configuration of a command line, as YAML, without building anything."""
+    apply_policy(options.allow_import)
+    return resolved_yaml(_one_command(command, _ConfigOnlyCLI)([command, *arguments], settings, options))
+
+
+def _one_command(command: str, base: type[SlotbenchCLI]) -> type[SlotbenchCLI]:
+    """The interface with one of its commands: building the arguments of all four takes longer."""
+
+    class OneCommandCLI(base):  # type: ignore[misc, valid-type]
+        @staticmethod
+        def subcommands() -> dict[str, set[str]]:
+            return {command: LightningCLI.subcommands()[command]}
+
+    return OneCommandCLI
+
+
+class _ParserRefusal(Exception):  # noqa: N818  a verdict, on its way to becoming a UserError
+    """The parser's verdict, before it has been explained."""
+
+
+class _Parser(LightningArgumentParser):
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        if not self.exit_on_error:
+            super().error(message, ex)
+        raise _ParserRefusal(message) from ex
+
+
+class SlotbenchCLI(LightningCLI):
+    """LightningCLI with any task, any data set, sizes handed from the data to the task, and a run folder for `fit`.
+
+    Args:
+        args: the command and its arguments.
+        settings: the same, as read beforehand, to explain a refusal.
+        options: where and how to record the run.
+        run: the run folder that is evaluated, if it is one.
+    """
+
+    def __init__(self, args: list[str], settings: list[Setting], options: RunOptions, run: Path | None = None) -> None:
+        self._settings, self._options, self._run = settings, options, run
+        super().__init__(
+            SlotTask,
+            SlotDataModule,
+            subclass_mode_model=True,
+            subclass_mode_data=True,
+            save_config_callback=None,
+            seed_everything_default=0,
+            trainer_defaults={"enable_model_summary": False},
+            parser_class=_Parser,
+            auto_configure_optimizers=False,
+            args=args,
+        )
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Hands the data's sizes to the task."""
+        parser.link_arguments("data.spec", "model.init_args.data_spec", apply_on="instantiate")
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        """Parses; a refusal is explained."""
+        try:
+            self.config = parser.parse_args(args)
+        except _ParserRefusal as refusal:
+            (command,) = self.subcommands()
+            top_level = [action.dest for action in self._parser(command)._actions if "." not in action.dest]
+            known = [
+                key for key in top_level if key not in ("help", "config", "print_config", "model", "data", "trainer")
+            ]
+            explain(self._settings, known, allowed_prefixes(self._options.allow_import))
+            raise UserError(str(refusal)) from refusal
+
+    def _parse_ckpt_path(self) -> None:
+        """Leaves the configuration as the user gave it, where LightningCLI would lay the checkpoint's over it."""
+
+    def instantiate_classes(self) -> None:
+        """Builds data, task and trainer; a value that a component refuses is reported with the component's key."""
+        try:
+            super().instantiate_classes()
+        except (WeightError, RunFolderError):
+            raise
+        except (ValueError, MisconfigurationException) as error:
+            raise UserError(explain_construction(error, self.config[self.subcommand])) from error
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        """Makes the trainer, and before it what records the run."""
+        _check_checkpoint(self.config[self.subcommand].get("ckpt_path"))
+        config = self.config_init[self.subcommand]["trainer"]
+        folder, loggers, callbacks = self._recorders()
+        config["logger"] = [*loggers, *_as_list(config.get("logger"))] or False
+        config["callbacks"] = [*_as_list(config.get("callbacks")), *callbacks]
+        if config.get("default_root_dir") is None and folder is not None:
+            config["default_root_dir"] = str(folder)
+        trainer = super().instantiate_trainer(**kwargs)
+        if _rank() == 0:
+            print(opening(str(self.subcommand), self.model, self.datamodule, trainer, folder))
+        return trainer
+
+    def _recorders(self) -> tuple[Path | None, list[Logger], list[Callback]]:
+        """The run folder with what writes to it."""
+        if self.subcommand != "fit":
+            if self._run is None:
+                return None, [], []
+            return self._run, *evaluation_parts(self._run, str(self.subcommand))
+        text = resolved_yaml(self)
+        if _rank() == 0:
+            folder = RunFolder.create(self._options.runs_dir, self._options.name or "run", group=self._options.group)
+            folder.write_config(text)
+            os.environ[RUN_DIR_VARIABLE] = str(folder.path)
+        else:
+            folder = RunFolder.open(_folder_of_first_process())
+        parts = run_parts(
+            folder, wandb=self._options.wandb, wandb_project=self._options.wandb_project, config=yaml.safe_load(text)
+        )
+        return folder.path, *parts
+
+
+class _ConfigOnlyCLI(SlotbenchCLI):
+    def _set_seed(self) -> None:
+        """Nothing is going to be drawn."""
+
+    def instantiate_classes(self) -> None:
+        """Nothing is going to be built."""
+
+    def _run_subcommand(self, subcommand: str) -> None:
+        """Nothing is going to be run."""
+
+
+def resolved_yaml(cli: SlotbenchCLI) -> str:
+    """The complete configuration of a command, registered components by their names; feeding it back gives it again."""
+    (command,) = cli.subcommands()
+    tree = yaml.safe_load(cli._parser(command).dump(cli.config[command], skip_none=False))
+    first = [key for key in ("seed_everything", "model", "data", "trainer") if key in tree]
+    tree = _with_names({**{key: tree[key] for key in first}, **tree})
+    text = yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return f"# slotbench {__version__}\n{text}"
+
+
+class _Dumper(yaml.SafeDumper):
+    def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> yaml.SequenceNode:
+        # a list of numbers or words fits on a line
+        short = not any(isinstance(item, dict | list) for item in sequence)
+        return super().represent_sequence(tag, sequence, flow_style=short or flow_style)
+
+
+def _with_names(tree: Any) -> Any:
+    if isinstance(tree, list):
+        return [_with_names(item) for item in tree]
+    if not isinstance(tree, dict):
+        return tree
+    tree = {key: _with_names(value) for key, value in tree.items()}
+    if isinstance(path := tree.get("class_path"), str):
+        name = path.rpartition(".")[2]
+        kinds = registry.kinds_of(name)
+        # a class of the same name from elsewhere keeps its full path
+        if len(kinds) == 1 and class_path(registry.load(kinds[0], name)) == path:
+            tree["class_path"] = name
+    return tree
+
+
+def class_path(component: type) -> str:
+    """The path by which the parser writes a class."""
+    return str(get_import_path(component))
+
+
+def _rank() -> int:
+    # importing Lightning sets it, from the variables of whatever has started this process
+    rank: int = getattr(rank_zero_only, "rank", 0)
+    return rank
+
+
+def _folder_of_first_process() -> str:
+    if path := os.environ.get(RUN_DIR_VARIABLE):
+        return path
+    raise UserError(
+        lines(
+            f"process {_rank()} of this run does not know its run folder",
+            expected="slotbench fit --trainer.devices N, which starts the others itself, or "
+            f" {RUN_DIR_VARIABLE} set to it",
+        )
+    )
+
+
+def _check_checkpoint(path: str | None) -> None:
+    if path is None or path in ("best", "last", "hpc", "registry") or Path(path).is_file():
+        return
+    beside = Path(path).parent
+    there = [str(file) for file in sorted(beside.glob("*.ckpt"))] if beside.is_dir() else []
+    raise UserError(lines(f"no checkpoint {path}{did_you_mean(path, there)}", there=", ".join(there)))
+
+
+def _as_list(value: Any) -> list[Any]:
+    if value is None or isinstance(value, bool):
+        return []
+    return list(value) if isinstance(value, list | tuple) else [value]

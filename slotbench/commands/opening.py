@@ -1,0 +1,36 @@
+"""What is said when a command starts: which run, which model, on what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from lightning.pytorch import Trainer
+
+from slotbench.data.base import SlotDataModule
+from slotbench.tasks.base import SlotTask
+
+__all__ = ["opening"]
+
+
+def opening(command: str, task: SlotTask, data: SlotDataModule, trainer: Trainer, folder: Path | None) -> str:
+    """Four lines: the run folder, the parts of the model and its size, the data, the device."""
+    parts = " -> ".join(type(part).__name__ for part in (task.encoder, task.core, task.decoder))
+    size = sum(parameter.numel() for parameter in task.parameters())
+    return "\n".join(
+        [
+            f"{command}{f' {folder}' if folder else ''}",
+            f"  task    {type(task).__name__}: {parts}, {size:,} parameters",
+            f"  data    {type(data).__name__}",
+            f"  device  {_device(trainer)}",
+        ]
+    )
+
+
+def _device(trainer: Trainer) -> str:
+    device = trainer.strategy.root_device
+    processes = f" x {trainer.world_size}" if trainer.world_size > 1 else ""
+    if device.type == "cpu":
+        return f"CPU{processes}, {torch.get_num_threads()} threads"
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
+    return f"{name}{processes}, {trainer.precision}"

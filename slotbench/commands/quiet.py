@@ -1,0 +1,48 @@
+"""Keeps what Lightning says on every run, and what nobody can act on, out of the way of what matters."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+
+__all__ = ["hush"]
+
+# Starts of log lines: advertisements, and facts that our own opening lines say in one line.
+_CHATTER = (
+    "💡 Tip",
+    "GPU available",
+    "TPU available",
+    "HPU available",
+    "Seed set to",
+    "Loading `train_dataloader`",
+    "`Trainer.fit` stopped",
+    "Restoring states from",
+    "Restored all states",
+    "Loaded model weights",
+    "\nDetected KeyboardInterrupt",
+)
+# Starts of warnings.
+_KNOWN = (
+    # a shim inside Lightning, for torch 2.13
+    r".*`isinstance\(treespec, LeafSpec\)` is deprecated",
+    # samples are simulated while the device works, in the training process on purpose
+    r".*does not have many workers",
+    # a run of few batches still has a curve: one point per epoch
+    r".*The number of training batches .* is smaller than the logging interval",
+    # the folder is made before training starts
+    r".*Checkpoint directory .* exists and is not empty",
+)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(_CHATTER)
+
+
+def hush() -> None:
+    """Drops the known noise; every other message and warning still comes through."""
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        # on the handler: a filter on a logger does not see what its children pass on
+        for handler in logging.getLogger(name).handlers:
+            handler.addFilter(_is_news)
+    for message in _KNOWN:
+        warnings.filterwarnings("ignore", message=message)

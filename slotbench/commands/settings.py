@@ -1,0 +1,213 @@
+"""What a command line and its YAML files say, setting by setting, with the place where each is said.
+
+It is read before the parser reads it, for three purposes: to import exactly the components that are named, to report
+unreadable files, and to explain, when the parser refuses, which setting is wrong and where it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from slotbench import registry
+from slotbench.commands.failures import UserError, did_you_mean, lines
+
+__all__ = ["Setting", "config_files", "load_named", "read_settings"]
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_CONFIG_OPTIONS = ("--config", "-c")
+# These words of a key say nothing that the rest of it does not.
+_SILENT = ("class_path", "init_args", "dict_kwargs")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One value, or one class name, that the user has given.
+
+    Attributes:
+        key: where it belongs, e.g. ("model", "core", "num_slots"); () for an argument without a key.
+        value: a string if it stands on the command line, else what YAML makes of it; None if the value is missing.
+        text: how the user wrote it and where, for messages.
+        on_command_line: whether it stands there.
+        whole: index of the mapping it is part of: settings with the same number were given together.
+    """
+
+    key: tuple[str, ...]
+    value: Any
+    text: str
+    on_command_line: bool
+    whole: int
+
+
+def config_files(arguments: list[str]) -> list[Path]:
+    """The files given with --config FILE, -c FILE or --config=FILE, in order."""
+    return [
+        Path(setting.value)
+        for setting in _from_command_line(arguments)
+        if setting.key == ("config",) and setting.value is not None
+    ]
+
+
+def read_settings(arguments: list[str]) -> list[Setting]:
+    """Every setting of the files and of the command line, in the order in which they apply.
+
+    Raises:
+        UserError: a file is not there, is not valid YAML, or is not a mapping.
+    """
+    settings: list[Setting] = []
+    for setting in _from_command_line(arguments):
+        if setting.key == ("config",):
+            settings += _from_file(Path(setting.value or ""), whole=len(settings))
+        else:
+            settings.append(setting)
+    return settings
+
+
+def load_named(settings: Iterable[Setting]) -> None:
+    """Imports every registered component whose bare name is the value of a setting.
+
+    Raises:
+        RegistryError: a component that is named cannot be imported.
+    """
+    for name in sorted({name for setting in settings for name in _names_in(setting.value)}):
+        for kind in registry.kinds_of(name):
+            registry.load(kind, name)
+
+
+def _from_command_line(arguments: list[str]) -> Iterator[Setting]:
+    index = 0
+    while index < len(arguments):
+        argument = arguments[index]
+        index += 1
+        if not argument.startswith("-") or argument == "-":
+            yield Setting((), argument, argument, True, index)
+            continue
+        option, equals, value = argument.partition("=")
+        text = argument
+        if not equals and index < len(arguments) and not _is_option(arguments[index]):
+            value = arguments[index]
+            text = f"{argument} {value}"
+            equals = "="
+            index += 1
+        key = ("config",) if option in _CONFIG_OPTIONS else tuple(option.lstrip("-").split("."))
+        yield Setting(_without_silent(key), value if equals else None, text, True, 0)
+
+
+def _is_option(argument: str) -> bool:
+    return re.match(r"--?[A-Za-z]", argument) is not None
+
+
+def _without_silent(key: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(part for part in key if part not in _SILENT)
+
+
+def _from_file(path: Path, whole: int, prefix: tuple[str, ...] = ()) -> list[Setting]:
+    if not path.is_file():
+        raise UserError(_missing_file(path))
+    text = path.read_text(encoding="utf-8")
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        raise UserError(_syntax_error(path, text, error)) from error
+    except yaml.YAMLError as error:
+        raise UserError(f"{path} is not valid YAML: {error}") from error
+    if not isinstance(node, yaml.MappingNode):
+        what = "is empty" if node is None else f"holds {_describe(node)}"
+        raise UserError(lines(f"{path} {what}", expected="a mapping with the keys model, data, trainer"))
+    return list(_from_node(node, prefix, path, whole))
+
+
+def _from_node(node: yaml.Node, key: tuple[str, ...], path: Path, whole: int) -> Iterator[Setting]:
+    if isinstance(node, yaml.MappingNode):
+        children: dict[str, yaml.Node] = {}
+        for name_node, child in node.value:
+            name = str(name_node.value)
+            if name in children:
+                raise UserError(
+                    lines(
+                        f"{path}, line {name_node.start_mark.line + 1}: the key {name} is given twice",
+                        first=f"line {children[name].start_mark.line + 1}",
+                    )
+                )
+            children[name] = child
+        # the class comes first: its arguments are judged by it
+        for name, child in sorted(children.items(), key=lambda item: item[0] != "class_path"):
+            yield from _from_node(child, key if name in _SILENT else (*key, name), path, whole)
+        return
+    if isinstance(node, yaml.SequenceNode) and any(_is_class(item) for item in node.value):
+        for index, item in enumerate(node.value):
+            yield from _from_node(item, (*key, str(index)), path, whole)
+        return
+    value = yaml.SafeLoader("").construct_object(node, deep=True)
+    if isinstance(value, str) and Path(value).suffix in (".yaml", ".yml") and (path.parent / value).is_file():
+        # the value of an argument may be written in a file of its own
+        yield from _from_file(path.parent / value, whole, key)
+        return
+    shown = node.value if isinstance(node, yaml.ScalarNode) else str(value)
+    yield Setting(key, value, f"{'.'.join(key)}: {shown}  ({path}, line {node.start_mark.line + 1})", False, whole)
+
+
+def _is_class(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.MappingNode) and any(name.value == "class_path" for name, _ in node.value)
+
+
+def _names_in(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from _names_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _names_in(item)
+    elif isinstance(value, str):
+        if _NAME.fullmatch(value):
+            yield value
+        elif value.startswith(("{", "[")):
+            try:
+                yield from _names_in(yaml.safe_load(value))
+            except yaml.YAMLError:
+                return  # the parser will say so, with the key
+
+
+def _missing_file(path: Path) -> str:
+    if str(path) in ("", "."):
+        return lines("--config needs a file", example="--config experiments/blinking_balls.yaml")
+    if path.is_dir():
+        return lines(
+            f"{path} is a directory; --config takes a YAML file",
+            files=", ".join(str(file) for file in sorted(path.glob("*.yaml"))[:8]),
+        )
+    if not path.parent.is_dir():
+        return lines(f"no file {path}: there is no directory {path.parent}", **{"looked in": str(Path.cwd())})
+    there = [str(file) for file in sorted(path.parent.iterdir()) if file.suffix in (".yaml", ".yml")]
+    return lines(
+        f"no file {path}{did_you_mean(str(path), there)}",
+        there=", ".join(there[:8]) or f"no YAML file in {path.parent.resolve()}",
+    )
+
+
+def _syntax_error(path: Path, text: str, error: yaml.MarkedYAMLError) -> str:
+    mark = error.problem_mark or error.context_mark
+    if mark is None:
+        return f"{path} is not valid YAML: {error}"
+    source = text.splitlines()
+    line = source[mark.line] if mark.line < len(source) else ""
+    problem = error.problem or "syntax error"
+    if "\t" in line[: mark.column + 1]:
+        problem = "a tab; YAML is indented with spaces"
+    context = f" {error.context}" if error.context else ""
+    return "\n".join(
+        [
+            f"{path} is not valid YAML: line {mark.line + 1}, column {mark.column + 1}: {problem}{context}",
+            f"  {mark.line + 1:>4} | {line.replace(chr(9), ' ')}",
+            f"  {'':>4} | {'':>{mark.column}}^",
+        ]
+    )
+
+
+def _describe(node: yaml.Node) -> str:
+    return "a list" if isinstance(node, yaml.SequenceNode) else f"one value, {str(node.value)[:40]!r}"

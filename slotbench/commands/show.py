@@ -1,0 +1,30 @@
+"""`slotbench show FILE`: a configuration with everything that it leaves unsaid, as YAML."""
+
+from __future__ import annotations
+
+from slotbench.commands.failures import UserError, lines
+from slotbench.commands.training import prepare
+
+__all__ = ["main"]
+
+_USAGE = """Usage: slotbench show FILE [--model.PART.ARGUMENT VALUE ...] [--plugin FILE] [--allow-import PREFIX]
+
+Prints the complete configuration that `slotbench fit --config FILE` would use, defaults included, and nothing else:
+  slotbench show experiments/blinking_balls.yaml --model.core.num_slots 8 > mine.yaml
+  slotbench fit --config mine.yaml"""
+
+
+def main(command: str, arguments: list[str]) -> int:
+    """Prints the resolved configuration."""
+    if "--help" in arguments or "-h" in arguments:
+        print(_USAGE)
+        return 0
+    if not arguments:
+        raise UserError(lines("show needs a configuration", example="slotbench show experiments/blinking_balls.yaml"))
+    if not arguments[0].startswith("-"):
+        arguments = ["--config", *arguments]
+    options, arguments, settings = prepare(arguments)
+    from slotbench.commands import lightning_cli
+
+    print(lightning_cli.resolve("fit", arguments, settings, options), end="")
+    return 0

@@ -18,7 +18,7 @@ from slotbench.data.ball_kernel import BOX, SUBSTEPS, Kernel, compiled_simulate,
 __all__ = ["BallWorld", "Balls", "Trajectory", "object_log", "simulate"]
 
 _SPEED = 0.5  # Frobenius norm of the matrix of a clip's start velocities, in box units per frame
-_POINTS_PER_BALL = 32
+_POINTS_PER_BALL = 100
 _ATTEMPTS = 1000
 
 
@@ -73,7 +73,7 @@ class BallWorld:
                 f"and {len(self.masses)} masses; expected as many of each"
             )
         # the worst case must fit with ease, and it is found out here, not after an hour of training
-        self._place(np.random.default_rng(0), [max(self.radii)] * self.num_balls, attempts=_ATTEMPTS // 10)
+        self._place(np.random.default_rng(0), [max(self.radii)] * self.num_balls, attempts=_ATTEMPTS // 5)
 
     def draw(self, generators: list[np.random.Generator]) -> Balls:
         """Draws one start state from each generator."""
@@ -92,11 +92,11 @@ class BallWorld:
     def _place(self, generator: np.random.Generator, radii: list[float], attempts: int) -> np.ndarray:
         """Puts ball after ball on a uniform point of [r, 10 - r]^2 where it touches none before it."""
         if max(radii) < BOX / 2:
-            for _ in range(attempts):
-                points = generator.random((len(radii), _POINTS_PER_BALL, 2)).tolist()
+            for _attempt in range(attempts):
                 placed: list[tuple[float, float, float]] = []
-                for radius, candidates in zip(radii, points, strict=True):
-                    for across, down in candidates:
+                for radius in radii:
+                    for _ in range(_POINTS_PER_BALL):
+                        across, down = generator.random(2).tolist()
                         x = radius + across * (BOX - 2 * radius)
                         y = radius + down * (BOX - 2 * radius)
                         if _is_free(x, y, radius, placed):

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Sequence
 
 from slotbench import __version__
-from slotbench.commands.failures import UserError
+from slotbench.commands.failures import UserError, wrapped
 from slotbench.registry import RegistryError
 
 __all__ = ["COMMANDS", "run"]
@@ -58,7 +58,7 @@ def run(arguments: Sequence[str]) -> int:
     except (UserError, RegistryError) as error:
         if debug:
             traceback.print_exc()
-        print(f"slotbench: {error}", file=sys.stderr)
+        print(wrapped(f"slotbench: {error}"), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         if debug:

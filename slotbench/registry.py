@@ -12,19 +12,18 @@ it is asked for, so that a broken plugin can be listed and does no harm to the o
 
 from __future__ import annotations
 
-import ast
 import difflib
 import functools
 import importlib
 import importlib.metadata
 import importlib.util
-import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import TypeVar
+
+from slotbench.sources import first_sentence, summary_from_source
 
 __all__ = [
     "KINDS",
@@ -193,7 +192,7 @@ def register(kind: str) -> Callable[[Component], Component]:
         name, target = component.__name__, f"{component.__module__}:{component.__qualname__}"
         origin = _origin(component.__module__)
         _check(kind, name, component, origin)
-        entry = Entry(name, kind, origin, target, "loaded", "", _first_sentence(component.__doc__ or ""))
+        entry = Entry(name, kind, origin, target, "loaded", "", first_sentence(component.__doc__ or ""))
         others = [other for other in _table(kind) if other.name == name and other.target != target]
         if others:
             raise RegistryError(_duplicate_message([*others, entry]))
@@ -266,7 +265,7 @@ def _with_state(entry: Entry, table: list[Entry]) -> Entry:
     if (entry.kind, entry.name) in _registered:
         return entry
     try:
-        entry = replace(entry, summary=_summary_from_source(entry.target))
+        entry = replace(entry, summary=summary_from_source(entry.target))
     except (OSError, ValueError, SyntaxError, ImportError) as error:
         entry = replace(entry, state="broken", error=_one_line(error))
     if (held := failure(entry)) is not None:
@@ -341,38 +340,3 @@ def _one_line(error: BaseException) -> str:
 def _origin(module_name: str) -> str:
     file = getattr(sys.modules.get(module_name), "__file__", None)
     return Path(file).name if file else "this session"
-
-
-def _summary_from_source(target: str) -> str:
-    """First sentence of a class's docstring, by parsing its module: importing it would import torch."""
-    module_name, _, class_name = target.partition(":")
-    spec = _find_spec(module_name)
-    if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(f"No module named '{module_name}'")
-    if not spec.origin.endswith(".py"):
-        return ""
-    for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8"), filename=spec.origin).body:
-        if isinstance(node, ast.ClassDef) and node.name == class_name:
-            return _first_sentence(ast.get_docstring(node) or "")
-    return ""
-
-
-def _find_spec(module_name: str) -> ModuleSpec | None:
-    """`importlib.util.find_spec` without importing the parent packages, which it would do."""
-    path = None
-    spec = None
-    parts = module_name.split(".")
-    for depth in range(1, len(parts) + 1):
-        name = ".".join(parts[:depth])
-        found = (finder.find_spec(name, path) for finder in sys.meta_path if hasattr(finder, "find_spec"))
-        spec = next((candidate for candidate in found if candidate is not None), None)
-        if spec is None or (depth < len(parts) and spec.submodule_search_locations is None):
-            return None
-        path = None if spec.submodule_search_locations is None else list(spec.submodule_search_locations)
-    return spec
-
-
-def _first_sentence(docstring: str) -> str:
-    paragraph = " ".join(docstring.strip().split("\n\n")[0].split())
-    end = re.search(r"(?<!e\.g)(?<!i\.e)(?<! al)[.:](?=\s+[A-Z]|$)", paragraph)
-    return paragraph[: end.start() + 1] if end else paragraph

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["UserError", "did_you_mean", "lines", "listing"]
+__all__ = ["UserError", "did_you_mean", "lines", "listing", "wrapped"]
 
 _WIDTH = 98
 
@@ -42,16 +42,23 @@ def listing(words: Iterable[str], limit: int = 30) -> str:
     return ", ".join(words[:limit]) + rest or "none"
 
 
+def wrapped(message: str) -> str:
+    """A message with its long lines broken, and continued under an indentation."""
+    broken = (_wrap(line, _WIDTH) for line in message.splitlines())
+    return "\n".join(part if index == 0 else f"  {part}" for parts in broken for index, part in enumerate(parts))
+
+
 def _wrap(text: str, width: int) -> list[str]:
-    wrapped = []
+    parts = []
     for paragraph in text.splitlines():
-        line = ""
-        # split by hand: a path or a command line must stay as it is, double blanks included
-        for word in paragraph.split(" "):
-            if line and len(line) + 1 + len(word) > width:
-                wrapped.append(line)
+        # split by hand: blanks at the start, and between the words of a path, must stay as they are
+        first, *words = paragraph.split(" ")
+        line = first
+        for word in words:
+            if line.strip() and len(line) + 1 + len(word) > width:
+                parts.append(line)
                 line = word
             else:
-                line = f"{line} {word}" if line else word
-        wrapped.append(line)
-    return wrapped
+                line = f"{line} {word}"
+        parts.append(line)
+    return parts

@@ -16,7 +16,8 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from lightning_utilities.core.rank_zero import rank_zero_only
 
 from slotbench import __version__, registry
-from slotbench.commands.explain import explain, explain_construction
+from slotbench.commands.construction import explain_construction
+from slotbench.commands.explain import explain
 from slotbench.commands.failures import UserError, did_you_mean, lines
 from slotbench.commands.opening import opening
 from slotbench.commands.options import RunOptions
@@ -30,6 +31,8 @@ from slotbench.runs.wiring import evaluation_parts, run_parts
 from slotbench.tasks.base import SlotTask
 
 __all__ = ["SlotbenchCLI", "resolve", "resolved_yaml", "train"]
+
+_PARTS = ("model", "data", "trainer")
 
 RUN_DIR_VARIABLE = "SLOTBENCH_RUN_DIR"
 """By this environment variable the process that made the run folder tells the others of the run where it is."""
@@ -108,6 +111,12 @@ class SlotbenchCLI(LightningCLI):
             args=args,
         )
 
+    def init_parser(self, **kwargs: Any) -> LightningArgumentParser:
+        """A parser that takes no abbreviations: --trainer.max_epoch is a mistake and not --trainer.max_epochs."""
+        parser = super().init_parser(**kwargs)
+        parser.allow_abbrev = False
+        return parser
+
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Hands the data's sizes to the task."""
         parser.link_arguments("data.spec", "model.init_args.data_spec", apply_on="instantiate")
@@ -118,11 +127,9 @@ class SlotbenchCLI(LightningCLI):
             self.config = parser.parse_args(args)
         except _ParserRefusal as refusal:
             (command,) = self.subcommands()
-            top_level = [action.dest for action in self._parser(command)._actions if "." not in action.dest]
-            known = [
-                key for key in top_level if key not in ("help", "config", "print_config", "model", "data", "trainer")
-            ]
-            explain(self._settings, known, allowed_prefixes(self._options.allow_import))
+            types = {action.dest: getattr(action, "_typehint", None) for action in self._parser(command)._actions}
+            options = {key: hint for key, hint in types.items() if "." not in key and hint and key not in _PARTS}
+            explain(self._settings, options, allowed_prefixes(self._options.allow_import))
             raise UserError(str(refusal)) from refusal
 
     def _parse_ckpt_path(self) -> None:
@@ -144,6 +151,9 @@ class SlotbenchCLI(LightningCLI):
         folder, loggers, callbacks = self._recorders()
         config["logger"] = [*loggers, *_as_list(config.get("logger"))] or False
         config["callbacks"] = [*_as_list(config.get("callbacks")), *callbacks]
+        if self._run is not None and "verbose" in self.config_init[self.subcommand]:
+            # the record of the evaluation says it, in a table of its own
+            self.config_init[self.subcommand]["verbose"] = False
         if config.get("default_root_dir") is None and folder is not None:
             config["default_root_dir"] = str(folder)
         trainer = super().instantiate_trainer(**kwargs)
@@ -185,7 +195,7 @@ def resolved_yaml(cli: SlotbenchCLI) -> str:
     """The complete configuration of a command, registered components by their names; feeding it back gives it again."""
     (command,) = cli.subcommands()
     tree = yaml.safe_load(cli._parser(command).dump(cli.config[command], skip_none=False))
-    first = [key for key in ("seed_everything", "model", "data", "trainer") if key in tree]
+    first = [key for key in ("seed_everything", *_PARTS) if key in tree]
     tree = _with_names({**{key: tree[key] for key in first}, **tree})
     text = yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
     return f"# slotbench {__version__}\n{text}"

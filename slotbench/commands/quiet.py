@@ -29,6 +29,8 @@ _KNOWN = (
     r".*does not have many workers",
     # a run of few batches still has a curve: one point per epoch
     r".*The number of training batches .* is smaller than the logging interval",
+    # an evaluation needs no callbacks of the training
+    r".*Be aware that when using `ckpt_path`, callbacks used to create the checkpoint",
     # the folder is made before training starts
     r".*Checkpoint directory .* exists and is not empty",
 )

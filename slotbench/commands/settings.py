@@ -184,10 +184,9 @@ def _missing_file(path: Path) -> str:
     if not path.parent.is_dir():
         return lines(f"no file {path}: there is no directory {path.parent}", **{"looked in": str(Path.cwd())})
     there = [str(file) for file in sorted(path.parent.iterdir()) if file.suffix in (".yaml", ".yml")]
-    return lines(
-        f"no file {path}{did_you_mean(str(path), there)}",
-        there=", ".join(there[:8]) or f"no YAML file in {path.parent.resolve()}",
-    )
+    near = did_you_mean(str(path), there)
+    what_is_there = ", ".join(there[:8]) or f"no YAML file in {path.parent.resolve()}"
+    return lines(f"no file {path}{near}", there=None if near else what_is_there)
 
 
 def _syntax_error(path: Path, text: str, error: yaml.MarkedYAMLError) -> str:
@@ -199,7 +198,7 @@ def _syntax_error(path: Path, text: str, error: yaml.MarkedYAMLError) -> str:
     problem = error.problem or "syntax error"
     if "\t" in line[: mark.column + 1]:
         problem = "a tab; YAML is indented with spaces"
-    context = f" {error.context}" if error.context else ""
+    context = f" {error.context}" if error.context and "\t" not in line[: mark.column + 1] else ""
     return "\n".join(
         [
             f"{path} is not valid YAML: line {mark.line + 1}, column {mark.column + 1}: {problem}{context}",

@@ -22,8 +22,7 @@ def main(command: str, arguments: list[str]) -> int:
     arguments, run = _expand_run(command, arguments)
     options, arguments, settings = prepare(arguments)
     if options.name is None:
-        files = config_files(arguments)
-        options.name = files[0].stem if files else "run"
+        options.name = _name_of(config_files(arguments))
     # everything above answers before torch is imported
     from slotbench.commands import lightning_cli
 
@@ -57,6 +56,14 @@ def _expand_run(command: str, arguments: list[str]) -> tuple[list[str], Path | N
     config = ["--config", str(folder.path / "config.yaml")]
     # before the user's own arguments, which may say otherwise
     return [*config, *(["--ckpt_path", str(checkpoint)] if checkpoint else []), *arguments[1:]], folder.path
+
+
+def _name_of(files: list[Path]) -> str:
+    """The name of a run: that of its configuration file, or that of the run whose configuration it is."""
+    if not files:
+        return "run"
+    file = files[0].resolve()
+    return file.parent.parent.name if (file.parent / "run.json").is_file() else file.stem
 
 
 def _example(command: str) -> str:

@@ -78,6 +78,10 @@ def selective_scan(
             state_ = u_.new_zeros(u.shape[0], *A.shape)
         if name == "reference":
             y, last = selective_scan_reference(u_, delta_, A_, B_, C_, D_, z_, state_, exact_zoh=exact_zoh)
+        elif name == "numba":
+            from slotbench.ops._selective_scan_numba import SelectiveScan as NumbaScan
+
+            y, last = NumbaScan.apply(u_, delta_, A_, B_, C_, D_, z_, state_)
         else:
             from slotbench.ops._selective_scan_torch import SelectiveScan
 

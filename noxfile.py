@@ -52,7 +52,7 @@ def types(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Build the documentation; a broken link is an error."""
     install(session, "-e", ".[docs]")
-    session.run("mkdocs", "build", "--strict", *session.posargs)
+    session.run("mkdocs", "build", "--strict", *session.posargs, env={"NO_MKDOCS_2_WARNING": "1"})
 
 
 @nox.session
@@ -66,12 +66,11 @@ def benchmarks(session: nox.Session) -> None:
 @nox.session
 def plugin_example(session: nox.Session) -> None:
     """Install a stranger's distribution, list its core, keep it to the laws, and train it by name."""
-    env = {}
+    beside, env = session.create_tmp(), {}
     if session.virtualenv.is_sandboxed:
         install(session, "-e", ".[test]", f"./{EXAMPLE}")
     else:
         # Beside the environment, not into it: whoever lent it gets it back unchanged.
-        beside = session.create_tmp()
         session.run(
             "python", "-m", "pip", "install", "-q", "--no-deps", "--upgrade", "--target", beside, f"./{EXAMPLE}"
         )
@@ -79,6 +78,6 @@ def plugin_example(session: nox.Session) -> None:
     listed = session.run("slotbench", "plugins", "cores", env=env, silent=True)
     if not isinstance(listed, str) or "LeakyIntegrator" not in listed:
         session.error(f"`slotbench plugins cores` does not list LeakyIntegrator:\n{listed}")
-    session.run("pytest", "tests/contracts", "-k", "LeakyIntegrator", env=env)
+    session.run("pytest", "-n", "0", "tests/contracts", "-k", "LeakyIntegrator", env=env)
     config = f"{EXAMPLE}/experiments/leaky_balls.yaml"
-    session.run("slotbench", "fit", "--config", config, "--trainer.max_steps", "2", env=env)
+    session.run("slotbench", "fit", "--config", config, "--trainer.max_steps", "2", "--runs_dir", beside, env=env)

@@ -68,7 +68,8 @@ def plugin_example(session: nox.Session) -> None:
     """Install a stranger's distribution, list its core, keep it to the laws, and train it by name."""
     beside, env = session.create_tmp(), {}
     if session.virtualenv.is_sandboxed:
-        install(session, "-e", ".[test]", f"./{EXAMPLE}")
+        install(session, "-e", ".[test]")
+        install(session, f"./{EXAMPLE}")
     else:
         # Beside the environment, not into it: whoever lent it gets it back unchanged.
         session.run(

@@ -99,7 +99,7 @@ class BallWorld:
                         across, down = generator.random(2).tolist()
                         x = radius + across * (BOX - 2 * radius)
                         y = radius + down * (BOX - 2 * radius)
-                        if _is_free(x, y, radius, placed):
+                        if all((x - u) ** 2 + (y - v) ** 2 >= (radius + r) ** 2 for u, v, r in placed):
                             placed.append((x, y, radius))
                             break
                     else:
@@ -110,10 +110,6 @@ class BallWorld:
             f"found no room for num_balls={len(radii)} with radii up to {max(radii):g} in a box of {BOX:g} x {BOX:g} "
             f"in {attempts} attempts; expected fewer or smaller balls: lower num_balls or radii"
         )
-
-
-def _is_free(x: float, y: float, radius: float, placed: list[tuple[float, float, float]]) -> bool:
-    return all((x - px) * (x - px) + (y - py) * (y - py) >= (radius + pr) * (radius + pr) for px, py, pr in placed)
 
 
 def object_log(balls: Balls, trajectory: Trajectory) -> dict[str, Tensor]:
@@ -144,7 +140,9 @@ def simulate(balls: Balls, num_frames: int, resolution: int, kernel: Kernel = "a
     velocities = np.empty((num_clips, num_frames, num_balls, 2))
     ids = np.zeros((num_clips, num_frames, resolution, resolution), dtype=np.uint8)
     run = compiled_simulate() if use_numba(kernel) else _simulate
-    run(balls.positions, balls.velocities, balls.radii, balls.masses, centres, positions, velocities, ids)
+    # contiguous, or the kernel would be compiled anew for another layout
+    start = [np.ascontiguousarray(a) for a in (balls.positions, balls.velocities, balls.radii, balls.masses)]
+    run(*start, centres, positions, velocities, ids)
     return Trajectory(positions, velocities, ids)
 
 

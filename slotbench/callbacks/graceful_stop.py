@@ -52,12 +52,15 @@ class GracefulStop(Callback):
         self._restore()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Saves after a clean stop; after anything else the state may be half a step, and the last checkpoint stays."""
+        """Saves after a stop between two steps; a state from within a step is none to continue from."""
         self._restore()
         if isinstance(exception, SIGTERMException):
             exception.code = 128 + self._signal
-            if trainer.global_step > 0:
-                self._checkpoint.save(trainer)
+        # a signal to the whole process group kills the data loader's workers, and the error about them comes first
+        batches = trainer.fit_loop.epoch_loop.batch_progress.current
+        between = isinstance(exception, SIGTERMException) or batches.ready == batches.completed
+        if trainer.received_sigterm and between and trainer.global_step > 0:
+            self._checkpoint.save(trainer)
 
     def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._process:

@@ -95,7 +95,8 @@ class MediaLogger(Callback):
                 _save(picture, self._folder.media / str(trainer.state.fn) / f"{_file_name(name)}.png")
             for logger in trainer.loggers:
                 if isinstance(logger, WandbLogger):
-                    logger.log_image(f"pictures/{name}", [picture], step=trainer.global_step)
+                    # Lightning files a validation's metrics under the index of the step before it, so the pictures too
+                    logger.log_image(f"pictures/{name}", [picture], step=max(0, trainer.global_step - 1))
 
 
 def _check(name: str, picture: Any) -> None:

@@ -57,7 +57,7 @@ def _series(history: list[dict[str, Any]], name: str) -> tuple[np.ndarray, np.nd
 
 
 def _figure(count: int) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(6.4 if count == 1 else 4.8 * count, 3.8), dpi=120, layout="constrained")
+    figure = Figure(figsize=(6.4 if count == 1 else 5.2 * count, 3.8), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     axes = list(figure.subplots(1, count, squeeze=False)[0])
     for axis in axes:
@@ -82,6 +82,7 @@ def _draw_loss(axis: Axes, train: tuple[np.ndarray, np.ndarray], validation: tup
     everything = everything[np.isfinite(everything)]
     if len(everything) and everything.min() > 0 and everything.max() > 20 * everything.min():
         axis.set_yscale("log")
+        axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axis.set_ylabel("loss", color=_INK, fontsize=9)
     axis.legend(frameon=False, fontsize=8)
 
@@ -89,59 +90,57 @@ def _draw_loss(axis: Axes, train: tuple[np.ndarray, np.ndarray], validation: tup
 def _draw_metric(axis: Axes, headline: dict[str, Any], series: tuple[np.ndarray, np.ndarray]) -> None:
     steps, values = series
     axis.plot(steps, values, color=_LINE, linewidth=1.8, marker="o" if len(steps) < 40 else "", markersize=3.5)
+    axis.set_title(headline["label"], loc="left", fontsize=10, color=_INK, fontweight="bold")
     finite = values[np.isfinite(values)]
-    if len(finite):
-        axis.annotate(
-            f"{finite[-1]:.3f}",
-            (steps[np.isfinite(values)][-1], finite[-1]),
-            xytext=(5, 0),
-            textcoords="offset points",
-            color=_LINE,
-            fontsize=9,
-            fontweight="bold",
-            va="center",
-            annotation_clip=False,
-        )
-    floors = sorted(headline["floors"].items(), key=lambda floor: floor[1])
-    everything = [*finite, *headline["floors"].values()]
+    floors = headline["floors"]
+    everything = [*finite, *floors.values()]
     low, high = (min(everything), max(everything)) if everything else (0.0, 1.0)
     if low >= 0 and high <= 1:
         low, high = 0.0, 1.0  # a share: always the same frame, so that runs compare at a glance
     room = 0.05 * (high - low or 1.0)
     axis.set_ylim(low - room, high + room)
-    axis.set_title(headline["label"], loc="left", fontsize=10, color=_INK, fontweight="bold")
-    for (name, floor), height in zip(floors, _spread([floor for _, floor in floors], 1.1 * room), strict=True):
+    for floor in floors.values():
         axis.axhline(floor, color=_FLOOR, linestyle="--", linewidth=1, alpha=0.7)
+    # the labels stand to the right of the frame, where no curve can cross them
+    labels = [(floor, f"{name} {floor:.2f}", _FLOOR, "normal") for name, floor in floors.items()]
+    labels += [(finite[-1], f"this run {finite[-1]:.3f}", _LINE, "bold")] if len(finite) else []
+    labels.sort(key=lambda label: label[0])
+    heights = _spread([label[0] for label in labels], gap=1.1 * room, top=high + room)
+    for (_, text, colour, weight), height in zip(labels, heights, strict=True):
         axis.annotate(
-            f"{name} {floor:.2f}",
-            (0, height),
+            text,
+            (1, height),
             xycoords=("axes fraction", "data"),
-            xytext=(4, 2),
+            xytext=(4, 0),
             textcoords="offset points",
-            color=_FLOOR,
+            color=colour,
             fontsize=7.5,
-            va="bottom",
+            fontweight=weight,
+            va="center",
+            annotation_clip=False,
         )
 
 
 def _smooth(values: np.ndarray) -> np.ndarray:
-    """Exponential mean over about a twentieth of the curve, unbiased from the start; non-finite values do not count."""
-    weight = 1 - 1 / max(2.0, len(values) / 20)
-    total = norm = 0.0
-    out = np.empty_like(values)
-    for index, value in enumerate(values):
-        if np.isfinite(value):
-            total = weight * total + (1 - weight) * value
-            norm = weight * norm + (1 - weight)
-        out[index] = total / norm if norm else np.nan
-    return out
+    """Mean over the surrounding fortieth of the curve, centred so that it does not lag, of the finite values."""
+    half = max(1, len(values) // 80)
+    finite = np.isfinite(values)
+    sums = np.concatenate([[0.0], np.cumsum(np.where(finite, values, 0.0))])
+    counts = np.concatenate([[0], np.cumsum(finite)])
+    positions = np.arange(len(values))
+    start, stop = np.maximum(positions - half, 0), np.minimum(positions + half + 1, len(values))
+    number = counts[stop] - counts[start]
+    return np.where(number > 0, (sums[stop] - sums[start]) / np.maximum(number, 1), np.nan)
 
 
-def _spread(heights: list[float], gap: float) -> list[float]:
-    """Heights of labels, ascending, moved up where they would lie on one another."""
+def _spread(heights: list[float], gap: float, top: float) -> list[float]:
+    """Heights of labels, ascending, moved apart where they would lie on one another, none above `top`."""
     out: list[float] = []
     for height in heights:
         out.append(max(height, out[-1] + gap) if out else height)
+    for index in reversed(range(len(out))):
+        ceiling = out[index + 1] - gap if index + 1 < len(out) else top
+        out[index] = min(out[index], ceiling)
     return out
 
 

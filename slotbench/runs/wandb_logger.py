@@ -54,7 +54,7 @@ def wandb_logger(folder: RunFolder, mode: str, project: str, config: dict[str, A
     info = folder.info
     wandb_id = info.get("wandb_id") or info["id"]
     folder.update(wandb_id=wandb_id, wandb_mode=mode, wandb_project=project)
-    return RunWandbLogger(
+    logger = RunWandbLogger(
         project=project,
         name=f"{info['name']}-{info['id']}",
         group=info.get("group"),
@@ -70,3 +70,5 @@ def wandb_logger(folder: RunFolder, mode: str, project: str, config: dict[str, A
             quiet=True,
         ),
     )
+    logger._wandb_init.pop("anonymous", None)  # Lightning passes it on though wandb only warns about it
+    return logger

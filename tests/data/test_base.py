@@ -1,0 +1,226 @@
+import copy
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+
+import lightning
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from slotbench.data.base import ClipDataset, SlotDataModule, Split, collate, generator_for, to_unit_range
+from slotbench.data.blinking_balls import BlinkingBalls
+from slotbench.data.bouncing_balls import BouncingBalls
+from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
+
+# newer Pythons warn of every fork of a process with threads, which torch's worker processes are
+FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+
+
+class Numbers(ClipDataset):
+    """Clip i is one pixel of value i % 256; `objects` also says with how many threads torch ran."""
+
+    def clips(self, indices: Sequence[int]) -> VideoBatch:
+        count = len(indices)
+        return VideoBatch(
+            frames=torch.tensor(indices, dtype=torch.uint8).reshape(count, 1, 1, 1, 1),
+            time=torch.zeros(count, 1, dtype=torch.long),
+            objects={"threads": torch.full((count,), torch.get_num_threads())},
+        )
+
+
+class NumberData(SlotDataModule):
+    @property
+    def spec(self) -> DataSpec:
+        return DataSpec(VideoSpec(1, 1, 1), VideoSpec(1, 1, 1))
+
+    def dataset(self, split: Split) -> Dataset[VideoBatch]:
+        return Numbers(self.sizes[split])
+
+
+def everything(batches: list[VideoBatch]) -> dict[str, Tensor]:
+    batch = collate(batches)
+    return {k: v for k, v in vars(batch).items() if isinstance(v, Tensor)} | batch.objects
+
+
+@FORKS
+@pytest.mark.parametrize("kind", [BlinkingBalls, BouncingBalls])
+def test_the_bytes_are_the_same_for_any_number_of_workers(kind: type[SlotDataModule]) -> None:
+    loads = []
+    for workers in (0, 1, 2):
+        data = kind(num_workers=workers, resolution=16, train_size=22, batch_size=4)
+        loads.append(everything(list(data.train_dataloader())))
+    for other in loads[1:]:
+        assert loads[0].keys() == other.keys()
+        for name, value in loads[0].items():
+            assert value.numpy().tobytes() == other[name].numpy().tobytes(), name
+
+
+@FORKS
+def test_workers_run_torch_on_one_thread_and_stay_between_epochs() -> None:
+    loader = NumberData(num_workers=1, train_size=4, batch_size=2).train_dataloader()
+    assert loader.persistent_workers
+    for _ in range(2):
+        assert all((batch.objects["threads"] == 1).all() for batch in loader)
+
+
+@pytest.mark.parametrize("kind", [BlinkingBalls, BouncingBalls])
+def test_seeds_splits_and_indices_all_give_different_clips(kind: type[SlotDataModule]) -> None:
+    starts = set()
+    for seed in (0, 1):
+        for split in ("train", "val", "test"):
+            log = kind(resolution=16, seed=seed).dataset(split).clips(range(40)).objects["positions"]
+            starts |= {clip.tobytes() for clip in log[:, 0].numpy()}
+    assert len(starts) == 2 * 3 * 40
+
+
+def test_the_same_seed_gives_the_same_clips_again() -> None:
+    first, again = (everything([BlinkingBalls(seed=3).dataset("test")[11]]) for _ in range(2))
+    assert all(torch.equal(value, again[name]) for name, value in first.items())
+
+
+def test_a_generator_depends_on_seed_split_and_index_only() -> None:
+    assert generator_for(1, "val", 5).integers(1 << 60) == generator_for(1, "val", 5).integers(1 << 60)
+    draws = {int(generator_for(s, p, i).integers(1 << 60)) for s in (0, 1) for p in ("train", "val") for i in (0, 1)}
+    assert len(draws) == 8
+
+
+def test_every_clip_comes_once_and_in_order_and_none_is_dropped() -> None:
+    data = NumberData(batch_size=4, val_batch_size=8, train_size=10, val_size=19, test_size=3)
+    loaders = {
+        "train": (data.train_dataloader(), [4, 4, 2]),
+        "val": (data.val_dataloader(), [8, 8, 3]),
+        "test": (data.test_dataloader(), [3]),
+        "predict": (data.predict_dataloader(), [3]),
+    }
+    for loader, lengths in loaders.values():
+        for _ in range(2):
+            batches = list(loader)
+            assert [len(batch) for batch in batches] == lengths
+            assert everything(batches)["frames"].flatten().tolist() == list(range(sum(lengths)))
+
+
+def test_collate_joins_clips_and_batches_alike() -> None:
+    dataset = BlinkingBalls(resolution=16).dataset("train")
+    one_by_one = collate([dataset[i] for i in range(3)])
+    pairs = collate([dataset.clips([0, 1]), dataset.clips([2])])
+    at_once = everything([dataset.clips([0, 1, 2])])
+    for batch in (one_by_one, pairs):
+        assert len(batch) == 3
+        for name, value in everything([batch]).items():
+            assert torch.equal(value, at_once[name]), name
+
+
+@pytest.mark.parametrize("index", [-1, 1000])
+def test_an_index_outside_the_split_is_refused(index: int) -> None:
+    with pytest.raises(IndexError, match=f"clip {index} does not exist; expected 0 to 999"):
+        BlinkingBalls().dataset("val")[index]
+
+
+def test_bytes_become_floats_in_the_unit_range_and_floats_stay() -> None:
+    data = BlinkingBalls()
+    batch = next(iter(data.train_dataloader()))
+    assert batch.frames.dtype == torch.uint8
+    for scaled in (to_unit_range(batch), data.on_after_batch_transfer(batch, 0)):
+        assert scaled.frames.dtype == torch.float32
+        assert set(scaled.frames.unique().tolist()) == {0.0, 1.0}
+        assert torch.equal(scaled.frames * 255, batch.frames)
+        assert torch.equal(to_unit_range(scaled).frames, scaled.frames)
+        assert scaled.target is batch.target
+    grey = VideoBatch(torch.full((1, 1, 1, 1, 1), 51, dtype=torch.uint8), torch.zeros(1, 1, dtype=torch.long))
+    assert to_unit_range(grey).frames.item() == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("kind", [BlinkingBalls, BouncingBalls])
+def test_sets_can_be_sent_to_another_process(kind: type[SlotDataModule]) -> None:
+    dataset = kind(resolution=16).dataset("val")
+    sent = pickle.loads(pickle.dumps(dataset))
+    assert torch.equal(sent[3].frames, dataset[3].frames)
+
+
+@pytest.mark.parametrize("name", ["batch_size", "val_batch_size", "train_size", "val_size", "test_size"])
+def test_sizes_below_one_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} is 0; expected 1 or more"):
+        NumberData(**{name: 0})
+
+
+@pytest.mark.parametrize("name", ["seed", "num_workers"])
+def test_negative_seeds_and_worker_counts_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} is -1; expected 0 or more"):
+        NumberData(**{name: -1})
+
+
+@FORKS
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_goes_on_with_the_batch_after_the_last_one_handed_out(workers: int) -> None:
+    def loader() -> torch.utils.data.DataLoader:
+        return NumberData(batch_size=4, train_size=20, num_workers=workers).train_dataloader()
+
+    stopped = loader()
+    passing = iter(stopped)
+    for _ in range(3):
+        next(passing)
+    state = copy.deepcopy(stopped.state_dict())
+    resumed = loader()
+    resumed.load_state_dict(state)
+    assert everything(list(resumed))["frames"].flatten().tolist() == list(range(12, 20))
+    assert resumed.state_dict() == {"batches": 5}
+    # the pass after that is a whole one, and so is the one after a complete pass
+    assert len(list(resumed)) == 5
+    again = loader()
+    again.load_state_dict({"batches": 5})
+    assert len(list(again)) == 5
+
+
+class Recorder(lightning.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(()))
+        self.seen: list[int] = []
+
+    def training_step(self, batch: VideoBatch, batch_idx: int) -> Tensor:
+        assert batch.frames.is_floating_point()
+        self.seen += (batch.frames * 255).round().int().flatten().tolist()
+        return self.weight
+
+    def validation_step(self, batch: VideoBatch, batch_idx: int) -> None:
+        assert batch.frames.is_floating_point()
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def fit(folder: Path, max_steps: int, checkpoint: Path | None = None) -> tuple[list[int], lightning.Trainer]:
+    module = Recorder()
+    trainer = lightning.Trainer(
+        accelerator="cpu",
+        devices=1,
+        max_steps=max_steps,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+    )
+    trainer.fit(module, datamodule=NumberData(batch_size=2, train_size=10, val_size=4), ckpt_path=checkpoint)
+    return module.seen, trainer
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have many workers.*", "ignore:.*`training_step` returned.*")
+@pytest.mark.parametrize("stop", [3, 5, 7])
+def test_training_that_was_stopped_goes_on_with_the_next_clip(tmp_path: Path, stop: int) -> None:
+    expected = [*range(10), *range(10)]
+    before, trainer = fit(tmp_path, stop)
+    trainer.save_checkpoint(tmp_path / "stopped.ckpt")
+    after, _ = fit(tmp_path, 10, tmp_path / "stopped.ckpt")
+    assert before == expected[: 2 * stop]
+    assert after == expected[2 * stop :]
+
+
+def test_frames_of_one_clip_are_not_shared_with_another() -> None:
+    batch = BouncingBalls(resolution=8).dataset("train").clips([0, 1])
+    untouched = batch.frames[1].clone()
+    batch.frames[0] = 7
+    np.testing.assert_array_equal(batch.frames[1], untouched)

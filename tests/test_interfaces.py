@@ -1,0 +1,184 @@
+from collections import namedtuple
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from jaxtyping import TypeCheckError
+from torch import Tensor
+
+from slotbench.interfaces import (
+    CoreOutput,
+    RecurrentCore,
+    SlotSpec,
+    State,
+    TemporalCore,
+    TokenSpec,
+    VideoBatch,
+    VideoSpec,
+    detach_state,
+    map_state,
+)
+
+PER_FRAME = 4
+FRAMES = 3
+STEPS = PER_FRAME * FRAMES
+
+
+def batch_of(clips: int = 2) -> VideoBatch:
+    """A clip of 3 frames in 4 patches each, with one target after each frame, every tensor telling its step."""
+    steps = torch.arange(STEPS).repeat(clips, 1)
+    due = (torch.arange(FRAMES) + 1).repeat(clips, 1) * PER_FRAME - 1
+    return VideoBatch(
+        frames=steps[:, :, None, None, None].expand(-1, -1, 3, 2, 2).float(),
+        time=steps,
+        masks=steps[:, :, None, None].expand(-1, -1, 2, 2),
+        target=due[:, :, None, None].expand(-1, -1, 4, 4),
+        target_masks=due[:, :, None, None].expand(-1, -1, 4, 4),
+        target_time=due,
+        actions=steps[:, :, None].float(),
+        rays=steps[:, :, None, None, None].expand(-1, -1, 6, 2, 2).float(),
+        objects={"positions": torch.zeros(clips, FRAMES + 1, 5, 2)},
+    )
+
+
+def tensors(batch: VideoBatch) -> dict[str, Tensor]:
+    return {name: value for name, value in vars(batch).items() if isinstance(value, Tensor)} | batch.objects
+
+
+@given(start=st.integers(0, STEPS - 1), length=st.integers(1, STEPS))
+def test_a_slice_holds_its_steps_and_the_targets_due_within_them(start: int, length: int) -> None:
+    piece = batch_of().slice_time(start, start + length)
+    steps = list(range(start, min(start + length, STEPS)))
+    assert piece.num_steps == len(steps)
+    for value in (piece.frames, piece.time, piece.masks, piece.actions, piece.rays):
+        assert value.flatten(2).float().mean(-1)[0].tolist() == steps if value.dim() > 2 else value[0].tolist() == steps
+    due = [step for step in steps if step % PER_FRAME == PER_FRAME - 1]
+    assert piece.target_time[1].tolist() == due
+    assert piece.target[1, :, 0, 0].tolist() == piece.target_masks[1, :, 0, 0].tolist() == due
+    assert piece.objects["positions"].shape == (2, FRAMES + 1, 5, 2)
+
+
+@given(cuts=st.lists(st.integers(1, STEPS - 1), max_size=4))
+def test_pieces_put_together_are_the_whole(cuts: list[int]) -> None:
+    whole = batch_of()
+    borders = [0, *sorted(cuts), STEPS]
+    pieces = [whole.slice_time(a, b) for a, b in zip(borders, borders[1:], strict=False) if a < b]
+    for name in ("frames", "time", "masks", "target", "target_masks", "target_time", "actions", "rays"):
+        assert torch.equal(torch.cat([getattr(piece, name) for piece in pieces], dim=1), getattr(whole, name)), name
+
+
+def test_a_slice_of_a_slice_still_knows_where_it_is() -> None:
+    piece = batch_of().slice_time(2, 11).slice_time(4, 7)
+    assert piece.time[0].tolist() == [6, 7, 8]
+    assert piece.target_time[0].tolist() == [7]
+
+
+def test_a_clip_without_targets_slices_to_one_without() -> None:
+    bare = VideoBatch(torch.zeros(1, 4, 1, 2, 2), torch.arange(4)[None]).slice_time(1, 3)
+    assert bare.time.tolist() == [[1, 2]]
+    assert bare.target is bare.masks is bare.target_time is None
+
+
+def test_map_reaches_every_tensor_and_leaves_the_original_alone() -> None:
+    batch = batch_of()
+    before = {name: value.clone() for name, value in tensors(batch).items()}
+    changed = tensors(batch.map(lambda value: value + 1))
+    assert changed.keys() == before.keys()
+    for name, value in before.items():
+        assert torch.equal(changed[name], value + 1), name
+        assert torch.equal(tensors(batch)[name], value), name
+
+
+def test_map_keeps_what_is_absent_absent() -> None:
+    bare = VideoBatch(torch.zeros(1, 4, 1, 2, 2), torch.arange(4)[None]).map(torch.clone)
+    assert bare.target is None
+    assert bare.objects == {}
+
+
+def test_moving_a_batch_moves_all_of_it() -> None:
+    for value in tensors(batch_of().to("meta")).values():
+        assert value.device.type == "meta"
+
+
+def test_length_counts_clips_and_num_steps_counts_time() -> None:
+    assert len(batch_of(clips=3)) == 3
+    assert batch_of().num_steps == STEPS
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_frames_are_bytes_or_floats(dtype: torch.dtype) -> None:
+    frames = torch.zeros(1, 2, 3, 4, 4, dtype=dtype)
+    assert VideoBatch(frames, torch.arange(2)[None]).frames.dtype == dtype
+
+
+def test_a_batch_whose_axes_disagree_is_caught() -> None:
+    with pytest.raises(TypeCheckError):
+        VideoBatch(torch.zeros(1, 2, 3, 4, 4), torch.arange(3)[None])
+
+
+def test_a_frame_takes_one_step_per_patch() -> None:
+    assert VideoSpec(3, 16, 16).steps_per_frame == 1
+    assert VideoSpec(3, 16, 16, patches_per_side=8).steps_per_frame == 64
+
+
+Pair = namedtuple("Pair", "left right")
+
+
+def test_map_state_keeps_the_structure() -> None:
+    one = torch.ones(2)
+    state = {"a": (one, [one, None]), "b": Pair(one, {"c": one})}
+    twice = map_state(lambda value: value * 2, state)
+    assert isinstance(twice["b"], Pair)
+    assert isinstance(twice["a"], tuple)
+    assert isinstance(twice["a"][1], list)
+    assert twice["a"][1][1] is None
+    for value in (twice["a"][0], twice["a"][1][0], twice["b"].left, twice["b"].right["c"]):
+        assert value.tolist() == [2, 2]
+    assert one.tolist() == [1, 1]
+
+
+def test_a_detached_state_has_the_same_values_and_no_history() -> None:
+    value = torch.ones(2, requires_grad=True) * 3
+    (detached,) = detach_state((value,))
+    assert not detached.requires_grad
+    assert torch.equal(detached, value)
+
+
+class Adder(RecurrentCore):
+    """State = sum of all tokens so far; the slots show it."""
+
+    def __init__(self, tokens: TokenSpec, shows_attention: bool) -> None:
+        super().__init__()
+        self.slot_spec = SlotSpec(num_slots=1, dim=tokens.dim)
+        self.shows_attention = shows_attention
+
+    def initial_state(self, tokens: Tensor) -> State:
+        return tokens.new_zeros(tokens.shape[0], 1, tokens.shape[2])
+
+    def cell(self, tokens: Tensor, state: State) -> tuple[Tensor, Tensor | None, State]:
+        state = state + tokens.sum(1, keepdim=True)
+        attention = tokens.new_ones(tokens.shape[0], 1, tokens.shape[1]) if self.shows_attention else None
+        return state, attention, state
+
+
+@pytest.mark.parametrize("shows_attention", [False, True])
+def test_a_recurrent_core_runs_its_cell_over_time_and_takes_up_a_state(shows_attention: bool) -> None:
+    core = Adder(TokenSpec(dim=3, num_tokens=4), shows_attention)
+    tokens = torch.randn(2, 5, 4, 3, dtype=torch.float64)
+    whole = core(tokens)
+    assert isinstance(whole, CoreOutput)
+    torch.testing.assert_close(whole.slots[:, :, 0], tokens.sum(2).cumsum(1))
+    assert (whole.attention is not None) == shows_attention
+    if whole.attention is not None:
+        assert whole.attention.shape == (2, 5, 1, 4)
+    first = core(tokens[:, :2])
+    second = core(tokens[:, 2:], first.state)
+    torch.testing.assert_close(torch.cat([first.slots, second.slots], dim=1), whole.slots)
+    torch.testing.assert_close(second.state, whole.state)
+
+
+def test_a_core_promises_nothing_about_slots_unless_it_says_so() -> None:
+    assert Adder(TokenSpec(dim=3, num_tokens=4), False).slot_parameters() is None
+    with pytest.raises(TypeError, match="abstract"):
+        TemporalCore()

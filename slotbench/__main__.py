@@ -1,4 +1,4 @@
-"""The `slotbench` command. Thin on purpose: `--help`, `--version` and `plugins` must import neither torch nor lightning."""
+"""The `slotbench` command: thin, since `--help`, `--version` and `plugins` must import neither torch nor lightning."""
 
 from __future__ import annotations
 

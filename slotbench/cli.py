@@ -64,6 +64,9 @@ def run(arguments: Sequence[str]) -> int:
         if debug:
             traceback.print_exc()
         return 130
+    except SystemExit as end:
+        # the parser after printing its help, or a run that was stopped by a signal
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
     except BrokenPipeError:
         # the reader of our output has gone, as in `slotbench plugins | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -325,7 +325,7 @@ def _with_article(noun: str) -> str:
 
 
 def _duplicate_message(found: list[Entry]) -> str:
-    origins = " and ".join(f"{entry.distribution} ({entry.target})" for entry in found)
+    origins = " and ".join(sorted(f"{entry.distribution} ({entry.target})" for entry in found))
     return (
         f"{len(found)} {found[0].kind} are named {found[0].name}: {origins}.\n"
         f"  Uninstall one of them, or write the full class path of the one that you mean."

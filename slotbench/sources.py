@@ -22,30 +22,39 @@ def summary_from_source(target: str) -> str:
         SyntaxError: the module cannot be parsed.
     """
     module_name, _, class_name = target.partition(":")
-    spec = _find_spec(module_name)
-    if spec is None or spec.origin is None:
+    file = _source_file(module_name)
+    if file is None:
         raise ModuleNotFoundError(f"No module named '{module_name}'")
-    if not spec.origin.endswith(".py"):
+    if file.suffix != ".py":
         return ""
-    for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8"), filename=spec.origin).body:
+    for node in ast.parse(file.read_text(encoding="utf-8"), filename=str(file)).body:
         if isinstance(node, ast.ClassDef) and node.name == class_name:
             return first_sentence(ast.get_docstring(node) or "")
     return ""
 
 
-def _find_spec(module_name: str) -> ModuleSpec | None:
-    """`importlib.util.find_spec` without importing the parent packages, which it would do."""
-    path = None
-    spec = None
+def _source_file(module_name: str) -> Path | None:
+    """Where a module is, as `importlib.util.find_spec` would say, which imports the module's parents to find out."""
     parts = module_name.split(".")
-    for depth in range(1, len(parts) + 1):
-        name = ".".join(parts[:depth])
-        found = (finder.find_spec(name, path) for finder in sys.meta_path if hasattr(finder, "find_spec"))
-        spec = next((candidate for candidate in found if candidate is not None), None)
-        if spec is None or (depth < len(parts) and spec.submodule_search_locations is None):
+    path: list[str] | None = None
+    for depth, part in enumerate(parts, start=1):
+        try:
+            spec = _find_spec(".".join(parts[:depth]), path)
+        except KeyError:
+            # a folder without __init__.py inside a package: its finder wants the parent imported
+            path = [str(folder) for parent in path or () if (folder := Path(parent) / part).is_dir()]
+            continue
+        if spec is None:
             return None
-        path = None if spec.submodule_search_locations is None else list(spec.submodule_search_locations)
-    return spec
+        if depth == len(parts):
+            return None if spec.origin is None else Path(spec.origin)
+        path = list(spec.submodule_search_locations or ())
+    return None
+
+
+def _find_spec(name: str, path: list[str] | None) -> ModuleSpec | None:
+    found = (finder.find_spec(name, path) for finder in sys.meta_path if hasattr(finder, "find_spec"))
+    return next((spec for spec in found if spec is not None), None)
 
 
 def first_sentence(docstring: str) -> str:

@@ -77,26 +77,31 @@ def options_parser() -> argparse.ArgumentParser:
 def usage(command: str) -> str:
     """The help of a training command, short; torch and lightning are not imported."""
     first = "--config FILE" if command == "fit" else "RUN_FOLDER | --config FILE --ckpt_path FILE"
-    parser = options_parser()
+    more = {
+        f"slotbench {command} --model.help TASK": "the arguments of a task",
+        f"slotbench {command} --data.help DATASET": "the arguments of a data set",
+        f"slotbench {command} --config FILE --model.core.help NAME": "the arguments of a core",
+        f"slotbench {command} --help-all": "every argument, those of the trainer among them",
+        "slotbench show FILE": "the configuration, complete",
+        "slotbench plugins": "the components that can be named",
+    }
+    width = max(map(len, more))
     return "\n".join(
         [
             f"Usage: slotbench {command} {first} [settings] [options]",
             "",
             "Settings are added to the configuration, or replace what it says:",
-            "  --model.core NAME                another core; its arguments are reset to their defaults",
+            "  --model.core NAME                another core; the old one's arguments go where they do not fit",
             "  --model.core.ARGUMENT VALUE      an argument of the core; likewise encoder, decoder, optimizer, ...",
             "  --data.ARGUMENT VALUE            an argument of the data set, such as --data.batch_size 8",
             "  --trainer.ARGUMENT VALUE         an argument of Lightning's trainer, such as --trainer.max_steps 1000",
             "  --seed_everything N              another seed",
             "  --ckpt_path FILE                 the checkpoint to go on from, or to evaluate",
             "",
-            parser.format_help().split("\n\n", 1)[1].rstrip(),
+            options_parser().format_help().split("\n\n", 1)[1].rstrip(),
             "",
             "More:",
-            f"  slotbench {command} --model.help TASK     the arguments of a task",
-            f"  slotbench {command} --trainer.help        the arguments of the trainer",
-            "  slotbench show FILE            the configuration, complete",
-            "  slotbench plugins              the components that can be named",
+            *(f"  {typed:<{width}}  {meaning}" for typed, meaning in more.items()),
         ]
     )
 

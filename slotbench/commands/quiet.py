@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import warnings
 
 __all__ = ["hush"]
@@ -37,7 +38,8 @@ _KNOWN = (
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    return not record.getMessage().startswith(_CHATTER)
+    message = re.sub(r"^\[rank: \d+\] ", "", record.getMessage())
+    return not message.startswith(_CHATTER)
 
 
 def hush() -> None:

@@ -19,6 +19,8 @@ def main(command: str, arguments: list[str]) -> int:
         return 0
     if not arguments:
         raise UserError(lines(f"{command} needs an experiment", example=_example(command)))
+    if "--help-all" in arguments:
+        arguments = ["--help"]
     arguments, run = _expand_run(command, arguments)
     options, arguments, settings = prepare(arguments)
     if options.name is None:

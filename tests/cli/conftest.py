@@ -1,0 +1,52 @@
+"""The tiny components by name, and the state of the process put back afterwards."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from slotbench import registry
+
+COMPONENTS = Path(__file__).parent / "cli_components.py"
+
+
+@pytest.fixture(scope="module")
+def tiny_components() -> Iterator[Path]:
+    """The file of the tiny components, for `--plugin`; they leave the registry with the last test of the module."""
+    registered = dict(registry._registered)
+    yield COMPONENTS
+    registry._registered.clear()
+    registry._registered.update(registered)
+    sys.modules.pop("cli_components", None)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty working directory with `tiny.yaml` in it."""
+    monkeypatch.chdir(tmp_path)
+    # the command sets it, for processes that it starts
+    monkeypatch.setenv("SLOTBENCH_RUN_DIR", "")
+    monkeypatch.delenv("SLOTBENCH_RUN_DIR")
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_config()))
+    yield tmp_path
+    os.environ.pop("SLOTBENCH_RUN_DIR", None)
+
+
+def tiny_config() -> dict:
+    return {
+        "model": {
+            "class_path": "TinyTask",
+            "init_args": {
+                "encoder": {"class_path": "TinyEncoder"},
+                "core": {"class_path": "TinyCore", "init_args": {"num_slots": 3, "depth": 2}},
+                "decoder": {"class_path": "TinyDecoder"},
+            },
+        },
+        "data": {"class_path": "TinyData"},
+        "trainer": {"max_epochs": 1, "accelerator": "cpu", "enable_progress_bar": False},
+    }

@@ -1,0 +1,190 @@
+"""The task reads, decodes, weighs and scores as it says."""
+
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+
+import lightning
+import pytest
+import torch
+
+from slotbench.data.blinking_balls import BlinkingBalls
+from slotbench.interfaces import VideoSpec
+from slotbench.registry import load
+from slotbench.tasks.long_context_reasoning import LongContextReasoning
+from slotbench.tasks.schedule import WarmupCosine
+
+PatchEncoder, SlotSSM = load("encoders", "PatchEncoder"), load("cores", "SlotSSM")
+TransformerDecoder = load("decoders", "TransformerDecoder")
+
+
+@pytest.fixture
+def data():
+    return BlinkingBalls(
+        num_frames=4, patches_per_side=2, num_balls=2, resolution=16, batch_size=3, val_batch_size=3, val_size=6
+    )
+
+
+@pytest.fixture
+def batch(data):
+    return data.on_after_batch_transfer(next(iter(data.train_dataloader())), 0)
+
+
+def make_task(data, *, perturb_head=True, **arguments):
+    torch.manual_seed(0)
+    task = LongContextReasoning(
+        partial(PatchEncoder, dim=16),
+        partial(SlotSSM, num_slots=3, dim=16, num_layers=1, num_heads=2, encoder_layers=1, state_dim=4),
+        partial(TransformerDecoder, num_layers=1, num_heads=2),
+        optimizer=partial(torch.optim.AdamW, lr=1e-3, weight_decay=0.1),
+        schedule=WarmupCosine,
+        data_spec=data.spec,
+        **arguments,
+    )
+    if perturb_head:  # the head starts at zero, which would hide every difference
+        torch.nn.init.normal_(task.decoder.head.weight)
+    return task
+
+
+def quiet_trainer(**arguments):
+    return lightning.Trainer(
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        **arguments,
+    )
+
+
+@pytest.mark.parametrize("chunk_steps", [1, 3, 4, 5, 100])
+def test_reading_in_chunks_gives_what_reading_at_once_gives(data, batch, chunk_steps):
+    batch = replace(batch, frames=batch.frames.double())
+    whole = make_task(data).double()(batch, every_target=True).reconstruction
+    parts = make_task(data, chunk_steps=chunk_steps).double()(batch, every_target=True).reconstruction
+    assert whole.shape == (3, 3, 7, 16, 16)
+    torch.testing.assert_close(parts, whole, rtol=0, atol=1e-10)
+
+
+def test_the_last_target_is_the_same_with_and_without_the_earlier_ones(data, batch):
+    task = make_task(data)
+    every, last = task(batch, every_target=True), task(batch)
+    assert last.reconstruction.shape[1] == 1
+    torch.testing.assert_close(every.reconstruction[:, -1:], last.reconstruction)
+
+
+def test_an_earlier_answer_does_not_depend_on_later_frames(data, batch):
+    task = make_task(data)
+    before = task(batch, every_target=True).reconstruction
+    frames = batch.frames.clone()
+    frames[:, 8:] = torch.rand_like(frames[:, 8:])  # the third context frame of three
+    after = task(replace(batch, frames=frames), every_target=True).reconstruction
+    assert torch.equal(before[:, :2], after[:, :2])
+    assert not torch.allclose(before[:, 2], after[:, 2])
+
+
+@pytest.mark.parametrize("truncate", [False, True])
+def test_truncation_stops_the_gradient_between_chunks(data, batch, truncate):
+    task = make_task(data, chunk_steps=4, truncate_gradient=truncate)
+    frames = batch.frames.clone().requires_grad_()
+    task.loss(task(replace(batch, frames=frames)), batch.target).backward()
+    reached = frames.grad.abs().sum((0, 2, 3, 4)) > 0
+    assert reached[8:].all()
+    assert bool(reached[:4].any()) is not truncate
+
+
+def test_the_loss_is_cross_entropy_over_the_targets_that_were_decoded(data, batch):
+    task = make_task(data)
+    decoded = task(batch)
+    log_probability = decoded.reconstruction[:, 0].log_softmax(1)
+    by_hand = -log_probability.gather(1, batch.target[:, -1:].long()).mean()
+    torch.testing.assert_close(task.loss(decoded, batch.target), by_hand)
+    summed = make_task(data, loss_reduction="sum")
+    torch.testing.assert_close(summed.loss(decoded, batch.target), by_hand * 16 * 16)
+
+
+def test_class_weights_go_to_one_between_the_two_shares(data, monkeypatch):
+    task = make_task(data, class_weights=[1.0, 4.0, 6.0, 6.0, 6.0, 6.0, 6.0], anneal=(0.2, 0.4))
+    for progress, expected in [(0.0, 4.0), (0.2, 4.0), (0.3, 2.5), (0.4, 1.0), (1.0, 1.0)]:
+        monkeypatch.setattr(LongContextReasoning, "progress", progress)
+        assert task.weights_now()[1] == pytest.approx(expected)
+        assert task.weights_now()[0] == 1
+
+
+def test_bad_arguments_are_explained(data):
+    with pytest.raises(ValueError, match="class_weights has 2 values; the data has 7 classes"):
+        make_task(data, class_weights=[1.0, 2.0])
+    with pytest.raises(ValueError, match="anneal"):
+        make_task(data, anneal=(0.5, 0.2))
+    with pytest.raises(ValueError, match="chunk_steps"):
+        make_task(data, chunk_steps=0)
+    with pytest.raises(ValueError, match=r"pass data_spec=data\.spec"):
+        LongContextReasoning(PatchEncoder, SlotSSM, TransformerDecoder)
+
+
+def test_a_short_fit_learns_scores_and_logs_floors_once(data):
+    task = make_task(data, dense_targets=True)
+    logged = []
+    task.log_dict = lambda values: logged.append(values)
+    quiet_trainer(max_steps=4, val_check_interval=2, check_val_every_n_epoch=None).fit(task, data)
+    assert len(logged) == 2
+    first, second = ({name for name in values if "floor/" in name} for values in logged)
+    assert "val/floor/colour_accuracy/last colour seen" in first
+    assert not second
+    assert {"val/ball_iou", "val/colour_accuracy/context_3"} <= set(logged[1])
+    headlines = {headline.metric: headline for headline in task.headlines()}
+    assert set(headlines["val/ball_iou"].floors) == {"copy the last mask", "everything background"}
+    assert 0 < headlines["val/colour_accuracy"].floors["last colour seen"] < 1
+
+
+def test_only_matrices_decay_and_the_schedule_ends_at_its_end(data):
+    task = make_task(data)
+    task.trainer = SimpleNamespace(estimated_stepping_batches=100)
+    optimizer = task.configure_optimizers()["optimizer"]
+    decaying, rest = optimizer.param_groups
+    assert decaying["weight_decay"] == 0.1
+    assert rest["weight_decay"] == 0
+    names = {id(parameter): name for name, parameter in task.named_parameters()}
+    without = {names[id(parameter)].rsplit(".", 1)[-1] for parameter in rest["params"]}
+    assert {"A_log", "D", "bias", "queries"} <= without
+    assert all(parameter.ndim >= 2 for parameter in decaying["params"])
+    assert len(decaying["params"]) + len(rest["params"]) == len(names)
+
+
+def test_init_from_starts_from_another_runs_weights_and_says_what_matched(data, tmp_path, capsys):
+    source = make_task(data)
+    torch.save({"state_dict": source.state_dict()}, tmp_path / "weights.ckpt")
+    other = BlinkingBalls(
+        num_frames=4, patches_per_side=1, num_balls=2, resolution=16, batch_size=3, val_batch_size=3, val_size=3
+    )
+    task = make_task(other, init_from=str(tmp_path / "weights.ckpt"))
+    torch.nn.init.zeros_(task.decoder.head.weight)
+    trainer = quiet_trainer(max_steps=1, limit_val_batches=0)
+    task.trainer = trainer
+    task.setup("fit")
+    # no weight's shape depends on how the frames are cut up
+    assert torch.equal(task.decoder.head.weight, source.decoder.head.weight)
+    report = capsys.readouterr().out
+    assert "taken over" in report
+    assert len(task.weight_report.loaded) == len(source.state_dict())
+
+
+def test_pictures_show_context_target_prediction_and_slots(data, batch):
+    pictures = make_task(data).pictures(batch)
+    sheet = pictures["predictions"]
+    assert sheet.dtype == "uint8"
+    assert sheet.ndim == 3
+    assert sheet.shape[1] > 6 * 96  # three context frames, target, prediction, slots
+
+
+def test_prediction_gives_classes_and_masks(data, batch):
+    predicted = make_task(data).predict_step(batch, 0)
+    assert predicted["classes"].shape == (3, 16, 16)
+    torch.testing.assert_close(predicted["masks"].sum(1), torch.ones(3, 16, 16))
+
+
+def test_a_target_without_palette_still_makes_pictures(data, batch):
+    spec = replace(data.spec, target=VideoSpec(7, 16, 16))
+    task = LongContextReasoning(PatchEncoder, SlotSSM, TransformerDecoder, data_spec=spec)
+    assert task.pictures(batch)["predictions"].shape[2] == 3

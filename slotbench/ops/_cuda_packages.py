@@ -15,9 +15,11 @@ def _load(module: str, name: str) -> tuple[Callable[..., Any] | None, str | None
     """(the function, None) or (None, the reason why it cannot be had)."""
     try:
         return getattr(import_module(module), name), None
-    except (ImportError, OSError, AttributeError) as error:  # OSError: built for another torch or CUDA
+    # OSError: built for another torch or CUDA. RuntimeError: what they import in turn finds no driver.
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:
         package = module.partition(".")[0].replace("_", "-")
-        return None, f"needs {package}, whose import failed ({type(error).__name__}: {error}): {_HOW_TO_INSTALL}"
+        why = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        return None, f"needs {package}, whose import failed ({why}): {_HOW_TO_INSTALL}"
 
 
 def mamba_ssm_failure() -> str | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import torch
+from einops import rearrange
 from torch import Tensor
 from torch.nn import functional
 
+from slotbench.ops._cuda_packages import causal_conv1d_convolution
 from slotbench.ops.dispatch import choose_kernel
 
 __all__ = ["causal_conv1d", "causal_conv1d_reference"]
@@ -23,6 +25,10 @@ def causal_conv1d(
     """Convolves every channel with its own filter; no output sees a later input.
 
         y_t[d] = activation( bias[d] + sum_k weight[d, k] x_{t - width + 1 + k}[d] )
+
+    It computes in float32, also under autocast and for half inputs, in float64 if any input is float64. Kernels:
+    `reference` is the equation as shifted products; `torch` is torch's grouped convolution; `numba` is compiled for the
+    CPU, bias and activation included; `causal_conv1d` calls the CUDA kernel of the package causal-conv1d.
 
     Source: Mamba (Gu and Dao, 2023), section 3.4: the short convolution before the scan.
 
@@ -42,14 +48,33 @@ def causal_conv1d(
         RuntimeError: the named kernel cannot run this call here.
     """
     _check(x, weight, bias, state, activation)
-    name = choose_kernel("causal_conv1d", kernel, x.device)
+    inputs = (x, weight, bias, state)
+    dtype = torch.float64 if any(a is not None and a.dtype == torch.float64 for a in inputs) else torch.float32
     width = weight.shape[1]
+    excluded = {}
+    if dtype == torch.float64:
+        excluded = {"causal_conv1d": "computes in float32 and an input is float64: use kernel='torch'"}
+    elif not 2 <= width <= 4:
+        excluded = {"causal_conv1d": f"takes filters of 2, 3 or 4 taps and these have {width}: use kernel='torch'"}
+    name = choose_kernel("causal_conv1d", kernel, x.device, excluded)
     if state is None:
         state = x.new_zeros(x.shape[0], width - 1, x.shape[2])
     window = torch.cat([state.to(x.dtype), x], dim=1)
     # a copy: a view would keep the whole clip in memory for as long as the state lives
     last = window[:, x.shape[1] :].clone()
-    return causal_conv1d_reference(window, weight, bias, activation), last
+    window, weight = window.to(dtype), weight.to(dtype)
+    bias = None if bias is None else bias.to(dtype)
+    if name == "reference":
+        y = causal_conv1d_reference(window, weight, bias, activation)
+    elif name == "numba":
+        from slotbench.ops._causal_conv1d_numba import CausalConv1d
+
+        y = CausalConv1d.apply(window, weight, bias, activation == "silu")
+    else:
+        convolve = _with_torch if name == "torch" else _with_causal_conv1d
+        y = convolve(rearrange(window, "batch time dim -> batch dim time"), weight, bias, activation)
+        y = rearrange(y, "batch dim time -> batch time dim")
+    return y.to(x.dtype), last
 
 
 def causal_conv1d_reference(window: Tensor, weight: Tensor, bias: Tensor | None, activation: str | None) -> Tensor:
@@ -59,7 +84,21 @@ def causal_conv1d_reference(window: Tensor, weight: Tensor, bias: Tensor | None,
     y = sum(weight[:, k] * window[:, k : k + time] for k in range(width))
     if bias is not None:
         y = y + bias
-    return (functional.silu(y) if activation == "silu" else y).to(window.dtype)
+    return functional.silu(y) if activation == "silu" else y
+
+
+def _with_torch(window: Tensor, weight: Tensor, bias: Tensor | None, activation: str | None) -> Tensor:
+    with torch.autocast(window.device.type, enabled=False):
+        y = functional.conv1d(window, weight[:, None, :], bias, groups=len(weight))
+    return functional.silu(y) if activation == "silu" else y
+
+
+def _with_causal_conv1d(window: Tensor, weight: Tensor, bias: Tensor | None, activation: str | None) -> Tensor:
+    # The package's own arguments for the window need a layout with dim innermost and a multiple of 8. Convolving the
+    # window as a part of the sequence, and dropping the outputs that saw less than a whole filter, needs neither.
+    convolve = causal_conv1d_convolution()
+    y: Tensor = convolve(window.contiguous(), weight.contiguous(), bias, activation=activation)
+    return y[..., weight.shape[1] - 1 :]
 
 
 def _check(x: Tensor, weight: Tensor, bias: Tensor | None, state: Tensor | None, activation: str | None) -> None:

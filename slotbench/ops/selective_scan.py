@@ -1,4 +1,4 @@
-"""The selective scan of state space models: one op, a readable reference, and the kernels that compute the same faster."""
+"""The selective scan of state space models: one op, a readable reference, and the faster kernels beside it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from einops import einsum
 from torch import Tensor
 from torch.nn import functional
 
+from slotbench.ops._selective_scan_mamba_ssm import MAX_STATES, selective_scan_mamba_ssm
 from slotbench.ops.dispatch import choose_kernel
 
 __all__ = ["selective_scan", "selective_scan_reference"]
@@ -31,13 +32,14 @@ def selective_scan(
 
         h_t = exp(delta_t A) h_{t-1} + delta_t B_t u_t        y_t = (C_t . h_t + D u_t) * silu(z_t)
 
-    The returned state is an output like y: gradient that comes in through it counts, and so a clip can be cut anywhere. It
+    The returned state is an output like y: gradient that comes in through it counts, so a clip can be cut anywhere. It
     computes in float32 under autocast and for half inputs, in float64 if any input is float64.
 
     Kernels: `reference` is the equation as a loop under plain autograd (the only one that can be differentiated twice);
     `torch` the same with a backward that recomputes, on every device; `numba` the same compiled, on the CPU, on
-    `torch.get_num_threads()` threads, its gradients the same bits whatever that number; `mamba_ssm` calls the CUDA kernel of
-    the package mamba-ssm, in float32 (see `slotbench.ops._selective_scan_mamba_ssm` for how it takes an initial state).
+    `torch.get_num_threads()` threads, its gradients the same bits whatever that number; `mamba_ssm` calls the CUDA
+    kernel of the package mamba-ssm, in float32; that kernel knows neither an initial state nor a gradient of the last
+    one, so both are honoured by extra steps (see `slotbench.ops._selective_scan_mamba_ssm`).
 
     Source: SlotSSM (Jiang et al., NeurIPS 2024), Eq. 1-5 and Alg. 1; Mamba (Gu and Dao, 2023), Eq. 2 and Alg. 2.
 
@@ -50,12 +52,12 @@ def selective_scan(
         D: share of the input that skips the state, "dim".
         z: gate before its SiLU, "batch time dim".
         state: h before the first step, "batch dim state"; zeros if None.
-        exact_zoh: takes (exp(delta A) - 1) / A in place of delta as the factor of B u, the exact solution for an input that
-            is held over the step (zero-order hold); only `reference` and `torch` can, and no entry of A may then be 0.
+        exact_zoh: takes (exp(delta A) - 1) / A in place of delta as the factor of B u, the exact solution for an input
+            that is held over the step (zero-order hold); only `reference` and `torch` can, and no entry of A may be 0.
         kernel: "auto" (the fastest that runs here) or the name of a kernel.
 
     Returns:
-        y "batch time dim" in the dtype of u, and h after the last step "batch dim state" in the dtype of the computation.
+        y "batch time dim" in the dtype of u, and h after the last step "batch dim state" in the dtype it computes in.
 
     Raises:
         ValueError: shapes that do not fit, or no such kernel.
@@ -69,11 +71,16 @@ def selective_scan(
         excluded = dict.fromkeys(("numba", "mamba_ssm"), "has no exact zero-order hold: use kernel='torch'")
     elif dtype == torch.float64:
         excluded = {"mamba_ssm": "computes in float32 and an input is float64: use kernel='torch'"}
+    elif A.shape[1] > MAX_STATES:
+        excluded = {"mamba_ssm": f"takes at most {MAX_STATES} states and A has {A.shape[1]}: use kernel='torch'"}
     name = choose_kernel("selective_scan", kernel, u.device, excluded)
 
     autocast = torch.autocast(u.device.type, enabled=False) if _autocast_is_on(u.device) else nullcontext()
     with autocast:
         u_, delta_, A_, B_, C_, D_, z_, state_ = (None if x is None else x.to(dtype) for x in inputs)
+        if name == "mamba_ssm":
+            y, last = selective_scan_mamba_ssm(u_, delta_, A_, B_, C_, state_)
+            return _skip_and_gate(y, u_, D_, z_).to(u.dtype), last
         if state_ is None:
             state_ = u_.new_zeros(u.shape[0], *A.shape)
         if name == "reference":

@@ -1,4 +1,5 @@
 from collections import namedtuple
+from itertools import pairwise
 
 import pytest
 import torch
@@ -63,7 +64,7 @@ def test_a_slice_holds_its_steps_and_the_targets_due_within_them(start: int, len
 def test_pieces_put_together_are_the_whole(cuts: list[int]) -> None:
     whole = batch_of()
     borders = [0, *sorted(cuts), STEPS]
-    pieces = [whole.slice_time(a, b) for a, b in zip(borders, borders[1:], strict=False) if a < b]
+    pieces = [whole.slice_time(a, b) for a, b in pairwise(borders) if a < b]
     for name in ("frames", "time", "masks", "target", "target_masks", "target_time", "actions", "rays"):
         assert torch.equal(torch.cat([getattr(piece, name) for piece in pieces], dim=1), getattr(whole, name)), name
 

@@ -6,6 +6,7 @@ Source: SlotSSM, section 7.1, after the RTRBM script behind the R-NEM data; cons
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -139,7 +140,7 @@ def simulate(balls: Balls, num_frames: int, resolution: int, kernel: Kernel = "a
     positions = np.empty((num_clips, num_frames, num_balls, 2))
     velocities = np.empty((num_clips, num_frames, num_balls, 2))
     ids = np.zeros((num_clips, num_frames, resolution, resolution), dtype=np.uint8)
-    run = compiled_simulate() if use_numba(kernel) else _simulate
+    run: Callable[..., None] = compiled_simulate() if use_numba(kernel) else _simulate
     # contiguous, or the kernel would be compiled anew for another layout
     start = [np.ascontiguousarray(a) for a in (balls.positions, balls.velocities, balls.radii, balls.masses)]
     run(*start, centres, positions, velocities, ids)

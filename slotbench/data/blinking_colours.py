@@ -5,7 +5,8 @@ Source: SlotSSM, section 7.2 and appendix B.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 from einops import rearrange
@@ -138,7 +139,7 @@ def paint(
     frames = np.empty((num_clips, steps, 3, cell, cell), dtype=np.uint8)
     masks = np.empty((num_clips, steps, cell, cell), dtype=np.uint8)
     targets = np.empty((num_clips, num_context, side, side), dtype=np.uint8)
-    run: Any = compiled_paint() if use_numba(kernel) else _paint
+    run: Callable[..., None] = compiled_paint() if use_numba(kernel) else _paint
     run(ids, shown, asked, PALETTE, frames, masks, targets)
     return frames, masks, targets
 

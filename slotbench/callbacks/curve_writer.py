@@ -22,7 +22,7 @@ class CurveWriter(Callback):
         share: largest share of the running time that drawing between validations may take.
     """
 
-    def __init__(self, folder: RunFolder, share: float = 0.02) -> None:
+    def __init__(self, folder: RunFolder, share: int | float = 0.02) -> None:
         self._folder = folder
         self._share = share
         self._cost = 0.5  # seconds; a guess until measured

@@ -34,7 +34,7 @@ class GracefulStop(Callback):
         self._previous: Any = None
         self._signal: int = signal.SIGTERM
         self._process = os.getpid()
-        self._in_training = False
+        self._in_training = self._listening = False
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Listens to Ctrl-C from here on; before the data loader's workers are forked, which inherit it."""
@@ -42,18 +42,25 @@ class GracefulStop(Callback):
         if trainer.world_size == 1 and threading.current_thread() is threading.main_thread():
             self._process = os.getpid()
             self._previous = signal.signal(signal.SIGINT, self._on_interrupt)
+            self._listening = True
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """From here on there are steps to finish."""
         self._in_training = True
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """There are no more steps to finish."""
+        self._listening = False
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Gives Ctrl-C back."""
-        self._restore()
+        # not earlier: Lightning puts back the handlers that it found, ours among them, as it tears down
+        if signal.getsignal(signal.SIGINT) == self._on_interrupt:
+            signal.signal(signal.SIGINT, self._previous)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Saves after a stop between two steps; a state from within a step is none to continue from."""
-        self._restore()
+        self._listening = False  # no hook comes after Lightning has put our handler back, so it steps aside when called
         if isinstance(exception, SIGTERMException):
             exception.code = 128 + self._signal
         # a signal to the whole process group kills the data loader's workers, and the error about them comes first
@@ -65,14 +72,13 @@ class GracefulStop(Callback):
     def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._process:
             return  # the terminal signals the data loader's workers too, and they are still needed
+        if not self._listening:
+            signal.signal(signal.SIGINT, self._previous)
+            signal.raise_signal(number)
+            return
         if self._signal == signal.SIGINT or not self._in_training:
             raise KeyboardInterrupt
         self._signal = signal.SIGINT
         with contextlib.suppress(RuntimeError):  # the signal may have come in the middle of a write to the same stream
             print("\nStopping after this step; Ctrl-C again stops at once.", file=sys.stderr)
         signal.raise_signal(signal.SIGTERM)
-
-    def _restore(self) -> None:
-        if self._previous is not None:
-            signal.signal(signal.SIGINT, self._previous)
-            self._previous = None

@@ -83,16 +83,18 @@ class MediaLogger(Callback):
         make: Any = getattr(module, "pictures", None)
         if not trainer.is_global_zero or make is None:
             return
+        doing = trainer.state.fn
+        assert doing is not None  # a trainer that shows a batch is doing something
         with isolate_rng(), torch.no_grad():
             pictures = make(batch.map(lambda value: value[: self._num_clips]))
         for name, picture in pictures.items():
             _check(name, picture)
-            if trainer.state.fn == TrainerFn.FITTING:
+            if doing == TrainerFn.FITTING:
                 _save(picture, self._folder.media / f"{_file_name(name)}_step{trainer.global_step:07d}.png")
                 _save(picture, self._folder.media / f"{_file_name(name)}_latest.png")
                 _thin_out(self._folder.media, _file_name(name))
             else:
-                _save(picture, self._folder.media / str(trainer.state.fn) / f"{_file_name(name)}.png")
+                _save(picture, self._folder.media / doing.value / f"{_file_name(name)}.png")
             for logger in trainer.loggers:
                 if isinstance(logger, WandbLogger):
                     # Lightning files a validation's metrics under the index of the step before it, so the pictures too

@@ -30,7 +30,7 @@ class RunCheckpoint(Checkpoint):
         minutes: longest time without a checkpoint while training.
     """
 
-    def __init__(self, folder: str | Path, minutes: float = 10.0) -> None:
+    def __init__(self, folder: str | Path, minutes: int | float = 10.0) -> None:
         self._folder = Path(folder)
         self._seconds = 60 * minutes
         self._saved_at = time.monotonic()

@@ -28,7 +28,7 @@ class RunRecord(Callback):
         interval: seconds between two updates of the step while training; validation always updates.
     """
 
-    def __init__(self, folder: RunFolder, interval: float = 10.0) -> None:
+    def __init__(self, folder: RunFolder, interval: int | float = 10.0) -> None:
         self._folder = folder
         self._interval = interval
         self._clock = StepClock()
@@ -50,7 +50,7 @@ class RunRecord(Callback):
             headlines=headline_records(pl_module),
             accelerator=str(trainer.strategy.root_device),
             precision=str(trainer.precision),
-            total_steps=_finite(trainer.estimated_stepping_batches),
+            total_steps=_finite(float(trainer.estimated_stepping_batches)),
         )
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

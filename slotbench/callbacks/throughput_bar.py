@@ -27,7 +27,7 @@ class ThroughputBar(ProgressBar):
         console: where to write; standard output by default.
     """
 
-    def __init__(self, interval: float = 10.0, console: Console | None = None) -> None:
+    def __init__(self, interval: int | float = 10.0, console: Console | None = None) -> None:
         super().__init__()
         self._interval = interval
         self._console = console
@@ -38,7 +38,7 @@ class ThroughputBar(ProgressBar):
         self._metrics: dict[str, float] = {}
         self._loss: float | None = None
         self._started_at = self._shown_at = 0.0
-        self._first_step = 0
+        self._first_step = self._batches = 0
         self._total: float = math.inf
 
     def enable(self) -> None:
@@ -55,7 +55,7 @@ class ThroughputBar(ProgressBar):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Opens the bar."""
-        self._total = trainer.estimated_stepping_batches
+        self._total = float(trainer.estimated_stepping_batches)
         self._total = math.inf if self._total < 0 else self._total
         self._first_step = trainer.global_step
         self._open("training", self._total)
@@ -181,18 +181,17 @@ class ThroughputBar(ProgressBar):
 
     def _count(self, module: LightningModule, batch: Any, total: float) -> None:
         self._clock.tick(_frames(batch, module))
-        self._first_step += 1  # outside of training it counts batches
-        if self._due() or self._first_step == total:
+        self._batches += 1
+        if self._due() or self._batches == total:
             rate = f"  {self._clock.rate:,.0f} frames/s" if self._clock.rate else ""
-            self._show(f"{self._first_step}{_of(total)} batches{rate}", self._first_step)
+            self._show(f"{self._batches}{_of(total)} batches{rate}", self._batches)
 
     def _due(self) -> bool:
         return time.monotonic() - self._shown_at >= (0.25 if self._progress is not None else self._interval)
 
     def _open(self, what: str, total: float) -> None:
         self._started_at = self._shown_at = time.monotonic()
-        if what != "training":
-            self._first_step = 0
+        self._batches = 0
         console = self._console or Console()
         if not self._enabled or not console.is_terminal:
             return
@@ -225,7 +224,7 @@ def _frames(batch: Any, module: LightningModule) -> float:
     return len(batch) * batch.num_steps / (spec.input.steps_per_frame if spec is not None else 1)
 
 
-def _total(batches: float | list[float] | list[int]) -> float:
+def _total(batches: int | float | list[int | float]) -> float:
     return float(sum(batches)) if isinstance(batches, list) else float(batches)
 
 

@@ -129,13 +129,14 @@ def _read(checkpoint: Path) -> dict[str, Tensor]:
     try:
         content = torch.load(checkpoint, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        reason = str(error).splitlines()[0]
+        reason = str(error).partition("\n")[0]
         raise WeightError(
             f"{checkpoint} cannot be read as plain tensors ({reason}); expected a checkpoint that "
             "slotbench, or torch.save from a state dict, wrote"
         ) from error
     except (RuntimeError, EOFError) as error:
-        raise WeightError(f"{checkpoint} is not a complete checkpoint: {str(error).splitlines()[0]}") from error
+        reason = str(error).partition("\n")[0] or "it ends early"
+        raise WeightError(f"{checkpoint} is not a complete checkpoint: {reason}") from error
     state = content.get("state_dict", content) if isinstance(content, dict) else None
     tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)} if state else {}
     if not tensors:

@@ -16,6 +16,7 @@ import math
 import os
 import re
 import secrets
+import shutil
 import socket
 import sys
 from collections.abc import Mapping
@@ -46,7 +47,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         """Wraps an existing folder without checking it; callers want `create` or `open`."""
         self.path = path
-        self._metrics_file: Any = None
+        self._tail_is_whole = False
 
     @classmethod
     def create(cls, root: str | Path = "runs", name: str = "run", *, group: str | None = None) -> RunFolder:
@@ -96,6 +97,7 @@ class RunFolder:
             try:
                 hidden.rename(parent / run_id)
             except OSError:
+                shutil.rmtree(hidden)
                 if not (parent / run_id).exists():
                     raise
                 continue
@@ -173,11 +175,12 @@ class RunFolder:
         """
         if "step" in values:
             raise ValueError(f"'step' is the argument, not a value; got values {sorted(values)}")
-        if self._metrics_file is None:
+        if not self._tail_is_whole:
             _cut_torn_line(self.path / METRICS)
-            # unbuffered and in append mode: one line is one write
-            self._metrics_file = open(self.path / METRICS, "ab", buffering=0)  # noqa: SIM115
-        self._metrics_file.write((dump_json({"step": int(step), **values}) + "\n").encode())
+            self._tail_is_whole = True
+        # unbuffered and in append mode: one line is one write
+        with open(self.path / METRICS, "ab", buffering=0) as file:
+            file.write((dump_json({"step": int(step), **values}) + "\n").encode())
 
     def history(self) -> list[dict[str, Any]]:
         """Every line of the metrics as written, non-finite values as floats again; a torn last line is left out."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,8 @@ def evaluation_parts(run_path: str | Path, subcommand: str) -> tuple[list[Logger
         raise ValueError(f"subcommand is {subcommand!r}; expected validate, test or predict")
     folder = RunFolder.open(run_path)
     _drop_advertisements()
+    # callbacks that only matter to training are absent on purpose
+    warnings.filterwarnings("ignore", message="Be aware that when using `ckpt_path`, callbacks used to create")
     return [], [ThroughputBar(), MediaLogger(folder), EvaluationRecord(folder, subcommand)]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from lightning.pytorch import LightningModule, Trainer
-from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.callbacks import Callback, Checkpoint
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -100,6 +100,7 @@ def make_trainer(loggers: list[Any], callbacks: list[Callback], **settings: Any)
     defaults: dict[str, Any] = {
         "accelerator": "cpu",
         "enable_model_summary": False,
+        "enable_checkpointing": any(isinstance(callback, Checkpoint) for callback in callbacks),
         "log_every_n_steps": 1,
         "max_epochs": -1,
         "num_sanity_val_steps": 1,

@@ -1,0 +1,96 @@
+"""The end of a run says what came out, where the pictures are, and what to try."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from tiny_run import TinyTask, fit, loader, make_trainer
+
+from slotbench.callbacks.end_report import score_table
+from slotbench.callbacks.evaluation_record import EvaluationRecord
+from slotbench.runs.folder import RunFolder
+from slotbench.runs.wiring import evaluation_parts
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*")
+
+
+def rendered(headline: dict[str, Any], metrics: dict[str, Any]) -> str:
+    console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system="standard")
+    console.print(score_table([headline], metrics))
+    return console.file.getvalue()
+
+
+GREEN, YELLOW = "\x1b[1;32m", "\x1b[1;33m"
+
+
+@pytest.mark.parametrize(
+    ("score", "higher", "colour"), [(0.8, True, GREEN), (0.6, True, YELLOW), (0.8, False, YELLOW), (0.1, False, GREEN)]
+)
+def test_a_score_is_green_only_if_it_beats_every_trivial_answer(score: float, higher: bool, colour: str) -> None:
+    headline = {"metric": "m", "label": "what", "floors": {"low": 0.2, "high": 0.7}, "higher_is_better": higher}
+    text = rendered(headline, {"m": score})
+    assert f"{colour}{score:.3f}" in text.replace(" ", "")
+    assert ("high 0.700, low 0.200" if higher else "low 0.200, high 0.700") in text
+
+
+def test_a_score_that_was_not_measured_is_a_dash() -> None:
+    text = rendered({"metric": "m", "label": "what", "floors": {}, "higher_is_better": True}, {})
+    assert f"{YELLOW}-" in text.replace(" ", "")
+
+
+def test_report_has_scores_floors_pictures_and_commands(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    fit(folder, TinyTask(), max_steps=4)
+    out = capsys.readouterr().out
+    assert "tiny finished after 4 steps" in out
+    assert f"{folder.info['metrics']['val/score']:.3f}" in out
+    assert "always grey 0.900, always black 0.700" in out
+    shown = [Path(line.strip()) for line in out.splitlines() if line.strip().endswith(".png")]
+    assert shown == [folder.media / name for name in ("clips_latest.png", "metrics.png", "loss.png")]
+    assert all(path.is_file() for path in shown)
+    commands = [shlex.split(line) for line in out.splitlines() if line.strip().startswith("slotbench ")]
+    assert ["slotbench", "test", str(folder.path)] in commands
+
+
+def test_a_failed_run_gets_no_report(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RuntimeError):
+        fit(folder, TinyTask(fail_at=2))
+    assert "Try next" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("subcommand", ["validate", "test", "predict"])
+def test_evaluation_is_written_beside_the_run_and_leaves_its_record_alone(
+    folder: RunFolder, subcommand: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fit(folder, TinyTask(), max_steps=4)
+    before = (folder.path / "run.json").read_text(), (folder.path / "metrics.jsonl").read_text()
+    for _ in range(2):
+        loggers, callbacks = evaluation_parts(folder.path, subcommand)
+        trainer = make_trainer(loggers, callbacks)
+        checkpoint = str(folder.last_checkpoint())
+        getattr(trainer, subcommand)(TinyTask(), loader(16), ckpt_path=checkpoint, weights_only=True)
+    written = sorted(folder.path.glob(f"{subcommand}-*.json"))
+    assert len(written) == 2
+    record = json.loads(written[0].read_text())
+    assert record["run"] == folder.info["id"]
+    assert record["checkpoint"] == checkpoint
+    assert list((folder.media / subcommand).iterdir()) == [folder.media / subcommand / "clips.png"]
+    assert ("val/score" in record["metrics"]) == (subcommand != "predict")
+    assert str(written[-1]) in capsys.readouterr().out
+    assert ((folder.path / "run.json").read_text(), (folder.path / "metrics.jsonl").read_text()) == before
+
+
+def test_a_failed_evaluation_writes_nothing(folder: RunFolder) -> None:
+    class Fails(TinyTask):
+        def test_step(self, batch: Any, batch_idx: int) -> None:
+            raise RuntimeError("no")
+
+    trainer = make_trainer([], [EvaluationRecord(folder, "test")])
+    with pytest.raises(RuntimeError, match="no"):
+        trainer.test(Fails(), loader(16))
+    assert not list(folder.path.glob("test-*.json"))

@@ -1,0 +1,112 @@
+"""Pictures appear, stay few, and taking them changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from lightning.pytorch import Callback
+from PIL import Image
+from tiny_run import TinyTask, loader, make_trainer
+
+from slotbench.callbacks.media_logger import MediaLogger, _thin_out
+from slotbench.interfaces import VideoBatch
+from slotbench.runs.folder import RunFolder
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*")
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*.png"))
+
+
+def test_every_validation_makes_a_picture_of_the_first_clips(folder: RunFolder) -> None:
+    trainer = make_trainer([], [MediaLogger(folder, num_clips=3)], max_steps=4, val_check_interval=2)
+    trainer.fit(TinyTask(), loader(), loader(16))
+    assert names(folder.media) == [
+        "clips_latest.png",
+        "clips_step0000000.png",
+        "clips_step0000002.png",
+        "clips_step0000004.png",
+    ]
+    with Image.open(folder.media / "clips_latest.png") as picture:
+        assert picture.size == (4 * 3, 4)
+    assert len(list(folder.media.iterdir())) == 4
+
+
+@given(steps=st.lists(st.integers(0, 10**6), min_size=1, max_size=60, unique=True))
+def test_kept_are_the_first_the_newest_and_one_per_doubling(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[int]
+) -> None:
+    steps.sort()
+    path = tmp_path_factory.mktemp("media")
+    (path / "other_step0000003.png").touch()
+    for step in steps:
+        (path / f"clips_step{step:07d}.png").touch()
+        _thin_out(path, "clips")
+    kept = [int(name[-11:-4]) for name in names(path) if name.startswith("clips")]
+    assert kept[0] == steps[0]
+    assert kept[-1] == steps[-1]
+    assert len(kept) <= steps[-1].bit_length() + 2
+    assert {step.bit_length() for step in kept} == {step.bit_length() for step in steps}
+    assert "other_step0000003.png" in names(path)
+
+
+class Seen(Callback):
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+
+    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        self.losses.append(float(outputs["loss"]))
+
+
+class Noisy(TinyTask):
+    def training_step(self, batch: VideoBatch, batch_idx: int) -> torch.Tensor:
+        return self._loss(batch) * (1 + torch.rand(()))
+
+
+def test_taking_pictures_does_not_change_the_training(folder: RunFolder) -> None:
+    runs = []
+    for callbacks in ([], [MediaLogger(folder)]):
+        torch.manual_seed(0)
+        seen = Seen()
+        make_trainer([], [*callbacks, seen], max_steps=4, val_check_interval=2).fit(Noisy(), loader(), loader(16))
+        runs.append(seen.losses)
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("subcommand", ["validate", "test", "predict"])
+def test_evaluation_has_a_folder_of_its_own(folder: RunFolder, subcommand: str) -> None:
+    trainer = make_trainer([], [MediaLogger(folder)])
+    getattr(trainer, subcommand)(TinyTask(), loader(16))
+    assert names(folder.media) == []
+    assert names(folder.media / subcommand) == ["clips.png"]
+
+
+class Wrong(TinyTask):
+    def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
+        return {"clips": np.zeros((3, 4, 4))}
+
+
+def test_a_wrong_picture_is_found_before_training(folder: RunFolder) -> None:
+    trainer = make_trainer([], [MediaLogger(folder)], max_steps=4)
+    with pytest.raises(
+        TypeError, match=r'picture \'clips\' is float64 \(3, 4, 4\); expected .* uint8 "height width 3"'
+    ):
+        trainer.fit(Wrong(), loader(), loader(16))
+    assert trainer.global_step == 0
+
+
+class Slashed(TinyTask):
+    def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
+        return {"slots/decoder masks": np.zeros((3, 4, 3), np.uint8)}
+
+
+def test_a_name_with_a_slash_stays_in_the_folder(folder: RunFolder) -> None:
+    make_trainer([], [MediaLogger(folder)]).validate(Slashed(), loader(16))
+    assert names(folder.media / "validate") == ["slots-decoder-masks.png"]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Integer
+from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
 __all__ = [
@@ -133,18 +133,27 @@ class VideoBatch:
     def __len__(self) -> int:
         return self.frames.shape[0]
 
+    def require(self, name: str) -> Tensor:
+        """The field `name`, for those who cannot do without it.
+
+        Raises:
+            ValueError: the data set does not have it.
+        """
+        value = getattr(self, name)
+        if value is None:
+            raise ValueError(f"this data set gives no {name}, which is needed here: choose a data set that does")
+        return value
+
     def slice_time(self, start: int, stop: int) -> VideoBatch:
         """Steps `start` to `stop` (exclusive) of every clip, with the targets that are due within them."""
-        cut = {
+        cut: dict[str, Any] = {
             name: None if value is None else value[:, start:stop]
             for name in ("frames", "time", "masks", "actions", "rays")
             for value in [getattr(self, name)]
         }
         if self.target_time is not None:
-            steps = cut["time"][0]
-            due: Bool[Tensor, " targets"] = torch.isin(self.target_time[0], steps)
-            cut["target_time"] = self.target_time[:, due]
-            for name in ("target", "target_masks"):
+            due = torch.isin(self.target_time[0], cut["time"][0])
+            for name in ("target", "target_masks", "target_time"):
                 value = getattr(self, name)
                 cut[name] = None if value is None else value[:, due]
         return replace(self, **cut)
@@ -251,9 +260,9 @@ class RecurrentCore(TemporalCore):
         for step in steps:
             slot, attention, state = self.cell(step, state)
             slots.append(slot)
-            attentions.append(attention)
-        together = None if attentions[0] is None else torch.stack(attentions, dim=1)
-        return CoreOutput(torch.stack(slots, dim=1), together, state)
+            if attention is not None:
+                attentions.append(attention)
+        return CoreOutput(torch.stack(slots, dim=1), torch.stack(attentions, dim=1) if attentions else None, state)
 
 
 class Decoder(nn.Module, ABC):

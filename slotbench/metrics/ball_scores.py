@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Integer
+from jaxtyping import Float, Integer
 from torch import Tensor, nn
 from torchmetrics import MeanMetric, Metric
 
@@ -27,6 +27,8 @@ class BallScores(nn.Module):
         palette: red, green and blue in 0..255 of each class.
     """
 
+    palette: Float[Tensor, "classes 3"] | None
+
     def __init__(self, num_classes: int, palette: tuple[tuple[int, int, int], ...] | None = None):
         super().__init__()
         self.num_classes = num_classes
@@ -37,78 +39,96 @@ class BallScores(nn.Module):
     def update(
         self, predicted: Integer[Tensor, "batch targets height width"], batch: VideoBatch, floors: bool = True
     ) -> None:
-        """Adds a batch of predicted class pictures, one for each of the batch's targets; `floors` also scores trivial
-        answers."""
-        last = predicted.shape[1] - 1
-        for index in range(last + 1):
-            self._update_target(predicted[:, index], batch, index, f"/context_{index + 1}")
-        self._update_target(predicted[:, last], batch, last, "")
+        """Adds one predicted class picture for each target of a batch; `floors` also scores trivial answers."""
+        for index in range(predicted.shape[1]):
+            truth = _Truth(batch, index, self.num_classes)
+            context = f"/context_{index + 1}"
+            self._score(predicted[:, index], truth, context)
+        self._score(predicted[:, index], truth, "")
+        self._score_in_detail(predicted[:, index], truth)
         if floors:
-            self._update_floors(batch, last)
+            self._score_floors(truth)
 
     def compute(self) -> dict[str, Tensor]:
         """Every score that has been updated, by name; nan where nothing has counted."""
-        return {key.replace("|", "/"): metric.compute() for key, metric in self.metrics.items() if metric.update_called}
+        return {name: metric.compute() for name, metric in self._by_name().items() if metric.update_called}
 
     def reset(self) -> None:
         """Forgets every batch."""
-        for metric in self.metrics.values():
+        for metric in self._by_name().values():
             metric.reset()
 
-    def _metric(self, name: str, make: type[Metric], *args: int) -> Metric:
+    def _by_name(self) -> dict[str, Metric]:
+        return {key.replace("|", "/"): metric for key, metric in self.metrics.items()}  # type: ignore[misc]
+
+    def _metric(self, name: str, make: type[Metric], like: Tensor, *args: int) -> Metric:
         # made on first use: how many context lengths there are is known from the batch alone
         key = name.replace("/", "|")
         if key not in self.metrics:
-            self.metrics[key] = make(*args)
-        return self.metrics[key].to(self._device)
+            self.metrics[key] = make(*args).to(like.device)
+        metric = self.metrics[key]
+        assert isinstance(metric, Metric)
+        return metric
 
-    def _truth(self, batch: VideoBatch, index: int) -> tuple[Tensor, Tensor]:
-        """True class of each ball at one target, read off the target picture, and which balls are coloured."""
-        num_balls = batch.objects["last"].shape[-1]
-        votes = ball_votes(batch.target[:, index], batch.target_masks[:, index], num_balls, self.num_classes)
-        true = ball_classes(votes)
-        return true, true > WHITE
+    def _score(self, predicted: Tensor, truth: _Truth, suffix: str) -> None:
+        self._metric(f"ball_iou{suffix}", BallIoU, predicted).update(predicted, truth.picture)
+        accuracy = self._metric(f"colour_accuracy{suffix}", BallAccuracy, predicted)
+        accuracy.update(truth.classes_in(predicted), truth.classes, truth.coloured)
 
-    def _update_target(
-        self, predicted: Integer[Tensor, "batch height width"], batch: VideoBatch, index: int, suffix: str
-    ) -> None:
-        self._device = predicted.device
-        target = batch.target[:, index].long()
-        self._metric(f"ball_iou{suffix}", BallIoU).update(predicted, target)
-        true, coloured = self._truth(batch, index)
-        answer = ball_classes(ball_votes(predicted, batch.target_masks[:, index], true.shape[1], self.num_classes))
-        self._metric(f"colour_accuracy{suffix}", BallAccuracy).update(answer, true, coloured)
-        if suffix:
-            return
-        not_last = coloured & (batch.objects["last"][:, index] != true)
-        disagree = coloured & (batch.objects["earliest"][:, index] != batch.objects["most_frequent"][:, index])
-        self._metric("colour_accuracy_not_last", BallAccuracy).update(answer, true, not_last)
-        self._metric("colour_accuracy_rules_disagree", BallAccuracy).update(answer, true, disagree)
-        self._metric("ball_accuracy", BallAccuracy).update(answer, true, true >= WHITE)
-        wrong = (predicted != target).float()
-        self._metric("pixel_error", MeanMetric).update(wrong)
-        self._metric("ball_pixel_error", MeanMetric).update(wrong[target != BACKGROUND])
+    def _score_in_detail(self, predicted: Tensor, truth: _Truth) -> None:
+        answer = truth.classes_in(predicted)
+        counted = {
+            "colour_accuracy_not_last": truth.not_last,
+            "colour_accuracy_rules_disagree": truth.coloured & (truth.earliest != truth.most_frequent),
+            "ball_accuracy": truth.classes >= WHITE,
+        }
+        for name, balls in counted.items():
+            self._metric(name, BallAccuracy, predicted).update(answer, truth.classes, balls)
+        wrong = (predicted != truth.picture).float()
+        self._metric("pixel_error", MeanMetric, predicted).update(wrong)
+        self._metric("ball_pixel_error", MeanMetric, predicted).update(wrong[truth.picture != BACKGROUND])
         if self.palette is not None:
-            self._metric("rgb_mse", MeanMetric).update((self.palette[predicted] - self.palette[target]).square())
+            difference = self.palette[predicted] - self.palette[truth.picture]
+            self._metric("rgb_mse", MeanMetric, predicted).update(difference.square())
 
-    def _update_floors(self, batch: VideoBatch, index: int) -> None:
-        true, coloured = self._truth(batch, index)
-        last, earliest, frequent = (
-            batch.objects[rule][:, index].long() for rule in ("last", "earliest", "most_frequent")
-        )
-        other_rule = torch.where(earliest == true, frequent, earliest)
+    def _score_floors(self, truth: _Truth) -> None:
+        true, picture = truth.classes, truth.picture
         answers = {
-            "last colour seen": last,
-            "the other rule": other_rule,
+            "last colour seen": truth.last,
+            "the other rule": torch.where(truth.earliest == true, truth.most_frequent, truth.earliest),
             "everything white": torch.full_like(true, WHITE),
         }
         for name, answer in answers.items():
-            self._metric(f"floor/colour_accuracy/{name}", BallAccuracy).update(answer, true, coloured)
-        self._metric("floor/colour_accuracy/most frequent class", ClassCounts, self.num_classes).update(true, coloured)
-        self._metric("floor/colour_accuracy_not_last/last colour seen", BallAccuracy).update(
-            last, true, coloured & (last != true)
-        )
-        target = batch.target[:, index]
-        self._metric("floor/ball_iou/everything background", BallIoU).update(torch.zeros_like(target), target)
-        if index > 0:  # the frame before the first target is there only as masks of its patches
-            self._metric("floor/ball_iou/copy the last mask", BallIoU).update(batch.target_masks[:, index - 1], target)
+            accuracy = self._metric(f"floor/colour_accuracy/{name}", BallAccuracy, picture)
+            accuracy.update(answer, true, truth.coloured)
+        frequent = self._metric("floor/colour_accuracy/most frequent class", ClassCounts, picture, self.num_classes)
+        frequent.update(true, truth.coloured)
+        not_last = self._metric("floor/colour_accuracy_not_last/last colour seen", BallAccuracy, picture)
+        not_last.update(truth.last, true, truth.not_last)
+        empty = self._metric("floor/ball_iou/everything background", BallIoU, picture)
+        empty.update(torch.zeros_like(picture), picture)
+        if truth.masks_before is not None:
+            copied = self._metric("floor/ball_iou/copy the last mask", BallIoU, picture)
+            copied.update(truth.masks_before, picture)
+
+
+class _Truth:
+    """One target of a batch: its picture, and the class of every ball in it and under each rule."""
+
+    def __init__(self, batch: VideoBatch, index: int, num_classes: int):
+        masks = batch.require("target_masks")
+        self.picture = batch.require("target")[:, index].long()
+        self.masks = masks[:, index]
+        # the frame before the first target is there only as masks of its patches
+        self.masks_before = masks[:, index - 1] if index > 0 else None
+        self.last = batch.objects["last"][:, index].long()
+        self.earliest = batch.objects["earliest"][:, index].long()
+        self.most_frequent = batch.objects["most_frequent"][:, index].long()
+        self.num_classes = num_classes
+        self.classes = self.classes_in(self.picture)
+        self.coloured = self.classes > WHITE
+        self.not_last = self.coloured & (self.last != self.classes)
+
+    def classes_in(self, picture: Integer[Tensor, "batch height width"]) -> Integer[Tensor, "batch balls"]:
+        """The class that `picture` gives each ball, by majority inside its true mask."""
+        return ball_classes(ball_votes(picture, self.masks, self.last.shape[1], self.num_classes))

@@ -56,6 +56,8 @@ class BallIoU(Metric):
     higher_is_better = True
     is_differentiable = False
     full_state_update = False
+    intersection: Tensor
+    union: Tensor
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,6 +90,8 @@ class BallAccuracy(Metric):
     higher_is_better = True
     is_differentiable = False
     full_state_update = False
+    correct: Tensor
+    total: Tensor
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,6 +129,7 @@ class ClassCounts(Metric):
     higher_is_better = None
     is_differentiable = False
     full_state_update = False
+    counts: Tensor
 
     def __init__(self, num_classes: int) -> None:
         super().__init__()

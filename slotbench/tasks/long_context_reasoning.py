@@ -69,6 +69,7 @@ class LongContextReasoning(SlotTask):
     """
 
     monitor: ClassVar[tuple[str, Literal["min", "max"]] | None] = ("val/loss", "min")
+    early_weights: Float[Tensor, " classes"]
 
     def __init__(
         self,
@@ -88,6 +89,11 @@ class LongContextReasoning(SlotTask):
     ):
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec)
         self.num_classes = self.data_spec.target.channels
+        if self.num_classes < 3:
+            raise ValueError(
+                "LongContextReasoning classifies pixels as background, white or a colour, and the data's target has "
+                f"{self.num_classes} channel(s): choose a data set with such targets, for example BlinkingBalls"
+            )
         if class_weights is not None and len(class_weights) != self.num_classes:
             raise ValueError(f"class_weights has {len(class_weights)} values; the data has {self.num_classes} classes")
         if not 0 <= anneal[0] <= anneal[1] <= 1:
@@ -115,8 +121,7 @@ class LongContextReasoning(SlotTask):
         Returns:
             logits "batch targets classes height width", with one target unless `every_target`.
         """
-        assert batch.target_time is not None
-        due = (batch.target_time[0] - batch.time[0, 0]).tolist()
+        due = (batch.require("target_time")[0] - batch.time[0, 0]).tolist()
         wanted = due if every_target else due[-1:]
         length = self.chunk_steps or batch.num_steps
         state, slots = None, []
@@ -132,7 +137,7 @@ class LongContextReasoning(SlotTask):
         """Class weights at this point of the training."""
         begin, end = self.anneal
         early = 1.0 - min(1.0, max(0.0, (self.progress - begin) / max(end - begin, 1e-9)))
-        return 1 + (self.early_weights - 1) * early
+        return 1.0 + (self.early_weights - 1.0) * early
 
     def loss(
         self,
@@ -140,19 +145,20 @@ class LongContextReasoning(SlotTask):
         target: Integer[Tensor, "batch targets height width"],
         weights: Float[Tensor, " classes"] | None = None,
     ) -> Float[Tensor, ""]:
-        """Cross-entropy per pixel over the last `targets` that were decoded, plus the decoder's own terms."""
-        logits = decoded.reconstruction
-        target = target[:, -logits.shape[1] :]
+        """Cross-entropy per pixel over those of the `targets`, the last ones, that were decoded, plus the decoder's own
+        terms."""
+        logits = decoded.reconstruction.flatten(0, 1).float()
+        wanted = target[:, -decoded.reconstruction.shape[1] :].flatten(0, 1).long()
+        value = F.cross_entropy(logits, wanted, weights, reduction=self.loss_reduction)
         if self.loss_reduction == "sum":
-            total = F.cross_entropy(logits.flatten(0, 1).float(), target.flatten(0, 1).long(), weights, reduction="sum")
-            value = total / (logits.shape[0] * logits.shape[1])
-        else:
-            value = F.cross_entropy(logits.flatten(0, 1).float(), target.flatten(0, 1).long(), weights)
-        return value + sum(decoded.losses.values(), torch.zeros((), device=value.device))
+            value = value / len(logits)
+        for term in decoded.losses.values():
+            value = value + term
+        return value
 
     def training_step(self, batch: VideoBatch, batch_idx: int) -> Tensor:
         """One batch's loss."""
-        loss = self.loss(self(batch, every_target=self.dense_targets), batch.target, self.weights_now())
+        loss = self.loss(self(batch, self.dense_targets), batch.require("target"), self.weights_now())
         self.log("train/loss", loss, prog_bar=True, batch_size=len(batch))
         return loss
 
@@ -165,8 +171,7 @@ class LongContextReasoning(SlotTask):
         self._score("test", batch)
 
     def predict_step(self, batch: VideoBatch, batch_idx: int) -> dict[str, Tensor]:
-        """The predicted class image of the last target, and the share of each slot in each pixel, if the decoder
-        tells."""
+        """The predicted class image of the last target, and each slot's share in each pixel, if the decoder tells."""
         decoded = self(batch)
         out = {"classes": decoded.reconstruction[:, -1].argmax(1)}
         if decoded.masks is not None:
@@ -176,12 +181,17 @@ class LongContextReasoning(SlotTask):
     def _score(self, stage: Stage, batch: VideoBatch) -> None:
         decoded = self(batch, every_target=True)
         last = Decoded(decoded.reconstruction[:, -1:], losses=decoded.losses)
-        self.log(f"{stage}/loss", self.loss(last, batch.target), on_epoch=True, batch_size=len(batch))
-        self.scores[stage].update(decoded.reconstruction.argmax(2), batch, floors=not self.floors[stage])
+        self.log(f"{stage}/loss", self.loss(last, batch.require("target")), on_epoch=True, batch_size=len(batch))
+        self._scores(stage).update(decoded.reconstruction.argmax(2), batch, floors=not self.floors[stage])
+
+    def _scores(self, stage: Stage) -> BallScores:
+        scores = self.scores[stage]
+        assert isinstance(scores, BallScores)
+        return scores
 
     def _close(self, stage: Stage) -> None:
-        scores = {name: float(value) for name, value in self.scores[stage].compute().items()}
-        self.scores[stage].reset()
+        scores = {name: float(value) for name, value in self._scores(stage).compute().items()}
+        self._scores(stage).reset()
         if self.trainer.sanity_checking:
             return
         floors = {name: value for name, value in scores.items() if name.startswith("floor/")}
@@ -219,19 +229,19 @@ class LongContextReasoning(SlotTask):
         ]
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
-        """One sheet, a row per clip: the context frames, the target, the prediction, and the slot that painted each
-        pixel."""
+        """One sheet, a row per clip: context frames, target, prediction, and which slot painted each pixel."""
         decoded = self(batch)
         predicted = decoded.reconstruction[:, -1].argmax(1)
         side = self.data_spec.input.patches_per_side
-        frames = rearrange(batch.frames, "b (f p q) c h w -> b f (p h) (q w) c", p=side, q=side)
-        frames = (frames.float() * 255).round().to(torch.uint8).cpu().numpy()
+        whole = rearrange(batch.frames, "b (f p q) c h w -> b f (p h) (q w) c", p=side, q=side)
+        frames = (whole.float() * 255).round().to(torch.uint8).cpu().numpy()
+        target = batch.require("target")[:, -1].long()
         palette = self.data_spec.target.palette or tuple((40 * c,) * 3 for c in range(self.num_classes))
         labels = [f"context {i + 1}" for i in range(frames.shape[1])] + ["target", "prediction"]
         labels += ["slots"] if decoded.masks is not None else []
         rows = []
         for i in range(len(batch)):
-            row = [*frames[i], paint_classes(batch.target[i, -1].long(), palette), paint_classes(predicted[i], palette)]
+            row = [*frames[i], paint_classes(target[i], palette), paint_classes(predicted[i], palette)]
             if decoded.masks is not None:
                 row.append(paint_slots(decoded.masks[i, -1].argmax(0), predicted[i]))
             rows.append(row)

@@ -1,0 +1,57 @@
+"""Random inputs of the selective scan, and its values and gradients as one dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from slotbench.ops import selective_scan
+
+NAMES = ("u", "delta", "A", "B", "C", "D", "z", "state")
+
+
+def scan_inputs(
+    batch: int, time: int, dim: int, num_states: int, *, dtype: torch.dtype = torch.float64, seed: int = 0
+) -> dict[str, Tensor]:
+    """Leaves that require gradients, by argument name; drawn in float64, so that dtypes see the same numbers."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    inputs = {
+        "u": normal(batch, time, dim),
+        "delta": functional.softplus(normal(batch, time, dim) - 1),
+        "A": -torch.exp(normal(dim, num_states)),
+        "B": normal(batch, time, num_states),
+        "C": normal(batch, time, num_states),
+        "D": normal(dim),
+        "z": normal(batch, time, dim),
+        "state": normal(batch, dim, num_states),
+    }
+    return {name: value.to(dtype).requires_grad_() for name, value in inputs.items()}
+
+
+def values_and_gradients(
+    inputs: dict[str, Tensor], scan: str | Callable[..., tuple[Tensor, Tensor]], seed: int = 1
+) -> dict[str, Tensor]:
+    """y, the last state, and the gradient of a random linear function of both for every input."""
+    if isinstance(scan, str):
+        y, last = selective_scan(**inputs, kernel=scan)
+    else:
+        y, last = scan(**inputs)
+    generator = torch.Generator().manual_seed(seed)
+    weights = [torch.randn(x.shape, generator=generator, dtype=torch.float64).to(x) for x in (y, last)]
+    gradients = torch.autograd.grad((y, last), list(inputs.values()), weights)
+    return {"y": y, "last state": last} | {f"grad {name}": g for name, g in zip(inputs, gradients, strict=True)}
+
+
+def assert_agree(actual: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float) -> None:
+    """Every entry within `tolerance` of the expected one, relative to its norm."""
+    assert actual.keys() == expected.keys()
+    for name, value in expected.items():
+        error = (actual[name].double().cpu() - value.double().cpu()).norm() / (value.double().norm() + 1e-30)
+        assert error <= tolerance, f"{name} is off by {error:.1e} of its norm"

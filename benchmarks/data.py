@@ -1,14 +1,17 @@
-"""How fast clips are made: `python benchmarks/data.py [--seconds 1]`, on one thread.
+"""How fast clips are made: `python benchmarks/data.py [--seconds 1] [--quick] [--out FILE]`, on one thread.
 
 For each set and size: clips per second with the compiled kernel and without, 16 clips per call as in training, and
 through the `DataLoader` with collation. Time is the processor's, not the wall clock's, so that a busy machine counts
-for less; the columns take turns, `--seconds` each, and of several turns the fastest counts.
+for less; the columns take turns, `--seconds` each, and the table shows the median of several turns.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import statistics
+from pathlib import Path
 from time import process_time
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -54,10 +57,14 @@ def clips_per_second(data: SlotDataModule, seconds: float, through_loader: bool)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=0.5)
-    seconds = parser.parse_args().seconds
+    parser.add_argument("--quick", action="store_true", help="a few clips of each, to see that it runs")
+    parser.add_argument("--out", type=Path, help="write the numbers to this JSON file")
+    options = parser.parse_args()
+    seconds = 0.005 if options.quick else options.seconds
     torch.set_num_threads(1)
     table = Table("set", "numba clips/s", "numpy clips/s", "ratio", "loader clips/s", f"ms per {BATCH}")
     with_numba, with_numpy = settings("numba"), settings("numpy")
+    numbers = {}
     for name, compiled in with_numba.items():
         clips_per_second(compiled, 0.01, False)  # compiles
         turns = [
@@ -68,10 +75,13 @@ def main() -> None:
             )
             for _ in range(TURNS)
         ]
-        fast, slow, loader = (max(rates) for rates in zip(*turns, strict=True))
+        fast, slow, loader = (statistics.median(rates) for rates in zip(*turns, strict=True))
+        numbers[name] = {"numba": fast, "numpy": slow, "loader": loader, "turns": turns}
         cells = (f"{fast:,.0f}", f"{slow:,.0f}", f"{fast / slow:.1f}", f"{loader:,.0f}", f"{1e3 * BATCH / loader:.1f}")
         table.add_row(name, *cells)
     Console().print(table)
+    if options.out is not None:
+        options.out.write_text(json.dumps(numbers, indent=1))
 
 
 if __name__ == "__main__":

@@ -98,6 +98,6 @@ def _help() -> str:
             "Examples:",
             *(f"  {command:<{width}}  {meaning}" for command, meaning in _EXAMPLES),
             "",
-            "slotbench COMMAND --help says more about a command. --debug anywhere shows the traceback of an error.",
+            "slotbench COMMAND --help says more about a command; --debug shows the traceback of an error.",
         ]
     )

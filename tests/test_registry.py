@@ -233,7 +233,7 @@ def test_registering_a_name_that_a_distribution_has_is_an_error_that_names_both(
 
 
 def test_registering_under_the_wrong_kind_is_refused(site):
-    with pytest.raises(RegistryError, match="not a subclass of slotbench.interfaces.Encoder"):
+    with pytest.raises(RegistryError, match=r"not a subclass of slotbench.interfaces.Encoder"):
         registry.register("encoders")(type("NoEncoder", (), {}))
     assert "NoEncoder" not in registry.names("encoders")
 

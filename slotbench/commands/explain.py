@@ -118,7 +118,7 @@ class _Walk:
                 lines(
                     f"no {noun} named {name}{also}{did_you_mean(name, names)}",
                     given=given,
-                    available=listing(names),
+                    available=listing(names) if kind else self.available(base),
                 )
             )
         if not is_allowed(name, self.allowed):
@@ -197,7 +197,8 @@ class _Walk:
         kind = _kind(base)
         if kind:
             return listing(registry.names(kind))
-        return listing(sorted({cls.__name__ for cls in _subclasses(base) if is_allowed(cls.__module__, self.allowed)}))
+        found = {cls.__name__ for cls in _subclasses(base) if is_allowed(cls.__module__, self.allowed)}
+        return listing(sorted(found), 12)
 
 
 def _check_value(node: Node, parameter: Parameter, key: str, owner: str) -> None:

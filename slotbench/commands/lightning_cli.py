@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -10,6 +12,7 @@ import torch
 import yaml
 from jsonargparse._util import get_import_path
 from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.callbacks import Checkpoint, ProgressBar
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
@@ -150,13 +153,26 @@ class SlotbenchCLI(LightningCLI):
         config = self.config_init[self.subcommand]["trainer"]
         folder, loggers, callbacks = self._recorders()
         config["logger"] = [*loggers, *_as_list(config.get("logger"))] or False
+        # what the user has switched off, ours included
+        off = ((config.get("enable_progress_bar"), ProgressBar), (config.get("enable_checkpointing"), Checkpoint))
+        unwanted = tuple(kind for switch, kind in off if switch is False)
+        callbacks = [callback for callback in callbacks if not isinstance(callback, unwanted)]
         config["callbacks"] = [*_as_list(config.get("callbacks")), *callbacks]
         if self._run is not None and "verbose" in self.config_init[self.subcommand]:
             # the record of the evaluation says it, in a table of its own
             self.config_init[self.subcommand]["verbose"] = False
         if config.get("default_root_dir") is None and folder is not None:
             config["default_root_dir"] = str(folder)
-        trainer = super().instantiate_trainer(**kwargs)
+        try:
+            trainer = super().instantiate_trainer(**kwargs)
+        except (ValueError, MisconfigurationException):
+            if folder is not None and self._run is None and _rank() == 0:
+                # nothing has been run: a folder of it would only be in the way
+                shutil.rmtree(folder)
+                with contextlib.suppress(OSError):
+                    folder.parent.rmdir()
+                    folder.parent.parent.rmdir()
+            raise
         if _rank() == 0:
             print(opening(str(self.subcommand), self.model, self.datamodule, trainer, folder))
         return trainer

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import sys
 import warnings
 
 __all__ = ["hush"]
@@ -44,9 +46,14 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 def hush() -> None:
     """Drops the known noise; every other message and warning still comes through."""
-    for name in ("lightning.pytorch", "lightning.fabric"):
+    for name in ("lightning", "lightning.pytorch", "lightning.fabric"):
         # on the handler: a filter on a logger does not see what its children pass on
         for handler in logging.getLogger(name).handlers:
             handler.addFilter(_is_news)
+            if isinstance(handler, logging.StreamHandler):
+                # it holds what was stderr when Lightning was imported, which a notebook may have closed since
+                handler.stream = sys.stderr
+    # Lightning calls functions that its parser is going to rename; the versions are pinned
+    os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
     for message in _KNOWN:
         warnings.filterwarnings("ignore", message=message)

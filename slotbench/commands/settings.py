@@ -34,14 +34,12 @@ class Setting:
         value: a string if it stands on the command line, else what YAML makes of it; None if the value is missing.
         text: how the user wrote it and where, for messages.
         on_command_line: whether it stands there.
-        whole: index of the mapping it is part of: settings with the same number were given together.
     """
 
     key: tuple[str, ...]
     value: Any
     text: str
     on_command_line: bool
-    whole: int
 
 
 def config_files(arguments: list[str]) -> list[Path]:
@@ -62,7 +60,9 @@ def read_settings(arguments: list[str]) -> list[Setting]:
     settings: list[Setting] = []
     for setting in _from_command_line(arguments):
         if setting.key == ("config",):
-            settings += _from_file(Path(setting.value or ""), whole=len(settings))
+            if not setting.value:
+                raise UserError(lines("--config needs a file", example="--config experiments/blinking_balls.yaml"))
+            settings += _from_file(Path(setting.value))
         else:
             settings.append(setting)
     return settings
@@ -85,7 +85,7 @@ def _from_command_line(arguments: list[str]) -> Iterator[Setting]:
         argument = arguments[index]
         index += 1
         if not argument.startswith("-") or argument == "-":
-            yield Setting((), argument, argument, True, index)
+            yield Setting((), argument, argument, True)
             continue
         option, equals, value = argument.partition("=")
         text = argument
@@ -95,7 +95,7 @@ def _from_command_line(arguments: list[str]) -> Iterator[Setting]:
             equals = "="
             index += 1
         key = ("config",) if option in _CONFIG_OPTIONS else tuple(option.lstrip("-").split("."))
-        yield Setting(_without_silent(key), value if equals else None, text, True, 0)
+        yield Setting(_without_silent(key), value if equals else None, text, True)
 
 
 def _is_option(argument: str) -> bool:
@@ -106,7 +106,7 @@ def _without_silent(key: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(part for part in key if part not in _SILENT)
 
 
-def _from_file(path: Path, whole: int, prefix: tuple[str, ...] = ()) -> list[Setting]:
+def _from_file(path: Path, prefix: tuple[str, ...] = ()) -> list[Setting]:
     if not path.is_file():
         raise UserError(_missing_file(path))
     text = path.read_text(encoding="utf-8")
@@ -119,10 +119,10 @@ def _from_file(path: Path, whole: int, prefix: tuple[str, ...] = ()) -> list[Set
     if not isinstance(node, yaml.MappingNode):
         what = "is empty" if node is None else f"holds {_describe(node)}"
         raise UserError(lines(f"{path} {what}", expected="a mapping with the keys model, data, trainer"))
-    return list(_from_node(node, prefix, path, whole))
+    return list(_from_node(node, prefix, path))
 
 
-def _from_node(node: yaml.Node, key: tuple[str, ...], path: Path, whole: int) -> Iterator[Setting]:
+def _from_node(node: yaml.Node, key: tuple[str, ...], path: Path) -> Iterator[Setting]:
     if isinstance(node, yaml.MappingNode):
         children: dict[str, yaml.Node] = {}
         for name_node, child in node.value:
@@ -137,19 +137,19 @@ def _from_node(node: yaml.Node, key: tuple[str, ...], path: Path, whole: int) ->
             children[name] = child
         # the class comes first: its arguments are judged by it
         for name, child in sorted(children.items(), key=lambda item: item[0] != "class_path"):
-            yield from _from_node(child, key if name in _SILENT else (*key, name), path, whole)
+            yield from _from_node(child, key if name in _SILENT else (*key, name), path)
         return
     if isinstance(node, yaml.SequenceNode) and any(_is_class(item) for item in node.value):
         for index, item in enumerate(node.value):
-            yield from _from_node(item, (*key, str(index)), path, whole)
+            yield from _from_node(item, (*key, str(index)), path)
         return
     value = yaml.SafeLoader("").construct_object(node, deep=True)
     if isinstance(value, str) and Path(value).suffix in (".yaml", ".yml") and (path.parent / value).is_file():
         # the value of an argument may be written in a file of its own
-        yield from _from_file(path.parent / value, whole, key)
+        yield from _from_file(path.parent / value, key)
         return
     shown = node.value if isinstance(node, yaml.ScalarNode) else str(value)
-    yield Setting(key, value, f"{'.'.join(key)}: {shown}  ({path}, line {node.start_mark.line + 1})", False, whole)
+    yield Setting(key, value, f"{'.'.join(key)}: {shown}  ({path}, line {node.start_mark.line + 1})", False)
 
 
 def _is_class(node: yaml.Node) -> bool:
@@ -174,8 +174,6 @@ def _names_in(value: Any) -> Iterator[str]:
 
 
 def _missing_file(path: Path) -> str:
-    if str(path) in ("", "."):
-        return lines("--config needs a file", example="--config experiments/blinking_balls.yaml")
     if path.is_dir():
         return lines(
             f"{path} is a directory; --config takes a YAML file",

@@ -125,12 +125,15 @@ class TinyTask(SlotTask):
         return self.loss(batch)
 
 
-class Noise(Dataset):
+class Grey(Dataset):
+    def __init__(self, size: int) -> None:
+        self.size = size
+
     def __len__(self) -> int:
         return 4
 
     def __getitem__(self, index: int) -> VideoBatch:
-        frames = torch.full((1, 2, 3, 4, 4), index / 4)
+        frames = torch.full((1, 2, 3, self.size, self.size), index / 4)
         return VideoBatch(frames=frames, time=torch.arange(2)[None])
 
 
@@ -147,4 +150,4 @@ class TinyData(SlotDataModule):
         return DataSpec(VideoSpec(3, self.size, self.size), VideoSpec(3, self.size, self.size))
 
     def dataset(self, split: Split) -> Dataset:
-        return Noise()
+        return Grey(self.size)

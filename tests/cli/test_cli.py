@@ -1,0 +1,152 @@
+"""The front door: commands, help, exit codes, and what must not be imported on the way."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from slotbench import __version__
+from slotbench.cli import COMMANDS, run
+from slotbench.commands.failures import did_you_mean, lines, listing, wrapped
+
+
+def imported_by(*arguments: str) -> tuple[int, set[str], str]:
+    """Exit code, modules and output of a command line in a process of its own."""
+    code = (
+        "import sys\nfrom slotbench.cli import run\n"
+        f"code = run({list(arguments)!r})\n"
+        "print('MODULES', *sys.modules)\nsys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    output, _, modules = done.stdout.partition("MODULES")
+    return done.returncode, set(modules.split()), output + done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["--help"], ["--version"], ["plugins"], ["plugins", "cores"], ["fit", "--help"], ["show", "--help"]],
+)
+def test_answers_without_importing_torch(arguments):
+    code, modules, output = imported_by(*arguments)
+    assert code == 0, output
+    assert modules.isdisjoint({"torch", "lightning", "jsonargparse", "numpy", "numba", "wandb", "matplotlib"})
+
+
+@pytest.mark.parametrize("arguments", [["fit"], ["fti"], ["fit", "--config", "missing.yaml"], ["plugins", "corse"]])
+def test_early_mistakes_are_reported_without_importing_torch(arguments):
+    code, modules, output = imported_by(*arguments)
+    assert code == 2, output
+    assert "torch" not in modules
+
+
+def test_no_argument_prints_the_commands_with_examples(capsys):
+    assert run([]) == 0
+    out = capsys.readouterr().out
+    assert all(f"  {name} " in out for name in COMMANDS)
+    assert "slotbench fit --config experiments/blinking_balls.yaml" in out
+    assert all(len(line) <= 100 for line in out.splitlines())
+
+
+def test_version(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"slotbench {__version__}\n"
+
+
+def test_unknown_command_suggests_the_nearest(capsys):
+    assert run(["fti", "--config", "x.yaml"]) == 2
+    captured = capsys.readouterr()
+    assert "no command named fti; did you mean fit?" in captured.err
+    assert captured.out == ""
+
+
+def test_debug_adds_the_traceback_of_an_error(capsys):
+    assert run(["fti", "--debug"]) == 2
+    err = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in err
+    assert err.rstrip().splitlines()[-2].startswith("slotbench: no command named fti")
+
+
+def test_interrupt_is_quiet(monkeypatch, capsys):
+    def interrupt(command, arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("slotbench.commands.plugins.main", interrupt)
+    assert run(["plugins"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_failure_of_the_program_itself_keeps_its_traceback(monkeypatch):
+    def fail(command, arguments):
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("slotbench.commands.plugins.main", fail)
+    with pytest.raises(RuntimeError, match="a bug"):
+        run(["plugins"])
+
+
+def test_plugins_lists_name_kind_description_distribution_and_state(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    assert run(["plugins", "core"]) == 0
+    out = capsys.readouterr().out
+    (line,) = [line for line in out.splitlines() if line.startswith("SlotSSM ")]
+    assert "core" in line
+    assert "slotbench" in line
+    assert "Slots" in line
+    assert "PatchEncoder" not in out
+
+
+def test_doctor_succeeds_and_names_kernels_and_components(capsys):
+    assert run(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert "selective_scan on cpu" in out
+    assert "mamba_ssm: " in out, "a kernel that cannot run says why"
+    assert [line.split()[0] for line in out.splitlines() if line.endswith(" SlotSSM")] == ["ok"]
+
+
+def test_doctor_shows_a_broken_component_with_its_traceback(capsys, tmp_path, monkeypatch):
+    from slotbench import registry
+
+    info = tmp_path / "acme-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[slotbench.cores]\nAcme = acme_broken:Acme\n")
+    (tmp_path / "acme_broken.py").write_text("import nonexistent_thing\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "_failures", {})
+
+    assert run(["doctor"]) == 1
+    out = capsys.readouterr().out
+    assert "the core Acme of acme cannot be imported" in out
+    assert f'File "{tmp_path / "acme_broken.py"}", line 1' in out
+    assert "ok      core         SlotSSM" in out
+
+
+def test_lines_labels_and_wraps():
+    text = lines("Wrong.", given="x", missing=None, available=", ".join(f"Component{i}" for i in range(20)))
+    first, *rest = text.splitlines()
+    assert first == "Wrong."
+    assert rest[0] == "  given:     x"
+    assert rest[1].startswith("  available: Component0, ")
+    assert rest[2].startswith("             Component")
+    assert all(len(line) <= 100 for line in rest)
+    assert "missing" not in text
+
+
+def test_wrapping_keeps_indentation_and_loses_no_word():
+    message = "head " + "word " * 40 + "\n      | indented  twice"
+    out = wrapped(message)
+    assert out.split() == message.split()
+    assert out.splitlines()[-1] == "      | indented  twice"
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_listing_is_cut_short():
+    assert listing("abc", limit=2) == "a, b, … (1 more)"
+    assert listing([]) == "none"
+
+
+def test_suggestions_ignore_case_and_need_likeness():
+    assert did_you_mean("slotssm", ["RIM", "SlotSSM"]) == "; did you mean SlotSSM?"
+    assert did_you_mean("qqq", ["RIM", "SlotSSM"]) == ""

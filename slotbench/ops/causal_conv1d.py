@@ -81,7 +81,9 @@ def causal_conv1d_reference(window: Tensor, weight: Tensor, bias: Tensor | None,
     """The equation of `causal_conv1d` on the inputs with their width - 1 predecessors in front."""
     width = weight.shape[1]
     time = window.shape[1] - width + 1
-    y = sum(weight[:, k] * window[:, k : k + time] for k in range(width))
+    y = weight[:, 0] * window[:, :time]
+    for k in range(1, width):
+        y = y + weight[:, k] * window[:, k : k + time]
     if bias is not None:
         y = y + bias
     return functional.silu(y) if activation == "silu" else y

@@ -106,7 +106,7 @@ def choose_kernel(op: str, kernel: str, device: torch.device, excluded: Mapping[
     """
     names = _kernels_of(op)
     if kernel == "auto":
-        refused = {}
+        refused: dict[str, str] = {}
         for candidate in _PREFERENCE.get(device.type, ("torch",)):
             if candidate not in names:
                 continue

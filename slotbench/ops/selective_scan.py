@@ -77,7 +77,8 @@ def selective_scan(
 
     autocast = torch.autocast(u.device.type, enabled=False) if _autocast_is_on(u.device) else nullcontext()
     with autocast:
-        u_, delta_, A_, B_, C_, D_, z_, state_ = (None if x is None else x.to(dtype) for x in inputs)
+        u_, delta_, A_, B_, C_ = (x.to(dtype) for x in (u, delta, A, B, C))
+        D_, z_, state_ = (None if x is None else x.to(dtype) for x in (D, z, state))
         if name == "mamba_ssm":
             y, last = selective_scan_mamba_ssm(u_, delta_, A_, B_, C_, state_)
             return _skip_and_gate(y, u_, D_, z_).to(u.dtype), last

@@ -1,4 +1,4 @@
-"""Selective scan by mamba-ssm's public function, which has no initial state and drops the gradient of the last one.
+"""Selective scan by mamba-ssm's kernel, which has no initial state and drops the gradient of the last one.
 
 Both states are therefore written and read inside the scan, by extra steps that the kernel takes like any other:
 

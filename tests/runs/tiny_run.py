@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 import warnings
 from dataclasses import dataclass, field
@@ -123,12 +124,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("root", type=Path)
     parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--processes", type=int, default=1, help="runs, each in a process forked after the imports")
     parser.add_argument("--pause", type=float, default=0.002)
     parser.add_argument("--wandb", default="off")
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--val_check_interval", type=int, default=4)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    for _ in range(arguments.processes - 1):
+        if (child := os.fork()) == 0:
+            break
+        os.waitpid(child, 0)  # the test kills it
     folder = RunFolder.create(arguments.root, "tiny")
     fit(
         folder,

@@ -1,0 +1,104 @@
+"""W&B gets, without a server, what the folder has; read back with W&B's own reader."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_run import TinyTask, fit
+
+from slotbench.runs.folder import RunFolder
+from slotbench.runs.wandb_logger import wandb_logger
+
+SCRIPT = Path(__file__).with_name("tiny_run.py")
+CONFIG = {"model": {"class_path": "TinyTask", "init_args": {"width": 4}}, "seed_everything": 0}
+
+
+def inspect(run: Path, *options: str) -> str:
+    (file,) = run.glob("wandb/offline-run-*/*.wandb")
+    wandb = shutil.which("wandb", path=Path(sys.executable).parent)
+    assert wandb is not None
+    done = subprocess.run([wandb, "leet", "inspect", "--json", *options, str(file)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def history(run: Path) -> list[dict[str, Any]]:
+    records = [json.loads(line) for line in inspect(run).splitlines()]
+    return [record["history"]["item"] for record in records if record["type"] == "history"]
+
+
+def test_an_offline_run_has_config_scalars_and_pictures(folder: RunFolder, capfd: pytest.CaptureFixture[str]) -> None:
+    folder.update(group="ablation")
+    fit(folder, TinyTask(), wandb="offline", max_steps=5, val_check_interval=2)
+    summary = json.loads(inspect(folder.path, "--summary"))
+    # the configuration once, nested; nothing from the module's hyper-parameters beside it
+    assert summary["config"] == CONFIG
+    assert summary["run_id"] == folder.info["wandb_id"] == folder.info["id"]
+    assert summary["name"] == f"tiny-{folder.info['id']}"
+    assert (summary["project"], summary["state"], summary["exit_code"]) == ("tests", "finished", 0)
+    rows = history(folder.path)
+    for name in ("train/loss", "val/loss", "val/score"):
+        theirs = [(row["trainer/global_step"], row[name]) for row in rows if name in row]
+        ours = [(row["step"], row[name]) for row in folder.history() if name in row]
+        assert theirs == ours
+        assert len(ours) >= 2
+    pictures = [row for row in rows if "pictures/clips.filenames" in row]
+    # of the untrained model, then beside the metrics of each validation
+    assert [row["trainer/global_step"] for row in pictures] == [0, 1, 3]
+    files = next(folder.path.glob("wandb/offline-run-*")) / "files"
+    assert all((files / row["pictures/clips.filenames"][0]).is_file() for row in pictures)
+    record = next(json.loads(line) for line in inspect(folder.path).splitlines() if '"type":"run"' in line)
+    assert record["run"]["run_group"] == "ablation"
+    assert "wandb" not in capfd.readouterr().err
+    assert "WANDB_MODE" not in os.environ
+
+
+def test_a_failed_run_is_failed_there_too(folder: RunFolder) -> None:
+    with pytest.raises(RuntimeError):
+        fit(folder, TinyTask(fail_at=2), wandb="offline")
+    assert json.loads(inspect(folder.path, "--summary"))["exit_code"] == 1
+
+
+def test_a_killed_run_keeps_all_but_the_last_second_or_two(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT), str(tmp_path), "--wandb", "offline", "--pause", "0.05"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 120
+        while not (found := list(tmp_path.glob("tiny/[0-9]*"))) or not RunFolder.open(found[0]).history():
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(5)
+        process.send_signal(signal.SIGKILL)
+    finally:
+        process.kill()
+        process.wait()
+    run = RunFolder.open(found[0])
+    ours = [row for row in run.history() if "train/loss" in row]
+    theirs = [row for row in history(run.path) if "train/loss" in row]
+    assert json.loads(inspect(run.path, "--summary"))["config"] == CONFIG
+    seen = ours[len(theirs) - 1]["seconds"]
+    # flushed every second; on a busy machine wandb's own process lags a little behind
+    assert ours[-1]["seconds"] - seen < 3
+
+
+def test_a_run_that_goes_on_keeps_its_id(folder: RunFolder) -> None:
+    folder.update(wandb_id="earlier")
+    logger = wandb_logger(folder, "offline", "tests", CONFIG)
+    assert logger.version == "earlier"
+    assert folder.info["wandb_id"] == "earlier"
+    assert folder.info["wandb_mode"] == "offline"
+
+
+def test_another_mode_is_refused(folder: RunFolder) -> None:
+    with pytest.raises(ValueError, match="'on'; expected one of offline, online"):
+        wandb_logger(folder, "on", "tests", CONFIG)

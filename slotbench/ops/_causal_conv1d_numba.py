@@ -13,10 +13,9 @@ from numba import njit
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from slotbench.ops._selective_scan_numba import exp2
+from slotbench.ops._numba_math import LOG2_E, exp2
 from slotbench.ops._threads import run_in_threads
 
-_LOG2_E = float(np.log2(np.e))
 # samples are summed within a group first, so that the filters' gradient needs no partial sum per sample
 _MAX_GROUPS = 32
 
@@ -33,7 +32,7 @@ def _filter(window, filters, bias, t, out):
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
 def _forward(first, last, window, filters, bias, with_silu, y):
-    one, log2_e = window.dtype.type(1), window.dtype.type(_LOG2_E)
+    one, log2_e = window.dtype.type(1), window.dtype.type(LOG2_E)
     for sample in range(first, last):
         for t in range(y.shape[1]):
             out = y[sample, t]
@@ -46,7 +45,7 @@ def _forward(first, last, window, filters, bias, with_silu, y):
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
 def _backward(first, last, window, filters, bias, with_silu, grad_y, grad_window, grad_filters, grad_bias):
     batch, time, dim = grad_y.shape
-    one, log2_e = window.dtype.type(1), window.dtype.type(_LOG2_E)
+    one, log2_e = window.dtype.type(1), window.dtype.type(LOG2_E)
     grad = np.empty(dim, window.dtype)
     num_groups = grad_filters.shape[0]
     for group in range(first, last):

@@ -1,7 +1,7 @@
 """Selective scan in plain torch operations with its own backward: runs on every device, in float32 and float64.
 
-Autograd would keep a dozen tensors of size batch x time x dim x state. Here the forward keeps the SSM state at the start of
-every chunk of steps, and the backward recomputes one chunk at a time.
+Autograd would keep several tensors of size batch x time x dim x state. Here the forward keeps the SSM state at the
+start of every chunk of steps, and the backward recomputes one chunk at a time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from einops import rearrange
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-_CHUNK = 16  # steps; the measured optimum is flat between 8 and 32
+_CHUNK = 16  # steps
 
 
 class SelectiveScan(torch.autograd.Function):
@@ -63,7 +63,8 @@ class SelectiveScan(torch.autograd.Function):
                 decay[0].mul_(starts[index])
                 decay.mul_(grads)
                 if ctx.exact_zoh:
-                    # gain = expm1(delta A) / A:  d gain / d delta = exp(delta A),  d gain / d A = (delta exp(delta A) - gain) / A
+                    # gain = expm1(delta A) / A, whose derivative is exp(delta A) in delta
+                    # and (delta exp(delta A) - gain) / A in A
                     grad_B[:, steps] = _over_dim(grads * gain, u_chunk).transpose(0, 1)
                     grad_u[:, steps] = _over_states(grads * gain, B_chunk).transpose(0, 1)
                     grad_gain = grads.mul_(B_chunk[:, :, None, :]).mul_(u_chunk[..., None])

@@ -1,7 +1,7 @@
 """Runs a compiled kernel that gives up the interpreter lock on as many threads as torch uses.
 
-Not numba's own parallel loops: of their thread pools, one ends the process when two threads call it at once, another when a
-data loader has forked since. Plain threads do neither, compile in a third of the time, and hand out work as threads become free.
+Not numba's own parallel loops: of their thread pools, one ends the process when two threads call it at once, another
+when a data loader has forked since. Plain threads do neither, and hand out work as threads become free.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
 
 import torch
 
@@ -31,7 +32,7 @@ def run_in_threads(kernel: Callable[[int, int], None], num_tasks: int, *, parall
     pieces = min(num_tasks, threads * _PIECES_PER_THREAD)
     bounds = [num_tasks * piece // pieces for piece in range(pieces + 1)]
     # `next` on it is atomic, so every range goes to one thread
-    ranges = iter(list(zip(bounds[:-1], bounds[1:], strict=True)))
+    ranges = iter(list(pairwise(bounds)))
 
     def work() -> None:
         for first, last in ranges:

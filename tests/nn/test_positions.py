@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from slotbench.nn.positions import fourier_grid, position_table, sincos_embedding, sincos_grid
+
+
+@pytest.mark.parametrize("grid", [fourier_grid, sincos_grid])
+@pytest.mark.parametrize(("rows", "cols"), [(8, 8), (1, 1), (3, 5), (16, 16)])
+def test_every_cell_has_its_own_vector(grid, rows, cols):
+    table = grid(rows, cols, 16)
+    assert table.shape == (rows, cols, 16)
+    distances = torch.cdist(table.flatten(0, 1), table.flatten(0, 1)) + torch.eye(rows * cols) * 100
+    assert distances.min() > 0.05
+
+
+@pytest.mark.parametrize("grid", [fourier_grid, sincos_grid])
+def test_half_of_the_vector_is_the_row_and_half_the_column(grid):
+    table = grid(4, 6, 16)
+    assert torch.equal(table[:, 0, :8], table[:, 5, :8])
+    assert torch.equal(table[0, :, 8:], table[3, :, 8:])
+
+
+def test_fourier_features_of_a_hand_case():
+    # Two cells per axis: centres at -1/2 and 1/2; the slowest wave is a quarter period per unit, the fastest a half.
+    low, high = math.pi / 4, math.pi / 2
+    expected = [-math.sin(low), -math.sin(high), math.cos(low), math.cos(high)]
+    torch.testing.assert_close(fourier_grid(2, 2, 8)[0, 1, :4], torch.tensor(expected))
+    torch.testing.assert_close(fourier_grid(2, 2, 8)[0, 1, 4:6], torch.tensor([math.sin(low), math.sin(high)]))
+
+
+def test_neighbours_differ_clearly_in_a_fine_grid():
+    table = fourier_grid(16, 16, 64)
+    assert (table[7, 7] - table[7, 8]).norm() > 0.3 * (table[7, 0] - table[7, 15]).norm()
+
+
+def test_time_embedding_of_a_hand_case():
+    embedding = sincos_embedding(torch.tensor([[0, 3]]), 4, longest=100.0)
+    expected = [[[0, 0, 1, 1], [math.sin(3), math.sin(0.3), math.cos(3), math.cos(0.3)]]]
+    torch.testing.assert_close(embedding, torch.tensor(expected))
+
+
+def test_time_embedding_tells_far_steps_apart():
+    index = torch.arange(0, 100_000, 997)
+    embedding = sincos_embedding(index, 32)
+    assert embedding.isfinite().all()
+    assert (torch.pdist(embedding) > 0.1).all()
+
+
+def test_tables_differ_in_start_and_in_training():
+    fourier, sincos, learned = (position_table(kind, 3, 4, 8) for kind in ("fourier", "sincos", "learned"))
+    assert torch.equal(fourier, fourier_grid(3, 4, 8).flatten(0, 1))
+    assert torch.equal(sincos, sincos_grid(3, 4, 8).flatten(0, 1))
+    assert learned.abs().max() < 0.2
+    assert (fourier.requires_grad, sincos.requires_grad, learned.requires_grad) == (True, False, True)
+    assert all(table._no_weight_decay for table in (fourier, sincos, learned))
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: fourier_grid(4, 4, 6), "multiple of 4, got dim=6"),
+    (lambda: sincos_grid(4, 4, 2), "multiple of 4, got dim=2"),
+    (lambda: sincos_embedding(torch.arange(3), 5), "even dim, got dim=5"),
+])  # fmt: skip
+def test_widths_that_sines_and_cosines_cannot_fill_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

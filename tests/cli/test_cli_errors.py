@@ -158,9 +158,19 @@ def test_refused_class_path_is_not_even_imported(refused, tmp_path, monkeypatch)
     assert "may not be named" in refused("--model.core", "booby_trap.Core")
 
 
-def test_hiding_a_module_behind_an_allowed_one_does_not_help(refused):
-    refused("--model.core", "slotbench.cli.os.system")
-    refused("--trainer.callbacks", "slotbench.registry.importlib.import_module")
+@pytest.mark.parametrize("path", ["slotbench.cli.os.system", "slotbench.registry.importlib.import_module"])
+def test_hiding_a_function_behind_an_allowed_module_does_not_help(path):
+    from collections.abc import Callable
+
+    from jsonargparse import ArgumentError, ArgumentParser
+
+    from slotbench.commands.policy import apply_policy
+
+    apply_policy()
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--function", type=Callable)
+    with pytest.raises(ArgumentError, match="not allowed"):
+        parser.parse_args([f"--function={path}"])
 
 
 def test_allowed_class_path_is_used(workspace, tiny_components, tmp_path, monkeypatch, capsys):

@@ -31,6 +31,7 @@ def _device(trainer: Trainer) -> str:
     device = trainer.strategy.root_device
     processes = f" x {trainer.world_size}" if trainer.world_size > 1 else ""
     if device.type == "cpu":
-        return f"CPU{processes}, {torch.get_num_threads()} threads"
+        threads = torch.get_num_threads()
+        return f"CPU{processes}, {threads} thread{'' if threads == 1 else 's'}"
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
     return f"{name}{processes}, {trainer.precision}"

@@ -61,6 +61,8 @@ class EndReport(Callback):
         commands = [f"slotbench fit --config {quoted}/config.yaml --model.core NAME", "slotbench plugins cores"]
         if self._folder.last_checkpoint() is not None:
             commands.insert(0, f"slotbench test {quoted}")
+        if info.get("wandb_mode") == "offline":
+            commands += [f"wandb sync {shlex.quote(str(path))}" for path in sorted(run.glob("wandb/offline-run-*"))]
         _section(console, "Try next", commands)
 
 

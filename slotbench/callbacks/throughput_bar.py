@@ -37,6 +37,7 @@ class ThroughputBar(ProgressBar):
         self._clock = StepClock()
         self._metrics: dict[str, float] = {}
         self._loss: float | None = None
+        self._line = ""
         self._started_at = self._shown_at = 0.0
         self._first_step = self._batches = 0
         self._total: float = math.inf
@@ -203,8 +204,9 @@ class ThroughputBar(ProgressBar):
 
     def _show(self, line: str, completed: int) -> None:
         self._shown_at = time.monotonic()
-        if not self._enabled:
+        if not self._enabled or line == self._line:
             return
+        self._line = line
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=completed, line=line)
         elif self._console is not None:

@@ -55,10 +55,10 @@ def test_a_terminal_gets_one_line_that_stays_within_its_width(width: int) -> Non
     fit(bar)
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
     lines = [line for line in re.split(r"[\r\n]+", shown) if line.strip()]
-    assert "training" in lines[-1]
     assert "6/6" in lines[-1]
     assert max(len(line) for line in lines) <= width
     if width == 120:
+        assert lines[-1].startswith("training ")
         assert "frames/s" in lines[-1]
         assert "score 0." in lines[-1]
     # the cursor, hidden while the bar is live, is back

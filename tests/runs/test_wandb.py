@@ -58,7 +58,9 @@ def test_an_offline_run_has_config_scalars_and_pictures(folder: RunFolder, capfd
     assert all((files / row["pictures/clips.filenames"][0]).is_file() for row in pictures)
     record = next(json.loads(line) for line in inspect(folder.path).splitlines() if '"type":"run"' in line)
     assert record["run"]["run_group"] == "ablation"
-    assert "wandb" not in capfd.readouterr().err
+    said = capfd.readouterr()
+    assert f"wandb sync {next(folder.path.glob('wandb/offline-run-*'))}" in said.out
+    assert "wandb" not in said.err
     assert "WANDB_MODE" not in os.environ
 
 

@@ -60,7 +60,8 @@ class PatchEncoder(Encoder):
         rows, cols = video_spec.height // patch_size, video_spec.width // patch_size
         cells = video_spec.patches_per_side
         self.video_spec = video_spec
-        self.token_spec = TokenSpec(dim=dim, num_tokens=rows * cols, grid=(rows, cols))
+        self.grid = (rows, cols)
+        self.token_spec = TokenSpec(dim=dim, num_tokens=rows * cols, grid=self.grid)
         self.patch_size = patch_size
         self.time_index = time_index
         self.patches = xavier_linear(video_spec.channels * patch_size**2, dim)
@@ -83,7 +84,7 @@ class PatchEncoder(Encoder):
     def _cell_positions(self, cell: Int[Tensor, "batch time"]) -> Float[Tensor, "batch time tokens dim"]:
         """Rows of the full frame's table that belong to the cell shown at each step."""
         cells = self.video_spec.patches_per_side
-        rows, cols = self.token_spec.grid
+        rows, cols = self.grid
         table = rearrange(
             self.positions,
             "(cell_row row cell_col col) dim -> (cell_row cell_col) (row col dim)",

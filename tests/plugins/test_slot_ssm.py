@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from slotbench_plugins.cores.slot_ssm import SlotSSM, SlotSSMLayer
+from torch import nn
+
+from slotbench.interfaces import TokenSpec, map_state
+from slotbench.nn.mamba import MambaBlock
+from slotbench.nn.parameters import decay_groups
+from slotbench.nn.slot_mixer import SlotMixer
+
+SPEC = TokenSpec(dim=12, num_tokens=5)
+
+
+def tokens(batch: int = 2, time: int = 6, spec: TokenSpec = SPEC) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(batch, time, spec.num_tokens, spec.dim, generator=generator)
+
+
+def small(num_slots: int | list[int] = 3, num_layers: int = 2, **arguments) -> SlotSSM:
+    return SlotSSM(SPEC, num_slots, dim=16, num_layers=num_layers, num_heads=2, encoder_layers=1, **arguments)
+
+
+def test_parameter_counts_are_those_of_the_paper():
+    core = SlotSSM(TokenSpec(dim=64, num_tokens=16), num_slots=6, num_layers=3)
+    layers = [sum(parameter.numel() for parameter in layer.parameters()) for layer in core.layers]
+    assert layers == [70_512] * 3
+    assert sum(parameter.numel() for parameter in core.parameters()) == 205_184 + 3 * 70_512
+
+
+def test_encoders_stand_where_the_number_of_slots_changes():
+    core = small([8, 8, 4, 4, 2], num_layers=5)
+    assert list(core.encoders) == ["0", "2", "4"]
+    output = core(tokens())
+    assert output.slots.shape == (2, 6, 2, 16)
+    assert [state.ssm.shape[1] for state in output.state] == [8, 8, 4, 4, 2]
+    assert output.attention is None
+
+
+def test_a_changing_number_of_slots_keeps_causality_and_the_state():
+    core, x = small([4, 4, 3, 1], num_layers=4).double(), tokens().double()
+    whole, first = core(x), core(x[:, :2])
+    second = core(x[:, 2:], first.state)
+    torch.testing.assert_close(torch.cat([first.slots, second.slots], dim=1), whole.slots)
+    x[:, 3] += 1
+    changed = (core(x).slots != whole.slots).flatten(2).any(dim=-1)
+    assert changed.tolist() == 2 * [[False, False, False, True, True, True]]
+
+
+def test_the_first_layer_has_an_encoder_even_where_there_are_as_many_tokens_as_slots():
+    core = SlotSSM(TokenSpec(dim=64, num_tokens=1), num_slots=1)
+    assert list(core.encoders) == ["0"]
+
+
+def test_attention_says_which_tokens_a_slot_read():
+    output = small()(tokens())
+    assert output.attention.shape == (2, 6, 3, 5)
+    torch.testing.assert_close(output.attention.sum(dim=-1), torch.ones(2, 6, 3))
+
+
+def test_state_is_one_pair_per_layer_and_slot():
+    state = small(num_layers=2, state_dim=7, expand=1.5, conv_width=3)(tokens(batch=4)).state
+    assert [leaf.shape for layer in state for leaf in layer] == 2 * [(4, 3, 2, 24), (4, 3, 24, 7)]
+
+
+def test_slots_do_not_meet_without_the_mixer():
+    layer = SlotSSMLayer(16, MambaBlock(16), nn.Identity()).double()
+    slots = torch.randn(1, 5, 3, 16, dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(layer(slots)[0][:, :, 1].square().sum(), slots)
+    assert not gradient[:, :, [0, 2]].any()
+    assert gradient[:, :, 1].abs().amax(dim=-1).min() > 0
+
+
+def test_the_mixer_joins_slots_of_a_step_and_the_scan_carries_that_on():
+    layers = nn.ModuleList(SlotSSMLayer(16, MambaBlock(16), SlotMixer(16)) for _ in range(2)).double()
+    slots = torch.randn(1, 5, 3, 16, dtype=torch.float64, requires_grad=True)
+    x = slots
+    for layer in layers:
+        x, _ = layer(x)
+    for step, reached in ((1, False), (2, True), (4, True)):
+        (gradient,) = torch.autograd.grad(x[:, step, 0].square().sum(), slots, retain_graph=True)
+        assert gradient[:, 2, 1].any().item() is reached
+
+
+def test_equal_queries_give_equal_slots_for_ever_and_the_default_start_does_not():
+    core = small()
+    slots = core(tokens()).slots
+    assert torch.pdist(slots[0, -1]).min() > 0.1
+    with torch.no_grad():
+        core.encoders["0"].queries.copy_(core.encoders["0"].queries[:1].expand(3, -1))
+    slots = core(tokens()).slots
+    torch.testing.assert_close(slots, slots[:, :, :1].expand_as(slots))
+
+
+def test_slots_can_be_added_with_the_same_weights():
+    few, many = small(3).double(), small(4).double()
+    weights = few.state_dict()
+    weights["encoders.0.queries"] = torch.cat([weights["encoders.0.queries"], torch.randn(1, 16)])
+    assert [name for name, value in many.state_dict().items() if value.shape != few.state_dict()[name].shape] == [
+        "encoders.0.queries"
+    ]
+    many.load_state_dict(weights)
+    assert many(tokens().double()).slots.shape == (2, 6, 4, 16)
+
+
+def test_only_the_last_encoders_queries_are_declared_as_slot_parameters():
+    assert small([3, 3]).slot_parameters() == {"encoders.0.queries": 0}
+    assert small([3, 2]).slot_parameters() == {"encoders.1.queries": 0}
+
+
+def test_clips_one_after_the_other_equal_clips_apart():
+    core, first, second = small(), tokens(), tokens(batch=1, time=4)
+    expected = core(second).slots
+    core(first)
+    assert torch.equal(core(second).slots, expected)
+
+
+def test_a_state_of_zeros_is_the_start_of_a_clip():
+    core = small()
+    zeros = map_state(torch.zeros_like, core(tokens()).state)
+    torch.testing.assert_close(core(tokens(), zeros).slots, core(tokens()).slots)
+
+
+def test_gradient_reaches_the_first_of_1024_steps_in_single_precision():
+    core = small(num_layers=1)
+    x = tokens(batch=1, time=1024).requires_grad_()
+    (gradient,) = torch.autograd.grad(core(x).slots[:, -1].square().sum(), x)
+    assert gradient.isfinite().all()
+    assert gradient[0, 0].norm() > 0
+
+
+def test_output_stays_finite_over_4096_steps_and_for_huge_tokens():
+    core = small(num_layers=1)
+    with torch.no_grad():
+        assert core(tokens(batch=1, time=4096)).slots.isfinite().all()
+        assert core(1e3 * tokens()).slots.isfinite().all()
+
+
+def test_what_must_not_decay_does_not():
+    core = small()
+    decayed = {id(parameter) for parameter in decay_groups(core.parameters())[0]["params"]}
+    names = {name.rpartition(".")[2] for name, parameter in core.named_parameters() if id(parameter) not in decayed}
+    assert names >= {"queries", "A_log", "D", "bias"}
+    assert {name for name, parameter in core.named_parameters() if id(parameter) in decayed} == {
+        f"{name}.weight" for name, part in core.named_modules() if isinstance(part, nn.Linear)
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_slots": [8, 4, 2]}, r"num_slots=\[8, 4, 2\] names 3 layers, but num_layers=2"),
+        ({"num_slots": 0}, "at least one slot"),
+        ({"num_slots": [], "num_layers": 0}, "num_layers must be at least 1"),
+        ({"num_heads": 5}, "num_heads=5"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        SlotSSM(SPEC, **arguments)

@@ -1,0 +1,94 @@
+"""Small models, fixed seeds, seconds: that the parts learn together at all. Results proper are in docs/results.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from slotbench_plugins.cores.slot_ssm import SlotSSM
+from slotbench_plugins.decoders.transformer_decoder import TransformerDecoder
+from slotbench_plugins.encoders.patch_encoder import PatchEncoder
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from slotbench.data.base import to_unit_range
+from slotbench.data.blinking_balls import BlinkingBalls
+from slotbench.interfaces import TokenSpec
+
+NUM_COLOURS = 4
+
+
+def test_one_batch_of_blinking_balls_can_be_learned_by_heart():
+    data = BlinkingBalls(num_frames=3, patches_per_side=2, num_balls=2, resolution=32)
+    batch = to_unit_range(data.dataset("train").clips(range(2)))
+    torch.manual_seed(0)
+    encoder = PatchEncoder(data.spec.input)
+    core = SlotSSM(encoder.token_spec)
+    decoder = TransformerDecoder(core.slot_spec, data.spec.target)
+    target = batch.target[:, -1].long()
+
+    def loss() -> Tensor:
+        last = core(encoder(batch)).slots[:, -1:]
+        return F.cross_entropy(decoder(last, batch).reconstruction[:, 0], target)
+
+    # predicting the share of each class, whatever the pixel: what a model knows that has not seen the balls
+    shares = target.flatten().bincount(minlength=7) / target.numel()
+    floor = -(shares * shares.clamp(min=1e-9).log()).sum().item()
+    start = loss().item()
+    optimise(nn.ModuleList([encoder, core, decoder]), loss, steps=150, learning_rate=2e-3)
+    end = loss().item()
+    assert end < 0.1 * start
+    assert end < 0.5 * floor
+
+
+def first_colour_wins(generator: torch.Generator, batch: int, time: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Tokens "batch time 1 colours+1" that are blank but for three colours, the first of them within four steps; which
+    colour came first; and whether one has come yet, "batch time"."""
+    colour = torch.full((batch, time), NUM_COLOURS)
+    later = 4 + torch.rand(batch, time - 4, generator=generator).argsort(dim=1)[:, :2]
+    colour.scatter_(1, later, torch.randint(0, NUM_COLOURS, later.shape, generator=generator))
+    first = torch.randint(0, NUM_COLOURS, (batch, 1), generator=generator)
+    step = torch.randint(0, 4, (batch, 1), generator=generator)
+    colour.scatter_(1, step, first)
+    return F.one_hot(colour, NUM_COLOURS + 1).float()[:, :, None], first[:, 0], torch.arange(time) >= step
+
+
+def learn_first_colour(reset: bool) -> float:
+    """Share of clips of length 256 whose first colour is known at the end; with `reset`, the state is dropped at every step."""
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
+    core = SlotSSM(TokenSpec(NUM_COLOURS + 1, 1), num_slots=1, dim=32, num_heads=2, encoder_layers=1)
+    head = nn.Linear(32, NUM_COLOURS)
+
+    def predict(tokens: Tensor) -> Tensor:
+        slots = core(tokens.flatten(0, 1)[:, None] if reset else tokens).slots
+        return head(slots.view(*tokens.shape[:2], 32))
+
+    def loss_at(batch: int, time: int) -> Callable[[], Tensor]:
+        def loss() -> Tensor:
+            tokens, first, seen = first_colour_wins(generator, batch, time)
+            return F.cross_entropy(predict(tokens)[seen], first[:, None].expand_as(seen)[seen])
+
+        return loss
+
+    # Short clips first: on long ones alone it takes far longer to find out that there is something to remember.
+    for batch, time, steps in ((64, 8, 100), (32, 32, 100), (8, 128, 60)):
+        optimise(nn.ModuleList([core, head]), loss_at(batch, time), steps, learning_rate=5e-3)
+    with torch.no_grad():
+        tokens, first, _ = first_colour_wins(generator, 256, 256)
+        return (predict(tokens)[:, -1].argmax(dim=-1) == first).float().mean().item()
+
+
+def test_a_colour_is_remembered_over_256_steps_by_the_state_and_by_nothing_else():
+    chance = 1 / NUM_COLOURS
+    assert learn_first_colour(reset=False) > 3 * chance
+    assert learn_first_colour(reset=True) < 1.4 * chance
+
+
+def optimise(model: nn.Module, loss: Callable[[], Tensor], steps: int, learning_rate: float) -> None:
+    optimiser = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        loss().backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()

@@ -29,9 +29,10 @@ class MambaState(NamedTuple):
 class MambaBlock(nn.Module):
     """Maps a sequence to a sequence of the same width in linear time, with a state of constant size.
 
-    No normalisation and no residual: the caller writes `x + block(norm(x))`. A_log, D, the bias of the step size and the scan
-    stay in float32 under autocast. A_log, D, the biases and the filters of the convolution carry `_no_weight_decay = True`;
-    `dt_proj.bias` carries `_no_reinit = True`, because zeroing it would undo the spread of time scales.
+    No normalisation and no residual: the caller writes `x + block(norm(x))`. A_log, D, the bias of the step size and
+    the scan stay in float32 under autocast. A_log, D, the biases and the filters of the convolution carry
+    `_no_weight_decay = True`; `dt_proj.bias` carries `_no_reinit = True`, because zeroing it would undo the spread of
+    time scales.
 
     Source: SlotSSM (Jiang et al., NeurIPS 2024), Alg. 1 and Table 2; Mamba (Gu and Dao, 2023), section 3.4 and 3.6.
 
@@ -41,7 +42,8 @@ class MambaBlock(nn.Module):
         expand: the inner width is int(expand * dim).
         conv_width: taps of the convolution, in time steps.
         exact_zoh: takes the exact zero-order hold of the input map in place of delta B.
-        kernel: kernel of the scan; the convolution takes the one that belongs to it. `slotbench.ops.set_kernel` changes it.
+        kernel: kernel of the scan; the convolution takes the one that belongs to it. `slotbench.ops.set_kernel`
+            changes it.
     """
 
     def __init__(

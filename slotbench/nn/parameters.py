@@ -23,13 +23,14 @@ def decay_groups(parameters: Iterator[nn.Parameter] | list[nn.Parameter]) -> lis
 
     A matrix is a parameter of two or more axes that `without_decay` has not marked.
     """
-    matrices, rest = [], []
+    matrices: list[nn.Parameter] = []
+    rest: list[nn.Parameter] = []
     for parameter in parameters:
         if not parameter.requires_grad:
             continue
         decays = parameter.ndim >= 2 and not getattr(parameter, "_no_weight_decay", False)
         (matrices if decays else rest).append(parameter)
-    groups = [{"params": matrices}, {"params": rest, "weight_decay": 0.0}]
+    groups: list[dict] = [{"params": matrices}, {"params": rest, "weight_decay": 0.0}]
     return [group for group in groups if group["params"]]
 
 

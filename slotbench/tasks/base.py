@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -77,6 +77,7 @@ class SlotTask(LightningModule, ABC):
                 "from the data; in Python pass data_spec=data.spec"
             )
         self.data_spec = data_spec
+        self._remember_configuration()
         self.encoder = encoder(data_spec.input)
         self.core = core(self.encoder.token_spec)
         self.decoder = decoder(self.core.slot_spec, data_spec.target)
@@ -106,6 +107,16 @@ class SlotTask(LightningModule, ABC):
         schedule = self._schedule(optimizer, self.total_steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
+    def _remember_configuration(self) -> None:
+        """Keeps in checkpoints what rebuilds the task, as far as it is plain values that loading cannot execute.
+
+        From the command line that is the whole configuration. A task built in Python from callables keeps nothing.
+        """
+        self.save_hyperparameters(logger=False)
+        self.hparams["data_spec"] = asdict(self.data_spec)
+        if not all(_is_plain(value) for value in self.hparams.values()):
+            self.hparams.clear()
+
     @property
     def total_steps(self) -> int:
         """Optimiser steps of the whole training, as the trainer plans it."""
@@ -115,3 +126,12 @@ class SlotTask(LightningModule, ABC):
     def progress(self) -> float:
         """Share of the training that is done, 0 to 1."""
         return self.global_step / max(1, self.total_steps)
+
+
+def _is_plain(value: object) -> bool:
+    """Whether `torch.load(weights_only=True)` reads it back: numbers, text and None, in lists and dictionaries."""
+    if isinstance(value, dict):
+        return all(_is_plain(key) and _is_plain(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return all(_is_plain(item) for item in value)
+    return value is None or isinstance(value, str | int | float | bool)

@@ -1,0 +1,30 @@
+"""Every shipped experiment trains, at tiny size, through the command that its header names."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from slotbench.cli import run
+
+ROOT = Path(__file__).parents[1]
+EXPERIMENTS = sorted((ROOT / "experiments").rglob("*.yaml"))
+TINY = """
+    --data.batch_size 1 --data.val_batch_size 1 --data.val_size 1 --data.train_size 4 --data.num_workers 0
+    --model.encoder.dim 8 --model.core.dim 8 --model.core.num_slots 2 --model.core.num_layers 1
+    --model.core.encoder_layers 1 --model.core.state_dim 2 --model.decoder.num_layers 1
+    --trainer.max_steps 2 --trainer.val_check_interval 2 --trainer.accelerator cpu
+""".split()
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda path: str(path.relative_to(ROOT / "experiments")))
+def test_experiment_trains_two_steps(experiment, tmp_path):
+    assert run(["fit", "--config", str(experiment), *TINY, "--runs_dir", str(tmp_path)]) == 0
+    (folder,) = (tmp_path / experiment.stem).iterdir()
+    record = json.loads((folder / "run.json").read_text())
+    assert record["state"] == "finished"
+    assert record["step"] == 2
+    scores = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert any("val/ball_iou" in row for row in scores)
+    assert (folder / "checkpoints" / "last.ckpt").is_file()
+    assert list((folder / "media").glob("predictions*.png"))

@@ -9,17 +9,19 @@ from slotbench.cli import run
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = sorted((ROOT / "experiments").rglob("*.yaml"))
-TINY = """
-    --data.batch_size 1 --data.val_batch_size 1 --data.val_size 1 --data.train_size 4 --data.num_workers 0
-    --model.encoder.dim 8 --model.core.dim 8 --model.core.num_slots 2 --model.core.num_layers 1
-    --model.core.encoder_layers 1 --model.core.state_dim 2 --model.decoder.num_layers 1
-    --trainer.max_steps 2 --trainer.val_check_interval 2 --trainer.accelerator cpu
-""".split()
+TINY = {
+    "data": {"batch_size": 1, "val_batch_size": 1, "val_size": 1, "train_size": 4, "num_workers": 0},
+    "model.encoder": {"dim": 8},
+    "model.core": {"dim": 8, "num_slots": 2, "num_layers": 1, "encoder_layers": 1, "state_dim": 2},
+    "model.decoder": {"num_layers": 1},
+    "trainer": {"max_steps": 2, "val_check_interval": 2, "accelerator": "cpu"},
+}
+OVERRIDES = [f"--{part}.{name}={value}" for part, values in TINY.items() for name, value in values.items()]
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda path: str(path.relative_to(ROOT / "experiments")))
 def test_experiment_trains_two_steps(experiment, tmp_path):
-    assert run(["fit", "--config", str(experiment), *TINY, "--runs_dir", str(tmp_path)]) == 0
+    assert run(["fit", "--config", str(experiment), *OVERRIDES, "--runs_dir", str(tmp_path)]) == 0
     (folder,) = (tmp_path / experiment.stem).iterdir()
     record = json.loads((folder / "run.json").read_text())
     assert record["state"] == "finished"

@@ -29,6 +29,7 @@ from slotbench.commands.quiet import hush
 from slotbench.commands.settings import Setting
 from slotbench.data.base import SlotDataModule
 from slotbench.nn.weights import WeightError
+from slotbench.ops import KernelError
 from slotbench.runs.folder import RunFolder, RunFolderError
 from slotbench.runs.wiring import evaluation_parts, run_parts
 from slotbench.tasks.base import SlotTask
@@ -51,7 +52,7 @@ def train(
     apply_policy(options.allow_import)
     try:
         _one_command(command, SlotbenchCLI)([command, *arguments], settings, options, run)
-    except (WeightError, RunFolderError) as error:
+    except (WeightError, RunFolderError, KernelError) as error:
         raise UserError(str(error)) from error
     except SystemExit as end:
         # Lightning turns an interrupt into an exit with code 1

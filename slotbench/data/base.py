@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
@@ -162,7 +163,14 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
             collate_fn=collate,
             persistent_workers=self.num_workers > 0,
             pin_memory=torch.cuda.is_available(),
+            worker_init_fn=_leave_signals_to_the_main_process,
         )
+
+
+def _leave_signals_to_the_main_process(worker: int) -> None:
+    """Ctrl-C and a scheduler's SIGTERM reach every process of the group; only the main one knows how to end a run."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 class _InOrder(SequentialSampler):

@@ -19,8 +19,8 @@ class BallScores(nn.Module):
     Names: `ball_iou`, `colour_accuracy` (balls whose answer is a colour), `colour_accuracy_not_last` (of these, the
     balls whose last colour is not the answer), `colour_accuracy_rules_disagree` (of these, the balls on which Earliest
     and Most Frequent differ), `ball_accuracy` (white balls too), `pixel_error`, `ball_pixel_error` (on true ball
-    pixels), `rgb_mse` (if there is a palette), `ball_iou/context_3` (after three context frames),
-    `floor/ball_iou/copy the last mask` and so on.
+    pixels), `rgb_mse` (if there is a palette), `other_rule_accuracy` (what perfect memory with the wrong rule gets),
+    `ball_iou/context_3` (after three context frames), `floor/ball_iou/copy the last mask` and so on.
 
     Args:
         num_classes: background, white and the colours.
@@ -95,12 +95,14 @@ class BallScores(nn.Module):
         true, picture = truth.classes, truth.picture
         answers = {
             "last colour seen": truth.last,
-            "the other rule": torch.where(truth.earliest == true, truth.most_frequent, truth.earliest),
             "everything white": torch.full_like(true, WHITE),
         }
         for name, answer in answers.items():
             accuracy = self._metric(f"floor/colour_accuracy/{name}", BallAccuracy, picture)
             accuracy.update(answer, true, truth.coloured)
+        # no floor: it takes memory too. It says how much of the answer needs the right rule.
+        other = torch.where(truth.earliest == true, truth.most_frequent, truth.earliest)
+        self._metric("other_rule_accuracy", BallAccuracy, picture).update(other, true, truth.coloured)
         frequent = self._metric("floor/colour_accuracy/most frequent class", ClassCounts, picture, self.num_classes)
         frequent.update(true, truth.coloured)
         not_last = self._metric("floor/colour_accuracy_not_last/last colour seen", BallAccuracy, picture)

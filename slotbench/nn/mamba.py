@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from slotbench.ops import causal_conv1d, selective_scan
+from slotbench.ops.dispatch import choose_kernel
 
 __all__ = ["MambaBlock", "MambaState"]
 
@@ -94,6 +95,9 @@ class MambaBlock(nn.Module):
         conv_state, ssm_state = (None, None) if state is None else state
         u, z = self.in_proj(x).chunk(2, dim=-1)
         filters = rearrange(self.conv1d.weight, "inner 1 width -> inner width")
+        if self.kernel == "mamba_ssm":
+            # before the convolution: a refusal should name the kernel that was asked for
+            choose_kernel("selective_scan", self.kernel, x.device)
         conv_kernel = "causal_conv1d" if self.kernel == "mamba_ssm" else self.kernel
         u, conv_state = causal_conv1d(u, filters, self.conv1d.bias, conv_state, "silu", kernel=conv_kernel)
         low_rank, B, C = self.x_proj(u).split([self.rank, self.state_dim, self.state_dim], dim=-1)

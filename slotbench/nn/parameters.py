@@ -12,7 +12,7 @@ __all__ = ["decay_groups", "without_decay", "xavier_init"]
 def without_decay(parameter: nn.Parameter) -> nn.Parameter:
     """Marks a parameter (position table, learned query, `A_log`) as one that weight decay must leave alone.
 
-    The mark is the attribute `_no_weight_decay`, which mamba-ssm uses too, so that its modules are understood as they are.
+    The mark is the attribute `_no_weight_decay`, which mamba-ssm uses too, so that its modules need nothing done.
     """
     parameter._no_weight_decay = True  # type: ignore[attr-defined]
     return parameter

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import torch
 from einops import rearrange
 from torch import Tensor
@@ -45,7 +47,7 @@ def causal_conv1d(
 
     Raises:
         ValueError: shapes that do not fit, an unknown activation, or no such kernel.
-        RuntimeError: the named kernel cannot run this call here.
+        KernelError: the named kernel cannot run this call here.
     """
     _check(x, weight, bias, state, activation)
     inputs = (x, weight, bias, state)
@@ -90,7 +92,8 @@ def causal_conv1d_reference(window: Tensor, weight: Tensor, bias: Tensor | None,
 
 
 def _with_torch(window: Tensor, weight: Tensor, bias: Tensor | None, activation: str | None) -> Tensor:
-    with torch.autocast(window.device.type, enabled=False):
+    autocast = torch.amp.is_autocast_available(window.device.type)
+    with torch.autocast(window.device.type, enabled=False) if autocast else nullcontext():
         y = functional.conv1d(window, weight[:, None, :], bias, groups=len(weight))
     return functional.silu(y) if activation == "silu" else y
 

@@ -13,9 +13,14 @@ from torch import nn
 
 from slotbench.ops import _cuda_packages
 
-__all__ = ["KERNELS", "available_kernels", "choose_kernel", "chosen_kernels", "set_kernel"]
+__all__ = ["KERNELS", "KernelError", "available_kernels", "choose_kernel", "chosen_kernels", "set_kernel"]
 
 logger = logging.getLogger("slotbench.ops")
+
+
+class KernelError(RuntimeError):
+    """A kernel that was asked for by name cannot run here; there is no silent fallback."""
+
 
 KERNELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -102,7 +107,7 @@ def choose_kernel(op: str, kernel: str, device: torch.device, excluded: Mapping[
 
     Raises:
         ValueError: there is no such kernel.
-        RuntimeError: the kernel that was asked for cannot run this call here.
+        KernelError: the kernel that was asked for cannot run this call here.
     """
     names = _kernels_of(op)
     if kernel == "auto":
@@ -119,7 +124,7 @@ def choose_kernel(op: str, kernel: str, device: torch.device, excluded: Mapping[
         raise ValueError(f"{op} has no kernel named '{kernel}'; use 'auto' or one of {', '.join(names)}")
     reason = excluded.get(kernel) or _why_not(kernel, device)
     if reason is not None:
-        raise RuntimeError(f"kernel '{kernel}' of {op} cannot run: it {reason}")
+        raise KernelError(f"kernel '{kernel}' of {op} cannot run: it {reason}")
     _note(op, kernel, device, {})
     return kernel
 

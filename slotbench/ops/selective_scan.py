@@ -61,7 +61,7 @@ def selective_scan(
 
     Raises:
         ValueError: shapes that do not fit, or no such kernel.
-        RuntimeError: the named kernel cannot run this call here.
+        KernelError: the named kernel cannot run this call here.
     """
     _check(u, delta, A, B, C, D, z, state)
     inputs = (u, delta, A, B, C, D, z, state)

@@ -60,7 +60,7 @@ def test_floors_match_the_enumerated_probabilities(batch):
     coloured_balls = EPISODES * 3 * 0.868
     three_sigma = 3 * (0.25 / coloured_balls) ** 0.5
     assert scores["floor/colour_accuracy/last colour seen"] == pytest.approx(0.5033, abs=three_sigma)
-    assert scores["floor/colour_accuracy/the other rule"] == pytest.approx(0.9526, abs=three_sigma)
+    assert scores["other_rule_accuracy"] == pytest.approx(0.9526, abs=three_sigma)
     assert scores["floor/colour_accuracy/everything white"] == 0
     assert 0.2 <= scores["floor/colour_accuracy/most frequent class"] < 0.27
     assert scores["floor/ball_iou/everything background"] == 0

@@ -1,12 +1,12 @@
-"""How parameters start, and which of them decay."""
+"""Which parameters decay."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torch import Tensor, nn
+from torch import nn
 
-__all__ = ["decay_groups", "without_decay", "xavier_init"]
+__all__ = ["decay_groups", "without_decay"]
 
 
 def without_decay(parameter: nn.Parameter) -> nn.Parameter:
@@ -32,15 +32,3 @@ def decay_groups(parameters: Iterator[nn.Parameter] | list[nn.Parameter]) -> lis
         (matrices if decays else rest).append(parameter)
     groups: list[dict] = [{"params": matrices}, {"params": rest, "weight_decay": 0.0}]
     return [group for group in groups if group["params"]]
-
-
-def xavier_init(module: nn.Module) -> None:
-    """Xavier-uniform weights and zero biases for every linear map in `module`.
-
-    On the ball benchmarks this is worth several hundred steps against PyTorch's default (docs/results.md).
-    """
-    for part in module.modules():
-        if isinstance(part, nn.Linear):
-            nn.init.xavier_uniform_(part.weight)
-            if isinstance(part.bias, Tensor):
-                nn.init.zeros_(part.bias)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +22,7 @@ from jaxtyping import install_import_hook
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[variable] = "1"
 
+ROOT = Path(__file__).resolve().parents[1]
 CHECKED_PACKAGES = ["slotbench", "slotbench_plugins"]
 
 
@@ -52,6 +54,20 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(4, cores) if cores > 1 else 0
+
+
+@pytest.fixture(autouse=True)
+def plugin_files_leave_no_trace() -> Iterator[None]:
+    """A plugin file that a test has written is no module of the next test's."""
+    path, modules = [*sys.path], set(sys.modules)
+    yield
+    sys.path[:] = path
+    temporary = Path(tempfile.gettempdir()).resolve()
+    for name in set(sys.modules) - modules:
+        file = Path(getattr(sys.modules[name], "__file__", None) or "").resolve()
+        ours = file.is_relative_to(ROOT) or file.is_relative_to(sys.prefix)  # these may lie in the temporary folder too
+        if file.is_relative_to(temporary) and not ours:
+            del sys.modules[name]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

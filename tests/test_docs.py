@@ -28,7 +28,7 @@ def my_core(tmp_path, monkeypatch):
     (tmp_path / "my_core.py").write_text(blocks("add_a_core.md", "python")[0])
     (entry,) = registry.load_file(tmp_path / "my_core.py")
     yield registry.load(entry.kind, entry.name)
-    del sys.modules["my_core"]
+    sys.modules.pop("my_core")
 
 
 def laws():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +15,14 @@ from tiny_run import TinyTask, fit
 from slotbench.callbacks.graceful_stop import GracefulStop
 from slotbench.callbacks.run_checkpoint import RunCheckpoint
 from slotbench.runs.folder import RunFolder
+
+
+@pytest.fixture(autouse=True)
+def interrupts_are_heard() -> Iterator[None]:
+    """A process started in the background ignores SIGINT from birth."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 class Signalled(TinyTask):

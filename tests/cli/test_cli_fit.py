@@ -186,16 +186,16 @@ def test_threads_option_sets_what_torch_uses(command):
 
 
 def test_plugin_in_a_file_of_its_own(command):
-    Path("my_core.py").write_text(
+    Path("wide_core.py").write_text(
         "from cli_components import TinyBase\nfrom slotbench.interfaces import TokenSpec\n"
         "from slotbench.registry import register\n\n"
-        "@register('cores')\nclass MyCore(TinyBase):\n"
+        "@register('cores')\nclass WideCore(TinyBase):\n"
         "    def __init__(self, spec: TokenSpec, width: int = 6) -> None:\n        super().__init__(spec, 1, width)\n"
     )
-    command("fit", "--plugin", "my_core.py", "--model.core", "MyCore", "--model.core.width", "9")
+    command("fit", "--plugin", "wide_core.py", "--model.core", "WideCore", "--model.core.width", "9")
     weights = torch.load(only_run() / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
     assert weights["core.linear.weight"].shape[0] == 9
-    assert config_of(only_run())["model"]["init_args"]["core"] == {"class_path": "MyCore", "init_args": {"width": 9}}
+    assert config_of(only_run())["model"]["init_args"]["core"] == {"class_path": "WideCore", "init_args": {"width": 9}}
 
 
 @pytest.mark.slow

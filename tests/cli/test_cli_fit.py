@@ -186,11 +186,18 @@ def test_threads_option_sets_what_torch_uses(command):
 
 
 def test_plugin_in_a_file_of_its_own(command):
+    # straight from the interface: of a base that an earlier test module has imported too, the parser sees the old copy
     Path("wide_core.py").write_text(
-        "from cli_components import TinyBase\nfrom slotbench.interfaces import TokenSpec\n"
+        "from torch import nn\n"
+        "from slotbench.interfaces import CoreOutput, SlotSpec, TemporalCore, TokenSpec\n"
         "from slotbench.registry import register\n\n"
-        "@register('cores')\nclass WideCore(TinyBase):\n"
-        "    def __init__(self, spec: TokenSpec, width: int = 6) -> None:\n        super().__init__(spec, 1, width)\n"
+        "@register('cores')\nclass WideCore(TemporalCore):\n"
+        "    def __init__(self, spec: TokenSpec, width: int = 6) -> None:\n"
+        "        super().__init__()\n"
+        "        self.slot_spec = SlotSpec(num_slots=1, dim=width)\n"
+        "        self.linear = nn.Linear(spec.dim, width)\n\n"
+        "    def forward(self, tokens, state=None):\n"
+        "        return CoreOutput(self.linear(tokens), None, None)\n"
     )
     command("fit", "--plugin", "wide_core.py", "--model.core", "WideCore", "--model.core.width", "9")
     weights = torch.load(only_run() / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from slotbench_plugins.cores.slot_ssm import SlotSSM, SlotSSMLayer
+from slotbench_plugins.cores.slot_ssm import SlotSSM
 from torch import nn
 
 from slotbench.interfaces import TokenSpec, map_state
 from slotbench.nn.mamba import MambaBlock
 from slotbench.nn.parameters import decay_groups
 from slotbench.nn.slot_mixer import SlotMixer
+from slotbench.nn.slot_ssm_layer import SlotSSMLayer
 
 SPEC = TokenSpec(dim=12, num_tokens=5)
 

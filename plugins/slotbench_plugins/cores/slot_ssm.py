@@ -6,40 +6,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from slotbench.interfaces import CoreOutput, SlotSpec, TemporalCore, TokenSpec
-from slotbench.nn.mamba import MambaBlock, MambaState
+from slotbench.nn.mamba import MambaState
 from slotbench.nn.slot_encoder import SlotEncoder
-from slotbench.nn.slot_mixer import SlotMixer
-
-
-class SlotSSMLayer(nn.Module):
-    """Every slot runs through time on its own with the same Mamba block; then the slots of each step are mixed.
-
-    Source: SlotSSM, Eq 3-5 and 9-10.
-
-    Args:
-        dim: width of a slot.
-        ssm: the Mamba block.
-        mixer: what lets slots exchange information within a step.
-    """
-
-    def __init__(self, dim: int, ssm: MambaBlock, mixer: nn.Module):
-        super().__init__()
-        self.ssm_norm = nn.LayerNorm(dim)
-        self.ssm = ssm
-        self.mixer = mixer
-
-    def forward(
-        self, slots: Float[Tensor, "batch time slots dim"], state: MambaState | None = None
-    ) -> tuple[Float[Tensor, "batch time slots dim"], MambaState]:
-        """(slots, state); the leaves of the state are "batch slots ..."."""
-        batch, time, num_slots, _ = slots.shape
-        # One sequence per slot: the block-diagonal transition of Eq 3-5 is K independent scans.
-        sequences = self.ssm_norm(slots).transpose(1, 2).flatten(0, 1)
-        folded = None if state is None else MambaState(*(leaf.flatten(0, 1) for leaf in state))
-        change, folded = self.ssm(sequences, folded)
-        slots = slots + change.unflatten(0, (batch, num_slots)).transpose(1, 2)
-        mixed = self.mixer(slots.flatten(0, 1)).unflatten(0, (batch, time))
-        return mixed, MambaState(*(leaf.unflatten(0, (batch, num_slots)) for leaf in folded))
+from slotbench.nn.slot_ssm_layer import SlotSSMStack
 
 
 class SlotSSM(TemporalCore):
@@ -101,14 +70,14 @@ class SlotSSM(TemporalCore):
             raise ValueError(f"every layer needs at least one slot, got num_slots={counts}")
         self.slot_spec = SlotSpec(num_slots=counts[-1], dim=dim)
         self.encoders = nn.ModuleDict()
-        self.layers = nn.ModuleList()
         for index, count in enumerate(counts):
             # Layer 0 always has its encoder, even if there happen to be as many tokens as slots.
             if index == 0 or count != counts[index - 1]:
                 context_dim = token_spec.dim if index == 0 else dim
                 self.encoders[str(index)] = SlotEncoder(context_dim, count, dim, encoder_layers, num_heads, mlp_ratio)
-            ssm = MambaBlock(dim, state_dim, expand, conv_width, exact_zoh=exact_zoh, kernel=kernel)
-            self.layers.append(SlotSSMLayer(dim, ssm, SlotMixer(dim, num_heads, mlp_ratio)))
+        self.layers = SlotSSMStack(
+            dim, num_layers, num_heads, mlp_ratio, state_dim, expand, conv_width, exact_zoh, kernel
+        )
 
     def forward(
         self, tokens: Float[Tensor, "batch time tokens dim"], state: tuple[MambaState, ...] | None = None

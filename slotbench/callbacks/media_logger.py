@@ -21,7 +21,7 @@ __all__ = ["MediaLogger"]
 
 
 class MediaLogger(Callback):
-    """Asks the task for pictures of the first clips of the first batch, at every validation and evaluation.
+    """Asks the task for pictures of the first clips of the first batch, and for plots, at every evaluation.
 
     While fitting they become `media/<name>_step<step>.png` and `media/<name>_latest.png`, from the untrained model of
     the sanity check on; of the numbered ones remain the first, the first of every doubling of the step, and the newest.
@@ -79,14 +79,30 @@ class MediaLogger(Callback):
         if batch_idx == dataloader_idx == 0:
             self._show(trainer, pl_module, batch)
 
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Plots of the whole validation set."""
+        self._plot(trainer, pl_module)
+
+    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Plots of the whole test set."""
+        self._plot(trainer, pl_module)
+
+    def _plot(self, trainer: Trainer, module: LightningModule) -> None:
+        make: Any = getattr(module, "plots", None)
+        if trainer.is_global_zero and make is not None:
+            self._write(trainer, make())
+
     def _show(self, trainer: Trainer, module: LightningModule, batch: Any) -> None:
         make: Any = getattr(module, "pictures", None)
         if not trainer.is_global_zero or make is None:
             return
-        doing = trainer.state.fn
-        assert doing is not None  # a trainer that shows a batch is doing something
         with isolate_rng(), torch.no_grad():
             pictures = make(batch.map(lambda value: value[: self._num_clips]))
+        self._write(trainer, pictures)
+
+    def _write(self, trainer: Trainer, pictures: dict[str, np.ndarray]) -> None:
+        doing = trainer.state.fn
+        assert doing is not None  # a trainer that shows something is doing something
         for name, picture in pictures.items():
             _check(name, picture)
             if doing == TrainerFn.FITTING:

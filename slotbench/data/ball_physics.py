@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from slotbench.data.ball_kernel import BOX, SUBSTEPS, Kernel, compiled_simulate, use_numba
 
-__all__ = ["BallWorld", "Balls", "Trajectory", "object_log", "simulate"]
+__all__ = ["BallWorld", "Balls", "Trajectory", "covered", "object_log", "simulate"]
 
 _SPEED = 0.5  # Frobenius norm of the matrix of a clip's start velocities, in box units per frame
 _POINTS_PER_BALL = 100
@@ -119,6 +119,16 @@ def object_log(balls: Balls, trajectory: Trajectory) -> dict[str, Tensor]:
     log |= {"radii": balls.radii, "masses": balls.masses}
     # the simulator's doubles stay here: not every device has them
     return {name: torch.from_numpy(values.astype(np.float32)) for name, values in log.items()}
+
+
+def covered(
+    positions: Float[Tensor, "batch time objects 2"], radii: Float[Tensor, "batch objects"], resolution: int
+) -> Bool[Tensor, "batch time height width"]:
+    """Which pixels the balls cover, by the rule of `simulate`."""
+    centres = (torch.arange(resolution, dtype=positions.dtype) + 0.5) * (BOX / resolution)
+    across, down = ((centres - positions[..., axis, None]).square() for axis in (0, 1))
+    squared = down[..., :, None] + across[..., None, :]
+    return (squared <= radii.square()[:, None, :, None, None]).any(dim=2)
 
 
 def simulate(balls: Balls, num_frames: int, resolution: int, kernel: Kernel = "auto") -> Trajectory:

@@ -132,6 +132,21 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
     def dataset(self, split: Split) -> Dataset[VideoBatch]:
         """The clips of a split, by index; each is a `VideoBatch` of one clip."""
 
+    def continuations(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
+        """How simple predictors that know the simulator would go on after `context` frames: floors for a model.
+
+        None by default. A subclass may use the log of the batch up to the last context frame, and nothing after it.
+
+        Args:
+            batch: clips with their log.
+            context: frames that a predictor has seen.
+            horizon: frames to predict.
+
+        Returns:
+            frames "batch horizon channels height width" in [0, 1], by the predictor's name.
+        """
+        return {}
+
     def train_dataloader(self) -> DataLoader[VideoBatch]:
         """Training batches, in order of index."""
         return self._loader("train", self.batch_size)

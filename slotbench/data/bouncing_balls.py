@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from einops import rearrange
+from torch import Tensor
 from torch.utils.data import Dataset
 
 from slotbench.data.ball_kernel import Kernel, use_numba
-from slotbench.data.ball_physics import BallWorld, object_log, simulate
+from slotbench.data.ball_physics import Balls, BallWorld, covered, object_log, simulate
 from slotbench.data.base import ClipDataset, SlotDataModule, Split, generator_for
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
@@ -80,6 +82,26 @@ class BouncingBalls(SlotDataModule):
         """One channel in, one channel out."""
         frame = VideoSpec(channels=1, height=self.resolution, width=self.resolution)
         return DataSpec(input=frame, target=frame)
+
+    def continuations(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
+        """Balls that go straight on through everything, and balls that turn at the walls but pass through each other.
+
+        Both start from the logged position and velocity in the last context frame.
+        """
+        now = context - 1
+        log = {name: batch.objects[name].double().cpu() for name in ("positions", "velocities", "radii")}
+        positions, velocities, radii = log["positions"][:, now], log["velocities"][:, now], log["radii"]
+        steps = torch.arange(1, horizon + 1, dtype=torch.float64)[:, None, None]
+        straight = positions[:, None] + steps * velocities[:, None]
+        # a ball in a box of its own meets walls only; its mass does not matter
+        alone = Balls(*(x.flatten(0, 1)[:, None].numpy() for x in (positions, velocities, radii, radii)))
+        bounced = torch.from_numpy(simulate(alone, horizon + 1, self.resolution, self.kernel).positions[:, 1:, 0])
+        bounced = rearrange(bounced, "(batch objects) time xy -> batch time objects xy", batch=len(batch))
+        predictors = {"constant velocity": straight, "constant velocity, walls": bounced}
+        return {
+            name: covered(paths, radii, self.resolution)[:, :, None].to(batch.frames)
+            for name, paths in predictors.items()
+        }
 
     def dataset(self, split: Split) -> Dataset[VideoBatch]:
         """Clips of `num_frames` frames for training, of `eval_frames` frames otherwise."""

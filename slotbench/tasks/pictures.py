@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Integer, UInt8
+import torch
+from jaxtyping import Float, Integer, UInt8
+
+# not pyplot: it would pick a window system and keep every figure alive
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-__all__ = ["SLOT_COLOURS", "contact_sheet", "paint_classes", "paint_slots"]
+__all__ = [
+    "SLOT_COLOURS",
+    "contact_sheet",
+    "draw_horizon",
+    "paint_classes",
+    "paint_frame",
+    "paint_overlay",
+    "paint_slots",
+]
 
 SLOT_COLOURS = np.array(
     [
@@ -30,7 +43,7 @@ SLOT_COLOURS = np.array(
 )
 """A colour for each slot, reused in turn past the twelfth."""
 
-_CELL, _GAP, _LABEL, _GROUND = 96, 6, 18, (250, 250, 250)
+_CELL, _GAP, _LABEL, _MARGIN, _GROUND = 96, 6, 18, 66, (250, 250, 250)
 
 
 def paint_classes(
@@ -50,26 +63,75 @@ def paint_slots(
     return colours.astype(np.uint8)
 
 
+def paint_frame(frame: Float[Tensor, "channels height width"]) -> UInt8[np.ndarray, "height width 3"]:
+    """A frame in [0, 1] with one or three channels; of any other number, the mean of the channels."""
+    shown = frame if len(frame) == 3 else frame.mean(0, keepdim=True).expand(3, -1, -1)
+    return (shown.float().clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).cpu().numpy()
+
+
+def paint_overlay(
+    true: Float[Tensor, "channels height width"], predicted: Float[Tensor, "channels height width"]
+) -> UInt8[np.ndarray, "height width 3"]:
+    """Two frames in [0, 1] over one another: the true one green, the predicted one red, yellow where both are."""
+    red, green = (frame.mean(0) for frame in (predicted, true))
+    return paint_frame(torch.stack([red, green, torch.zeros_like(red)]))
+
+
 def contact_sheet(
-    rows: Sequence[Sequence[UInt8[np.ndarray, "height width 3"]]], labels: Sequence[str]
+    rows: Sequence[Sequence[UInt8[np.ndarray, "height width 3"]]],
+    labels: Sequence[str],
+    row_labels: Sequence[str] | None = None,
 ) -> UInt8[np.ndarray, "sheet_height sheet_width 3"]:
     """Rows of pictures, enlarged by whole pixels, with a label over each column.
 
     Args:
         rows: the pictures, the same number in every row.
         labels: one per column.
+        row_labels: one per row, to the left of it.
     """
     columns = len(labels)
-    width = columns * (_CELL + _GAP) + _GAP
+    margin = 0 if row_labels is None else _MARGIN
+    width = margin + columns * (_CELL + _GAP) + _GAP
     height = _LABEL + len(rows) * (_CELL + _GAP) + _GAP
     sheet = Image.new("RGB", (width, height), _GROUND)
     draw = ImageDraw.Draw(sheet)
     font = ImageFont.load_default(size=11)
     for column, label in enumerate(labels):
-        centre = _GAP + column * (_CELL + _GAP) + _CELL // 2
+        centre = margin + _GAP + column * (_CELL + _GAP) + _CELL // 2
         draw.text((centre, _LABEL // 2 + 2), label, fill=(60, 60, 60), font=font, anchor="mm")
     for row, pictures in enumerate(rows):
+        if row_labels is not None:
+            middle = _LABEL + _GAP // 2 + row * (_CELL + _GAP) + _CELL // 2
+            draw.text((margin - 2, middle), row_labels[row], fill=(60, 60, 60), font=font, anchor="rm")
         for column, picture in enumerate(pictures):
             cell = Image.fromarray(picture).resize((_CELL, _CELL), Image.Resampling.NEAREST)
-            sheet.paste(cell, (_GAP + column * (_CELL + _GAP), _LABEL + _GAP // 2 + row * (_CELL + _GAP)))
+            sheet.paste(cell, (margin + _GAP + column * (_CELL + _GAP), _LABEL + _GAP // 2 + row * (_CELL + _GAP)))
     return np.asarray(sheet)
+
+
+def draw_horizon(panels: Mapping[str, Mapping[str, Sequence[float]]]) -> UInt8[np.ndarray, "height width 3"]:
+    """Curves over the predicted frames, a panel per score: the first curve of each bold, the others, floors, dashed.
+
+    Args:
+        panels: title of the panel -> name of the curve -> its values, one per predicted frame.
+    """
+    figure = Figure(figsize=(4.2 * len(panels), 3.2), dpi=120, layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    for axis, (title, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        for index, (name, values) in enumerate(curves.items()):
+            steps = range(1, len(values) + 1)
+            if index == 0:
+                axis.plot(steps, values, color="#2563eb", linewidth=2.2, label=name, zorder=3)
+            else:
+                colour = SLOT_COLOURS[(index - 1) % len(SLOT_COLOURS)] / 255
+                axis.plot(steps, values, color=colour, linewidth=1.2, linestyle="--", label=name)
+        axis.set_title(title, loc="left", fontsize=10)
+        axis.set_xlabel("frames after the context", fontsize=9)
+        axis.tick_params(labelsize=8)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(alpha=0.2)
+        if all(value >= 0 for values in curves.values() for value in values):
+            axis.set_ylim(bottom=0)
+    figure.axes[0].legend(fontsize=7.5, frameon=False)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()

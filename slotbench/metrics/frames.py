@@ -1,0 +1,113 @@
+"""How close predicted frames are to the true ones: squared error, PSNR and SSIM of every frame, and their curves.
+
+Frames are in [0, 1]. SSIM is that of Wang et al., "Image quality assessment", 2004, in the form of scikit-image's
+`structural_similarity(gaussian_weights=True, sigma=1.5, use_sample_covariance=False, data_range=1)`.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+from torchmetrics import Metric
+
+__all__ = ["MAX_PSNR", "SSIM_WINDOW", "HorizonCurve", "frame_mse", "frame_psnr", "frame_ssim"]
+
+MAX_PSNR = 100.0
+"""Decibels given to a frame without error, whose PSNR is infinite."""
+
+SSIM_WINDOW = 11
+"""Side in pixels of the window that SSIM looks through; smaller frames have no SSIM."""
+
+_SIGMA, _C1, _C2 = 1.5, 0.01**2, 0.03**2
+
+Frames = Float[Tensor, "*batch channels height width"]
+
+
+def frame_mse(predicted: Frames, true: Frames) -> Float[Tensor, "*batch"]:
+    """Squared error of each frame, mean over channels and pixels.
+
+    Example:
+        >>> frame_mse(torch.zeros(1, 2, 2), torch.full((1, 2, 2), 0.5))
+        tensor(0.2500)
+    """
+    return (predicted - true).square().mean(dim=(-3, -2, -1))
+
+
+def frame_psnr(predicted: Frames, true: Frames) -> Float[Tensor, "*batch"]:
+    """Peak signal-to-noise ratio of each frame in decibels, for a peak of 1, at most `MAX_PSNR`.
+
+    Mean it over frames: the PSNR of a mean error is another, smaller number.
+
+    Example:
+        >>> frame_psnr(torch.zeros(1, 2, 2), torch.full((1, 2, 2), 0.1))
+        tensor(20.)
+    """
+    return (-10 * frame_mse(predicted, true).clamp(min=1e-30).log10()).clamp(max=MAX_PSNR)
+
+
+def frame_ssim(predicted: Frames, true: Frames) -> Float[Tensor, "*batch"]:
+    """Structural similarity of each frame, mean over channels and over the pixels whose whole window is in the frame.
+
+    Gaussian window of 11 x 11 pixels with a standard deviation of 1.5, population covariance, data range 1.
+
+    Raises:
+        ValueError: a frame is smaller than the window.
+    """
+    height, width = predicted.shape[-2:]
+    if min(height, width) < SSIM_WINDOW:
+        raise ValueError(
+            f"SSIM looks through a window of {SSIM_WINDOW} x {SSIM_WINDOW} pixels and the frames are {height} x "
+            f"{width}: use frames of at least {SSIM_WINDOW} x {SSIM_WINDOW}"
+        )
+    # one plane per frame and channel; the differences of second moments below lose too much in half precision
+    x, y = (frames.reshape(-1, 1, height, width) for frames in (predicted, true))
+    if x.dtype not in (torch.float32, torch.float64):
+        x, y = x.float(), y.float()
+    offsets = torch.arange(SSIM_WINDOW, dtype=x.dtype, device=x.device) - SSIM_WINDOW // 2
+    taps = torch.softmax(-offsets.square() / (2 * _SIGMA**2), dim=0)
+
+    def blur(planes: Tensor) -> Tensor:
+        return F.conv2d(F.conv2d(planes, taps.view(1, 1, -1, 1)), taps.view(1, 1, 1, -1))
+
+    mean_x, mean_y, xx, yy, xy = blur(torch.cat([x, y, x * x, y * y, x * y])).chunk(5)
+    variance_x, variance_y, covariance = xx - mean_x**2, yy - mean_y**2, xy - mean_x * mean_y
+    similarity = ((2 * mean_x * mean_y + _C1) * (2 * covariance + _C2)) / (
+        (mean_x**2 + mean_y**2 + _C1) * (variance_x + variance_y + _C2)
+    )
+    return similarity.mean(dim=(-3, -2, -1)).view(*predicted.shape[:-3], predicted.shape[-3]).mean(-1)
+
+
+class HorizonCurve(Metric):
+    """Mean over clips of a value per predicted frame: one number for each step of the horizon.
+
+    Args:
+        horizon: predicted frames per clip.
+
+    Example:
+        >>> curve = HorizonCurve(2)
+        >>> curve.update(torch.tensor([[0.0, 1.0], [1.0, 3.0]]))
+        >>> curve.compute()
+        tensor([0.5000, 2.0000])
+    """
+
+    higher_is_better = None
+    is_differentiable = False
+    full_state_update = False
+    total: Tensor
+    count: Tensor
+
+    def __init__(self, horizon: int) -> None:
+        super().__init__()
+        self.add_state("total", torch.zeros(horizon), dist_reduce_fx="sum")
+        self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
+
+    def update(self, values: Float[Tensor, "batch horizon"]) -> None:
+        """Adds the values of some clips."""
+        self.total += values.sum(0)
+        self.count += len(values)
+
+    def compute(self) -> Float[Tensor, " horizon"]:
+        """The curve; nan before any clip."""
+        return self.total / self.count

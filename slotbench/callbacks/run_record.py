@@ -11,6 +11,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from slotbench.callbacks.reporting import StepClock, headline_records
+from slotbench.nn.parameters import trainable_parameters
 from slotbench.ops import chosen_kernels
 from slotbench.runs.folder import RunFolder
 
@@ -18,7 +19,7 @@ __all__ = ["RunRecord"]
 
 
 class RunRecord(Callback):
-    """Writes state, step, speed, parameter counts, kernels, headlines with their floors, and the last and best metrics.
+    """Writes state, step, speed, trainable parameters of each part, kernels, headlines with their floors, and the last and best metrics.
 
     The state goes from "starting" over "running" to "finished", "interrupted" (Ctrl-C, SIGTERM) or "failed", then with
     the exception's last line under "error".
@@ -37,16 +38,11 @@ class RunRecord(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """State "running", and what is known before the first step."""
         self._started = time.monotonic()
-        parts = {
-            name: sum(parameter.numel() for parameter in child.parameters())
-            for name, child in pl_module.named_children()
-        }
-        total = sum(parameter.numel() for parameter in pl_module.parameters())
         self._write(
             trainer,
             state="running",
             error=None,
-            parameters={**{name: count for name, count in parts.items() if count}, "total": total},
+            parameters=trainable_parameters(pl_module),
             headlines=headline_records(pl_module),
             accelerator=str(trainer.strategy.root_device),
             precision=str(trainer.precision),

@@ -8,19 +8,23 @@ import torch
 from lightning.pytorch import Trainer
 
 from slotbench.data.base import SlotDataModule
+from slotbench.nn.parameters import trainable_parameters
 from slotbench.tasks.base import SlotTask
 
 __all__ = ["opening"]
 
 
 def opening(command: str, task: SlotTask, data: SlotDataModule, trainer: Trainer, folder: Path | None) -> str:
-    """Four lines: the run folder, the parts of the model and its size, the data, the device."""
+    """Five lines: the run folder, the parts of the model, their trainable parameters, the data, the device."""
     parts = " -> ".join(type(part).__name__ for part in (task.encoder, task.core, task.decoder))
-    size = sum(parameter.numel() for parameter in task.parameters())
+    counts = trainable_parameters(task)
+    total = counts.pop("total")
+    sizes = " + ".join(f"{name} {count:,}" for name, count in counts.items())
     return "\n".join(
         [
             f"{command}{f' {folder}' if folder else ''}",
-            f"  task    {type(task).__name__}: {parts}, {size:,} parameters",
+            f"  task    {type(task).__name__}: {parts}",
+            f"  size    {f'{sizes} = ' if sizes else ''}{total:,} trainable parameters",
             f"  data    {type(data).__name__}",
             f"  device  {_device(trainer)}",
         ]

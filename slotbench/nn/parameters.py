@@ -1,4 +1,4 @@
-"""Which parameters decay."""
+"""Which parameters decay, and how many there are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torch import nn
 
-__all__ = ["decay_groups", "without_decay"]
+__all__ = ["decay_groups", "trainable_parameters", "without_decay"]
 
 
 def without_decay(parameter: nn.Parameter) -> nn.Parameter:
@@ -32,3 +32,16 @@ def decay_groups(parameters: Iterator[nn.Parameter] | list[nn.Parameter]) -> lis
         (matrices if decays else rest).append(parameter)
     groups: list[dict] = [{"params": matrices}, {"params": rest, "weight_decay": 0.0}]
     return [group for group in groups if group["params"]]
+
+
+def trainable_parameters(module: nn.Module) -> dict[str, int]:
+    """Numbers in the trainable parameters of each child that has any, by its name, and under "total" of the module.
+
+    The total counts a parameter once that two children share, and those of the module itself.
+    """
+    counts = {name: _count(child) for name, child in module.named_children()}
+    return {**{name: count for name, count in counts.items() if count}, "total": _count(module)}
+
+
+def _count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)

@@ -56,6 +56,13 @@ def test_parameters_are_counted_per_part(folder: RunFolder) -> None:
     assert folder.info["parameters"] == {"encoder": 48 * 4 + 4, "decoder": 4 * 48 + 48, "total": 196 + 240}
 
 
+def test_parameters_that_are_not_trained_are_not_counted(folder: RunFolder) -> None:
+    task = TinyTask(width=4)
+    task.encoder.weight.requires_grad_(False)
+    fit(folder, task, max_steps=1)
+    assert folder.info["parameters"] == {"encoder": 4, "decoder": 240, "total": 244}
+
+
 def test_headlines_have_the_floors_that_validation_found(folder: RunFolder) -> None:
     fit(folder, TinyTask(), max_steps=4)
     (headline,) = folder.info["headlines"]

@@ -167,11 +167,12 @@ def test_callbacks_and_loggers_of_the_file_are_kept(command):
 def test_the_opening_is_a_few_lines_that_matter(command, capsys):
     command("fit")
     captured = capsys.readouterr()
-    opening = captured.out.splitlines()[:4]
+    opening = captured.out.splitlines()[:5]
     assert opening[0].startswith(f"fit {only_run()}")
-    assert "TinyTask: TinyEncoder -> TinyCore -> TinyDecoder, 83 parameters" in opening[1]
-    assert "TinyData" in opening[2]
-    assert "CPU" in opening[3]
+    assert opening[1].endswith("TinyTask: TinyEncoder -> TinyCore -> TinyDecoder")
+    assert opening[2].endswith(" encoder 16 + core 40 + decoder 27 = 83 trainable parameters")
+    assert "TinyData" in opening[3]
+    assert "CPU" in opening[4]
     for noise in ("Tip", "litlogger", "LeafSpec", "num_workers", "sys.argv", "GPU available", "Seed set"):
         assert noise not in captured.out + captured.err
 

@@ -57,7 +57,7 @@ def _print_kernels() -> None:
     from slotbench.ops import available_kernels
 
     for device in ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]:
-        for op in ("selective_scan", "causal_conv1d"):
+        for op in ("selective_scan", "ssd", "causal_conv1d"):
             print(f"\n{op} on {device}:")
             for kernel, problem in available_kernels(op, device).items():
                 print(f"  {'ok' if problem is None else 'no':<3} {kernel}{f': {problem}' if problem else ''}")

@@ -83,10 +83,7 @@ class MambaBlock(nn.Module):
         self.A_log.copy_(repeat(rates.log(), "state -> inner state", inner=self.inner_dim))
         self.D.fill_(1.0)
         nn.init.uniform_(self.dt_proj.weight, -(self.rank**-0.5), self.rank**-0.5)
-        # step sizes log-uniform in [1e-3, 1e-1]; the bias is the inverse of softplus at them
-        low, high = math.log(1e-3), math.log(1e-1)
-        step = torch.exp(low + (high - low) * torch.rand(self.inner_dim)).clamp(min=1e-4)
-        self.dt_proj.bias.copy_(step + torch.log(-torch.expm1(-step)))
+        self.dt_proj.bias.copy_(initial_step_bias(self.inner_dim))
 
     def forward(
         self, x: Float[Tensor, "batch time dim"], state: MambaState | None = None
@@ -102,13 +99,21 @@ class MambaBlock(nn.Module):
         u, conv_state = causal_conv1d(u, filters, self.conv1d.bias, conv_state, "silu", kernel=conv_kernel)
         low_rank, B, C = self.x_proj(u).split([self.rank, self.state_dim, self.state_dim], dim=-1)
         step = functional.linear(low_rank, self.dt_proj.weight)
-        delta = functional.softplus(_at_least_float32(step) + _at_least_float32(self.dt_proj.bias))
-        A = -torch.exp(_at_least_float32(self.A_log))
+        delta = functional.softplus(at_least_float32(step) + at_least_float32(self.dt_proj.bias))
+        A = -torch.exp(at_least_float32(self.A_log))
         y, ssm_state = selective_scan(
             u, delta, A, B, C, self.D, z, ssm_state, exact_zoh=self.exact_zoh, kernel=self.kernel
         )
         return self.out_proj(y), MambaState(conv_state, ssm_state)
 
 
-def _at_least_float32(x: Tensor) -> Tensor:
+def initial_step_bias(count: int) -> Float[Tensor, " count"]:
+    """What goes into softplus for `count` step sizes drawn log-uniformly from 1e-3 to 1e-1."""
+    low, high = math.log(1e-3), math.log(1e-1)
+    step = torch.exp(low + (high - low) * torch.rand(count)).clamp(min=1e-4)
+    return step + torch.log(-torch.expm1(-step))
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """`x` in float32, or in float64 if it is that already."""
     return x if x.dtype == torch.float64 else x.float()

@@ -2,48 +2,57 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from slotbench.nn.mamba import MambaBlock, MambaState
+from slotbench.nn.mamba2 import Mamba2Block, Mamba2State
 from slotbench.nn.slot_mixer import SlotMixer
 
-__all__ = ["SlotSSMLayer", "SlotSSMStack"]
+__all__ = ["SSMName", "SSMState", "SlotSSMLayer", "SlotSSMStack"]
+
+SSMName = Literal["mamba", "mamba2"]
+"""The state space models that a layer can carry its slots through time with."""
+
+SSMState = MambaState | Mamba2State
+"""The state of either."""
 
 
 class SlotSSMLayer(nn.Module):
-    """Every slot runs through time on its own with the same Mamba block; then the slots of each step are mixed.
+    """Every slot runs through time on its own with the same SSM block; then the slots of each step are mixed.
 
     Source: SlotSSM, Eq 3-5 and 9-10.
 
     Args:
         dim: width of a slot.
-        ssm: the Mamba block.
+        ssm: the block that maps each slot's sequence.
         mixer: what lets slots exchange information within a step.
     """
 
-    def __init__(self, dim: int, ssm: MambaBlock, mixer: nn.Module):
+    def __init__(self, dim: int, ssm: MambaBlock | Mamba2Block, mixer: nn.Module):
         super().__init__()
         self.ssm_norm = nn.LayerNorm(dim)
         self.ssm = ssm
         self.mixer = mixer
 
     def forward(
-        self, slots: Float[Tensor, "batch time slots dim"], state: MambaState | None = None
-    ) -> tuple[Float[Tensor, "batch time slots dim"], MambaState]:
+        self, slots: Float[Tensor, "batch time slots dim"], state: SSMState | None = None
+    ) -> tuple[Float[Tensor, "batch time slots dim"], SSMState]:
         """(slots, state); the leaves of the state are "batch slots ..."."""
         batch, time, num_slots, _ = slots.shape
         # One sequence per slot: the block-diagonal transition of Eq 3-5 is K independent scans.
         sequences = self.ssm_norm(slots).transpose(1, 2).flatten(0, 1)
-        folded = None if state is None else MambaState(*(leaf.flatten(0, 1) for leaf in state))
+        folded = None if state is None else type(state)(*(leaf.flatten(0, 1) for leaf in state))
         change, folded = self.ssm(sequences, folded)
         slots = slots + change.unflatten(0, (batch, num_slots)).transpose(1, 2)
         mixed = self.mixer(slots.flatten(0, 1)).unflatten(0, (batch, time))
-        return mixed, MambaState(*(leaf.unflatten(0, (batch, num_slots)) for leaf in folded))
+        return mixed, type(folded)(*(leaf.unflatten(0, (batch, num_slots)) for leaf in folded))
 
 
 class SlotSSMStack(nn.ModuleList):
-    """Layers of one width, one after the other, each with its own Mamba block and slot mixer.
+    """Layers of one width, one after the other, each with its own SSM block and slot mixer.
 
     With one slot it is the single-state model: a mixer's attention over one slot is a map of its value.
 
@@ -54,14 +63,16 @@ class SlotSSMStack(nn.ModuleList):
         num_layers: layers, at least one.
         num_heads: heads of the mixers' attention.
         mlp_ratio: hidden width of the mixers' MLPs in units of `dim`.
+        ssm: "mamba" for `MambaBlock`, "mamba2" for `Mamba2Block`.
         state_dim: SSM state per channel.
-        expand: inner width of a Mamba block in units of `dim`.
-        conv_width: steps that a Mamba block's causal convolution sees.
+        expand: inner width of an SSM block in units of `dim`.
+        conv_width: steps that an SSM block's causal convolution sees.
+        head_dim: channels that share a decay in Mamba-2, a divisor of int(expand * dim); Mamba has no heads.
         exact_zoh: discretise the input matrix exactly instead of Mamba's first-order form.
-        kernel: which kernel of `slotbench.ops.selective_scan` runs the scan.
+        kernel: which kernel of `slotbench.ops.selective_scan` (of `slotbench.ops.ssd` for Mamba-2) runs the scan.
 
     Raises:
-        ValueError: `num_layers` below 1, or `num_heads` does not divide `dim`.
+        ValueError: `num_layers` below 1, `num_heads` does not divide `dim`, or `head_dim` the inner width of Mamba-2.
     """
 
     def __init__(
@@ -70,29 +81,44 @@ class SlotSSMStack(nn.ModuleList):
         num_layers: int = 2,
         num_heads: int = 4,
         mlp_ratio: int = 4,
+        ssm: SSMName = "mamba",
         state_dim: int = 16,
         expand: float = 1.25,
         conv_width: int = 4,
+        head_dim: int = 20,
         exact_zoh: bool = False,
         kernel: str = "auto",
     ):
         if num_layers < 1:
             raise ValueError(f"num_layers must be at least 1, got {num_layers}")
-        super().__init__(
-            SlotSSMLayer(
-                dim,
-                MambaBlock(dim, state_dim, expand, conv_width, exact_zoh=exact_zoh, kernel=kernel),
-                SlotMixer(dim, num_heads, mlp_ratio),
-            )
-            for _ in range(num_layers)
-        )
+        super().__init__()
+        for _ in range(num_layers):
+            block = _block(ssm, dim, state_dim, expand, conv_width, head_dim, exact_zoh, kernel)
+            self.append(SlotSSMLayer(dim, block, SlotMixer(dim, num_heads, mlp_ratio)))
 
     def forward(
-        self, slots: Float[Tensor, "batch time slots dim"], state: tuple[MambaState, ...] | None = None
-    ) -> tuple[Float[Tensor, "batch time slots dim"], tuple[MambaState, ...]]:
+        self, slots: Float[Tensor, "batch time slots dim"], state: tuple[SSMState, ...] | None = None
+    ) -> tuple[Float[Tensor, "batch time slots dim"], tuple[SSMState, ...]]:
         """(slots after the last layer, one state per layer with leaves "batch slots ...")."""
         states = []
         for index, layer in enumerate(self):
             slots, layer_state = layer(slots, None if state is None else state[index])
             states.append(layer_state)
         return slots, tuple(states)
+
+
+def _block(
+    ssm: SSMName,
+    dim: int,
+    state_dim: int,
+    expand: float,
+    conv_width: int,
+    head_dim: int,
+    exact_zoh: bool,
+    kernel: str,
+) -> MambaBlock | Mamba2Block:
+    if ssm == "mamba":
+        return MambaBlock(dim, state_dim, expand, conv_width, exact_zoh=exact_zoh, kernel=kernel)
+    if ssm == "mamba2":
+        return Mamba2Block(dim, state_dim, expand, conv_width, head_dim, exact_zoh=exact_zoh, kernel=kernel)
+    raise ValueError(f"no state space model is named '{ssm}': use 'mamba' or 'mamba2'")

@@ -3,5 +3,14 @@
 from slotbench.ops.causal_conv1d import causal_conv1d
 from slotbench.ops.dispatch import KernelError, available_kernels, chosen_kernels, set_kernel
 from slotbench.ops.selective_scan import selective_scan
+from slotbench.ops.ssd import ssd
 
-__all__ = ["KernelError", "available_kernels", "causal_conv1d", "chosen_kernels", "selective_scan", "set_kernel"]
+__all__ = [
+    "KernelError",
+    "available_kernels",
+    "causal_conv1d",
+    "chosen_kernels",
+    "selective_scan",
+    "set_kernel",
+    "ssd",
+]

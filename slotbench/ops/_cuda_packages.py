@@ -1,14 +1,18 @@
 """The one place that imports mamba-ssm and causal-conv1d, when a kernel of theirs is wanted and not before.
 
-Of mamba-ssm only the compiled module `selective_scan_cuda` is imported. The package around it imports language models
-and with them transformers and huggingface_hub, so a release of those can break it, and a scan needs none of it.
+Of mamba-ssm only the compiled module `selective_scan_cuda` and the Triton kernels of Mamba-2 are imported. The package
+around them imports language models and with them transformers and huggingface_hub, so a release of those can break it,
+and a scan needs none of it.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec, module_from_spec
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -22,7 +26,7 @@ _HOW_TO_INSTALL = "see docs/install_cuda.md, or use kernel='torch'"
 def _load(package: str, module: str, *names: str) -> tuple[list[Callable[..., Any]], str | None]:
     """(the functions of those names, None) or ([], the reason why they cannot be had)."""
     try:
-        imported = import_module(module)
+        imported = _import_without_package(module) if "." in module else import_module(module)
         return [getattr(imported, name) for name in names], None
     # OSError: built for another torch or CUDA. RuntimeError: what they import in turn finds no driver.
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
@@ -30,8 +34,26 @@ def _load(package: str, module: str, *names: str) -> tuple[list[Callable[..., An
         return [], f"needs {package}, whose import failed ({why}): {_HOW_TO_INSTALL}"
 
 
+def _import_without_package(module: str) -> ModuleType:
+    """Imports `module` without running the `__init__` of the package that it lies in, if that has not been imported."""
+    package = module.partition(".")[0]
+    spec = None if package in sys.modules else find_spec(package)
+    if spec is None:
+        return import_module(module)
+    # A package that was found and not run stands in for as long as the import looks for what lies below it.
+    sys.modules[package] = module_from_spec(spec)
+    try:
+        return import_module(module)
+    finally:
+        del sys.modules[package]
+
+
 def _load_mamba_ssm() -> tuple[list[Callable[..., Any]], str | None]:
     return _load("mamba-ssm", "selective_scan_cuda", "fwd", "bwd")
+
+
+def _load_mamba_ssm_ssd() -> tuple[list[Callable[..., Any]], str | None]:
+    return _load("mamba-ssm", "mamba_ssm.ops.triton.ssd_combined", "mamba_chunk_scan_combined")
 
 
 def _load_causal_conv1d() -> tuple[list[Callable[..., Any]], str | None]:
@@ -41,6 +63,11 @@ def _load_causal_conv1d() -> tuple[list[Callable[..., Any]], str | None]:
 def mamba_ssm_failure() -> str | None:
     """Why mamba-ssm's selective scan cannot be imported, or None."""
     return _load_mamba_ssm()[1]
+
+
+def mamba_ssm_ssd_failure() -> str | None:
+    """Why mamba-ssm's scan of Mamba-2 cannot be imported, or None."""
+    return _load_mamba_ssm_ssd()[1]
 
 
 def causal_conv1d_failure() -> str | None:
@@ -62,6 +89,14 @@ def mamba_ssm_scan() -> Callable[..., Tensor]:
         return y
 
     return scan
+
+
+def mamba_ssm_ssd() -> Callable[..., Any]:
+    """mamba-ssm's `mamba_chunk_scan_combined`. Ask `mamba_ssm_ssd_failure` first."""
+    kernels, failure = _load_mamba_ssm_ssd()
+    if failure is not None:
+        raise ImportError(f"kernel 'mamba_ssm' {failure}")
+    return kernels[0]
 
 
 def causal_conv1d_convolution() -> Callable[..., Any]:

@@ -25,6 +25,7 @@ class KernelError(RuntimeError):
 KERNELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "selective_scan": ("reference", "torch", "numba", "mamba_ssm"),
+        "ssd": ("reference", "torch", "mamba_ssm"),
         "causal_conv1d": ("reference", "torch", "numba", "causal_conv1d"),
     }
 )
@@ -56,8 +57,9 @@ def _needs_cuda(import_failure: Callable[[], str | None], device: torch.device) 
 @cache
 def _numba_failure() -> str | None:
     try:
-        for op in KERNELS:
-            import_module(f"slotbench.ops._{op}_numba")
+        for op, kernels in KERNELS.items():
+            if "numba" in kernels:
+                import_module(f"slotbench.ops._{op}_numba")
     except (ImportError, OSError, RuntimeError) as error:  # RuntimeError: numba finds no folder for its cache
         return (
             f"numba does not work here ({error}): pip install numba, or set NUMBA_CACHE_DIR to a folder you can write"
@@ -65,12 +67,13 @@ def _numba_failure() -> str | None:
     return None
 
 
-def _why_not(kernel: str, device: torch.device) -> str | None:
-    """None if `kernel` works on `device`, otherwise the reason."""
+def _why_not(op: str, kernel: str, device: torch.device) -> str | None:
+    """None if `kernel` of `op` works on `device`, otherwise the reason."""
     if kernel == "numba":
         return _needs_numba(device)
     if kernel == "mamba_ssm":
-        return _needs_cuda(_cuda_packages.mamba_ssm_failure, device)
+        failure = _cuda_packages.mamba_ssm_ssd_failure if op == "ssd" else _cuda_packages.mamba_ssm_failure
+        return _needs_cuda(failure, device)
     if kernel == "causal_conv1d":
         return _needs_cuda(_cuda_packages.causal_conv1d_failure, device)
     return None
@@ -86,14 +89,14 @@ def available_kernels(op: str, device: torch.device | str = "cpu") -> dict[str, 
     """The kernels of `op` by name: None where it works on `device`, otherwise the reason why it does not.
 
     Args:
-        op: "selective_scan" or "causal_conv1d".
+        op: "selective_scan", "ssd" or "causal_conv1d".
         device: where the tensors would be.
 
     Raises:
         ValueError: there is no such op.
     """
     device = torch.device(device)
-    return {kernel: _why_not(kernel, device) for kernel in _kernels_of(op)}
+    return {kernel: _why_not(op, kernel, device) for kernel in _kernels_of(op)}
 
 
 def choose_kernel(op: str, kernel: str, device: torch.device, excluded: Mapping[str, str] = _NO_EXCLUSIONS) -> str:
@@ -115,14 +118,14 @@ def choose_kernel(op: str, kernel: str, device: torch.device, excluded: Mapping[
         for candidate in _PREFERENCE.get(device.type, ("torch",)):
             if candidate not in names:
                 continue
-            reason = excluded.get(candidate) or _why_not(candidate, device)
+            reason = excluded.get(candidate) or _why_not(op, candidate, device)
             if reason is None:
                 _note(op, candidate, device, refused)
                 return candidate
             refused[candidate] = reason
     if kernel not in names:
         raise ValueError(f"{op} has no kernel named '{kernel}'; use 'auto' or one of {', '.join(names)}")
-    reason = excluded.get(kernel) or _why_not(kernel, device)
+    reason = excluded.get(kernel) or _why_not(op, kernel, device)
     if reason is not None:
         raise KernelError(f"kernel '{kernel}' of {op} cannot run: it {reason}")
     _note(op, kernel, device, {})
@@ -144,19 +147,27 @@ def chosen_kernels() -> dict[str, str]:
 
 
 def set_kernel(module: nn.Module, name: str) -> int:
-    """Sets `.kernel` of every submodule that has one (the module itself included) and returns how many that were.
+    """Sets `.kernel` of every submodule that can have it (the module itself included), returns how many that were.
+
+    A submodule that runs another op than the selective scan names it in `.kernel_op`. Where that op has no kernel of
+    the name, the submodule keeps what it has: Mamba-2 has no scan compiled by numba, so "numba" leaves it alone.
 
     Args:
         module: a model.
-        name: "auto" or a name that `selective_scan` knows; whether it runs here is found out at the next call.
+        name: "auto" or a kernel of an op with a state; whether it runs here is found out at the next call.
 
     Raises:
         ValueError: there is no such kernel.
     """
-    names = ("auto", *KERNELS["selective_scan"])
+    names = ("auto", *dict.fromkeys((*KERNELS["selective_scan"], *KERNELS["ssd"])))
     if name not in names:
         raise ValueError(f"no kernel is named '{name}'; use one of {', '.join(names)}")
-    modules = [submodule for submodule in module.modules() if isinstance(getattr(submodule, "kernel", None), str)]
+    modules = [submodule for submodule in module.modules() if _takes_kernel(submodule, name)]
     for submodule in modules:
         submodule.kernel = name  # type: ignore[assignment]
     return len(modules)
+
+
+def _takes_kernel(module: nn.Module, name: str) -> bool:
+    op = getattr(module, "kernel_op", "selective_scan")
+    return isinstance(getattr(module, "kernel", None), str) and name in ("auto", *_kernels_of(op))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import torch
 from einops import einsum
 from torch import Tensor
 from torch.nn import functional
 
+from slotbench.ops._arguments import check_shapes, compute_dtype, without_autocast
 from slotbench.ops._selective_scan_mamba_ssm import MAX_STATES, selective_scan_mamba_ssm
 from slotbench.ops.dispatch import choose_kernel
 
@@ -64,8 +63,7 @@ def selective_scan(
         KernelError: the named kernel cannot run this call here.
     """
     _check(u, delta, A, B, C, D, z, state)
-    inputs = (u, delta, A, B, C, D, z, state)
-    dtype = torch.float64 if any(x is not None and x.dtype == torch.float64 for x in inputs) else torch.float32
+    dtype = compute_dtype((u, delta, A, B, C, D, z, state))
     excluded = {}
     if exact_zoh:
         excluded = dict.fromkeys(("numba", "mamba_ssm"), "has no exact zero-order hold: use kernel='torch'")
@@ -75,8 +73,7 @@ def selective_scan(
         excluded = {"mamba_ssm": f"takes at most {MAX_STATES} states and A has {A.shape[1]}: use kernel='torch'"}
     name = choose_kernel("selective_scan", kernel, u.device, excluded)
 
-    autocast = torch.autocast(u.device.type, enabled=False) if _autocast_is_on(u.device) else nullcontext()
-    with autocast:
+    with without_autocast(u.device):
         u_, delta_, A_, B_, C_ = (x.to(dtype) for x in (u, delta, A, B, C))
         D_, z_, state_ = (None if x is None else x.to(dtype) for x in (D, z, state))
         if name == "mamba_ssm":
@@ -129,10 +126,6 @@ def _skip_and_gate(y: Tensor, u: Tensor, D: Tensor | None, z: Tensor | None) -> 
     return y if z is None else y * functional.silu(z)
 
 
-def _autocast_is_on(device: torch.device) -> bool:
-    return torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
-
-
 def _check(
     u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None, z: Tensor | None, state: Tensor | None
 ) -> None:
@@ -155,15 +148,4 @@ def _check(
         "z": (z, (batch, time, dim), "(batch, time, dim)"),
         "state": (state, (batch, dim, num_states), "(batch, dim, state)"),
     }
-    for name, (value, shape, words) in expected.items():
-        if value is None:
-            continue
-        if tuple(value.shape) != shape:
-            raise ValueError(
-                f"selective_scan takes {name} as {words} = {shape} beside u {tuple(u.shape)} and A {tuple(A.shape)}, "
-                f"and got the shape {tuple(value.shape)}"
-            )
-        if value.device != u.device:
-            raise ValueError(
-                f"selective_scan got u on {u.device} and {name} on {value.device}: move it with .to(u.device)"
-            )
+    check_shapes("selective_scan", {"u": u, "A": A}, expected)

@@ -82,7 +82,7 @@ def test_a_package_that_does_not_import_is_reported_in_one_line_with_the_way_to_
 
 
 def test_the_cuda_kernel_is_refused_for_float64_and_the_compiled_ones_for_the_exact_hold(inputs, monkeypatch):
-    monkeypatch.setattr(dispatch, "_why_not", lambda kernel, device: None)
+    monkeypatch.setattr(dispatch, "_why_not", lambda op, kernel, device: None)
     with pytest.raises(RuntimeError, match="computes in float32 and an input is float64"):
         selective_scan(**inputs, kernel="mamba_ssm")
     with pytest.raises(RuntimeError, match="no exact zero-order hold: use kernel='torch'"):

@@ -6,9 +6,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from slotbench.interfaces import CoreOutput, SlotSpec, TemporalCore, TokenSpec
-from slotbench.nn.mamba import MambaState
 from slotbench.nn.slot_encoder import SlotEncoder
-from slotbench.nn.slot_ssm_layer import SlotSSMStack
+from slotbench.nn.slot_ssm_layer import SlotSSMStack, SSMName, SSMState
 
 
 class SingleStateSSM(TemporalCore):
@@ -28,14 +27,16 @@ class SingleStateSSM(TemporalCore):
         num_heads: heads of every attention.
         encoder_layers: self-cross layers of the encoder.
         mlp_ratio: hidden width of the MLPs in units of `dim`.
+        ssm: the block that carries a sequence through time, "mamba" or "mamba2".
         state_dim: SSM state per channel.
-        expand: inner width of the Mamba block in units of `dim`.
-        conv_width: steps that the Mamba block's causal convolution sees.
+        expand: inner width of the SSM block in units of `dim`.
+        conv_width: steps that the SSM block's causal convolution sees.
+        head_dim: channels that share a decay in Mamba-2; must divide the inner width. Mamba has no heads.
         exact_zoh: discretise the input matrix exactly instead of Mamba's first-order form.
-        kernel: which kernel of `slotbench.ops.selective_scan` runs the scan.
+        kernel: which kernel of `slotbench.ops.selective_scan` (of `slotbench.ops.ssd` for Mamba-2) runs the scan.
 
     Raises:
-        ValueError: no layers, or `num_heads` does not divide `dim`.
+        ValueError: no layers, `num_heads` does not divide `dim`, or `head_dim` the inner width of Mamba-2.
     """
 
     def __init__(
@@ -46,9 +47,11 @@ class SingleStateSSM(TemporalCore):
         num_heads: int = 4,
         encoder_layers: int = 3,
         mlp_ratio: int = 4,
+        ssm: SSMName = "mamba",
         state_dim: int = 16,
         expand: float = 1.25,
         conv_width: int = 4,
+        head_dim: int = 20,
         exact_zoh: bool = False,
         kernel: str = "auto",
     ):
@@ -56,13 +59,13 @@ class SingleStateSSM(TemporalCore):
         self.slot_spec = SlotSpec(num_slots=1, dim=dim)
         self.encoder = SlotEncoder(token_spec.dim, 1, dim, encoder_layers, num_heads, mlp_ratio)
         self.layers = SlotSSMStack(
-            dim, num_layers, num_heads, mlp_ratio, state_dim, expand, conv_width, exact_zoh, kernel
+            dim, num_layers, num_heads, mlp_ratio, ssm, state_dim, expand, conv_width, head_dim, exact_zoh, kernel
         )
 
     def forward(
-        self, tokens: Float[Tensor, "batch time tokens dim"], state: tuple[MambaState, ...] | None = None
+        self, tokens: Float[Tensor, "batch time tokens dim"], state: tuple[SSMState, ...] | None = None
     ) -> CoreOutput:
-        """One slot after every step, where it looked, and one `MambaState` per layer with leaves "batch 1 ..."."""
+        """One slot after every step, where it looked, and one state of the SSM per layer with leaves "batch 1 ..."."""
         batch, time = tokens.shape[:2]
         slot, attention = self.encoder(tokens.flatten(0, 1))
         slot, state = self.layers(slot.unflatten(0, (batch, time)), state)

@@ -6,15 +6,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from slotbench.interfaces import CoreOutput, SlotSpec, TemporalCore, TokenSpec
-from slotbench.nn.mamba import MambaState
 from slotbench.nn.slot_encoder import SlotEncoder
-from slotbench.nn.slot_ssm_layer import SlotSSMStack
+from slotbench.nn.slot_ssm_layer import SlotSSMStack, SSMName, SSMState
 
 
 class SlotSSM(TemporalCore):
     """Slots that each carry their own state through time under shared weights, and attend to one another within a step.
 
-    A slot encoder turns the tokens of a step into slots; each layer then runs a Mamba block per slot and mixes the
+    A slot encoder turns the tokens of a step into slots; each layer then runs an SSM block per slot and mixes the
     slots. Where `num_slots` changes from one layer to the next, another slot encoder reads the slots of the layer below
     into the new number; the tokens themselves are seen by the first layer only.
 
@@ -32,14 +31,17 @@ class SlotSSM(TemporalCore):
         num_heads: heads of every attention.
         encoder_layers: self-cross layers of a slot encoder.
         mlp_ratio: hidden width of the MLPs in units of `dim`.
+        ssm: the block that carries a sequence through time, "mamba" or "mamba2".
         state_dim: SSM state per channel.
-        expand: inner width of the Mamba block in units of `dim`.
-        conv_width: steps that the Mamba block's causal convolution sees.
+        expand: inner width of the SSM block in units of `dim`.
+        conv_width: steps that the SSM block's causal convolution sees.
+        head_dim: channels that share a decay in Mamba-2; must divide the inner width. Mamba has no heads.
         exact_zoh: discretise the input matrix exactly instead of Mamba's first-order form.
-        kernel: which kernel of `slotbench.ops.selective_scan` runs the scan.
+        kernel: which kernel of `slotbench.ops.selective_scan` (of `slotbench.ops.ssd` for Mamba-2) runs the scan.
 
     Raises:
-        ValueError: a list of slot numbers that does not have one entry per layer, or a number below 1.
+        ValueError: a list of slot numbers that does not have one entry per layer, a number below 1, `num_heads` does
+            not divide `dim`, or `head_dim` the inner width of Mamba-2.
     """
 
     def __init__(
@@ -51,9 +53,11 @@ class SlotSSM(TemporalCore):
         num_heads: int = 4,
         encoder_layers: int = 3,
         mlp_ratio: int = 4,
+        ssm: SSMName = "mamba",
         state_dim: int = 16,
         expand: float = 1.25,
         conv_width: int = 4,
+        head_dim: int = 20,
         exact_zoh: bool = False,
         kernel: str = "auto",
     ):
@@ -76,13 +80,13 @@ class SlotSSM(TemporalCore):
                 context_dim = token_spec.dim if index == 0 else dim
                 self.encoders[str(index)] = SlotEncoder(context_dim, count, dim, encoder_layers, num_heads, mlp_ratio)
         self.layers = SlotSSMStack(
-            dim, num_layers, num_heads, mlp_ratio, state_dim, expand, conv_width, exact_zoh, kernel
+            dim, num_layers, num_heads, mlp_ratio, ssm, state_dim, expand, conv_width, head_dim, exact_zoh, kernel
         )
 
     def forward(
-        self, tokens: Float[Tensor, "batch time tokens dim"], state: tuple[MambaState, ...] | None = None
+        self, tokens: Float[Tensor, "batch time tokens dim"], state: tuple[SSMState, ...] | None = None
     ) -> CoreOutput:
-        """Slots after every step, and one `MambaState` per layer with leaves "batch slots ..."."""
+        """Slots after every step, and one state of the SSM per layer with leaves "batch slots ..."."""
         batch, time = tokens.shape[:2]
         x, attention, states = tokens, None, []
         for index, layer in enumerate(self.layers):

@@ -8,9 +8,8 @@ from torch import Tensor, nn
 
 from slotbench.interfaces import CoreOutput, SlotSpec, TemporalCore, TokenSpec
 from slotbench.nn.linear import xavier_linear
-from slotbench.nn.mamba import MambaState
 from slotbench.nn.slot_encoder import SlotEncoder
-from slotbench.nn.slot_ssm_layer import SlotSSMStack
+from slotbench.nn.slot_ssm_layer import SlotSSMStack, SSMName, SSMState
 
 
 class SplitSSM(TemporalCore):
@@ -38,14 +37,17 @@ class SplitSSM(TemporalCore):
         num_heads: heads of every attention.
         encoder_layers: self-cross layers of the encoder.
         mlp_ratio: hidden width of the MLPs in units of the width around them.
+        ssm: the block that carries a sequence through time, "mamba" or "mamba2".
         state_dim: SSM state per channel.
-        expand: inner width of the Mamba block in units of the width of the layers.
-        conv_width: steps that the Mamba block's causal convolution sees.
+        expand: inner width of the SSM block in units of the width of the layers.
+        conv_width: steps that the SSM block's causal convolution sees.
+        head_dim: channels that share a decay in Mamba-2; must divide the inner width. Mamba has no heads.
         exact_zoh: discretise the input matrix exactly instead of Mamba's first-order form.
-        kernel: which kernel of `slotbench.ops.selective_scan` runs the scan.
+        kernel: which kernel of `slotbench.ops.selective_scan` (of `slotbench.ops.ssd` for Mamba-2) runs the scan.
 
     Raises:
-        ValueError: no slots or layers, or `num_heads` divides not both `dim` and the width of the layers.
+        ValueError: no slots or layers, `num_heads` does not divide both `dim` and the width of the layers, or `head_dim`
+            not the inner width of Mamba-2.
     """
 
     def __init__(
@@ -58,9 +60,11 @@ class SplitSSM(TemporalCore):
         num_heads: int = 4,
         encoder_layers: int = 3,
         mlp_ratio: int = 4,
+        ssm: SSMName = "mamba",
         state_dim: int = 16,
         expand: float = 1.25,
         conv_width: int = 4,
+        head_dim: int = 20,
         exact_zoh: bool = False,
         kernel: str = "auto",
     ):
@@ -75,13 +79,13 @@ class SplitSSM(TemporalCore):
             self.split = xavier_linear(stack_dim, joint_dim)
         width = joint_dim if stack_dim is None else stack_dim
         self.layers = SlotSSMStack(
-            width, num_layers, num_heads, mlp_ratio, state_dim, expand, conv_width, exact_zoh, kernel
+            width, num_layers, num_heads, mlp_ratio, ssm, state_dim, expand, conv_width, head_dim, exact_zoh, kernel
         )
 
     def forward(
-        self, tokens: Float[Tensor, "batch time tokens dim"], state: tuple[MambaState, ...] | None = None
+        self, tokens: Float[Tensor, "batch time tokens dim"], state: tuple[SSMState, ...] | None = None
     ) -> CoreOutput:
-        """Slots after every step, and one `MambaState` per layer with leaves "batch 1 ..."."""
+        """Slots after every step, and one state of the SSM per layer with leaves "batch 1 ..."."""
         slots, _ = self.encoder(tokens.flatten(0, 1))
         joined = self.join(rearrange(slots, "(batch time) slots dim -> batch time 1 (slots dim)", batch=len(tokens)))
         joined, state = self.layers(joined, state)

@@ -11,7 +11,7 @@ among the subclasses of the interface.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
@@ -238,27 +238,40 @@ class TemporalCore(nn.Module, ABC):
 
 
 class RecurrentCore(TemporalCore):
-    """A core written one step at a time: a subclass has `initial_state` and `cell`, the base loops over time."""
+    """A core written one step at a time: a subclass has `initial_state` and `cell`, the base loops over time.
+
+    What a step needs that does not depend on the state (an encoder of the tokens, the input half of a gate) belongs
+    into `per_step`, which sees all steps of a call at once; `cell` then gets its share of what `per_step` returned.
+    """
 
     @abstractmethod
     def initial_state(self, tokens: Float[Tensor, "batch tokens dim"]) -> State:
         """State before the first step, for the batch size, device and dtype of the first step's `tokens`."""
 
+    def per_step(self, tokens: Float[Tensor, "batch time tokens dim"]) -> Any:
+        """What `cell` reads, for all steps at once: a pytree of tensors "batch time ..."; the tokens by default.
+
+        Each step must be computed on its own, or the core is no longer causal.
+        """
+        return tokens
+
     @abstractmethod
     def cell(
-        self, tokens: Float[Tensor, "batch tokens dim"], state: State
+        self, inputs: Any, state: State
     ) -> tuple[Float[Tensor, "batch slots dim"], Float[Tensor, "batch slots tokens"] | None, State]:
-        """One step: (slots, attention or None, state after the step)."""
+        """One step: (slots, attention or None, state after the step).
+
+        `inputs` is one step of what `per_step` returned, without the axis of time: "batch tokens dim" unless the
+        subclass has its own `per_step`.
+        """
 
     def forward(self, tokens: Float[Tensor, "batch time tokens dim"], state: State | None = None) -> CoreOutput:
         """Runs `cell` over the steps of the clip."""
-        # unbind once: indexing tokens[:, t] in a differentiated loop costs O(T^2) in the backward pass
-        steps = tokens.unbind(1)
         if state is None:
-            state = self.initial_state(steps[0])
+            state = self.initial_state(tokens[:, 0])
         slots, attentions = [], []
-        for step in steps:
-            slot, attention, state = self.cell(step, state)
+        for inputs in _unbind_time(self.per_step(tokens)):
+            slot, attention, state = self.cell(inputs, state)
             slots.append(slot)
             if attention is not None:
                 attentions.append(attention)
@@ -303,3 +316,13 @@ def map_state(function: Callable[[Tensor], Tensor], state: State) -> State:
 def detach_state(state: State) -> State:
     """The same state cut off from the graph that made it, for truncated back-propagation."""
     return map_state(Tensor.detach, state)
+
+
+def _unbind_time(tree: Any) -> Iterator[Any]:
+    """The steps of a pytree of tensors "batch time ...", each with the structure of the whole."""
+    # unbind once: indexing x[:, t] in a differentiated loop costs O(T^2) in the backward pass
+    unbound: list[tuple[Tensor, ...]] = []
+    map_state(lambda leaf: unbound.append(leaf.unbind(1)) or leaf, tree)  # type: ignore[func-returns-value]
+    for leaves in zip(*unbound, strict=True):
+        remaining = iter(leaves)
+        yield map_state(lambda _, remaining=remaining: next(remaining), tree)  # type: ignore[misc]

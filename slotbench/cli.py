@@ -26,6 +26,7 @@ COMMANDS = {
     "test": ("training", "evaluate a run on its test split"),
     "predict": ("training", "write a run's predictions"),
     "show": ("show", "print a configuration, complete, as YAML"),
+    "match": ("match", "find the widths at which cores have the same number of parameters"),
     "plugins": ("plugins", "list the components that can be named in a configuration"),
     "doctor": ("doctor", "check this installation: versions, plugins, kernels"),
 }

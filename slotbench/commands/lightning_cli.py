@@ -34,7 +34,7 @@ from slotbench.runs.folder import RunFolder, RunFolderError
 from slotbench.runs.wiring import evaluation_parts, run_parts
 from slotbench.tasks.base import SlotTask
 
-__all__ = ["SlotbenchCLI", "resolve", "resolved_yaml", "train"]
+__all__ = ["SlotbenchCLI", "config_only_cli", "resolve", "resolved_yaml", "train"]
 
 _PARTS = ("model", "data", "trainer")
 
@@ -64,8 +64,13 @@ def train(
 
 def resolve(command: str, arguments: list[str], settings: list[Setting], options: RunOptions) -> str:
     """The complete configuration of a command line, as YAML, without building anything."""
+    return resolved_yaml(config_only_cli(command, arguments, settings, options))
+
+
+def config_only_cli(command: str, arguments: list[str], settings: list[Setting], options: RunOptions) -> SlotbenchCLI:
+    """A command line that has been parsed, and nothing else."""
     apply_policy(options.allow_import)
-    return resolved_yaml(_one_command(command, _ConfigOnlyCLI)([command, *arguments], settings, options))
+    return _one_command(command, _ConfigOnlyCLI)([command, *arguments], settings, options)
 
 
 def _one_command(command: str, base: type[SlotbenchCLI]) -> type[SlotbenchCLI]:

@@ -17,7 +17,7 @@ import yaml
 from slotbench import registry
 from slotbench.commands.failures import UserError, did_you_mean, lines
 
-__all__ = ["Setting", "config_files", "load_named", "read_settings"]
+__all__ = ["Setting", "command_line_settings", "config_files", "load_named", "read_settings"]
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _CONFIG_OPTIONS = ("--config", "-c")
@@ -46,7 +46,7 @@ def config_files(arguments: list[str]) -> list[Path]:
     """The files given with --config FILE, -c FILE or --config=FILE, in order."""
     return [
         Path(setting.value)
-        for setting in _from_command_line(arguments)
+        for setting in command_line_settings(arguments)
         if setting.key == ("config",) and setting.value is not None
     ]
 
@@ -58,7 +58,7 @@ def read_settings(arguments: list[str]) -> list[Setting]:
         UserError: a file is not there, is not valid YAML, or is not a mapping.
     """
     settings: list[Setting] = []
-    for setting in _from_command_line(arguments):
+    for setting in command_line_settings(arguments):
         if setting.key == ("config",):
             if not setting.value:
                 raise UserError(lines("--config needs a file", example="--config experiments/blinking_balls.yaml"))
@@ -79,7 +79,8 @@ def load_named(settings: Iterable[Setting]) -> None:
             registry.load(kind, name)
 
 
-def _from_command_line(arguments: list[str]) -> Iterator[Setting]:
+def command_line_settings(arguments: list[str]) -> Iterator[Setting]:
+    """The settings of a command line alone; that of a file has the key ("config",)."""
     index = 0
     while index < len(arguments):
         argument = arguments[index]

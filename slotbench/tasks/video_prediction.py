@@ -50,8 +50,8 @@ class VideoPrediction(SlotTask):
     Scores of the roll-out: `rollout_mse` (mean over pixels), `rollout_psnr` and `rollout_ssim` (per frame, then mean),
     each also by step of the horizon (`rollout_mse/step_07`), `rollout_mse_per_frame` (summed over the pixels of a
     frame) and `rollout_capped` (share of frames without any error, whose PSNR is set to 100 dB). Frames too small
-    for the window of SSIM have none. Their floors, from the same clips: repeat the last context frame, black, and what
-    the data set's simulator can say (`SlotDataModule.continuations`). The test also feeds back thresholded frames
+    for the window of SSIM have none. Their floors, from the same clips: repeat the last context frame, black, the
+    context's mean grey, and what the data set's simulator can say (`SlotDataModule.continuations`). The test also feeds back thresholded frames
     (`rollout_mse_thresholded`) where `loss` is "bce".
 
     Source: SlotSSM §7.1. Loss and protocol are the paper's; what is fed back, the scale of the error, and how time
@@ -139,7 +139,7 @@ class VideoPrediction(SlotTask):
 
     def frames(self, decoded: Decoded) -> Float[Tensor, "batch time channels height width"]:
         """What the decoder painted, as frames in [0, 1]."""
-        painted = decoded.reconstruction.float()
+        painted = _at_least_float32(decoded.reconstruction)
         return painted.sigmoid() if self.loss_kind == "bce" else painted.clamp(0, 1)
 
     def rollout(
@@ -182,7 +182,7 @@ class VideoPrediction(SlotTask):
             if decoded.masks is not None:
                 masks.append(decoded.masks)
             if step < horizon:
-                seen = (frame > 0.5).float() if (feedback or self.feedback) == "threshold" else frame
+                seen = (frame > 0.5).to(frame) if (feedback or self.feedback) == "threshold" else frame
                 here = context + step - 1
                 actions = None if batch.actions is None else batch.actions[:, here : here + 1]
                 out = self.core(self.encoder(VideoBatch(seen, start + step, actions=actions)), state)
@@ -191,7 +191,8 @@ class VideoPrediction(SlotTask):
 
     def loss(self, decoded: Decoded, batch: VideoBatch) -> Float[Tensor, ""]:
         """Mean over pixels and frames of the next frame's loss, plus the decoder's own terms."""
-        painted, true = decoded.reconstruction.float(), batch.frames[:, 1:].float()
+        painted = _at_least_float32(decoded.reconstruction)
+        true = batch.frames[:, 1:].to(painted)
         if self.loss_kind == "bce":
             value = F.binary_cross_entropy_with_logits(painted, true)
         else:
@@ -298,7 +299,9 @@ class VideoPrediction(SlotTask):
         if self.floors[stage]:
             return  # they do not change
         last = batch.frames[:, self.context - 1 : self.context].expand_as(true)
-        simple = {"copy the last frame": last, "black": torch.zeros_like(true)}
+        # of all answers that say nothing about where, this grey has the least squared error
+        grey = batch.frames[:, : self.context].mean(dim=(1, 3, 4), keepdim=True).expand_as(true)
+        simple = {"copy the last frame": last, "black": torch.zeros_like(true), "grey, mean of the context": grey}
         data = getattr(self.trainer, "datamodule", None)
         if data is not None:
             simple |= data.continuations(batch, self.context, self.horizon)
@@ -350,3 +353,7 @@ class VideoPrediction(SlotTask):
                     f"floor/rollout_{name}/{floor}/step_{i + 1:02d}": value for i, value in enumerate(by_name[name])
                 }
         self.log_dict({f"{stage}/{name}": value for name, value in scores.items()})
+
+
+def _at_least_float32(x: Tensor) -> Tensor:
+    return x if x.dtype == torch.float64 else x.float()

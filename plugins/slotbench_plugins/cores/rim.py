@@ -1,0 +1,241 @@
+"""Recurrent independent mechanisms: modules with weights of their own, few of them active at a time."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from slotbench.interfaces import RecurrentCore, SlotSpec, TokenSpec
+from slotbench.nn.grouped import GroupGRU, GroupLSTM
+from slotbench.nn.parameters import without_decay
+from slotbench.nn.rim_cell import Communication, InputAttention, block_gradient, most_relevant
+from slotbench.nn.slot_encoder import SlotEncoder
+
+
+class RIMState(NamedTuple):
+    """What the modules remember: their states, and the memory cells of LSTMs."""
+
+    hidden: Float[Tensor, "batch slots dim"]
+    memory: Float[Tensor, "batch slots dim"] | None
+
+
+class RIMInputs(NamedTuple):
+    """What the steps of a `RIM` read, computed for all of them at once.
+
+    Attributes:
+        keys: of the inputs and of the null input.
+        values: of the inputs and of the null input.
+        attention: where in the tokens the encoder's slots looked, if there is an encoder.
+    """
+
+    keys: Float[Tensor, "batch *time rows key_dim"]
+    values: Float[Tensor, "batch *time rows value_dim"]
+    attention: Float[Tensor, "batch *time inputs tokens"] | None
+
+
+class RIM(RecurrentCore):
+    """Modules that each have their own recurrent unit, compete for the input, and mostly leave each other alone.
+
+    At every step each module attends to the inputs and to a null input of zeros. The `top_k` modules that attend least
+    to the null input are active: they update their state with what they read, and then attend to all modules. The
+    others keep their state to the bit, and no gradient reaches their units. The states of the modules are the slots.
+
+    The defaults are those of the SlotSSM paper's comparison in small: a slot encoder, as all slot cores have it, makes
+    the inputs. `experiments/cores/rim_thesis.yaml` and `rim_original.yaml` hold the settings of two sources.
+
+    `CoreOutput.attention` is what the active modules read, in terms of the tokens. It sums to less than 1, since a part
+    goes to the null input, and is zero for modules that are not active.
+
+    `core.communication_mode` may be changed on a trained core to see what the modules are without one another.
+
+    Source: Goyal, Lamb, Hoffmann, Sodhani, Levine, Bengio, Schölkopf, "Recurrent Independent Mechanisms", ICLR 2021;
+    Lin, "Modular Neural Networks for Video Prediction", M.Sc. thesis, TU Delft, 2022, section 3.3. Where the two
+    differ, see docs/papers/rim.md.
+
+    Args:
+        token_spec: what the encoder hands over.
+        num_slots: modules.
+        dim: width of a module's state.
+        top_k: active modules per step; two thirds of them, rounded, if None (4 of 6, as in the original).
+        num_inputs: a slot encoder reads the tokens of a step into so many inputs ("num_slots": as many as there are
+            modules); None for the tokens themselves.
+        num_heads: heads of the slot encoder.
+        encoder_layers: self-cross layers of the slot encoder.
+        mlp_ratio: hidden width of the slot encoder's MLPs in units of `dim`.
+        cell_type: recurrent unit of every module.
+        initial: states before the first step: learned ones, zeros, or normal noise (anew for every clip in training,
+            the same for all clips in evaluation).
+        input_attention: what is normalised first, see `slotbench.nn.rim_cell.InputAttention`.
+        input_heads: heads of the input attention.
+        input_key_dim: width of its queries and keys.
+        input_value_dim: width of what a module reads.
+        input_bias: whether its keys and values have a bias.
+        input_dropout: rate on its weights.
+        share_query: whether all modules make their queries with one map; needs another start than zeros.
+        null_row: where the null input stands among the inputs; of no effect on slots and gradients.
+        communication: whether active modules attend to all modules, each to itself alone, or there is none.
+        communication_heads: heads of the communication.
+        communication_key_dim: width of its queries and keys, per head.
+        communication_value_dim: width of its values, per head.
+        communication_output: what follows its heads, see `slotbench.nn.rim_cell.Communication`.
+        communication_dropout: rate on its weights ("linear") or output ("gated").
+        expose_inactive_update: whether others see, of a module that is not active, the state that it would have had, in
+            place of the state that it keeps.
+        projection_std: standard deviation of the initial weights of the modules' own projections; Xavier if None.
+
+    Raises:
+        ValueError: `top_k` is not between 1 and `num_slots`, a size is below 1, `share_query` with a start from zeros,
+            or `num_heads` does not divide `dim`.
+    """
+
+    def __init__(
+        self,
+        token_spec: TokenSpec,
+        num_slots: int = 8,
+        dim: int = 64,
+        top_k: int | None = None,
+        num_inputs: int | Literal["num_slots"] | None = "num_slots",
+        num_heads: int = 4,
+        encoder_layers: int = 3,
+        mlp_ratio: int = 4,
+        cell_type: Literal["gru", "lstm"] = "gru",
+        initial: Literal["learned", "zeros", "normal"] = "learned",
+        input_attention: Literal["competitive", "standard"] = "competitive",
+        input_heads: int = 1,
+        input_key_dim: int = 64,
+        input_value_dim: int = 64,
+        input_bias: bool = False,
+        input_dropout: float = 0.1,
+        share_query: bool = False,
+        null_row: Literal["first", "last"] = "last",
+        communication: Literal["full", "self", "off"] = "full",
+        communication_heads: int = 4,
+        communication_key_dim: int = 16,
+        communication_value_dim: int = 16,
+        communication_output: Literal["linear", "gated"] = "linear",
+        communication_dropout: float = 0.1,
+        expose_inactive_update: bool = False,
+        projection_std: float | None = None,
+    ):
+        super().__init__()
+        if num_slots < 1:
+            raise ValueError(f"a RIM needs at least one module, got num_slots={num_slots}")
+        self.top_k = round(2 * num_slots / 3) if top_k is None else top_k
+        if not 1 <= self.top_k <= num_slots:
+            raise ValueError(
+                f"top_k={top_k} of num_slots={num_slots} modules cannot be active: "
+                f"choose 1 to {num_slots}; {num_slots} means that all always are"
+            )
+        if share_query and initial == "zeros":
+            raise ValueError(
+                "share_query=True with initial='zeros' gives all modules the same query at the first step: "
+                "use initial='learned' or 'normal'"
+            )
+        self.slot_spec = SlotSpec(num_slots, dim)
+        self.cell_type = cell_type
+        self.initial = initial
+        self.communication_mode = communication
+        self.expose_inactive_update = expose_inactive_update
+        self.encoder: SlotEncoder | None = None
+        if num_inputs is not None:
+            count = num_slots if num_inputs == "num_slots" else num_inputs
+            self.encoder = SlotEncoder(token_spec.dim, count, dim, encoder_layers, num_heads, mlp_ratio)
+        self.input_attention = InputAttention(
+            num_slots,
+            dim,
+            token_spec.dim if self.encoder is None else dim,
+            input_key_dim,
+            input_value_dim,
+            input_heads,
+            input_attention,
+            share_query=share_query,
+            bias=input_bias,
+            null_row=null_row,
+            std=projection_std,
+        )
+        self.input_dropout = nn.Dropout(input_dropout)
+        units = {"gru": GroupGRU, "lstm": GroupLSTM}
+        self.units: GroupGRU | GroupLSTM = units[cell_type](num_slots, input_value_dim, dim)
+        self.communication: Communication | None = None
+        if communication != "off":
+            self.communication = Communication(
+                num_slots,
+                dim,
+                communication_heads,
+                communication_key_dim,
+                communication_value_dim,
+                communication_output,
+                communication_dropout,
+                std=projection_std,
+            )
+        if initial == "learned":
+            leaves = 2 if cell_type == "lstm" else 1
+            self.initial_modules = without_decay(nn.Parameter(torch.randn(leaves, num_slots, dim)))
+
+    def initial_state(self, tokens: Float[Tensor, "batch tokens token_dim"]) -> RIMState:
+        """States as `initial` says, in the precision of the weights."""
+        size, weight = (tokens.shape[0], self.slot_spec.num_slots, self.slot_spec.dim), self.units.hidden_weight
+        leaves = 2 if self.cell_type == "lstm" else 1
+        if self.initial == "learned":
+            start = self.initial_modules[:, None].expand(leaves, *size)
+        elif self.initial == "zeros":
+            start = weight.new_zeros(leaves, *size)
+        elif self.training:
+            start = torch.randn(leaves, *size, dtype=weight.dtype, device=weight.device)
+        else:
+            noise = torch.randn(leaves, 1, *size[1:], generator=torch.Generator().manual_seed(0))
+            start = noise.to(weight).expand(leaves, *size)
+        return RIMState(start[0], start[1] if leaves == 2 else None)
+
+    def per_step(self, tokens: Float[Tensor, "batch time tokens token_dim"]) -> RIMInputs:
+        """Encodes the steps, if there is an encoder, and makes keys and values of them."""
+        attention = None
+        if self.encoder is not None:
+            inputs, weights = self.encoder(tokens.flatten(0, 1))
+            tokens, attention = (leaf.unflatten(0, tokens.shape[:2]) for leaf in (inputs, weights))
+        return RIMInputs(*self.input_attention.keys_values(tokens), attention)
+
+    def cell(
+        self, inputs: RIMInputs, state: RIMState
+    ) -> tuple[Float[Tensor, "batch slots dim"], Float[Tensor, "batch slots tokens"], RIMState]:
+        """One step: (slots, what active modules read, state)."""
+        weights = self.input_attention(state.hidden, inputs.keys)
+        active = None
+        if self.top_k < self.slot_spec.num_slots:
+            active = most_relevant(self.input_attention.null_weights(weights), self.top_k)
+            weights = weights * active[..., None]
+        read = torch.matmul(self.input_dropout(weights).to(inputs.values.dtype), inputs.values)
+        after = self._update(read, state)
+        hidden = self._communicate(after.hidden, state.hidden, active)
+        if active is not None:
+            hidden = torch.where(active[..., None], hidden, state.hidden)
+            if after.memory is not None and state.memory is not None:
+                after = after._replace(memory=torch.where(active[..., None], after.memory, state.memory))
+        attention = self.input_attention.input_weights(weights)
+        if inputs.attention is not None:
+            attention = torch.matmul(attention.to(inputs.attention.dtype), inputs.attention)
+        return hidden, attention, after._replace(hidden=hidden)
+
+    def _update(self, read: Float[Tensor, "batch slots value_dim"], state: RIMState) -> RIMState:
+        if state.memory is None:
+            return RIMState(self.units(read, state.hidden), None)
+        return RIMState(*self.units(read, state.hidden, state.memory))
+
+    def _communicate(
+        self,
+        updated: Float[Tensor, "batch slots dim"],
+        before: Float[Tensor, "batch slots dim"],
+        active: Bool[Tensor, "batch slots"] | None,
+    ) -> Float[Tensor, "batch slots dim"]:
+        """The updated states with what the modules heard from one another."""
+        if self.communication is None or self.communication_mode == "off":
+            return updated
+        visible = updated
+        if active is not None:
+            chosen = active[..., None]
+            # no gradient reaches the unit of a module that is not active, whichever of its states the others see
+            visible = block_gradient(updated, chosen) if self.expose_inactive_update else updated.where(chosen, before)
+        return visible + self.communication(visible, active, self.communication_mode)

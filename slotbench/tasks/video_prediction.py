@@ -51,8 +51,8 @@ class VideoPrediction(SlotTask):
     each also by step of the horizon (`rollout_mse/step_07`), `rollout_mse_per_frame` (summed over the pixels of a
     frame) and `rollout_capped` (share of frames without any error, whose PSNR is set to 100 dB). Frames too small
     for the window of SSIM have none. Their floors, from the same clips: repeat the last context frame, black, the
-    context's mean grey, and what the data set's simulator can say (`SlotDataModule.continuations`). The test also feeds back thresholded frames
-    (`rollout_mse_thresholded`) where `loss` is "bce".
+    context's mean grey, and what the data set's simulator can say (`SlotDataModule.continuations`). The test also
+    feeds back thresholded frames (`rollout_mse_thresholded`) where `loss` is "bce".
 
     Source: SlotSSM §7.1. Loss and protocol are the paper's; what is fed back, the scale of the error, and how time
     indices beyond the training clips are met are not stated there.

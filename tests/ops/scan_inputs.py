@@ -1,4 +1,4 @@
-"""Random inputs of the selective scan, and its values and gradients as one dictionary."""
+"""Random inputs of the scans, and their values and gradients as one dictionary."""
 
 from __future__ import annotations
 
@@ -31,6 +31,35 @@ def scan_inputs(
         "D": normal(dim),
         "z": normal(batch, time, dim),
         "state": normal(batch, dim, num_states),
+    }
+    return {name: value.to(dtype).requires_grad_() for name, value in inputs.items()}
+
+
+def ssd_inputs(
+    batch: int,
+    time: int,
+    heads: int = 4,
+    head_dim: int = 3,
+    groups: int = 2,
+    num_states: int = 5,
+    *,
+    dtype: torch.dtype = torch.float64,
+    seed: int = 0,
+) -> dict[str, Tensor]:
+    """Leaves that require gradients, by argument name; drawn in float64, so that dtypes see the same numbers."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    inputs = {
+        "x": normal(batch, time, heads, head_dim),
+        "delta": functional.softplus(normal(batch, time, heads) - 1),
+        "A": -torch.exp(normal(heads)),
+        "B": normal(batch, time, groups, num_states),
+        "C": normal(batch, time, groups, num_states),
+        "D": normal(heads),
+        "state": normal(batch, heads, head_dim, num_states),
     }
     return {name: value.to(dtype).requires_grad_() for name, value in inputs.items()}
 

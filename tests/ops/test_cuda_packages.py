@@ -7,15 +7,19 @@ order, the conditions that the compiled functions check, and results by plain au
 from __future__ import annotations
 
 import sys
-from types import ModuleType, SimpleNamespace
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
+from scan_inputs import assert_agree, ssd_inputs, values_and_gradients
 from torch import Tensor
 
-from slotbench.ops import _cuda_packages, available_kernels
+from slotbench.ops import _cuda_packages, available_kernels, ssd
 from slotbench.ops._selective_scan_mamba_ssm import selective_scan_mamba_ssm
 from slotbench.ops.selective_scan import selective_scan_reference
+from slotbench.ops.ssd import ssd_reference
 
 BATCH, TIME, DIM, STATES = 2, 7, 3, 4
 
@@ -108,6 +112,94 @@ def test_a_gradient_with_strides_of_its_own_is_copied_for_the_compiled_backward(
     torch.testing.assert_close(actual, torch.autograd.grad(expected, given["u"], gradient.mT)[0], rtol=1e-4, atol=1e-4)
 
 
+def fake_chunk_scan(
+    x,
+    dt,
+    A,
+    B,
+    C,
+    chunk_size,
+    D=None,
+    z=None,
+    dt_bias=None,
+    initial_states=None,
+    seq_idx=None,
+    cu_seqlens=None,
+    dt_softplus=False,
+    dt_limit=(0.0, float("inf")),
+    return_final_states=False,
+    return_varlen_states=False,
+):
+    """mamba-ssm's function for Mamba-2: its arguments in its order, its conditions, results by plain autograd."""
+    batch, time, heads, head_dim = x.shape
+    groups, num_states = B.shape[2:]
+    assert D is z is dt_bias is seq_idx is cu_seqlens is None
+    assert not dt_softplus
+    assert not return_varlen_states
+    assert return_final_states
+    assert chunk_size & (chunk_size - 1) == 0
+    assert heads % groups == 0
+    assert dt.shape == (batch, time, heads)
+    assert A.shape == (heads,)
+    assert B.shape == C.shape == (batch, time, groups, num_states)
+    given = [x, dt, A, B, C]
+    if initial_states is None:
+        initial_states = x.new_zeros(batch, heads, head_dim, num_states)
+    else:
+        assert initial_states.shape == (batch, heads, head_dim, num_states)
+        given.append(initial_states)
+    assert all(value.is_contiguous() and value.dtype == torch.float32 for value in given)
+    return ssd_reference(dt[..., None] * x, dt * A, B, C, initial_states)
+
+
+def install_package(folder: Path) -> None:
+    """A package mamba_ssm whose own import fails, as it does without the language models that it imports."""
+    below = folder / "mamba_ssm" / "ops" / "triton"
+    below.mkdir(parents=True)
+    (folder / "mamba_ssm" / "__init__.py").write_text("import a_language_model_that_is_not_there\n")
+    (folder / "mamba_ssm" / "ops" / "__init__.py").touch()
+    (below / "__init__.py").touch()
+    (below / "names.py").write_text("from test_cuda_packages import fake_chunk_scan\n")
+    (below / "ssd_combined.py").write_text(
+        "from mamba_ssm.ops.triton.names import fake_chunk_scan as mamba_chunk_scan_combined\n"
+    )
+
+
+@pytest.fixture
+def package_that_fails_at_its_own_import(tmp_path, monkeypatch):
+    install_package(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("slotbench.ops.dispatch._needs_cuda", lambda import_failure, device: import_failure())
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mamba_ssm"]:
+        del sys.modules[name]
+
+
+@pytest.mark.usefixtures("package_that_fails_at_its_own_import")
+@pytest.mark.parametrize("with_state", [True, False])
+def test_the_triton_kernels_of_mamba_ssm_get_what_they_expect_and_their_gradients_arrive(with_state):
+    inputs = ssd_inputs(2, 7, dtype=torch.float32)
+    if not with_state:
+        del inputs["state"]
+    strided = {
+        name: value.detach().transpose(0, -1).contiguous().transpose(0, -1).requires_grad_()
+        for name, value in inputs.items()
+    }
+
+    def through(kernel: str, given: dict[str, Tensor]) -> dict[str, Tensor]:
+        return values_and_gradients(given, lambda **x: ssd(**x, kernel=kernel))
+
+    assert_agree(through("mamba_ssm", strided), through("reference", inputs), 1e-5)
+
+
+@pytest.mark.usefixtures("package_that_fails_at_its_own_import")
+def test_the_package_around_the_triton_kernels_is_neither_run_nor_left_behind():
+    assert available_kernels("ssd", "cuda")["mamba_ssm"] is None
+    assert "mamba_ssm" not in sys.modules
+    with pytest.raises(ImportError, match="a_language_model_that_is_not_there"):
+        import_module("mamba_ssm")
+
+
 def broken_library(name: str) -> ModuleType:
     raise OSError(f"{name}.so: undefined symbol: _ZN3c10\nsecond line")
 
@@ -116,6 +208,7 @@ def broken_library(name: str) -> ModuleType:
     ("op", "kernel", "module", "package"),
     [
         ("selective_scan", "mamba_ssm", "selective_scan_cuda", "mamba-ssm"),
+        ("ssd", "mamba_ssm", "mamba_ssm.ops.triton.ssd_combined", "mamba-ssm"),
         ("causal_conv1d", "causal_conv1d", "causal_conv1d", "causal-conv1d"),
     ],
 )
@@ -136,11 +229,15 @@ class TestAPackageThatCannotBeUsed:
         assert "second line" not in reason
 
     def test_of_a_version_without_the_function_is_refused(self, monkeypatch, op, kernel, module, package):
-        monkeypatch.setitem(sys.modules, module, SimpleNamespace())
+        monkeypatch.setitem(sys.modules, module, ModuleType(module))
         assert f"needs {package}" in str(available_kernels(op, "cuda")[kernel])
 
     def test_raises_when_it_is_taken_all_the_same(self, monkeypatch, op, kernel, module, package):
         monkeypatch.setitem(sys.modules, module, None)
-        take = {"mamba-ssm": _cuda_packages.mamba_ssm_scan, "causal-conv1d": _cuda_packages.causal_conv1d_convolution}
+        take = {
+            "selective_scan": _cuda_packages.mamba_ssm_scan,
+            "ssd": _cuda_packages.mamba_ssm_ssd,
+            "causal_conv1d": _cuda_packages.causal_conv1d_convolution,
+        }
         with pytest.raises(ImportError, match=package):
-            take[package]()
+            take[op]()

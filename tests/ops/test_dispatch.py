@@ -4,11 +4,12 @@ import logging
 
 import pytest
 import torch
-from scan_inputs import scan_inputs
+from scan_inputs import scan_inputs, ssd_inputs
 from torch import nn
 
 from slotbench.nn.mamba import MambaBlock
-from slotbench.ops import _cuda_packages, available_kernels, chosen_kernels, dispatch, selective_scan, set_kernel
+from slotbench.nn.mamba2 import Mamba2Block
+from slotbench.ops import _cuda_packages, available_kernels, chosen_kernels, dispatch, selective_scan, set_kernel, ssd
 
 
 @pytest.fixture
@@ -95,6 +96,18 @@ def test_set_kernel_reaches_every_block_and_refuses_unknown_names():
     assert {module.kernel for module in model.modules() if isinstance(module, MambaBlock)} == {"reference"}
     with pytest.raises(ValueError, match="no kernel is named 'fast'"):
         set_kernel(model, "fast")
+
+
+def test_set_kernel_leaves_a_block_alone_whose_op_has_no_kernel_of_the_name():
+    model = nn.ModuleList([MambaBlock(16), Mamba2Block(16)])
+    assert set_kernel(model, "torch") == 2
+    assert set_kernel(model, "numba") == 1
+    assert [block.kernel for block in model] == ["numba", "torch"]
+
+
+def test_auto_takes_torch_for_mamba_2_on_the_cpu(nothing_chosen):
+    ssd(**ssd_inputs(1, 3))
+    assert chosen_kernels() == {"ssd": "torch"}
 
 
 def test_available_kernels_gives_a_reason_for_each_that_does_not_run():

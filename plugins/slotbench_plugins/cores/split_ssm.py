@@ -46,8 +46,8 @@ class SplitSSM(TemporalCore):
         kernel: which kernel of `slotbench.ops.selective_scan` (of `slotbench.ops.ssd` for Mamba-2) runs the scan.
 
     Raises:
-        ValueError: no slots or layers, `num_heads` does not divide both `dim` and the width of the layers, or `head_dim`
-            not the inner width of Mamba-2.
+        ValueError: no slots or layers, `num_heads` does not divide both `dim` and the width of the layers, or
+            `head_dim` does not divide the inner width of Mamba-2.
     """
 
     def __init__(

@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scan_inputs import assert_agree, ssd_inputs, values_and_gradients
+from torch import Tensor
+
+from slotbench.ops import available_kernels, selective_scan, ssd
+
+EVERY = ("reference", "torch")
+
+
+def results(inputs: dict[str, Tensor], kernel: str, **options: bool) -> dict[str, Tensor]:
+    return values_and_gradients(inputs, lambda **x: ssd(**x, kernel=kernel, **options))
+
+
+def scan_by_hand(x, delta, A, B, C, D, state):
+    """The equations with one Python loop per axis, for tensors small enough."""
+    batch, time, heads, head_dim = x.shape
+    y, h = torch.zeros_like(x), state.clone()
+    for b in range(batch):
+        for t in range(time):
+            for head in range(heads):
+                group = head // (heads // B.shape[2])
+                decay = torch.exp(delta[b, t, head] * A[head])
+                for p in range(head_dim):
+                    drive = delta[b, t, head] * x[b, t, head, p] * B[b, t, group]
+                    h[b, head, p] = decay * h[b, head, p] + drive
+                    y[b, t, head, p] = (C[b, t, group] * h[b, head, p]).sum() + D[head] * x[b, t, head, p]
+    return y, h
+
+
+@pytest.mark.parametrize("kernel", EVERY)
+def test_computes_the_equations(kernel):
+    inputs = {name: value.detach() for name, value in ssd_inputs(2, 5).items()}
+    y, last = ssd(**inputs, kernel=kernel)
+    expected_y, expected_last = scan_by_hand(**inputs)
+    torch.testing.assert_close(y, expected_y, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(last, expected_last, rtol=1e-10, atol=1e-12)
+
+
+@given(
+    batch=st.integers(1, 4),
+    time=st.integers(1, 100),  # up to three chunks and a part of one
+    groups=st.integers(1, 3),
+    heads_per_group=st.integers(1, 3),
+    head_dim=st.integers(1, 9),
+    num_states=st.integers(1, 17),
+    seed=st.integers(0, 2**16),
+)
+@settings(max_examples=15)
+def test_chunks_agree_with_the_reference_in_value_and_every_gradient(
+    batch, time, groups, heads_per_group, head_dim, num_states, seed
+):
+    inputs = ssd_inputs(batch, time, groups * heads_per_group, head_dim, groups, num_states, seed=seed)
+    assert_agree(results(inputs, "torch"), results(inputs, "reference"), 1e-9)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 7, 64])
+def test_the_length_of_a_chunk_does_not_matter(monkeypatch, chunk):
+    inputs = ssd_inputs(2, 20)
+    expected = results(inputs, "torch")
+    monkeypatch.setattr("slotbench.ops._ssd_torch._CHUNK", chunk)
+    assert_agree(results(inputs, "torch"), expected, 1e-9)
+
+
+@pytest.mark.parametrize("kernel", EVERY)
+def test_one_channel_per_head_is_the_selective_scan_with_one_rate_per_channel(kernel):
+    heads, num_states = 6, 4
+    inputs = ssd_inputs(2, 40, heads, 1, 1, num_states)
+
+    def as_selective_scan(x, delta, A, B, C, D, state):
+        y, last = selective_scan(
+            x[..., 0], delta, A[:, None].expand(heads, num_states), B[:, :, 0], C[:, :, 0], D, None, state[:, :, 0]
+        )
+        return y[..., None], last[:, :, None]
+
+    assert_agree(results(inputs, kernel), values_and_gradients(inputs, as_selective_scan), 1e-9)
+
+
+@pytest.mark.parametrize("left_out", [("D",), ("state",), ("D", "state")])
+def test_optional_inputs_can_be_left_out(left_out):
+    inputs = {name: value for name, value in ssd_inputs(2, 40).items() if name not in left_out}
+    assert_agree(results(inputs, "torch"), results(inputs, "reference"), 1e-9)
+    if "state" in left_out:
+        zeros = {**inputs, "state": torch.zeros(2, 4, 3, 5, dtype=torch.float64)}
+        assert torch.equal(ssd(**inputs)[0], ssd(**zeros)[0])
+
+
+def test_the_torch_kernel_passes_gradcheck():
+    inputs = ssd_inputs(1, 34, 2, 1, 1, 2)  # longer than a chunk
+    assert torch.autograd.gradcheck(lambda *x: ssd(*x, kernel="torch"), tuple(inputs.values()))
+
+
+def test_the_exact_hold_differs_and_has_the_reference_gradients():
+    inputs = ssd_inputs(2, 40)
+    exact = results(inputs, "torch", exact_zoh=True)
+    assert_agree(exact, results(inputs, "reference", exact_zoh=True), 1e-9)
+    assert not torch.allclose(exact["y"], results(inputs, "torch")["y"])
+
+
+@pytest.mark.parametrize("kernel", EVERY)
+def test_the_exact_hold_of_a_constant_input_ends_where_the_differential_equation_does(kernel):
+    """h' = A h + B x from 0 with constant x is (exp(A t) - 1) / A B x, however the time is cut into steps."""
+    time, A = 50, torch.tensor([-0.7], dtype=torch.float64)
+    ones = torch.ones(1, time, 1, 1, dtype=torch.float64)
+    delta = torch.linspace(0.01, 0.2, time, dtype=torch.float64).view(1, time, 1)
+    _, last = ssd(ones, delta, A, ones, ones, exact_zoh=True, kernel=kernel)
+    torch.testing.assert_close(last.flatten(), torch.expm1(A * delta.sum()) / A)
+
+
+@pytest.mark.parametrize("kernel", EVERY)
+def test_float32_is_near_float64(kernel):
+    expected = results(ssd_inputs(4, 150, num_states=16), "reference")
+    assert_agree(results(ssd_inputs(4, 150, num_states=16, dtype=torch.float32), kernel), expected, 1e-5)
+
+
+@pytest.mark.parametrize("kernel", EVERY)
+def test_small_steps_after_huge_ones_keep_their_precision(kernel):
+    """The sum of the exponents of a chunk is huge; what separates two of its later steps is small."""
+    inputs = {name: value.detach() for name, value in ssd_inputs(2, 30).items()}
+    inputs["delta"][:, :10] = 1e4
+    single = {name: value.float() for name, value in inputs.items()}
+    torch.testing.assert_close(
+        ssd(**single, kernel=kernel)[1], ssd(**inputs, kernel="reference")[1].float(), rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("kernel", EVERY)
+@pytest.mark.parametrize("cuts", [range(1, 40), [1], [31, 33], [32]])
+def test_a_clip_in_pieces_equals_the_whole_with_its_gradients(kernel, cuts):
+    inputs = ssd_inputs(2, 40)
+
+    def in_pieces(state: Tensor, A: Tensor, D: Tensor, **in_time: Tensor) -> tuple[Tensor, Tensor]:
+        ys = []
+        for begin, end in zip([0, *cuts], [*cuts, 40], strict=True):
+            piece = {name: value[:, begin:end] for name, value in in_time.items()}
+            y, state = ssd(A=A, D=D, state=state, kernel=kernel, **piece)
+            ys.append(y)
+        return torch.cat(ys, dim=1), state
+
+    assert_agree(values_and_gradients(inputs, in_pieces), results(inputs, kernel), 1e-9)
+
+
+@pytest.mark.parametrize("kernel", EVERY)
+def test_no_output_sees_a_later_input(kernel):
+    inputs = ssd_inputs(2, 40)
+    y, _ = ssd(**inputs, kernel=kernel)
+    for name in ("x", "delta", "B", "C"):
+        (gradient,) = torch.autograd.grad(y[:, :20].sum(), inputs[name], retain_graph=True)
+        assert not gradient[:, 20:].any(), name
+        assert gradient[:, 19].abs().min() > 0, name
+
+
+@pytest.mark.parametrize("kernel", EVERY)
+def test_the_gradient_of_the_returned_state_alone_reaches_the_inputs(kernel):
+    inputs = ssd_inputs(2, 6)
+    _, last = ssd(**inputs, kernel=kernel)
+    names = ("x", "delta", "A", "B", "state")
+    for name, gradient in zip(names, torch.autograd.grad(last.sum(), [inputs[name] for name in names]), strict=True):
+        assert gradient.abs().max() > 0, name
+
+
+@pytest.mark.parametrize("kernel", EVERY)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_inputs_are_computed_in_float32(kernel, dtype):
+    inputs = {name: value.detach().to(dtype) for name, value in ssd_inputs(2, 12).items()}
+    y, last = ssd(**inputs, kernel=kernel)
+    expected, expected_last = ssd(**{n: x.float() for n, x in inputs.items()}, kernel="reference")
+    assert y.dtype == dtype
+    assert last.dtype == torch.float32
+    torch.testing.assert_close(y, expected.to(dtype), rtol=1e-2, atol=1e-4)
+    torch.testing.assert_close(last, expected_last, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", EVERY)
+def test_autocast_changes_nothing(kernel):
+    inputs = ssd_inputs(2, 40, dtype=torch.float32)
+
+    def under_autocast(**x: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return ssd(**x, kernel=kernel)
+
+    assert_agree(values_and_gradients(inputs, under_autocast), results(inputs, kernel), 1e-6)
+
+
+def test_autocast_around_the_backward_pass_changes_nothing():
+    inputs = ssd_inputs(2, 40, dtype=torch.float32)
+    expected = results(inputs, "torch")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert_agree(results(inputs, "torch"), expected, 1e-6)
+
+
+def test_long_clips_and_their_first_gradient_are_finite():
+    inputs = ssd_inputs(1, 4096, dtype=torch.float32)
+    assert all(torch.isfinite(value).all() for value in results(inputs, "torch").values())
+    slow = {**inputs, "A": (inputs["A"] * 1e-5).detach()}
+    (gradient,) = torch.autograd.grad(ssd(**slow, kernel="torch")[0][:, -1].sum(), inputs["x"])
+    assert gradient[:, 0].norm() > 0
+
+
+@pytest.mark.parametrize("kernel", EVERY)
+def test_inputs_a_thousand_times_too_large_give_no_nan(kernel):
+    inputs = ssd_inputs(2, 40, dtype=torch.float32)
+    scaled = {name: (value * 1e3).detach().requires_grad_() for name, value in inputs.items()}
+    assert not any(torch.isnan(value).any() for value in results(scaled, kernel).values())
+
+
+@pytest.mark.parametrize("kernel", EVERY)
+def test_samples_do_not_touch_one_another(kernel):
+    inputs = {name: value.detach() for name, value in ssd_inputs(3, 9).items()}
+    before = ssd(**inputs, kernel=kernel)[0]
+    inputs["x"][0] += 1
+    after = ssd(**inputs, kernel=kernel)[0]
+    assert torch.equal(before[1:], after[1:])
+    assert not torch.equal(before[0], after[0])
+
+
+def test_inputs_may_be_views_with_any_strides():
+    inputs = ssd_inputs(3, 40)
+    strided = {
+        name: value.detach().transpose(0, -1).contiguous().transpose(0, -1).requires_grad_()
+        for name, value in inputs.items()
+    }
+    assert_agree(results(strided, "torch"), results(inputs, "torch"), 1e-12)
+
+
+def test_memory_between_forward_and_backward_is_a_small_multiple_of_the_inputs():
+    inputs = ssd_inputs(2, 640, 4, 8, 1, 16, dtype=torch.float32)
+    saved: list[int] = []
+
+    def pack(tensor: Tensor) -> Tensor:
+        saved.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        ssd(**inputs, kernel="torch")
+    every_state = 2 * 640 * 4 * 8 * 16
+    assert sum(saved) < every_state / 2
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("delta", (2, 5, 3)), ("A", (4, 2)), ("C", (2, 5, 1, 5)), ("D", (4, 3)), ("state", (2, 4, 5, 3))],
+)
+def test_a_shape_that_does_not_fit_is_named(name, shape):
+    inputs = ssd_inputs(2, 5) | {name: torch.zeros(shape, dtype=torch.float64)}
+    with pytest.raises(ValueError, match=rf"ssd takes {name} as .* and got the shape"):
+        ssd(**inputs)
+
+
+def test_axes_groups_and_empty_clips_that_cannot_be_are_refused():
+    inputs = ssd_inputs(2, 5)
+    with pytest.raises(ValueError, match=r"x as \(batch, time, heads, head_dim\)"):
+        ssd(**{**inputs, "x": inputs["x"][..., 0]})
+    with pytest.raises(ValueError, match=r"B as \(batch, time, groups, state\)"):
+        ssd(**{**inputs, "B": inputs["B"][..., 0]})
+    with pytest.raises(ValueError, match="3 groups do not divide 4 heads"):
+        ssd(**{**inputs, "B": inputs["B"][:, :, [0, 1, 1]]})
+    with pytest.raises(ValueError, match="at least one time step"):
+        ssd(**{**inputs, "x": inputs["x"][:, :0]})
+
+
+def test_there_is_no_numba_kernel_and_the_error_says_which_there_are():
+    with pytest.raises(ValueError, match="ssd has no kernel named 'numba'; use 'auto' or one of reference, torch"):
+        ssd(**ssd_inputs(1, 2), kernel="numba")
+
+
+def test_the_cuda_kernel_is_refused_where_it_cannot_be_exact_or_double(monkeypatch):
+    monkeypatch.setattr("slotbench.ops.dispatch._why_not", lambda op, kernel, device: None)
+    with pytest.raises(RuntimeError, match="an input is float64: use kernel='torch'"):
+        ssd(**ssd_inputs(1, 2), kernel="mamba_ssm")
+    with pytest.raises(RuntimeError, match="no exact zero-order hold: use kernel='torch'"):
+        ssd(**ssd_inputs(1, 2, dtype=torch.float32), exact_zoh=True, kernel="mamba_ssm")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("kernel", "tolerance"), [("torch", 1e-4), ("mamba_ssm", 5e-3)])  # the second computes in TF32
+@pytest.mark.parametrize("time", [1, 40, 150])
+def test_kernels_on_cuda_agree_with_the_reference_on_the_cpu(kernel, tolerance, time):
+    reason = available_kernels("ssd", "cuda")[kernel]
+    if reason is not None:
+        pytest.skip(reason)
+    expected = results(ssd_inputs(3, time, 4, 20, 2, 16), "reference")
+    inputs = {n: x.detach().float().cuda().requires_grad_() for n, x in ssd_inputs(3, time, 4, 20, 2, 16).items()}
+    assert_agree(results(inputs, kernel), expected, tolerance)

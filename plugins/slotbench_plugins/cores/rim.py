@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -44,7 +44,7 @@ class RIM(RecurrentCore):
     others keep their state to the bit, and no gradient reaches their units. The states of the modules are the slots.
 
     The defaults are those of the SlotSSM paper's comparison in small: a slot encoder, as all slot cores have it, makes
-    the inputs. `experiments/cores/rim_thesis.yaml` and `rim_original.yaml` hold the settings of two sources.
+    the inputs. `RIM.thesis` and `RIM.original` have the settings of the two sources.
 
     `CoreOutput.attention` is what the active modules read, in terms of the tokens. It sums to less than 1, since a part
     goes to the null input, and is zero for modules that are not active.
@@ -90,6 +90,9 @@ class RIM(RecurrentCore):
         ValueError: `top_k` is not between 1 and `num_slots`, a size is below 1, `share_query` with a start from zeros,
             or `num_heads` does not divide `dim`.
     """
+
+    autocast_tolerance: ClassVar[float] = 0.3
+    """A rounding can decide which of two modules is active, and with it the whole state of both."""
 
     def __init__(
         self,
@@ -157,8 +160,8 @@ class RIM(RecurrentCore):
             std=projection_std,
         )
         self.input_dropout = nn.Dropout(input_dropout)
-        units = {"gru": GroupGRU, "lstm": GroupLSTM}
-        self.units: GroupGRU | GroupLSTM = units[cell_type](num_slots, input_value_dim, dim)
+        self.units: GroupGRU | GroupLSTM
+        self.units = (GroupLSTM if cell_type == "lstm" else GroupGRU)(num_slots, input_value_dim, dim)
         self.communication: Communication | None = None
         if communication != "off":
             self.communication = Communication(
@@ -174,6 +177,58 @@ class RIM(RecurrentCore):
         if initial == "learned":
             leaves = 2 if cell_type == "lstm" else 1
             self.initial_modules = without_decay(nn.Parameter(torch.randn(leaves, num_slots, dim)))
+
+    @classmethod
+    def thesis(cls, token_spec: TokenSpec, num_slots: int = 6, top_k: int = 6, dim: int = 100) -> RIM:
+        """The settings of the thesis, dense as in its best results; the tokens themselves are the inputs.
+
+        Source: its Table 4.1, and its code where the table is silent or differs (start from noise, heads, start of the
+        projections' weights, what others see of modules that are not active).
+        """
+        return cls(
+            token_spec,
+            num_slots,
+            dim,
+            top_k,
+            num_inputs=None,
+            initial="normal",
+            input_value_dim=2 * dim,
+            communication_heads=2,
+            communication_key_dim=32,
+            communication_value_dim=dim,
+            expose_inactive_update=True,
+            projection_std=0.01,
+        )
+
+    @classmethod
+    def original(
+        cls,
+        token_spec: TokenSpec,
+        num_slots: int = 6,
+        top_k: int = 4,
+        dim: int = 100,
+        cell_type: Literal["gru", "lstm"] = "gru",
+    ) -> RIM:
+        """The settings of the RIM authors' code; the tokens themselves are the inputs.
+
+        Source: github.com/anirudh9119/RIMs, event_based/blocks_core.py and attention.py. There the key and value maps
+        differ from input to input, which here they do not, and the input dropout is on what is read.
+        """
+        return cls(
+            token_spec,
+            num_slots,
+            dim,
+            top_k,
+            num_inputs=None,
+            cell_type=cell_type,
+            initial="zeros",
+            input_attention="standard",
+            input_value_dim=4 * dim,
+            null_row="first",
+            communication_output="gated",
+            expose_inactive_update=True,
+            projection_std=0.01,
+        )
 
     def initial_state(self, tokens: Float[Tensor, "batch tokens token_dim"]) -> RIMState:
         """States as `initial` says, in the precision of the weights."""

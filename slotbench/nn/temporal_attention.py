@@ -39,7 +39,8 @@ class TemporalAttention(nn.Module):
 
     All of it runs through PyTorch's fused attention. Queries go in chunks of whole steps, so that a mask has as many
     rows as a chunk has queries, never one row per token of the clip; there is no mask where a chunk is one step,
-    where everything is visible, or where the fused kernel's own causal form fits.
+    where everything is visible, or where the fused kernel's own causal form fits. On a CPU PyTorch has no fused kernel
+    for a `time_bias` that is being trained: each chunk's weights are then kept for the backward pass.
 
     Source: SlotSSM (Jiang et al., NeurIPS 2024), Eq 33-34, for the block-causal form.
 
@@ -100,10 +101,11 @@ class TemporalAttention(nn.Module):
             )
 
     def _cache(self, key: Tensor, value: Tensor) -> AttentionCache:
-        kept = key.shape[2] if self.window is None else min(self.window - 1, key.shape[2])
-        first = key.shape[2] - kept
-        # contiguous, because a view would keep alive all that it was cut from
-        return AttentionCache(key[:, :, first:].contiguous(), value[:, :, first:].contiguous())
+        # copies, because a view would keep alive all that it was cut from
+        if self.window is None or self.window > key.shape[2]:
+            return AttentionCache(key.contiguous(), value.contiguous())
+        first = key.shape[2] - (self.window - 1)
+        return AttentionCache(key[:, :, first:].clone(), value[:, :, first:].clone())
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, time_bias: TimeBias | None) -> Tensor:
         time, slots, steps = query.shape[2], query.shape[3], key.shape[2]

@@ -7,6 +7,7 @@ from torch import nn
 
 from slotbench.interfaces import TokenSpec, map_state
 from slotbench.nn.mamba import MambaBlock
+from slotbench.nn.mamba2 import Mamba2Block
 from slotbench.nn.parameters import decay_groups
 from slotbench.nn.slot_mixer import SlotMixer
 from slotbench.nn.slot_ssm_layer import SlotSSMLayer
@@ -65,8 +66,14 @@ def test_state_is_one_pair_per_layer_and_slot():
     assert [leaf.shape for layer in state for leaf in layer] == 2 * [(4, 3, 2, 24), (4, 3, 24, 7)]
 
 
-def test_slots_do_not_meet_without_the_mixer():
-    layer = SlotSSMLayer(16, MambaBlock(16), nn.Identity()).double()
+def test_state_of_mamba_2_is_one_pair_per_layer_and_slot():
+    state = small(ssm="mamba2", state_dim=7, head_dim=4, conv_width=3)(tokens(batch=4)).state
+    assert [leaf.shape for layer in state for leaf in layer] == 2 * [(4, 3, 2, 20 + 14), (4, 3, 5, 4, 7)]
+
+
+@pytest.mark.parametrize("block", [MambaBlock, Mamba2Block])
+def test_slots_do_not_meet_without_the_mixer(block):
+    layer = SlotSSMLayer(16, block(16), nn.Identity()).double()
     slots = torch.randn(1, 5, 3, 16, dtype=torch.float64, requires_grad=True)
     (gradient,) = torch.autograd.grad(layer(slots)[0][:, :, 1].square().sum(), slots)
     assert not gradient[:, :, [0, 2]].any()
@@ -155,6 +162,7 @@ def test_what_must_not_decay_does_not():
         ({"num_slots": 0}, "at least one slot"),
         ({"num_slots": [], "num_layers": 0}, "num_layers must be at least 1"),
         ({"num_heads": 5}, "num_heads=5"),
+        ({"ssm": "mamba2", "head_dim": 32}, r"int\(1.25 \* 64\) = 80 .* set head_dim to one of 1, 2, 4, 5"),
     ],
 )
 def test_arguments_that_cannot_be_are_refused(arguments, message):

@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slotbench_plugins.aggregations.weighted_mean import WeightedMean
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from slotbench.nn import inverted_attention
+from slotbench.nn.inverted_attention import InvertedAttention, TokenMemory
+
+
+class Recorder(WeightedMean):
+    """A weighted mean that keeps what it was given."""
+
+    def forward(self, assignment, values):
+        self.assignment, self.values = assignment, values
+        return super().forward(assignment, values)
+
+
+class Sizes(TorchDispatchMode):
+    """Elements of the largest tensor that an operation made."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, Tensor):
+            self.largest = max(self.largest, result.numel())
+        return result
+
+
+def noise(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def made(num_heads: int = 1, dim: int = 8, **arguments) -> InvertedAttention:
+    torch.manual_seed(0)
+    return InvertedAttention(dim, 6, num_heads, aggregation=Recorder(), **arguments).double()
+
+
+def table_bias(num_heads: int, longest: int = 32, seed: int = 5):
+    table = noise(num_heads, 2 * longest + 1, seed=seed)
+    return lambda offsets: table[:, offsets + longest]
+
+
+def by_hand(layer: InvertedAttention, slots: Tensor, tokens: Tensor, causal: bool, window: int | None, bias) -> Tensor:
+    """Step by step, and with the mask before the soft-max where the paper has it: an empty column becomes zero."""
+    heads, time = layer.num_heads, slots.shape[1]
+    query = layer.query(slots).unflatten(-1, (heads, -1))
+    key, value = (part.unflatten(-1, (heads, -1)) for part in layer.key_value(tokens).chunk(2, dim=-1))
+    past, updates = tokens.shape[1] - time, []
+    for t in range(time):
+        logits = torch.einsum("bnhd,bslhd->bhnsl", query[:, t], key) * query.shape[-1] ** -0.5
+        offsets = torch.arange(tokens.shape[1]) - (past + t)
+        logits = logits + bias(offsets)[:, None, :, None]
+        hidden = (offsets > 0) if causal else torch.zeros_like(offsets, dtype=torch.bool)
+        if window is not None:
+            hidden = hidden | (offsets <= -window)
+        logits = logits.masked_fill(hidden[:, None], -torch.inf)
+        if layer.across_heads:
+            weights = logits.flatten(1, 2).softmax(dim=1).unflatten(1, (heads, -1))
+        else:
+            weights = logits.softmax(dim=2)
+        weights = weights.nan_to_num(0.0)
+        weights = weights / (weights.sum(dim=(-1, -2), keepdim=True) + 1e-5)
+        updates.append(torch.einsum("bhnsl,bslhd->bnhd", weights, value).flatten(-2))
+    return layer.output(torch.stack(updates, dim=1))
+
+
+@settings(max_examples=25)
+@given(data=st.data())
+def test_equals_the_definition_with_the_mask_before_the_softmax(data):
+    draw = lambda low, high, label: data.draw(st.integers(low, high), label=label)  # noqa: E731
+    heads, causal = data.draw(st.sampled_from([1, 2, 4])), data.draw(st.booleans(), label="causal")
+    time, past = draw(1, 5, "time"), draw(0, 3, "past") if causal else 0
+    window = data.draw(st.none() | st.integers(1, 4), label="window") if causal else None
+    layer = made(heads, across_heads=data.draw(st.booleans(), label="across heads"))
+    slots, tokens = noise(2, time, draw(1, 4, "slots"), 8), noise(2, past + time, draw(1, 3, "tokens"), 6, seed=1)
+    bias = table_bias(heads)
+    expected = by_hand(layer, slots, tokens, causal, window, bias)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inverted_attention, "WEIGHTS_AT_ONCE", data.draw(st.sampled_from([1, 100, 2**22]), label="chunk"))
+        result, _ = layer.attend(slots, layer.memory(tokens), causal=causal, window=window, time_bias=bias)
+    torch.testing.assert_close(result, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("num_heads", [1, 4])
+def test_shares_of_a_visible_token_sum_to_one_and_a_hidden_token_has_none(num_heads):
+    layer = made(num_heads)
+    layer.attend(noise(2, 5, 3, 8), layer.memory(noise(2, 5, 4, 6)), causal=True, time_bias=table_bias(num_heads))
+    assignment = layer.aggregation.assignment.unflatten(-1, (5, 4))
+    assert assignment.shape == (2, num_heads, 5, 3, 5, 4)
+    visible = torch.ones(5, 5, dtype=torch.bool).tril()
+    shares = assignment.sum(dim=(1, 3))
+    torch.testing.assert_close(shares[:, visible], torch.ones(2, 15, 4, dtype=torch.float64), rtol=0, atol=1e-12)
+    assert not shares[:, ~visible].any()
+    mass = assignment.sum(dim=(-1, -2))
+    weights = mass / (mass + 1e-5)
+    assert weights.min() >= 1 - 1e-3
+    assert weights.max() <= 1
+
+
+def test_each_head_can_hold_a_competition_of_its_own():
+    layer = made(4, across_heads=False)
+    _, assignment = layer(noise(2, 3, 8), noise(2, 5, 6))
+    recorded = layer.aggregation.assignment
+    torch.testing.assert_close(recorded.sum(dim=3), torch.ones(2, 4, 1, 5, dtype=torch.float64))
+    torch.testing.assert_close(assignment.sum(dim=1), torch.ones(2, 5, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("across_heads", [True, False])
+def test_assignment_says_who_won_the_tokens_of_the_step_itself(across_heads):
+    layer = made(2, across_heads=across_heads)
+    slots, tokens = noise(2, 3, 4, 8), noise(2, 5, 7, 6)
+    _, assignment = layer.attend(slots, layer.memory(tokens), causal=True)
+    for step in range(3):
+        _, alone = layer(slots[:, step], tokens[:, 2 + step])
+        torch.testing.assert_close(assignment[:, step], alone)
+
+
+def test_one_step_asked_again_through_its_memory_gives_the_same():
+    layer = made(2)
+    slots, tokens = noise(2, 3, 8), noise(2, 5, 6)
+    memory = layer.memory(tokens[:, None])
+    updates, assignment = layer.attend(slots[:, None], memory)
+    assert torch.equal(updates[:, 0], layer(slots, tokens)[0])
+    assert torch.equal(assignment[:, 0], layer(slots, tokens)[1])
+
+
+@pytest.mark.parametrize("window", [None, 3])
+def test_steps_one_by_one_with_a_growing_memory_equal_all_at_once(window):
+    layer, slots, tokens = made(2), noise(2, 6, 3, 8), noise(2, 6, 4, 6)
+    bias = table_bias(2)
+    whole, _ = layer.attend(slots, layer.memory(tokens), causal=True, window=window, time_bias=bias)
+    memory: TokenMemory | None = None
+    for step in range(6):
+        memory = layer.memory(tokens[:, step : step + 1]).after(memory)
+        update, _ = layer.attend(slots[:, step : step + 1], memory, causal=True, window=window, time_bias=bias)
+        torch.testing.assert_close(update[:, 0], whole[:, step])
+        memory = memory if window is None else memory.last(window - 1)
+    assert memory.key.shape[2] == (6 if window is None else window - 1)
+
+
+def test_the_future_takes_nothing_from_the_past():
+    """A competition among the slots of all steps would fail here, mask or no mask."""
+    layer, slots, tokens = made(4), noise(1, 6, 3, 8), noise(1, 6, 4, 6)
+    before, _ = layer.attend(slots, layer.memory(tokens), causal=True)
+    slots[:, 4:] += 1
+    tokens[:, 4:] += 1
+    after, _ = layer.attend(slots, layer.memory(tokens), causal=True)
+    assert (after - before)[:, :4].abs().max() < 1e-12
+    assert (after - before)[:, 4:].abs().amax(dim=(0, 2, 3)).min() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("num_heads", "across_heads", "matters"), [(1, True, False), (4, True, True), (4, False, False)]
+)
+def test_a_bias_of_the_offset_acts_between_heads_only(num_heads, across_heads, matters):
+    layer, slots, tokens = made(num_heads, across_heads=across_heads), noise(1, 5, 3, 8), noise(1, 5, 4, 6)
+    memory = layer.memory(tokens)
+    plain, biased = (
+        layer.attend(slots, memory, causal=True, time_bias=bias)[0] for bias in (None, table_bias(num_heads))
+    )
+    assert ((plain - biased).abs().max() > 1e-3) == matters
+    if not matters:
+        assert (plain - biased).abs().max() < 1e-12
+
+
+def test_one_head_does_not_see_the_order_of_the_frames():
+    layer, slots, tokens = made(1), noise(1, 1, 3, 8), noise(1, 5, 4, 6)
+    bias = table_bias(1)
+    first, _ = layer.attend(slots, layer.memory(tokens), causal=True, time_bias=bias)
+    swapped = tokens[:, [1, 0, 3, 2, 4]]
+    second, _ = layer.attend(slots, layer.memory(swapped), causal=True, time_bias=bias)
+    torch.testing.assert_close(first, second, rtol=0, atol=1e-12)
+    several = made(4)
+    ordered = [
+        several.attend(slots, several.memory(x), causal=True, time_bias=table_bias(4))[0] for x in (tokens, swapped)
+    ]
+    assert (ordered[0] - ordered[1]).abs().max() > 1e-3
+
+
+def gradients(layer: InvertedAttention, slots: Tensor, tokens: Tensor) -> list[Tensor]:
+    slots, tokens = slots.clone().requires_grad_(), tokens.clone().requires_grad_()
+    table = noise(2, 65).requires_grad_()
+    updates, assignment = layer.attend(
+        slots, layer.memory(tokens), causal=True, time_bias=lambda offsets: table[:, offsets + 32]
+    )
+    loss = (updates * noise(*updates.shape, seed=3)).sum() + assignment.square().sum()
+    return [loss, *torch.autograd.grad(loss, [slots, tokens, table, *layer.parameters()])]
+
+
+@pytest.mark.parametrize("at_once", [1, 500])
+def test_chunks_change_neither_values_nor_gradients(monkeypatch, at_once):
+    layer, slots, tokens = made(2), noise(2, 7, 3, 8), noise(2, 7, 4, 6)
+    expected = gradients(layer, slots, tokens)
+    monkeypatch.setattr(inverted_attention, "WEIGHTS_AT_ONCE", at_once)
+    for value, other in zip(gradients(layer, slots, tokens), expected, strict=True):
+        torch.testing.assert_close(value, other)
+
+
+def test_weights_take_what_they_must_and_in_chunks_no_more_than_is_allowed(monkeypatch):
+    batch, time, num_slots, num_tokens = 2, 12, 16, 16
+    layer = made(1).float()
+    slots, tokens = noise(batch, time, num_slots, 8).float(), noise(batch, time, num_tokens, 6).float()
+    with Sizes() as sizes:
+        layer.attend(slots, layer.memory(tokens), causal=True)
+    weights = layer.aggregation.assignment
+    assert sizes.largest == weights.numel()
+    assert weights.numel() * weights.element_size() == 4 * batch * time**2 * num_slots * num_tokens
+
+    allowed = 3 * batch * time * num_slots * num_tokens
+    monkeypatch.setattr(inverted_attention, "WEIGHTS_AT_ONCE", allowed)
+    saved: list[int] = []
+    pack = lambda tensor: (saved.append(tensor.numel()), tensor)[1]  # noqa: E731
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), Sizes() as sizes:
+        updates, _ = layer.attend(slots, layer.memory(tokens), causal=True)
+    assert sizes.largest <= allowed, "one chunk at a time"
+    assert max(saved) < allowed, "no weights wait for the backward pass"
+    with Sizes() as sizes:
+        updates.sum().backward()
+    assert sizes.largest <= allowed, "nor does the backward pass make more at a time"
+
+
+def test_huge_logits_and_single_precision_stay_finite():
+    layer = made(4).float()
+    slots, tokens = (50 * noise(1, 4, 3, 8)).float().requires_grad_(), (50 * noise(1, 4, 5, 6)).float().requires_grad_()
+    updates, _ = layer.attend(slots, layer.memory(tokens), causal=True)
+    updates.square().sum().backward()
+    assert updates.isfinite().all()
+    assert slots.grad.isfinite().all()
+    assert tokens.grad.isfinite().all()
+
+
+def test_slots_may_be_permuted_and_tokens_too():
+    layer, slots, tokens = made(2), noise(1, 4, 3, 8), noise(1, 4, 5, 6)
+    updates, assignment = layer.attend(slots, layer.memory(tokens), causal=True)
+    order, shuffle = [2, 0, 1], [4, 1, 0, 2, 3]
+    other, other_assignment = layer.attend(slots[:, :, order], layer.memory(tokens[:, :, shuffle]), causal=True)
+    torch.testing.assert_close(other, updates[:, :, order])
+    torch.testing.assert_close(other_assignment, assignment[:, :, order][..., shuffle])
+
+
+def test_any_aggregation_fits():
+    class Sum(nn.Module):
+        def forward(self, assignment, values):
+            return torch.einsum("...nk,...kd->...nd", assignment, values)
+
+    layer = InvertedAttention(8, num_heads=2, aggregation=Sum()).double()
+    slots, tokens = noise(2, 3, 8), noise(2, 5, 8)
+    with torch.no_grad():
+        layer.output.weight.copy_(torch.eye(8))
+    updates, _ = layer(slots, tokens)
+    # with heads that compete, the mass of the two heads together is one per token
+    assert updates.shape == (2, 3, 8)
+    per_head = InvertedAttention(8, num_heads=2, aggregation=Sum(), across_heads=False).double()
+    per_head.load_state_dict(layer.state_dict())
+    values = per_head.key_value(tokens).chunk(2, dim=-1)[1]
+    torch.testing.assert_close(per_head(slots, tokens)[0].sum(dim=1), values.sum(dim=1))
+
+
+@pytest.mark.parametrize(
+    ("steps", "arguments", "message"),
+    [(3, {}, "3 steps of memory for 2 steps of slots"), (2, {"window": 2}, "and no window")],
+)
+def test_what_only_causal_attention_can_do_is_refused_without_it(steps, arguments, message):
+    layer = made(1)
+    with pytest.raises(ValueError, match=message):
+        layer.attend(noise(1, 2, 3, 8), layer.memory(noise(1, steps, 4, 6)), **arguments)
+
+
+def test_heads_must_divide_the_width():
+    with pytest.raises(ValueError, match="num_heads=3"):
+        made(3)

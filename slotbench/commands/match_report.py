@@ -34,7 +34,7 @@ def print_matches(matches: list[Match], budget: Budget) -> None:
     Console().print(table)
     for match in matches:
         if match.problem:
-            print(f"\n{match.core}: {match.problem}")
+            print(f"\n{match.problem}" if match.core in match.problem else f"\n{match.core}: {match.problem}")
         elif not match.flags:
             print(
                 f"\n{match.core}: no {match.argument} comes within {100 * budget.tolerance:g} %; the nearest are above"

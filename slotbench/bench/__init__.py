@@ -1,0 +1,1 @@
+"""What `slotbench bench` measures, each measurement in a process of its own."""

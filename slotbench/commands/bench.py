@@ -1,0 +1,161 @@
+"""`slotbench bench SUBJECT`: measures speed and memory on this machine."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from slotbench import registry
+from slotbench.commands.failures import UserError, did_you_mean, lines, listing
+
+if TYPE_CHECKING:
+    from slotbench.bench.results import Results
+
+__all__ = ["main"]
+
+_USAGE = """Usage: slotbench bench cores [NAME ...] [options]
+
+Measures every core, or those named, against sequence length: a training step, inference, peak memory, and a step
+when streaming. Writes OUT/cores.json as it goes, OUT/cores.md and OUT/cores.png at the end. What the JSON holds already
+is not measured again. Running out of memory or time is a result; what is longer is then skipped.
+
+  --lengths T ...     time steps of a clip (default: 80 160 320 640 1280 2560)
+  --batch N           clips (default: 6)
+  --slots N           slots, where a core takes num_slots (default: 6)
+  --dim N             width of tokens, and of slots where a core takes dim (default: 64)
+  --tokens N          tokens per time step (default: 16)
+  --repeats N         times that each point is measured (default: 3)
+  --timeout S         seconds for one measure of one core at one length (default: 120)
+  --memory GIB        memory that it may take beyond the idle process (default: 6)
+  --threads N         threads (default: 1)
+  --device cpu|cuda   (default: cpu)
+  --out DIR           (default: bench, or bench/quick with --quick)
+  --restart           drop what the JSON holds
+  --plugin FILE       import components from a Python file; may be repeated
+  --quick             a batch of 2, three short lengths, two repeats: to see that it runs
+
+Every measurement is a process of its own. Memory on the CPU is measured on Linux only."""
+
+_SUBJECTS = ("cores",)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; slotbench bench --help lists the options")
+
+
+def main(command: str, arguments: list[str]) -> int:
+    """Runs the bench that is named first."""
+    if not arguments or "--help" in arguments or "-h" in arguments:
+        print(_USAGE)
+        return 0
+    subject, *rest = arguments
+    if subject not in _SUBJECTS:
+        raise UserError(
+            lines(
+                f"nothing to bench is called {subject}{did_you_mean(subject, _SUBJECTS)}",
+                expected="slotbench bench cores",
+            )
+        )
+    given = _parse(rest)
+    for file in given.plugin:
+        registry.load_file(file)
+    known = registry.names("cores")
+    for name in given.names:
+        if name not in known:
+            raise UserError(lines(f"no core named {name}{did_you_mean(name, known)}", available=listing(known)))
+    # everything above answers before torch is imported
+    return _bench_cores(given, known)
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    quick = "--quick" in arguments
+    parser = _Parser(prog="slotbench bench cores", add_help=False, allow_abbrev=False)
+    parser.add_argument("names", nargs="*")
+    lengths = [20, 40, 80] if quick else [80, 160, 320, 640, 1280, 2560]
+    parser.add_argument("--lengths", type=_at_least(int, 1), nargs="+", default=lengths)
+    for name, default in (("batch", 2 if quick else 6), ("slots", 6), ("dim", 64), ("tokens", 16), ("threads", 1)):
+        parser.add_argument(f"--{name}", type=_at_least(int, 1), default=default)
+    parser.add_argument("--repeats", type=_at_least(int, 1), default=2 if quick else 3)
+    parser.add_argument("--timeout", type=_at_least(float, 0.1), default=120.0)
+    parser.add_argument("--memory", type=_at_least(float, 0.01), default=6.0)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--out", type=Path, default=Path("bench/quick" if quick else "bench"))
+    parser.add_argument("--plugin", type=Path, action="append", default=[])
+    for switch in ("--restart", "--quick"):
+        parser.add_argument(switch, action="store_true")
+    return parser.parse_intermixed_args(arguments)
+
+
+def _at_least(kind: type, smallest: float) -> Any:
+    def convert(text: str) -> Any:
+        value = kind(text)
+        if not value >= smallest:
+            raise argparse.ArgumentTypeError(f"{text} is too small; expected {smallest:g} or more")
+        return value
+
+    convert.__name__ = kind.__name__
+    return convert
+
+
+def _bench_cores(given: argparse.Namespace, known: list[str]) -> int:
+    import torch
+
+    from slotbench.bench.results import BenchError, Results, Settings
+    from slotbench.bench.sweep import sweep
+
+    if given.device == "cuda" and not torch.cuda.is_available():
+        raise UserError(lines("there is no CUDA device here", given="--device cuda", expected="--device cpu"))
+    settings = Settings(
+        cores=tuple(dict.fromkeys(given.names or known)),
+        lengths=tuple(sorted(set(given.lengths))),
+        batch=given.batch,
+        slots=given.slots,
+        dim=given.dim,
+        tokens=given.tokens,
+        repeats=given.repeats,
+        seconds=given.timeout,
+        memory=given.memory,
+        threads=given.threads,
+        device=given.device,
+        plugins=tuple(str(file.resolve()) for file in given.plugin),
+    )
+    try:
+        results = Results.open(given.out / "cores.json", settings, restart=given.restart)
+    except BenchError as error:
+        raise UserError(str(error)) from error
+    if results.points:
+        print(f"{results.path} holds {len(results.points)} points already")
+    try:
+        sweep(results, lambda point: print(_line(point), flush=True))
+    except KeyboardInterrupt:
+        print(f"interrupted; {results.path} holds {len(results.points)} points, and the same command goes on from them")
+        raise
+    _report(results, given.out)
+    return 0
+
+
+def _line(point: dict[str, Any]) -> str:
+    from slotbench.bench.report import summary
+
+    return f"{point['core']:<18}{point['measure']:<10} T={point['length']:<5} {summary(point)}"
+
+
+def _report(results: Results, out: Path) -> None:
+    from rich.console import Console
+
+    from slotbench.bench.plot import draw
+    from slotbench.bench.report import growths, legend, rich_table, tables, write_markdown
+
+    results.write(growth=growths(results))
+    draw(results, out / "cores.png")
+    write_markdown(results, out / "cores.md", "cores.png")
+    console = Console()
+    for table in tables(results):
+        console.print()
+        console.print(rich_table(table))
+    console.print()
+    for line in legend(results):
+        console.print(line, markup=False, highlight=False)
+    print(f"\nwrote {', '.join(str(out / f'cores.{kind}') for kind in ('json', 'md', 'png'))}")

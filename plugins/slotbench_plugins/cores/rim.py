@@ -80,7 +80,8 @@ class RIM(RecurrentCore):
         communication_heads: heads of the communication.
         communication_key_dim: width of its queries and keys, per head.
         communication_value_dim: width of its values, per head.
-        communication_output: what follows its heads, see `slotbench.nn.rim_cell.Communication`.
+        communication_output: what follows its heads, see `slotbench.nn.rim_cell.Communication`. "linear" is not bounded:
+            start it small (`projection_std`), as the thesis does, or the states can grow without end.
         communication_dropout: rate on its weights ("linear") or output ("gated").
         expose_inactive_update: whether others see, of a module that is not active, the state that it would have had, in
             place of the state that it keeps.
@@ -118,7 +119,7 @@ class RIM(RecurrentCore):
         communication_heads: int = 4,
         communication_key_dim: int = 16,
         communication_value_dim: int = 16,
-        communication_output: Literal["linear", "gated"] = "linear",
+        communication_output: Literal["linear", "gated"] = "gated",
         communication_dropout: float = 0.1,
         expose_inactive_update: bool = False,
         projection_std: float | None = None,
@@ -196,6 +197,7 @@ class RIM(RecurrentCore):
             communication_heads=2,
             communication_key_dim=32,
             communication_value_dim=dim,
+            communication_output="linear",
             expose_inactive_update=True,
             projection_std=0.01,
         )
@@ -225,7 +227,6 @@ class RIM(RecurrentCore):
             input_attention="standard",
             input_value_dim=4 * dim,
             null_row="first",
-            communication_output="gated",
             expose_inactive_update=True,
             projection_std=0.01,
         )

@@ -30,7 +30,10 @@ class SlotRNNInputs(NamedTuple):
 
 
 class AttentionMixer(nn.Module):
-    """Self-attention over a set of slots, with a residual and a LayerNorm before it.
+    """Self-attention over a set of slots with a residual, and a LayerNorm after it.
+
+    The norm comes last because the result is fed back: with the norm before the attention, as in `SlotMixer`, every
+    step adds to the state, the gates saturate, and the state grows with the length of the clip.
 
     Source: SlotSSM, Eq 31; residual and LayerNorm are our choice.
 
@@ -41,12 +44,12 @@ class AttentionMixer(nn.Module):
 
     def __init__(self, dim: int, num_heads: int):
         super().__init__()
-        self.norm = nn.LayerNorm(dim)
         self.attention = SelfAttention(dim, num_heads)
+        self.norm = nn.LayerNorm(dim)
 
     def forward(self, slots: Float[Tensor, "batch slots dim"]) -> Float[Tensor, "batch slots dim"]:
         """Each set of slots on its own."""
-        return slots + self.attention(self.norm(slots))
+        return self.norm(slots + self.attention(slots))
 
 
 class SlotRNNLayer(nn.Module):
@@ -112,7 +115,7 @@ class SlotRNN(RecurrentCore):
             raise ValueError(f"num_layers must be at least 1, got {num_layers}")
         mixers = {
             "attention": lambda: AttentionMixer(dim, num_heads),
-            "attention_mlp": lambda: SlotMixer(dim, num_heads, mlp_ratio),
+            "attention_mlp": lambda: nn.Sequential(SlotMixer(dim, num_heads, mlp_ratio), nn.LayerNorm(dim)),
             "none": nn.Identity,
         }
         if mixer not in mixers:

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from slotbench_plugins.cores.slot_rnn import SlotRNN
+from torch import Tensor, nn
+
+from slotbench.interfaces import TokenSpec, map_state
+from slotbench.nn.parameters import decay_groups
+
+SPEC = TokenSpec(dim=12, num_tokens=5)
+
+
+def tokens(batch: int = 2, time: int = 6) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(batch, time, SPEC.num_tokens, SPEC.dim, generator=generator, dtype=torch.float64)
+
+
+def small(num_slots: int = 3, num_layers: int = 2, **arguments) -> SlotRNN:
+    torch.manual_seed(0)
+    return SlotRNN(SPEC, num_slots, dim=16, num_layers=num_layers, num_heads=2, encoder_layers=1, **arguments).double()
+
+
+class SlotsAreTokens(nn.Module):
+    """Stands for the encoder, so that slots enter apart from one another."""
+
+    def __init__(self, queries: Tensor):
+        super().__init__()
+        self.queries = queries
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x, torch.eye(x.shape[1]).expand(x.shape[0], -1, -1)
+
+
+def with_slots_as_tokens(**arguments) -> SlotRNN:
+    core = SlotRNN(TokenSpec(16, 3), 3, 16, num_heads=2, encoder_layers=1, **arguments).double()
+    core.encoder = SlotsAreTokens(core.encoder.queries.detach())
+    return core
+
+
+def test_without_a_mixer_every_layer_is_a_gru_over_each_slot():
+    core = small(mixer="none")
+    gru = nn.GRU(16, 16, num_layers=2, batch_first=True).double()
+    with torch.no_grad():
+        for index, layer in enumerate(core.layers):
+            for name, half in (("ih", layer.gru.input_map), ("hh", layer.gru.hidden_map)):
+                half.bias.normal_()
+                getattr(gru, f"weight_{name}_l{index}").copy_(half.weight)
+                getattr(gru, f"bias_{name}_l{index}").copy_(half.bias)
+    x = tokens()
+    slots = core.encoder(x.flatten(0, 1))[0].unflatten(0, x.shape[:2])
+    expected, last = gru(slots.transpose(1, 2).flatten(0, 1))
+    output = core(x)
+    torch.testing.assert_close(output.slots, expected.unflatten(0, (2, 3)).transpose(1, 2))
+    for state, after in zip(output.state, last, strict=True):
+        torch.testing.assert_close(state, after.unflatten(0, (2, 3)))
+
+
+def test_slots_do_not_meet_without_a_mixer():
+    core = with_slots_as_tokens(mixer="none")
+    x = torch.randn(1, 5, 3, 16, dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(core(x).slots[:, :, 1].square().sum(), x)
+    assert not gradient[:, :, [0, 2]].any()
+    assert gradient[:, :, 1].abs().amax(dim=-1).min() > 0
+
+
+@pytest.mark.parametrize("mixer", ["attention", "attention_mlp"])
+def test_a_mixer_joins_the_slots_of_a_step_and_of_later_ones(mixer):
+    core = with_slots_as_tokens(mixer=mixer)
+    x = torch.randn(1, 5, 3, 16, dtype=torch.float64, requires_grad=True)
+    slots = core(x).slots
+    for step, reached in ((1, False), (2, True), (4, True)):
+        (gradient,) = torch.autograd.grad(slots[:, step, 0].square().sum(), x, retain_graph=True)
+        assert gradient[:, 2, 1].any().item() is reached
+
+
+def test_the_mixed_slots_are_what_the_next_step_starts_from():
+    core = small(num_layers=1)
+    output = core(tokens(time=3))
+    torch.testing.assert_close(output.state[0], output.slots[:, -1])
+    inputs = core.per_step(tokens())
+    (layer,) = core.layers
+    hidden = core.initial_state(tokens()[:, 0])[0]
+    for gates in inputs.gates.unbind(1):
+        hidden = layer.mixer(layer.gru(gates, hidden))
+    torch.testing.assert_close(hidden, core(tokens()).slots[:, -1])
+
+
+def test_a_state_of_zeros_is_the_start_of_a_clip():
+    core = small()
+    zeros = map_state(torch.zeros_like, core(tokens()).state)
+    assert torch.equal(core(tokens(), zeros).slots, core(tokens()).slots)
+    assert [leaf.shape for leaf in zeros] == 2 * [(2, 3, 16)]
+
+
+def test_equal_queries_give_equal_slots_for_ever_and_the_default_start_does_not():
+    core = small()
+    assert torch.pdist(core(tokens()).slots[0, -1]).min() > 0.1
+    with torch.no_grad():
+        core.encoder.queries.copy_(core.encoder.queries[:1].expand(3, -1))
+    slots = core(tokens()).slots
+    torch.testing.assert_close(slots, slots[:, :, :1].expand_as(slots))
+
+
+def test_slots_can_be_added_with_the_same_weights():
+    few, many = small(3), small(4)
+    weights = few.state_dict()
+    weights["encoder.queries"] = torch.cat([weights["encoder.queries"], torch.randn(1, 16).double()])
+    many.load_state_dict(weights)
+    assert many(tokens()).slots.shape == (2, 6, 4, 16)
+
+
+def test_attention_says_which_tokens_a_slot_read():
+    attention = small()(tokens()).attention
+    assert attention.shape == (2, 6, 3, 5)
+    torch.testing.assert_close(attention.sum(dim=-1), torch.ones(2, 6, 3, dtype=torch.float64))
+
+
+def test_the_encoder_sees_all_steps_of_a_call_at_once(monkeypatch):
+    core = small()
+    calls = []
+    forward = core.encoder.forward
+    monkeypatch.setattr(core.encoder, "forward", lambda x: calls.append(x.shape) or forward(x))
+    core(tokens())
+    assert calls == [(12, 5, 12)]
+
+
+@pytest.mark.parametrize("mixer", ["attention", "attention_mlp", "none"])
+def test_slots_do_not_grow_with_the_length_of_the_clip(mixer):
+    core = small(mixer=mixer).float()
+    with torch.no_grad():
+        slots = core(tokens(batch=1, time=600).float()).slots
+    assert slots.abs().max() < 10
+
+
+@pytest.mark.parametrize("mixer", ["attention", "attention_mlp", "none"])
+def test_gradient_of_the_last_step_neither_dies_nor_explodes_at_the_first_of_eighty(mixer):
+    core, x = small(mixer=mixer), tokens(time=80).requires_grad_()
+    slots = core(x).slots[:, -1]
+    (gradient,) = torch.autograd.grad((slots * torch.randn_like(slots)).sum(), x)
+    first, last = gradient[:, 0].norm(), gradient[:, -1].norm()
+    assert 1e-8 < first / last < 100
+
+
+def test_only_matrices_decay():
+    core = small()
+    decayed = {id(parameter) for parameter in decay_groups(core.parameters())[0]["params"]}
+    assert {name for name, parameter in core.named_parameters() if id(parameter) in decayed} == {
+        f"{name}.weight" for name, part in core.named_modules() if isinstance(part, nn.Linear)
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
+        ({"num_heads": 5}, "num_heads=5"),
+        ({"num_slots": 0}, "at least 1 slot"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        SlotRNN(SPEC, **arguments)

@@ -80,7 +80,7 @@ class RIM(RecurrentCore):
         communication_heads: heads of the communication.
         communication_key_dim: width of its queries and keys, per head.
         communication_value_dim: width of its values, per head.
-        communication_output: what follows its heads, see `slotbench.nn.rim_cell.Communication`. "linear" is not bounded:
+        communication_output: what follows its heads, see `slotbench.nn.rim_cell.Communication`. "linear" has no bound:
             start it small (`projection_std`), as the thesis does, or the states can grow without end.
         communication_dropout: rate on its weights ("linear") or output ("gated").
         expose_inactive_update: whether others see, of a module that is not active, the state that it would have had, in

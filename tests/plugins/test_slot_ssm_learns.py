@@ -18,29 +18,6 @@ from slotbench.interfaces import TokenSpec
 NUM_COLOURS = 4
 
 
-def test_one_batch_of_blinking_balls_can_be_learned_by_heart():
-    data = BlinkingBalls(num_frames=3, patches_per_side=2, num_balls=2, resolution=32)
-    batch = to_unit_range(data.dataset("train").clips(range(2)))
-    torch.manual_seed(0)
-    encoder = PatchEncoder(data.spec.input)
-    core = SlotSSM(encoder.token_spec)
-    decoder = TransformerDecoder(core.slot_spec, data.spec.target)
-    target = batch.target[:, -1].long()
-
-    def loss() -> Tensor:
-        last = core(encoder(batch)).slots[:, -1:]
-        return F.cross_entropy(decoder(last, batch).reconstruction[:, 0], target)
-
-    # predicting the share of each class, whatever the pixel: what a model knows that has not seen the balls
-    shares = target.flatten().bincount(minlength=7) / target.numel()
-    floor = -(shares * shares.clamp(min=1e-9).log()).sum().item()
-    start = loss().item()
-    optimise(nn.ModuleList([encoder, core, decoder]), loss, steps=80, learning_rate=2e-3)
-    end = loss().item()
-    assert end < 0.1 * start
-    assert end < 0.2 * floor
-
-
 def first_colour_wins(generator: torch.Generator, batch: int, time: int) -> tuple[Tensor, Tensor, Tensor]:
     """Tokens "batch time 1 colours+1" that are blank but for three colours, the first of them within four steps; which
     colour came first; and whether one has come yet, "batch time"."""

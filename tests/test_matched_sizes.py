@@ -90,3 +90,14 @@ def test_a_matched_core_goes_after_the_experiment(folder, name, capsys):
         if not isinstance(value, dict):
             assert shown["core"]["init_args"][key] == value
     assert shown["decoder"]["init_args"]["dim"] == 64
+
+
+@pytest.mark.parametrize("folder", ["bouncing_balls", "paper_bouncing_balls"])
+def test_a_rollout_meets_no_time_index_that_training_has_not(folder):
+    config = experiment_of(folder)
+    model, data = config["model"]["init_args"], config["data"]["init_args"]
+    inputs_in_training, inputs_in_rollout = data["num_frames"] - 1, model["context"] + model["horizon"] - 1
+    assert inputs_in_rollout > inputs_in_training  # or there would be nothing to check
+    assert inputs_in_training + model["max_time_offset"] >= inputs_in_rollout
+    for name in ("SlotTransformer", "Transformer"):
+        assert inputs_in_training + core_of(folder, name)["init_args"]["random_offset"] >= inputs_in_rollout

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -209,14 +209,10 @@ def curve(seconds: list[float], points: int = 24) -> list[tuple[int, float]]:
     ]
 
 
-def run(job: Job, channel: TextIO) -> None:
+def run(job: Job, say: Callable[[dict[str, Any]], None]) -> None:
     """Runs the stages of a job one after the other, and says so."""
-
-    def say(**message: Any) -> None:
-        print(json.dumps(message), file=channel, flush=True)
-
     stage = "setup"
-    say(begin=stage)
+    say({"begin": stage})
     try:
         torch.set_num_threads(job.threads)
         for file in job.plugins:
@@ -224,14 +220,15 @@ def run(job: Job, channel: TextIO) -> None:
         bench = CoreBench(job)
         stages = {"inference": bench.inference, "training": bench.training, "streaming": bench.streaming}
         for stage in job.stages:
-            say(begin=stage)
+            say({"begin": stage})
             before = bench.noise()
             result = stages[stage]()
-            say(result=stage, **result, noise=[before, bench.noise()], parameters=bench.parameters)
+            say({"result": stage, **result, "noise": [before, bench.noise()], "parameters": bench.parameters})
     except Exception as error:
         problem = OUT_OF_MEMORY if is_out_of_memory(error) else "error"
         text = str(error).strip().splitlines()
-        say(failed=stage, problem=problem, message=f"{type(error).__name__}: {text[0] if text else ''}".strip(": "))
+        message = f"{type(error).__name__}: {text[0] if text else ''}".strip(": ")
+        say({"failed": stage, "problem": problem, "message": message})
 
 
 def main() -> None:
@@ -239,7 +236,7 @@ def main() -> None:
     # what a component prints must not get between the messages
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as channel:
         os.dup2(2, 1)
-        run(Job.from_json(sys.stdin.read()), channel)
+        run(Job.from_json(sys.stdin.read()), lambda message: print(json.dumps(message), file=channel, flush=True))
 
 
 if __name__ == "__main__":

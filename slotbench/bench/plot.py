@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,16 @@ _FAILED: dict[str, tuple[Any, str]] = {
     OUT_OF_TIME: (6, "out of time"),
     "error": ("|", "error"),
 }
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """Where a core failed, why, and the last point (length, value) before."""
+
+    length: int
+    problem: str
+    colour: str
+    last: tuple[int, float] | None
 
 
 def draw(results: Results, path: Path) -> None:
@@ -70,33 +81,30 @@ def draw(results: Results, path: Path) -> None:
 
 
 def _draw_panel(axis: Axes, results: Results, panel: Panel, styles: dict[str, tuple[str, str]]) -> None:
-    labels = []
-    failures: list[tuple[str, dict[str, Any], tuple[float, float] | None]] = []
+    labels, failures = [], []
     for core, (colour, marker) in styles.items():
         points = results.series(core, panel.measure)
         measured = [point for point in points if "problem" not in point]
-        last = None
-        if measured:
-            lengths = [point["length"] for point in measured]
-            values = np.array([_middle(panel.values(point)) for point in measured])
-            axis.errorbar(
-                lengths,
-                values[:, 0],
-                np.abs(values[:, 1:] - values[:, :1]).T,
-                color=colour,
-                linewidth=1.7,
-                elinewidth=1,
-            )
-            for length, value, point in zip(lengths, values[:, 0], measured, strict=True):
-                disturbed = panel.unit == "ms" and is_disturbed(results, point)
-                inside = "white" if disturbed else colour
-                axis.plot(length, value, color=colour, marker=marker, markersize=5.5, markerfacecolor=inside, zorder=3)
-            last = (float(lengths[-1]), float(values[-1, 0]))
+        lengths = [point["length"] for point in measured]
+        values = np.array([_middle(panel.values(point)) for point in measured]).reshape(-1, 3)
+        bars = np.abs(values[:, 1:] - values[:, :1]).T
+        axis.errorbar(lengths, values[:, 0], bars, color=colour, linewidth=1.7, elinewidth=1)
+        for length, value, point in zip(lengths, values[:, 0], measured, strict=True):
+            disturbed = panel.unit == "ms" and is_disturbed(results, point)
+            inside = "white" if disturbed else colour
+            axis.plot(length, value, color=colour, marker=marker, markersize=5.5, markerfacecolor=inside, zorder=3)
+        failed = next((point for point in points if point.get("problem") not in (None, SKIPPED)), None)
+        if failed is not None:
+            last = (lengths[-1], values[-1, 0]) if lengths else None
+            failures.append(_Failure(failed["length"], failed["problem"], colour, last))
+        if lengths:
             fit = growth(points, panel)
-            labels.append((last[1], f"{core}{f'  T$^{{{fit.exponent:.2f}}}$' if fit else ''}", colour))
-        failures += [(core, point, last) for point in points if point.get("problem") not in (None, SKIPPED)]
+            text = f"{core}{f'  T$^{{{fit.exponent:.2f}}}$' if fit else ''}"
+            # what has failed is above everything, what failed first on top
+            beyond = 1e12 / failed["length"] if failed is not None else 0.0
+            labels.append((beyond + values[-1, 0], text, colour))
     _log_axes(axis, results.lengths(), f"{panel.title} [{panel.unit}]")
-    _mark_failures(axis, failures, styles)
+    _mark_failures(axis, failures)
     _label_lines(axis, labels)
 
 
@@ -124,32 +132,38 @@ def _log_axes(axis: Axes, lengths: list[int], title: str) -> None:
         axis.set_xlim(lengths[0] / 1.12, lengths[-1] * 1.12)
 
 
-def _mark_failures(
-    axis: Axes, failures: list[tuple[str, dict[str, Any], tuple[float, float] | None]], styles: dict[str, Any]
-) -> None:
-    """A mark at the top edge at the length that failed, tied to the core's last number by a dotted line."""
+def _mark_failures(axis: Axes, failures: list[_Failure]) -> None:
+    """Marks in a strip above every number, at the length that failed, each tied to the core's last number."""
     if not failures:
         return
     low, high = axis.get_ylim()
-    high *= (high / low) ** 0.12  # a strip of its own, above every number
-    axis.set_ylim(low, high)
-    room = (high / low) ** 0.045
-    height: dict[int, int] = {}
-    for core, point, last in failures:
-        length = point["length"]
-        y = high / room ** (0.6 + height.setdefault(length, 0))
-        height[length] += 1
-        colour = styles[core][0]
-        if last is not None:
-            axis.plot([last[0], length], [last[1], y], color=colour, linewidth=1, linestyle=":")
-        shape = _FAILED[point["problem"]][0]
-        axis.plot([length], [y], color=colour, marker=shape, markersize=8, markeredgewidth=2.2, clip_on=False)
+    rows = max(sum(other.length == failure.length for other in failures) for failure in failures)
+    row = (high / low) ** 0.055
+    # the strip has no scale
+    ticks = [tick for tick in axis.yaxis.get_major_locator().tick_values(low, high) if low <= tick <= high]
+    axis.yaxis.set_major_locator(FixedLocator(ticks))
+    axis.axhspan(high, high * row**rows, color=_GRID, alpha=0.5, linewidth=0)
+    axis.set_ylim(low, high * row**rows)
+    taken: dict[int, int] = {}
+    # the lowest line goes to the lowest row, so that the dotted lines do not cross
+    for failure in sorted(failures, key=lambda failure: failure.last[1] if failure.last else 0.0):
+        y = high * row ** (0.5 + taken.setdefault(failure.length, 0))
+        taken[failure.length] += 1
+        if failure.last is not None:
+            ends = (failure.last[0], failure.length), (failure.last[1], y)
+            axis.plot(*ends, color=failure.colour, linewidth=1, linestyle=":")
+        shape = _FAILED[failure.problem][0]
+        axis.plot(failure.length, y, color=failure.colour, marker=shape, markersize=7.5, markeredgewidth=2.2)
 
 
 def _label_lines(axis: Axes, labels: list[tuple[float, str, str]]) -> None:
     """Names at the right edge, at the height of the lines' ends, moved apart where they would overlap."""
     low, high = np.log(axis.get_ylim())
-    wanted = sorted(((np.log(max(value, 1e-12)) - low) / (high - low), text, colour) for value, text, colour in labels)
+    labels = sorted(labels)
+    # those beyond the edge keep their order
+    wanted = [
+        (min(1.0, (np.log(max(value, 1e-12)) - low) / (high - low)), text, colour) for value, text, colour in labels
+    ]
     gap = 0.052
     heights: list[float] = []
     for height, _, _ in wanted:
@@ -181,7 +195,7 @@ def _draw_streaming(axis: Axes, results: Results, styles: dict[str, tuple[str, s
             steps, seconds = np.array(point["curve"]).T
             axis.plot(steps, 1e3 * seconds, color=colour, linewidth=1.7)
             ratio = statistics.median(point["ratio"])
-            labels.append((1e3 * seconds[-1], f"{core}  ×{ratio:.2f}", colour))
+            labels.append((1e3 * seconds[-1], f"{core}  ×{ratio:.3g}", colour))
             longest = max(longest, int(point["steps"]))
     ticks = sorted({step for step in (1, 10, 40, *results.lengths()) if step <= longest})
     _log_axes(axis, ticks, "Streaming: one step with carried state [ms]")

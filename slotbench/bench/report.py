@@ -164,8 +164,9 @@ def number(value: float) -> str:
     """Three significant digits, without an exponent, thousands separated."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
-    digits = max(0, 2 - math.floor(math.log10(abs(value))))
-    return f"{round(value, 2 - math.floor(math.log10(abs(value)))):,.{digits}f}"
+    rounded = float(f"{value:.3g}")
+    digits = max(0, 2 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:,.{digits}f}"
 
 
 def noise(results: Results) -> tuple[float, float, float] | None:

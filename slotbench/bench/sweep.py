@@ -9,23 +9,30 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
 
 from slotbench.bench.job import OUT_OF_MEMORY, Job
 from slotbench.bench.results import OUT_OF_TIME, SKIPPED, Results, Settings
 
-__all__ = ["sweep"]
+__all__ = ["Outcome", "run_job", "sweep"]
 
 _STAGES = ("inference", "training")
 # Seconds that a process may take beyond the limit until it measures: imports, compilation.
-_START = 120.0
+_START = 300.0
 
 
 @dataclass(frozen=True)
-class _Outcome:
-    """What a process said of one stage: its numbers, or its problem."""
+class Outcome:
+    """What a process said of one stage: its numbers, or its problem.
+
+    Attributes:
+        stage: "inference", "training" or "streaming".
+        result: what was measured.
+        problem: `OUT_OF_MEMORY`, `OUT_OF_TIME` or "error"; "" if there is none.
+        message: more about the problem.
+    """
 
     stage: str
     result: dict[str, Any]
@@ -77,8 +84,8 @@ def _measure(
         return
     settings = results.settings
     limits = {OUT_OF_MEMORY: settings.memory, OUT_OF_TIME: settings.seconds}
-    failed: _Outcome | None = None
-    for outcome in _run(_job(settings, core, length, stages)):
+    failed: Outcome | None = None
+    for outcome in run_job(_job(settings, core, length, stages)):
         if outcome.problem:
             failed = outcome
             limit = {"limit": limits[outcome.problem]} if outcome.problem in limits else {}
@@ -110,7 +117,7 @@ def _job(settings: Settings, core: str, length: int, stages: tuple[str, ...]) ->
     )
 
 
-def _run(job: Job) -> Iterator[_Outcome]:
+def run_job(job: Job) -> Iterator[Outcome]:
     """What the process says, as it says it; the last outcome is a problem if it does not come to its end."""
     threads = {name: str(job.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")}
     waiting = list(job.stages)
@@ -127,34 +134,35 @@ def _run(job: Job) -> Iterator[_Outcome]:
     ):
         try:
             assert process.stdin is not None
+            assert process.stdout is not None
             process.stdin.write(job.to_json())
             process.stdin.close()
             for message in _messages(process.stdout, job.seconds):
                 if message is None:
-                    yield _Outcome(waiting[0], {}, OUT_OF_TIME, f"longer than {job.seconds:g} s")
+                    yield Outcome(waiting[0], {}, OUT_OF_TIME, f"longer than {job.seconds:g} s")
                     return
                 if "begin" in message:
                     continue
                 if "result" in message:
                     waiting.remove(stage := message.pop("result"))
-                    yield _Outcome(stage, message)
+                    yield Outcome(stage, message)
                 else:
                     text = f"above {job.memory:g} GiB" if message["problem"] == OUT_OF_MEMORY else message["message"]
-                    yield _Outcome(waiting[0], {}, message["problem"], text)
+                    yield Outcome(waiting[0], {}, message["problem"], text)
                     return
             code = process.wait()
             if waiting:
+                errors.seek(0)
                 yield _death(job, waiting[0], code, errors)
         finally:
             process.kill()
 
 
-def _messages(stream: IO[str] | None, seconds: float) -> Iterator[dict[str, Any] | None]:
+def _messages(stream: Iterable[str], seconds: float) -> Iterator[dict[str, Any] | None]:
     """The messages of a process; None, at last, if a stage takes longer than it may."""
     lines: queue.Queue[str | None] = queue.Queue()
 
     def read() -> None:
-        assert stream is not None
         for line in stream:
             lines.put(line)
         lines.put(None)
@@ -174,11 +182,10 @@ def _messages(stream: IO[str] | None, seconds: float) -> Iterator[dict[str, Any]
         yield message
 
 
-def _death(job: Job, stage: str, code: int, errors: IO[str]) -> _Outcome:
+def _death(job: Job, stage: str, code: int, errors: Iterable[str]) -> Outcome:
     """A process that ended without a word: a library that cannot allocate aborts, and the system kills the large."""
-    errors.seek(0)
     said = [line.strip() for line in errors if line.strip()]
     last = said[-1] if said else ""
     if code == -9 or "bad_alloc" in "".join(said):
-        return _Outcome(stage, {}, OUT_OF_MEMORY, f"above {job.memory:g} GiB")
-    return _Outcome(stage, {}, "error", f"the process ended with code {code}{f': {last}' if last else ''}")
+        return Outcome(stage, {}, OUT_OF_MEMORY, f"above {job.memory:g} GiB")
+    return Outcome(stage, {}, "error", f"the process ended with code {code}{f': {last}' if last else ''}")

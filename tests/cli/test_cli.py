@@ -26,7 +26,17 @@ def imported_by(*arguments: str) -> tuple[int, set[str], str]:
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["--help"], ["--version"], ["plugins"], ["plugins", "cores"], ["fit", "--help"], ["show", "--help"]],
+    [
+        [],
+        ["--help"],
+        ["--version"],
+        ["plugins"],
+        ["plugins", "cores"],
+        ["fit", "--help"],
+        ["show", "--help"],
+        ["match", "--help"],
+        ["bench", "--help"],
+    ],
 )
 def test_answers_without_importing_torch(arguments):
     code, modules, output = imported_by(*arguments)
@@ -34,7 +44,10 @@ def test_answers_without_importing_torch(arguments):
     assert modules.isdisjoint({"torch", "lightning", "jsonargparse", "numpy", "numba", "wandb", "matplotlib"})
 
 
-@pytest.mark.parametrize("arguments", [["fit"], ["fti"], ["fit", "--config", "missing.yaml"], ["plugins", "corse"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["fit"], ["fti"], ["fit", "--config", "missing.yaml"], ["plugins", "corse"], ["match"], ["bench", "corse"]],
+)
 def test_early_mistakes_are_reported_without_importing_torch(arguments):
     code, modules, output = imported_by(*arguments)
     assert code == 2, output

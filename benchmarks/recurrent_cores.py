@@ -5,8 +5,8 @@
 torch.nn.GRU sees every slot of every clip as a sequence of its own, batch x slots of them, of the width of a slot. What
 the cores have beside a recurrence is taken out as far as the row says; where a core has an encoder, it is taken out
 (tokens are as many and as wide as slots, and pass through), because it is attention and parallel over time. SlotRNN has
-one layer. All take turns within every round, so that other load on the machine hits all alike: read the ratios,
-which are of one round each.
+one layer. Times are processor times of one thread, which other load on the machine disturbs less than the clock on the
+wall; all take turns within every round. Read the ratios, which are of one round each.
 """
 
 from __future__ import annotations
@@ -97,11 +97,11 @@ class GroupsAlone(RIM):
 
 
 def run_once(model: Callable[[Tensor], Tensor], tokens: Tensor) -> float:
-    """Milliseconds of one forward and backward, parameters and tokens."""
+    """Milliseconds of processor time of one forward and backward, to the parameters and the tokens."""
     tokens.grad = None
-    begin = time.perf_counter()
+    begin = time.process_time()
     model(tokens).sum().backward()
-    return 1e3 * (time.perf_counter() - begin)
+    return 1e3 * (time.process_time() - begin)
 
 
 def measure(shape: Shape, rounds: int) -> dict[str, dict[str, float]]:
@@ -140,12 +140,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a small shape, a few seconds")
     parser.add_argument("--rounds", type=int, default=21, help="timed rounds")
-    parser.add_argument("--threads", type=int, default=1, help="threads of torch")
     parser.add_argument("--out", type=Path, help="write the results as JSON")
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(1)
     shape = QUICK if options.quick else FULL
-    machine = f"{cpu_name()}, {options.threads} threads, torch {torch.__version__}"
+    machine = f"{cpu_name()}, 1 thread, torch {torch.__version__}"
     results = measure(shape, options.rounds)
     batch, steps, slots, dim = shape
     table = Table(title=f"batch {batch}, {steps} steps, {slots} slots of {dim}, forward + backward, float32\n{machine}")

@@ -98,6 +98,10 @@ class SlotTask(LightningModule, ABC):
         """Plots of the whole evaluation that has just ended, by name, as `pictures`; none by default."""
         return {}
 
+    def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
+        """Moving pictures of what the model makes of `batch`, by name: uint8 "time height width 3"; none by default."""
+        return {}
+
     def setup(self, stage: str) -> None:
         """Loads the weights named by `init_from`, once, before training starts."""
         if stage == "fit" and self._init_from is not None and self.weight_report is None:

@@ -1,0 +1,79 @@
+"""Tokens as images: the cells of a grid in row-major order, frames channels-last in memory, no copy either way."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from jaxtyping import Float
+from torch import Tensor
+
+__all__ = ["OnGrid", "grid_of", "to_images", "to_tokens"]
+
+
+@runtime_checkable
+class OnGrid(Protocol):
+    """Anything that says how many tokens there are and how they lie, such as `slotbench.interfaces.TokenSpec`."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens per step."""
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """(rows, cols), or None."""
+
+
+def grid_of(token_spec: OnGrid) -> tuple[int, int]:
+    """(rows, cols) of the tokens; tokens without a grid count as one row.
+
+    Args:
+        token_spec: what an encoder hands over.
+
+    Raises:
+        ValueError: the grid has not as many cells as there are tokens.
+    """
+    rows, cols = token_spec.grid or (1, token_spec.num_tokens)
+    if rows * cols != token_spec.num_tokens:
+        raise ValueError(
+            f"the token spec has {token_spec.num_tokens} tokens on a grid of {rows}x{cols} = {rows * cols} cells: "
+            f"give one token per cell, or grid=None to take the tokens as one row"
+        )
+    return rows, cols
+
+
+def to_images(
+    tokens: Float[Tensor, "batch time tokens dim"], grid: tuple[int, int]
+) -> Float[Tensor, "batch*time dim rows cols"]:
+    """One image per step, every sample's steps one after the other; a channels_last view where `tokens` is contiguous.
+
+    Args:
+        tokens: cells of the grid, row by row.
+        grid: (rows, cols).
+
+    Raises:
+        ValueError: there are not rows * cols tokens.
+    """
+    batch, time, count, dim = tokens.shape
+    rows, cols = grid
+    if count != rows * cols:
+        raise ValueError(
+            f"got {count} tokens per step for a grid of {rows}x{cols} = {rows * cols} cells: "
+            "the tokens must be those of the spec that the core was built from"
+        )
+    return tokens.reshape(batch * time, rows, cols, dim).permute(0, 3, 1, 2)
+
+
+def to_tokens(images: Float[Tensor, "frames dim rows cols"], batch: int) -> Float[Tensor, "batch time rows*cols dim"]:
+    """The inverse of `to_images`; a view where `images` is channels_last in memory.
+
+    Args:
+        images: every sample's steps one after the other.
+        batch: samples.
+
+    Raises:
+        ValueError: the number of images is no multiple of `batch`.
+    """
+    frames, dim, rows, cols = images.shape
+    if frames % batch:
+        raise ValueError(f"{frames} images cannot be the steps of {batch} clips of one length")
+    return images.permute(0, 2, 3, 1).reshape(batch, frames // batch, rows * cols, dim)

@@ -27,9 +27,12 @@ KERNELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "selective_scan": ("reference", "torch", "numba", "mamba_ssm"),
         "ssd": ("reference", "torch", "mamba_ssm"),
         "causal_conv1d": ("reference", "torch", "numba", "causal_conv1d"),
+        "linear_scan": ("reference", "torch"),
     }
 )
 """The kernels of every op, by name."""
+
+_OPS_WITH_STATE = ("selective_scan", "ssd", "linear_scan")
 
 _PREFERENCE = {
     "cpu": ("numba", "torch"),
@@ -89,7 +92,7 @@ def available_kernels(op: str, device: torch.device | str = "cpu") -> dict[str, 
     """The kernels of `op` by name: None where it works on `device`, otherwise the reason why it does not.
 
     Args:
-        op: "selective_scan", "ssd" or "causal_conv1d".
+        op: "selective_scan", "ssd", "causal_conv1d" or "linear_scan".
         device: where the tensors would be.
 
     Raises:
@@ -159,7 +162,7 @@ def set_kernel(module: nn.Module, name: str) -> int:
     Raises:
         ValueError: there is no such kernel.
     """
-    names = ("auto", *dict.fromkeys((*KERNELS["selective_scan"], *KERNELS["ssd"])))
+    names = ("auto", *dict.fromkeys(name for op in _OPS_WITH_STATE for name in KERNELS[op]))
     if name not in names:
         raise ValueError(f"no kernel is named '{name}'; use one of {', '.join(names)}")
     modules = [submodule for submodule in module.modules() if _takes_kernel(submodule, name)]

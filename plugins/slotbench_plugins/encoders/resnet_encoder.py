@@ -1,0 +1,75 @@
+"""Frames to the cells of a smaller grid, by convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from slotbench.interfaces import Encoder, TokenSpec, VideoBatch, VideoSpec
+from slotbench.nn.action_embedding import ActionEmbedding
+from slotbench.nn.grid import to_tokens
+from slotbench.nn.resnet_blocks import ResNetBlock, frame_conv
+
+
+class ResNetEncoder(Encoder):
+    """Halves the picture by averaging between residual blocks; the cells of what is left are the tokens, row by row.
+
+    Frames enter as 2x - 1, in [-1, 1]. The first level has one block whatever `blocks` is, as in the authors' code.
+    Nothing tells a token its place or its time: the cells keep their order, for cores that convolve over them.
+
+    Source: Smith et al., "Convolutional State Space Models for Long-Range Spatiotemporal Modeling", NeurIPS 2023,
+    Appendix D and its code; the paper's Moving-MNIST models have depths (64, 128, 256) and action_dim 1.
+
+    Args:
+        video_spec: one step of the input.
+        depths: channels of every level; each level after the first has half the rows and columns.
+        blocks: residual blocks of every level but the first.
+        action_dim: channels of an embedding of the step's action that every cell is given beside its own; 0 for none.
+            `VideoBatch.actions[t]` leads from frame t to frame t + 1. Data without actions gets one learned vector.
+
+    Raises:
+        ValueError: the halvings do not fit the frame, or a number that must be positive is not.
+    """
+
+    def __init__(
+        self, video_spec: VideoSpec, depths: tuple[int, ...] = (16, 32, 64), blocks: int = 1, action_dim: int = 0
+    ):
+        super().__init__()
+        if not depths or min(depths) < 1 or blocks < 1 or action_dim < 0:
+            raise ValueError(
+                f"ResNetEncoder: got depths={tuple(depths)}, blocks={blocks}, action_dim={action_dim}; expected at "
+                "least one depth, all of them and blocks at least 1, and action_dim at least 0"
+            )
+        factor = 2 ** (len(depths) - 1)
+        if video_spec.height % factor or video_spec.width % factor:
+            raise ValueError(
+                f"{len(depths)} depths make a frame {factor} times smaller, and {video_spec.height} x "
+                f"{video_spec.width} pixels are no multiple of that: give fewer depths, or choose another resolution"
+            )
+        grid = (video_spec.height // factor, video_spec.width // factor)
+        self.token_spec = TokenSpec(depths[-1] + action_dim, grid[0] * grid[1], grid)
+        self.conv = frame_conv(video_spec.channels, depths[0])
+        stack, self._starts_level = [ResNetBlock(depths[0], depths[0])], [False]
+        for below, depth in pairwise(depths):
+            stack += [ResNetBlock(depth if i else below, depth) for i in range(blocks)]
+            self._starts_level += [i == 0 for i in range(blocks)]
+        self.blocks: Sequence[ResNetBlock] = nn.ModuleList(stack)  # type: ignore[assignment]
+        self.actions = ActionEmbedding(video_spec.num_actions, action_dim) if action_dim else None
+
+    def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
+        """Tokens of every step: the cells of the last level, then what they are told of the action."""
+        count, time = batch.frames.shape[:2]
+        frames = (2 * batch.frames - 1).flatten(0, 1).contiguous(memory_format=torch.channels_last)
+        images = self.conv(frames)
+        for block, starts_level in zip(self.blocks, self._starts_level, strict=True):
+            images = block(F.avg_pool2d(images, 2) if starts_level else images)
+        tokens = to_tokens(images, count)
+        if self.actions is None:
+            return tokens
+        told = self.actions(batch.actions, count, time).to(tokens)
+        return torch.cat([tokens, told[:, :, None].expand(-1, -1, tokens.shape[2], -1)], dim=-1)

@@ -88,7 +88,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_intermixed_args(arguments)
 
 
-def _at_least(kind: type, smallest: float) -> Any:
+def _at_least(kind: type, smallest: int | float) -> Any:
     def convert(text: str) -> Any:
         value = kind(text)
         if not value >= smallest:

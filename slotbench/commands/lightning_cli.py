@@ -216,7 +216,7 @@ class _ConfigOnlyCLI(SlotbenchCLI):
 def resolved_yaml(cli: SlotbenchCLI) -> str:
     """The complete configuration of a command, registered components by their names; feeding it back gives it again."""
     (command,) = cli.subcommands()
-    tree = yaml.safe_load(cli._parser(command).dump(cli.config[command], skip_none=False))
+    tree = yaml.safe_load(cli._parser(command).dump(cli.config[command], skip_unset=False))
     first = [key for key in ("seed_everything", *_PARTS) if key in tree]
     tree = _with_names({**{key: tree[key] for key in first}, **tree})
     text = yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)

@@ -70,7 +70,7 @@ class Match:
     problem: str = ""
 
 
-def budget_of(line: CoreSettings, parameters: int | None, like: str, part: str, tolerance: float) -> Budget:
+def budget_of(line: CoreSettings, parameters: int | None, like: str | None, part: str, tolerance: float) -> Budget:
     """The budget that is given as a number, or by a core of the same experiment, or by another experiment.
 
     Raises:
@@ -78,6 +78,8 @@ def budget_of(line: CoreSettings, parameters: int | None, like: str, part: str, 
     """
     if parameters is not None:
         return Budget(parameters, part, tolerance)
+    if like is None:
+        raise UserError("neither a number of parameters nor a core or file to be like is given")
     is_file = Path(like).suffix in (".yaml", ".yml")
     if not is_file and like not in (known := registry.names("cores")):
         raise UserError(

@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bench_jobs import PLUGIN, settings
 
 from slotbench import registry
-from slotbench.bench.results import Results, Settings
-
-PLUGIN = Path(__file__).parent / "bench_cores.py"
-SMALL = {"batch": 1, "slots": 2, "dim": 4, "tokens": 4, "repeats": 2, "seconds": 30.0, "memory": 1.0}
+from slotbench.bench.results import Results
 
 
 @pytest.fixture(autouse=True)
@@ -31,10 +29,6 @@ def bench_cores() -> Iterator[Path]:
     registry._registered.clear()
     registry._registered.update(registered)
     sys.modules.pop("bench_cores", None)
-
-
-def settings(*cores: str, lengths: tuple[int, ...] = (4, 8, 16, 32), **changed) -> Settings:
-    return Settings(cores, lengths, plugins=(str(PLUGIN),), **{**SMALL, **changed})
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from test_sweep import job
+from bench_jobs import job
 
 from slotbench.bench.job import Job
 from slotbench.bench.measure import build, curve, megabytes, run

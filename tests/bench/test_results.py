@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from conftest import settings
+from bench_jobs import settings
 
 from slotbench.bench.results import BenchError, Results
 

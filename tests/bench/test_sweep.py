@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from conftest import PLUGIN, settings
+from bench_jobs import job, settings
 
 from slotbench.bench import sweep as module
 from slotbench.bench.job import Job
 from slotbench.bench.results import Results
 from slotbench.bench.sweep import Outcome, run_job, sweep
-
-
-def job(core: str, *stages: str, length: int = 16, **changed) -> Job:
-    sizes = {"batch": 1, "slots": 2, "dim": 4, "tokens": 4, "repeats": 1, "seconds": 60.0, "memory": 1.0}
-    limits = {"threads": 1, "device": "cpu", "plugins": (str(PLUGIN),)}
-    return Job(core, stages, length, **{**sizes, **limits, **changed})
 
 
 def test_memory_beyond_the_limit_is_an_outcome_of_the_stage_that_wanted_it():

@@ -51,7 +51,7 @@ CORE = "model.init_args.core"
         (["--model.core=TinyCor"], ["no core named TinyCor; did you mean TinyCore?", "--model.core=TinyCor"]),
         (["--model", "TinyTsk"], ["no task named TinyTsk; did you mean TinyTask?", "LongContextReasoning"]),
         (["--data", "TinyDat"], ["no dataset named TinyDat; did you mean TinyData?", "BlinkingBalls"]),
-        (["--model.core", "Qqq"], ["no core named Qqq\n", "available: OtherCore, SlotSSM, TinyCore"]),
+        (["--model.core", "Qqq"], ["no core named Qqq\n", "available: "]),
         (["--model.encoder", "TinyCore"], ["no encoder named TinyCore (TinyCore is another kind: core)"]),
         (["--model.optimizer", "Adm"], ["no Optimizer named Adm; did you mean Adam?"]),
         (["--model.core", "cli_components.TinyData"], ["TinyData is not a core", "slotbench.interfaces.TemporalCore"]),

@@ -64,8 +64,9 @@ class ResNetEncoder(Encoder):
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
         """Tokens of every step: the cells of the last level, then what they are told of the action."""
         count, time = batch.frames.shape[:2]
-        frames = (2 * batch.frames - 1).flatten(0, 1).contiguous(memory_format=torch.channels_last)
-        images = self.conv(frames)
+        images = self.conv((2 * batch.frames - 1).flatten(0, 1))
+        # after the convolution, because a frame of one channel has no layout that tells it channels-last
+        images = images.contiguous(memory_format=torch.channels_last)
         for block, starts_level in zip(self.blocks, self._starts_level, strict=True):
             images = block(F.avg_pool2d(images, 2) if starts_level else images)
         tokens = to_tokens(images, count)

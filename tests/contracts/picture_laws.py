@@ -23,6 +23,7 @@ BuildDecoder = Callable[[SlotSpec, VideoSpec], Decoder]
 INPUT = VideoSpec(channels=3, height=16, width=16)
 PATCHED = VideoSpec(channels=3, height=8, width=8, patches_per_side=2)
 SLOTS = SlotSpec(num_slots=3, dim=16)
+CELLS = SlotSpec(num_slots=16, dim=16, grid=(4, 4))
 TARGET = VideoSpec(channels=5, height=16, width=16)
 
 

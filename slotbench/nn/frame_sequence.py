@@ -1,0 +1,137 @@
+"""A transformer over frames: patches of the grid in, causal layers of any attention with a state, the grid out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Integer
+from torch import Tensor, nn
+from torch.nn.functional import gelu
+
+from slotbench.nn.frame_patches import GridToPatches, PatchesToGrid, patch_shape
+from slotbench.nn.lecun_linear import lecun_linear
+from slotbench.nn.positions import sincos_embedding, sincos_grid
+from slotbench.nn.resnet_blocks import NORM_EPS
+
+__all__ = ["FrameLayer", "FrameSequence", "FrameSequenceState"]
+
+
+class FrameSequenceState(NamedTuple):
+    """The position that the next frame will have, and what the attention of each layer carries."""
+
+    next_step: Integer[Tensor, " batch"]
+    layers: tuple[Any, ...]
+
+
+class FrameLayer(nn.Module):
+    """Causal attention, then x sigmoid(1.702 x) between two linear maps; residuals, and a LayerNorm before each half.
+
+    Source: ConvS5 (Smith et al., NeurIPS 2023), public code, transformer baseline.
+
+    Args:
+        dim: width of a token.
+        attention: maps (tokens "batch time slots dim", its state or None) to (tokens, state). Its linear maps start
+            from normal weights of variance 1 / fan.
+        mlp_ratio: hidden width of the MLP in units of `dim`.
+    """
+
+    def __init__(self, dim: int, attention: nn.Module, mlp_ratio: int = 4):
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(dim, eps=NORM_EPS)
+        self.attention = attention
+        self.mlp_norm = nn.LayerNorm(dim, eps=NORM_EPS)
+        self.expand = lecun_linear(dim, mlp_ratio * dim)
+        self.contract = lecun_linear(mlp_ratio * dim, dim)
+        for module in attention.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=module.in_features**-0.5)
+
+    def forward(
+        self, x: Float[Tensor, "batch time patches dim"], state: Any = None
+    ) -> tuple[Float[Tensor, "batch time patches dim"], Any]:
+        """(tokens, state of the attention after the last step)."""
+        change, state = self.attention(self.attention_norm(x), state)
+        x = x + change
+        hidden = self.expand(self.mlp_norm(x))
+        return x + self.contract(hidden * torch.sigmoid(1.702 * hidden)), state
+
+
+class FrameSequence(nn.Module):
+    """Frames as one sequence behind a learned first element, with a sine and cosine embedding of the step.
+
+    A clip without a state begins with the learned element at step 0, as many copies of it as a frame has patches; its
+    output is dropped, so that frame k stands at step k + 1 and has the output of index k. Where a frame has several
+    patches they are told apart by a fixed sine and cosine embedding of their place; with one there is none.
+
+    Source: ConvS5 (Smith et al., NeurIPS 2023), public code, transformer baseline, which has one patch of the whole
+    grid; several patches are an extension.
+
+    Args:
+        token_dim: width of a token of the input.
+        grid: (rows, cols) of the tokens.
+        attention: makes the attention of layer i, as `FrameLayer` wants it.
+        dim: width inside, an even number; a multiple of 4 where a frame has several patches.
+        num_layers: layers, at least one.
+        mlp_ratio: hidden width of the MLPs in units of `dim`.
+        patch: cells per side of a patch; None for one patch of the whole grid.
+        output_dim: width of a cell of the output; `dim` if None.
+
+    Raises:
+        ValueError: no layers, a `dim` that the embeddings cannot fill, or a `patch` that does not tile the grid.
+    """
+
+    places: Tensor
+
+    def __init__(
+        self,
+        token_dim: int,
+        grid: tuple[int, int],
+        attention: Callable[[int], nn.Module],
+        dim: int = 64,
+        num_layers: int = 2,
+        mlp_ratio: int = 4,
+        patch: int | None = None,
+        output_dim: int | None = None,
+    ):
+        super().__init__()
+        if num_layers < 1:
+            raise ValueError(f"num_layers must be at least 1, got {num_layers}")
+        if dim % 2:
+            raise ValueError(f"sines and cosines of the step need an even dim, got dim={dim}")
+        shape = patch_shape(grid, patch)
+        rows, cols = grid[0] // shape[0], grid[1] // shape[1]
+        self.dim = dim
+        self.output_dim = dim if output_dim is None else output_dim
+        self.project = GridToPatches(token_dim, dim, grid, shape)
+        self.start = nn.Parameter(0.02 * torch.randn(dim))
+        self.input_map = lecun_linear(dim, dim)
+        places = sincos_grid(rows, cols, dim).flatten(0, 1) if rows * cols > 1 else torch.zeros(1, dim)
+        self.register_buffer("places", places, persistent=False)
+        self.layers = nn.ModuleList(FrameLayer(dim, attention(index), mlp_ratio) for index in range(num_layers))
+        self.output_map = lecun_linear(dim, dim)
+        self.output_norm = nn.LayerNorm(dim, eps=NORM_EPS)
+        self.unproject = PatchesToGrid(dim, self.output_dim, grid, shape)
+
+    def forward(
+        self, tokens: Float[Tensor, "batch time tokens dim"], state: FrameSequenceState | None = None
+    ) -> tuple[Float[Tensor, "batch time tokens output_dim"], FrameSequenceState]:
+        """(cells after every frame, state after the last); `state` is that of the call before."""
+        batch, time = tokens.shape[:2]
+        x = self.project(tokens)
+        if state is None:
+            x = torch.cat([self.start.expand(batch, 1, x.shape[2], -1).to(x.dtype), x], dim=1)
+            first = torch.zeros(batch, dtype=torch.long, device=x.device)
+        else:
+            first = state.next_step
+        index = first[:, None] + torch.arange(x.shape[1], device=x.device)
+        # in the weights' precision, so that the residual stream is not bfloat16 under autocast
+        position = sincos_embedding(index, self.dim).to(self.start.dtype)[:, :, None] + self.places
+        x = self.input_map(x) + position
+        after = []
+        for number, layer in enumerate(self.layers):
+            x, layer_state = layer(x, None if state is None else state.layers[number])
+            after.append(layer_state)
+        x = self.output_norm(gelu(self.output_map(x[:, -time:]), approximate="tanh"))
+        return self.unproject(x), FrameSequenceState(first + position.shape[1], tuple(after))

@@ -38,16 +38,15 @@ class LinearScan(torch.autograd.Function):
         gradient = DecayGradient(decay, state) if ctx.needs_input_grad[1] else None
         decays = decay_of_steps(decay.conj().resolve_conj(), time)
         befores = (state, *states.unbind(1)[:-1])
-        after = None
-        for t, (outer, grad) in reversed(list(enumerate(zip(grad_states.unbind(1), grads.unbind(1), strict=True)))):
-            if after is None:
-                torch.add(outer, grad_last, out=grad)
+        outer, grad = grad_states.unbind(1), grads.unbind(1)
+        for t in reversed(range(time)):
+            if t == time - 1:
+                torch.add(outer[t], grad_last, out=grad[t])
             else:
-                torch.addcmul(outer, decays[t + 1], after, out=grad)
+                torch.addcmul(outer[t], decays[t + 1], grad[t + 1], out=grad[t])
             if gradient is not None:
-                gradient.add(t, befores[t], grad)
-            after = grad
-        grad_state = decays[0] * after if ctx.needs_input_grad[2] else None
+                gradient.add(t, befores[t], grad[t])
+        grad_state = decays[0] * grad[0] if ctx.needs_input_grad[2] else None
         return grads, None if gradient is None else gradient.total(), grad_state
 
 

@@ -27,7 +27,7 @@ KERNELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "selective_scan": ("reference", "torch", "numba", "mamba_ssm"),
         "ssd": ("reference", "torch", "mamba_ssm"),
         "causal_conv1d": ("reference", "torch", "numba", "causal_conv1d"),
-        "linear_scan": ("reference", "torch"),
+        "linear_scan": ("reference", "torch", "numba", "associative"),
     }
 )
 """The kernels of every op, by name."""
@@ -36,7 +36,7 @@ _OPS_WITH_STATE = ("selective_scan", "ssd", "linear_scan")
 
 _PREFERENCE = {
     "cpu": ("numba", "torch"),
-    "cuda": ("mamba_ssm", "causal_conv1d", "torch"),
+    "cuda": ("mamba_ssm", "causal_conv1d", "associative", "torch"),
 }
 """What `auto` tries, first to last, by type of device; `torch` alone on every other device."""
 

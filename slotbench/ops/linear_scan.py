@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from slotbench.ops._arguments import check_shapes
+from slotbench.ops._linear_scan_parallel import LinearScan as AssociativeScan
 from slotbench.ops._linear_scan_torch import LinearScan, decay_of_steps
 from slotbench.ops.dispatch import choose_kernel
 
@@ -27,7 +28,10 @@ def linear_scan(
     computes in complex128 if any input is complex128, in complex64 otherwise, under autocast too.
 
     Kernels: `reference` is the equation as a loop under plain autograd (the only one that can be differentiated twice);
-    `torch` the same loop with one buffer and a backward of its own, on every device.
+    `torch` the same loop with one buffer and a backward of its own, on every device; `numba` the same compiled, on the
+    CPU, on `torch.get_num_threads()` threads, its gradients the same bits whatever that number; `associative` takes all
+    steps at once in a number of operations that grows with the logarithm of their number, which suits CUDA, and runs on
+    every device.
 
     Source: S5 (Smith, Warrington and Linderman, ICLR 2023), Eq. 2; ConvS5 (Smith et al., NeurIPS 2023), section 3.2.
 
@@ -63,6 +67,12 @@ def linear_scan(
 
     if name == "reference":
         states, last = linear_scan_reference(drive_, decay_, state_)
+    elif name == "numba":
+        from slotbench.ops._linear_scan_numba import LinearScan as NumbaScan
+
+        states, last = NumbaScan.apply(drive_, decay_, state_)
+    elif name == "associative":
+        states, last = AssociativeScan.apply(drive_, decay_, state_)
     else:
         states, last = LinearScan.apply(drive_, decay_, state_)
     return states.reshape(drive.shape), last.reshape(batch, *space, num_states)

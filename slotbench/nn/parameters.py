@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torch import nn
 
-__all__ = ["decay_groups", "trainable_parameters", "without_decay"]
+__all__ = ["decay_groups", "one_group", "trainable_parameters", "without_decay"]
 
 
 def without_decay(parameter: nn.Parameter) -> nn.Parameter:
@@ -32,6 +32,11 @@ def decay_groups(parameters: Iterator[nn.Parameter] | list[nn.Parameter]) -> lis
         (matrices if decays else rest).append(parameter)
     groups: list[dict] = [{"params": matrices}, {"params": rest, "weight_decay": 0.0}]
     return [group for group in groups if group["params"]]
+
+
+def one_group(parameters: Iterator[nn.Parameter] | list[nn.Parameter]) -> list[dict]:
+    """One parameter group for an optimiser: everything that is trained, so that everything decays."""
+    return [{"params": [parameter for parameter in parameters if parameter.requires_grad]}]
 
 
 def trainable_parameters(module: nn.Module) -> dict[str, int]:

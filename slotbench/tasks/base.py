@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from lightning.pytorch import LightningModule
@@ -15,11 +15,13 @@ from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from slotbench.interfaces import DataSpec, Decoder, Encoder, SlotSpec, TemporalCore, TokenSpec, VideoBatch, VideoSpec
-from slotbench.nn.parameters import decay_groups
+from slotbench.nn.parameters import decay_groups, one_group
 from slotbench.nn.weights import WeightReport, match_weights
 from slotbench.tasks.schedule import WarmupCosine
 
-__all__ = ["Headline", "SlotTask"]
+__all__ = ["Decay", "Headline", "SlotTask"]
+
+Decay = Literal["matrices", "all"]
 
 
 @dataclass(frozen=True)
@@ -48,13 +50,15 @@ class SlotTask(LightningModule, ABC):
         encoder: makes an encoder from the input's `VideoSpec`.
         core: makes a temporal core from the encoder's `TokenSpec`.
         decoder: makes a decoder from the core's `SlotSpec` and the target's `VideoSpec`.
-        optimizer: makes an optimiser from parameter groups; matrices decay, everything else does not.
+        optimizer: makes an optimiser from parameter groups; what decays, `decay` says.
         schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
         init_from: a run folder or a checkpoint whose weights to start from, where name and shape match.
         data_spec: sizes of the input and of the target; the command line takes it from the data.
+        decay: what the optimiser's weight decay is for: "matrices", and everything else is left alone, or "all"
+            parameters in one group, norms, biases and time constants included.
 
     Raises:
-        ValueError: without a `data_spec`.
+        ValueError: without a `data_spec`, and for a `decay` that there is not.
     """
 
     monitor: ClassVar[tuple[str, Literal["min", "max"]] | None] = None
@@ -69,6 +73,7 @@ class SlotTask(LightningModule, ABC):
         schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
         init_from: str | None = None,
         data_spec: DataSpec | None = None,
+        decay: Decay = "matrices",
     ):
         super().__init__()
         if data_spec is None:
@@ -76,6 +81,8 @@ class SlotTask(LightningModule, ABC):
                 f"{type(self).__name__} needs data_spec, the sizes of its input and target: the command line takes it "
                 "from the data; in Python pass data_spec=data.spec"
             )
+        if decay not in get_args(Decay):
+            raise ValueError(f"no decay named {decay!r}; choose one of {', '.join(get_args(Decay))}")
         self.data_spec = data_spec
         self._remember_configuration()
         self.encoder = encoder(data_spec.input)
@@ -83,6 +90,7 @@ class SlotTask(LightningModule, ABC):
         self.decoder = decoder(self.core.slot_spec, data_spec.target)
         self._optimizer = optimizer
         self._schedule = schedule
+        self._decay = decay
         self._init_from = init_from
         self.weight_report: WeightReport | None = None
 
@@ -110,8 +118,9 @@ class SlotTask(LightningModule, ABC):
                 print(self.weight_report)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """The optimiser over two parameter groups, and the schedule stepped after every batch."""
-        optimizer = self._optimizer(decay_groups(self.parameters()))
+        """The optimiser over its parameter groups, and the schedule stepped after every batch."""
+        groups = decay_groups(self.parameters()) if self._decay == "matrices" else one_group(self.parameters())
+        optimizer = self._optimizer(groups)
         schedule = self._schedule(optimizer, self.total_steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 

@@ -28,7 +28,7 @@ from slotbench.interfaces import (
     detach_state,
 )
 from slotbench.metrics.ball_scores import BallScores
-from slotbench.tasks.base import Headline, SlotTask
+from slotbench.tasks.base import Decay, Headline, SlotTask
 from slotbench.tasks.pictures import contact_sheet, paint_classes, paint_slots
 from slotbench.tasks.schedule import WarmupCosine
 
@@ -51,7 +51,7 @@ class LongContextReasoning(SlotTask):
         encoder: makes an encoder from the input's `VideoSpec`.
         core: makes a temporal core from the encoder's `TokenSpec`.
         decoder: makes a decoder from the core's `SlotSpec` and the target's `VideoSpec`.
-        optimizer: makes an optimiser from parameter groups; matrices decay, everything else does not.
+        optimizer: makes an optimiser from parameter groups; what decays, `decay` says.
         schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
         dense_targets: also decode after every earlier context frame, and learn from what its answer would be.
         class_weights: weight of each class in the loss early in training; None for equal weights.
@@ -63,6 +63,7 @@ class LongContextReasoning(SlotTask):
             pictures).
         init_from: a run folder or a checkpoint whose weights to start from, where name and shape match.
         data_spec: sizes of the input and of the target; the command line takes it from the data.
+        decay: what weight decay is for, "matrices" or "all" parameters.
 
     Raises:
         ValueError: if the number of class weights is not the number of classes, or `anneal` is not an increasing pair.
@@ -86,8 +87,9 @@ class LongContextReasoning(SlotTask):
         loss_reduction: Literal["mean", "sum"] = "mean",
         init_from: str | None = None,
         data_spec: DataSpec | None = None,
+        decay: Decay = "matrices",
     ):
-        super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec)
+        super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay)
         self.num_classes = self.data_spec.target.channels
         if self.num_classes < 3:
             raise ValueError(

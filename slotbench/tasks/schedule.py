@@ -7,7 +7,7 @@ import math
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-__all__ = ["ConstantRate", "WarmupCosine"]
+__all__ = ["ConstantRate", "WarmupCosine", "WarmupStepsCosine"]
 
 
 class WarmupCosine(LambdaLR):
@@ -37,6 +37,41 @@ class WarmupCosine(LambdaLR):
                 return (step + 1) / warmup_steps
             done = min(1.0, (step - warmup_steps) / max(1, total_steps - warmup_steps))
             return final_fraction + (1 - final_fraction) * 0.5 * (1 + math.cos(math.pi * done))
+
+        super().__init__(optimizer, factor)
+
+
+class WarmupStepsCosine(LambdaLR):
+    """Linear warm-up from 0 over a number of steps, then a cosine that reaches 0 as many steps before the end.
+
+    The rate is 0 at the first step and for the last `warmup_steps` ones. That is the schedule that the ConvS5 models
+    were trained with: the length of the decay was meant without the warm-up, and optax counts it in. A training of at
+    most twice `warmup_steps` has no cosine, and one shorter than `warmup_steps` never leaves the warm-up.
+
+    Source: code of ConvS5 (see `slotbench.nn.resnet_blocks`), 5,000 of 300,000 steps.
+
+    Args:
+        optimizer: the optimiser whose rate is the peak.
+        total_steps: optimiser steps of the whole training.
+        warmup_steps: steps from 0 to the peak.
+        reach_zero_at_end: let the cosine last until the end of the training.
+
+    Raises:
+        ValueError: a negative `warmup_steps`.
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, total_steps: int, warmup_steps: int = 5000, reach_zero_at_end: bool = False
+    ):
+        if warmup_steps < 0:
+            raise ValueError(f"WarmupStepsCosine: warmup_steps is {warmup_steps}; expected a number of steps from 0 on")
+        decay_steps = total_steps - warmup_steps * (1 if reach_zero_at_end else 2)
+
+        def factor(step: int) -> float:
+            if step < warmup_steps:
+                return step / warmup_steps
+            done = min(1.0, (step - warmup_steps) / max(1, decay_steps))
+            return 0.5 * (1 + math.cos(math.pi * done))
 
         super().__init__(optimizer, factor)
 

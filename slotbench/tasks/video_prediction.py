@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -21,23 +21,28 @@ from slotbench.interfaces import (
     Decoder,
     Encoder,
     SlotSpec,
+    State,
     TemporalCore,
     TokenSpec,
     VideoBatch,
     VideoSpec,
 )
-from slotbench.metrics.frames import MAX_PSNR, SSIM_WINDOW, HorizonCurve, frame_mse, frame_psnr, frame_ssim
-from slotbench.tasks.base import Headline, SlotTask
-from slotbench.tasks.pictures import contact_sheet, draw_horizon, paint_frame, paint_overlay, paint_slots
+from slotbench.tasks.base import Decay, Headline, SlotTask
+from slotbench.tasks.frame_losses import FrameLoss, LossSum, frame_loss, squash
+from slotbench.tasks.pictures import draw_horizon
+from slotbench.tasks.rollout_pictures import paint_rollouts
+from slotbench.tasks.rollout_scores import Curves, RolloutScores, simple_answers, summarise
 from slotbench.tasks.schedule import WarmupCosine
 
 __all__ = ["VideoPrediction"]
 
 Stage = Literal["val", "test"]
-Loss = Literal["bce", "mse"]
 Feedback = Literal["probability", "threshold"]
 
 _SCORES = {"mse": "squared error per pixel", "psnr": "PSNR, dB", "ssim": "SSIM"}
+
+_PIECE = 32
+"""Frames that an evaluation holds at once, however long the clip."""
 
 
 class VideoPrediction(SlotTask):
@@ -48,30 +53,39 @@ class VideoPrediction(SlotTask):
     that the core carries. Nothing true is read after the context.
 
     Scores of the roll-out: `rollout_mse` (mean over pixels), `rollout_psnr` and `rollout_ssim` (per frame, then mean),
-    each also by step of the horizon (`rollout_mse/step_07`), `rollout_mse_per_frame` (summed over the pixels of a
-    frame) and `rollout_capped` (share of frames without any error, whose PSNR is set to 100 dB). Frames too small
+    each also by step of the horizon (`rollout_mse/step_07`; about a hundred of the steps if there are more) and over
+    the first frames (`rollout_mse/first_400`), `rollout_mse_per_frame` (summed over the pixels of a frame) and
+    `rollout_capped` (share of frames without any error, whose PSNR is set to 100 dB). Frames too small
     for the window of SSIM have none. Their floors, from the same clips: repeat the last context frame, black, the
     context's mean grey, and what the data set's simulator can say (`SlotDataModule.continuations`). The test also
-    feeds back thresholded frames (`rollout_mse_thresholded`) where `loss` is "bce".
+    feeds back thresholded frames (`rollout_mse_thresholded`) where `loss` is "bce", and logs `sampling_fps`, frames
+    predicted per second of wall time by all clips of a batch together, without the reading of the context.
 
-    Source: SlotSSM §7.1. Loss and protocol are the paper's; what is fed back, the scale of the error, and how time
-    indices beyond the training clips are met are not stated there.
+    Source: SlotSSM §7.1 (loss "bce"); ConvS5, Section 4.1 and its code (loss "l1_l2", `loss_sum` "rows", `quantise`).
+    In SlotSSM, what is fed back, the scale of the error, and how time indices beyond the training clips are met are not
+    stated.
 
     Args:
         encoder: makes an encoder from the input's `VideoSpec`.
         core: makes a temporal core from the encoder's `TokenSpec`.
         decoder: makes a decoder from the core's `SlotSpec` and the target's `VideoSpec`.
-        optimizer: makes an optimiser from parameter groups; matrices decay, everything else does not.
+        optimizer: makes an optimiser from parameter groups; what decays, `decay` says.
         schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
-        loss: "bce", cross-entropy between pixel and logit, or "mse", squared error of the decoder's output itself.
+        loss: "bce", cross-entropy between pixel and logit, "mse", squared error of the decoder's output itself, or
+            "l1_l2", absolute and squared error of its tanh against frames in [-1, 1].
+        l1_share: weight of the absolute error in "l1_l2", in [0, 1]; the squared error has the rest.
+        loss_sum: mean over "pixels", or sum over a row's pixels and channels and mean over "rows".
         context: true frames that a roll-out starts from.
         horizon: frames that it predicts.
         feedback: what goes back in: the predicted "probability", or with "threshold" black or white, whichever is
             nearer.
         max_time_offset: in training, the clock of each clip starts at a random step from 0 to this, so that the time
             indices of a roll-out longer than the training clips are not new to the encoder.
+        report_horizons: also log the mean scores of so many first frames of the horizon, where it has as many.
+        quantise: score frames truncated to bytes, predicted and true; what is fed back stays as it is.
         init_from: a run folder or a checkpoint whose weights to start from, where name and shape match.
         data_spec: sizes of the input and of the target; the command line takes it from the data.
+        decay: what weight decay is for, "matrices" or "all" parameters.
 
     Raises:
         ValueError: the target is not a frame like the input, or an argument cannot be.
@@ -86,48 +100,57 @@ class VideoPrediction(SlotTask):
         decoder: Callable[[SlotSpec, VideoSpec], Decoder],
         optimizer: Callable[[Iterable], Optimizer] = AdamW,
         schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
-        loss: Loss = "bce",
+        loss: FrameLoss = "bce",
+        l1_share: float = 0.5,
+        loss_sum: LossSum = "pixels",
         context: int = 10,
         horizon: int = 20,
         feedback: Feedback = "probability",
         max_time_offset: int = 0,
+        report_horizons: tuple[int, ...] = (),
+        quantise: bool = False,
         init_from: str | None = None,
         data_spec: DataSpec | None = None,
+        decay: Decay = "matrices",
     ):
-        super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec)
+        super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay)
         frame, target = self.data_spec.input, self.data_spec.target
-        if frame.patches_per_side != 1 or (frame.channels, frame.height, frame.width) != (
-            target.channels,
-            target.height,
-            target.width,
-        ):
+        sizes = [(spec.channels, spec.height, spec.width) for spec in (frame, target)]
+        if frame.patches_per_side != 1 or sizes[0] != sizes[1]:
             raise ValueError(
                 f"VideoPrediction feeds what it predicts back in, so the target must be a frame like the input; this "
                 f"data gives {frame} and wants {target}: choose a data set of whole frames, for example BouncingBalls"
             )
-        for name, given, choices in (("loss", loss, get_args(Loss)), ("feedback", feedback, get_args(Feedback))):
-            if given not in choices:
-                raise ValueError(f"no {name} named {given!r}; choose one of {', '.join(choices)}")
+        chosen = {"loss": (loss, FrameLoss), "loss_sum": (loss_sum, LossSum), "feedback": (feedback, Feedback)}
+        for name, (given, choices) in chosen.items():
+            if given not in get_args(choices):
+                raise ValueError(f"no {name} named {given!r}; choose one of {', '.join(get_args(choices))}")
+        if not 0 <= l1_share <= 1:
+            raise ValueError(f"l1_share is the weight of the absolute error, in [0, 1]; got {l1_share}")
         counts = {"context": (context, 1), "horizon": (horizon, 1), "max_time_offset": (max_time_offset, 0)}
         for name, (count, least) in counts.items():
             if count < least:
                 raise ValueError(f"{name} is {count}; expected a number of frames, at least {least}")
-        self.loss_kind: Loss = loss
+        self.loss_kind: FrameLoss = loss
+        self.l1_share = l1_share
+        self.loss_sum: LossSum = loss_sum
         self.context = context
         self.horizon = horizon
         self.feedback: Feedback = feedback
         self.max_time_offset = max_time_offset
-        names = ["mse", "psnr", *(["ssim"] if min(frame.height, frame.width) >= SSIM_WINDOW else [])]
-        self.score_names = tuple(names)
-        self.curves = nn.ModuleDict({stage: nn.ModuleDict() for stage in get_args(Stage)})
-        self.floors: dict[Stage, dict[str, dict[str, list[float]]]] = {"val": {}, "test": {}}
-        self._latest: dict[str, list[float]] = {}
+        self.report_horizons = report_horizons
+        self.scores = nn.ModuleDict(
+            {stage: RolloutScores(horizon, sizes[0][1:], quantise) for stage in get_args(Stage)}
+        )
+        self.floors: dict[Stage, dict[str, Curves]] = {"val": {}, "test": {}}
+        self._latest: Curves = {}
+        self._sampled_frames, self._sampling_seconds = 0, 0.0
 
     def forward(self, batch: VideoBatch) -> Decoded:
         """Decodes the prediction of frame t + 1 from the slots after frame t, for every frame but the last.
 
         Returns:
-            logits (loss "bce") or pixels (loss "mse"), "batch time-1 channels height width".
+            what the loss reads, for "bce" logits and for "mse" pixels, "batch time-1 channels height width".
 
         Raises:
             ValueError: clips of a single frame.
@@ -139,8 +162,7 @@ class VideoPrediction(SlotTask):
 
     def frames(self, decoded: Decoded) -> Float[Tensor, "batch time channels height width"]:
         """What the decoder painted, as frames in [0, 1]."""
-        painted = _at_least_float32(decoded.reconstruction)
-        return painted.sigmoid() if self.loss_kind == "bce" else painted.clamp(0, 1)
+        return squash(decoded.reconstruction, self.loss_kind)
 
     def rollout(
         self,
@@ -149,10 +171,24 @@ class VideoPrediction(SlotTask):
         horizon: int | None = None,
         feedback: Feedback | None = None,
     ) -> Decoded:
-        """Reads `context` frames of the batch, then predicts `horizon` frames from its own predictions.
+        """The frames of `rollout_steps`, together: "batch horizon channels height width", with the decoder's masks."""
+        steps = list(self.rollout_steps(batch, context, horizon, feedback))
+        masks = [step.masks for step in steps if step.masks is not None]
+        frames = torch.cat([step.reconstruction for step in steps], dim=1)
+        return Decoded(frames, torch.cat(masks, dim=1) if masks else None)
 
-        Of the frames and the time of the batch, only the first `context` are read; actions, where there are any, are
-        read for every predicted frame, because they are given and not predicted.
+    def rollout_steps(
+        self,
+        batch: VideoBatch,
+        context: int | None = None,
+        horizon: int | None = None,
+        feedback: Feedback | None = None,
+    ) -> Iterator[Decoded]:
+        """Reads `context` frames of the batch, then predicts `horizon` frames one by one from its own predictions.
+
+        The context is read at once, the frames are predicted as they are asked for. Of the frames and the time of the
+        batch, only the first `context` are read; actions, where there are any, are read for every predicted frame,
+        because they are given and not predicted.
 
         Args:
             batch: clips of at least `context` frames.
@@ -161,7 +197,8 @@ class VideoPrediction(SlotTask):
             feedback: what goes back in; the task's by default.
 
         Returns:
-            frames in [0, 1] "batch horizon channels height width", with the decoder's masks.
+            an iterator over the predictions: a frame in [0, 1] "batch 1 channels height width", with the decoder's
+            masks.
 
         Raises:
             ValueError: the clips are shorter than the context.
@@ -172,31 +209,30 @@ class VideoPrediction(SlotTask):
                 f"a roll-out from {context} context frames needs clips of at least as many, and these have "
                 f"{batch.num_steps}: lower context, or make the clips longer"
             )
-        out = self.core(self.encoder(batch.slice_time(0, context)))
-        slots, state, start = out.slots[:, -1:], out.state, batch.time[:, context - 1 : context]
-        predicted, masks = [], []
+        state: State | None = None
+        for start in range(0, context, _PIECE):
+            out = self.core(self.encoder(batch.slice_time(start, min(start + _PIECE, context))), state)
+            slots, state = out.slots[:, -1:], out.state
+        return self._continue(batch, slots, state, context, horizon, feedback or self.feedback)
+
+    def _continue(
+        self, batch: VideoBatch, slots: Tensor, state: State, context: int, horizon: int, feedback: Feedback
+    ) -> Iterator[Decoded]:
+        start = batch.time[:, context - 1 : context]
         for step in range(1, horizon + 1):
             decoded = self.decoder(slots)
             frame = self.frames(decoded)
-            predicted.append(frame)
-            if decoded.masks is not None:
-                masks.append(decoded.masks)
+            yield Decoded(frame, decoded.masks)
             if step < horizon:
-                seen = (frame > 0.5).to(frame) if (feedback or self.feedback) == "threshold" else frame
+                seen = (frame > 0.5).to(frame) if feedback == "threshold" else frame
                 here = context + step - 1
                 actions = None if batch.actions is None else batch.actions[:, here : here + 1]
                 out = self.core(self.encoder(VideoBatch(seen, start + step, actions=actions)), state)
                 slots, state = out.slots, out.state
-        return Decoded(torch.cat(predicted, dim=1), torch.cat(masks, dim=1) if masks else None)
 
     def loss(self, decoded: Decoded, batch: VideoBatch) -> Float[Tensor, ""]:
-        """Mean over pixels and frames of the next frame's loss, plus the decoder's own terms."""
-        painted = _at_least_float32(decoded.reconstruction)
-        true = batch.frames[:, 1:].to(painted)
-        if self.loss_kind == "bce":
-            value = F.binary_cross_entropy_with_logits(painted, true)
-        else:
-            value = F.mse_loss(painted, true)
+        """Loss of the prediction of every frame but the first, by `frame_loss`, plus the decoder's own terms."""
+        value = frame_loss(decoded.reconstruction, batch.frames[:, 1:], self.loss_kind, self.l1_share, self.loss_sum)
         for term in decoded.losses.values():
             value = value + term
         return value
@@ -218,8 +254,9 @@ class VideoPrediction(SlotTask):
         """Loss and roll-out on the test set, with thresholded feedback too."""
         self._score("test", batch)
         if self.loss_kind == "bce":
-            predicted = self.rollout(batch, feedback="threshold").reconstruction
-            self._curve("test", "mse_thresholded").update(frame_mse(predicted, self._future(batch)))
+            true = self._future(batch)
+            pieces = self._pieces(batch, "threshold")
+            self._scores("test").update(({"thresholded": part}, true[:, at]) for at, part in pieces)
 
     def predict_step(self, batch: VideoBatch, batch_idx: int) -> dict[str, Tensor]:
         """The predicted frames, and each slot's share in each pixel, if the decoder tells."""
@@ -246,29 +283,12 @@ class VideoPrediction(SlotTask):
                 {floor: float(np.mean(curves[name])) for floor, curves in self.floors[stage].items()},
                 higher_is_better=name != "mse",
             )
-            for name in self.score_names
+            for name in self._scores(stage).names
         ]
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """Per clip: what followed, what was predicted, both over one another, and which slot painted each pixel."""
-        decoded = self.rollout(batch)
-        true = batch.frames[:, self.context : self.context + self.horizon]
-        steps = range(0, self.horizon, max(1, math.ceil(self.horizon / 10)))
-        labels = [f"seen {self.context}"] + [f"+{step + 1}" for step in steps]
-        last, rows, names = self.context - 1, [], []
-        for i in range(min(len(batch), 3)):
-            predicted = decoded.reconstruction[i]
-            seen = paint_frame(batch.frames[i, last])
-            rows.append([seen, *(paint_frame(true[i, t]) for t in steps)])
-            rows.append([seen, *(paint_frame(predicted[t]) for t in steps)])
-            rows.append([seen, *(paint_overlay(true[i, t], predicted[t]) for t in steps)])
-            names += ["truth", "prediction", "both"]
-            if decoded.masks is not None:
-                masks = decoded.masks[i].argmax(1)
-                bright = [(predicted[t].mean(0) > 0.5).long() for t in steps]
-                rows.append([seen, *(paint_slots(masks[t], b) for t, b in zip(steps, bright, strict=True))])
-                names.append("slots")
-        return {"rollouts": contact_sheet(rows, labels, names)}
+        return {"rollouts": paint_rollouts(batch.frames, self.rollout(batch), self.context)}
 
     def plots(self) -> dict[str, np.ndarray]:
         """Each score against the step of the horizon, beside its floors, as of the last evaluation."""
@@ -278,7 +298,7 @@ class VideoPrediction(SlotTask):
         panels = {
             _SCORES[name]: {"this run": self._latest[name]}
             | {floor: curves[name] for floor, curves in self.floors[stage].items()}
-            for name in self.score_names
+            for name in self._scores(stage).names
         }
         return {"horizon": draw_horizon(panels)}
 
@@ -294,66 +314,67 @@ class VideoPrediction(SlotTask):
 
     def _score(self, stage: Stage, batch: VideoBatch) -> None:
         true = self._future(batch)
-        self.log(f"{stage}/loss", self.loss(self(batch), batch), on_epoch=True, batch_size=len(batch))
-        self._update(stage, "", self.rollout(batch).reconstruction, true)
-        if self.floors[stage]:
-            return  # they do not change
-        last = batch.frames[:, self.context - 1 : self.context].expand_as(true)
-        # of all answers that say nothing about where, this grey has the least squared error
-        grey = batch.frames[:, : self.context].mean(dim=(1, 3, 4), keepdim=True).expand_as(true)
-        simple = {"copy the last frame": last, "black": torch.zeros_like(true), "grey, mean of the context": grey}
+        self.log(f"{stage}/loss", self._forced_loss(batch), on_epoch=True, batch_size=len(batch))
+        floors = {} if self.floors[stage] else self._floor_frames(batch)  # they do not change
+        self._scores(stage).update(
+            ({"": part} | {f"floor|{name}": frames[:, at] for name, frames in floors.items()}, true[:, at])
+            for at, part in self._pieces(batch)
+        )
+
+    def _forced_loss(self, batch: VideoBatch) -> Tensor:
+        """The loss of the whole clip, piece by piece."""
+        total, state, steps = torch.zeros((), device=self.device), None, batch.num_steps - 1
+        for start in range(0, steps, _PIECE):
+            piece = batch.slice_time(start, min(start + _PIECE, steps) + 1)
+            out = self.core(self.encoder(piece.slice_time(0, piece.num_steps - 1)), state)
+            decoded = self.decoder(out.slots, piece.slice_time(1, piece.num_steps))
+            total = total + self.loss(decoded, piece) * ((piece.num_steps - 1) / steps)
+            state = out.state
+        return total
+
+    def _floor_frames(self, batch: VideoBatch) -> dict[str, Tensor]:
+        simple = simple_answers(batch.frames[:, : self.context], self.horizon)
         data = getattr(self.trainer, "datamodule", None)
-        if data is not None:
-            simple |= data.continuations(batch, self.context, self.horizon)
-        for name, frames in simple.items():
-            self._update(stage, f"floor|{name}|", frames, true)
+        return simple if data is None else simple | data.continuations(batch, self.context, self.horizon)
 
-    def _update(self, stage: Stage, prefix: str, predicted: Tensor, true: Tensor) -> None:
-        functions = {"mse": frame_mse, "psnr": frame_psnr, "ssim": frame_ssim}
-        for name in self.score_names:
-            values = functions[name](predicted, true)
-            self._curve(stage, prefix + name).update(values)
-            if name == "psnr" and not prefix:
-                self._curve(stage, "capped").update((values >= MAX_PSNR).float())
+    def _pieces(self, batch: VideoBatch, feedback: Feedback | None = None) -> Iterator[tuple[slice, Tensor]]:
+        """Pieces of the roll-out with where they lie in the horizon; the time they take is added up."""
+        steps, done = self.rollout_steps(batch, feedback=feedback), 0
+        while done < self.horizon:
+            begin = self._now()
+            piece = torch.cat([step.reconstruction for step in islice(steps, _PIECE)], dim=1)
+            self._sampling_seconds += self._now() - begin
+            self._sampled_frames += piece.shape[0] * piece.shape[1]
+            yield slice(done, done + piece.shape[1]), piece
+            done += piece.shape[1]
 
-    def _curve(self, stage: Stage, name: str) -> HorizonCurve:
-        curves = self.curves[stage]
-        assert isinstance(curves, nn.ModuleDict)
-        if name not in curves:  # made on first use: which floors there are, the data tells
-            curves[name] = HorizonCurve(self.horizon).to(self.device)
-        curve = curves[name]
-        assert isinstance(curve, HorizonCurve)
-        return curve
+    def _now(self) -> float:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter()
+
+    def _scores(self, stage: Stage) -> RolloutScores:
+        scores = self.scores[stage]
+        assert isinstance(scores, RolloutScores)
+        return scores
 
     def _close(self, stage: Stage) -> None:
-        curves = self.curves[stage]
-        assert isinstance(curves, nn.ModuleDict)
-        # .compute() gathers over processes, so every process takes part
-        values = {name: curve.compute().tolist() for name, curve in curves.items() if curve.update_called}  # type: ignore[operator,union-attr]
-        for curve in curves.values():
-            curve.reset()  # type: ignore[operator]
+        curves = self._scores(stage).close()
+        speed = self._sampled_frames / max(self._sampling_seconds, 1e-9)
+        self._sampled_frames, self._sampling_seconds = 0, 0.0
         if self.trainer.sanity_checking:
             return
-        found: dict[str, dict[str, list[float]]] = {}
-        for key in [name for name in values if name.startswith("floor|")]:
-            _, floor, name = key.split("|")
-            found.setdefault(floor, {})[name] = values.pop(key)
-        if found:
-            self.floors[stage] = found
-        self._latest = values
-        scores = {f"rollout_{name}": float(np.mean(curve)) for name, curve in values.items()}
+        self._latest = curves.pop("")
+        floors = {name.removeprefix("floor|"): found for name, found in curves.items() if name.startswith("floor|")}
+        if floors:
+            self.floors[stage] = floors
+        logged = {"rollout_capped": float(np.mean(self._latest.pop("capped")))}
+        logged |= summarise(self._latest, "rollout_", means_until=self.report_horizons)
+        logged |= summarise(curves.get("thresholded", {}), "rollout_", "_thresholded", self.report_horizons)
+        for floor, found in floors.items():
+            logged |= summarise(found, "floor/rollout_", f"/{floor}", self.report_horizons)
         frame = self.data_spec.target
-        scores["rollout_mse_per_frame"] = scores["rollout_mse"] * frame.channels * frame.height * frame.width
-        for floor, by_name in found.items():
-            scores |= {f"floor/rollout_{name}/{floor}": float(np.mean(curve)) for name, curve in by_name.items()}
-        for name in self.score_names:
-            scores |= {f"rollout_{name}/step_{i + 1:02d}": value for i, value in enumerate(values[name])}
-            for floor, by_name in found.items():
-                scores |= {
-                    f"floor/rollout_{name}/{floor}/step_{i + 1:02d}": value for i, value in enumerate(by_name[name])
-                }
-        self.log_dict({f"{stage}/{name}": value for name, value in scores.items()})
-
-
-def _at_least_float32(x: Tensor) -> Tensor:
-    return x if x.dtype == torch.float64 else x.float()
+        logged["rollout_mse_per_frame"] = logged["rollout_mse"] * frame.channels * frame.height * frame.width
+        if stage == "test":
+            logged["sampling_fps"] = speed
+        self.log_dict({f"{stage}/{name}": value for name, value in logged.items()})

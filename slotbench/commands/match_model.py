@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,9 +94,18 @@ class Model:
             try:
                 with torch.device("meta"):
                     task = self._parser.instantiate(config)["model"]
-            except (NotImplementedError, RuntimeError):
-                # a component that computes with its weights while it makes them
+            except (ValueError, RuntimeError) as error:
+                # RuntimeError: a component that computes with its weights while it makes them
+                if not any(isinstance(cause, RuntimeError) for cause in _causes(error)):
+                    raise
                 task = self._parser.instantiate(config)["model"]
         except (ValueError, MisconfigurationException) as error:
             raise RefusedError(explain_construction(error, config)) from error
         return Counts(*(trainable_parameters(part)["total"] for part in (task.encoder, task.core, task.decoder)))
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and those that it was raised from: the parser wraps whatever a component raises."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -82,7 +82,7 @@ class RolloutScores(nn.Module):
         return found
 
 
-def simple_answers(context: Frames, horizon: int) -> dict[str, Frames]:
+def simple_answers(context: Frames, horizon: int) -> dict[str, Float[Tensor, "batch horizon channels height width"]]:
     """What one would say without a model, by name: the last frame seen, black, and the mean grey of what was seen.
 
     Args:

@@ -11,7 +11,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from slotbench.nn.resnet_blocks import NORM_EPS, frame_conv, frame_norm, lecun_normal_
+from slotbench.nn.lecun_linear import lecun_linear
+from slotbench.nn.resnet_blocks import NORM_EPS, frame_conv, frame_norm
 
 __all__ = [
     "DiagResNetActivation",
@@ -40,8 +41,8 @@ class SqueezeExcite(nn.Module):
     def __init__(self, dim: int):
         super().__init__()
         hidden = max(dim // 16, 4)
-        self.reduce = _dense(dim, hidden)
-        self.expand = _dense(hidden, dim)
+        self.reduce = lecun_linear(dim, hidden)
+        self.expand = lecun_linear(hidden, dim)
 
     def forward(self, x: Float[Tensor, "frames dim rows cols"]) -> Float[Tensor, "frames dim rows cols"]:
         """Gated frames."""
@@ -132,14 +133,14 @@ class StandardActivation(FrameActivation):
     def __init__(self, dim: int, kernel_size: int = 3, squeeze_excite: bool = False):
         super().__init__()
         self.feedthrough = frame_conv(dim, dim, kernel_size)
-        self.norm = frame_norm(dim)
+        self.group_norm = frame_norm(dim)
         self.gate = SqueezeExcite(dim) if squeeze_excite else nn.Identity()
 
     def forward(
         self, outputs: Float[Tensor, "frames dim rows cols"], inputs: Float[Tensor, "frames dim rows cols"]
     ) -> Float[Tensor, "frames dim rows cols"]:
         """Activations of outputs and inputs."""
-        return self.gate(_norm_gelu(self.norm, outputs + self.feedthrough(inputs)))
+        return self.gate(_norm_gelu(self.group_norm, outputs + self.feedthrough(inputs)))
 
 
 class HalfGLUActivation(FrameActivation):
@@ -153,14 +154,16 @@ class HalfGLUActivation(FrameActivation):
 
     def __init__(self, dim: int):
         super().__init__()
-        self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
-        self.dense = _dense(dim, dim, variance=0.2)
+        self.layer_norm = nn.LayerNorm(dim, eps=NORM_EPS)
+        self.dense = lecun_linear(dim, dim)
+        with torch.no_grad():
+            self.dense.weight.mul_(math.sqrt(0.2))
 
     def forward(
         self, outputs: Float[Tensor, "frames dim rows cols"], inputs: Float[Tensor, "frames dim rows cols"]
     ) -> Float[Tensor, "frames dim rows cols"]:
         """Activations; `inputs` has no part in them."""
-        z = _gelu(self.norm(outputs.permute(0, 2, 3, 1)))
+        z = _gelu(self.layer_norm(outputs.permute(0, 2, 3, 1)))
         return (z * torch.sigmoid(self.dense(z))).permute(0, 3, 1, 2)
 
 
@@ -189,14 +192,6 @@ def frame_activation(
             raise ValueError("the half_glu activation has no squeeze-and-excite: leave squeeze_excite at False")
         return HalfGLUActivation(dim)
     raise ValueError(f"no activation block is named '{name}': use 'resnet', 'half_glu', 'standard' or 'diag_resnet'")
-
-
-def _dense(in_features: int, out_features: int, variance: float = 1.0) -> nn.Linear:
-    layer = nn.Linear(in_features, out_features)
-    with torch.no_grad():
-        lecun_normal_(layer.weight).mul_(math.sqrt(variance))
-        layer.bias.zero_()
-    return layer
 
 
 def _norm_gelu(norm: nn.GroupNorm, x: Tensor) -> Tensor:

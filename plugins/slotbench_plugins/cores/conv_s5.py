@@ -14,7 +14,7 @@ from slotbench.nn.conv_s5_layer import ConvS5Layer, ConvS5State, ConvStateSpace
 from slotbench.nn.frame_activations import FrameActivationName
 from slotbench.nn.grid import grid_of
 from slotbench.nn.hippo import Initialisation
-from slotbench.nn.resnet_blocks import lecun_normal_
+from slotbench.nn.lecun_linear import lecun_linear
 
 LONG_SKIPS = {8: 3, 11: 6}
 """Layer -> the layer whose input is added to its own, where `skip_connections` are on."""
@@ -96,9 +96,7 @@ class ConvS5(TemporalCore):
         self.slot_spec = SlotSpec(num_slots=token_spec.num_tokens, dim=dim, grid=self.grid)
         self.skips = LONG_SKIPS if skip_connections else {}
         self.checkpoint_layers = checkpoint_layers
-        self.input = nn.Linear(token_spec.dim, dim)
-        lecun_normal_(self.input.weight)
-        nn.init.zeros_(self.input.bias)
+        self.input_map = lecun_linear(token_spec.dim, dim)
         self.layers = nn.ModuleList()
         for _ in range(num_layers):
             ssm = ConvStateSpace(
@@ -143,7 +141,8 @@ class ConvS5(TemporalCore):
         self, tokens: Float[Tensor, "batch time tokens dim"], state: tuple[ConvS5State, ...] | None = None
     ) -> CoreOutput:
         """Cells of every step, and one state per layer: a complex image of `state_dim` / 2 channels."""
-        x = self.input(tokens).unflatten(2, self.grid)
+        # in the weights' precision, so that the residual stream is not bfloat16 under autocast
+        x = self.input_map(tokens).to(self.input_map.weight.dtype).unflatten(2, self.grid)
         states: list[ConvS5State] = []
         kept: dict[int, Tensor] = {}
         for index, layer in enumerate(self.layers):

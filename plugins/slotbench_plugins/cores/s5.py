@@ -15,6 +15,7 @@ from slotbench.interfaces import CoreOutput, SlotSpec, TemporalCore, TokenSpec
 from slotbench.nn.diagonal_ssm import DiagonalDynamics, as_complex, as_pairs
 from slotbench.nn.grid import grid_of
 from slotbench.nn.hippo import Initialisation, hippo_basis
+from slotbench.nn.lecun_linear import lecun_linear
 from slotbench.nn.resnet_blocks import NORM_EPS, lecun_normal_
 from slotbench.ops import linear_scan
 
@@ -82,9 +83,8 @@ class S5(TemporalCore):
         self.checkpoint_layers = checkpoint_layers
         output_dim = output_dim or dim
         self.slot_spec = SlotSpec(num_slots=rows * cols, dim=output_dim, grid=self.grid)
-        self.into_patches = _map(token_spec.dim * patch**2, dim)
-        # a convolution with stride as large as its kernel: each output sums over `dim` numbers
-        self.out_of_patches = _map(dim, output_dim * patch**2)
+        self.into_patches = lecun_linear(token_spec.dim * patch**2, dim, bias=False)
+        self.out_of_patches = lecun_linear(dim, output_dim * patch**2, bias=False)
         self.layers = nn.ModuleList(
             S5Layer(
                 S5StateSpace(dim, state_dim, blocks, initialisation, clip_eigs, step_rescale, kernel), prenorm, dropout
@@ -98,9 +98,9 @@ class S5(TemporalCore):
         """Cells of every step, and one state per layer."""
         rows = self.grid[0] // self.patch
         sizes = {"rows": rows, "ph": self.patch, "pw": self.patch}
-        x = self.into_patches(
-            rearrange(tokens, "batch time (rows ph cols pw) dim -> batch time (rows cols) (ph pw dim)", **sizes)
-        )
+        patches = rearrange(tokens, "batch time (rows ph cols pw) dim -> batch time (rows cols) (ph pw dim)", **sizes)
+        # in the weights' precision, so that the residual stream is not bfloat16 under autocast
+        x = self.into_patches(patches).to(self.into_patches.weight.dtype)
         states = []
         for index, layer in enumerate(self.layers):
             before = None if state is None else state[index]
@@ -139,9 +139,7 @@ class S5Layer(nn.Module):
         self.prenorm = prenorm
         self.dropout = dropout
         self.ssm = ssm
-        self.gate = nn.Linear(dim, dim)
-        lecun_normal_(self.gate.weight)
-        nn.init.zeros_(self.gate.bias)
+        self.gate = lecun_linear(dim, dim)
         self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
 
     def forward(
@@ -215,9 +213,3 @@ class S5StateSpace(nn.Module):
         states, last = linear_scan(drive, decay, state, kernel=self.kernel)
         weight = rearrange(self.C * self.C.new_tensor([2.0, -2.0]), "dim state part -> dim (state part)")
         return functional.linear(as_pairs(states), weight) + self.D * inputs, last
-
-
-def _map(in_features: int, out_features: int) -> nn.Linear:
-    layer = nn.Linear(in_features, out_features, bias=False)
-    lecun_normal_(layer.weight)
-    return layer

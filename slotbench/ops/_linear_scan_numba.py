@@ -17,6 +17,7 @@ from numba import njit
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from slotbench.ops._memory import empty_clip_like
 from slotbench.ops._numba_math import NoAliasCompiler
 from slotbench.ops._threads import run_in_threads
 
@@ -102,7 +103,7 @@ class LinearScan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, drive: Tensor, decay: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         drive, decay, state = (x.contiguous().resolve_conj() for x in (drive, decay, state))
-        states = torch.empty_like(drive)
+        states = empty_clip_like(drive)
         ctx.cut = _cut(drive, decay)
         arrays = [_array(x) for x in (drive, decay, state, states)]
         run_in_threads(
@@ -118,7 +119,7 @@ class LinearScan(torch.autograd.Function):
     def backward(ctx: Any, grad_states: Tensor, grad_last: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         decay, state, states = ctx.saved_tensors
         grad_states, grad_last = (x.contiguous().resolve_conj() for x in (grad_states, grad_last))
-        grads, grad_state = torch.empty_like(states), torch.empty_like(state)
+        grads, grad_state = empty_clip_like(states), torch.empty_like(state)
         per_task, rows = ctx.cut
         groups = -(-states.shape[0] // per_task) if ctx.needs_input_grad[1] else 0
         grad_decay = decay.new_zeros(groups, -(-states.shape[2] // rows), *decay.shape[1:])

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from slotbench.ops._memory import empty_clip_like
+
 _PIECES = 16  # of the time axis, one at a time, for the gradient of the decay: its temporaries are two such pieces
 
 
@@ -23,7 +25,7 @@ class LinearScan(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, drive: Tensor, decay: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        states = drive.clone(memory_format=torch.contiguous_format)
+        states = empty_clip_like(drive).copy_(drive)
         states[:, 0].addcmul_(decay[:, :1], state)
         _scan_(states, decay, reverse=False)
         ctx.save_for_backward(decay, state, states)
@@ -34,7 +36,7 @@ class LinearScan(torch.autograd.Function):
     def backward(ctx: Any, grad_states: Tensor, grad_last: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         decay, state, states = ctx.saved_tensors
         adjoint = decay.conj().resolve_conj()
-        grads = grad_states.clone(memory_format=torch.contiguous_format)
+        grads = empty_clip_like(states).copy_(grad_states)
         grads[:, -1] += grad_last
         # the gradient reaches step t from t + 1, through the decay of t + 1; the last one has none to come from
         _scan_(grads, adjoint.roll(-1, 1), reverse=True)

@@ -13,13 +13,15 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from slotbench.ops._memory import empty_clip_like
+
 
 class LinearScan(torch.autograd.Function):
     """(drive "batch time pixels state", decay "batch|1 time|1 state", state "batch pixels state") -> (states, last)."""
 
     @staticmethod
     def forward(ctx: Any, drive: Tensor, decay: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        states = torch.empty_like(drive, memory_format=torch.contiguous_format)
+        states = empty_clip_like(drive)
         before = state
         for drive_t, decay_t, after in zip(
             drive.unbind(1), decay_of_steps(decay, drive.shape[1]), states.unbind(1), strict=True
@@ -34,7 +36,7 @@ class LinearScan(torch.autograd.Function):
     def backward(ctx: Any, grad_states: Tensor, grad_last: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         decay, state, states = ctx.saved_tensors
         time = states.shape[1]
-        grads = torch.empty_like(states)
+        grads = empty_clip_like(states)
         gradient = DecayGradient(decay, state) if ctx.needs_input_grad[1] else None
         decays = decay_of_steps(decay.conj().resolve_conj(), time)
         befores = (state, *states.unbind(1)[:-1])

@@ -1,7 +1,8 @@
-"""Saves the task's pictures of what the model does."""
+"""Saves the task's pictures and videos of what the model does."""
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from pathlib import Path
@@ -15,25 +16,27 @@ from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.seed import isolate_rng
 from PIL import Image
 
+from slotbench.callbacks.gif import encode_gif
 from slotbench.runs.folder import RunFolder
 
 __all__ = ["MediaLogger"]
 
 
 class MediaLogger(Callback):
-    """Asks the task for pictures of the first clips of the first batch, and for plots, at every evaluation.
+    """Asks the task for pictures and videos of the first clips of the first batch, and for plots, at every evaluation.
 
     While fitting they become `media/<name>_step<step>.png` and `media/<name>_latest.png`, from the untrained model of
     the sanity check on; of the numbered ones remain the first, the first of every doubling of the step, and the newest.
-    In `validate`, `test` and `predict` they become `media/<subcommand>/<name>.png`. W&B gets the same pictures. The
-    random state is put back afterwards, so that looking does not change the run.
+    In `validate`, `test` and `predict` they become `media/<subcommand>/<name>.png`. Videos are GIF of 10 frames per
+    second and end in `.gif`. W&B gets the same files. The random state is put back afterwards, so that looking does not
+    change the run.
 
     Args:
         folder: the run.
-        num_clips: clips per picture.
+        num_clips: clips per picture, and clips that a task may make videos of.
 
     Raises:
-        TypeError: a picture is no uint8 array "height width 3".
+        TypeError: a picture is no uint8 array "height width 3", or a video none "time height width 3".
     """
 
     def __init__(self, folder: RunFolder, num_clips: int = 4) -> None:
@@ -93,47 +96,75 @@ class MediaLogger(Callback):
             self._write(trainer, make())
 
     def _show(self, trainer: Trainer, module: LightningModule, batch: Any) -> None:
-        make: Any = getattr(module, "pictures", None)
-        if not trainer.is_global_zero or make is None:
+        if not trainer.is_global_zero:
             return
-        with isolate_rng(), torch.no_grad():
-            pictures = make(batch.map(lambda value: value[: self._num_clips]))
-        self._write(trainer, pictures)
+        clips = batch.map(lambda value: value[: self._num_clips])
+        for method, write in (("pictures", self._write), ("videos", self._write_videos)):
+            make: Any = getattr(module, method, None)
+            if make is not None:
+                with isolate_rng(), torch.no_grad():
+                    made = make(clips)
+                write(trainer, made)
 
     def _write(self, trainer: Trainer, pictures: dict[str, np.ndarray]) -> None:
+        for name, picture in pictures.items():
+            _check("picture", name, picture, "height width 3")
+            self._store(trainer, name, ".png", _encode_png(picture))
+            for logger, step in _wandb(trainer):
+                logger.log_image(f"pictures/{name}", [picture], step=step)
+
+    def _write_videos(self, trainer: Trainer, videos: dict[str, np.ndarray]) -> None:
+        for name, video in videos.items():
+            _check("video", name, video, "time height width 3")
+            path = self._store(trainer, name, ".gif", encode_gif(video))
+            for logger, step in _wandb(trainer):
+                logger.log_video(f"videos/{name}", [str(path)], step=step)
+
+    def _store(self, trainer: Trainer, name: str, suffix: str, content: bytes) -> Path:
+        """Writes a picture or video to where it belongs, and says where."""
         doing = trainer.state.fn
         assert doing is not None  # a trainer that shows something is doing something
-        for name, picture in pictures.items():
-            _check(name, picture)
-            if doing == TrainerFn.FITTING:
-                _save(picture, self._folder.media / f"{_file_name(name)}_step{trainer.global_step:07d}.png")
-                _save(picture, self._folder.media / f"{_file_name(name)}_latest.png")
-                _thin_out(self._folder.media, _file_name(name))
-            else:
-                _save(picture, self._folder.media / doing.value / f"{_file_name(name)}.png")
-            for logger in trainer.loggers:
-                if isinstance(logger, WandbLogger):
-                    # Lightning files a validation's metrics under the index of the step before it, so the pictures too
-                    logger.log_image(f"pictures/{name}", [picture], step=max(0, trainer.global_step - 1))
+        name = _file_name(name)
+        if doing != TrainerFn.FITTING:
+            return _save(content, self._folder.media / doing.value / f"{name}{suffix}")
+        _save(content, self._folder.media / f"{name}_step{trainer.global_step:07d}{suffix}")
+        path = _save(content, self._folder.media / f"{name}_latest{suffix}")
+        _thin_out(self._folder.media, name, suffix)
+        return path
 
 
-def _check(name: str, picture: Any) -> None:
-    good = isinstance(picture, np.ndarray) and picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3
-    if not good:
-        given = f"{picture.dtype} {tuple(picture.shape)}" if hasattr(picture, "shape") else type(picture).__name__
-        raise TypeError(f'picture {name!r} is {given}; expected a numpy array uint8 "height width 3"')
+def _wandb(trainer: Trainer) -> list[tuple[WandbLogger, int]]:
+    """The loggers that mirror the run to W&B, and the step to file under."""
+    # Lightning files a validation's metrics under the index of the step before it, so the pictures too
+    step = max(0, trainer.global_step - 1)
+    return [(logger, step) for logger in trainer.loggers if isinstance(logger, WandbLogger)]
 
 
-def _save(picture: np.ndarray, path: Path) -> None:
+def _check(kind: str, name: str, given: Any, axes: str) -> None:
+    dims = len(axes.split())
+    good = isinstance(given, np.ndarray) and given.dtype == np.uint8 and given.ndim == dims and given.shape[-1] == 3
+    if not good or 0 in given.shape:
+        what = f"{given.dtype} {tuple(given.shape)}" if hasattr(given, "shape") else type(given).__name__
+        raise TypeError(f'{kind} {name!r} is {what}; expected a numpy array uint8 "{axes}"')
+
+
+def _encode_png(picture: np.ndarray) -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(picture).save(out, format="PNG")
+    return out.getvalue()
+
+
+def _save(content: bytes, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
-    Image.fromarray(picture).save(partial, format="PNG")
+    partial.write_bytes(content)
     os.replace(partial, path)
+    return path
 
 
-def _thin_out(folder: Path, name: str) -> None:
+def _thin_out(folder: Path, name: str, suffix: str) -> None:
     """Keeps the first picture, the first of every doubling of the step, and the newest."""
-    pattern = re.compile(re.escape(name) + r"_step(\d+)\.png")
+    pattern = re.compile(re.escape(name) + r"_step(\d+)" + re.escape(suffix))
     steps = {int(match[1]): path for path in folder.iterdir() if (match := pattern.fullmatch(path.name))}
     kept, seen = {max(steps)}, set()
     for step in sorted(steps):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -21,6 +22,7 @@ __all__ = [
     "paint_classes",
     "paint_frame",
     "paint_overlay",
+    "paint_rollout",
     "paint_slots",
 ]
 
@@ -44,6 +46,7 @@ SLOT_COLOURS = np.array(
 """A colour for each slot, reused in turn past the twelfth."""
 
 _CELL, _GAP, _LABEL, _MARGIN, _GROUND = 96, 6, 18, 66, (250, 250, 250)
+_PANEL, _BAND, _LOOKING, _ALONE = 64, 14, (240, 190, 60), (70, 70, 70)
 
 
 def paint_classes(
@@ -75,6 +78,44 @@ def paint_overlay(
     """Two frames in [0, 1] over one another: the true one green, the predicted one red, yellow where both are."""
     red, green = (frame.mean(0) for frame in (predicted, true))
     return paint_frame(torch.stack([red, green, torch.zeros_like(red)]))
+
+
+def paint_rollout(
+    true: Float[Tensor, "time channels height width"], predicted: Float[Tensor, "horizon channels height width"]
+) -> UInt8[np.ndarray, "time strip_height strip_width 3"]:
+    """A video of a roll-out: truth, prediction and both over one another, side by side with their names above.
+
+    What comes before the first predicted frame is context: it is shown in all three places, in a yellow border that
+    turns grey as soon as the model is on its own. Small frames are enlarged by whole pixels so that the names fit.
+
+    Args:
+        true: the clip from its first frame of context to the last frame predicted, in [0, 1].
+        predicted: its last frames as the model has them, in [0, 1].
+    """
+    context = len(true) - len(predicted)
+    if context < 0:
+        raise ValueError(f"{len(predicted)} predicted frames and {len(true)} true ones; expected at least as many true")
+    factor = math.ceil(_PANEL / true.shape[-1])
+    height, width = (factor * side for side in true.shape[-2:])
+    blank = Image.new("RGB", (3 * width + 4, height + _BAND + 2))
+    draw = ImageDraw.Draw(blank)
+    draw.fontmode = "1"  # no half-tones: the strip is going to be enlarged
+    lefts = [1 + column * (width + 1) for column in range(3)]
+    for left, name in zip(lefts, ("truth", "prediction", "both"), strict=True):
+        draw.text(
+            (left + width // 2, _BAND // 2), name, fill=(230, 230, 230), font=ImageFont.load_default(11), anchor="mm"
+        )
+    strips = np.repeat(np.asarray(blank)[None], len(true), axis=0)
+    strips[:context, _BAND:] = _LOOKING
+    strips[context:, _BAND:] = _ALONE
+    for time, frame in enumerate(true):
+        answer = frame if time < context else predicted[time - context]
+        for left, panel in zip(
+            lefts, (paint_frame(frame), paint_frame(answer), paint_overlay(frame, answer)), strict=True
+        ):
+            enlarged = panel.repeat(factor, axis=0).repeat(factor, axis=1)
+            strips[time, _BAND + 1 : _BAND + 1 + height, left : left + width] = enlarged
+    return strips
 
 
 def contact_sheet(

@@ -48,7 +48,7 @@ def test_kept_are_the_first_the_newest_and_one_per_doubling(
     (path / "other_step0000003.png").touch()
     for step in steps:
         (path / f"clips_step{step:07d}.png").touch()
-        _thin_out(path, "clips")
+        _thin_out(path, "clips", ".png")
     kept = [int(name[-11:-4]) for name in names(path) if name.startswith("clips")]
     assert kept[0] == steps[0]
     assert kept[-1] == steps[-1]

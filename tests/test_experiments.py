@@ -1,27 +1,59 @@
 """Every shipped experiment trains, at tiny size, through the command that its header names."""
 
+import inspect
 import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from slotbench.cli import run
+from slotbench.registry import load
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = sorted(path for path in (ROOT / "experiments").rglob("*.yaml") if "matched" not in path.parts)
 TINY = {
-    "data": {"batch_size": 1, "val_batch_size": 1, "val_size": 1, "train_size": 4, "num_workers": 0},
-    "model.encoder": {"dim": 8},
-    "model.core": {"dim": 8, "num_slots": 2, "num_layers": 1, "encoder_layers": 1, "state_dim": 2},
-    "model.decoder": {"num_layers": 1},
-    "trainer": {"max_steps": 2, "val_check_interval": 2, "accelerator": "cpu"},
+    "encoder": {"dim": 8},
+    "core": {
+        "dim": 8,
+        "num_slots": 2,
+        "num_layers": 1,
+        "num_heads": 2,
+        "encoder_layers": 1,
+        "state_dim": 2,
+        "output_dim": 8,
+        "num_features": 4,
+    },
+    "decoder": {"num_layers": 1},
 }
-OVERRIDES = [f"--{part}.{name}={value}" for part, values in TINY.items() for name, value in values.items()]
+"""What makes a part small, by its arguments; it is given those that it has."""
+
+TINY_RUN = {
+    "data": {"batch_size": 1, "val_batch_size": 1, "val_size": 1, "train_size": 4, "num_workers": 0},
+    "trainer": {"max_steps": 2, "val_check_interval": 2, "accelerator": "cpu", "devices": 1},
+}
+MAX_FRAMES = 100
+"""An experiment on longer clips is tried on clips of a few frames."""
+
+
+def overrides_of(experiment):
+    config = yaml.safe_load(experiment.read_text())
+    model = config["model"]["init_args"]
+    values = {part: dict(given) for part, given in TINY_RUN.items()}
+    for part, given in TINY.items():
+        arguments = inspect.signature(load(f"{part}s", model[part]["class_path"])).parameters
+        values[f"model.{part}"] = {name: value for name, value in given.items() if name in arguments}
+        if "depths" in arguments:  # as many, for they say how large the grid is
+            values[f"model.{part}"]["depths"] = [4] * len(model[part]["init_args"]["depths"])
+    if config["data"]["init_args"].get("num_frames", 0) > MAX_FRAMES:
+        values["data"] |= {"num_frames": 4, "eval_frames": 8}
+        values["model"] = {"context": 3, "horizon": 5}
+    return [f"--{part}.{name}={value}" for part, given in values.items() for name, value in given.items()]
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda path: str(path.relative_to(ROOT / "experiments")))
 def test_experiment_trains_two_steps(experiment, tmp_path):
-    assert run(["fit", "--config", str(experiment), *OVERRIDES, "--runs_dir", str(tmp_path)]) == 0
+    assert run(["fit", "--config", str(experiment), *overrides_of(experiment), "--runs_dir", str(tmp_path)]) == 0
     (folder,) = (tmp_path / experiment.stem).iterdir()
     record = json.loads((folder / "run.json").read_text())
     assert record["state"] == "finished"

@@ -91,7 +91,7 @@ def key_features(
         eps: keeps a feature, and with it the sum of a query's weights, away from 0.
     """
     scaled = key * key.shape[-1] ** -0.25
-    exponent = scaled @ directions.mT - scaled.square().sum(dim=-1, keepdim=True) / 2
+    exponent = _project(scaled, directions) - scaled.square().sum(dim=-1, keepdim=True) / 2
     return exponent.clamp(max=LARGEST_EXPONENT).exp() + eps
 
 
@@ -110,7 +110,7 @@ def query_features(
         directions: from `orthogonal_directions`.
         eps: keeps a feature away from 0.
     """
-    exponent = (query * query.shape[-1] ** -0.25) @ directions.mT
+    exponent = _project(query * query.shape[-1] ** -0.25, directions)
     return (exponent - exponent.amax(dim=-1, keepdim=True)).exp() + eps
 
 
@@ -172,6 +172,11 @@ def favor_attention(
     attended = torch.cat(outputs, dim=2).unflatten(2, (time, slots))
     weight = sums[..., -1:]
     return attended[..., :-1] / attended[..., -1:], FavorState(sums[..., :-1] / weight, weight.squeeze(-1).log())
+
+
+def _project(x: Tensor, directions: Tensor) -> Tensor:
+    # not `x @ directions.mT`, which copies the directions once per step where there is one slot
+    return torch.einsum("...d,fd->...f", x, directions)
 
 
 def _visible(time: int, slots: int, device: torch.device) -> Tensor:

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from slotbench_plugins.cores.frame_transformer import FrameTransformer
+from slotbench_plugins.cores.performer import Performer
+from slotbench_plugins.decoders.resnet_decoder import ResNetDecoder
+from slotbench_plugins.encoders.resnet_encoder import ResNetEncoder
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from slotbench.interfaces import SlotSpec, TemporalCore, TokenSpec, VideoSpec
+
+SPEC = TokenSpec(dim=5, num_tokens=8, grid=(2, 4))
+BOTH = pytest.mark.parametrize("kind", [FrameTransformer, Performer])
+
+
+def count(*modules: nn.Module) -> int:
+    return sum(parameter.numel() for module in modules for parameter in module.parameters())
+
+
+def layers_and_head(inputs: int, width: int, hidden: int, layers: int) -> int:
+    """Numbers in the linear map into the transformer, its layers, and the linear map and norm after them."""
+    layer = 4 * width + 4 * (width**2 + width) + (width * hidden + hidden) + (hidden * width + width)
+    return (inputs * width + width) + layers * layer + (width**2 + width) + 2 * width
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("depths", "total"), [((64, 128, 256, 512), 163_500_291), ((64, 128, 256), 240_073_475)], ids=["8x8", "16x16"]
+)
+def test_the_papers_sizes_give_its_models_number_of_parameters(kind, depths, total):
+    video = VideoSpec(1, 64, 64)
+    with torch.device("meta"):
+        encoder = ResNetEncoder(video, depths=depths, action_dim=1)
+        core = kind(encoder.token_spec, dim=1024, num_layers=8, num_heads=16, mlp_ratio=4, output_dim=256)
+        decoder = ResNetDecoder(core.slot_spec, video, depths=depths)
+    cells = encoder.token_spec.num_tokens
+    projections = cells * (depths[-1] + 1) * 1024 + cells * 1024 * 256
+    assert count(core) == projections + 1024 + layers_and_head(1024, 1024, 4096, 8)
+    assert count(encoder, core, decoder) == total
+
+
+@BOTH
+@pytest.mark.parametrize("spec", [SPEC, TokenSpec(5, 8)], ids=["grid", "no grid"])
+def test_slots_are_the_cells_of_the_grid(kind, spec):
+    grid = spec.grid or (1, 8)
+    assert kind(spec).slot_spec == SlotSpec(8, 64, grid)
+    core = kind(spec, output_dim=6)
+    assert core.slot_spec == SlotSpec(8, 6, grid)
+    assert core(torch.randn(2, 3, 8, 5)).slots.shape == (2, 3, 8, 6)
+
+
+def stream(core: TemporalCore, tokens: Tensor) -> tuple[Tensor, list[int]]:
+    """Slots of one step at a time, and the numbers in the state after each."""
+    state, slots, sizes = None, [], []
+    for step in range(tokens.shape[1]):
+        output = core(tokens[:, step : step + 1], state)
+        state = output.state
+        slots.append(output.slots)
+        sizes.append(sum(leaf.numel() for leaf in tree_leaves(state)))
+    return torch.cat(slots, dim=1), sizes
+
+
+@BOTH
+@pytest.mark.parametrize("patch", [None, 1, 2])
+def test_streaming_gives_the_same_slots_as_the_whole_clip(kind, patch):
+    torch.manual_seed(0)
+    core, tokens = kind(SPEC, dim=16, patch=patch).double(), torch.randn(2, 12, 8, 5, dtype=torch.float64)
+    torch.testing.assert_close(stream(core, tokens)[0], core(tokens).slots, rtol=1e-9, atol=1e-9)
+
+
+def test_the_state_grows_by_a_key_and_a_value_per_frame_without_a_window():
+    _, sizes = stream(FrameTransformer(SPEC, dim=16), torch.randn(2, 6, 8, 5))
+    # batch 2, two layers, key and value of width 16; the step and the learned first element are there from the start
+    assert sizes == [2 + 2 * 2 * 2 * 16 * (frames + 1) for frames in range(1, 7)]
+
+
+def test_the_state_stops_growing_with_a_window():
+    _, sizes = stream(FrameTransformer(SPEC, dim=16, window=3), torch.randn(2, 8, 8, 5))
+    assert len(set(sizes[1:])) == 1
+
+
+def test_the_performers_state_has_one_size():
+    _, sizes = stream(Performer(SPEC, dim=16, num_features=8), torch.randn(2, 8, 8, 5))
+    # batch 2, two layers, 8 features of 4 heads, each with a mean value of width 4 and a weight
+    assert set(sizes) == {2 + 2 * 2 * 4 * 8 * (4 + 1)}
+
+
+def test_a_single_layer_sees_no_frame_beyond_the_window():
+    torch.manual_seed(0)
+    core = FrameTransformer(SPEC, dim=16, num_layers=1, window=3).double()
+    tokens = torch.randn(1, 7, 8, 5, dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(core(tokens).slots[:, 5].square().sum(), tokens)
+    assert gradient[0].flatten(1).any(dim=-1).tolist() == [False, False, False, True, True, True, False]
+
+
+@pytest.mark.parametrize("arguments", [{"num_heads": 3}, {"window": 0}, {"patch": 3}, {"dim": 9, "num_heads": 1}])
+def test_sizes_that_do_not_fit_are_refused(arguments):
+    with pytest.raises(ValueError, match=r"num_heads=3|window=0|patch=3|dim=9"):
+        FrameTransformer(SPEC, **arguments)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lightning.pytorch import Callback
 from PIL import Image
-from tiny_run import TinyTask, loader, make_trainer
+from tiny_run import TinyTask, fit, loader, make_trainer
 
 from slotbench.callbacks.media_logger import MediaLogger, _thin_out
 from slotbench.interfaces import VideoBatch
@@ -110,3 +110,73 @@ class Slashed(TinyTask):
 def test_a_name_with_a_slash_stays_in_the_folder(folder: RunFolder) -> None:
     make_trainer([], [MediaLogger(folder)]).validate(Slashed(), loader(16))
     assert names(folder.media / "validate") == ["slots-decoder-masks.png"]
+
+
+class Filming(TinyTask):
+    def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
+        torch.rand(1)
+        video = np.zeros((3, 4, 5, 3), np.uint8)
+        video[:, 0, :, 0] = [[10], [20], [30]]
+        video[:, 1, 0, 1] = len(batch)
+        return {"clips": video}
+
+
+def gifs(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*.gif"))
+
+
+def test_videos_lie_beside_the_pictures_and_are_thinned_out_likewise(folder: RunFolder) -> None:
+    trainer = make_trainer([], [MediaLogger(folder, num_clips=3)], max_steps=8, val_check_interval=1)
+    trainer.fit(Filming(), loader(), loader(16))
+    steps = ["0000000", "0000001", "0000002", "0000004", "0000008"]
+    assert gifs(folder.media) == ["clips_latest.gif", *(f"clips_step{step}.gif" for step in steps)]
+    assert [name.replace("png", "gif") for name in names(folder.media)] == gifs(folder.media)
+    with Image.open(folder.media / "clips_latest.gif") as video:
+        assert video.n_frames == 3
+        assert video.size == (5 * 64, 4 * 64)
+        for frame in range(3):
+            video.seek(frame)
+            pixels = np.asarray(video.convert("RGB"))[::64, ::64]
+            assert pixels[0].tolist() == [[10 * (frame + 1), 0, 0]] * 5
+            assert pixels[1, 0].tolist() == [0, 3, 0]
+
+
+def test_making_videos_does_not_change_the_training(folder: RunFolder) -> None:
+    class NoisyFilming(Filming):
+        training_step = Noisy.training_step
+
+    runs = []
+    for callbacks in ([], [MediaLogger(folder)]):
+        torch.manual_seed(0)
+        seen = Seen()
+        task = NoisyFilming()
+        make_trainer([], [*callbacks, seen], max_steps=4, val_check_interval=2).fit(task, loader(), loader(16))
+        runs.append(seen.losses)
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("subcommand", ["validate", "test", "predict"])
+def test_videos_of_an_evaluation_lie_in_its_folder(folder: RunFolder, subcommand: str) -> None:
+    getattr(make_trainer([], [MediaLogger(folder)]), subcommand)(Filming(), loader(16))
+    assert gifs(folder.media) == []
+    assert gifs(folder.media / subcommand) == ["clips.gif"]
+
+
+class Still(TinyTask):
+    def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
+        return {"clips": np.zeros((4, 4, 3), np.uint8)}
+
+
+def test_a_wrong_video_is_found_before_training(folder: RunFolder) -> None:
+    with pytest.raises(
+        TypeError, match=r'video \'clips\' is uint8 \(4, 4, 3\); expected .* uint8 "time height width 3"'
+    ):
+        make_trainer([], [MediaLogger(folder)], max_steps=4).fit(Still(), loader(), loader(16))
+
+
+def test_wandb_gets_the_videos(folder: RunFolder) -> None:
+    fit(folder, Filming(), wandb="offline", max_steps=3, val_check_interval=2)
+    sent = sorted(folder.path.glob("wandb/offline-run-*/files/media/videos/videos/clips_*.gif"))
+    assert len(sent) == 2
+    latest = (folder.media / "clips_latest.gif").read_bytes()
+    assert all(path.read_bytes() == latest for path in sent)

@@ -1,0 +1,59 @@
+"""The strip that a roll-out is shown as."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from slotbench.tasks.pictures import paint_rollout
+
+BAND, LOOKING, ALONE = 14, (240, 190, 60), (70, 70, 70)
+
+
+def panels(strip: np.ndarray, width: int, height: int) -> list[np.ndarray]:
+    lefts = [1 + column * (width + 1) for column in range(3)]
+    return [strip[BAND + 1 : BAND + 1 + height, left : left + width] for left in lefts]
+
+
+def test_truth_prediction_and_both_stand_side_by_side() -> None:
+    true, predicted = torch.rand(5, 1, 64, 70), torch.rand(2, 1, 64, 70)
+    video = paint_rollout(true, predicted)
+    assert video.shape == (5, 64 + BAND + 2, 3 * 70 + 4, 3)
+    assert video.dtype == np.uint8
+    bytes_ = (true[:, 0] * 255).round().byte().numpy()
+    guessed = (predicted[:, 0] * 255).round().byte().numpy()
+    for time in range(5):
+        answer = bytes_[time] if time < 3 else guessed[time - 3]
+        left, middle, right = panels(video[time], 70, 64)
+        assert np.array_equal(left, bytes_[time][..., None].repeat(3, -1))
+        assert np.array_equal(middle, answer[..., None].repeat(3, -1))
+        assert np.array_equal(right, np.stack([answer, bytes_[time], np.zeros_like(answer)], -1))
+
+
+def test_the_border_tells_when_the_model_is_on_its_own() -> None:
+    video = paint_rollout(torch.zeros(4, 1, 64, 64), torch.zeros(1, 1, 64, 64))
+    for time, colour in enumerate([LOOKING, LOOKING, LOOKING, ALONE]):
+        for column in (0, 65, 130, 195):
+            assert (video[time, BAND:, column] == colour).all()
+        assert (video[time, [BAND, -1]] == colour).all()
+
+
+def test_small_frames_are_enlarged_until_the_names_fit() -> None:
+    frames = torch.rand(2, 3, 10, 12)
+    video = paint_rollout(frames, frames[1:])
+    left = panels(video[1], 72, 60)[0]
+    expected = (frames[1] * 255).round().byte().permute(1, 2, 0).numpy()
+    assert np.array_equal(left, expected.repeat(6, 0).repeat(6, 1))
+    assert (video[:, :BAND] == video[:1, :BAND]).all()
+    for start in (1, 74, 147):
+        third = video[0, :BAND, start : start + 72]
+        assert third.max() == 230
+        # names do not run into the neighbour's, and the edges of the letters are sharp
+        assert (third[:, [0, -1]] == 0).all()
+        assert set(np.unique(third)) == {0, 230}
+
+
+def test_more_predicted_than_true_frames_are_refused() -> None:
+    with pytest.raises(ValueError, match="3 predicted frames and 2 true ones"):
+        paint_rollout(torch.zeros(2, 1, 4, 4), torch.zeros(3, 1, 4, 4))

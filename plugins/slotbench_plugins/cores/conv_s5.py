@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import torch
+from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -12,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from slotbench.interfaces import CoreOutput, SlotSpec, TemporalCore, TokenSpec
 from slotbench.nn.conv_s5_layer import ConvS5Layer, ConvS5State, ConvStateSpace
 from slotbench.nn.frame_activations import FrameActivationName
-from slotbench.nn.grid import grid_of
+from slotbench.nn.grid import grid_of, to_images
 from slotbench.nn.hippo import Initialisation
 from slotbench.nn.lecun_linear import lecun_linear
 
@@ -142,7 +143,8 @@ class ConvS5(TemporalCore):
     ) -> CoreOutput:
         """Cells of every step, and one state per layer: a complex image of `state_dim` / 2 channels."""
         # in the weights' precision, so that the residual stream is not bfloat16 under autocast
-        x = self.input_map(tokens).to(self.input_map.weight.dtype).unflatten(2, self.grid)
+        x = to_images(self.input_map(tokens).to(self.input_map.weight.dtype), self.grid)
+        x = rearrange(x, "(batch time) dim rows cols -> batch time rows cols dim", batch=len(tokens))
         states: list[ConvS5State] = []
         kept: dict[int, Tensor] = {}
         for index, layer in enumerate(self.layers):

@@ -24,6 +24,7 @@ from slotbench.data.ball_kernel import Kernel
 from slotbench.data.base import SlotDataModule
 from slotbench.data.blinking_balls import BlinkingBalls
 from slotbench.data.bouncing_balls import BouncingBalls
+from slotbench.data.moving_mnist import MovingMNIST
 
 BATCH = 16
 TURNS = 4
@@ -38,6 +39,8 @@ def settings(kernel: Kernel) -> dict[str, SlotDataModule]:
         data[f"BlinkingBalls T={frames} {side}x{side} n={balls} P={patches}"] = BlinkingBalls(
             num_frames=frames, resolution=side, patches_per_side=patches, num_balls=balls, kernel=kernel
         )
+    for frames in (20, 100, 300, 1200):
+        data[f"MovingMNIST T={frames} 64x64 n=2"] = MovingMNIST(num_frames=frames, kernel=kernel)
     return data
 
 

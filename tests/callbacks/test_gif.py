@@ -58,7 +58,7 @@ def test_frames_are_counted_timed_and_enlarged_by_whole_pixels() -> None:
     frames, durations = decode(encode_gif(moving_square(12, 80, 196)))
     assert frames.shape == (12, 320, 784, 3)
     assert durations == [100] * 12
-    faster = decode(encode_gif(moving_square(3, 300, 260), frames_per_second=25))
+    faster = decode(encode_gif(moving_square(3, 300, 260), frames_per_second=25.0))
     assert faster[0].shape == (3, 300, 260, 3)
     assert faster[1] == [40] * 3
 

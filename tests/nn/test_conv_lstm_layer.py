@@ -40,9 +40,7 @@ def gradients(outputs: tuple[Tensor, ...], of: list[Tensor]) -> tuple[Tensor, ..
     kernel_size=st.sampled_from([1, 3, 5]),
     begun=st.booleans(),
 )
-def test_value_and_gradient_are_those_of_a_loop_over_one_convolution(
-    batch, time, dim, rows, cols, kernel_size, begun
-):
+def test_value_and_gradient_are_those_of_a_loop_over_one_convolution(batch, time, dim, rows, cols, kernel_size, begun):
     torch.manual_seed(0)
     layer = ConvLSTMLayer(dim, kernel_size).double()
     images = torch.randn(batch, time, dim, rows, cols, dtype=torch.float64, requires_grad=True)

@@ -32,15 +32,16 @@ def test_one_batch_of_blinking_balls_can_be_learned_by_heart(name):
     # predicting the share of each class, whatever the pixel: what a model knows that has not seen the balls
     shares = target.flatten().bincount(minlength=7) / target.numel()
     floor = -(shares * shares.clamp(min=1e-9).log()).sum().item()
-    start = loss().item()
+    goal = 0.2 * floor
+    assert loss().item() > 5 * goal
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
-    for _ in range(100):
+    for _ in range(250):
         optimizer.zero_grad()
         value = loss()
+        if value.item() < goal:
+            break
         value.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     model.eval()
-    end = loss().item()
-    assert end < 0.1 * start
-    assert end < 0.2 * floor
+    assert loss().item() < 1.1 * goal

@@ -3,63 +3,20 @@
 from dataclasses import replace
 from functools import partial
 
-import lightning
 import pytest
 import torch
+from prediction_tasks import PatchEncoder, TransformerDecoder, ball_clips, batch_of, make_task, quiet_trainer
 
 from slotbench.data.blinking_balls import BlinkingBalls
 from slotbench.data.bouncing_balls import BouncingBalls
-from slotbench.interfaces import DataSpec, Decoded, VideoBatch
+from slotbench.interfaces import Decoded, VideoBatch
 from slotbench.metrics.frames import frame_mse, frame_psnr, frame_ssim
 from slotbench.registry import load, names
-from slotbench.tasks import video_prediction
-from slotbench.tasks.frame_losses import frame_loss, truncate_to_bytes
-from slotbench.tasks.rollout_scores import summarise
-from slotbench.tasks.schedule import WarmupStepsCosine
-from slotbench.tasks.video_prediction import VideoPrediction
-
-PatchEncoder, SlotSSM = load("encoders", "PatchEncoder"), load("cores", "SlotSSM")
-TransformerDecoder = load("decoders", "TransformerDecoder")
 
 
 @pytest.fixture
 def data():
-    return BouncingBalls(
-        num_balls=2, num_frames=5, eval_frames=9, resolution=16, batch_size=3, val_batch_size=4, val_size=6
-    )
-
-
-def batch_of(data, split="val"):
-    loader = data.val_dataloader() if split == "val" else data.train_dataloader()
-    return data.on_after_batch_transfer(next(iter(loader)), 0)
-
-
-def make_task(data, core=None, **arguments):
-    torch.manual_seed(0)
-    core = core or partial(SlotSSM, num_slots=3, dim=16, num_layers=1, num_heads=2, encoder_layers=1, state_dim=4)
-    task = VideoPrediction(
-        partial(PatchEncoder, dim=16),
-        core,
-        partial(TransformerDecoder, dim=16, num_layers=1, num_heads=2),
-        optimizer=partial(torch.optim.AdamW, lr=1e-3),
-        data_spec=data.spec,
-        **({"context": 4, "horizon": 5} | arguments),
-    )
-    # the head starts at zero, which would hide every difference
-    torch.nn.init.normal_(task.decoder.head.weight)
-    return task.eval()
-
-
-def quiet_trainer(**arguments):
-    return lightning.Trainer(
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-        **arguments,
-    )
+    return ball_clips()
 
 
 @pytest.mark.parametrize("core", names("cores"))
@@ -249,6 +206,7 @@ def test_every_core_trains_two_steps_in_each_task(core, task, data):
     ("arguments", "message"),
     [
         ({"horizon": 0}, "horizon is 0; expected a number of frames, at least 1"),
+        ({"l1_share": 1.5}, r"l1_share is the weight of the absolute error, in \[0, 1\]; got 1.5"),
         ({"max_time_offset": -1}, "max_time_offset is -1; expected a number of frames, at least 0"),
     ],
 )
@@ -269,190 +227,3 @@ def test_clips_too_short_for_the_horizon_are_refused_with_what_to_set(data):
         quiet_trainer().validate(task, data, verbose=False)
     with pytest.raises(ValueError, match="needs clips of at least as many, and these have 3"):
         task.rollout(batch_of(data).slice_time(0, 3))
-
-
-def image_task(data, **arguments):
-    """A task on a grid of cells, trained as the ConvS5 models are."""
-    torch.manual_seed(0)
-    return VideoPrediction(
-        partial(load("encoders", "ResNetEncoder"), depths=(4, 8)),
-        partial(load("cores", "ConvLSTM"), dim=8, num_layers=1),
-        partial(load("decoders", "ResNetDecoder"), depths=(4, 8)),
-        optimizer=partial(torch.optim.AdamW, lr=1e-3, weight_decay=1e-5),
-        data_spec=data.spec,
-        **({"context": 4, "horizon": 5, "loss": "l1_l2"} | arguments),
-    ).eval()
-
-
-def test_l1_l2_compares_tanh_with_frames_in_minus_one_to_one(data):
-    batch = batch_of(data)
-    true = batch.frames[:, 1:]
-    assert set(true.unique().tolist()) == {0.0, 1.0}
-    error = 0.25
-    # off by a quarter everywhere, towards the middle
-    painted = torch.atanh((2 * true - 1) * (1 - error))
-    for share in (0.5, 0.2):
-        expected = share * error + (1 - share) * error**2
-        task = image_task(data, l1_share=share)
-        assert task.loss(Decoded(painted), batch).item() == pytest.approx(expected, rel=1e-4)
-        # a row has 16 pixels of one channel
-        rows = image_task(data, l1_share=share, loss_sum="rows")
-        assert rows.loss(Decoded(painted), batch).item() == pytest.approx(16 * expected, rel=1e-4)
-    expected_frames = (true - 0.5) * (1 - error) + 0.5
-    torch.testing.assert_close(image_task(data).frames(Decoded(painted)), expected_frames)
-
-
-def test_the_sum_over_rows_counts_channels():
-    painted, true = torch.zeros(1, 2, 3, 4, 6), torch.full((1, 2, 3, 4, 6), 0.75)
-    assert frame_loss(painted, true, "l1_l2").item() == pytest.approx(0.375)
-    assert frame_loss(painted, true, "l1_l2", loss_sum="rows").item() == pytest.approx(0.375 * 18)
-    assert frame_loss(painted, true, "mse", loss_sum="rows").item() == pytest.approx(0.5625 * 18)
-
-
-def test_bytes_survive_truncation_and_everything_else_goes_down():
-    grey = torch.arange(256).reshape(16, 16)
-    for dtype in (torch.float32, torch.float64):
-        exact = grey.to(dtype) / 255
-        assert torch.equal(truncate_to_bytes(exact), exact)
-        assert torch.equal(truncate_to_bytes(exact + 0.9 / 255)[:15], exact[:15])
-
-
-def test_scores_of_truncated_frames_are_those_of_bytes(data):
-    task = image_task(data, quantise=True)
-    torch.nn.init.normal_(task.decoder.head.weight)
-    data.sizes["val"] = 4
-    quiet_trainer().validate(task, data, verbose=False)
-    batch = batch_of(data)
-    with torch.no_grad():
-        rolled = task.rollout(batch).reconstruction
-    true, logged = batch.frames[:, 4:9], task.trainer.callback_metrics
-    stored = (rolled * 255).to(torch.uint8).float() / 255
-    for name, function in {"mse": frame_mse, "psnr": frame_psnr, "ssim": frame_ssim}.items():
-        torch.testing.assert_close(logged[f"val/rollout_{name}"], function(stored, true).mean(), rtol=1e-5, atol=1e-7)
-    assert (frame_psnr(stored, true).mean() - frame_psnr(rolled, true).mean()).abs() > 1e-3
-    copied = frame_mse(batch.frames[:, 3:4].expand_as(true), true).mean()
-    torch.testing.assert_close(logged["val/floor/rollout_mse/copy the last frame"], copied)
-
-
-def test_an_evaluation_in_pieces_is_the_evaluation_at_once(monkeypatch):
-    data = BouncingBalls(num_balls=2, eval_frames=16, resolution=16, val_batch_size=3, val_size=5)
-    found = []
-    for piece in (32, 3):
-        monkeypatch.setattr(video_prediction, "_PIECE", piece)
-        task = make_task(data, context=7, horizon=9)
-        quiet_trainer().validate(task, data, verbose=False)
-        found.append(dict(task.trainer.callback_metrics))
-    assert found[0].keys() == found[1].keys()
-    for name, value in found[0].items():
-        torch.testing.assert_close(found[1][name], value, rtol=2e-4, atol=1e-5, msg=lambda text, name=name: name + text)
-    frames = torch.cat([data.on_after_batch_transfer(batch, 0).frames for batch in data.val_dataloader()])
-    with torch.no_grad():
-        batch = VideoBatch(frames, torch.arange(16).expand(5, -1))
-        expected = task.loss(task(batch), batch)
-    torch.testing.assert_close(found[1]["val/loss"], expected, rtol=1e-4, atol=1e-5)
-
-
-def test_a_rollout_predicts_no_further_than_it_is_asked(data):
-    task, batch = make_task(data), batch_of(data)
-    calls = []
-    decoder = task.decoder.forward
-    task.decoder.forward = lambda slots, batch=None: calls.append(slots.shape[1]) or decoder(slots, batch)
-    with torch.no_grad():
-        steps = task.rollout_steps(batch, horizon=1000)
-        assert calls == []
-        frames = [next(steps).reconstruction for _ in range(3)]
-    assert calls == [1, 1, 1]
-    assert torch.equal(torch.cat(frames, dim=1), task.rollout(batch, horizon=3).reconstruction.detach())
-
-
-def test_long_curves_are_thinned_and_first_frames_averaged():
-    curve = [float(step) for step in range(1, 1201)]
-    logged = dict(summarise({"psnr": curve}, "rollout_", means_until=(400, 800, 5000)))
-    assert logged.pop("rollout_psnr") == pytest.approx(600.5)
-    assert logged.pop("rollout_psnr/first_400") == pytest.approx(200.5)
-    assert logged.pop("rollout_psnr/first_800") == pytest.approx(400.5)
-    steps = {name: value for name, value in logged.items() if name.startswith("rollout_psnr/step_")}
-    assert steps == logged
-    assert len(steps) == 101
-    assert [*steps][0] == "rollout_psnr/step_0001"
-    assert [*steps][-1] == "rollout_psnr/step_1200"
-    assert all(float(name[-4:]) == value for name, value in steps.items())
-
-
-def test_first_frames_of_the_horizon_are_reported_on_request(data):
-    task = image_task(data, report_horizons=(2, 5, 6))
-    quiet_trainer().validate(task, data, verbose=False)
-    logged = task.trainer.callback_metrics
-    steps = [logged[f"val/rollout_ssim/step_0{step}"] for step in (1, 2)]
-    torch.testing.assert_close(logged["val/rollout_ssim/first_2"], sum(steps) / 2)
-    torch.testing.assert_close(logged["val/rollout_ssim/first_5"], logged["val/rollout_ssim"])
-    assert "val/floor/rollout_mse/black/first_2" in logged
-    assert not any("first_6" in name for name in logged)
-
-
-def test_only_the_test_tells_how_fast_it_samples(data):
-    task = image_task(data)
-    data.sizes["test"] = 3
-    quiet_trainer().validate(task, data, verbose=False)
-    assert "val/sampling_fps" not in task.trainer.callback_metrics
-    assert (task._sampled_frames, task._sampling_seconds) == (0, 0.0)
-    quiet_trainer().test(task, data, verbose=False)
-    assert task.trainer.callback_metrics["test/sampling_fps"] > 0
-
-
-def test_the_speed_counts_the_frames_of_all_clips_and_the_seconds_of_predicting(data, monkeypatch):
-    task, batch = image_task(data), batch_of(data)
-    ticks = iter(range(100))
-    monkeypatch.setattr(task, "_now", lambda: float(next(ticks)))
-    monkeypatch.setattr(video_prediction, "_PIECE", 2)
-    with torch.no_grad():
-        pieces = list(task._pieces(batch))
-    assert [at for at, _ in pieces] == [slice(0, 2), slice(2, 4), slice(4, 5)]
-    assert task._sampled_frames == 4 * 5
-    assert task._sampling_seconds == 3.0  # one tick a piece, and what lies between pieces is not counted
-
-
-def test_given_actions_lead_from_frame_to_frame_in_a_rollout(data):
-    spec = replace(data.spec.input, num_actions=3)
-    torch.manual_seed(0)
-    task = VideoPrediction(
-        partial(load("encoders", "ResNetEncoder"), depths=(4, 8), action_dim=2),
-        partial(load("cores", "ConvLSTM"), dim=8, num_layers=1),
-        partial(load("decoders", "ResNetDecoder"), depths=(4, 8)),
-        loss="l1_l2",
-        context=4,
-        horizon=5,
-        data_spec=DataSpec(spec, spec),
-    ).eval()
-    batch = batch_of(data)
-    actions = torch.nn.functional.one_hot(torch.arange(9) % 3, 3).float().expand(4, -1, -1)
-    other = actions.clone()
-    other[:, 5] = 0  # masked: what leads from frame 5 to frame 6 is not told
-    with torch.no_grad():
-        before = task.rollout(replace(batch, actions=actions)).reconstruction
-        after = task.rollout(replace(batch, actions=other)).reconstruction
-    changed = (before - after).abs().amax(dim=(0, 2, 3, 4)) > 0
-    assert changed.tolist() == [False, False, True, True, True]  # frames 4, 5, 6, 7, 8
-
-
-@pytest.mark.parametrize(("decay", "groups"), [("matrices", [1e-5, 0.0]), ("all", [1e-5])])
-def test_weight_decay_is_for_matrices_or_for_all(data, decay, groups):
-    task = image_task(data, decay=decay, schedule=partial(WarmupStepsCosine, warmup_steps=2))
-    quiet_trainer(max_steps=1, limit_val_batches=0).fit(task, data)
-    found = task.trainer.optimizers[0].param_groups
-    assert [group["weight_decay"] for group in found] == groups
-    assert sum(len(group["params"]) for group in found) == len(list(task.parameters()))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"loss": "l1"}, "no loss named 'l1'; choose one of bce, mse, l1_l2"),
-        ({"loss_sum": "all"}, "no loss_sum named 'all'; choose one of pixels, rows"),
-        ({"l1_share": 1.5}, r"the weight of the absolute error, in \[0, 1\]; got 1.5"),
-        ({"decay": "none"}, "no decay named 'none'; choose one of matrices, all"),
-    ],
-)
-def test_options_that_there_are_not_are_refused(data, arguments, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        image_task(data, **arguments)

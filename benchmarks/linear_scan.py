@@ -7,7 +7,7 @@ states and the states and writes the gradient of the drive going back: five time
 initial state and their gradients are 1/T of that or less.) `copy` is torch's copy of 2.5 S, which reads 2.5 S and
 writes 2.5 S, between buffers that were touched before; `copy, fresh` copies as much, of which 2 S go to buffers just
 allocated, as the states and the gradient of the drive are in any training step: the system hands their pages out one by
-one. `indexed` is the loop that indexes `drive[:, t]` under autograd, whose backward is quadratic in T.
+one. `indexed` is the loop that indexes `drive[:, t]` under autograd, whose backward is quadratic in T (minutes at T = 300 on a busy machine).
 
 All take turns within every round, so that other load on the machine hits all alike: read the ratios, which are medians
 of the ratios within each round, with the smallest and the largest. On one thread they are of processor time, which does
@@ -153,7 +153,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="one small shape, a few seconds")
     parser.add_argument("--rounds", type=int, default=7, help="timed rounds per shape")
-    parser.add_argument("--indexed-rounds", type=int, default=1, help="of them, how many run the slow indexed loop")
+    parser.add_argument(
+        "--indexed-rounds", type=int, default=1, help="of them, how many run the slow indexed loop, on one thread"
+    )
     parser.add_argument("--threads", type=int, default=1, help="measured after one thread, if it is not one")
     parser.add_argument("--no-memory", action="store_true", help="leave the memory out")
     parser.add_argument("--out", type=Path, help="write the results as JSON")
@@ -175,9 +177,10 @@ def main() -> None:
     rows = []
     for threads in dict.fromkeys((1, options.threads)):
         torch.set_num_threads(threads)
+        indexed_rounds = options.indexed_rounds if threads == 1 else 0
         for shape in QUICK_SHAPES if options.quick else SHAPES:
-            for name, result in measure(shape, names, options.rounds, options.indexed_rounds).items():
-                if not (options.no_memory or name in (BOUND, FRESH)):
+            for name, result in measure(shape, names, options.rounds, indexed_rounds).items():
+                if not (options.no_memory or name in (BOUND, FRESH, INDEXED)):
                     result["memory_mb"] = memory_in_a_process(name, shape)
                 rows.append({"shape": shape, "threads": threads, "run": name, **result})
                 table.add_row(

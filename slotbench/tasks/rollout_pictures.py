@@ -11,12 +11,12 @@ from torch import Tensor
 from slotbench.interfaces import Decoded
 from slotbench.tasks.pictures import contact_sheet, paint_frame, paint_overlay, paint_slots
 
-__all__ = ["paint_rollouts"]
+__all__ = ["rollout_sheet"]
 
 _MAX_CLIPS, _MAX_COLUMNS = 3, 10
 
 
-def paint_rollouts(
+def rollout_sheet(
     frames: Float[Tensor, "batch time channels height width"], decoded: Decoded, context: int
 ) -> UInt8[np.ndarray, "sheet_height sheet_width 3"]:
     """Per clip: what followed, what was predicted, both over one another, and which slot painted each pixel.

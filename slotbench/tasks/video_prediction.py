@@ -29,8 +29,8 @@ from slotbench.interfaces import (
 )
 from slotbench.tasks.base import Decay, Headline, SlotTask
 from slotbench.tasks.frame_losses import FrameLoss, LossSum, frame_loss, squash
-from slotbench.tasks.pictures import draw_horizon
-from slotbench.tasks.rollout_pictures import paint_rollouts
+from slotbench.tasks.pictures import draw_horizon, paint_rollout
+from slotbench.tasks.rollout_pictures import rollout_sheet
 from slotbench.tasks.rollout_scores import Curves, RolloutScores, simple_answers, summarise
 from slotbench.tasks.schedule import WarmupCosine
 
@@ -288,7 +288,13 @@ class VideoPrediction(SlotTask):
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """Per clip: what followed, what was predicted, both over one another, and which slot painted each pixel."""
-        return {"rollouts": paint_rollouts(batch.frames, self.rollout(batch), self.context)}
+        return {"rollouts": rollout_sheet(batch.frames, self.rollout(batch), self.context)}
+
+    def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
+        """Roll-outs of the first two clips, beside what really followed."""
+        clips = batch.map(lambda value: value[:2])
+        predicted, last = self.rollout(clips).reconstruction, self.context + self.horizon
+        return {f"rollout_{i}": paint_rollout(clips.frames[i, :last], predicted[i]) for i in range(len(clips))}
 
     def plots(self) -> dict[str, np.ndarray]:
         """Each score against the step of the horizon, beside its floors, as of the last evaluation."""

@@ -13,6 +13,7 @@ from slotbench.metrics.frames import frame_mse, frame_psnr, frame_ssim
 from slotbench.registry import load
 from slotbench.tasks import video_prediction
 from slotbench.tasks.frame_losses import frame_loss, truncate_to_bytes
+from slotbench.tasks.pictures import paint_rollout
 from slotbench.tasks.rollout_scores import summarise
 from slotbench.tasks.schedule import WarmupStepsCosine
 from slotbench.tasks.video_prediction import VideoPrediction
@@ -181,3 +182,14 @@ def test_weight_decay_is_for_matrices_or_for_all(data, decay, groups):
     found = task.trainer.optimizers[0].param_groups
     assert [group["weight_decay"] for group in found] == groups
     assert sum(len(group["params"]) for group in found) == len(list(task.parameters()))
+
+
+def test_videos_show_context_and_horizon_of_two_clips(data):
+    task, batch = image_task(data), batch_of(data)
+    with torch.no_grad():
+        videos = task.videos(batch)
+        predicted = task.rollout(batch).reconstruction
+    assert set(videos) == {"rollout_0", "rollout_1"}
+    for i in range(2):
+        assert (videos[f"rollout_{i}"] == paint_rollout(batch.frames[i], predicted[i])).all()
+        assert len(videos[f"rollout_{i}"]) == 9

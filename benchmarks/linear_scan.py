@@ -6,8 +6,9 @@ The bound: whatever runs the scan reads the drive and writes the states going fo
 states and the states and writes the gradient of the drive going back: five times the size S of the drive. (Decay,
 initial state and their gradients are 1/T of that or less.) `copy` is torch's copy of 2.5 S, which reads 2.5 S and
 writes 2.5 S, between buffers that were touched before; `copy, fresh` copies as much, of which 2 S go to buffers just
-allocated, as the states and the gradient of the drive are in any training step: the system hands their pages out one by
-one. `indexed` is the loop that indexes `drive[:, t]` under autograd, whose backward is quadratic in T (minutes at T = 300 on a busy machine).
+allocated, as the states and the gradient of the drive are in any training step: the system hands their pages out one
+by one. `indexed` is the loop that indexes `drive[:, t]` under autograd, whose backward is quadratic in T (minutes at
+T = 300 on a busy machine).
 
 All take turns within every round, so that other load on the machine hits all alike: read the ratios, which are medians
 of the ratios within each round, with the smallest and the largest. On one thread they are of processor time, which does

@@ -54,7 +54,7 @@ class EndReport(Callback):
             console.print(score_table(headlines, info["metrics"]))
         else:
             console.print("No scores: the run ended before its first validation.", highlight=False)
-        pictures = sorted(self._folder.media.glob("*_latest.png"))
+        pictures = [path for suffix in (".png", ".gif") for path in sorted(self._folder.media.glob(f"*_latest{suffix}"))]
         pictures += [path for name in ("metrics.png", "loss.png") if (path := self._folder.media / name).is_file()]
         _section(console, "Look at", [str(path) for path in pictures])
         quoted = shlex.quote(str(run))

@@ -60,7 +60,8 @@ class EvaluationRecord(Callback):
         console = self._console or Console()
         if headlines and metrics:
             console.print(score_table(headlines, metrics))
-        pictures = sorted((self._folder.media / self._subcommand).glob("*.png"))
+        media = self._folder.media / self._subcommand
+        pictures = [path for suffix in (".png", ".gif") for path in sorted(media.glob(f"*{suffix}"))]
         for written in [path, *pictures]:
             console.print(str(written), highlight=False, soft_wrap=True, markup=False)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-__all__ = ["WeightError", "WeightReport", "find_checkpoint", "match_weights"]
+__all__ = ["WeightError", "WeightReport", "find_checkpoint", "match_weights", "read_tensors"]
 
 LAST_CHECKPOINT = Path("checkpoints") / "last.ckpt"
 
@@ -97,7 +97,7 @@ def match_weights(module: nn.Module, path: str | Path) -> WeightReport:
         WeightError: there is no checkpoint, it cannot be read safely, or not one tensor of it fits.
     """
     checkpoint = find_checkpoint(path)
-    theirs = _read(checkpoint)
+    theirs = read_tensors(checkpoint)
     ours = module.state_dict()
     loaded, missing, mismatched = [], [], {}
     for name, tensor in ours.items():
@@ -125,7 +125,12 @@ def match_weights(module: nn.Module, path: str | Path) -> WeightReport:
     return report
 
 
-def _read(checkpoint: Path) -> dict[str, Tensor]:
+def read_tensors(checkpoint: Path) -> dict[str, Tensor]:
+    """The tensors of a file by name, those under 'state_dict' if there is such a dict; nothing in it is run.
+
+    Raises:
+        WeightError: the file cannot be read safely, or holds no tensors by name.
+    """
     try:
         content = torch.load(checkpoint, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:

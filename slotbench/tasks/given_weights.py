@@ -1,0 +1,60 @@
+"""The networks that score roll-outs, from files that the user gives; nothing comes with us and nothing is fetched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slotbench.metrics.lpips import LPIPS
+from slotbench.nn.alexnet import AlexNetFeatures
+from slotbench.nn.i3d import I3D
+from slotbench.nn.pretrained import read_files, select
+
+__all__ = ["GivenWeights"]
+
+_HEADS = {f"lin{layer}.model.1.weight": (1, width, 1, 1) for layer, width in enumerate((64, 192, 384, 256, 256))}
+
+
+@dataclass(frozen=True)
+class GivenWeights:
+    """Where the weights of LPIPS and FVD are; what is not given is not computed.
+
+    Attributes:
+        lpips_weights: a state dict with the features of AlexNet, in torchvision's naming.
+        lpips_heads: one with LPIPS's linear heads, in the lpips package's naming; by default in `lpips_weights` too.
+        fvd_weights: one of I3D with the 400 classes of Kinetics, in the naming of its PyTorch port.
+
+    Raises:
+        ValueError: heads without a network.
+    """
+
+    lpips_weights: str | None = None
+    lpips_heads: str | None = None
+    fvd_weights: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.lpips_heads is not None and self.lpips_weights is None:
+            raise ValueError("lpips_heads are of no use without lpips_weights, the file with the features of AlexNet")
+
+    def load_lpips(self) -> LPIPS | None:
+        """LPIPS, or None without weights.
+
+        Raises:
+            WeightError: a file is not there, or lacks a tensor; the message names them.
+        """
+        if self.lpips_weights is None:
+            return None
+        files = [path for path in (self.lpips_weights, self.lpips_heads) if path is not None]
+        tensors, source = read_files(files, "LPIPS"), " with ".join(files)
+        features = AlexNetFeatures.from_tensors(tensors, source)
+        heads = select(tensors, _HEADS, "the heads of LPIPS", "the lpips package's", source)
+        return LPIPS(features, [heads[name].flatten().float() for name in _HEADS]).eval()
+
+    def load_i3d(self) -> I3D | None:
+        """The network of FVD, or None without weights.
+
+        Raises:
+            WeightError: the file is not there, or lacks a tensor; the message names them.
+        """
+        if self.fvd_weights is None:
+            return None
+        return I3D.from_tensors(read_files([self.fvd_weights], "FVD"), self.fvd_weights)

@@ -113,10 +113,10 @@ SCORES = {
         ("val/rollout_mse/step_05", "MSE, 5th frame", False),
         ("val/rollout_mse/step_01", "1st", False),
         ("val/rollout_mse/step_10", "10th", False),
-        ("val/rollout_mse", "mean of 20", False),
+        ("val/rollout_mse", "mean of all", False),
         ("val/rollout_psnr", "PSNR, dB", True),
         ("val/rollout_ssim", "SSIM", True),
-        ("val/loss", "next-frame BCE", False),
+        ("val/loss", "next-frame loss", False),
     ],
     "LongContextReasoning": [
         ("val/colour_accuracy", "colour accuracy", True),
@@ -236,7 +236,8 @@ def draw_rollouts_of(runs: dict[str, list[Run]], path: Path) -> None:
     first = next(iter(runs.values()))[0]
     data = first.data(val_batch_size=2)
     batch = data.on_after_batch_transfer(next(iter(data.val_dataloader())), 0)
-    shown = [0, 2, 4, 6, 9, 12, 15, 18]
+    horizon = first.load().horizon
+    shown = [round(step * (horizon - 1) / 7) for step in range(8)]
     rows, names = [], []
     for clip in range(2):
         for core, found in runs.items():

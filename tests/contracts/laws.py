@@ -128,16 +128,15 @@ def permuting_slot_parameters_permutes_slots(build: Build, spec: TokenSpec = SPE
 
 
 def kernels_agree(build: Build, spec: TokenSpec = SPEC) -> None:
-    """Law 5, first half: every kernel of its scan that runs here gives the slots and the gradients of the reference.
+    """Law 5, first half: every kernel of its scans that runs here gives the slots and the gradients of the reference.
 
-    Holds trivially for a core without a choice of kernels.
+    The scans are those that the core's modules name in `kernel_op`, as `set_kernel` reads it. Holds trivially for a
+    core without a choice of kernels.
     """
     core = _core(build, spec)
-    kernels = [name for name, refusal in available_kernels("selective_scan").items() if refusal is None]
     outputs = {}
-    for kernel in kernels:
-        if not set_kernel(core, kernel):
-            continue
+    for kernel in _kernels(core):
+        set_kernel(core, kernel)
         tokens = _tokens(spec, 2, 9).requires_grad_()
         core.zero_grad(set_to_none=True)
         slots = _run(core, tokens).slots
@@ -264,6 +263,14 @@ def scalar(x: Tensor) -> Tensor:
 
 def _trainable(core: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
     return ((name, parameter) for name, parameter in core.named_parameters() if parameter.requires_grad)
+
+
+def _kernels(core: nn.Module) -> list[str]:
+    """Kernels that run here, of every op that a module of the core lets one choose the kernel of."""
+    modules = [module for module in core.modules() if isinstance(getattr(module, "kernel", None), str)]
+    ops = dict.fromkeys(getattr(module, "kernel_op", "selective_scan") for module in modules)
+    runs = (name for op in ops for name, refusal in available_kernels(op).items() if refusal is None)
+    return list(dict.fromkeys(runs))
 
 
 def _leaves(state: State) -> list[Tensor]:

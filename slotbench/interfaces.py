@@ -291,13 +291,29 @@ class Decoder(nn.Module, ABC):
 
 
 class Aggregation(nn.Module, ABC):
-    """How inverted attention turns (assignment of tokens to slots, values) into one update per slot."""
+    """How inverted attention turns (assignment of tokens to slots, values) into one update per slot.
+
+    A subclass takes `dim` as its first argument and gives every other one a default. One that must see the updates of
+    all slots and steps before it knows their scale has the two methods of `slotbench.nn.aggregation.StagedAggregation`
+    besides.
+
+    Args:
+        dim: width of a value and of an update; with several heads, that of one head.
+    """
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.dim = dim
 
     @abstractmethod
     def forward(
-        self, assignment: Float[Tensor, "*batch slots tokens"], values: Float[Tensor, "*batch tokens dim"]
+        self, assignment: Float[Tensor, "*batch slots tokens"], values: Float[Tensor, "*#batch tokens dim"]
     ) -> Float[Tensor, "*batch slots dim"]:
-        """`assignment` sums to 1 over slots for each token."""
+        """`assignment` sums to 1 over the slots (of all heads, where heads compete) for each token.
+
+        A token that a step may not see has a share of zero in all of them. Leading axes of `values` of length one are
+        shared by all that `assignment` has there.
+        """
 
 
 def map_state(function: Callable[[Tensor], Tensor], state: State) -> State:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from einops import rearrange
@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from slotbench.nn.aggregation import StagedAggregation
 from slotbench.nn.attention import check_heads
 from slotbench.nn.linear import xavier_linear
 from slotbench.nn.temporal_attention import TimeBias
@@ -45,7 +46,8 @@ class InvertedAttention(nn.Module):
     """Slots compete for tokens; what each has won becomes its update.
 
     For one step's slots and tokens call the module. Where the same tokens are asked several times (iterations), or
-    where slots read the tokens of many steps (`causal`), compute `memory` once and call `attend`.
+    where slots read the tokens of many steps (`causal`), compute `memory` once and call `attend`. Where iterations
+    share what the aggregation measured at the first one, call `attend_again`.
 
     Over time a slot of step t reads the tokens of the steps t' that it may see, and the competition for a token of step
     t' is among the slots of step t alone. Were it among the slots of all steps, later slots would take from earlier
@@ -64,8 +66,11 @@ class InvertedAttention(nn.Module):
         aggregation: turns (assignment, values) into updates, a `slotbench.interfaces.Aggregation`. It is called with an
             assignment "batch heads time slots tokens", tokens of all visible steps in a row and zero where a slot may
             not look, and with values "batch heads 1 tokens head_dim".
+            One that is a `StagedAggregation` gathers chunk by chunk, and rescales all at once.
         across_heads: the slots of all heads compete with one another; otherwise those of each head on their own.
         bias: give the linear maps a bias.
+        output_map: put a linear map after the aggregation; otherwise the update of a slot is what its heads have
+            gathered, side by side.
 
     Raises:
         ValueError: `num_heads` does not divide `dim`.
@@ -80,6 +85,7 @@ class InvertedAttention(nn.Module):
         aggregation: nn.Module,
         across_heads: bool = True,
         bias: bool = True,
+        output_map: bool = True,
     ):
         super().__init__()
         check_heads(dim, num_heads)
@@ -88,7 +94,7 @@ class InvertedAttention(nn.Module):
         self.query = xavier_linear(dim, dim, bias=bias)
         self.key_value = xavier_linear(dim if token_dim is None else token_dim, dim, maps=2, bias=bias)
         self.aggregation = aggregation
-        self.output = xavier_linear(dim, dim, bias=bias)
+        self.output = xavier_linear(dim, dim, bias=bias) if output_map else nn.Identity()
 
     def forward(
         self, slots: Float[Tensor, "batch slots dim"], tokens: Float[Tensor, "batch tokens token_dim"]
@@ -111,10 +117,27 @@ class InvertedAttention(nn.Module):
         window: int | None = None,
         time_bias: TimeBias | None = None,
     ) -> tuple[Float[Tensor, "batch time slots dim"], Float[Tensor, "batch time slots tokens"]]:
+        """(updates, assignment) of `attend_again` where there is no earlier iteration."""
+        updates, assignment, _ = self.attend_again(
+            slots, memory, None, causal=causal, window=window, time_bias=time_bias
+        )
+        return updates, assignment
+
+    def attend_again(
+        self,
+        slots: Float[Tensor, "batch time slots dim"],
+        memory: TokenMemory,
+        statistics: Any,
+        *,
+        causal: bool = False,
+        window: int | None = None,
+        time_bias: TimeBias | None = None,
+    ) -> tuple[Float[Tensor, "batch time slots dim"], Float[Tensor, "batch time slots tokens"], Any]:
         """Lets the slots of each step compete for the tokens that this step may see.
 
         Args:
             slots: of the last steps that `memory` holds.
+            statistics: what the call of an earlier iteration returned as such; None at the first.
             memory: of these steps and, with `causal`, of earlier ones.
             causal: look at no later step.
             window: steps that a slot sees, its own included, with `causal`; None for no limit.
@@ -124,7 +147,8 @@ class InvertedAttention(nn.Module):
 
         Returns:
             (updates, assignment of each step's own tokens: the share that each slot has won of each token before
-            aggregation, with all heads; it sums to 1 over the slots).
+            aggregation, with all heads; it sums to 1 over the slots, statistics of a `StagedAggregation` for the next
+            iteration, a pytree of tensors that lead with the batch, or None).
 
         Raises:
             ValueError: without `causal`, a `window`, or other than one step of memory per step of slots.
@@ -141,7 +165,9 @@ class InvertedAttention(nn.Module):
                 "slot reads all steps, so give as many steps of tokens as of slots, and no window"
             )
         competing_heads = heads if self.across_heads else 1
-        part = _Part(self.aggregation, competing_heads, causal, window, time_bias if competing_heads > 1 else None)
+        staged = self.aggregation if isinstance(self.aggregation, StagedAggregation) else None
+        gather = self.aggregation if staged is None else staged.gather
+        part = _Part(gather, competing_heads, causal, window, time_bias if competing_heads > 1 else None)
         past = steps - time
         reach = steps if window is None else min(steps, window)
         chunk = max(1, WEIGHTS_AT_ONCE // (batch * heads * num_slots * reach * num_tokens))
@@ -159,8 +185,12 @@ class InvertedAttention(nn.Module):
                 update, assignment = part(*arguments, start)
             updates.append(update)
             assignments.append(assignment)
-        merged = rearrange(torch.cat(updates, dim=2), "batch heads time slots dim -> batch time slots (heads dim)")
-        return self.output(merged), torch.cat(assignments, dim=1)
+        gathered = torch.cat(updates, dim=2)
+        if staged is not None:
+            gathered, statistics = staged.rescale(gathered, statistics)
+            gathered = gathered.to(memory.value.dtype)
+        merged = rearrange(gathered, "batch heads time slots dim -> batch time slots (heads dim)")
+        return self.output(merged), torch.cat(assignments, dim=1), statistics
 
 
 class _Part(NamedTuple):

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any, Literal, get_args
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from slotbench.nn.parameters import without_decay
 
-__all__ = ["GaussianSlots", "LearnedSlots"]
+__all__ = ["GaussianSlots", "InitialisedSlots", "LearnedSlots", "SlotInit", "initial_slots"]
+
+SlotInit = Literal["learned", "gaussian"]
+"""One learned vector per slot, or a draw for each clip from one learned distribution."""
 
 
 class LearnedSlots(nn.Module):
@@ -29,6 +35,23 @@ class LearnedSlots(nn.Module):
         _check(num_slots)
         self.slots = without_decay(nn.Parameter(nn.init.trunc_normal_(torch.empty(num_slots, dim), std=1.0)))
 
+    @property
+    def num_slots(self) -> int:
+        """How many vectors there are; it cannot change.
+
+        Raises:
+            ValueError: set to another number.
+        """
+        return self.slots.shape[0]
+
+    @num_slots.setter
+    def num_slots(self, value: int) -> None:
+        if value != self.slots.shape[0]:
+            raise ValueError(
+                f"num_slots={value}, but the slots are learned, one vector each, and there are {self.slots.shape[0]}: "
+                "train a core with slot_init='gaussian', which draws any number"
+            )
+
     def forward(self, batch: int) -> Float[Tensor, "batch slots dim"]:
         """The learned vectors, for each of `batch` clips."""
         return self.slots.expand(batch, -1, -1)
@@ -37,10 +60,11 @@ class LearnedSlots(nn.Module):
 class GaussianSlots(nn.Module):
     """Slots drawn from one normal distribution with learned mean and deviation per channel.
 
-    Every call draws anew. Who goes on with a clip must keep what was drawn for it, and give it to all steps.
+    Every call draws anew. Who goes on with a clip must keep what was drawn for it, and give it to all steps. Since all
+    slots are drawn alike, `num_slots` may be set to another number at any time.
 
-    Source: PSB (Singh et al., 2024), Appendix D.1.1; the deviation is the exponential of a parameter, as in the public
-    code of STEVE, so that it stays positive.
+    Source: Slot Attention (Locatello et al., 2020), Section 2.1; PSB (Singh et al., 2024), Appendix D.1.1; the
+    deviation is the exponential of a parameter, as in the public code of STEVE, so that it stays positive.
 
     Args:
         num_slots: slots.
@@ -52,16 +76,79 @@ class GaussianSlots(nn.Module):
 
     def __init__(self, num_slots: int, dim: int):
         super().__init__()
-        _check(num_slots)
         self.num_slots = num_slots
         self.mean = nn.Parameter(torch.zeros(dim))
         self.log_deviation = nn.Parameter(torch.zeros(dim))
+
+    @property
+    def num_slots(self) -> int:
+        """How many slots the next call draws.
+
+        Raises:
+            ValueError: set to less than 1.
+        """
+        return self._num_slots
+
+    @num_slots.setter
+    def num_slots(self, value: int) -> None:
+        _check(value)
+        self._num_slots = value
 
     def forward(self, batch: int) -> Float[Tensor, "batch slots dim"]:
         """New slots for each of `batch` clips, from torch's global generator."""
         shape = (batch, self.num_slots, self.mean.shape[0])
         noise = torch.randn(shape, device=self.mean.device, dtype=self.mean.dtype)
         return self.mean + self.log_deviation.exp() * noise
+
+
+def initial_slots(kind: SlotInit, num_slots: int, dim: int) -> LearnedSlots | GaussianSlots:
+    """The initialisation of this name.
+
+    Raises:
+        ValueError: an unknown `kind`, or `num_slots` below 1.
+    """
+    if kind == "learned":
+        return LearnedSlots(num_slots, dim)
+    if kind == "gaussian":
+        return GaussianSlots(num_slots, dim)
+    raise ValueError(f"no slot_init named {kind!r}; choose one of {', '.join(get_args(SlotInit))}")
+
+
+class InitialisedSlots:
+    """What cores share whose slots start from a `slot_init`: the number of slots, and what tells slots apart.
+
+    Attributes:
+        slot_init: where the slots start.
+        slot_spec: what the core hands over.
+    """
+
+    slot_init: LearnedSlots | GaussianSlots
+    slot_spec: Any
+
+    @property
+    def num_slots(self) -> int:
+        """Slots per step. It may be set to another number, after training too, where slots are drawn.
+
+        A clip that has begun goes on with the slots that it has.
+
+        Raises:
+            ValueError: set to less than 1, or to another number where slots are learned.
+        """
+        return self.slot_spec.num_slots
+
+    @num_slots.setter
+    def num_slots(self, value: int) -> None:
+        self.slot_init.num_slots = value
+        self.slot_spec = replace(self.slot_spec, num_slots=value)
+
+    @property
+    def draws_slots(self) -> bool:
+        """Slots are drawn for each clip."""
+        return isinstance(self.slot_init, GaussianSlots)
+
+    def slot_parameters(self) -> dict[str, int] | None:
+        """The learned initial slots: everything after them treats all slots alike. None where slots are drawn."""
+        return None if self.draws_slots else {"slot_init.slots": 0}
 
 
 def _check(num_slots: int) -> None:

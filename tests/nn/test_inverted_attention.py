@@ -38,7 +38,7 @@ def noise(*shape: int, seed: int = 0) -> Tensor:
 
 def made(num_heads: int = 1, dim: int = 8, **arguments) -> InvertedAttention:
     torch.manual_seed(0)
-    return InvertedAttention(dim, 6, num_heads, aggregation=Recorder(), **arguments).double()
+    return InvertedAttention(dim, 6, num_heads, aggregation=Recorder(dim // num_heads), **arguments).double()
 
 
 def table_bias(num_heads: int, longest: int = 32, seed: int = 5):

@@ -325,7 +325,7 @@ def test_multiply_adds_are_a_linear_and_a_quadratic_term():
 
 
 def test_an_aggregation_per_layer():
-    core = small(aggregation=lambda: WeightedMean(eps=0.1))
+    core = small(aggregation=lambda dim: WeightedMean(dim, eps=0.1))
     parts = [layer.bottom_up.aggregation for layer in core.layers]
     assert [part.eps for part in parts] == [0.1, 0.1]
     assert parts[0] is not parts[1]
@@ -390,7 +390,7 @@ def test_words_that_mean_nothing_are_refused_where_nothing_checks_types():
     with pytest.raises(ValueError, match="no slot_init named 'zeros'; choose one of learned, gaussian"):
         core(PSB.__new__(PSB), SPEC, slot_init="zeros")
     with pytest.raises(ValueError, match="no interaction named 'both'; choose one of decoupled, joint"):
-        block(PSBBlock.__new__(PSBBlock), 16, WeightedMean(), interaction="both")
+        block(PSBBlock.__new__(PSBBlock), 16, WeightedMean(16), interaction="both")
 
 
 def test_a_sliding_window_of_no_frames_is_refused():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -12,10 +12,8 @@ from torch import Tensor, nn
 from slotbench.interfaces import Aggregation, CoreOutput, SlotSpec, TemporalCore, TokenSpec
 from slotbench.nn.linear import xavier_linear
 from slotbench.nn.psb_block import Interaction, PSBBlock, PSBBlockState
-from slotbench.nn.slot_init import GaussianSlots, LearnedSlots
+from slotbench.nn.slot_init import InitialisedSlots, SlotInit, initial_slots
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
-
-SlotInit = Literal["learned", "gaussian"]
 
 
 class PSBState(NamedTuple):
@@ -25,7 +23,7 @@ class PSBState(NamedTuple):
     layers: tuple[PSBBlockState, ...]
 
 
-class PSB(TemporalCore):
+class PSB(InitialisedSlots, TemporalCore):
     """Initial slots, the same at every step, are refined by layers that attend to the frames and to other steps' slots.
 
     Nothing is recurrent: all steps run in parallel, and the number of operations that wait for one another does not
@@ -34,7 +32,8 @@ class PSB(TemporalCore):
     Streaming keeps keys and values of all earlier steps and gives exactly what the parallel run gives. `window` limits
     in every layer how far back a step looks, and with it the state; the parallel run has the same limit. Since layers
     look at what the layers below have made of earlier steps, step t then depends on the last
-    (`num_layers` + 1) (`window` - 1) + 1 frames. To see the last frames alone, use `sliding_window`.
+    (`num_layers` + 1) (`window` - 1) + 1 frames. To see the last frames alone, use `sliding_window`. `num_slots` may be
+    set to another number after training where slots are drawn.
 
     `CoreOutput.attention` is the last layer's: which share of each token of its own step a slot has won, before it is
     normalised. It sums to 1 over the slots.
@@ -55,7 +54,8 @@ class PSB(TemporalCore):
         window: steps that each layer sees, its own included; None for no limit.
         slot_init: "learned" has one vector per slot; "gaussian" draws the slots of each clip from one distribution.
         interaction: "decoupled" attends over time, then among slots; "joint" over both at once.
-        aggregation: makes the part that turns (assignment, values) into updates, one per layer.
+        aggregation: makes the part that turns (assignment, values) into updates, from the width of a value; one per
+            layer. A step sees the tokens of all steps so far: give `BatchScaled` its `reference_tokens`.
 
     Raises:
         ValueError: a number below 1, heads that do not divide `dim`, an unknown `slot_init` or `interaction`, or a
@@ -76,7 +76,7 @@ class PSB(TemporalCore):
         window: int | None = None,
         slot_init: SlotInit = "learned",
         interaction: Interaction = "decoupled",
-        aggregation: Callable[[], Aggregation] = WeightedMean,
+        aggregation: Callable[[int], Aggregation] = WeightedMean,
     ):
         super().__init__()
         if num_layers < 1:
@@ -87,18 +87,12 @@ class PSB(TemporalCore):
         self.causal = causal
         same = token_spec.dim == dim
         self.token_projection = nn.Identity() if same else xavier_linear(token_spec.dim, dim)
-        self.slot_init: LearnedSlots | GaussianSlots
-        if slot_init == "learned":
-            self.slot_init = LearnedSlots(num_slots, dim)
-        elif slot_init == "gaussian":
-            self.slot_init = GaussianSlots(num_slots, dim)
-        else:
-            raise ValueError(f"no slot_init named {slot_init!r}; choose one of {', '.join(get_args(SlotInit))}")
+        self.slot_init = initial_slots(slot_init, num_slots, dim)
         self.slot_norm = nn.LayerNorm(dim)
         self.layers = nn.ModuleList(
             PSBBlock(
                 dim,
-                aggregation(),
+                aggregation(dim // bottom_up_heads),
                 bottom_up_heads,
                 time_heads,
                 slot_heads,
@@ -127,7 +121,7 @@ class PSB(TemporalCore):
         slots, attention, layers = self._encode(tokens, initial, None if state is None else state.layers)
         if not self.causal:
             return CoreOutput(slots, attention, None)
-        return CoreOutput(slots, attention, PSBState(initial if self._draws else None, layers))
+        return CoreOutput(slots, attention, PSBState(initial if self.draws_slots else None, layers))
 
     def sliding_window(self, tokens: Float[Tensor, "batch time tokens dim"], window: int) -> CoreOutput:
         """Slots of each step from the last `window` frames alone, as if the clip had started with them.
@@ -165,11 +159,3 @@ class PSB(TemporalCore):
             slots, attention, layer_state = layer(slots, tokens, None if states is None else states[index])
             new_states.append(layer_state)
         return slots, attention, tuple(new_states)
-
-    @property
-    def _draws(self) -> bool:
-        return isinstance(self.slot_init, GaussianSlots)
-
-    def slot_parameters(self) -> dict[str, int] | None:
-        """The learned initial slots: everything after them treats all slots alike. None where slots are drawn."""
-        return None if self._draws else {"slot_init.slots": 0}

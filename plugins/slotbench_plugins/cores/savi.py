@@ -1,0 +1,118 @@
+"""SAVi: slots that are corrected by each frame and foretold for the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from jaxtyping import Float
+from torch import Tensor
+
+from slotbench.interfaces import Aggregation, RecurrentCore, SlotSpec, TokenSpec
+from slotbench.nn.inverted_attention import TokenMemory
+from slotbench.nn.slot_attention import CorrectorMLP, SlotCorrector, SlotPredictor, check_iterations
+from slotbench.nn.slot_init import InitialisedSlots, SlotInit, initial_slots
+from slotbench_plugins.aggregations.weighted_mean import WeightedMean
+
+
+class SAViStart(NamedTuple):
+    """The state before the first frame: initial slots."""
+
+    slots: Float[Tensor, "batch slots dim"]
+
+
+class SAViState(NamedTuple):
+    """The state after a frame.
+
+    Attributes:
+        slots: as the frame has corrected them.
+        statistics: what the aggregation measured at the first iteration of the first frame, if it measures anything.
+    """
+
+    slots: Float[Tensor, "batch slots dim"]
+    statistics: Any
+
+
+class SAVi(InitialisedSlots, RecurrentCore):
+    """Slots go from frame to frame: Slot Attention corrects them by the frame, a transformer block foretells the next.
+
+    A step hands over the corrected slots; the predictor runs between two frames, and not after the last one. Frames
+    wait for one another, and so do the iterations of a frame, but keys and values of all frames are computed at once.
+    `num_slots` (with drawn slots), `num_iterations` and `first_iterations` may be set to other numbers after training.
+
+    An aggregation that measures (`BatchScaled`) does so at the first iteration of the first frame, and all others use
+    that: there is one update of the running averages per clip, and the scale is the same all along.
+
+    `CoreOutput.attention` is that of a frame's last iteration: which share of each token a slot has won, before the
+    aggregation. It sums to 1 over the slots. The loss does not show if one slot takes everything: watch the share of
+    the largest slot.
+
+    Source: Kipf et al., "Conditional Object-Centric Learning from Video", ICLR 2022, without the condition. The small
+    model there has one iteration, no MLP in the corrector, and a predictor that normalises after each part; that of
+    SlotSSM (Jiang et al., 2024) is STEVE's, with 2 iterations, `corrector_mlp="between"` and drawn slots; that of PSB
+    (Singh et al., 2024), Appendix B.7, has 3 iterations, as many as PSB has layers. The predictor is STEVE's.
+
+    Args:
+        token_spec: what the encoder hands over.
+        num_slots: slots per step.
+        dim: width of a slot.
+        num_iterations: corrections per frame.
+        first_iterations: corrections by the first frame of a clip; `num_iterations` if None.
+        num_heads: heads of the inverted attention, each a competition of its own.
+        predictor_heads: heads of the predictor.
+        mlp_ratio: hidden width of the MLPs in units of `dim`.
+        corrector_mlp: after which iterations an MLP follows: "every", "between" (all but a frame's last), or "none".
+        slot_init: "learned" has one vector per slot; "gaussian" draws the slots of each clip from one distribution.
+        aggregation: makes the part that turns (assignment, values) into updates, from the width of a value.
+
+    Raises:
+        ValueError: a number below 1, heads that do not divide `dim`, or an unknown `slot_init` or `corrector_mlp`.
+    """
+
+    def __init__(
+        self,
+        token_spec: TokenSpec,
+        num_slots: int = 8,
+        dim: int = 64,
+        num_iterations: int = 2,
+        first_iterations: int | None = None,
+        num_heads: int = 1,
+        predictor_heads: int = 4,
+        mlp_ratio: int = 4,
+        corrector_mlp: CorrectorMLP = "every",
+        slot_init: SlotInit = "learned",
+        aggregation: Callable[[int], Aggregation] = WeightedMean,
+    ):
+        super().__init__()
+        check_iterations(num_iterations)
+        if first_iterations is not None:
+            check_iterations(first_iterations, "first_iterations")
+        self.slot_spec = SlotSpec(num_slots, dim)
+        self.slot_init = initial_slots(slot_init, num_slots, dim)
+        self.corrector = SlotCorrector(
+            dim, token_spec.dim, num_heads, mlp_ratio, corrector_mlp, aggregation=aggregation(dim // num_heads)
+        )
+        self.predictor = SlotPredictor(dim, predictor_heads, mlp_ratio)
+        self.num_iterations = num_iterations
+        self.first_iterations = first_iterations
+
+    def initial_state(self, tokens: Float[Tensor, "batch tokens token_dim"]) -> SAViStart:
+        """Initial slots for each clip, learned or drawn."""
+        return SAViStart(self.slot_init(tokens.shape[0]))
+
+    def per_step(self, tokens: Float[Tensor, "batch time tokens token_dim"]) -> TokenMemory:
+        """Keys and values of every frame; leaves "batch time heads 1 tokens head_dim"."""
+        memory = self.corrector.memory(tokens.flatten(0, 1))
+        return TokenMemory(*(leaf.unflatten(0, tokens.shape[:2]) for leaf in memory))
+
+    def cell(
+        self, inputs: TokenMemory, state: SAViStart | SAViState
+    ) -> tuple[Float[Tensor, "batch slots dim"], Float[Tensor, "batch slots tokens"], SAViState]:
+        """One frame: (corrected slots, who won which token, state)."""
+        if isinstance(state, SAViStart):
+            first = self.num_iterations if self.first_iterations is None else self.first_iterations
+            slots, attention, statistics = self.corrector(state.slots, inputs, first)
+        else:
+            predicted = self.predictor(state.slots)
+            slots, attention, statistics = self.corrector(predicted, inputs, self.num_iterations, state.statistics)
+        return slots, attention, SAViState(slots, statistics)

@@ -1,0 +1,161 @@
+"""Slot Attention: slots compete for a frame's tokens, over and over; and what foretells them for the next frame."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, get_args
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from slotbench.nn.gru import SharedGRU
+from slotbench.nn.inverted_attention import InvertedAttention, TokenMemory
+from slotbench.nn.linear import xavier_linear
+from slotbench.nn.temporal_attention import TemporalAttention
+
+__all__ = ["Corrected", "CorrectorMLP", "SlotCorrector", "SlotPredictor", "check_iterations"]
+
+CorrectorMLP = Literal["every", "between", "none"]
+"""After which iterations the MLP follows: every one, all but the last of a frame, or none."""
+
+
+class Corrected(NamedTuple):
+    """What a `SlotCorrector` made of a frame.
+
+    Attributes:
+        slots: after the last iteration.
+        assignment: share that each slot had won of each token at the last iteration; it sums to 1 over the slots.
+        statistics: what the aggregation measured at the first iteration, if it measures anything.
+    """
+
+    slots: Float[Tensor, "batch slots dim"]
+    assignment: Float[Tensor, "batch slots tokens"]
+    statistics: Any
+
+
+class SlotCorrector(nn.Module):
+    """Inverted attention, a GRU and a residual MLP, repeated with the same weights: Slot Attention.
+
+        u = aggregation(softmax over slots of k q / sqrt(head width), v),   q, k, v linear in LN(slots), LN(tokens)
+        slots = GRU(input u, state slots);   slots = slots + MLP(LN(slots))
+
+    The state of the GRU is the slots before they are normalised. Linear maps of the attention have no biases. With one
+    head there is no map after the aggregation: the GRU has one. With several, each head holds a competition of its own.
+    Gradients go through all iterations.
+
+    Source: Slot Attention (Locatello et al., 2020), Algorithm 1; SAVi (Kipf et al., 2022), the corrector.
+
+    Args:
+        dim: width of a slot.
+        token_dim: width of a token; `dim` if None.
+        num_heads: heads of the inverted attention.
+        mlp_ratio: hidden width of the MLP in units of `dim`.
+        mlp: after which iterations the MLP follows.
+        aggregation: turns (assignment, values) into updates, a `slotbench.interfaces.Aggregation` for values of width
+            `dim` / `num_heads`.
+
+    Raises:
+        ValueError: `num_heads` does not divide `dim`, or an unknown `mlp`.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        token_dim: int | None = None,
+        num_heads: int = 1,
+        mlp_ratio: int = 4,
+        mlp: CorrectorMLP = "every",
+        *,
+        aggregation: nn.Module,
+    ):
+        super().__init__()
+        if mlp not in get_args(CorrectorMLP):
+            raise ValueError(f"no corrector_mlp named {mlp!r}; choose one of {', '.join(get_args(CorrectorMLP))}")
+        token_dim = dim if token_dim is None else token_dim
+        self.token_norm = nn.LayerNorm(token_dim)
+        self.slot_norm = nn.LayerNorm(dim)
+        self.attention = InvertedAttention(
+            dim,
+            token_dim,
+            num_heads,
+            aggregation=aggregation,
+            across_heads=False,
+            bias=False,
+            output_map=num_heads > 1,
+        )
+        self.gru = SharedGRU(dim, dim)
+        self.mlp_after_last = mlp == "every"
+        self.mlp = None if mlp == "none" else nn.Sequential(nn.LayerNorm(dim), *_relu_mlp(dim, mlp_ratio))
+
+    def memory(self, tokens: Float[Tensor, "batch tokens token_dim"]) -> TokenMemory:
+        """Keys and values of a frame's tokens, for all its iterations; leaves "batch heads 1 tokens head_dim"."""
+        return self.attention.memory(self.token_norm(tokens)[:, None])
+
+    def forward(
+        self,
+        slots: Float[Tensor, "batch slots dim"],
+        memory: TokenMemory,
+        num_iterations: int,
+        statistics: Any = None,
+    ) -> Corrected:
+        """Corrects the slots by a frame.
+
+        Args:
+            slots: what they were taken to be.
+            memory: of the frame.
+            num_iterations: repetitions, at least 1.
+            statistics: those of an earlier frame, to be used for this one too; None to measure them at the first
+                iteration, where the aggregation does.
+
+        Raises:
+            ValueError: `num_iterations` below 1.
+        """
+        check_iterations(num_iterations)
+        for iteration in range(num_iterations):
+            query = self.slot_norm(slots)[:, None]
+            update, assignment, statistics = self.attention.attend_again(query, memory, statistics)
+            slots = self.gru(self.gru.input_gates(update[:, 0]), slots)
+            if self.mlp is not None and (self.mlp_after_last or iteration < num_iterations - 1):
+                slots = slots + self.mlp(slots)
+        return Corrected(slots, assignment[:, 0], statistics)
+
+
+class SlotPredictor(nn.Module):
+    """A transformer block over the slots of a frame, whose output is where the slots of the next frame start from.
+
+    The slots are normalised first, and the residual starts from the normalised ones; a LayerNorm ends the block. With
+    it the slots stay of one size, however long the clip.
+
+    Source: SAVi (Kipf et al., 2022), the predictor; the form is that of the public code of STEVE.
+
+    Args:
+        dim: width of a slot.
+        num_heads: heads of the attention.
+        mlp_ratio: hidden width of the MLP in units of `dim`.
+
+    Raises:
+        ValueError: `num_heads` does not divide `dim`.
+    """
+
+    def __init__(self, dim: int, num_heads: int = 4, mlp_ratio: int = 4):
+        super().__init__()
+        self.input_norm = nn.LayerNorm(dim)
+        # one step at a time it is plain attention among the slots of that step
+        self.attention = TemporalAttention(dim, num_heads, bias=False)
+        self.mlp = nn.Sequential(nn.LayerNorm(dim), *_relu_mlp(dim, mlp_ratio))
+        self.output_norm = nn.LayerNorm(dim)
+
+    def forward(self, slots: Float[Tensor, "batch slots dim"]) -> Float[Tensor, "batch slots dim"]:
+        """Each set of slots on its own."""
+        slots = self.input_norm(slots)
+        slots = slots + self.attention(slots[:, None])[0][:, 0]
+        return self.output_norm(slots + self.mlp(slots))
+
+
+def check_iterations(num_iterations: int, name: str = "num_iterations") -> None:
+    """Raises ValueError unless there is at least one."""
+    if num_iterations < 1:
+        raise ValueError(f"{name}={num_iterations}: slots must look at a frame at least once")
+
+
+def _relu_mlp(dim: int, mlp_ratio: int) -> tuple[nn.Module, ...]:
+    return xavier_linear(dim, mlp_ratio * dim), nn.ReLU(), xavier_linear(mlp_ratio * dim, dim)

@@ -1,0 +1,148 @@
+"""A parser of `tf.train.Example`, the message in each TFRecord of TensorFlow's data sets, without TensorFlow.
+
+The message is a map from feature names to lists of byte strings, of floats, or of integers. Parsing finds where the
+lists are and copies nothing: a list is decoded when it is asked for, so that a record of megabytes of which a few
+frames are wanted costs little.
+
+Source: TensorFlow's `example.proto` and `feature.proto`, and the description of protocol buffers' wire format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float32, Int64, UInt8
+
+from slotbench.data.files import DataFilesError
+
+__all__ = ["Feature", "parse_example"]
+
+Kind = Literal["bytes", "floats", "ints", "empty"]
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_KINDS: dict[int, Kind] = {1: "bytes", 2: "floats", 3: "ints"}
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One list of an `Example`, not decoded yet; one without any value has no kind, and is empty as every kind.
+
+    Attributes:
+        kind: what it holds.
+        view: the encoded list.
+    """
+
+    kind: Kind
+    view: memoryview
+
+    def byte_strings(self) -> list[memoryview]:
+        """The byte strings, as views of the record."""
+        self._expect("bytes")
+        return [self.view[start:stop] for _, _, start, stop in _fields(self.view)]
+
+    def joined(self) -> UInt8[np.ndarray, " bytes"]:
+        """All byte strings as one array; fast where each is a single byte, as in the multi-object data sets."""
+        self._expect("bytes")
+        encoded = np.frombuffer(self.view, np.uint8)
+        if len(encoded) % 3 == 0:
+            triples = encoded.reshape(-1, 3)  # tag of field 1, length, the byte
+            if (triples[:, 0] == 0x0A).all() and (triples[:, 1] == 1).all():
+                return triples[:, 2].copy()
+        return np.frombuffer(b"".join(self.byte_strings()), np.uint8)
+
+    def floats(self) -> Float32[np.ndarray, " values"]:
+        """The floats."""
+        self._expect("floats")
+        return np.frombuffer(self._packed(), "<f4").astype(np.float32)
+
+    def ints(self) -> Int64[np.ndarray, " values"]:
+        """The integers."""
+        self._expect("ints")
+        encoded = np.frombuffer(self._packed(), np.uint8)
+        if not len(encoded):
+            return np.empty(0, np.int64)
+        # base 128, lowest digits first; a number ends with the first byte below 128
+        ends = np.flatnonzero(encoded < 0x80)
+        starts = np.concatenate([[0], ends[:-1] + 1])
+        digit = np.arange(len(encoded)) - np.repeat(starts, ends - starts + 1)
+        shifted = (encoded & 0x7F).astype(np.uint64) << (7 * digit).astype(np.uint64)
+        return np.add.reduceat(shifted, starts).view(np.int64)
+
+    def _expect(self, kind: Kind) -> None:
+        if self.kind not in (kind, "empty"):
+            raise DataFilesError(f"a feature holds {self.kind}; expected {kind}: this is a record of another layout")
+
+    def _packed(self) -> bytes:
+        """The numbers one after the other, whether they were written as one block or one by one."""
+        return b"".join(self.view[start:stop] for _, _, start, stop in _fields(self.view))
+
+
+def parse_example(record: memoryview) -> dict[str, Feature]:
+    """The features of an `Example` by name.
+
+    Raises:
+        DataFilesError: the bytes are no such message.
+    """
+    try:
+        return dict(_features(record))
+    except (IndexError, ValueError) as error:
+        raise DataFilesError(f"a record of {len(record):,} bytes is not a tf.train.Example ({error})") from error
+
+
+def _features(record: memoryview) -> Iterator[tuple[str, Feature]]:
+    for number, features in _messages(record):
+        if number != 1:
+            continue
+        for _, entry in _messages(features):
+            name, feature = "", Feature("empty", entry[:0])
+            for part, content in _messages(entry):
+                if part == 1:
+                    name = str(content, "utf-8")
+                else:
+                    for kind, values in _messages(content):
+                        feature = Feature(_KINDS[kind], values) if len(values) else Feature("empty", values)
+            yield name, feature
+
+
+def _messages(view: memoryview) -> Iterator[tuple[int, memoryview]]:
+    for number, wire, start, stop in _fields(view):
+        if wire != _BYTES:
+            raise ValueError(f"wire type {wire} where a message was expected")
+        yield number, view[start:stop]
+
+
+def _fields(view: memoryview) -> Iterator[tuple[int, int, int, int]]:
+    """Number and wire type of each field of a message, and where its content starts and stops."""
+    position, end = 0, len(view)
+    while position < end:
+        tag, position = _varint(view, position)
+        number, wire = tag >> 3, tag & 7
+        start = position
+        if wire == _BYTES:
+            length, start = _varint(view, position)
+            position = start + length
+        elif wire == _VARINT:
+            _, position = _varint(view, position)
+        elif wire in (_FIXED32, _FIXED64):
+            position += 4 if wire == _FIXED32 else 8
+        else:
+            raise ValueError(f"wire type {wire} does not exist")
+        if position > end:
+            raise ValueError("a field goes on beyond the end")
+        yield number, wire, start, position
+
+
+def _varint(view: memoryview, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = view[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+        if shift > 63:
+            raise ValueError("a number of more than ten bytes")

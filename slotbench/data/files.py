@@ -1,0 +1,28 @@
+"""What the readers share about files: one error for files that are not as they should be, and writing in one step."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+__all__ = ["DataFilesError", "write_atomically"]
+
+
+class DataFilesError(ValueError):
+    """The files of a data set are missing, incomplete, or not in the form that was expected."""
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Writes a file that other processes see either as it was or complete, even if this one is killed."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,223 @@
+"""MOVi's TFRecords, as TensorFlow Datasets writes them: which fields they have, and how a clip is read out of them.
+
+Names, types and meanings are those of Kubric's data set definitions (`challenges/movi/movi_a.py` to `movi_e.py`). A
+sequence of fixed-size fields is stored flat; one of variable length as its values and the length of each row.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL.PngImagePlugin import PngImageFile
+
+from slotbench.data.clip_source import ClipSource
+from slotbench.data.example_proto import Feature, parse_example
+from slotbench.data.files import DataFilesError
+from slotbench.data.resizing import resize_bilinear, resize_nearest
+from slotbench.data.tfrecord import TFRecords
+from slotbench.interfaces import VideoBatch
+
+__all__ = ["TIMED", "MOViRecords", "find_shards"]
+
+# per instance and frame, with the shape of one value
+_MOVING = {
+    "positions": (3,),
+    "quaternions": (4,),
+    "velocities": (3,),
+    "angular_velocities": (3,),
+    "image_positions": (2,),
+}
+# per instance
+_CONSTANT = {"mass": (), "friction": (), "restitution": (), "scale": (), "color": (3,)}
+_LABELS = ("shape_label", "size_label", "color_label", "material_label", "category", "is_dynamic")
+_CAMERA_MOVING = {"positions": (3,), "quaternions": (4,)}
+_CAMERA_CONSTANT = ("focal_length", "sensor_width", "field_of_view")
+
+TIMED = (*_MOVING, "visibility", "bboxes", "depth", *(f"camera_{name}" for name in _CAMERA_MOVING))
+"""The entries of `objects` that have an axis of frames."""
+
+_MOST_OBJECTS = {"movi_a": 10, "movi_b": 10, "movi_c": 10}
+_MOST_OBJECTS_ELSEWHERE = 23
+
+
+class MOViRecords(ClipSource):
+    """The videos of one split, decoded frame by frame as they are asked for.
+
+    Args:
+        shards: the split's files.
+        resolution: pixels per side of what is read.
+        num_objects: entries that annotations are padded to; None for 10 in MOVi-A to C and 23 elsewhere.
+        depth: whether the distance from the camera is read too.
+        verify: whether check sums are compared.
+
+    Raises:
+        DataFilesError: the files are not what they should be.
+    """
+
+    def __init__(
+        self, shards: Sequence[Path], resolution: int, num_objects: int | None, depth: bool, verify: bool = False
+    ) -> None:
+        self.records = TFRecords(shards, verify)
+        self.name = shards[0].name.partition("-")[0]
+        self.resolution = resolution
+        self.num_objects = num_objects or _MOST_OBJECTS.get(self.name, _MOST_OBJECTS_ELSEWHERE)
+        self.depth = depth
+        if not len(self.records):
+            raise DataFilesError(f"{shards[0]} and the files beside it have no records: copy them again")
+        first = self._example(0)
+        self.num_frames = int(self._feature(first, "metadata/num_frames", 0).ints()[0])
+        self.lengths = np.full(len(self.records), self.num_frames)
+
+    def object_counts(self) -> np.ndarray:
+        """The number of objects of each video; looks into every record, without decoding."""
+        return np.array([self._count(self._example(index), index) for index in range(len(self.records))])
+
+    def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
+        """Clips; only their frames are decoded."""
+        frames = np.empty((len(videos), num_frames, 3, self.resolution, self.resolution), np.uint8)
+        masks = np.empty((len(videos), num_frames, self.resolution, self.resolution), np.uint8)
+        logs = []
+        for clip, (video, start) in enumerate(zip(videos, starts, strict=True)):
+            example = self._example(video)
+            window = slice(start, start + num_frames)
+            frames[clip] = self._frames(self._pngs(example, "video", video)[window])
+            ids = np.stack([_decode(png) for png in self._pngs(example, "segmentations", video)[window]])
+            masks[clip] = resize_nearest(ids, self.resolution, self.resolution)
+            logs.append(self._log(example, video, window))
+        objects = {name: torch.from_numpy(np.stack([log[name] for log in logs])) for name in logs[0]}
+        return VideoBatch(
+            frames=torch.from_numpy(frames),
+            time=torch.arange(num_frames).repeat(len(videos), 1),
+            masks=torch.from_numpy(masks),
+            objects=objects | {"video": torch.tensor(videos), "first_frame": torch.tensor(starts)},
+        )
+
+    def _frames(self, pngs: list[memoryview]) -> np.ndarray:
+        pictures = np.stack([_decode(png) for png in pngs]).transpose(0, 3, 1, 2)
+        if pictures.shape[-2:] == (self.resolution, self.resolution):
+            return pictures
+        return resize_bilinear(torch.from_numpy(pictures), self.resolution, self.resolution).numpy()
+
+    def _log(self, example: dict[str, Feature], video: int, window: slice) -> dict[str, np.ndarray]:
+        """What the simulator says about the frames of the window: "time objects ..." or "objects ..."."""
+        count = self._count(example, video)
+        log: dict[str, np.ndarray] = {"num_objects": np.int64(count), "present": np.arange(self.num_objects) < count}  # type: ignore[dict-item]
+        for name, shape in _MOVING.items():
+            values = self._values(example, f"instances/{name}", (count, self.num_frames, *shape), video)
+            log[name] = self._padded(values.swapaxes(0, 1)[window], axis=1)
+        visible = self._feature(example, "instances/visibility", video).ints().reshape(count, self.num_frames)
+        log["visibility"] = self._padded(visible.T[window], axis=1)
+        log["bboxes"] = self._padded(self._boxes(example, count, video)[window], axis=1)
+        for name, shape in _CONSTANT.items():
+            if f"instances/{name}" in example:
+                log[name] = self._padded(self._values(example, f"instances/{name}", (count, *shape), video))
+        for name in _LABELS:
+            if f"instances/{name}" in example:
+                log[name] = self._padded(example[f"instances/{name}"].ints(), fill=-1)
+        for name, shape in _CAMERA_MOVING.items():
+            log[f"camera_{name}"] = self._values(example, f"camera/{name}", (self.num_frames, *shape), video)[window]
+        for name in _CAMERA_CONSTANT:
+            log[f"camera_{name}"] = self._values(example, f"camera/{name}", (), video)
+        if "background_color" in example:
+            log["background_color"] = example["background_color"].floats()
+        if self.depth:
+            log["depth"] = self._depth(example, video, window)
+        return log
+
+    def _boxes(self, example: dict[str, Feature], count: int, video: int) -> np.ndarray:
+        """Boxes "time objects 4"; zeros where an object is not to be seen, for which none is stored."""
+        boxes = np.zeros((self.num_frames, count, 4), np.float32)
+        rows = self._feature(example, "instances/bbox_frames/ragged_row_lengths_0", video).ints()
+        frames = self._feature(example, "instances/bbox_frames/ragged_flat_values", video).ints()
+        values = self._values(example, "instances/bboxes/ragged_flat_values", (len(frames), 4), video)
+        boxes[frames, np.repeat(np.arange(count), rows)] = values
+        return boxes
+
+    def _depth(self, example: dict[str, Feature], video: int, window: slice) -> np.ndarray:
+        """Distance from the camera in the simulator's units: "time height width"."""
+        nearest, farthest = self._values(example, "metadata/depth_range", (2,), video)
+        stored = np.stack([_decode(png) for png in self._pngs(example, "depth", video)[window]])
+        resized = resize_nearest(stored, self.resolution, self.resolution).astype(np.float32)
+        return resized / np.float32(65535) * (farthest - nearest) + nearest
+
+    def _padded(self, values: np.ndarray, axis: int = 0, fill: int = 0) -> np.ndarray:
+        width = [(0, 0)] * values.ndim
+        width[axis] = (0, self.num_objects - values.shape[axis])
+        return np.pad(values, width, constant_values=fill)
+
+    def _count(self, example: dict[str, Feature], video: int) -> int:
+        count = int(self._feature(example, "metadata/num_instances", video).ints()[0])
+        if count > self.num_objects:
+            raise DataFilesError(
+                f"{self.records.where(video)} has {count} objects, and annotations have room for {self.num_objects}: "
+                f"set num_objects to the most that a video of {self.name} has"
+            )
+        return count
+
+    def _example(self, video: int) -> dict[str, Feature]:
+        return parse_example(self.records[video])
+
+    def _feature(self, example: dict[str, Feature], name: str, video: int) -> Feature:
+        if name not in example:
+            known = ", ".join(sorted(example)) or "nothing"
+            raise DataFilesError(
+                f"{self.records.where(video)} has no {name}; expected a record of MOVi as TensorFlow Datasets writes "
+                f"it, and found {known}"
+            )
+        return example[name]
+
+    def _values(self, example: dict[str, Feature], name: str, shape: tuple[int, ...], video: int) -> np.ndarray:
+        values = self._feature(example, name, video).floats()
+        if len(values) != math.prod(shape):
+            raise DataFilesError(
+                f"{self.records.where(video)}: {name} has {len(values)} values; expected {math.prod(shape)} in the "
+                f"shape {shape}"
+            )
+        return values.reshape(shape)
+
+    def _pngs(self, example: dict[str, Feature], name: str, video: int) -> list[memoryview]:
+        pngs = self._feature(example, name, video).byte_strings()
+        if len(pngs) != self.num_frames:
+            raise DataFilesError(
+                f"{self.records.where(video)}: {name} has {len(pngs)} frames; expected {self.num_frames}, as many as "
+                "the first record says"
+            )
+        return pngs
+
+
+def find_shards(folder: Path, split: str) -> list[Path]:
+    """The TFRecord files of a split in a folder, or in the one folder below it (two levels at most) that has any.
+
+    Returns an empty list if there are none.
+
+    Raises:
+        DataFilesError: several folders have them, or some of the files of the split are missing.
+    """
+    pattern = f"*-{split}.tfrecord-*-of-*"
+    folders = sorted({file.parent for depth in ("", "*/", "*/*/") for file in folder.glob(depth + pattern)})
+    if not folders:
+        return []
+    if len(folders) > 1:
+        raise DataFilesError(f"{folder} holds several data sets: name one of {', '.join(map(str, folders))}")
+    files = sorted(folders[0].glob(pattern))
+    total = int(re.sub(r".*-of-", "", files[0].name))
+    if len(files) != total:
+        present = {int(file.name.split("-of-")[0].rpartition("-")[2]) for file in files}
+        missing = [str(number) for number in range(total) if number not in present]
+        raise DataFilesError(
+            f"{folders[0]} has {len(files)} of the {total} files of {files[0].name.partition('.')[0]}; missing are the "
+            f"numbers {', '.join(missing[:10])}{' ...' if len(missing) > 10 else ''}: copy them too"
+        )
+    return files
+
+
+def _decode(png: memoryview) -> np.ndarray:
+    """Pixels "height width" or "height width channels" of a PNG, of its own depth."""
+    # the class itself: `Image.open` would ask every format that it knows
+    return np.asarray(PngImageFile(io.BytesIO(png)))

@@ -1,0 +1,195 @@
+"""TFRecord files without TensorFlow: random access by index, a stream where they are compressed, optional check sums.
+
+A record is its length (8 bytes, little endian), a check sum of that (4 bytes), the content, and the content's check
+sum (4 bytes).
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import mmap
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slotbench.data.crc32c import masked_crc32c
+from slotbench.data.files import DataFilesError, write_atomically
+
+__all__ = ["TFRecords", "is_gzip", "stream_gzip"]
+
+_HEADER, _FOOTER = 12, 4
+_ADVICE = "copy it again, for it is incomplete or damaged"
+
+
+class TFRecords:
+    """The records of one or several TFRecord files, by index, in the order of the files.
+
+    Where each record lies is found out once, by reading the lengths, and kept in a small file beside the first one
+    (`.slotbench-NAME.npz`), or where that folder cannot be written in the user's cache folder; it is made anew when a
+    file's size or time has changed. Files are mapped into memory, so that only what is looked at is read.
+
+    Args:
+        files: the files, in order.
+        verify: whether the check sum of a record is compared each time that it is read.
+
+    Raises:
+        DataFilesError: a file is missing, compressed, cut off, or no TFRecord file.
+    """
+
+    def __init__(self, files: Sequence[Path], verify: bool = False) -> None:
+        self.files = [Path(file) for file in files]
+        self.verify = verify
+        for file in self.files:
+            if not file.is_file():
+                raise DataFilesError(f"there is no file {file}; expected a TFRecord file")
+        self._shards, self._starts, self._lengths = _index(self.files)
+        self._maps: dict[int, mmap.mmap] = {}
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, index: int) -> memoryview:
+        """The content of record `index`, not copied."""
+        shard, start, length = int(self._shards[index]), int(self._starts[index]), int(self._lengths[index])
+        whole = memoryview(self._map(shard))
+        content = whole[start : start + length]
+        if self.verify:
+            _check(content, whole[start + length : start + length + _FOOTER], f"record {index}", self.files[shard])
+        return content
+
+    def where(self, index: int) -> str:
+        """File and position of a record, for messages."""
+        return f"{self.files[int(self._shards[index])]} (record at byte {int(self._starts[index]) - _HEADER:,})"
+
+    def _map(self, shard: int) -> mmap.mmap:
+        if shard not in self._maps:
+            with self.files[shard].open("rb") as file:
+                self._maps[shard] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return self._maps[shard]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # a mapping cannot be sent to another process, which opens its own
+        return self.__dict__ | {"_maps": {}}
+
+
+def is_gzip(path: Path) -> bool:
+    """Whether a file is compressed by gzip, told by its first bytes."""
+    with path.open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
+
+
+def stream_gzip(
+    path: Path, first: int = 0, verify: bool = False, report: Callable[[int], None] | None = None
+) -> Iterator[memoryview]:
+    """The records of a gzipped TFRecord file from number `first` on; those before are unpacked and thrown away.
+
+    Args:
+        path: the file.
+        first: records to pass over.
+        verify: whether check sums are compared.
+        report: is told after each record how many bytes of the file have been read.
+
+    Raises:
+        DataFilesError: the file is cut off, damaged, or no gzipped TFRecord file.
+    """
+    with path.open("rb") as raw, io.BufferedReader(gzip.GzipFile(fileobj=raw), 1 << 20) as file:  # type: ignore[type-var]
+        number = 0
+        try:
+            while header := file.read(_HEADER):
+                (length,) = struct.unpack("<Q", header[:8].ljust(8, b"\0"))
+                # the length's own sum is always compared: it costs nothing, and a wrong length would take all memory
+                if len(header) < _HEADER or masked_crc32c(header[:8]) != struct.unpack("<I", header[8:])[0]:
+                    raise DataFilesError(f"{path} is no TFRecord file, or damaged at record {number}: {_ADVICE}")
+                content, footer = file.read(length), file.read(_FOOTER)
+                if len(content) < length or len(footer) < _FOOTER:
+                    raise DataFilesError(f"{path} ends within record {number}: {_ADVICE}")
+                if verify:
+                    _check(content, footer, f"record {number}", path)
+                if number >= first:
+                    yield memoryview(content)
+                if report is not None:
+                    report(raw.tell())
+                number += 1
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataFilesError(f"{path} cannot be unpacked beyond record {number} ({error}): {_ADVICE}") from error
+
+
+def _check(content: bytes | memoryview, footer: bytes | memoryview, what: str, path: Path) -> None:
+    if masked_crc32c(content) != struct.unpack("<I", footer)[0]:
+        raise DataFilesError(f"{what} of {path} does not have the check sum that the file says: {_ADVICE}")
+
+
+def _index(files: list[Path]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Shard, start and length of every record, from the index file if it is there and belongs to these files."""
+    stats = [file.stat() for file in files]
+    key = {
+        "names": np.array([file.name for file in files]),
+        "sizes": np.array([stat.st_size for stat in stats]),
+        "times": np.array([stat.st_mtime_ns for stat in stats]),
+    }
+    places = _index_places(files[0])
+    for place in places:
+        try:
+            with np.load(place, allow_pickle=False) as stored:
+                if all(np.array_equal(stored[name], value) for name, value in key.items()):
+                    return stored["shards"], stored["starts"], stored["lengths"]
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            continue  # not there, or not ours: it is made again
+    found = [_scan(file) for file in files]
+    counts = [len(records) for records in found]
+    starts, lengths = np.concatenate(found).reshape(-1, 2).T.copy()
+    shards = np.repeat(np.arange(len(files)), counts)
+    content = io.BytesIO()
+    np.savez(content, **key, shards=shards, starts=starts, lengths=lengths)  # type: ignore[arg-type]
+    for place in places:
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(place, content.getvalue())
+            break
+        except OSError:
+            continue  # without the file the next process finds out again
+    return shards, starts, lengths
+
+
+def _index_places(first: Path) -> list[Path]:
+    stem = first.name.partition(".tfrecord")[0]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "slotbench" / "tfrecord"
+    folder = hashlib.sha256(str(first.parent.resolve()).encode()).hexdigest()[:16]
+    return [first.parent / f".slotbench-{stem}.npz", cache / f"{folder}-{stem}.npz"]
+
+
+def _scan(path: Path) -> np.ndarray:
+    """Start and length of each record of a file: "records 2"."""
+    size = path.stat().st_size
+    found = []
+    with path.open("rb") as file:
+        position = 0
+        while position < size:
+            file.seek(position)
+            header = file.read(_HEADER)
+            if position == 0 and header[:2] == b"\x1f\x8b":
+                raise DataFilesError(f"{path} is compressed by gzip, so its records cannot be read by index")
+            start = position + _HEADER
+            length = struct.unpack("<Q", header[:8])[0] if len(header) == _HEADER else size
+            if position == 0 and len(header) == _HEADER and masked_crc32c(header[:8]) != _number(header[8:]):
+                raise DataFilesError(f"{path} is no TFRecord file: it begins with {header!r}")
+            position = start + length + _FOOTER
+            if position > size:
+                raise DataFilesError(
+                    f"{path} ends within record {len(found)}: it has {size:,} bytes and the record would end at "
+                    f"{position:,}: {_ADVICE}"
+                )
+            found.append((start, length))
+    return np.array(found, dtype=np.int64).reshape(-1, 2)
+
+
+def _number(four_bytes: bytes) -> int:
+    return int.from_bytes(four_bytes, "little")

@@ -54,7 +54,9 @@ class EndReport(Callback):
             console.print(score_table(headlines, info["metrics"]))
         else:
             console.print("No scores: the run ended before its first validation.", highlight=False)
-        pictures = [path for suffix in (".png", ".gif") for path in sorted(self._folder.media.glob(f"*_latest{suffix}"))]
+        pictures = [
+            path for suffix in (".png", ".gif") for path in sorted(self._folder.media.glob(f"*_latest{suffix}"))
+        ]
         pictures += [path for name in ("metrics.png", "loss.png") if (path := self._folder.media / name).is_file()]
         _section(console, "Look at", [str(path) for path in pictures])
         quoted = shlex.quote(str(run))
@@ -67,7 +69,10 @@ class EndReport(Callback):
 
 
 def score_table(headlines: list[dict[str, Any]], metrics: dict[str, float]) -> Table:
-    """A row per headline: its score, green if it beats every trivial answer, and these answers from best to worst."""
+    """A row per headline: its score, green if it beats every trivial answer, and these answers from best to worst.
+
+    A score that was not measured is a dash, or, if the headline says what it needs, "unavailable" with that.
+    """
     table = Table(show_edge=False, pad_edge=False, header_style="dim")
     table.add_column("score")
     table.add_column("this run", justify="right")
@@ -76,6 +81,10 @@ def score_table(headlines: list[dict[str, Any]], metrics: dict[str, float]) -> T
         value, higher = metrics.get(headline["metric"]), headline["higher_is_better"]
         floors = sorted(headline["floors"].items(), key=lambda floor: floor[1], reverse=higher)
         ahead = value is not None and all(value > floor if higher else value < floor for _, floor in floors)
+        needs = headline.get("needs") if value is None else None
+        if needs:
+            table.add_row(headline["label"], Text("unavailable", style="dim"), Text(f"needs {needs}", style="dim"))
+            continue
         shown = Text("-" if value is None else f"{float(value):.3f}", style="bold green" if ahead else "bold yellow")
         table.add_row(headline["label"], shown, ", ".join(f"{name} {floor:.3f}" for name, floor in floors))
     return table

@@ -21,6 +21,8 @@ __all__ = ["EvaluationRecord"]
 class EvaluationRecord(Callback):
     """Writes all metrics, and what was evaluated, to RUN/<subcommand>-<date>-<time>.json, and prints the scores.
 
+    Scores that could not be computed are listed under "unavailable", each with what it needs.
+
     Args:
         folder: the run that is evaluated.
         subcommand: "validate", "test" or "predict".
@@ -50,6 +52,11 @@ class EvaluationRecord(Callback):
             "checkpoint": trainer.ckpt_path,
             "metrics": metrics,
             "headlines": headlines,
+            "unavailable": {
+                headline["metric"]: headline["needs"]
+                for headline in headlines
+                if headline.get("needs") and headline["metric"] not in metrics
+            },
             "seconds": round(time.monotonic() - self._started, 1),
             "device": str(trainer.strategy.root_device),
             "kernels": chosen_kernels(),

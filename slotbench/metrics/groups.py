@@ -65,7 +65,7 @@ class ClipMetric(Metric):
 
 
 class GroupMeans(ClipMetric):
-    """The mean of some scores over each group of clips.
+    """The mean of some scores over each group of clips; after `compute`, `clips` is how many a group has.
 
     Args:
         group_size: clips per group.
@@ -77,10 +77,14 @@ class GroupMeans(ClipMetric):
         [[2.0], [5.0]]
     """
 
+    clips: int = 0
+
     def update(self, scores: Float[Tensor, "clips scores"]) -> None:
         """Adds the scores of some clips."""
         self.keep(scores)
 
     def compute(self) -> Float[Tensor, "groups scores"]:
         """A row per group."""
-        return torch.stack([group.mean(dim=0) for group in self.kept()])
+        groups = self.kept()
+        self.clips = len(groups[0])
+        return torch.stack([group.mean(dim=0) for group in groups])

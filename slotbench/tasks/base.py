@@ -33,12 +33,14 @@ class Headline:
         label: what it is, in a few words.
         floors: name of a trivial answer -> its score on the same data.
         higher_is_better: the direction.
+        needs: what there is to do for a value, if there may be none: an option to give, or a command.
     """
 
     metric: str
     label: str
     floors: dict[str, float] = field(default_factory=dict)
     higher_is_better: bool = True
+    needs: str | None = None
 
 
 class SlotTask(LightningModule, ABC):

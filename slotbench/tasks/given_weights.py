@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slotbench.metrics.lpips import LPIPS
-from slotbench.nn.alexnet import AlexNetFeatures
-from slotbench.nn.i3d import I3D
+from slotbench.nn.alexnet import MIN_SIDE, AlexNetFeatures
+from slotbench.nn.i3d import I3D, MIN_FRAMES
 from slotbench.nn.pretrained import read_files, select
 
 __all__ = ["GivenWeights"]
@@ -34,6 +34,28 @@ class GivenWeights:
     def __post_init__(self) -> None:
         if self.lpips_heads is not None and self.lpips_weights is None:
             raise ValueError("lpips_heads are of no use without lpips_weights, the file with the features of AlexNet")
+
+    def check(self, channels: int, side: int, frames: int) -> None:
+        """Refuses weights that are of no use for such videos.
+
+        Args:
+            channels: of a frame.
+            side: height or width of a frame, pixels, whichever is less.
+            frames: of a whole video.
+
+        Raises:
+            ValueError: the videos are too small or too short, or neither grey nor RGB.
+        """
+        if self.lpips_weights is not None and (channels not in (1, 3) or side < MIN_SIDE):
+            raise ValueError(
+                f"lpips_weights are given, and LPIPS takes grey or RGB frames of at least {MIN_SIDE} x {MIN_SIDE} "
+                f"pixels: these have {channels} channels and a side of {side}"
+            )
+        if self.fvd_weights is not None and (channels not in (1, 3) or frames < MIN_FRAMES):
+            raise ValueError(
+                f"fvd_weights are given, and FVD takes grey or RGB videos of at least {MIN_FRAMES} frames: these have "
+                f"{channels} channels and context + horizon = {frames} frames"
+            )
 
     def load_lpips(self) -> LPIPS | None:
         """LPIPS, or None without weights.

@@ -1,4 +1,4 @@
-"""The scores of roll-outs over one evaluation, by step of the horizon."""
+"""The scores of roll-outs over one evaluation, by step of the horizon and, where asked, by group of clips."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from slotbench.metrics.frames import MAX_PSNR, SSIM_WINDOW, HorizonCurve, frame_mse, frame_psnr, frame_ssim
+from slotbench.metrics.lpips import LPIPS
 from slotbench.tasks.frame_losses import truncate_to_bytes
+from slotbench.tasks.rollout_groups import RolloutGroups
 
 __all__ = ["Curves", "RolloutScores", "simple_answers", "summarise"]
 
@@ -29,36 +31,56 @@ _FUNCTIONS = {"mse": frame_mse, "psnr": frame_psnr, "ssim": frame_ssim}
 class RolloutScores(nn.Module):
     """Squared error, PSNR and SSIM of every predicted frame, averaged over clips, for the model and for other answers.
 
-    Frames come in pieces of the horizon, so that no more than a piece is ever held. Frames too small for the window of
-    SSIM have none.
+    Frames come in pieces of the horizon, so that no more than a piece is ever held; the model's whole videos are, a
+    batch of them, where there are groups that need them for FVD. Frames too small for the window of SSIM have none.
 
     Args:
         horizon: predicted frames per clip.
         size: height and width of a frame, pixels.
         quantise: truncate all frames to bytes before they are scored, as the evaluation of ConvS5 does.
+        groups: also takes the model's scores and videos.
     """
 
-    def __init__(self, horizon: int, size: tuple[int, int], quantise: bool = False) -> None:
+    def __init__(
+        self, horizon: int, size: tuple[int, int], quantise: bool = False, groups: RolloutGroups | None = None
+    ) -> None:
         super().__init__()
         self.horizon = horizon
         self.quantise = quantise
-        self.names = ("mse", "psnr", "ssim") if min(size) >= SSIM_WINDOW else ("mse", "psnr")
+        self.groups = groups
         self.curves = nn.ModuleDict()
+        self._functions = dict(_FUNCTIONS)
+        if min(size) < SSIM_WINDOW:
+            del self._functions["ssim"]
 
-    def update(self, pieces: Iterable[tuple[Mapping[str, Frames], Frames]]) -> None:
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The scores that every frame gets."""
+        return tuple(self._functions)
+
+    def add_lpips(self, lpips: LPIPS) -> None:
+        """Scores frames by LPIPS too; its network becomes no part of this module, so that no checkpoint holds it."""
+        self._functions["lpips"] = lambda predicted, true: lpips.to(true.device)(predicted, true)
+
+    def update(self, pieces: Iterable[tuple[Mapping[str, Frames], Frames]], context: Frames | None = None) -> None:
         """Adds a batch of clips.
 
         Args:
             pieces: in order of time, the frames of every answer by its name ("" for the model) and the true ones, which
                 together are `horizon` frames.
+            context: the true frames before; without them the clips are in no group.
         """
         values: dict[str, list[Tensor]] = {}
+        groups = None if context is None else self.groups
+        videos: list[tuple[Tensor, Tensor]] = []
         for answers, true in pieces:
-            true = truncate_to_bytes(true) if self.quantise else true
+            true = self._as_scored(true)
             for answer, frames in answers.items():
-                frames = truncate_to_bytes(frames) if self.quantise else frames
-                for name in self.names:
-                    value = _FUNCTIONS[name](frames, true)
+                frames = self._as_scored(frames)
+                if groups is not None and groups.needs_videos and not answer:
+                    videos.append((frames, true))
+                for name, function in self._functions.items():
+                    value = function(frames, true)
                     values.setdefault(f"{answer}|{name}", []).append(value)
                     if name == "psnr" and not answer:
                         values.setdefault("|capped", []).append((value >= MAX_PSNR).float())
@@ -66,6 +88,12 @@ class RolloutScores(nn.Module):
             if key not in self.curves:  # made on first use: which answers there are, the data tells
                 self.curves[key] = HorizonCurve(self.horizon).to(parts[0].device)
             self.curves[key].update(torch.cat(parts, dim=1))  # type: ignore[operator]
+        if groups is not None and context is not None:
+            groups.update_scores({name: torch.cat(values[f"|{name}"], dim=1) for name in self.names})
+            if groups.needs_videos:
+                seen = self._as_scored(context)
+                predicted, followed = (torch.cat([seen, *parts], dim=1) for parts in zip(*videos, strict=True))
+                groups.update_videos(predicted, followed, context.shape[1])
 
     def close(self) -> dict[str, Curves]:
         """The curves of every answer since the last call, and forgets them.
@@ -80,6 +108,9 @@ class RolloutScores(nn.Module):
                 found.setdefault(answer, {})[name] = curve.compute().tolist()
             curve.reset()
         return found
+
+    def _as_scored(self, frames: Tensor) -> Tensor:
+        return truncate_to_bytes(frames) if self.quantise else frames
 
 
 def simple_answers(context: Frames, horizon: int) -> dict[str, Float[Tensor, "batch horizon channels height width"]]:

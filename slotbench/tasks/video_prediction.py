@@ -21,7 +21,6 @@ from slotbench.interfaces import (
     Decoder,
     Encoder,
     SlotSpec,
-    State,
     TemporalCore,
     TokenSpec,
     VideoBatch,
@@ -29,17 +28,18 @@ from slotbench.interfaces import (
 )
 from slotbench.tasks.base import Decay, Headline, SlotTask
 from slotbench.tasks.frame_losses import FrameLoss, LossSum, frame_loss, squash
+from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.pictures import draw_horizon, paint_rollout
+from slotbench.tasks.rollout import Feedback, roll_out
+from slotbench.tasks.rollout_groups import RolloutGroups, summarise_groups
 from slotbench.tasks.rollout_pictures import rollout_sheet
-from slotbench.tasks.rollout_scores import Curves, RolloutScores, simple_answers, summarise
+from slotbench.tasks.rollout_report import curve_values, floors_of, horizon_panels, rollout_headlines
+from slotbench.tasks.rollout_scores import Curves, RolloutScores, simple_answers
 from slotbench.tasks.schedule import WarmupCosine
 
 __all__ = ["VideoPrediction"]
 
 Stage = Literal["val", "test"]
-Feedback = Literal["probability", "threshold"]
-
-_SCORES = {"mse": "squared error per pixel", "psnr": "PSNR, dB", "ssim": "SSIM"}
 
 _PIECE = 32
 """Frames that an evaluation holds at once, however long the clip."""
@@ -60,6 +60,9 @@ class VideoPrediction(SlotTask):
     context's mean grey, and what the data set's simulator can say (`SlotDataModule.continuations`). The test also
     feeds back thresholded frames (`rollout_mse_thresholded`) where `loss` is "bce", and logs `sampling_fps`, frames
     predicted per second of wall time by all clips of a batch together, without the reading of the context.
+
+    The test also takes the clips in groups: mean and spread over groups (`rollout_psnr/group_mean`, `/group_std`). From
+    the user's weights it adds `rollout_lpips`, with floors, and `rollout_fvd`, between whole videos, context included.
 
     Source: SlotSSM §7.1 (loss "bce"); ConvS5, Section 4.1 and its code (loss "l1_l2", `loss_sum` "rows", `quantise`).
     In SlotSSM, what is fed back, the scale of the error, and how time indices beyond the training clips are met are not
@@ -86,6 +89,10 @@ class VideoPrediction(SlotTask):
         init_from: a run folder or a checkpoint whose weights to start from, where name and shape match.
         data_spec: sizes of the input and of the target; the command line takes it from the data.
         decay: what weight decay is for, "matrices" or "all" parameters.
+        lpips_weights: a file with AlexNet's features, for LPIPS; see `GivenWeights`.
+        lpips_heads: a file with LPIPS's heads, if they are not in `lpips_weights`.
+        fvd_weights: a file with I3D, for FVD.
+        group_size: clips per group in the test.
 
     Raises:
         ValueError: the target is not a frame like the input, or an argument cannot be.
@@ -112,6 +119,10 @@ class VideoPrediction(SlotTask):
         init_from: str | None = None,
         data_spec: DataSpec | None = None,
         decay: Decay = "matrices",
+        lpips_weights: str | None = None,
+        lpips_heads: str | None = None,
+        fvd_weights: str | None = None,
+        group_size: int = 256,
     ):
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay)
         frame, target = self.data_spec.input, self.data_spec.target
@@ -139,12 +150,26 @@ class VideoPrediction(SlotTask):
         self.feedback: Feedback = feedback
         self.max_time_offset = max_time_offset
         self.report_horizons = report_horizons
+        self.given_weights = GivenWeights(lpips_weights, lpips_heads, fvd_weights)
+        self.given_weights.check(target.channels, min(sizes[0][1:]), context + horizon)
+        self.groups = RolloutGroups(horizon, group_size, report_horizons)
+        of_stage: dict[Stage, RolloutGroups | None] = {"val": None, "test": self.groups}
         self.scores = nn.ModuleDict(
-            {stage: RolloutScores(horizon, sizes[0][1:], quantise) for stage in get_args(Stage)}
+            {stage: RolloutScores(horizon, sizes[0][1:], quantise, groups) for stage, groups in of_stage.items()}
         )
         self.floors: dict[Stage, dict[str, Curves]] = {"val": {}, "test": {}}
         self._latest: Curves = {}
         self._sampled_frames, self._sampling_seconds = 0, 0.0
+
+    def setup(self, stage: str) -> None:
+        """Reads the weights of LPIPS and FVD: for a test to use them, before a training to see that they are there."""
+        super().setup(stage)
+        if stage in ("fit", "test"):
+            lpips, i3d = self.given_weights.load_lpips(), self.given_weights.load_i3d()
+            if stage == "test":
+                self.groups.embed_with(i3d)
+                if lpips is not None:
+                    self._scores("test").add_lpips(lpips)
 
     def forward(self, batch: VideoBatch) -> Decoded:
         """Decodes the prediction of frame t + 1 from the slots after frame t, for every frame but the last.
@@ -184,51 +209,13 @@ class VideoPrediction(SlotTask):
         horizon: int | None = None,
         feedback: Feedback | None = None,
     ) -> Iterator[Decoded]:
-        """Reads `context` frames of the batch, then predicts `horizon` frames one by one from its own predictions.
+        """Reads `context` frames of the batch, then predicts `horizon` frames one by one, as `roll_out` says.
 
-        The context is read at once, the frames are predicted as they are asked for. Of the frames and the time of the
-        batch, only the first `context` are read; actions, where there are any, are read for every predicted frame,
-        because they are given and not predicted.
-
-        Args:
-            batch: clips of at least `context` frames.
-            context: frames to read; the task's by default.
-            horizon: frames to predict; the task's by default.
-            feedback: what goes back in; the task's by default.
-
-        Returns:
-            an iterator over the predictions: a frame in [0, 1] "batch 1 channels height width", with the decoder's
-            masks.
-
-        Raises:
-            ValueError: the clips are shorter than the context.
+        What is not given is the task's own.
         """
+        parts = (self.encoder, self.core, self.decoder)
         context, horizon = context or self.context, horizon or self.horizon
-        if batch.num_steps < context:
-            raise ValueError(
-                f"a roll-out from {context} context frames needs clips of at least as many, and these have "
-                f"{batch.num_steps}: lower context, or make the clips longer"
-            )
-        state: State | None = None
-        for start in range(0, context, _PIECE):
-            out = self.core(self.encoder(batch.slice_time(start, min(start + _PIECE, context))), state)
-            slots, state = out.slots[:, -1:], out.state
-        return self._continue(batch, slots, state, context, horizon, feedback or self.feedback)
-
-    def _continue(
-        self, batch: VideoBatch, slots: Tensor, state: State, context: int, horizon: int, feedback: Feedback
-    ) -> Iterator[Decoded]:
-        start = batch.time[:, context - 1 : context]
-        for step in range(1, horizon + 1):
-            decoded = self.decoder(slots)
-            frame = self.frames(decoded)
-            yield Decoded(frame, decoded.masks)
-            if step < horizon:
-                seen = (frame > 0.5).to(frame) if feedback == "threshold" else frame
-                here = context + step - 1
-                actions = None if batch.actions is None else batch.actions[:, here : here + 1]
-                out = self.core(self.encoder(VideoBatch(seen, start + step, actions=actions)), state)
-                slots, state = out.slots, out.state
+        return roll_out(parts, self.frames, batch, context, horizon, feedback or self.feedback, _PIECE)
 
     def loss(self, decoded: Decoded, batch: VideoBatch) -> Float[Tensor, ""]:
         """Loss of the prediction of every frame but the first, by `frame_loss`, plus the decoder's own terms."""
@@ -273,18 +260,10 @@ class VideoPrediction(SlotTask):
         self._close("test")
 
     def headlines(self) -> list[Headline]:
-        """Error, PSNR and SSIM of the roll-out."""
-        stage: Stage = "test" if self.floors["test"] else "val"
-        labels = {"mse": f"error: MSE per pixel, {self.horizon} frames ahead", "psnr": "PSNR in dB", "ssim": "SSIM"}
-        return [
-            Headline(
-                f"{stage}/rollout_{name}",
-                labels[name],
-                {floor: float(np.mean(curves[name])) for floor, curves in self.floors[stage].items()},
-                higher_is_better=name != "mse",
-            )
-            for name in self._scores(stage).names
-        ]
+        """Error, PSNR and SSIM of the roll-out; LPIPS and FVD, or what they need."""
+        stage, names = self._last_stage, self._scores(self._last_stage).names
+        floors, given = self.floors[stage], self.given_weights
+        return rollout_headlines(stage, self.horizon, names, floors, given, self.groups.clips)
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """Per clip: what followed, what was predicted, both over one another, and which slot painted each pixel."""
@@ -300,13 +279,12 @@ class VideoPrediction(SlotTask):
         """Each score against the step of the horizon, beside its floors, as of the last evaluation."""
         if not self._latest:
             return {}
-        stage: Stage = "test" if self.floors["test"] else "val"
-        panels = {
-            _SCORES[name]: {"this run": self._latest[name]}
-            | {floor: curves[name] for floor, curves in self.floors[stage].items()}
-            for name in self._scores(stage).names
-        }
-        return {"horizon": draw_horizon(panels)}
+        names, floors = self._scores(self._last_stage).names, self.floors[self._last_stage]
+        return {"horizon": draw_horizon(horizon_panels(names, self._latest, floors))}
+
+    @property
+    def _last_stage(self) -> Stage:
+        return "test" if self.floors["test"] else "val"
 
     def _future(self, batch: VideoBatch) -> Float[Tensor, "batch horizon channels height width"]:
         future = batch.frames[:, self.context : self.context + self.horizon]
@@ -322,10 +300,11 @@ class VideoPrediction(SlotTask):
         true = self._future(batch)
         self.log(f"{stage}/loss", self._forced_loss(batch), on_epoch=True, batch_size=len(batch))
         floors = {} if self.floors[stage] else self._floor_frames(batch)  # they do not change
-        self._scores(stage).update(
+        pieces = (
             ({"": part} | {f"floor|{name}": frames[:, at] for name, frames in floors.items()}, true[:, at])
             for at, part in self._pieces(batch)
         )
+        self._scores(stage).update(pieces, batch.frames[:, : self.context])
 
     def _forced_loss(self, batch: VideoBatch) -> Tensor:
         """The loss of the whole clip, piece by piece."""
@@ -370,17 +349,14 @@ class VideoPrediction(SlotTask):
         self._sampled_frames, self._sampling_seconds = 0, 0.0
         if self.trainer.sanity_checking:
             return
-        self._latest = curves.pop("")
-        floors = {name.removeprefix("floor|"): found for name, found in curves.items() if name.startswith("floor|")}
-        if floors:
-            self.floors[stage] = floors
-        logged = {"rollout_capped": float(np.mean(self._latest.pop("capped")))}
-        logged |= summarise(self._latest, "rollout_", means_until=self.report_horizons)
-        logged |= summarise(curves.get("thresholded", {}), "rollout_", "_thresholded", self.report_horizons)
-        for floor, found in floors.items():
-            logged |= summarise(found, "floor/rollout_", f"/{floor}", self.report_horizons)
+        logged = curve_values(curves, self.report_horizons)
+        self._latest = curves[""]
+        self.floors[stage] = floors_of(curves) or self.floors[stage]
         frame = self.data_spec.target
         logged["rollout_mse_per_frame"] = logged["rollout_mse"] * frame.channels * frame.height * frame.width
         if stage == "test":
+            groups = self.groups.close()
+            logged |= summarise_groups(groups, "rollout_")
+            logged |= {"rollout_groups": len(groups["mse"]), "rollout_group_clips": self.groups.clips}
             logged["sampling_fps"] = speed
-        self.log_dict({f"{stage}/{name}": value for name, value in logged.items()})
+        self.log_dict({f"{stage}/{name}": float(value) for name, value in logged.items()})

@@ -27,6 +27,7 @@ COMMANDS = {
     "predict": ("training", "write a run's predictions"),
     "show": ("show", "print a configuration, complete, as YAML"),
     "match": ("match", "find the widths at which cores have the same number of parameters"),
+    "prepare": ("prepare", "write a data set to a cache that is quick to read"),
     "bench": ("bench", "measure speed and memory of the cores on this machine"),
     "plugins": ("plugins", "list the components that can be named in a configuration"),
     "doctor": ("doctor", "check this installation: versions, plugins, kernels"),

@@ -68,7 +68,7 @@ def write_cache(
         report: is told after each batch how many videos have been written.
 
     Raises:
-        DataFilesError: the folder holds a cache of another description, or a batch has a field that a cache cannot hold.
+        DataFilesError: the folder holds another cache, or a batch has a field that a cache cannot hold.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name in (_COMPLETE, _PARTIAL):

@@ -1,0 +1,91 @@
+"""`slotbench prepare NAME --out DIR`: writes a data set to a cache of decoded clips."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import NoReturn
+
+from slotbench import registry
+from slotbench.commands.failures import UserError, did_you_mean, lines, listing
+
+__all__ = ["main"]
+
+_USAGE = """Usage: slotbench prepare NAME --path PATH --out DIR [--ARGUMENT VALUE ...] [--plugin FILE]
+
+Reads a data set once and writes its decoded clips to DIR, a cache that training reads as fast as memory is copied; name
+it as the data set's path. Interrupted, the same command goes on where it was.
+
+  slotbench prepare MOVi --path DIR --out CACHE --resolution 64
+  slotbench prepare CLEVR --path FILE --out CACHE
+  slotbench prepare NAME --help          what can be set"""
+
+
+def main(command: str, arguments: list[str]) -> int:
+    """Prepares the data set that is named first."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_USAGE)
+        return 0
+    from slotbench.commands.options import split_options
+
+    options, (name, *rest) = split_options(arguments)
+    for file in options.plugin:
+        registry.load_file(file)
+    known = registry.names("datasets")
+    if name not in known:
+        raise UserError(lines(f"no data set named {name}{did_you_mean(name, known)}", available=listing(known)))
+    return _prepare(name, rest)
+
+
+def _prepare(name: str, arguments: list[str]) -> int:
+    import jsonargparse
+
+    from slotbench.data.clip_cache import Preparable
+    from slotbench.data.files import DataFilesError
+
+    kind = registry.load("datasets", name)
+    if not issubclass(kind, Preparable):
+        ready = [other for other in registry.names("datasets") if other != name]
+        can = [other for other in ready if issubclass(registry.load("datasets", other), Preparable)]
+        raise UserError(lines(f"{name} has nothing to prepare: it is used as it is", available=listing(can)))
+
+    class Parser(jsonargparse.ArgumentParser):
+        def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+            raise UserError(f"{message}; slotbench prepare {name} --help lists the arguments")
+
+    parser = Parser(prog=f"slotbench prepare {name}", description=f"Writes {name} to a cache.", exit_on_error=False)
+    others = set(inspect.signature(kind).parameters) - set(kind.prepare_arguments)
+    parser.add_class_arguments(kind, skip=others)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the cache")
+    given = parser.parse_args(arguments)
+    out = given.pop("out")
+    try:
+        _with_bar(kind(**given.as_dict()), out)
+    except DataFilesError as error:
+        raise UserError(str(error)) from error
+    except ValueError as error:
+        raise UserError(f"{name}: {error}") from error
+    except KeyboardInterrupt:
+        print(f"interrupted; the same command goes on from what {out} holds")
+        raise
+    print(f"wrote {out}; use it with --data.path {out}")
+    return 0
+
+
+def _with_bar(data: object, out: Path) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    from slotbench.data.clip_cache import Preparable
+
+    assert isinstance(data, Preparable)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        bars: dict[str, object] = {}
+
+        def report(what: str, done: int, total: int) -> None:
+            if what not in bars:
+                bars[what] = progress.add_task(what, total=total)
+            progress.update(bars[what], completed=done)  # type: ignore[arg-type]
+
+        data.prepare(out, report)

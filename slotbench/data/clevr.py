@@ -1,0 +1,245 @@
+"""CLEVR with masks, from the gzipped TFRecord file of the multi-object data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from slotbench.data.base import SlotDataModule, Split, collate
+from slotbench.data.clip_cache import ClipCache, Preparable, Report, is_cache, write_cache
+from slotbench.data.clip_source import CutClips
+from slotbench.data.example_proto import Feature, parse_example
+from slotbench.data.files import DataFilesError
+from slotbench.data.resizing import resize_bilinear, resize_nearest
+from slotbench.data.tfrecord import TFRecords, is_gzip, stream_gzip
+from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
+
+__all__ = ["CLEVR"]
+
+_ROWS, _COLUMNS, _ENTITIES = 240, 320, 11
+_LABELS = ("size", "material", "shape", "color")
+_TIMED = ("positions", "rotation", "pixel_coords", "visibility")
+_PIECE = 64  # scenes that are written at a time
+_FLIP = 4  # tells the generators of flips from those of samples and orders
+_GET = (
+    "`gsutil cp gs://multi-object-datasets/clevr_with_masks/clevr_with_masks_train.tfrecords DIR` copies it, and "
+    "`slotbench prepare CLEVR --path FILE --out CACHE` makes the cache that path is to name"
+)
+
+
+class CLEVR(SlotDataModule, Preparable):
+    """Single pictures of 3 to 10 simple objects on a grey floor, with masks: clips of one frame.
+
+    The file is one compressed stream of a hundred thousand scenes, so it is prepared once: `slotbench prepare CLEVR`
+    crops and resizes every scene, pictures bilinearly without anti-aliasing, masks to the nearest pixel, and `path`
+    then names the cache. The first 70 per cent of the scenes, in the file's order, are for training, 15 for validation
+    and 15 for test. Training goes through them again and again, each time in another order.
+
+    In `masks` entity i of the file is i, the background being 0. `objects`, for 10 objects, has "num_objects" (batch),
+    the objects to be seen before cropping, and "present" (batch objects); "positions" (3), "rotation", "pixel_coords"
+    (3, in the uncropped picture) and "visibility" (pixels there), all (batch time objects ...); "size_label",
+    "material_label", "shape_label" and "color_label" (batch objects), the numbers in the file, or -1 where there is no
+    object; "video" (batch), the scene's number; and in training "flipped" (batch) if `flip` is set.
+
+    Source: the multi-object data sets; crop of Locatello et al. (Slot Attention, 2020). Krimmel et al. crop the exact
+    centre, (24, 216, 64, 256), and flip. CLEVR6 is max_objects=6.
+
+    Args:
+        path: the cache; for `slotbench prepare`, the TFRecord file.
+        resolution: pixels per side.
+        crop: first row, last row, first column and last column (the last ones exclusive) of 240 x 320 pixels.
+        max_objects: passes over scenes of more objects; null takes all.
+        flip: mirrors half of the training pictures. What "objects" says about positions is left as it is.
+        batch_size: pictures per training batch.
+        val_batch_size: pictures per batch in validation and test.
+        num_workers: processes that read.
+        seed: of the order of the scenes and of the flips.
+        train_size: training pictures; the scenes are gone through again and again until there are as many.
+        val_size: pictures in the validation split at most, a random subset of all.
+        test_size: pictures in the test split at most.
+
+    Raises:
+        ValueError: for arguments that cannot be; when pictures are asked for, as a `DataFilesError`, where the files
+            are missing or not what they should be.
+    """
+
+    prepare_arguments: ClassVar[tuple[str, ...]] = ("path", "resolution", "crop")
+
+    def __init__(
+        self,
+        path: str,
+        resolution: int = 128,
+        crop: tuple[int, int, int, int] = (29, 221, 64, 256),
+        max_objects: int | None = None,
+        flip: bool = False,
+        batch_size: int = 64,
+        val_batch_size: int = 64,
+        num_workers: int = 0,
+        seed: int = 0,
+        train_size: int = 100_000_000,
+        val_size: int = 100_000,
+        test_size: int = 100_000,
+    ) -> None:
+        super().__init__(batch_size, val_batch_size, num_workers, seed, train_size, val_size, test_size)
+        for name, value in {"resolution": resolution, "max_objects": max_objects}.items():
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is {value}; expected 1 or more")
+        top, bottom, left, right = crop
+        if not (0 <= top < bottom <= _ROWS and 0 <= left < right <= _COLUMNS):
+            raise ValueError(
+                f"crop is {tuple(crop)}; expected first and last row within 0 to {_ROWS}, first and last column within "
+                f"0 to {_COLUMNS}, such as (29, 221, 64, 256)"
+            )
+        self.path = Path(path).expanduser()
+        self.resolution = resolution
+        self.crop = (top, bottom, left, right)
+        self.max_objects = max_objects
+        self.flip = flip
+
+    @property
+    def spec(self) -> DataSpec:
+        """Three channels in, three channels out."""
+        frame = VideoSpec(channels=3, height=self.resolution, width=self.resolution)
+        return DataSpec(input=frame, target=frame)
+
+    def dataset(self, split: Split) -> Dataset[VideoBatch]:
+        """The pictures of a split.
+
+        Raises:
+            DataFilesError: the cache is missing, or holds another resolution or crop.
+        """
+        cache = self._cache()
+        count = len(cache.lengths)
+        first, last = {
+            "train": (0, count * 70 // 100),
+            "val": (count * 70 // 100, count * 85 // 100),
+            "test": (count * 85 // 100, count),
+        }[split]
+        chosen = np.arange(first, last)
+        if self.max_objects is not None:
+            chosen = chosen[cache.field("objects.num_objects")[first:last] <= self.max_objects]
+        kind = _Flipped if self.flip and split == "train" else CutClips
+        return kind(cache, split, self.sizes[split], 1, self.seed, chosen)
+
+    def prepare(self, out: Path, report: Report) -> None:
+        """Crops and resizes all scenes into a cache.
+
+        Raises:
+            DataFilesError: `path` is no such file, or `out` holds something else.
+        """
+        if not self.path.is_file():
+            what = "is a folder" if self.path.is_dir() else "does not exist"
+            raise DataFilesError(f"{self.path} {what}; expected the TFRecord file of CLEVR with masks: {_GET}")
+        size = self.path.stat().st_size
+        write_cache(
+            out,
+            partial(self._pieces, report=lambda done: report("scenes", done, size)),
+            self._description() | {"file": self.path.name},
+            _TIMED,
+        )
+        report("scenes", size, size)
+
+    def _pieces(self, first: int, report: Callable[[int], None]) -> Iterator[VideoBatch]:
+        records = _records(self.path, first, report)
+        while piece := list(islice(records, _PIECE)):
+            yield collate([_scene(record, self.crop, self.resolution) for record in piece])
+
+    def _description(self) -> dict[str, object]:
+        return {"set": "clevr_with_masks", "resolution": self.resolution, "crop": list(self.crop)}
+
+    def _cache(self) -> ClipCache:
+        if not is_cache(self.path):
+            what = "is no cache" if self.path.exists() else "does not exist"
+            raise DataFilesError(f"{self.path} {what}; expected a cache of CLEVR with masks: {_GET}")
+        cache = ClipCache(self.path)
+        for name, asked in self._description().items():
+            if (held := cache.description.get(name)) != asked:
+                raise DataFilesError(
+                    f"the cache {self.path} has {name} {held}, and {asked} is asked for: set data.{name} to {held}, or "
+                    "prepare another cache"
+                )
+        return cache
+
+
+class _Flipped(CutClips):
+    """The pictures, half of them mirrored: which, is a pure function of seed and index."""
+
+    def clips(self, indices: Sequence[int]) -> VideoBatch:
+        batch = super().clips(indices)
+        seeds = (np.random.SeedSequence([self.seed, _FLIP, index]) for index in indices)
+        flipped = torch.tensor([bool(np.random.default_rng(seed).integers(2)) for seed in seeds])
+        assert batch.masks is not None
+        batch.frames = torch.where(flipped[:, None, None, None, None], batch.frames.flip(-1), batch.frames)
+        batch.masks = torch.where(flipped[:, None, None, None], batch.masks.flip(-1), batch.masks)
+        batch.objects["flipped"] = flipped
+        return batch
+
+
+def _records(path: Path, first: int, report: Callable[[int], None]) -> Iterator[memoryview]:
+    """The records from number `first` on; the original is compressed, a file that has been unpacked will do as well."""
+    if is_gzip(path):
+        yield from stream_gzip(path, first, report=report)
+        return
+    records = TFRecords([path])
+    size = path.stat().st_size
+    for index in range(first, len(records)):
+        yield records[index]
+        report(size * (index + 1) // len(records))
+
+
+def _scene(record: memoryview, crop: tuple[int, int, int, int], resolution: int) -> VideoBatch:
+    features = parse_example(record)
+    top, bottom, left, right = crop
+    image = _bytes(features, "image", (_ROWS, _COLUMNS, 3))[top:bottom, left:right]
+    one_hot = _bytes(features, "mask", (_ENTITIES, _ROWS, _COLUMNS))[:, top:bottom, left:right]
+    # nearest pixels first: there are fewer of them to look for the entity of
+    masks = resize_nearest(one_hot, resolution, resolution).argmax(0).astype(np.uint8)
+    frames = torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1)))[None]
+    visibility = _floats(features, "visibility", ())[1:]
+    present = visibility > 0
+    position = np.stack([_floats(features, axis, ())[1:] for axis in "xyz"], axis=-1)
+    objects = {
+        "num_objects": torch.tensor([int(present.sum())]),
+        "present": torch.from_numpy(present)[None],
+        "positions": torch.from_numpy(position)[None, None],
+        "rotation": torch.from_numpy(_floats(features, "rotation", ())[1:])[None, None],
+        "pixel_coords": torch.from_numpy(_floats(features, "pixel_coords", (3,))[1:])[None, None],
+        "visibility": torch.from_numpy(visibility)[None, None],
+    }
+    for name in _LABELS:
+        codes = _bytes(features, name, (_ENTITIES,))[1:].astype(np.int64)
+        objects[f"{name}_label"] = torch.from_numpy(np.where(present, codes, -1))[None]
+    return VideoBatch(
+        frames=resize_bilinear(frames, resolution, resolution, antialias=False)[None],
+        time=torch.zeros(1, 1, dtype=torch.long),
+        masks=torch.from_numpy(masks)[None, None],
+        objects=objects,
+    )
+
+
+def _bytes(features: dict[str, Feature], name: str, shape: tuple[int, ...]) -> np.ndarray:
+    return _shaped(_feature(features, name).joined(), name, shape)
+
+
+def _floats(features: dict[str, Feature], name: str, shape: tuple[int, ...]) -> np.ndarray:
+    return _shaped(_feature(features, name).floats(), name, (_ENTITIES, *shape))
+
+
+def _feature(features: dict[str, Feature], name: str) -> Feature:
+    if name not in features:
+        found = ", ".join(sorted(features)) or "nothing"
+        raise DataFilesError(f"a record has no {name}; expected one of CLEVR with masks, and found {found}")
+    return features[name]
+
+
+def _shaped(values: np.ndarray, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    if values.size != np.prod(shape):
+        raise DataFilesError(f"a record has {values.size:,} values of {name}; expected {shape}, as in CLEVR with masks")
+    return values.reshape(shape)

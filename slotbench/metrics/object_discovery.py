@@ -1,0 +1,254 @@
+"""How well slots find objects without having been told: ARI, FG-ARI, matched IoU and best overlap as torchmetrics.
+
+Each says in its `scope` which pixels are scored together; the numbers of one scope say nothing about another's.
+The state is sums and counts: it does not grow with the number of batches, and it is added up over processes.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Literal, get_args
+
+import torch
+from jaxtyping import Bool, Float, Integer
+from torch import Tensor
+from torchmetrics import Metric
+
+from slotbench.metrics.segmentation import (
+    Scores,
+    adjusted_rand_index,
+    compact_ids,
+    contingency,
+    masks_to_labels,
+    matched_iou,
+    mean_best_overlap,
+)
+
+__all__ = ["ARI", "FGARI", "MatchedIoU", "MeanBestOverlap", "Scope", "SegmentationMetric", "frame_tables"]
+
+Scope = Literal["frame", "video", "step", "scene"]
+"""What one sample is: a camera's frame; a camera's whole clip; one time step seen by all cameras; all of a clip."""
+
+_POOLED_AXES: dict[Scope, tuple[int, ...]] = {"frame": (), "video": (1,), "step": (2,), "scene": (1, 2)}
+
+Labels = Integer[Tensor, "batch time *views rows cols"]
+SoftMasks = Float[Tensor, "batch time *views slots rows cols"]
+TrueLabels = Integer[Tensor, "batch time *views height width"]
+Valid = Bool[Tensor, "batch time *views height width"]
+Tables = Integer[Tensor, "batch time views true predicted"]
+
+
+def frame_tables(predicted: Labels | SoftMasks, true: TrueLabels, valid: Valid | None = None) -> Tables:
+    """Points of every frame by true and by predicted id; an id is the same row or column in all frames of a clip.
+
+    So the table of a clip is the sum of those of its frames, and one count serves every metric and scope.
+
+    Args:
+        predicted: ids of slots, any integers, or soft masks (floating point), which are resized to the size of `true`.
+        true: ids of objects, any integers, 0 = background.
+        valid: false at pixels that count nowhere.
+
+    Raises:
+        ValueError: labels of another size than `true`'s, or another number of axes.
+    """
+    if true.ndim not in (4, 5):
+        raise ValueError(
+            f"true labels have shape {tuple(true.shape)}; expected (batch, time, height, width), or with several "
+            "cameras (batch, time, views, height, width)"
+        )
+    if predicted.is_floating_point():
+        if predicted.ndim != true.ndim + 1:
+            raise ValueError(
+                f"soft masks have shape {tuple(predicted.shape)} beside true labels of shape {tuple(true.shape)}; "
+                "expected (batch, time, slots, height, width), with views before the slots if there are several"
+            )
+        num_predicted: int | None = predicted.shape[-3]
+        predicted = masks_to_labels(predicted, (true.shape[-2], true.shape[-1]))
+    else:
+        num_predicted = None
+    if predicted.shape != true.shape:
+        raise ValueError(
+            f"predicted labels have shape {tuple(predicted.shape)} and true ones {tuple(true.shape)}: labels are not "
+            "resized, so give the soft masks (floating point, with an axis of slots) if they are of another size"
+        )
+    if true.ndim == 4:
+        predicted, true, valid = predicted[:, :, None], true[:, :, None], None if valid is None else valid[:, :, None]
+    if valid is not None:
+        predicted, true = predicted.masked_fill(~valid, 0), true.masked_fill(~valid, 0)
+        valid = valid.flatten(-2)
+    true = compact_ids(true.flatten(1)).view(true.shape)
+    if num_predicted is None:
+        predicted = compact_ids(predicted.flatten(1)).view(predicted.shape)
+    return contingency(predicted.flatten(-2), true.flatten(-2), num_predicted, valid=valid)
+
+
+class SegmentationMetric(Metric):
+    """Base: a score per sample, its mean over samples, and how many samples were special.
+
+    A sample without a valid pixel is left out, as is one whose score is undefined.
+
+    Args:
+        scope: which pixels make up one sample. "frame": one frame of one camera, blind to a slot that changes its
+            object in time. "video": all frames of one camera. With several cameras there are also "step", all
+            cameras at one time, and "scene", all cameras at all times; with one camera these are "frame" and "video".
+
+    Raises:
+        ValueError: no such scope.
+    """
+
+    higher_is_better = True
+    is_differentiable = False
+    full_state_update = False
+    total: Tensor
+    samples: Tensor
+    total_several: Tensor
+    several: Tensor
+    single: Tensor
+    empty: Tensor
+    skipped: Tensor
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__()
+        if scope not in _POOLED_AXES:
+            raise ValueError(f"no scope named {scope!r}; expected one of {', '.join(get_args(Scope))}")
+        self.scope: Scope = scope
+        for name in ("total", "total_several"):
+            self.add_state(name, torch.tensor(0.0, dtype=torch.float64), dist_reduce_fx="sum")
+        for name in ("samples", "several", "single", "empty", "skipped"):
+            self.add_state(name, torch.tensor(0), dist_reduce_fx="sum")
+
+    @abstractmethod
+    def score(self, table: Integer[Tensor, "samples true predicted"]) -> Scores:
+        """The value of each sample, and whether it has one."""
+
+    def update(self, predicted: Labels | SoftMasks, true: TrueLabels, valid: Valid | None = None) -> None:
+        """Adds clips.
+
+        Args:
+            predicted: ids of slots, any integers, or soft masks (floating point): the argmax over slots is scored,
+                after a bilinear resize to the size of `true`.
+            true: ids of objects, any integers, 0 = background.
+            valid: false at pixels that count nowhere.
+        """
+        self.update_tables(frame_tables(predicted, true, valid))
+
+    def update_tables(self, tables: Tables) -> None:
+        """Adds clips of which `frame_tables` has been taken, so that several metrics need only one count."""
+        axes = _POOLED_AXES[self.scope]
+        table = (tables.sum(axes) if axes else tables).reshape(-1, *tables.shape[-2:])
+        value, defined = self.score(table)
+        points = table.sum(-1)
+        seen, objects = points.sum(-1) > 0, (points[:, 1:] > 0).sum(-1)
+        scored = seen & defined
+        self.total += value[scored].sum()
+        self.samples += scored.sum()
+        self.total_several += value[scored & (objects > 1)].sum()
+        self.several += (scored & (objects > 1)).sum()
+        self.single += (scored & (objects == 1)).sum()
+        self.empty += (seen & (objects == 0)).sum()
+        self.skipped += (~scored).sum()
+
+    def compute(self) -> Float[Tensor, ""]:
+        """Mean over the samples that have a value; nan before any."""
+        return self.total / self.samples
+
+    def mean_of_several(self) -> float:
+        """Mean over the samples with at least two visible objects, of all processes; nan before any."""
+        with self.sync_context(self.dist_sync_fn, should_sync=self._to_sync):
+            return (self.total_several / self.several).item()
+
+    def counts(self) -> dict[str, int]:
+        """How many samples were of which kind, in all processes.
+
+        "samples" are in the mean of `compute`; of these, "single_object" have one visible object and "several_objects"
+        two or more. "skipped" are not in the mean. "without_objects" are all background, in the mean or not.
+        """
+        with self.sync_context(self.dist_sync_fn, should_sync=self._to_sync):
+            return {
+                "samples": int(self.samples),
+                "several_objects": int(self.several),
+                "single_object": int(self.single),
+                "without_objects": int(self.empty),
+                "skipped": int(self.skipped),
+            }
+
+
+class ARI(SegmentationMetric):
+    """Adjusted Rand index over all pixels, the background being a segment like any other.
+
+    Args:
+        scope: which pixels make up one sample: "frame", "video", "step" or "scene".
+
+    Example:
+        >>> metric = ARI("frame")
+        >>> metric.update(torch.tensor([[[[0, 1, 0, 0, 1, 2, 2, 2]]]]), torch.tensor([[[[0, 0, 1, 1, 1, 2, 2, 2]]]]))
+        >>> metric.compute()
+        tensor(0.4286, dtype=torch.float64)
+    """
+
+    def score(self, table: Integer[Tensor, "samples true predicted"]) -> Scores:
+        """See `adjusted_rand_index`."""
+        return adjusted_rand_index(table)
+
+
+class FGARI(SegmentationMetric):
+    """Adjusted Rand index over the pixels whose true id is not background.
+
+    What slots do on background is free: report an IoU beside it. A sample without objects counts 1, as in published
+    code, and one with a single object 1 or 0: `mean_of_several` is the mean without both.
+
+    Args:
+        scope: which pixels make up one sample: "frame", "video", "step" or "scene".
+
+    Example:
+        >>> metric = FGARI("frame")
+        >>> metric.update(torch.tensor([[[[0, 1, 0, 0, 1, 2, 2, 2]]]]), torch.tensor([[[[0, 0, 1, 1, 1, 2, 2, 2]]]]))
+        >>> metric.compute()
+        tensor(0.7059, dtype=torch.float64)
+    """
+
+    def score(self, table: Integer[Tensor, "samples true predicted"]) -> Scores:
+        """See `adjusted_rand_index`; a sample without foreground has the value 1."""
+        value, _ = adjusted_rand_index(table[:, 1:])
+        return value, torch.ones_like(value, dtype=torch.bool)
+
+
+class MatchedIoU(SegmentationMetric):
+    """Mean IoU of the true segments, each matched with a slot of its own by the Hungarian algorithm (mIoU).
+
+    Args:
+        scope: which pixels make up one sample, and one assignment: "frame", "video", "step" or "scene".
+        ignore_background: score objects only; else the background is matched and scored as well.
+
+    Example:
+        >>> metric = MatchedIoU("frame")
+        >>> metric.update(torch.tensor([[[[0, 1, 0, 0, 1, 2, 2, 2]]]]), torch.tensor([[[[0, 0, 1, 1, 1, 2, 2, 2]]]]))
+        >>> metric.compute()
+        tensor(0.7500, dtype=torch.float64)
+    """
+
+    def __init__(self, scope: Scope, ignore_background: bool = True) -> None:
+        super().__init__(scope)
+        self.ignore_background = ignore_background
+
+    def score(self, table: Integer[Tensor, "samples true predicted"]) -> Scores:
+        """See `matched_iou`."""
+        return matched_iou(table, self.ignore_background)
+
+
+class MeanBestOverlap(SegmentationMetric):
+    """Mean over the true objects of the IoU with the slot that fits best (mBO); a slot may serve several objects.
+
+    Args:
+        scope: which pixels make up one sample: "frame", "video", "step" or "scene".
+
+    Example:
+        >>> metric = MeanBestOverlap("frame")
+        >>> metric.update(torch.tensor([[[[0, 0, 0, 0, 0, 0]]]]), torch.tensor([[[[1, 1, 2, 2, 3, 3]]]]))
+        >>> metric.compute()
+        tensor(0.3333, dtype=torch.float64)
+    """
+
+    def score(self, table: Integer[Tensor, "samples true predicted"]) -> Scores:
+        """See `mean_best_overlap`."""
+        return mean_best_overlap(table)

@@ -130,10 +130,16 @@ class SegmentationMetric(Metric):
             true: ids of objects, any integers, 0 = background.
             valid: false at pixels that count nowhere.
         """
-        self.update_tables(frame_tables(predicted, true, valid))
+        self._add(frame_tables(predicted, true, valid))
 
     def update_tables(self, tables: Tables) -> None:
         """Adds clips of which `frame_tables` has been taken, so that several metrics need only one count."""
+        # what torchmetrics does around `update`: the value that it keeps is out of date, and there is one to compute
+        self._computed = None
+        self._update_count += 1
+        self._add(tables)
+
+    def _add(self, tables: Tables) -> None:
         axes = _POOLED_AXES[self.scope]
         table = (tables.sum(axes) if axes else tables).reshape(-1, *tables.shape[-2:])
         value, defined = self.score(table)

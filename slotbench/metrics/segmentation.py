@@ -101,8 +101,9 @@ def contingency(
     predicted, columns = _ids_and_number(predicted, num_predicted, "predicted")
     true, rows = _ids_and_number(true, num_true, "true")
     samples, points = true.shape[:-1], true.shape[-1]
-    flat_predicted, flat_true = predicted.reshape(-1, points), true.reshape(-1, points)
-    flat_valid = None if valid is None else valid.reshape(-1, points)
+    shape = samples.numel(), points
+    flat_predicted, flat_true = predicted.reshape(shape), true.reshape(shape)
+    flat_valid = None if valid is None else valid.reshape(shape)
     cells = rows * columns
     step = max(1, min(_points_at_once(true.device) // max(points, 1), 2**24 // max(cells, 1)))
     dtype = torch.int32 if step * cells < 2**31 - 1 else torch.int64
@@ -203,7 +204,7 @@ def matched_iou(table: Table, ignore_background: bool = True) -> Scores:
     """
     iou, present = _segments(table, ignore_background)
     # Ids that are absent have an IoU of 0 with everything, so that their rows change no optimum.
-    matrices = iou.reshape(-1, *iou.shape[-2:]).cpu().numpy()
+    matrices = iou.reshape(iou.shape[:-2].numel(), *iou.shape[-2:]).cpu().numpy()
     sums = [matrix[linear_sum_assignment(matrix, maximize=True)].sum() for matrix in matrices]
     total = torch.from_numpy(np.array(sums, dtype=np.float64)).to(iou.device).view(iou.shape[:-2])
     return total / present.clamp(min=1), present > 0

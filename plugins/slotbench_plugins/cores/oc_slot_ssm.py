@@ -26,7 +26,10 @@ class OCSlotSSMState(NamedTuple):
 class CompetingReader(nn.Module):
     """Inverted attention to a frame's tokens with a residual, and a LayerNorm on both sides before it.
 
-    Source: SlotSSM, Eq 14 and 23-26; residual and LayerNorms are those of the public code.
+    Its linear maps have no biases: that of the queries would be added to all competitors for a token alike.
+
+    Source: SlotSSM, Eq 14 and 23-26; residual, LayerNorms and the map after the aggregation are those of the public
+    code, which has biases.
 
     Args:
         dim: width of a slot and of a token.
@@ -39,7 +42,9 @@ class CompetingReader(nn.Module):
         super().__init__()
         self.slot_norm = nn.LayerNorm(dim)
         self.token_norm = nn.LayerNorm(dim)
-        self.attention = InvertedAttention(dim, num_heads=num_heads, aggregation=aggregation, across_heads=across_heads)
+        self.attention = InvertedAttention(
+            dim, num_heads=num_heads, aggregation=aggregation, across_heads=across_heads, bias=False
+        )
 
     def forward(
         self, slots: Float[Tensor, "batch slots dim"], tokens: Float[Tensor, "batch tokens dim"]

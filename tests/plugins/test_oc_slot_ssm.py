@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from slotbench_plugins.aggregations.weighted_sum import WeightedSum
+from slotbench_plugins.cores.oc_slot_ssm import OCSlotSSM, OCSlotSSMState
+from torch import Tensor
+
+from slotbench.interfaces import TokenSpec
+
+SPEC = TokenSpec(dim=12, num_tokens=5)
+
+
+def tokens(time: int = 4, batch: int = 2, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(batch, time, 5, 12, generator=generator, dtype=torch.float64)
+
+
+def small(num_slots: int = 3, **arguments) -> OCSlotSSM:
+    """A core in double precision whose parameters are off their initial values."""
+    torch.manual_seed(0)
+    core = OCSlotSSM(SPEC, num_slots, **{"dim": 16} | arguments).double()
+    with torch.no_grad():
+        for parameter in core.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return core
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_every_layer_reads_the_raw_tokens_then_runs_through_time(heads):
+    core, x = small(bottom_up_heads=heads, num_layers=3), tokens()
+    slots = core.slot_init(2)[:, None].expand(-1, 4, -1, -1)
+    frames = core.token_projection(x)
+    for reader, layer in zip(core.readers, core.layers, strict=True):
+        read = []
+        for frame in range(4):
+            update, shares = reader.attention(reader.slot_norm(slots[:, frame]), reader.token_norm(frames[:, frame]))
+            read.append(slots[:, frame] + update)
+        slots, _ = layer(torch.stack(read, 1))
+    output = core(x)
+    torch.testing.assert_close(output.slots, slots)
+    torch.testing.assert_close(output.attention[:, -1], shares)
+    torch.testing.assert_close(output.attention.sum(dim=2), torch.ones(2, 4, 5).double())
+
+
+def test_the_second_layer_sees_tokens_that_the_first_does_not():
+    core, x = small(), tokens()
+    with torch.no_grad():
+        core.readers[0].attention.output.weight.zero_()
+    assert (core(x).slots - core(tokens(seed=1)).slots).abs().max() > 1e-3
+    with torch.no_grad():
+        core.readers[1].attention.output.weight.zero_()
+    torch.testing.assert_close(core(x).slots, core(tokens(seed=1)).slots)
+
+
+@pytest.mark.parametrize("across_heads", [True, False])
+def test_heads_compete_with_one_another_or_each_on_their_own(across_heads):
+    core, x = small(bottom_up_heads=4, across_heads=across_heads), tokens()
+    assert all(reader.attention.across_heads is across_heads for reader in core.readers)
+    torch.testing.assert_close(core(x).attention.sum(dim=2), torch.ones(2, 4, 5).double())
+
+
+def test_one_slot_and_one_head_take_the_mean_of_the_tokens():
+    core, x = small(1, num_layers=1), tokens(1)
+    reader = core.readers[0]
+    frames = core.token_projection(x)[:, 0]
+    value = reader.attention.key_value(reader.token_norm(frames)).chunk(2, dim=-1)[1]
+    update, shares = reader.attention(reader.slot_norm(core.slot_init(2)), reader.token_norm(frames))
+    torch.testing.assert_close(update[:, 0], reader.attention.output(value.mean(dim=1)), rtol=1e-4, atol=1e-4)
+    assert (shares == 1).all()
+
+
+@pytest.mark.parametrize("ssm", ["mamba", "mamba2"])
+@pytest.mark.parametrize("cut", [1, 3])
+def test_a_clip_may_be_cut_and_goes_on_from_its_state(ssm, cut):
+    core, x = small(ssm=ssm, num_layers=2), tokens(6)
+    begun = core(x[:, :cut])
+    torch.testing.assert_close(core(x[:, cut:], begun.state).slots, core(x).slots[:, cut:], rtol=0, atol=1e-9)
+
+
+def test_drawn_slots_are_kept_for_the_clip_and_may_be_any_number():
+    core, x = small(slot_init="gaussian"), tokens()
+    core.num_slots = 6
+    begun = core(x[:, :2])
+    assert begun.slots.shape == (2, 2, 6, 16)
+    assert begun.state.drawn.shape == (2, 6, 16)
+    again = core(x[:, :2], begun.state)
+    fresh = core(x[:, :2], OCSlotSSMState(begun.state.drawn, begun.state.layers))
+    assert torch.equal(again.slots, fresh.slots)
+    assert core.slot_parameters() is None
+    with pytest.raises(ValueError, match="num_slots=6"):
+        small().num_slots = 6
+
+
+def test_parameter_count_is_the_sum_of_its_parts_at_the_size_of_the_paper():
+    core = OCSlotSSM(TokenSpec(dim=192, num_tokens=4096), 11, dim=192, num_layers=3, bottom_up_heads=4)
+    square = 192 * 192 + 192
+    norm = 2 * 192
+    reader = 4 * 192 * 192 + 2 * norm
+    mixer = 4 * square + 192 * 768 + 768 + 768 * 192 + 192 + 2 * norm
+    layer = reader + 157_200 + norm + mixer
+    assert sum(parameter.numel() for parameter in core.parameters()) == 3 * layer + 11 * 192
+
+
+def test_an_aggregation_per_layer_of_the_width_of_a_head():
+    core = small(bottom_up_heads=2, aggregation=WeightedSum)
+    parts = [reader.attention.aggregation for reader in core.readers]
+    assert [part.dim for part in parts] == [8, 8]
+    assert parts[0] is not parts[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_layers": 0}, "num_layers must be at least 1"),
+        ({"num_slots": 0}, "num_slots=0"),
+        ({"bottom_up_heads": 3}, "num_heads=3"),
+        ({"num_heads": 5}, "num_heads=5"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        OCSlotSSM(SPEC, **arguments)

@@ -10,7 +10,6 @@ Source: TensorFlow's `example.proto` and `feature.proto`, and the description of
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -20,33 +19,30 @@ from slotbench.data.files import DataFilesError
 
 __all__ = ["Feature", "parse_example"]
 
-Kind = Literal["bytes", "floats", "ints", "empty"]
+Kind = Literal["bytes", "floats", "ints"]
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _KINDS: dict[int, Kind] = {1: "bytes", 2: "floats", 3: "ints"}
 
 
-@dataclass(frozen=True)
 class Feature:
-    """One list of an `Example`, not decoded yet; one without any value has no kind, and is empty as every kind.
+    """One list of an `Example`, decoded when it is asked for; one without any value is empty as a list of any kind.
 
-    Attributes:
-        kind: what it holds.
-        view: the encoded list.
+    Args:
+        message: the encoded feature.
     """
 
-    kind: Kind
-    view: memoryview
+    def __init__(self, message: memoryview) -> None:
+        self._message = message
 
     def byte_strings(self) -> list[memoryview]:
         """The byte strings, as views of the record."""
-        self._expect("bytes")
-        return [self.view[start:stop] for _, _, start, stop in _fields(self.view)]
+        values = self._list("bytes")
+        return [values[start:stop] for _, _, start, stop in _fields(values)]
 
     def joined(self) -> UInt8[np.ndarray, " bytes"]:
         """All byte strings as one array; fast where each is a single byte, as in the multi-object data sets."""
-        self._expect("bytes")
-        encoded = np.frombuffer(self.view, np.uint8)
+        encoded = np.frombuffer(self._list("bytes"), np.uint8)
         if len(encoded) % 3 == 0:
             triples = encoded.reshape(-1, 3)  # tag of field 1, length, the byte
             if (triples[:, 0] == 0x0A).all() and (triples[:, 1] == 1).all():
@@ -55,15 +51,15 @@ class Feature:
 
     def floats(self) -> Float32[np.ndarray, " values"]:
         """The floats."""
-        self._expect("floats")
-        return np.frombuffer(self._packed(), "<f4").astype(np.float32)
+        return np.frombuffer(self._packed("floats"), "<f4").astype(np.float32)
 
     def ints(self) -> Int64[np.ndarray, " values"]:
         """The integers."""
-        self._expect("ints")
-        encoded = np.frombuffer(self._packed(), np.uint8)
+        encoded = np.frombuffer(self._packed("ints"), np.uint8)
         if not len(encoded):
             return np.empty(0, np.int64)
+        if encoded.max() < 0x80:
+            return encoded.astype(np.int64)
         # base 128, lowest digits first; a number ends with the first byte below 128
         ends = np.flatnonzero(encoded < 0x80)
         starts = np.concatenate([[0], ends[:-1] + 1])
@@ -71,13 +67,20 @@ class Feature:
         shifted = (encoded & 0x7F).astype(np.uint64) << (7 * digit).astype(np.uint64)
         return np.add.reduceat(shifted, starts).view(np.int64)
 
-    def _expect(self, kind: Kind) -> None:
-        if self.kind not in (kind, "empty"):
-            raise DataFilesError(f"a feature holds {self.kind}; expected {kind}: this is a record of another layout")
+    def _list(self, kind: Kind) -> memoryview:
+        """The encoded list, which must be of this kind."""
+        for number, values in _messages(self._message):
+            if len(values) and _KINDS.get(number) != kind:
+                raise DataFilesError(
+                    f"a feature holds {_KINDS.get(number)}; expected {kind}: this is a record of another layout"
+                )
+            return values
+        return self._message[:0]
 
-    def _packed(self) -> bytes:
+    def _packed(self, kind: Kind) -> bytes:
         """The numbers one after the other, whether they were written as one block or one by one."""
-        return b"".join(self.view[start:stop] for _, _, start, stop in _fields(self.view))
+        values = self._list(kind)
+        return b"".join([values[start:stop] for _, _, start, stop in _fields(values)])
 
 
 def parse_example(record: memoryview) -> dict[str, Feature]:
@@ -97,14 +100,13 @@ def _features(record: memoryview) -> Iterator[tuple[str, Feature]]:
         if number != 1:
             continue
         for _, entry in _messages(features):
-            name, feature = "", Feature("empty", entry[:0])
+            name, feature = "", entry[:0]
             for part, content in _messages(entry):
                 if part == 1:
                     name = str(content, "utf-8")
                 else:
-                    for kind, values in _messages(content):
-                        feature = Feature(_KINDS[kind], values) if len(values) else Feature("empty", values)
-            yield name, feature
+                    feature = content
+            yield name, Feature(feature)
 
 
 def _messages(view: memoryview) -> Iterator[tuple[int, memoryview]]:
@@ -118,11 +120,18 @@ def _fields(view: memoryview) -> Iterator[tuple[int, int, int, int]]:
     """Number and wire type of each field of a message, and where its content starts and stops."""
     position, end = 0, len(view)
     while position < end:
-        tag, position = _varint(view, position)
+        tag = view[position]
+        position += 1
+        if tag >= 0x80:
+            tag, position = _varint(view, position - 1)
         number, wire = tag >> 3, tag & 7
         start = position
         if wire == _BYTES:
-            length, start = _varint(view, position)
+            # most lengths are of one byte, and a call takes longer than reading it
+            length = view[position]
+            start += 1
+            if length >= 0x80:
+                length, start = _varint(view, position)
             position = start + length
         elif wire == _VARINT:
             _, position = _varint(view, position)

@@ -6,7 +6,6 @@ sequence of fixed-size fields is stored flat; one of variable length as its valu
 
 from __future__ import annotations
 
-import io
 import math
 import re
 from collections.abc import Sequence
@@ -14,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL.PngImagePlugin import PngImageFile
 
 from slotbench.data.clip_source import ClipSource
 from slotbench.data.example_proto import Feature, parse_example
 from slotbench.data.files import DataFilesError
+from slotbench.data.png import decode_png
 from slotbench.data.resizing import resize_bilinear, resize_nearest
 from slotbench.data.tfrecord import TFRecords
 from slotbench.interfaces import VideoBatch
@@ -87,8 +86,7 @@ class MOViRecords(ClipSource):
             example = self._example(video)
             window = slice(start, start + num_frames)
             frames[clip] = self._frames(self._pngs(example, "video", video)[window])
-            ids = np.stack([_decode(png) for png in self._pngs(example, "segmentations", video)[window]])
-            masks[clip] = resize_nearest(ids, self.resolution, self.resolution)
+            masks[clip] = self._masks(self._pngs(example, "segmentations", video)[window])
             logs.append(self._log(example, video, window))
         objects = {name: torch.from_numpy(np.stack([log[name] for log in logs])) for name in logs[0]}
         return VideoBatch(
@@ -99,15 +97,16 @@ class MOViRecords(ClipSource):
         )
 
     def _frames(self, pngs: list[memoryview]) -> np.ndarray:
-        pictures = np.stack([_decode(png) for png in pngs]).transpose(0, 3, 1, 2)
-        if pictures.shape[-2:] == (self.resolution, self.resolution):
-            return pictures
-        return resize_bilinear(torch.from_numpy(pictures), self.resolution, self.resolution).numpy()
+        pictures = torch.from_numpy(np.stack([decode_png(png) for png in pngs]))
+        return resize_bilinear(pictures, self.resolution, self.resolution).numpy()
+
+    def _masks(self, pngs: list[memoryview]) -> np.ndarray:
+        return resize_nearest(np.stack([decode_png(png)[0] for png in pngs]), self.resolution, self.resolution)
 
     def _log(self, example: dict[str, Feature], video: int, window: slice) -> dict[str, np.ndarray]:
         """What the simulator says about the frames of the window: "time objects ..." or "objects ..."."""
         count = self._count(example, video)
-        log: dict[str, np.ndarray] = {"num_objects": np.int64(count), "present": np.arange(self.num_objects) < count}  # type: ignore[dict-item]
+        log = {"num_objects": np.array(count), "present": np.arange(self.num_objects) < count}
         for name, shape in _MOVING.items():
             values = self._values(example, f"instances/{name}", (count, self.num_frames, *shape), video)
             log[name] = self._padded(values.swapaxes(0, 1)[window], axis=1)
@@ -142,14 +141,15 @@ class MOViRecords(ClipSource):
     def _depth(self, example: dict[str, Feature], video: int, window: slice) -> np.ndarray:
         """Distance from the camera in the simulator's units: "time height width"."""
         nearest, farthest = self._values(example, "metadata/depth_range", (2,), video)
-        stored = np.stack([_decode(png) for png in self._pngs(example, "depth", video)[window]])
-        resized = resize_nearest(stored, self.resolution, self.resolution).astype(np.float32)
-        return resized / np.float32(65535) * (farthest - nearest) + nearest
+        stored = self._masks(self._pngs(example, "depth", video)[window]).astype(np.float32)
+        return stored / np.float32(65535) * (farthest - nearest) + nearest
 
     def _padded(self, values: np.ndarray, axis: int = 0, fill: int = 0) -> np.ndarray:
-        width = [(0, 0)] * values.ndim
-        width[axis] = (0, self.num_objects - values.shape[axis])
-        return np.pad(values, width, constant_values=fill)
+        shape = list(values.shape)
+        shape[axis] = self.num_objects
+        out = np.full(shape, fill, values.dtype)
+        out[(slice(None),) * axis + (slice(0, values.shape[axis]),)] = values
+        return out
 
     def _count(self, example: dict[str, Feature], video: int) -> int:
         count = int(self._feature(example, "metadata/num_instances", video).ints()[0])
@@ -192,7 +192,7 @@ class MOViRecords(ClipSource):
 
 
 def find_shards(folder: Path, split: str) -> list[Path]:
-    """The TFRecord files of a split in a folder, or in the one folder below it (two levels at most) that has any.
+    """The TFRecord files of a split in a folder, or in the one folder below it (three levels at most) that has any.
 
     Returns an empty list if there are none.
 
@@ -200,7 +200,7 @@ def find_shards(folder: Path, split: str) -> list[Path]:
         DataFilesError: several folders have them, or some of the files of the split are missing.
     """
     pattern = f"*-{split}.tfrecord-*-of-*"
-    folders = sorted({file.parent for depth in ("", "*/", "*/*/") for file in folder.glob(depth + pattern)})
+    folders = sorted({file.parent for depth in ("", "*/", "*/*/", "*/*/*/") for file in folder.glob(depth + pattern)})
     if not folders:
         return []
     if len(folders) > 1:
@@ -215,9 +215,3 @@ def find_shards(folder: Path, split: str) -> list[Path]:
             f"numbers {', '.join(missing[:10])}{' ...' if len(missing) > 10 else ''}: copy them too"
         )
     return files
-
-
-def _decode(png: memoryview) -> np.ndarray:
-    """Pixels "height width" or "height width channels" of a PNG, of its own depth."""
-    # the class itself: `Image.open` would ask every format that it knows
-    return np.asarray(PngImageFile(io.BytesIO(png)))

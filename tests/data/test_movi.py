@@ -1,0 +1,286 @@
+"""MOVi as it lies on the disk comes out as it went in, cut and ordered as promised, from TFRecords and from a cache."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tfrecord_files import movi_video, write_movi
+from torch import Tensor
+
+from slotbench.data import clip_cache, movi_record
+from slotbench.data.base import Split
+from slotbench.data.clip_cache import ClipCache, write_cache
+from slotbench.data.files import DataFilesError
+from slotbench.data.movi import MOVi
+from slotbench.data.moving_mnist import MovingMNIST
+from slotbench.interfaces import VideoBatch
+
+SIDE = 16
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """Reports nothing."""
+
+
+def everything(batch: VideoBatch) -> dict[str, Tensor]:
+    return {k: v for k, v in vars(batch).items() if isinstance(v, Tensor)} | batch.objects
+
+
+def clips(data: MOVi, split: Split, indices: list[int]) -> VideoBatch:
+    return data.dataset(split).clips(indices)  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def videos() -> list[dict]:
+    return [movi_video(seed, SIDE, num_objects=3 + seed) for seed in range(5)]
+
+
+@pytest.fixture(scope="module")
+def folder(videos: list[dict], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("movi")
+    write_movi(root / "movi_a" / "128x128" / "1.0.0", {"train": videos, "validation": videos[3:]})
+    return root
+
+
+@pytest.fixture(scope="module")
+def cache(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("cache")
+    MOVi(str(folder), resolution=SIDE, depth=True).prepare(out, silent)
+    return out
+
+
+@pytest.mark.parametrize("kind", ["records", "cache"])
+def test_whole_videos_come_out_as_they_went_in(kind: str, folder: Path, cache: Path, videos: list[dict]) -> None:
+    data = MOVi(str(folder if kind == "records" else cache), resolution=SIDE, depth=True)
+    batch = clips(data, "val", [0, 1])
+    assert batch.masks is not None
+    assert batch.frames.dtype == batch.masks.dtype == torch.uint8
+    assert batch.time.tolist() == [list(range(24))] * 2
+    for clip, video in enumerate(videos[3:]):
+        count = len(video["visibility"])
+        log = {name: value[clip] for name, value in batch.objects.items()}
+        assert np.array_equal(batch.frames[clip], video["video"].transpose(0, 3, 1, 2))
+        assert np.array_equal(batch.masks[clip], video["segmentations"])
+        assert log["num_objects"] == count
+        assert log["present"].tolist() == [True] * count + [False] * (10 - count)
+        for name in ("positions", "velocities", "angular_velocities", "quaternions", "image_positions"):
+            assert np.array_equal(log[name][:, :count], video["instances"][name].swapaxes(0, 1)), name
+            assert not log[name][:, count:].any()
+        for name in ("mass", "friction", "restitution", "color"):
+            assert np.array_equal(log[name][:count], video["instances"][name]), name
+        for name, labels in video["labels"].items():
+            assert log[name].tolist() == [*labels, *[-1] * (10 - count)], name
+        assert np.array_equal(log["visibility"][:, :count], video["visibility"].T)
+        seen = video["visibility"].T > 0
+        assert np.array_equal(log["bboxes"][:, :count], video["bboxes"].swapaxes(0, 1) * seen[..., None])
+        assert np.array_equal(log["camera_positions"], video["camera"]["positions"])
+        assert log["camera_focal_length"] == 35
+        distance = video["depth"] / 65535 * (30 - 2.5) + 2.5
+        assert np.allclose(log["depth"], distance, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("variant", "has", "lacks", "room"),
+    [
+        ("b", ["shape_label", "color", "background_color"], ["size_label", "category"], 10),
+        ("c", ["category", "scale"], ["shape_label", "is_dynamic", "color"], 10),
+        ("e", ["category", "scale", "is_dynamic"], ["shape_label"], 23),
+    ],
+)
+def test_each_variant_has_its_own_annotations(
+    variant: str, has: list[str], lacks: list[str], room: int, tmp_path: Path
+) -> None:
+    write_movi(tmp_path, {"validation": [movi_video(0, SIDE, variant=variant)]}, f"movi_{variant}", shards=1)
+    objects = clips(MOVi(str(tmp_path), resolution=SIDE), "val", [0]).objects
+    assert set(has) <= objects.keys()
+    assert not set(lacks) & objects.keys()
+    assert objects["positions"].shape == (1, 24, room, 3)
+
+
+def test_only_the_frames_of_a_clip_are_decoded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded = []
+    decode = movi_record.decode_png
+    monkeypatch.setattr(movi_record, "decode_png", lambda png: decoded.append(png) or decode(png))
+    clips(MOVi(str(folder), resolution=SIDE), "train", [0])
+    assert len(decoded) == 2 * 6
+
+
+@pytest.mark.parametrize("kind", ["records", "cache"])
+def test_a_training_clip_is_a_cut_of_the_video_it_names(
+    kind: str, folder: Path, cache: Path, videos: list[dict]
+) -> None:
+    data = MOVi(str(folder if kind == "records" else cache), resolution=SIDE)
+    batch = clips(data, "train", list(range(10)))
+    for clip in range(10):
+        video = videos[int(batch.objects["video"][clip])]
+        first = int(batch.objects["first_frame"][clip])
+        count = len(video["visibility"])
+        assert np.array_equal(batch.frames[clip], video["video"][first : first + 6].transpose(0, 3, 1, 2))
+        assert np.array_equal(batch.masks[clip], video["segmentations"][first : first + 6])  # type: ignore[index]
+        cut = video["instances"]["positions"][:, first : first + 6].swapaxes(0, 1)
+        assert np.array_equal(batch.objects["positions"][clip, :, :count], cut)
+        assert batch.time[clip].tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_each_pass_shows_every_video_once_in_another_order_and_cut(folder: Path) -> None:
+    batch = clips(MOVi(str(folder), resolution=SIDE), "train", list(range(50)))
+    passes = batch.objects["video"].reshape(10, 5)
+    assert (passes.sort(1).values == torch.arange(5)).all()
+    assert len({tuple(row.tolist()) for row in passes}) > 5
+    starts = {(int(v), int(s)) for v, s in zip(batch.objects["video"], batch.objects["first_frame"], strict=True)}
+    assert len(starts) > 25
+    assert {start for _, start in starts} <= set(range(19))
+
+
+def test_a_training_clip_depends_on_seed_and_index_alone(folder: Path, cache: Path) -> None:
+    together = everything(clips(MOVi(str(folder), resolution=SIDE), "train", [12, 3]))
+    for path in (folder, cache):
+        alone = everything(clips(MOVi(str(path), resolution=SIDE), "train", [3]))
+        for name, value in together.items():
+            assert torch.equal(value[1:], alone[name]), name
+    places = [
+        clips(MOVi(str(folder), resolution=SIDE, seed=seed), "train", list(range(10))).objects["first_frame"].tolist()
+        for seed in (0, 1)
+    ]
+    assert places[0] != places[1]
+
+
+def test_evaluation_clips_follow_each_other_and_limits_take_a_fixed_subset(folder: Path) -> None:
+    data = MOVi(str(folder), resolution=SIDE, eval_frames=7)
+    objects = clips(data, "val", list(range(len(data.dataset("val"))))).objects  # type: ignore[arg-type]
+    assert objects["video"].tolist() == [0, 0, 0, 1, 1, 1]
+    assert objects["first_frame"].tolist() == [0, 7, 14] * 2
+    limited = [MOVi(str(folder), resolution=SIDE, eval_frames=1, val_size=9, seed=s).dataset("val") for s in (0, 1)]
+    chosen = [dataset.clips(range(9)).objects["first_frame"].tolist() for dataset in limited]  # type: ignore[attr-defined]
+    assert chosen[0] == chosen[1]
+    assert chosen[0] != list(range(9))
+
+
+@pytest.mark.parametrize("kind", ["records", "cache"])
+def test_videos_of_many_objects_are_passed_over(kind: str, folder: Path, cache: Path) -> None:
+    data = MOVi(str(folder if kind == "records" else cache), resolution=SIDE, max_objects=5)
+    batch = clips(data, "train", list(range(12)))
+    assert set(batch.objects["video"].tolist()) == {0, 1, 2}
+    assert batch.objects["num_objects"].max() == 5
+    with pytest.raises(DataFilesError, match="none of the 2 videos of the val split is left"):
+        data.dataset("val")
+
+
+def test_any_resolution_is_read_in_any_other(tmp_path: Path) -> None:
+    video = movi_video(0, 32)
+    video["video"][:] = np.arange(0, 256, 8, dtype=np.uint8)[:, None, None]
+    write_movi(tmp_path, {"validation": [video]}, shards=1)
+    batch = clips(MOVi(str(tmp_path), resolution=16), "val", [0])
+    assert batch.masks is not None
+    assert batch.frames.shape == (1, 24, 3, 16, 16)
+    # a mean over the pixels that are covered: rows 2 y and 2 y + 1, and with weights a third those beside them
+    assert (batch.frames[0, 0, 0, 1:-1, 0] == torch.arange(20, 236, 16)).all()
+    assert np.array_equal(batch.masks[0], video["segmentations"][:, 1::2, 1::2])
+    larger = clips(MOVi(str(tmp_path), resolution=64), "val", [0])
+    assert np.array_equal(larger.masks[0], video["segmentations"].repeat(2, 1).repeat(2, 2))  # type: ignore[index]
+
+
+def test_the_test_split_is_that_of_the_set(folder: Path, tmp_path: Path) -> None:
+    assert len(MOVi(str(folder), resolution=SIDE).dataset("test")) == 2  # type: ignore[arg-type]
+    one = [movi_video(0, SIDE, variant="c")]
+    write_movi(tmp_path, {"train": one, "validation": one}, "movi_c", shards=1)
+    with pytest.raises(DataFilesError, match=r"no test split of MOVi.*test_split=validation"):
+        MOVi(str(tmp_path), resolution=SIDE).dataset("test")
+    assert len(MOVi(str(tmp_path), resolution=SIDE, test_split="validation").dataset("test")) == 1  # type: ignore[arg-type]
+    write_movi(tmp_path, {"test": one * 3}, "movi_c", shards=1)
+    assert len(MOVi(str(tmp_path), resolution=SIDE).dataset("test")) == 3  # type: ignore[arg-type]
+
+
+def test_the_sizes_are_known_before_there_are_files() -> None:
+    spec = MOVi("nowhere", resolution=48).spec
+    assert (spec.input.channels, spec.input.height, spec.input.width) == (3, 48, 48)
+    assert spec.target == spec.input
+
+
+def test_missing_files_are_named_with_what_was_expected(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataFilesError, match=r"folder .*nowhere does not exist; expected .*tfrecord-00000.*gsutil"):
+        MOVi(str(tmp_path / "nowhere")).dataset("train")
+    with pytest.raises(DataFilesError, match="has no such files; expected"):
+        MOVi(str(tmp_path)).dataset("train")
+    write_movi(tmp_path / "a", {"train": [movi_video(0, 8)] * 3}, shards=3)
+    write_movi(tmp_path / "b", {"train": [movi_video(0, 8)]}, shards=1)
+    with pytest.raises(DataFilesError, match="holds several data sets: name one of"):
+        MOVi(str(tmp_path)).dataset("train")
+    (tmp_path / "a" / "movi_a-train.tfrecord-00001-of-00003").unlink()
+    with pytest.raises(DataFilesError, match=r"has 2 of the 3 files of movi_a-train; missing are the numbers 1:"):
+        MOVi(str(tmp_path / "a")).dataset("train")
+
+
+def test_too_many_objects_and_too_few_frames_say_what_to_set(folder: Path) -> None:
+    with pytest.raises(DataFilesError, match="has 4 objects, and annotations have room for 3: set num_objects"):
+        clips(MOVi(str(folder), resolution=SIDE, num_objects=3), "train", list(range(5)))
+    with pytest.raises(DataFilesError, match=r"clips of 25 frames are asked for, and the longest .* has 24"):
+        MOVi(str(folder), num_frames=25).dataset("train")
+    with pytest.raises(ValueError, match="eval_frames is 0; expected 1 or more"):
+        MOVi(str(folder), eval_frames=0)
+
+
+def test_data_sets_can_be_sent_to_other_processes(folder: Path, cache: Path) -> None:
+    for path in (folder, cache):
+        dataset = MOVi(str(path), resolution=SIDE).dataset("train")
+        before = dataset[1].frames
+        assert torch.equal(pickle.loads(pickle.dumps(dataset))[1].frames, before)
+        assert len(pickle.dumps(dataset)) < 20_000
+
+
+def test_a_cache_says_what_it_cannot_give(cache: Path, folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataFilesError, match="holds frames of 16 pixels and resolution is 128: set resolution to 16"):
+        MOVi(str(cache)).dataset("train")
+    MOVi(str(folder), resolution=8).prepare(tmp_path, silent)
+    with pytest.raises(DataFilesError, match="prepared without depth"):
+        MOVi(str(tmp_path), resolution=8, depth=True).dataset("train")
+    with pytest.raises(DataFilesError, match="is a cache already"):
+        MOVi(str(cache), resolution=SIDE).prepare(tmp_path / "again", silent)
+    with pytest.raises(DataFilesError, match=r"holds a cache of something else: resolution is 8 and 16 is asked for"):
+        MOVi(str(folder), resolution=SIDE).prepare(tmp_path, silent)
+    with (tmp_path / "train" / "frames.bin").open("r+b") as file:
+        file.truncate(100)
+    with pytest.raises(DataFilesError, match=r"frames.bin has 100 bytes and cache.json says"):
+        MOVi(str(tmp_path), resolution=8).dataset("train")
+
+
+def test_an_interrupted_cache_is_not_read_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    source = MovingMNIST(num_frames=3, resolution=32, digit_size=14).dataset("train")
+    asked: list[int] = []
+
+    def pieces(first: int, stop: int | None = None):
+        for index in range(first, 7, 2):
+            if index == stop:
+                raise KeyboardInterrupt
+            asked.append(index)
+            yield source.clips(range(index, min(index + 2, 7)))  # type: ignore[attr-defined]
+
+    with pytest.raises(KeyboardInterrupt):
+        write_cache(tmp_path, lambda first: pieces(first, stop=4), {"set": "digits"}, ("positions", "velocities"))
+    with pytest.raises(DataFilesError, match=r"is not complete \(4 videos so far\)"):
+        ClipCache(tmp_path)
+    # as if it had been killed while it wrote the next piece
+    with (tmp_path / "frames.bin").open("ab") as file:
+        file.write(b"half a video")
+    assert write_cache(tmp_path, pieces, {"set": "digits"}, ("positions", "velocities")) == 7
+    assert asked == [0, 2, 4, 6]
+    cache = ClipCache(tmp_path)
+    whole = source.clips(range(7))  # type: ignore[attr-defined]
+    again = cache.read(range(7), [0] * 7, 3)
+    for name, value in everything(whole).items():
+        assert torch.equal(value, everything(again)[name]), name
+    cut = cache.read([5], [1], 2)
+    assert torch.equal(cut.objects["positions"], whole.objects["positions"][5:6, 1:3])
+    assert torch.equal(cut.objects["digits"], whole.objects["digits"][5:6])
+    assert write_cache(tmp_path, lambda first: pytest.fail("it is complete"), {"set": "digits"}) == 7
+    assert sorted(path.suffix for path in tmp_path.iterdir() if path.suffix != ".bin") == [".json"]
+
+
+def test_a_cache_of_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataFilesError, match="has no videos"):
+        write_cache(tmp_path, lambda first: [], {})
+    assert not clip_cache.is_cache(tmp_path)

@@ -1,0 +1,154 @@
+"""Whatever a user's videos are stored as, they become square clips of the frames that were asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from slotbench.data.base import Split
+from slotbench.data.files import DataFilesError
+from slotbench.data.video_folder import VideoFolder
+from slotbench.interfaces import VideoBatch
+
+GREYS = range(10, 250, 8)
+"""One value per frame, so that frames tell which they are: 30 of them."""
+
+
+def video(rows: int = 12, columns: int = 20) -> np.ndarray:
+    """The value of a frame in the square in its middle, and nothing beside it."""
+    out = np.zeros((len(GREYS), rows, columns, 3), np.uint8)
+    side = min(rows, columns)
+    top, left = (rows - side) // 2, (columns - side) // 2
+    out[:, top : top + side, left : left + side] = np.array(GREYS, np.uint8)[:, None, None, None]
+    return out
+
+
+def write(path: Path, frames: np.ndarray) -> None:
+    if path.suffix == ".npz":
+        np.savez(path, video=frames)
+    elif path.suffix == ".npy":
+        np.save(path, frames[..., 0])
+    elif path.suffix == ".gif":
+        first, *others = (Image.fromarray(frame) for frame in frames)
+        first.save(path, save_all=True, append_images=others)
+    elif path.suffix == ".mp4":
+        write_mp4(path, frames)
+    else:
+        path.mkdir(parents=True)
+        for number, frame in enumerate(frames):
+            Image.fromarray(frame).save(path / f"frame{number}.png")
+
+
+def write_mp4(path: Path, frames: np.ndarray) -> None:
+    av = pytest.importorskip("av")
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=25)
+        stream.height, stream.width = frames.shape[1:3]
+        stream.gop_size = 7
+        for frame in frames:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        container.mux(stream.encode())
+
+
+def clips(path: Path, split: Split = "test", indices: tuple[int, ...] = (0,), **arguments: int | None) -> VideoBatch:
+    data = VideoFolder(str(path), resolution=8, **arguments)  # type: ignore[arg-type]
+    return data.dataset(split).clips(indices)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.npy", "a.gif", "frames", "a.mp4"])
+def test_frames_are_found_cropped_and_resized(name: str, tmp_path: Path) -> None:
+    # movies are compressed and want sides in blocks of 16
+    rows, columns = (32, 64) if name == "a.mp4" else (12, 20)
+    write(tmp_path / name, video(rows, columns))
+    batch = clips(tmp_path, eval_frames=9, indices=(0, 1, 2))
+    assert batch.frames.shape == (3, 9, 3, 8, 8)
+    assert batch.frames.dtype == torch.uint8
+    assert batch.masks is None
+    assert batch.objects["first_frame"].tolist() == [0, 9, 18]
+    middle = batch.frames[:, :, 1, 2:-2, 2:-2].double().mean((2, 3)).flatten()
+    assert (middle - torch.tensor(GREYS[:27])).abs().max() < 4
+    if name != "a.mp4":
+        assert (batch.frames == batch.frames[..., :1, :1]).all()
+
+
+def test_a_folder_of_everything_is_read_in_the_order_of_names(tmp_path: Path) -> None:
+    for name in ("c.npz", "a.gif", "b"):
+        write(tmp_path / name, video())
+    (tmp_path / "notes.txt").write_text("no video")
+    batch = clips(tmp_path, "train", tuple(range(9)), num_frames=4)
+    assert (batch.objects["video"].reshape(3, 3).sort(1).values == torch.arange(3)).all()
+    for clip in range(9):
+        first = int(batch.objects["first_frame"][clip])
+        expected = torch.tensor(GREYS)[first : first + 4]
+        assert (batch.frames[clip, :, 0, 4, 4] - expected).abs().max() <= 2
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.gif", "frames"])
+def test_one_video_can_be_named_itself(name: str, tmp_path: Path) -> None:
+    write(tmp_path / name, video())
+    assert clips(tmp_path / name, eval_frames=None).frames.shape[1] == 30
+
+
+def test_a_stride_takes_every_so_manieth_frame(tmp_path: Path) -> None:
+    write(tmp_path / "a.npz", video())
+    batch = clips(tmp_path, indices=(0, 1), eval_frames=4, stride=4)
+    assert batch.frames[:, :, 0, 4, 4].tolist() == [list(GREYS[0:16:4]), list(GREYS[16:32:4])]
+    assert batch.objects["first_frame"].tolist() == [0, 16]
+
+
+def test_folders_of_the_splits_names_are_the_splits(tmp_path: Path) -> None:
+    for split, count in (("train", 3), ("test", 1)):
+        for number in range(count):
+            (tmp_path / split).mkdir(exist_ok=True)
+            write(tmp_path / split / f"{number}.npz", video())
+    assert set(clips(tmp_path, "train", tuple(range(9))).objects["video"].tolist()) == {0, 1, 2}
+    assert len(VideoFolder(str(tmp_path)).dataset("test")) == 1  # type: ignore[arg-type]
+    with pytest.raises(DataFilesError, match=r"there is no video in .*val; expected"):
+        VideoFolder(str(tmp_path)).dataset("val")
+
+
+def test_videos_that_are_too_short_are_passed_over(tmp_path: Path) -> None:
+    write(tmp_path / "long.npz", video())
+    write(tmp_path / "short.npz", video()[:5])
+    assert set(clips(tmp_path, "train", (0, 1, 2), num_frames=6).objects["video"].tolist()) == {0}
+    with pytest.raises(DataFilesError, match=r"clips of 31 frames are asked for, and the longest video .* has 30"):
+        clips(tmp_path, eval_frames=31)
+    with pytest.raises(DataFilesError, match=r"have 5 to 30 frames, .*set eval_frames"):
+        clips(tmp_path, eval_frames=None)
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataFilesError, match=r"there is nothing at .*nowhere; expected a folder of videos"):
+        clips(tmp_path / "nowhere")
+    with pytest.raises(DataFilesError, match="there is no video in"):
+        clips(tmp_path)
+    for name, content, message in [
+        ("a.gif", b"GIF89a", "cannot be read as a GIF"),
+        ("a.npz", b"PK", "cannot be read as a numpy file"),
+    ]:
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(DataFilesError, match=message):
+            clips(tmp_path / name)
+    np.save(tmp_path / "floats.npy", np.zeros((2, 3, 4)))
+    with pytest.raises(DataFilesError, match=r"holds float64 values of shape \(2, 3, 4\); expected uint8"):
+        clips(tmp_path / "floats.npy")
+    with pytest.raises(ValueError, match="stride is 0; expected 1 or more"):
+        VideoFolder(str(tmp_path), stride=0)
+
+
+def test_a_movie_without_pyav_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.mp4").write_bytes(b"")
+    monkeypatch.setattr("slotbench.data.video_files.find_spec", lambda name: None)
+    with pytest.raises(DataFilesError, match=r"needs PyAV to be read: pip install 'slotbench\[video\]'"):
+        clips(tmp_path)
+
+
+def test_a_damaged_movie_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("av")
+    (tmp_path / "a.mp4").write_bytes(b"no movie at all")
+    with pytest.raises(DataFilesError, match=r"a.mp4 cannot be read as a video"):
+        clips(tmp_path)

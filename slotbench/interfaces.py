@@ -223,6 +223,8 @@ class TemporalCore(nn.Module, ABC):
     slot_spec: SlotSpec
     autocast_tolerance: ClassVar[float] = 0.05
     """Largest relative error (in norm) of the slots under bfloat16 autocast that the core promises."""
+    split_tolerance: ClassVar[float] = 1e-9
+    """How far, in float64, the slots of a clip that is cut in pieces may be from those of the whole."""
 
     @abstractmethod
     def forward(self, tokens: Float[Tensor, "batch time tokens dim"], state: State | None = None) -> CoreOutput:

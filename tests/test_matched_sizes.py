@@ -28,7 +28,8 @@ LARGER = {"RIM", "FrameTransformer"}
 
 
 def build(kind, config, *sizes):
-    return load(kind, config["class_path"].rpartition(".")[2])(*sizes, **config.get("init_args", {}))
+    given = {key: tuple(v) if isinstance(v, list) else v for key, v in config.get("init_args", {}).items()}
+    return load(kind, config["class_path"].rpartition(".")[2])(*sizes, **given)
 
 
 @cache

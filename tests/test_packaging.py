@@ -26,7 +26,13 @@ DECLARED = [
     for group, entries in PYPROJECT["project"]["entry-points"].items()
     for name, target in entries.items()
 ]
-EXPERIMENTS = sorted([*ROOT.glob("experiments/**/*.yaml"), *ROOT.glob("tests/plugin_example/experiments/*.yaml")])
+# the files in experiments/matched are the core of an experiment and no experiment of their own
+EXPERIMENTS = sorted(
+    path
+    for pattern in ("experiments/**/*.yaml", "tests/plugin_example/experiments/*.yaml")
+    for path in ROOT.glob(pattern)
+    if "matched" not in path.parts
+)
 
 FIT = (
     "python3 -m venv .venv && .venv/bin/pip install -c constraints.txt -e . && "

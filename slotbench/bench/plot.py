@@ -130,7 +130,7 @@ def _log_axes(axis: Axes, lengths: list[int], title: str) -> None:
     axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.12g}")
     if lengths:
         axis.set_xlim(lengths[0] / 1.12, lengths[-1] * 1.12)
-    if not any(len(line.get_xdata()) for line in axis.lines):  # nothing but failures: any scale will do
+    if not any(np.size(line.get_xdata()) for line in axis.lines):  # nothing but failures: any scale will do
         axis.set_ylim(1, 10)
 
 

@@ -19,7 +19,7 @@ __all__ = ["RunRecord"]
 
 
 class RunRecord(Callback):
-    """Writes state, step, speed, trainable parameters of each part, kernels, headlines with their floors, and the last and best metrics.
+    """Writes state, step, speed, sizes of parts, kernels, headlines with their floors, and the last and best metrics.
 
     The state goes from "starting" over "running" to "finished", "interrupted" (Ctrl-C, SIGTERM) or "failed", then with
     the exception's last line under "error".

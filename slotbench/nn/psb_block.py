@@ -156,6 +156,7 @@ class PSBBlock(nn.Module):
         nn.init.kaiming_uniform_(self.mlp.expand.weight, nonlinearity="relu")
         attentions = (m for m in self.modules() if isinstance(m, InvertedAttention | TemporalAttention))
         for linear in (self.mlp.contract, *(attention.output for attention in attentions)):
+            assert isinstance(linear, nn.Linear)
             nn.init.xavier_uniform_(linear.weight, gain=residual_maps**-0.5)
 
     def forward(

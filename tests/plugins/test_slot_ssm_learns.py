@@ -6,13 +6,9 @@ from collections.abc import Callable
 
 import torch
 from slotbench_plugins.cores.slot_ssm import SlotSSM
-from slotbench_plugins.decoders.transformer_decoder import TransformerDecoder
-from slotbench_plugins.encoders.patch_encoder import PatchEncoder
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from slotbench.data.base import to_unit_range
-from slotbench.data.blinking_balls import BlinkingBalls
 from slotbench.interfaces import TokenSpec
 
 NUM_COLOURS = 4

@@ -63,6 +63,8 @@ class ConvS5(TemporalCore):
     """
 
     default_initialisation: ClassVar[Initialisation] = "hippo"
+    split_tolerance: ClassVar[float] = 1e-6
+    """Norms over a handful of nearly equal cells amplify rounding up to a thousand times, one after the other."""
 
     def __init__(
         self,

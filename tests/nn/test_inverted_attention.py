@@ -4,7 +4,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from slotbench_plugins.aggregations.batch_scaled import BatchScaled
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
+from slotbench_plugins.aggregations.weighted_sum import WeightedSum
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -260,6 +262,57 @@ def test_any_aggregation_fits():
     per_head.load_state_dict(layer.state_dict())
     values = per_head.key_value(tokens).chunk(2, dim=-1)[1]
     torch.testing.assert_close(per_head(slots, tokens)[0].sum(dim=1), values.sum(dim=1))
+
+
+def batch_scaled(slots: Tensor, tokens: Tensor) -> tuple[list[Tensor], BatchScaled]:
+    torch.manual_seed(0)
+    layer = InvertedAttention(8, 6, 2, aggregation=BatchScaled(4)).double()
+    return gradients(layer, slots, tokens), layer.aggregation
+
+
+@pytest.mark.parametrize("at_once", [1, 500])
+def test_chunks_share_one_scale_that_is_measured_once(monkeypatch, at_once):
+    slots, tokens = noise(2, 7, 3, 8), noise(2, 7, 4, 6)
+    expected, whole = batch_scaled(slots, tokens)
+    monkeypatch.setattr(inverted_attention, "WEIGHTS_AT_ONCE", at_once)
+    results, aggregation = batch_scaled(slots, tokens)
+    for value, other in zip(results, expected, strict=True):
+        torch.testing.assert_close(value, other)
+    torch.testing.assert_close(aggregation.running_var, whole.running_var)
+    assert whole.running_var != 1
+
+
+def test_a_later_iteration_is_on_the_scale_of_the_first():
+    torch.manual_seed(0)
+    layer = InvertedAttention(8, 6, aggregation=BatchScaled(8), output_map=False).double()
+    memory = layer.memory(noise(2, 3, 4, 6).flatten(0, 1)[:, None])
+    first, _, statistics = layer.attend_again(noise(6, 1, 3, 8), memory, None)
+    torch.testing.assert_close(first.var().item(), 1.0, rtol=1e-3, atol=0)
+    later, assignment, handed_on = layer.attend_again(5 * noise(6, 1, 3, 8, seed=1), memory, statistics)
+    assert handed_on is statistics
+    own, own_assignment = layer.attend(5 * noise(6, 1, 3, 8, seed=1), memory)
+    assert torch.equal(assignment, own_assignment)
+    assert (own - later).abs().max() > 1e-3
+    assert made().attend_again(noise(6, 1, 3, 8), memory, None)[2] is None
+
+
+@pytest.mark.parametrize(("num_heads", "across_heads"), [(1, True), (4, True), (4, False)])
+def test_a_sum_is_over_the_tokens_that_a_step_may_see(num_heads, across_heads):
+    torch.manual_seed(0)
+    layer = InvertedAttention(
+        8, 6, num_heads, aggregation=WeightedSum(8 // num_heads), across_heads=across_heads, output_map=False
+    ).double()
+    slots, tokens = noise(2, 5, 3, 8), noise(2, 5, 4, 6)
+    for window, seen in ((None, [1, 2, 3, 4, 5]), (2, [1, 2, 2, 2, 2])):
+        updates, _ = layer.attend(slots, layer.memory(tokens), causal=True, window=window)
+        for step, steps in enumerate(seen):
+            first = step + 1 - steps
+            value = layer.key_value(tokens[:, first : step + 1].flatten(1, 2)).chunk(2, dim=-1)[1]
+            total = updates[:, step].sum(dim=1)
+            if across_heads and num_heads > 1:
+                assert (total.abs() < value.abs().amax(dim=1)).all()
+            else:
+                torch.testing.assert_close(total, value.mean(dim=1))
 
 
 @pytest.mark.parametrize(

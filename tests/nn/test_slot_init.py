@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import inspect
+
 import pytest
 import torch
 
+from slotbench.interfaces import SlotSpec
 from slotbench.nn.parameters import decay_groups
-from slotbench.nn.slot_init import GaussianSlots, LearnedSlots
+from slotbench.nn.slot_init import GaussianSlots, InitialisedSlots, LearnedSlots, initial_slots
 
 
 def test_learned_slots_are_the_same_for_every_clip_and_differ_from_one_another():
@@ -60,3 +63,41 @@ def test_draws_follow_the_precision_of_the_module():
 def test_no_slots_are_refused(kind):
     with pytest.raises(ValueError, match="num_slots=0"):
         kind(0, 8)
+
+
+def test_drawn_slots_may_become_any_number_and_learned_ones_may_not():
+    drawn, learned = GaussianSlots(4, 8), LearnedSlots(4, 8)
+    drawn.num_slots = 9
+    assert drawn(2).shape == (2, 9, 8)
+    with pytest.raises(ValueError, match="num_slots=0"):
+        drawn.num_slots = 0
+    assert drawn.num_slots == 9
+    learned.num_slots = 4
+    with pytest.raises(ValueError, match="num_slots=9, but the slots are learned"):
+        learned.num_slots = 9
+
+
+def test_a_name_stands_for_an_initialisation():
+    assert isinstance(initial_slots("learned", 2, 4), LearnedSlots)
+    assert isinstance(initial_slots("gaussian", 2, 4), GaussianSlots)
+    with pytest.raises(ValueError, match="no slot_init named 'zeros'; choose one of learned, gaussian"):
+        inspect.unwrap(initial_slots)("zeros", 2, 4)
+
+
+@pytest.mark.parametrize(("kind", "declared"), [("learned", {"slot_init.slots": 0}), ("gaussian", None)])
+def test_who_has_initial_slots_says_how_many_and_what_tells_them_apart(kind, declared):
+    class Core(InitialisedSlots):
+        def __init__(self):
+            self.slot_init, self.slot_spec = initial_slots(kind, 4, 8), SlotSpec(4, 8)
+
+    core = Core()
+    assert core.slot_parameters() == declared
+    assert core.draws_slots == (kind == "gaussian")
+    if core.draws_slots:
+        core.num_slots = 6
+        assert core.slot_spec == SlotSpec(6, 8)
+        assert core.slot_init(1).shape == (1, 6, 8)
+    else:
+        with pytest.raises(ValueError, match="num_slots=6"):
+            core.num_slots = 6
+        assert core.slot_spec == SlotSpec(4, 8)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from slotbench_plugins.aggregations.batch_scaled import BatchScaled
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 from slotbench_plugins.cores.psb import PSB
 from torch import Tensor
@@ -332,6 +333,29 @@ def test_an_aggregation_per_layer():
     assert (core(tokens()).slots - small()(tokens()).slots).abs().max() > 1e-4
 
 
+def test_drawn_slots_may_be_any_number_at_test_time_and_learned_ones_not():
+    core = small(slot_init="gaussian")
+    core.num_slots = 7
+    assert core(tokens()).slots.shape == (2, 6, 7, 16)
+    assert core.slot_spec.num_slots == 7
+    with pytest.raises(ValueError, match="num_slots=7"):
+        small().num_slots = 7
+
+
+@pytest.mark.parametrize("reference_tokens", [None, 5])
+def test_batch_scaling_streams_in_evaluation(reference_tokens):
+    core = small(aggregation=lambda dim: BatchScaled(dim, reference_tokens=reference_tokens)).train()
+    for seed in range(3):
+        core(tokens(seed=seed))
+    core.eval()
+    x, pieces, state = tokens(), [], None
+    for step in range(6):
+        output = core(x[:, step : step + 1], state)
+        state = output.state
+        pieces.append(output.slots)
+    torch.testing.assert_close(torch.cat(pieces, dim=1), core(x).slots, rtol=0, atol=1e-10)
+
+
 def test_what_must_not_decay_does_not():
     core = small()
     decayed = {id(parameter) for parameter in decay_groups(core.parameters())[0]["params"]}
@@ -365,7 +389,10 @@ def test_aggregation_chosen_by_name_reaches_the_core_and_the_record(tmp_path, mo
     assert isinstance(core, PSB)
     assert core.layers[0].bottom_up.aggregation.eps == eps
     recorded = yaml.safe_load((folder / "config.yaml").read_text())["model"]["init_args"]["core"]
-    assert recorded["init_args"]["aggregation"] == {"class_path": "WeightedMean", "init_args": {"eps": eps}}
+    assert recorded["init_args"]["aggregation"] == {
+        "class_path": "WeightedMean",
+        "init_args": {"eps": eps, "eps_form": "sum"},
+    }
 
 
 @pytest.mark.parametrize(
@@ -386,9 +413,7 @@ def test_arguments_that_cannot_be_are_refused(arguments, message):
 
 
 def test_words_that_mean_nothing_are_refused_where_nothing_checks_types():
-    core, block = inspect.unwrap(PSB.__init__), inspect.unwrap(PSBBlock.__init__)
-    with pytest.raises(ValueError, match="no slot_init named 'zeros'; choose one of learned, gaussian"):
-        core(PSB.__new__(PSB), SPEC, slot_init="zeros")
+    block = inspect.unwrap(PSBBlock.__init__)
     with pytest.raises(ValueError, match="no interaction named 'both'; choose one of decoupled, joint"):
         block(PSBBlock.__new__(PSBBlock), 16, WeightedMean(16), interaction="both")
 

@@ -1,0 +1,74 @@
+"""The laws of a core, over every registered core that takes an aggregation and every registered aggregation."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+import torch
+from laws import (
+    checkpoint_reloads,
+    gradient_reaches_every_parameter,
+    past_ignores_future,
+    samples_do_not_meet,
+    smallest_sizes_are_finite,
+    splitting_carries_state,
+)
+
+from slotbench import registry
+from slotbench.interfaces import TemporalCore, TokenSpec
+
+AGGREGATIONS = registry.names("aggregations")
+CORES = [
+    name
+    for name in registry.names("cores")
+    if "aggregation" in inspect.signature(registry.load("cores", name)).parameters
+]
+# In evaluation, but for the gradients: in training an aggregation may measure the batch and keep running averages.
+LAWS = (
+    splitting_carries_state,
+    past_ignores_future,
+    gradient_reaches_every_parameter,
+    smallest_sizes_are_finite,
+    checkpoint_reloads,
+    samples_do_not_meet,
+)
+
+
+def built(core: str, aggregation: str, spec: TokenSpec) -> TemporalCore:
+    return registry.load("cores", core)(
+        spec, num_slots=3, dim=16, aggregation=registry.load("aggregations", aggregation)
+    )
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+@pytest.mark.parametrize("core", CORES)
+def test_core_keeps_the_law_under_the_aggregation(core, aggregation, law):
+    law(lambda spec: built(core, aggregation, spec))
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_the_aggregation_is_all_that_changes_with_its_name(core):
+    spec = TokenSpec(dim=16, num_tokens=4)
+    names = {
+        aggregation: {name for name in built(core, aggregation, spec).state_dict() if ".aggregation." not in name}
+        for aggregation in AGGREGATIONS
+    }
+    assert all(rest == names["WeightedMean"] for rest in names.values())
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_batch_scaling_in_training_measures_the_batch_and_in_evaluation_does_not(core):
+    spec = TokenSpec(dim=16, num_tokens=4)
+    torch.manual_seed(0)
+    model = built(core, "BatchScaled", spec)
+    scales = [module for module in model.modules() if hasattr(module, "running_var")]
+    model(torch.randn(2, 5, 4, 16)).slots.sum().backward()
+    assert scales
+    for scale in scales:
+        assert scale.running_var != 1
+        assert abs(scale.running_var - 0.9) < 10
+    before = [scale.running_var.clone() for scale in scales]
+    model.eval()(torch.randn(2, 5, 4, 16))
+    assert before == [scale.running_var for scale in scales]

@@ -39,10 +39,11 @@ def clips(data: MovingMNIST, split: str, indices: range) -> VideoBatch:
     return to_unit_range(data.dataset(split).clips(indices))
 
 
-def copying(batch: VideoBatch) -> float:
-    """The loss of repeating each frame."""
-    difference = 2 * (batch.frames[:, 1:] - batch.frames[:, :-1])
-    return (0.5 * difference.abs() + 0.5 * difference.square()).mean().item()
+def trivial(batch: VideoBatch) -> float:
+    """The loss of repeating each frame, or of black frames if that is less."""
+    future = batch.frames[:, 1:]
+    differences = (2 * (future - other) for other in (batch.frames[:, :-1], torch.zeros_like(future)))
+    return min((0.5 * x.abs() + 0.5 * x.square()).mean().item() for x in differences)
 
 
 def train(task: VideoPrediction, data: MovingMNIST, steps: int, batch_size: int) -> None:
@@ -55,14 +56,14 @@ def train(task: VideoPrediction, data: MovingMNIST, steps: int, batch_size: int)
         optimizer.step()
 
 
-def test_the_next_frame_is_learned_better_than_by_copying():
+def test_the_next_frame_is_learned_better_than_by_copying_or_black():
     data = data_of(resolution=16, num_frames=12)
     torch.manual_seed(0)
     task = task_of(data, 16)
     train(task, data, steps=300, batch_size=4)
     batch = clips(data, "val", range(16))
     with torch.no_grad():
-        assert task.loss(task(batch), batch).item() < 0.5 * copying(batch)
+        assert task.loss(task(batch), batch).item() < 0.75 * trivial(batch)
 
 
 def test_predictions_do_not_depend_on_frames_to_come():

@@ -48,14 +48,14 @@ def select(
         WeightError: some are missing, or of another shape; the message names them.
     """
     if missing := [name for name in shapes if name not in tensors]:
-        raise WeightError(f"{source} has not all of {what}: missing are, in {naming} naming, {_some(missing)}")
+        raise WeightError(f"not all of {what} is in {source}: missing are, in {naming} naming, {_some(missing)}")
     found = {name: tensors[name] for name in shapes}
     if other := [
         f"{name} is {_shape(tuple(found[name].shape))} and has to be {_shape(shape)}"
         for name, shape in shapes.items()
         if tuple(found[name].shape) != shape
     ]:
-        raise WeightError(f"{source} does not hold {what}: {_some(other)}")
+        raise WeightError(f"what is in {source} is not {what}: {_some(other)}")
     return found
 
 

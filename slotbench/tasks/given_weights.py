@@ -66,7 +66,7 @@ class GivenWeights:
         if self.lpips_weights is None:
             return None
         files = [path for path in (self.lpips_weights, self.lpips_heads) if path is not None]
-        tensors, source = read_files(files, "LPIPS"), " with ".join(files)
+        tensors, source = read_files(files, "LPIPS"), " and ".join(files)
         features = AlexNetFeatures.from_tensors(tensors, source)
         heads = select(tensors, _HEADS, "the heads of LPIPS", "the lpips package's", source)
         return LPIPS(features, [heads[name].flatten().float() for name in _HEADS]).eval()

@@ -149,7 +149,11 @@ class CLEVR(SlotDataModule, Preparable):
     def _pieces(self, first: int, report: Callable[[int], None]) -> Iterator[VideoBatch]:
         records = _records(self.path, first, report)
         while piece := list(islice(records, _PIECE)):
-            yield collate([_scene(record, self.crop, self.resolution) for record in piece])
+            try:
+                batch = collate([_scene(record, self.crop, self.resolution) for record in piece])
+            except DataFilesError as error:
+                raise DataFilesError(f"{self.path}: {error}") from error
+            yield batch
 
     def _description(self) -> dict[str, object]:
         return {"set": "clevr_with_masks", "resolution": self.resolution, "crop": list(self.crop)}

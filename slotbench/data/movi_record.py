@@ -25,7 +25,7 @@ from slotbench.interfaces import VideoBatch
 __all__ = ["TIMED", "MOViRecords", "find_shards"]
 
 # per instance and frame, with the shape of one value
-_MOVING = {
+_MOVING: dict[str, tuple[int, ...]] = {
     "positions": (3,),
     "quaternions": (4,),
     "velocities": (3,),
@@ -33,9 +33,9 @@ _MOVING = {
     "image_positions": (2,),
 }
 # per instance
-_CONSTANT = {"mass": (), "friction": (), "restitution": (), "scale": (), "color": (3,)}
+_CONSTANT: dict[str, tuple[int, ...]] = {"mass": (), "friction": (), "restitution": (), "scale": (), "color": (3,)}
 _LABELS = ("shape_label", "size_label", "color_label", "material_label", "category", "is_dynamic")
-_CAMERA_MOVING = {"positions": (3,), "quaternions": (4,)}
+_CAMERA_MOVING: dict[str, tuple[int, ...]] = {"positions": (3,), "quaternions": (4,)}
 _CAMERA_CONSTANT = ("focal_length", "sensor_width", "field_of_view")
 
 TIMED = (*_MOVING, "visibility", "bboxes", "depth", *(f"camera_{name}" for name in _CAMERA_MOVING))
@@ -85,8 +85,8 @@ class MOViRecords(ClipSource):
         for clip, (video, start) in enumerate(zip(videos, starts, strict=True)):
             example = self._example(video)
             window = slice(start, start + num_frames)
-            frames[clip] = self._frames(self._pngs(example, "video", video)[window])
-            masks[clip] = self._masks(self._pngs(example, "segmentations", video)[window])
+            self._fill(frames[clip], self._pngs(example, "video", video)[window], video)
+            self._fill(masks[clip, :, None], self._pngs(example, "segmentations", video)[window], video)
             logs.append(self._log(example, video, window))
         objects = {name: torch.from_numpy(np.stack([log[name] for log in logs])) for name in logs[0]}
         return VideoBatch(
@@ -96,12 +96,20 @@ class MOViRecords(ClipSource):
             objects=objects | {"video": torch.tensor(videos), "first_frame": torch.tensor(starts)},
         )
 
-    def _frames(self, pngs: list[memoryview]) -> np.ndarray:
-        pictures = torch.from_numpy(np.stack([decode_png(png) for png in pngs]))
-        return resize_bilinear(pictures, self.resolution, self.resolution).numpy()
-
-    def _masks(self, pngs: list[memoryview]) -> np.ndarray:
-        return resize_nearest(np.stack([decode_png(png)[0] for png in pngs]), self.resolution, self.resolution)
+    def _fill(self, out: np.ndarray, pngs: list[memoryview], video: int) -> None:
+        """Decodes pictures into `out`, "time channels height width", in its size."""
+        for number, png in enumerate(pngs):
+            try:
+                picture = decode_png(png)
+            except DataFilesError as error:
+                raise DataFilesError(f"{self.records.where(video)}: {error}") from error
+            if picture.shape[-2:] != out.shape[-2:]:
+                size = out.shape[-2:]
+                if len(picture) == 3:
+                    picture = resize_bilinear(torch.from_numpy(picture)[None], *size)[0].numpy()
+                else:
+                    picture = resize_nearest(picture, *size)
+            out[number] = picture
 
     def _log(self, example: dict[str, Feature], video: int, window: slice) -> dict[str, np.ndarray]:
         """What the simulator says about the frames of the window: "time objects ..." or "objects ..."."""
@@ -141,8 +149,10 @@ class MOViRecords(ClipSource):
     def _depth(self, example: dict[str, Feature], video: int, window: slice) -> np.ndarray:
         """Distance from the camera in the simulator's units: "time height width"."""
         nearest, farthest = self._values(example, "metadata/depth_range", (2,), video)
-        stored = self._masks(self._pngs(example, "depth", video)[window]).astype(np.float32)
-        return stored / np.float32(65535) * (farthest - nearest) + nearest
+        pngs = self._pngs(example, "depth", video)[window]
+        stored = np.empty((len(pngs), 1, self.resolution, self.resolution), np.float32)
+        self._fill(stored, pngs, video)
+        return stored[:, 0] / np.float32(65535) * (farthest - nearest) + nearest
 
     def _padded(self, values: np.ndarray, axis: int = 0, fill: int = 0) -> np.ndarray:
         shape = list(values.shape)
@@ -161,7 +171,10 @@ class MOViRecords(ClipSource):
         return count
 
     def _example(self, video: int) -> dict[str, Feature]:
-        return parse_example(self.records[video])
+        try:
+            return parse_example(self.records[video])
+        except DataFilesError as error:
+            raise DataFilesError(f"{self.records.where(video)}: {error}") from error
 
     def _feature(self, example: dict[str, Feature], name: str, video: int) -> Feature:
         if name not in example:

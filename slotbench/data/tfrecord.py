@@ -11,7 +11,6 @@ import hashlib
 import io
 import mmap
 import os
-import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -104,9 +103,9 @@ def stream_gzip(
         number = 0
         try:
             while header := file.read(_HEADER):
-                (length,) = struct.unpack("<Q", header[:8].ljust(8, b"\0"))
+                length = _number(header[:8])
                 # the length's own sum is always compared: it costs nothing, and a wrong length would take all memory
-                if len(header) < _HEADER or masked_crc32c(header[:8]) != struct.unpack("<I", header[8:])[0]:
+                if len(header) < _HEADER or masked_crc32c(header[:8]) != _number(header[8:]):
                     raise DataFilesError(f"{path} is no TFRecord file, or damaged at record {number}: {_ADVICE}")
                 content, footer = file.read(length), file.read(_FOOTER)
                 if len(content) < length or len(footer) < _FOOTER:
@@ -123,7 +122,7 @@ def stream_gzip(
 
 
 def _check(content: bytes | memoryview, footer: bytes | memoryview, what: str, path: Path) -> None:
-    if masked_crc32c(content) != struct.unpack("<I", footer)[0]:
+    if masked_crc32c(content) != _number(footer):
         raise DataFilesError(f"{what} of {path} does not have the check sum that the file says: {_ADVICE}")
 
 
@@ -169,7 +168,7 @@ def _index_places(first: Path) -> list[Path]:
 def _scan(path: Path) -> np.ndarray:
     """Start and length of each record of a file: "records 2"."""
     size = path.stat().st_size
-    found = []
+    found: list[tuple[int, int]] = []
     with path.open("rb") as file:
         position = 0
         while position < size:
@@ -178,7 +177,7 @@ def _scan(path: Path) -> np.ndarray:
             if position == 0 and header[:2] == b"\x1f\x8b":
                 raise DataFilesError(f"{path} is compressed by gzip, so its records cannot be read by index")
             start = position + _HEADER
-            length = struct.unpack("<Q", header[:8])[0] if len(header) == _HEADER else size
+            length = _number(header[:8]) if len(header) == _HEADER else size
             if position == 0 and len(header) == _HEADER and masked_crc32c(header[:8]) != _number(header[8:]):
                 raise DataFilesError(f"{path} is no TFRecord file: it begins with {header!r}")
             position = start + length + _FOOTER
@@ -191,5 +190,5 @@ def _scan(path: Path) -> np.ndarray:
     return np.array(found, dtype=np.int64).reshape(-1, 2)
 
 
-def _number(four_bytes: bytes) -> int:
-    return int.from_bytes(four_bytes, "little")
+def _number(little_endian: bytes | memoryview) -> int:
+    return int.from_bytes(little_endian, "little")

@@ -98,14 +98,13 @@ class _Array(VideoFile):
                 values = values[names[0]]
         except (OSError, ValueError, EOFError, IndexError) as error:
             raise DataFilesError(f"{self.path} cannot be read as a numpy file ({error})") from error
-        if values.ndim == 3:
-            values = values[..., None]
-        if values.ndim != 4 or values.dtype != np.uint8 or values.shape[-1] not in (1, 3):
+        with_channels = values[..., None] if values.ndim == 3 else values
+        if with_channels.ndim != 4 or values.dtype != np.uint8 or with_channels.shape[-1] not in (1, 3):
             raise DataFilesError(
                 f"{self.path} holds {values.dtype} values of shape {values.shape}; expected uint8 of shape (time, "
                 "height, width, 3), or without the last axis"
             )
-        return values
+        return with_channels
 
 
 class _Movie(VideoFile):

@@ -216,12 +216,28 @@ def test_missing_files_are_named_with_what_was_expected(folder: Path, tmp_path: 
 
 
 def test_too_many_objects_and_too_few_frames_say_what_to_set(folder: Path) -> None:
-    with pytest.raises(DataFilesError, match="has 4 objects, and annotations have room for 3: set num_objects"):
+    with pytest.raises(DataFilesError, match=r"has [4-7] objects, and annotations have room for 3: set num_objects"):
         clips(MOVi(str(folder), resolution=SIDE, num_objects=3), "train", list(range(5)))
     with pytest.raises(DataFilesError, match=r"clips of 25 frames are asked for, and the longest .* has 24"):
         MOVi(str(folder), num_frames=25).dataset("train")
     with pytest.raises(ValueError, match="eval_frames is 0; expected 1 or more"):
         MOVi(str(folder), eval_frames=0)
+
+
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    write_movi(tmp_path, {"validation": [movi_video(0, SIDE)]}, shards=1)
+    (file,) = tmp_path.glob("*.tfrecord*")
+    whole = file.read_bytes()
+    file.write_bytes(whole.replace(b"IHDR", b"IHDX", 1).replace(b"\x89PNG", b"\x89PNX", 1))
+    with pytest.raises(
+        DataFilesError, match=r"movi_a-validation.* \(record at byte 0\): .* cannot be decoded as a PNG"
+    ):
+        clips(MOVi(str(tmp_path), resolution=SIDE), "val", [0])
+    file.write_bytes(whole.replace(b"instances/visibility", b"instances/visibilitx"))
+    with pytest.raises(
+        DataFilesError, match=r"\(record at byte 0\) has no instances/visibility; expected a record of MOVi"
+    ):
+        clips(MOVi(str(tmp_path), resolution=SIDE), "val", [0])
 
 
 def test_data_sets_can_be_sent_to_other_processes(folder: Path, cache: Path) -> None:

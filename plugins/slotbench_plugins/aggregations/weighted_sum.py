@@ -18,7 +18,7 @@ class WeightedSum(Aggregation):
     of all slots add up to the mean value, and none is larger than the largest value.
 
     Source: Krimmel, Achterhold, Stueckler, "Attention Normalization Impacts Cardinality Generalization in Slot
-    Attention", TMLR 2024, Section 4.1. `scale=1.0` is the sum that Locatello et al. (2020) tried, and that trains badly.
+    Attention", TMLR 2024, Section 4.1. `scale=1.0` is the sum that Locatello et al. (2020) tried, which trains badly.
 
     Args:
         dim: width of a value; the sum needs no width.

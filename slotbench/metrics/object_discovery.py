@@ -10,19 +10,12 @@ from abc import abstractmethod
 from typing import Literal, get_args
 
 import torch
-from jaxtyping import Bool, Float, Integer
+from jaxtyping import Float, Integer
 from torch import Tensor
 from torchmetrics import Metric
 
-from slotbench.metrics.segmentation import (
-    Scores,
-    adjusted_rand_index,
-    compact_ids,
-    contingency,
-    masks_to_labels,
-    matched_iou,
-    mean_best_overlap,
-)
+from slotbench.metrics.contingency import Labels, SoftMasks, Tables, TrueLabels, Valid, frame_tables
+from slotbench.metrics.segmentation import Scores, adjusted_rand_index, matched_iou, mean_best_overlap
 
 __all__ = ["ARI", "FGARI", "MatchedIoU", "MeanBestOverlap", "Scope", "SegmentationMetric", "frame_tables"]
 
@@ -30,56 +23,6 @@ Scope = Literal["frame", "video", "step", "scene"]
 """What one sample is: a camera's frame; a camera's whole clip; one time step seen by all cameras; all of a clip."""
 
 _POOLED_AXES: dict[Scope, tuple[int, ...]] = {"frame": (), "video": (1,), "step": (2,), "scene": (1, 2)}
-
-Labels = Integer[Tensor, "batch time *views rows cols"]
-SoftMasks = Float[Tensor, "batch time *views slots rows cols"]
-TrueLabels = Integer[Tensor, "batch time *views height width"]
-Valid = Bool[Tensor, "batch time *views height width"]
-Tables = Integer[Tensor, "batch time views true predicted"]
-
-
-def frame_tables(predicted: Labels | SoftMasks, true: TrueLabels, valid: Valid | None = None) -> Tables:
-    """Points of every frame by true and by predicted id; an id is the same row or column in all frames of a clip.
-
-    So the table of a clip is the sum of those of its frames, and one count serves every metric and scope.
-
-    Args:
-        predicted: ids of slots, any integers, or soft masks (floating point), which are resized to the size of `true`.
-        true: ids of objects, any integers, 0 = background.
-        valid: false at pixels that count nowhere.
-
-    Raises:
-        ValueError: labels of another size than `true`'s, or another number of axes.
-    """
-    if true.ndim not in (4, 5):
-        raise ValueError(
-            f"true labels have shape {tuple(true.shape)}; expected (batch, time, height, width), or with several "
-            "cameras (batch, time, views, height, width)"
-        )
-    if predicted.is_floating_point():
-        if predicted.ndim != true.ndim + 1:
-            raise ValueError(
-                f"soft masks have shape {tuple(predicted.shape)} beside true labels of shape {tuple(true.shape)}; "
-                "expected (batch, time, slots, height, width), with views before the slots if there are several"
-            )
-        num_predicted: int | None = predicted.shape[-3]
-        predicted = masks_to_labels(predicted, (true.shape[-2], true.shape[-1]))
-    else:
-        num_predicted = None
-    if predicted.shape != true.shape:
-        raise ValueError(
-            f"predicted labels have shape {tuple(predicted.shape)} and true ones {tuple(true.shape)}: labels are not "
-            "resized, so give the soft masks (floating point, with an axis of slots) if they are of another size"
-        )
-    if true.ndim == 4:
-        predicted, true, valid = predicted[:, :, None], true[:, :, None], None if valid is None else valid[:, :, None]
-    if valid is not None:
-        predicted, true = predicted.masked_fill(~valid, 0), true.masked_fill(~valid, 0)
-        valid = valid.flatten(-2)
-    true = compact_ids(true.flatten(1)).view(true.shape)
-    if num_predicted is None:
-        predicted = compact_ids(predicted.flatten(1)).view(predicted.shape)
-    return contingency(predicted.flatten(-2), true.flatten(-2), num_predicted, valid=valid)
 
 
 class SegmentationMetric(Metric):

@@ -7,8 +7,9 @@ import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
 
-from slotbench.metrics.object_discovery import ARI, FGARI, MatchedIoU, MeanBestOverlap, frame_tables
-from slotbench.metrics.segmentation import contingency, matched_iou
+from slotbench.metrics.contingency import contingency, frame_tables
+from slotbench.metrics.object_discovery import ARI, FGARI, MatchedIoU, MeanBestOverlap
+from slotbench.metrics.segmentation import matched_iou
 
 EVERY = [ARI, FGARI, MatchedIoU, MeanBestOverlap, lambda scope: MatchedIoU(scope, ignore_background=False)]
 SCOPES = ["frame", "video", "step", "scene"]

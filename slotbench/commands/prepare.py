@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from pathlib import Path
 from typing import NoReturn
@@ -28,7 +29,10 @@ def main(command: str, arguments: list[str]) -> int:
         return 0
     from slotbench.commands.options import split_options
 
-    options, (name, *rest) = split_options(arguments)
+    options, given = split_options(arguments)
+    if not given or given[0].startswith("-"):
+        raise UserError(lines("no data set is named", expected="slotbench prepare NAME --path PATH --out DIR"))
+    name, *rest = given
     for file in options.plugin:
         registry.load_file(file)
     known = registry.names("datasets")
@@ -45,9 +49,7 @@ def _prepare(name: str, arguments: list[str]) -> int:
 
     kind = registry.load("datasets", name)
     if not issubclass(kind, Preparable):
-        ready = [other for other in registry.names("datasets") if other != name]
-        can = [other for other in ready if issubclass(registry.load("datasets", other), Preparable)]
-        raise UserError(lines(f"{name} has nothing to prepare: it is used as it is", available=listing(can)))
+        raise UserError(lines(f"{name} has nothing to prepare: it is used as it is", available=listing(_preparable())))
 
     class Parser(jsonargparse.ArgumentParser):
         def error(self, message: str, ex: Exception | None = None) -> NoReturn:
@@ -70,6 +72,18 @@ def _prepare(name: str, arguments: list[str]) -> int:
         raise
     print(f"wrote {out}; use it with --data.path {out}")
     return 0
+
+
+def _preparable() -> list[str]:
+    """The data sets that can be prepared, those left out that cannot be imported."""
+    from slotbench.data.clip_cache import Preparable
+
+    found = []
+    for name in registry.names("datasets"):
+        with contextlib.suppress(registry.RegistryError):
+            if issubclass(registry.load("datasets", name), Preparable):
+                found.append(name)
+    return found
 
 
 def _with_bar(data: object, out: Path) -> None:

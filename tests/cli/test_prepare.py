@@ -44,7 +44,11 @@ def test_help_needs_no_set_and_lists_what_can_be_set(capsys: pytest.CaptureFixtu
     ("arguments", "message"),
     [
         (["Movi"], "no data set named Movi; did you mean MOVi?"),
-        (["BouncingBalls", "--out", "x"], "BouncingBalls has nothing to prepare"),
+        (
+            ["BouncingBalls", "--out", "x"],
+            "BouncingBalls has nothing to prepare: it is used as it is available: CLEVR, MOVi",
+        ),
+        (["--out", "x"], "no data set is named"),
         (["MOVi", "--path", "x"], "out"),
         (["MOVi", "--path", "x", "--out", "y", "--resolution", "0"], "resolution is 0; expected 1 or more"),
         (["MOVi", "--path", "nowhere", "--out", "y"], "the folder nowhere does not exist"),

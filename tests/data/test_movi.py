@@ -136,6 +136,13 @@ def test_each_pass_shows_every_video_once_in_another_order_and_cut(folder: Path)
     assert {start for _, start in starts} <= set(range(19))
 
 
+def test_cuts_begin_at_every_frame_that_leaves_room(folder: Path) -> None:
+    for num_frames, starts in ((6, 19), (23, 2), (24, 1)):
+        dataset = MOVi(str(folder), num_frames=num_frames).dataset("train")
+        drawn = [dataset.place(index)[1] for index in range(600)]  # type: ignore[attr-defined]
+        assert set(drawn) == set(range(starts))
+
+
 def test_a_training_clip_depends_on_seed_and_index_alone(folder: Path, cache: Path) -> None:
     together = everything(clips(MOVi(str(folder), resolution=SIDE), "train", [12, 3]))
     for path in (folder, cache):

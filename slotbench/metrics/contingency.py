@@ -132,7 +132,7 @@ def _count(predicted: Tensor, true: Tensor, columns: int, rows: int, valid: Tens
     flat_valid = None if valid is None else valid.reshape(shape)
     cells = rows * columns
     step = max(1, min(_points_at_once(true.device) // max(points, 1), 2**24 // max(cells, 1)))
-    dtype = torch.int32 if step * cells < 2**31 - 1 else torch.int64
+    dtype = next(dtype for dtype in (torch.int16, torch.int32, torch.int64) if step * cells <= torch.iinfo(dtype).max)
     counts = []
     for start in range(0, len(flat_true), step):
         part = slice(start, start + step)

@@ -23,7 +23,6 @@ import argparse
 import gc
 import json
 import math
-import platform
 import re
 import statistics
 import subprocess
@@ -38,6 +37,7 @@ from rich.table import Table
 from torch import Tensor
 
 from slotbench.ops import available_kernels, linear_scan
+from slotbench.runs.provenance import processor
 
 SHAPES = [(1, 100, 16, 16, 128), (1, 300, 16, 16, 128)]  # batch, time, rows, cols, states
 QUICK_SHAPES = [(1, 20, 8, 8, 32)]
@@ -144,12 +144,6 @@ def measure(shape: Shape, names: list[str], rounds: int, indexed_rounds: int) ->
     return results
 
 
-def cpu_name() -> str:
-    info = Path("/proc/cpuinfo")
-    found = re.search(r"model name\s*: (.+)", info.read_text()) if info.is_file() else None
-    return found.group(1) if found else platform.processor() or platform.machine()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="one small shape, a few seconds")
@@ -170,7 +164,7 @@ def main() -> None:
 
     kernels = [name for name, reason in available_kernels("linear_scan", "cpu").items() if reason is None]
     names = [BOUND, FRESH, *kernels, INDEXED]
-    machine = f"{cpu_name()}, torch {torch.__version__}"
+    machine = f"{processor()}, torch {torch.__version__}"
     table = Table(title=f"linear_scan, forward + backward, complex64\n{machine}")
     for heading in ("batch, time, rows, cols, states", "threads", "run", "ms", "processor ms", "x copy (min to max)",
                     "reference / run", "MB over inputs"):  # fmt: skip

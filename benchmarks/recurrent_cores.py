@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
-import re
 import statistics
 import time
 from collections.abc import Callable
@@ -28,6 +26,7 @@ from slotbench_plugins.cores.slot_rnn import SlotRNN
 from torch import Tensor, nn
 
 from slotbench.interfaces import TokenSpec
+from slotbench.runs.provenance import processor
 
 FULL = (8, 100, 6, 64)
 QUICK = (2, 20, 6, 16)
@@ -86,7 +85,8 @@ class GroupsAlone(RIM):
     """RIM without either attention: each module reads the input of its own index."""
 
     def __init__(self, spec: TokenSpec):
-        super().__init__(spec, spec.num_tokens, spec.dim, spec.num_tokens, num_inputs=None, communication="off")
+        sizes = (spec.num_tokens, spec.dim, spec.num_tokens)
+        super().__init__(spec, *sizes, num_inputs=None, input_value_dim=spec.dim, communication="off")
 
     def per_step(self, tokens: Tensor) -> Tensor:
         return tokens
@@ -130,12 +130,6 @@ def measure(shape: Shape, rounds: int) -> dict[str, dict[str, float]]:
     return results
 
 
-def cpu_name() -> str:
-    info = Path("/proc/cpuinfo")
-    found = re.search(r"model name\s*: (.+)", info.read_text()) if info.is_file() else None
-    return found.group(1) if found else platform.processor() or platform.machine()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a small shape, a few seconds")
@@ -144,7 +138,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     shape = QUICK if options.quick else FULL
-    machine = f"{cpu_name()}, 1 thread, torch {torch.__version__}"
+    machine = f"{processor()}, 1 thread, torch {torch.__version__}"
     results = measure(shape, options.rounds)
     batch, steps, slots, dim = shape
     table = Table(title=f"batch {batch}, {steps} steps, {slots} slots of {dim}, forward + backward, float32\n{machine}")

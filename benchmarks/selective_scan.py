@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import platform
 import re
 import statistics
 import subprocess
@@ -27,6 +26,7 @@ from rich.table import Table
 from torch.nn import functional
 
 from slotbench.ops import available_kernels, selective_scan
+from slotbench.runs.provenance import processor
 
 SHAPES = [(96, 20, 256, 16), (96, 100, 256, 16), (32, 320, 256, 16), (8, 1280, 256, 16), (4, 2560, 256, 16)]
 QUICK_SHAPES = [(8, 20, 64, 16), (2, 160, 64, 16)]
@@ -107,12 +107,6 @@ def measure(shape: Shape, kernels: list[str], rounds: int, with_memory: bool) ->
     return results
 
 
-def cpu_name() -> str:
-    info = Path("/proc/cpuinfo")
-    found = re.search(r"model name\s*: (.+)", info.read_text()) if info.is_file() else None
-    return found.group(1) if found else platform.processor() or platform.machine()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="two small shapes, a few seconds")
@@ -130,7 +124,7 @@ def main() -> None:
         return
 
     kernels = [name for name, reason in available_kernels("selective_scan", "cpu").items() if reason is None]
-    machine = f"{cpu_name()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+    machine = f"{processor()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
     table = Table(title=f"selective_scan, forward + backward, float32\n{machine}")
     for heading in ("batch, time, inner, state", "kernel", "median ms", "min to max", "x reference", "MB over inputs"):
         table.add_column(heading, justify="left" if heading == "kernel" else "right")

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import platform
 import re
 import statistics
 import subprocess
@@ -29,6 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from slotbench.nn.temporal_attention import TemporalAttention
+from slotbench.runs.provenance import processor
 
 SHAPES = [(6, 80, 6), (6, 320, 6)]
 QUICK_SHAPES = [(2, 20, 6), (2, 80, 6)]
@@ -111,12 +111,6 @@ def measure(shape: Shape, rounds: int, with_memory: bool) -> dict[str, dict[str,
     return results
 
 
-def cpu_name() -> str:
-    info = Path("/proc/cpuinfo")
-    found = re.search(r"model name\s*: (.+)", info.read_text()) if info.is_file() else None
-    return found.group(1) if found else platform.processor() or platform.machine()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="two small shapes, a few seconds")
@@ -134,7 +128,7 @@ def main() -> None:
         print(measure_memory(name, (batch, steps, slots)))
         return
 
-    machine = f"{cpu_name()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+    machine = f"{processor()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
     table = Table(title=f"block-causal attention, dim {DIM}, {HEADS} heads, forward + backward, float32\n{machine}")
     for heading in ("batch, steps, slots", "attention", "median ms", "min to max", "x open weights", "MB over inputs"):
         table.add_column(heading, justify="left" if heading == "attention" else "right")

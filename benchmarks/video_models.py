@@ -25,8 +25,6 @@ import argparse
 import gc
 import json
 import os
-import platform
-import re
 import statistics
 import time
 from collections import defaultdict
@@ -45,6 +43,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 from slotbench.ops import linear_scan
 from slotbench.registry import load
+from slotbench.runs.provenance import processor
 from slotbench.tasks.video_prediction import VideoPrediction
 
 FRAME = VideoSpec(1, 32, 32)
@@ -336,12 +335,6 @@ def profile_table(found: Seconds) -> Table:
     return shown
 
 
-def cpu_name() -> str:
-    info = Path("/proc/cpuinfo")
-    found = re.search(r"model name\s*: (.+)", info.read_text()) if info.is_file() else None
-    return found.group(1) if found else platform.processor() or platform.machine()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--lengths", type=int, nargs="+", default=[20, 75, 150, 300, 600], help="frames of a clip")
@@ -358,7 +351,7 @@ def main() -> None:
         options.lengths, options.rounds, options.turns, options.steps = [8, 16], 1, 3, [4, 8]
         options.window, options.profile_length = [4, 8], 8
     torch.set_num_threads(1)
-    machine = f"{cpu_name()}, 1 thread, torch {torch.__version__}"
+    machine = f"{processor()}, 1 thread, torch {torch.__version__}"
 
     def save(found: Seconds) -> None:
         if options.out:

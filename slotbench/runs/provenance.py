@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["describe_environment", "git_state"]
+__all__ = ["describe_environment", "git_state", "processor"]
 
 _PACKAGES = ("slotbench", "torch", "lightning", "numpy")
 
@@ -33,7 +33,7 @@ def describe_environment() -> dict[str, Any]:
         # the user's project where there is one, and slotbench's own source when it is another checkout
         "git": here or ours,
         "git_slotbench": ours if here and ours and here["commit"] != ours["commit"] else None,
-        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else _processor(),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else processor(),
         "threads": torch.get_num_threads(),
         "platform": platform.platform(),
         "command": shlex.join([Path(sys.argv[0]).name.replace("__main__.py", "slotbench"), *sys.argv[1:]]),
@@ -61,7 +61,7 @@ def git_state(folder: Path) -> dict[str, Any] | None:
         return None
 
 
-def _processor() -> str:
+def processor() -> str:
     """The CPU's marketing name where the system tells, else its architecture."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():

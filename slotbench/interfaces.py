@@ -73,10 +73,17 @@ class VideoSpec:
 
 @dataclass(frozen=True)
 class DataSpec:
-    """What a data set feeds in and what it asks for; they differ where patches go in and a 7-class image comes out."""
+    """What a data set feeds in and what it asks for; they differ where patches go in and a 7-class image comes out.
+
+    Args:
+        input: the frames.
+        target: what is to be produced.
+        features: the features of the frames that come with them, if any: width of a feature, rows and columns of cells.
+    """
 
     input: VideoSpec
     target: VideoSpec
+    features: VideoSpec | None = None
 
 
 @dataclass(frozen=True)
@@ -111,6 +118,7 @@ class VideoBatch:
         target_time: the absolute step after which each target is due.
         actions: action vectors.
         rays: camera rays, for decoders that need them.
+        features: what a frozen network has made of each frame, where the set comes with it.
         objects: the simulator's log or the set's annotations, e.g. "positions" (batch frames objects 2); not
             cut by a slice.
     """
@@ -123,6 +131,7 @@ class VideoBatch:
     target_time: Integer[Tensor, "batch targets"] | None = None
     actions: Float[Tensor, "batch time num_actions"] | None = None
     rays: Float[Tensor, "batch time 6 height width"] | None = None
+    features: Float[Tensor, "batch time feature_channels rows cols"] | None = None
     objects: dict[str, Tensor] = field(default_factory=dict)
 
     @property
@@ -148,7 +157,7 @@ class VideoBatch:
         """Steps `start` to `stop` (exclusive) of every clip, with the targets that are due within them."""
         cut: dict[str, Any] = {
             name: None if value is None else value[:, start:stop]
-            for name in ("frames", "time", "masks", "actions", "rays")
+            for name in ("frames", "time", "masks", "actions", "rays", "features")
             for value in [getattr(self, name)]
         }
         if self.target_time is not None:

@@ -39,6 +39,7 @@ def batch_of(clips: int = 2) -> VideoBatch:
         target_time=due,
         actions=steps[:, :, None].float(),
         rays=steps[:, :, None, None, None].expand(-1, -1, 6, 2, 2).float(),
+        features=steps[:, :, None, None, None].expand(-1, -1, 7, 1, 2).float(),
         objects={"positions": torch.zeros(clips, FRAMES + 1, 5, 2)},
     )
 
@@ -52,7 +53,7 @@ def test_a_slice_holds_its_steps_and_the_targets_due_within_them(start: int, len
     piece = batch_of().slice_time(start, start + length)
     steps = list(range(start, min(start + length, STEPS)))
     assert piece.num_steps == len(steps)
-    for value in (piece.frames, piece.time, piece.masks, piece.actions, piece.rays):
+    for value in (piece.frames, piece.time, piece.masks, piece.actions, piece.rays, piece.features):
         assert value.flatten(2).float().mean(-1)[0].tolist() == steps if value.dim() > 2 else value[0].tolist() == steps
     due = [step for step in steps if step % PER_FRAME == PER_FRAME - 1]
     assert piece.target_time[1].tolist() == due
@@ -65,7 +66,7 @@ def test_pieces_put_together_are_the_whole(cuts: list[int]) -> None:
     whole = batch_of()
     borders = [0, *sorted(cuts), STEPS]
     pieces = [whole.slice_time(a, b) for a, b in pairwise(borders) if a < b]
-    for name in ("frames", "time", "masks", "target", "target_masks", "target_time", "actions", "rays"):
+    for name in ("frames", "time", "masks", "target", "target_masks", "target_time", "actions", "rays", "features"):
         assert torch.equal(torch.cat([getattr(piece, name) for piece in pieces], dim=1), getattr(whole, name)), name
 
 

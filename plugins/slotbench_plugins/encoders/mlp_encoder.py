@@ -1,0 +1,42 @@
+"""The cells of a feature map to tokens, each on its own."""
+
+from __future__ import annotations
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from slotbench.interfaces import Encoder, TokenSpec, VideoBatch, VideoSpec
+
+
+class MLPEncoder(Encoder):
+    """Every cell of a step is a token: LayerNorm, linear, ReLU, linear.
+
+    It is meant for the features of a frozen network, which know where they are, so nothing is said about the position.
+    The linear layers start as torch makes them.
+
+    Source: Krimmel et al., TMLR 2024, Appendix F, Table 4, after DINOSAUR (Seitzer et al., ICLR 2023).
+
+    Args:
+        video_spec: one step of the input, a cell per row and column.
+        dim: width of a token; the paper has 128.
+        hidden_dim: width between the two linear layers; the channels of a cell if None, as in the paper.
+
+    Raises:
+        ValueError: a width below 1.
+    """
+
+    def __init__(self, video_spec: VideoSpec, dim: int = 64, hidden_dim: int | None = None):
+        super().__init__()
+        channels = video_spec.channels
+        hidden_dim = channels if hidden_dim is None else hidden_dim
+        if dim < 1 or hidden_dim < 1:
+            raise ValueError(f"MLPEncoder: got dim={dim} and hidden_dim={hidden_dim}; expected both to be at least 1")
+        grid = (video_spec.height, video_spec.width)
+        self.token_spec = TokenSpec(dim=dim, num_tokens=grid[0] * grid[1], grid=grid)
+        self.mlp = nn.Sequential(
+            nn.LayerNorm(channels), nn.Linear(channels, hidden_dim), nn.ReLU(), nn.Linear(hidden_dim, dim)
+        )
+
+    def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
+        """Tokens of every step, row-major within the step."""
+        return self.mlp(batch.frames.flatten(3).transpose(2, 3))

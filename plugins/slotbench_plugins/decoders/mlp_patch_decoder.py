@@ -15,11 +15,11 @@ from slotbench.nn.parameters import without_decay
 
 
 class MLPPatchDecoder(Decoder):
-    """Every slot paints every cell by an MLP of the slot plus the cell's position, and says how much the cell is its own.
+    """Every slot paints every cell by an MLP of the slot plus the cell's position, and says how much of it is its own.
 
-    The position table is learned, begins with normal noise of deviation 1, and is shared by the slots. The MLP has ReLUs
-    and two heads: the content of the cell, `patch_size` x `patch_size` pixels of it, and a mask logit for each of them.
-    A softmax of the logits over the slots, in float32, gives the masks, and the reconstruction is the sum of the
+    The position table is learned, begins with normal noise of deviation 1, and is shared by the slots. The MLP has
+    ReLUs and two heads: the content of the cell, `patch_size` x `patch_size` pixels of it, and a mask logit for each of
+    them. A softmax of the logits over the slots, in float32, gives the masks, and the reconstruction is the sum of the
     contents in their proportion. Any number of slots will do.
 
     The contents are by far the largest thing here (1.7 GB for 64 frames of 28 x 28 x 768 features and 11 slots). They

@@ -41,7 +41,7 @@ def simple_segmentations(frames: Frames, num_slots: int) -> dict[str, Labels]:
         "one slot": one_slot_labels(frames),
         "stripes": stripe_labels(frames, num_slots),
         f"grid {rows}x{cols}": grid_labels(frames, rows, cols),
-        "k-means colour": kmeans_labels(frames, num_slots, position_weight=0),
+        "k-means colour": kmeans_labels(frames, num_slots, position_weight=0.0),
         "k-means colour + position": kmeans_labels(frames, num_slots, position_weight=1.5),
     }
 

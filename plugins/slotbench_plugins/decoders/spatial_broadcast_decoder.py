@@ -1,0 +1,140 @@
+"""Each slot paints its own picture from a small grid of copies of itself; the pictures are mixed."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from slotbench.interfaces import Decoded, Decoder, SlotSpec, VideoBatch, VideoSpec
+from slotbench.nn.coordinates import CoordinateEmbedding, CoordinateGrid
+from slotbench.nn.mixture import mix_slots
+
+DecoderInit = Literal["torch", "xavier"]
+
+
+class SpatialBroadcastDecoder(Decoder):
+    """Copies a slot to every cell of a small grid, tells each cell its place, and grows a picture by convolutions.
+
+    All layers are transposed convolutions. As many of the first ones as are needed double the picture, the rest keep
+    its size; ReLU follows each but the last, which has the channels of the picture and one more: the logit of the slot
+    in the softmax over slots that makes the mask. Slots share all weights, so there may be any number of them, also
+    another one than in training. Nothing squashes the picture.
+
+    Source: Watters et al., "Spatial Broadcast Decoder", 2019, as used in SlotSSM, Table 4; PSB, Table 5 and its code;
+    Krimmel et al., "Attention Normalization Impacts Cardinality Generalization in Slot Attention", TMLR 2024, Table 3.
+    The arguments that make each of them are in `experiments/paper`. The defaults are a light one for CPUs, where this
+    decoder is most of a training step.
+
+    Args:
+        slot_spec: what the core hands over.
+        video_spec: the picture to produce.
+        channels: of every layer but the last.
+        num_layers: layers before the last; if None, one for each doubling of the picture.
+        kernel_size: side of the kernel of these layers; an even one only where all of them double the picture.
+        output_kernel: side of the kernel of the last layer; even only if that layer doubles the picture.
+        broadcast_size: cells of the grid along the shorter side of the picture, which must be this times a power of 2.
+        slot_norm: LayerNorm on a slot before it is copied.
+        grid_norm: GroupNorm of one group on every slot's grid, after the positions are added.
+        positions: see `slotbench.nn.coordinates.coordinate_grid`.
+        initialisation: of the convolutions: "torch" as PyTorch does it, "xavier": Xavier-uniform weights, zero biases.
+        initial_rgb: what the biases of the picture's channels start from, e.g. 0.5 to start from a grey picture.
+
+    Raises:
+        ValueError: the layers do not lead from the grid to the picture, or an argument has an unknown value.
+    """
+
+    def __init__(
+        self,
+        slot_spec: SlotSpec,
+        video_spec: VideoSpec,
+        channels: int = 16,
+        num_layers: int | None = None,
+        kernel_size: int = 4,
+        output_kernel: int = 3,
+        broadcast_size: int = 8,
+        slot_norm: bool = False,
+        grid_norm: bool = False,
+        positions: CoordinateGrid = "centres",
+        initialisation: DecoderInit = "torch",
+        initial_rgb: float = 0.0,
+    ):
+        super().__init__()
+        if initialisation not in get_args(DecoderInit):
+            raise ValueError(
+                f"SpatialBroadcastDecoder: no initialisation named {initialisation!r}; choose one of "
+                f"{', '.join(get_args(DecoderInit))}"
+            )
+        doublings = _doublings(video_spec, broadcast_size)
+        num_layers = doublings if num_layers is None else num_layers
+        if channels < 1 or num_layers < 1 or num_layers + 1 < doublings:
+            raise ValueError(
+                f"SpatialBroadcastDecoder: got channels={channels} and num_layers={num_layers}; from broadcast_size="
+                f"{broadcast_size} to {video_spec.height} x {video_spec.width} pixels the picture doubles {doublings} "
+                f"times: give at least one channel and at least {max(1, doublings - 1)} layers before the last"
+            )
+        self.video_spec = video_spec
+        rows, cols = video_spec.height >> doublings, video_spec.width >> doublings
+        self.slot_norm = nn.LayerNorm(slot_spec.dim) if slot_norm else nn.Identity()
+        self.position = CoordinateEmbedding(positions, rows, cols, slot_spec.dim)
+        self.grid_norm = nn.GroupNorm(1, slot_spec.dim) if grid_norm else nn.Identity()
+        widths = (slot_spec.dim, *(num_layers * [channels]), video_spec.channels + 1)
+        sizes = (*(num_layers * [kernel_size]), output_kernel)
+        convs = [_growing_conv(widths[i], widths[i + 1], size, doubles=i < doublings) for i, size in enumerate(sizes)]
+        if initialisation == "xavier":
+            for conv in convs:
+                nn.init.xavier_uniform_(conv.weight)
+                _bias(conv).zero_()
+        _bias(convs[-1])[:-1] += initial_rgb
+        self.convs = nn.ModuleList(convs)
+
+    def forward(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None) -> Decoded:
+        """The mixture, the masks and every slot's picture; `batch` is not read."""
+        cells = self.slot_norm(slots).flatten(0, 2)[:, :, None, None]
+        images = self.grid_norm((cells + self.position()).contiguous(memory_format=torch.channels_last))
+        for conv in self.convs[:-1]:
+            images = F.relu(conv(images), inplace=True)
+        images = self.convs[-1](images).unflatten(0, slots.shape[:3])
+        return mix_slots(images[:, :, :, :-1], images[:, :, :, -1])
+
+
+def _bias(conv: nn.ConvTranspose2d) -> Tensor:
+    assert conv.bias is not None
+    return conv.bias.detach()
+
+
+def _doublings(video_spec: VideoSpec, broadcast_size: int) -> int:
+    """How often the grid has to double to become the picture."""
+    sides = (video_spec.height, video_spec.width)
+    factor = min(sides) // max(1, broadcast_size)
+    if broadcast_size < 1 or factor * broadcast_size != min(sides) or factor & (factor - 1) or max(sides) % factor:
+        raise ValueError(
+            f"SpatialBroadcastDecoder: got broadcast_size={broadcast_size} for a picture of {sides[0]} x {sides[1]} "
+            "pixels; expected a shorter side of broadcast_size times a power of 2, and a longer one that is a multiple "
+            "of that power: choose another broadcast_size or resolution"
+        )
+    return factor.bit_length() - 1
+
+
+def _growing_conv(in_channels: int, out_channels: int, kernel_size: int, *, doubles: bool) -> nn.ConvTranspose2d:
+    """A transposed convolution that doubles the picture or keeps its size."""
+    if kernel_size < 1 or (kernel_size % 2 == 0 and not doubles):
+        raise ValueError(
+            f"SpatialBroadcastDecoder: a kernel of {kernel_size} pixels cannot keep the size of a picture: give an odd "
+            "kernel_size and output_kernel, or as many layers as the picture doubles (num_layers=None)"
+        )
+    if kernel_size == 1 and doubles:
+        raise ValueError("SpatialBroadcastDecoder: a kernel of 1 pixel cannot double a picture: give at least 2")
+    odd = kernel_size % 2
+    padding = (kernel_size - 1) // 2
+    return nn.ConvTranspose2d(
+        in_channels,
+        out_channels,
+        kernel_size,
+        stride=2 if doubles else 1,
+        padding=padding,
+        output_padding=odd if doubles else 0,
+    )

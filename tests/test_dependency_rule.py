@@ -13,6 +13,8 @@ PACKAGES = {"slotbench": ROOT / "slotbench", "slotbench_plugins": ROOT / "plugin
 # folder of slotbench -> what of the project its modules may import
 ALLOWED = {
     "slotbench.nn": ("slotbench.nn", "slotbench.ops"),
+    # an interface in itself, beside the networks that it is made of
+    "slotbench.nn.feature_extractor": ("slotbench.interfaces",),
     "slotbench.ops": ("slotbench.ops",),
     "slotbench.metrics": ("slotbench.metrics", "slotbench.interfaces"),
     "slotbench.data": ("slotbench.data", "slotbench.interfaces"),

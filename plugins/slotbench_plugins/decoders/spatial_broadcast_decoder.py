@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from slotbench.interfaces import Decoded, Decoder, SlotSpec, VideoBatch, VideoSpec
+from slotbench.nn.broadcast_conv import broadcast_conv_transpose
 from slotbench.nn.coordinates import CoordinateEmbedding, CoordinateGrid
 from slotbench.nn.mixture import mix_slots
 
@@ -89,14 +91,19 @@ class SpatialBroadcastDecoder(Decoder):
                 nn.init.xavier_uniform_(conv.weight)
                 _bias(conv).zero_()
         _bias(convs[-1])[:-1] += initial_rgb
-        self.convs = nn.ModuleList(convs)
+        self.convs: Sequence[nn.ConvTranspose2d] = nn.ModuleList(convs)  # type: ignore[assignment]
 
     def forward(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None) -> Decoded:
         """The mixture, the masks and every slot's picture; `batch` is not read."""
-        cells = self.slot_norm(slots).flatten(0, 2)[:, :, None, None]
-        images = self.grid_norm((cells + self.position()).contiguous(memory_format=torch.channels_last))
-        for conv in self.convs[:-1]:
-            images = F.relu(conv(images), inplace=True)
+        vectors = self.slot_norm(slots).flatten(0, 2)
+        if isinstance(self.grid_norm, nn.Identity):
+            images = broadcast_conv_transpose(self.convs[0], vectors, self.position())
+        else:
+            cells = vectors[:, :, None, None] + self.position()
+            images = self.convs[0](self.grid_norm(cells.contiguous(memory_format=torch.channels_last)))
+        for conv in self.convs[1:-1]:
+            images = conv(F.relu(images, inplace=True))
+        images = F.relu(images, inplace=True)
         images = self.convs[-1](images).unflatten(0, slots.shape[:3])
         return mix_slots(images[:, :, :, :-1], images[:, :, :, -1])
 

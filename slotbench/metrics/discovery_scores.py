@@ -1,0 +1,131 @@
+"""Every score of object discovery at once: segmentation by each kind of masks, occupancy, and quality of the frames."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from jaxtyping import Float, Integer
+from torch import Tensor, nn
+from torchmetrics import MeanMetric, Metric
+
+from slotbench.metrics.contingency import Labels, frame_tables
+from slotbench.metrics.frames import SSIM_WINDOW, frame_mse, frame_psnr, frame_ssim
+from slotbench.metrics.lpips import LPIPS
+from slotbench.metrics.object_discovery import ARI, FGARI, MatchedIoU, MeanBestOverlap, Scope, SegmentationMetric
+from slotbench.metrics.slot_occupancy import SlotOccupancy
+
+__all__ = ["DiscoveryScores"]
+
+_SCOPES: tuple[Scope, ...] = ("video", "frame")
+_Module = TypeVar("_Module", bound=nn.Module)
+
+
+class _Segmentation(nn.Module):
+    """All segmentation metrics per video and per frame, from one count of the pixels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.metrics = nn.ModuleDict()
+        for scope in _SCOPES:
+            self.metrics[f"fg_ari/{scope}"] = FGARI(scope)
+            self.metrics[f"ari/{scope}"] = ARI(scope)
+            self.metrics[f"miou/{scope}"] = MatchedIoU(scope)
+            self.metrics[f"miou_with_background/{scope}"] = MatchedIoU(scope, ignore_background=False)
+            self.metrics[f"mbo/{scope}"] = MeanBestOverlap(scope)
+
+    def by_name(self) -> dict[str, SegmentationMetric]:
+        return dict(self.metrics.items())  # type: ignore[arg-type]
+
+    def update(self, labels: Labels, true: Integer[Tensor, "batch time height width"]) -> None:
+        tables = frame_tables(labels, true)
+        for metric in self.by_name().values():
+            metric.update_tables(tables)
+
+
+class DiscoveryScores(nn.Module):
+    """Scores of slots against the true instances, and of reconstructions against the frames.
+
+    Names: `<metric>/<scope>/<masks>`, where metric is `fg_ari`, `ari`, `miou`, `miou_with_background` or `mbo`, scope is
+    `video` or `frame`, and masks says whose: `decoder` or `attention`; `fg_ari_several/<scope>/<masks>`, the mean over
+    samples with at least two visible objects; `largest_slot`, `live_slots` and `collapsed` with `/<masks>`; `mse/frame`,
+    `psnr/frame`, `ssim/frame` (frames of at least 11 x 11 pixels) and, given a network, `lpips/frame`; for the
+    segmentations that were called floors, `floor/<metric>/<scope>/<name>`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.segmentations = nn.ModuleDict()
+        self.occupancies = nn.ModuleDict()
+        self.floors = nn.ModuleDict()
+        self.frames = nn.ModuleDict()
+
+    def update_masks(
+        self, masks: str, labels: Labels, num_slots: int, true: Integer[Tensor, "batch time height width"] | None
+    ) -> None:
+        """Adds segmentations of clips; without the true instances only how full the slots are.
+
+        Args:
+            masks: whose they are, "decoder" or "attention".
+            labels: the winning slot of every pixel, at the size of the truth.
+            num_slots: slots.
+            true: ids of instances, 0 = background.
+        """
+        occupancy = _made(self.occupancies, masks, SlotOccupancy, labels)
+        occupancy.update(labels, num_slots)
+        if true is not None:
+            _made(self.segmentations, masks, _Segmentation, labels).update(labels, true)
+
+    def update_floor(self, name: str, labels: Labels, true: Integer[Tensor, "batch time height width"]) -> None:
+        """Adds segmentations of clips that nothing has learned, by the name of how they were made."""
+        _made(self.floors, name, _Segmentation, labels).update(labels, true)
+
+    def update_frames(
+        self,
+        predicted: Float[Tensor, "batch time channels height width"],
+        true: Float[Tensor, "batch time channels height width"],
+        lpips: LPIPS | None = None,
+    ) -> None:
+        """Adds reconstructions; both in [0, 1], one value per frame and then the mean over frames."""
+        self._add_frames("mse", frame_mse(predicted, true))
+        self._add_frames("psnr", frame_psnr(predicted, true))
+        if min(true.shape[-2:]) >= SSIM_WINDOW:
+            self._add_frames("ssim", frame_ssim(predicted, true))
+        if lpips is not None:
+            self._add_frames("lpips", lpips(predicted, true))
+
+    def compute(self) -> dict[str, float]:
+        """Every score that there is, by name; what has no sample is left out."""
+        values: dict[str, float] = {}
+        for masks, segmentation in self.segmentations.items():
+            for name, metric in segmentation.by_name().items():  # type: ignore[operator, union-attr]
+                values[f"{name}/{masks}"] = float(metric.compute())
+                if isinstance(metric, FGARI):
+                    values[f"fg_ari_several/{metric.scope}/{masks}"] = metric.mean_of_several()
+        for masks, occupancy in self.occupancies.items():
+            values |= {f"{name}/{masks}": float(value) for name, value in occupancy.compute().items()}  # type: ignore[operator]
+        for floor, segmentation in self.floors.items():
+            for name, metric in segmentation.by_name().items():  # type: ignore[operator, union-attr]
+                values[f"floor/{name}/{floor}"] = float(metric.compute())
+        values |= {f"{name}/frame": float(metric.compute()) for name, metric in self.frames.items()}  # type: ignore[operator]
+        return {name: value for name, value in values.items() if value == value}  # nan: no sample
+
+    def reset(self) -> None:
+        """Forgets every clip."""
+        for module in self.modules():
+            if isinstance(module, Metric):
+                module.reset()
+        # what is there says what has been updated: floors are scored once
+        for made in (self.segmentations, self.occupancies, self.floors, self.frames):
+            made.clear()
+
+    def _add_frames(self, name: str, values: Tensor) -> None:
+        _made(self.frames, name, MeanMetric, values).update(values.double())
+
+
+def _made(table: nn.ModuleDict, name: str, kind: type[_Module], like: Tensor) -> _Module:
+    """The entry of this name, made on first use: which masks there are is known from the model's output alone."""
+    if name not in table:
+        table[name] = kind().to(like.device)
+    entry = table[name]
+    assert isinstance(entry, kind)
+    return entry

@@ -1,0 +1,90 @@
+"""All scores of object discovery at once."""
+
+import pytest
+import torch
+
+from slotbench.metrics.discovery_scores import DiscoveryScores
+from slotbench.metrics.frames import frame_psnr, frame_ssim
+from slotbench.metrics.object_discovery import ARI, FGARI, MatchedIoU, MeanBestOverlap
+
+
+@pytest.fixture
+def clips() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    shape = (3, 4, 8, 8)
+    return torch.randint(5, shape, generator=generator), torch.randint(4, shape, generator=generator)
+
+
+def test_every_score_is_the_metric_of_its_name(clips):
+    predicted, true = clips
+    scores = DiscoveryScores()
+    scores.update_masks("decoder", predicted[:1], 5, true[:1])
+    scores.update_masks("decoder", predicted[1:], 5, true[1:])
+    values = scores.compute()
+    for scope in ("video", "frame"):
+        expected = {
+            "fg_ari": FGARI(scope),
+            "ari": ARI(scope),
+            "miou": MatchedIoU(scope),
+            "miou_with_background": MatchedIoU(scope, ignore_background=False),
+            "mbo": MeanBestOverlap(scope),
+        }
+        for name, metric in expected.items():
+            metric.update(predicted, true)
+            assert values[f"{name}/{scope}/decoder"] == pytest.approx(metric.compute().item(), abs=1e-12)
+
+
+def test_decoder_attention_and_floors_are_kept_apart(clips):
+    predicted, true = clips
+    scores = DiscoveryScores()
+    scores.update_masks("decoder", true, 5, true)
+    scores.update_masks("attention", predicted, 5, true)
+    scores.update_floor("one slot", torch.zeros_like(true), true)
+    values = scores.compute()
+    assert values["miou/video/decoder"] == 1
+    assert values["miou/video/attention"] < 0.5
+    assert values["floor/fg_ari/video/one slot"] == 0
+    assert "largest_slot/decoder" in values
+    assert "largest_slot/one slot" not in values
+
+
+def test_without_the_truth_there_is_occupancy_and_no_segmentation_score(clips):
+    scores = DiscoveryScores()
+    scores.update_masks("decoder", clips[0], 5, None)
+    assert set(scores.compute()) == {"largest_slot/decoder", "live_slots/decoder", "collapsed/decoder"}
+
+
+def test_frames_are_scored_one_by_one(clips):
+    generator = torch.Generator().manual_seed(1)
+    predicted, true = torch.rand(2, 2, 3, 3, 16, 16, generator=generator)
+    scores = DiscoveryScores()
+    scores.update_frames(predicted, true)
+    values = scores.compute()
+    assert values["psnr/frame"] == pytest.approx(frame_psnr(predicted, true).mean().item(), abs=1e-5)
+    assert values["ssim/frame"] == pytest.approx(frame_ssim(predicted, true).mean().item(), abs=1e-6)
+
+
+def test_frames_below_the_window_of_ssim_have_none():
+    scores = DiscoveryScores()
+    scores.update_frames(torch.zeros(1, 1, 3, 8, 8), torch.ones(1, 1, 3, 8, 8))
+    assert set(scores.compute()) == {"mse/frame", "psnr/frame"}
+
+
+def test_a_reset_forgets_everything(clips):
+    scores = DiscoveryScores()
+    scores.update_masks("decoder", clips[0], 5, clips[1])
+    scores.reset()
+    assert scores.compute() == {}
+    scores.update_masks("decoder", clips[1], 5, clips[1])
+    assert scores.compute()["miou/frame/decoder"] == 1
+
+
+def test_several_objects_are_averaged_apart():
+    true = torch.zeros(2, 1, 4, 4, dtype=torch.int64)
+    true[0, 0, 0], true[0, 0, 1], true[1, 0, 0] = 1, 2, 1
+    predicted = torch.zeros_like(true)
+    scores = DiscoveryScores()
+    scores.update_masks("decoder", predicted, 2, true)
+    values = scores.compute()
+    assert values["fg_ari/video/decoder"] == 0.5
+    assert values["fg_ari_several/video/decoder"] == 0

@@ -19,6 +19,7 @@ __all__ = [
     "SLOT_COLOURS",
     "contact_sheet",
     "draw_horizon",
+    "film_strip",
     "paint_classes",
     "paint_frame",
     "paint_overlay",
@@ -40,12 +41,24 @@ SLOT_COLOURS = np.array(
         (120, 120, 160),
         (255, 150, 110),
         (110, 160, 130),
+        (45, 75, 0),
+        (135, 0, 60),
+        (120, 45, 0),
+        (15, 0, 225),
+        (195, 195, 255),
+        (0, 105, 90),
+        (75, 60, 105),
+        (0, 255, 180),
+        (135, 135, 0),
+        (240, 0, 105),
+        (105, 195, 255),
+        (0, 75, 120),
     ],
     dtype=np.uint8,
 )
-"""A colour for each slot, reused in turn past the twelfth."""
+"""A colour for each slot, reused in turn past the 24th. Each of the second twelve was chosen far from all before it."""
 
-_CELL, _GAP, _LABEL, _MARGIN, _GROUND = 96, 6, 18, 66, (250, 250, 250)
+_CELL, _GAP, _LABEL, _MARGIN, _BAR, _GROUND, _INK = 96, 6, 18, 66, 12, (250, 250, 250), (60, 60, 60)
 _PANEL, _BAND, _LOOKING, _ALONE = 64, 14, (240, 190, 60), (70, 70, 70)
 
 
@@ -96,25 +109,39 @@ def paint_rollout(
     if context < 0:
         raise ValueError(f"{len(predicted)} predicted frames and {len(true)} true ones; expected at least as many true")
     factor = math.ceil(_PANEL / true.shape[-1])
-    height, width = (factor * side for side in true.shape[-2:])
-    blank = Image.new("RGB", (3 * width + 4, height + _BAND + 2))
+    answer = torch.cat([true[:context], predicted])
+    panels = {
+        "truth": [paint_frame(frame) for frame in true],
+        "prediction": [paint_frame(frame) for frame in answer],
+        "both": [paint_overlay(frame, answered) for frame, answered in zip(true, answer, strict=True)],
+    }
+    enlarged = {name: np.stack(video).repeat(factor, 1).repeat(factor, 2) for name, video in panels.items()}
+    return film_strip(enlarged, [_LOOKING] * context + [_ALONE] * len(predicted))
+
+
+def film_strip(
+    panels: Mapping[str, UInt8[np.ndarray, "time height width 3"]],
+    borders: Sequence[tuple[int, int, int]] | None = None,
+) -> UInt8[np.ndarray, "time strip_height strip_width 3"]:
+    """Videos side by side with their names above, every frame in a border of one pixel.
+
+    Args:
+        panels: name -> video, all of one size; the names need some 64 pixels each.
+        borders: the colour of the border at each time; grey if absent.
+    """
+    time, height, width, _ = next(iter(panels.values())).shape
+    blank = Image.new("RGB", (len(panels) * (width + 1) + 1, height + _BAND + 2))
     draw = ImageDraw.Draw(blank)
     draw.fontmode = "1"  # no half-tones: the strip is going to be enlarged
-    lefts = [1 + column * (width + 1) for column in range(3)]
-    for left, name in zip(lefts, ("truth", "prediction", "both"), strict=True):
+    lefts = [1 + column * (width + 1) for column in range(len(panels))]
+    for left, name in zip(lefts, panels, strict=True):
         draw.text(
             (left + width // 2, _BAND // 2), name, fill=(230, 230, 230), font=ImageFont.load_default(11), anchor="mm"
         )
-    strips = np.repeat(np.asarray(blank)[None], len(true), axis=0)
-    strips[:context, _BAND:] = _LOOKING
-    strips[context:, _BAND:] = _ALONE
-    for time, frame in enumerate(true):
-        answer = frame if time < context else predicted[time - context]
-        for left, panel in zip(
-            lefts, (paint_frame(frame), paint_frame(answer), paint_overlay(frame, answer)), strict=True
-        ):
-            enlarged = panel.repeat(factor, axis=0).repeat(factor, axis=1)
-            strips[time, _BAND + 1 : _BAND + 1 + height, left : left + width] = enlarged
+    strips = np.repeat(np.asarray(blank)[None], time, axis=0)
+    strips[:, _BAND:] = np.array(borders or [_ALONE] * time, dtype=np.uint8)[:, None, None]
+    for left, video in zip(lefts, panels.values(), strict=True):
+        strips[:, _BAND + 1 : _BAND + 1 + height, left : left + width] = video
     return strips
 
 
@@ -122,31 +149,44 @@ def contact_sheet(
     rows: Sequence[Sequence[UInt8[np.ndarray, "height width 3"]]],
     labels: Sequence[str],
     row_labels: Sequence[str] | None = None,
+    row_colours: Sequence[tuple[int, int, int] | None] | None = None,
+    cell: tuple[int, int] = (_CELL, _CELL),
 ) -> UInt8[np.ndarray, "sheet_height sheet_width 3"]:
-    """Rows of pictures, enlarged by whole pixels, with a label over each column.
+    """Rows of pictures, brought to one size without smoothing, with a label over each column.
 
     Args:
         rows: the pictures, the same number in every row.
         labels: one per column.
-        row_labels: one per row, to the left of it.
+        row_labels: one per row, to the left of it, of one or several lines.
+        row_colours: a bar between label and row, where a row has a colour.
+        cell: height and width of a picture on the sheet.
     """
-    columns = len(labels)
-    margin = 0 if row_labels is None else _MARGIN
-    width = margin + columns * (_CELL + _GAP) + _GAP
-    height = _LABEL + len(rows) * (_CELL + _GAP) + _GAP
-    sheet = Image.new("RGB", (width, height), _GROUND)
-    draw = ImageDraw.Draw(sheet)
     font = ImageFont.load_default(size=11)
+    high, wide = cell
+    margin = 0
+    if row_labels is not None:
+        margin = max(
+            [_MARGIN, *(8 + round(font.getlength(line)) for label in row_labels for line in label.split("\n"))]
+        )
+    bar = 0 if row_colours is None else _BAR
+    left, top = margin + bar + _GAP, _LABEL + _GAP // 2
+    size = (left + len(labels) * (wide + _GAP), _LABEL + len(rows) * (high + _GAP) + _GAP)
+    sheet = Image.new("RGB", size, _GROUND)
+    draw = ImageDraw.Draw(sheet)
     for column, label in enumerate(labels):
-        centre = margin + _GAP + column * (_CELL + _GAP) + _CELL // 2
-        draw.text((centre, _LABEL // 2 + 2), label, fill=(60, 60, 60), font=font, anchor="mm")
+        centre = left + column * (wide + _GAP) + wide // 2
+        draw.text((centre, _LABEL // 2 + 2), label, fill=_INK, font=font, anchor="mm")
     for row, pictures in enumerate(rows):
+        upper = top + row * (high + _GAP)
         if row_labels is not None:
-            middle = _LABEL + _GAP // 2 + row * (_CELL + _GAP) + _CELL // 2
-            draw.text((margin - 2, middle), row_labels[row], fill=(60, 60, 60), font=font, anchor="rm")
+            draw.text(
+                (margin - 2, upper + high // 2), row_labels[row], fill=_INK, font=font, anchor="rm", align="right"
+            )
+        if row_colours is not None and row_colours[row] is not None:
+            draw.rectangle((margin + 3, upper, margin + bar, upper + high - 1), fill=row_colours[row])
         for column, picture in enumerate(pictures):
-            cell = Image.fromarray(picture).resize((_CELL, _CELL), Image.Resampling.NEAREST)
-            sheet.paste(cell, (margin + _GAP + column * (_CELL + _GAP), _LABEL + _GAP // 2 + row * (_CELL + _GAP)))
+            shown = Image.fromarray(picture).resize((wide, high), Image.Resampling.NEAREST)
+            sheet.paste(shown, (left + column * (wide + _GAP), upper))
     return np.asarray(sheet)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self
 
 import torch
 from jaxtyping import Float
@@ -70,7 +69,7 @@ class FeatureExtractor(nn.Module, ABC):
     ) -> Float[Tensor, "frames feature_channels rows cols"]:
         """Features of some frames, in [0, 1]."""
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> FeatureExtractor:
         # what `to`, `double` and the rest of them call
         self.network._apply(fn, recurse)
         return super()._apply(fn, recurse)

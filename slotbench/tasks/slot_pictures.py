@@ -1,7 +1,7 @@
 """Which slot took what: a sheet and a video of one clip.
 
-A slot has the colour of its number in `SLOT_COLOURS`, over time, over clips and over the life of a run. A true object has
-the colour of the slot that it is matched with, so that where the two look the same the model is right.
+A slot has the colour of its number in `SLOT_COLOURS`, over time, over clips and over the life of a run. A true object
+has the colour of the slot that it is matched with, so that where the two look the same the model is right.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Labels = Integer[Tensor, "time height width"]
 Picture = UInt8[np.ndarray, "shown_height shown_width 3"]
 
 _BACKGROUND, _UNMATCHED = (45, 45, 45), (225, 225, 225)
-_OPACITY, _OUTLINE, _MAX_COLUMNS, _EMPTY = 0.6, 0.3, 8, 0.93
+_OPACITY, _OUTLINE, _MAX_COLUMNS, _EMPTY = 0.6, 0.3, 8, 0.85
 # shorter and longer limits of a picture's longer side in pixels
 _ON_SHEET, _ON_LONG_SHEET, _IN_VIDEO, _LONG_SHEET_SLOTS = (96, 128), (64, 80), (128, 160), 12
 

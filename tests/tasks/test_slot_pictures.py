@@ -1,0 +1,236 @@
+"""Sheets and videos of slots: the right colour in the right place, whatever the size, and whatever is absent."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slotbench.metrics.contingency import contingency
+from slotbench.metrics.segmentation import matched_iou, pairwise_iou
+from slotbench.tasks.pictures import SLOT_COLOURS, contact_sheet
+from slotbench.tasks.slot_pictures import match_slots, paint_objects, paint_slots_over, slot_panel, slot_video
+
+LABEL, GAP, GROUND = 18, 6, 250
+CLOSE = {"rtol": 0, "atol": 1.01}
+
+
+def one_hot(labels, slots):
+    return torch.nn.functional.one_hot(labels, slots).movedim(-1, 1).float()
+
+
+def quadrants(time=3, side=32, slots=4, first=0):
+    """Four quarters, each a slot's from `first` on, in clockwise order shifted by one every frame."""
+    quarter = torch.tensor([[0, 1], [3, 2]])
+    labels = torch.stack([(quarter + t) % 4 for t in range(time)])
+    return one_hot(first + labels.repeat_interleave(side // 2, 1).repeat_interleave(side // 2, 2), slots)
+
+
+def cells(sheet, rows, columns, cell):
+    """The pictures of a sheet, by counting from its lower right corner."""
+    high, wide = cell
+    left = sheet.shape[1] - columns * (wide + GAP)
+    top = LABEL + GAP // 2
+    return [
+        [sheet[top + r * (high + GAP) :, left + c * (wide + GAP) :][:high, :wide].astype(int) for c in range(columns)]
+        for r in range(rows)
+    ]
+
+
+def bar_colours(sheet, rows, columns, cell):
+    """The colour between label and pictures in each row."""
+    left = sheet.shape[1] - columns * (cell[1] + GAP)
+    return [sheet[LABEL + GAP // 2 + r * (cell[0] + GAP) + cell[0] // 2, left - GAP - 3].tolist() for r in range(rows)]
+
+
+def tinted(slot, grey):
+    return 0.6 * SLOT_COLOURS[slot].astype(float) + 0.4 * grey
+
+
+def test_the_24_colours_are_all_different_and_the_first_twelve_have_stayed():
+    assert SLOT_COLOURS.shape == (24, 3)
+    assert SLOT_COLOURS[[0, 4, 11]].tolist() == [[230, 85, 60], [150, 100, 200], [110, 160, 130]]
+    distance = np.abs(SLOT_COLOURS[:, None].astype(int) - SLOT_COLOURS).sum(-1) + 999 * np.eye(24)
+    assert distance.min() >= 50
+
+
+def test_a_panel_has_the_rows_that_it_says():
+    frames, masks = torch.full((3, 3, 32, 32), 0.5), quadrants()
+    components = torch.stack([torch.full((3, 3, 32, 32), value) for value in (0.0, 0.2, 0.4, 0.6)], 1)
+    true = masks.argmax(1) + 10
+    attention = masks.roll(1, 1)
+    sheet = slot_panel(frames, frames * 0.4, masks, components, true, attention)
+    rows = cells(sheet, 9, 3, (96, 96))
+    assert sheet.shape[0] == LABEL + 9 * (96 + GAP) + GAP
+    for t in range(3):
+        assert (rows[0][t] == 128).all()
+        assert (rows[1][t] == 51).all()
+        for quarter, (y, x) in enumerate([(20, 20), (20, 70), (70, 70), (70, 20)]):
+            slot = (quarter + t) % 4
+            np.testing.assert_allclose(rows[2][t][y, x], tinted(slot, 128), **CLOSE)
+            np.testing.assert_allclose(rows[3][t][y, x], tinted((slot + 1) % 4, 128), **CLOSE)
+            assert rows[4][t][y, x].tolist() == SLOT_COLOURS[slot].tolist()
+            for other in range(4):
+                shown = round(255 * 0.2 * slot) if other == slot else 217
+                np.testing.assert_allclose(rows[5 + other][t][y, x], shown, **CLOSE)
+    bars = bar_colours(sheet, 9, 3, (96, 96))
+    assert bars[:5] == [[GROUND] * 3] * 5
+    assert bars[5:] == SLOT_COLOURS[:4].tolist()
+
+
+def test_soft_masks_fade_a_slots_picture_into_the_ground():
+    frames = torch.zeros(1, 3, 32, 32)
+    masks = torch.stack([torch.full((1, 32, 32), 0.75), torch.full((1, 32, 32), 0.25)], 1)
+    rows = cells(slot_panel(frames, frames, masks, torch.zeros(1, 2, 3, 32, 32)), 5, 1, (96, 96))
+    np.testing.assert_allclose(rows[3][0], 0.25 * 217, **CLOSE)
+    np.testing.assert_allclose(rows[4][0], 0.75 * 217, **CLOSE)
+
+
+def test_what_is_absent_has_no_row_and_without_components_the_frame_is_seen_through_the_mask():
+    frames, masks = torch.rand(3, 3, 32, 32), quadrants()
+    sheet = slot_panel(frames, None, masks)
+    assert sheet.shape[0] == LABEL + (2 + 4) * (96 + GAP) + GAP
+    rows = cells(sheet, 6, 3, (96, 96))
+    assert np.array_equal(rows[2][0][:48, :48], rows[0][0][:48, :48])
+    assert (rows[2][0][48:] == 217).all()
+
+
+def test_grey_frames_and_pictures_out_of_range_can_be_shown():
+    frames, masks = torch.full((2, 1, 32, 32), 0.2), quadrants(2)
+    components = torch.stack([torch.full((2, 1, 32, 32), value) for value in (-3.0, 0.0, 1.0, 5.0)], 1)
+    rows = cells(slot_panel(frames, frames, masks, components), 7, 2, (96, 96))
+    assert (rows[0][0] == 51).all()
+    shown = [rows[3 + slot][0][y, x, 0] for slot, (y, x) in enumerate([(20, 20), (20, 70), (70, 70), (70, 20)])]
+    assert shown == [0, 0, 255, 255]
+
+
+@pytest.mark.parametrize(("time", "shown"), [(1, 1), (8, 8), (9, 8), (24, 8)])
+def test_long_clips_are_thinned_out_evenly_from_first_to_last(time, shown):
+    frames = torch.linspace(0, 1, time)[:, None, None, None].expand(time, 3, 32, 32)
+    sheet = slot_panel(frames, None, quadrants(time))
+    values = [cell[0, 0, 0] for cell in cells(sheet, 1, shown, (96, 96))[0]]
+    assert values[0] == 0
+    assert values[-1] == (255 if time > 1 else 0)
+    assert shown < 3 or max(np.diff(values)) - min(np.diff(values)) <= 1.1 * 255 / (time - 1)
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "shown"),
+    [(32, 32, (96, 96)), (64, 64, (128, 128)), (128, 128, (128, 128)), (224, 224, (128, 128)), (20, 40, (60, 120))],
+)
+def test_small_frames_are_enlarged_by_whole_pixels_and_large_ones_shrunk(height, width, shown):
+    frames = torch.rand(2, 3, height, width)
+    masks = torch.full((2, 2, height, width), 0.5)
+    sheet = slot_panel(frames, None, masks)
+    picture = cells(sheet, 4, 2, shown)[0][0]
+    assert sheet.shape[0] == LABEL + 4 * (shown[0] + GAP) + GAP
+    if shown[0] >= height:
+        factor = shown[0] // height
+        expected = (frames[0] * 255).round().byte().permute(1, 2, 0).numpy().repeat(factor, 0).repeat(factor, 1)
+        assert np.array_equal(picture, expected)
+    else:  # noise is averaged, not picked from
+        assert picture.std() < 0.8 * 255 * frames.std().item()
+
+
+def test_24_slots_are_shown_smaller_each_in_a_colour_of_its_own():
+    sheet = slot_panel(torch.rand(2, 3, 32, 32), None, quadrants(2, slots=24, first=20))
+    bars = bar_colours(sheet, 26, 2, (64, 64))
+    assert bars[2:] == SLOT_COLOURS.tolist()
+    overlay = cells(sheet, 26, 2, (64, 64))[1][0].astype(float)
+    assert np.abs(overlay[10, 10] - 0.6 * SLOT_COLOURS[20]).max() <= 0.4 * 255 + 1
+
+
+def test_more_slots_than_colours_start_again():
+    painted = paint_slots_over(torch.zeros(3, 32, 32), torch.full((32, 32), 25), (32, 32))
+    np.testing.assert_allclose(painted[5, 5], 0.6 * SLOT_COLOURS[1].astype(float), **CLOSE)
+
+
+def test_slots_are_outlined_and_lose_the_frames_own_colour():
+    labels = torch.zeros(4, 4, dtype=torch.long)
+    labels[:, 2:] = 1
+    red = torch.zeros(3, 4, 4)
+    red[0] = 0.9
+    painted = paint_slots_over(red, labels, (16, 16)).astype(float)
+    np.testing.assert_allclose(painted[8, :7], np.tile(tinted(0, 0.3 * 255), (7, 1)), **CLOSE)
+    np.testing.assert_allclose(painted[8, 8:], np.tile(tinted(1, 0.3 * 255), (8, 1)), **CLOSE)
+    np.testing.assert_allclose(painted[8, 7], 0.3 * tinted(0, 0.3 * 255), **CLOSE)
+
+
+def test_objects_without_a_slot_are_grey_on_a_dark_background():
+    true = torch.zeros(4, 12, dtype=torch.long)
+    true[:, 4:8], true[:, 8:] = 3, 900
+    painted = paint_objects(true, {900: 2}, (4, 12))
+    assert painted[1, [1, 5, 10]].tolist() == [[45, 45, 45], [225, 225, 225], SLOT_COLOURS[2].tolist()]
+
+
+def test_match_is_over_the_whole_clip_and_one_to_one():
+    true = torch.zeros(2, 1, 12, dtype=torch.long)
+    true[:, :, 4:8], true[:, :, 8:] = 70, 5
+    labels = torch.zeros(2, 1, 12, dtype=torch.long)
+    labels[:, :, 4:8] = 3
+    labels[0, :, 8:] = 3  # in the first frame the slot of 70 has both; over the clip it is more of 70's
+    labels[1, :, 8:] = 1
+    assert match_slots(labels, true, 4) == {70: 3, 5: 1}
+
+
+def test_objects_beyond_the_slots_or_untouched_by_them_have_none():
+    true = torch.arange(4).repeat_interleave(3)[None, None]
+    assert match_slots(torch.zeros_like(true), true, 1).keys() <= {1, 2, 3}
+    assert len(match_slots(torch.zeros_like(true), true, 1)) == 1
+    assert len(match_slots(torch.zeros_like(true), true, 7)) == 1
+    assert match_slots(torch.zeros_like(true), torch.zeros_like(true), 7) == {}
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 10_000), slots=st.integers(1, 5), objects=st.integers(1, 4))
+def test_match_is_the_best_of_all_and_that_of_the_metric(seed, slots, objects):
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(slots, (2, 5, 6), generator=generator)
+    true = torch.randint(objects + 1, (2, 5, 6), generator=generator)
+    partners = match_slots(labels, true, slots)
+    table = contingency(labels.flatten(), true.flatten(), slots, objects + 1)
+    iou = pairwise_iou(table)
+    total = sum(iou[i, slot].item() for i, slot in partners.items())
+    value, _ = matched_iou(table)
+    assert total / len([i for i in range(1, objects + 1) if (true == i).any()]) == pytest.approx(value.item())
+    side = max(slots, objects)
+    square = np.pad(iou[1:].numpy(), ((0, side - objects), (0, side - slots)))
+    assert total == pytest.approx(max(square[range(side), list(order)].sum() for order in permutations(range(side))))
+
+
+def test_a_video_has_its_panels_side_by_side():
+    frames, masks = torch.full((3, 3, 32, 32), 0.5), quadrants()
+    video = slot_video(frames, frames * 0.4, masks, masks.argmax(1))
+    assert video.shape == (3, 128 + 16, 4 * 129 + 1, 3)
+    panels = [video[:, 15:143, 1 + 129 * i : 129 * (i + 1)] for i in range(4)]
+    assert (panels[0] == 128).all()
+    assert (panels[1] == 51).all()
+    for t in range(3):
+        for quarter, (y, x) in enumerate([(30, 30), (30, 90), (90, 90), (90, 30)]):
+            slot = (quarter + t) % 4
+            np.testing.assert_allclose(panels[2][t, y, x], tinted(slot, 128), **CLOSE)
+            expected = SLOT_COLOURS[slot].tolist() if slot else [45, 45, 45]
+            assert panels[3][t, y, x].tolist() == expected
+    names = video[0, :14]
+    assert all((names[:, 129 * i : 129 * (i + 1)] == 230).any() for i in range(4))
+
+
+def test_a_video_without_truth_or_reconstruction_has_fewer_panels():
+    frames = torch.rand(2, 1, 224, 224)
+    assert slot_video(frames, frames, quadrants(2, 224)).shape == (2, 160 + 16, 3 * 161 + 1, 3)
+    assert slot_video(frames, None, quadrants(2, 224)).shape == (2, 160 + 16, 2 * 161 + 1, 3)
+
+
+def test_long_row_labels_widen_the_margin_and_bars_stand_beside_their_rows():
+    picture = np.zeros((10, 10, 3), np.uint8)
+    plain = contact_sheet([[picture]], ["a"], ["short"])
+    wide = contact_sheet([[picture]], ["a"], ["a label that needs more room\nand more"])
+    barred = contact_sheet([[picture], [picture]], ["a"], ["x", "y"], [None, (1, 2, 3)], (20, 30))
+    assert wide.shape[1] > plain.shape[1]
+    assert wide.shape[0] == plain.shape[0]
+    assert barred.shape[0] == LABEL + 2 * (20 + GAP) + GAP
+    assert (barred == [1, 2, 3]).all(-1).any(1).sum() == 20

@@ -25,6 +25,7 @@ COMMANDS = {
     "validate": ("training", "evaluate a run on its validation split"),
     "test": ("training", "evaluate a run on its test split"),
     "predict": ("training", "write a run's predictions"),
+    "probe": ("probe", "measure what a run's slots know about the objects"),
     "show": ("show", "print a configuration, complete, as YAML"),
     "match": ("match", "find the widths at which cores have the same number of parameters"),
     "prepare": ("prepare", "write a data set to a cache that is quick to read"),

@@ -1,0 +1,89 @@
+"""What `slotbench probe` found: its table, and its file."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from slotbench.commands.run_loading import LoadedRun
+from slotbench.probing.probe import ProbeReport, ProbeSettings
+from slotbench.runs.folder import dump_json, write_atomically
+
+__all__ = ["print_report", "write_report"]
+
+_SAYS = {"accuracy": "accuracy", "r2": "R^2"}
+
+
+def print_report(report: ProbeReport, settings: ProbeSettings, loaded: LoadedRun) -> None:
+    """Prints a line per factor, and what was matched with what."""
+    floors = list(dict.fromkeys(name for score in report.scores for name in score.floors))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("factor", no_wrap=True)
+    table.add_column("score", no_wrap=True)
+    for heading in (*settings.heads, *(f"floor: {name}" for name in floors), "n"):
+        table.add_column(heading, justify="right")
+    for score in report.scores:
+        values = [score.heads[head] for head in settings.heads]
+        cells = [f"{value:.3f}" for value in values]
+        cells += [f"{score.floors[name]:.3f}" if name in score.floors else "" for name in floors]
+        table.add_row(score.factor.name, _SAYS[score.metric], *cells, f"{score.scored:,}")
+    print(f"probe {loaded.folder.path}, {loaded.checkpoint.name}, step {loaded.step:,}\n")
+    Console().print(table)
+    print()
+    for name, what in (("fit", "fitted to"), ("test", "scored on")):
+        print(f"{what} {_described(report.matching[name])}")
+    for name, reason in report.left_out.items():
+        print(f"left out: {name} {reason}")
+
+
+def _described(counts: Mapping[str, Any]) -> str:
+    text = (
+        f"{counts['clips']:,} clips of {counts['frames']} frames: {counts['rows']:,} slots of visible objects, matched "
+        f"by {counts['matched_by']}"
+    )
+    if "frame_iou" in counts:
+        text += f" (mean IoU per frame {counts['frame_iou']:.3f})"
+    if counts["objects_without_slot"]:
+        text += f"; {counts['objects_without_slot']:,} of {counts['objects']:,} objects have no slot"
+    return text
+
+
+def write_report(path: Path, report: ProbeReport, loaded: LoadedRun, given: Mapping[str, Any]) -> None:
+    """Writes all numbers and how they came about as JSON, whole or not at all.
+
+    Args:
+        path: the file.
+        report: what was found.
+        loaded: the run.
+        given: the command's arguments by name; None ones are left out.
+    """
+    record = {
+        "run": loaded.folder.info["id"],
+        "checkpoint": str(loaded.checkpoint),
+        "step": loaded.step,
+        "created": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "slotbench": importlib.metadata.version("slotbench"),
+        "data": type(loaded.data).__name__,
+        "arguments": {name: value for name, value in given.items() if value is not None and name != "checkpoint"},
+        "matching": report.matching,
+        "factors": {
+            score.factor.name: {
+                "kind": score.factor.kind,
+                "metric": score.metric,
+                **score.heads,
+                "floors": score.floors,
+                "rows_fitted": score.fitted,
+                "rows_scored": score.scored,
+            }
+            for score in report.scores
+        },
+        "left_out": report.left_out,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, dump_json(record, indent=2))

@@ -1,0 +1,88 @@
+"""A recorded run, built again: its data and its task with the weights of a checkpoint."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+
+from slotbench.commands.construction import explain_construction
+from slotbench.commands.failures import UserError, did_you_mean, lines
+from slotbench.commands.lightning_cli import config_only_cli
+from slotbench.commands.options import RunOptions
+from slotbench.commands.quiet import hush
+from slotbench.commands.settings import load_named, read_settings
+from slotbench.data.base import SlotDataModule
+from slotbench.runs.folder import RunFolder, RunFolderError
+from slotbench.tasks.base import SlotTask
+
+__all__ = ["LoadedRun", "load_run"]
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """What a run trained, and on what.
+
+    Attributes:
+        folder: its record.
+        checkpoint: the file that the weights are from.
+        step: optimiser steps done by then.
+        data: as configured, with the settings given over it.
+        task: with the checkpoint's weights, on the CPU.
+    """
+
+    folder: RunFolder
+    checkpoint: Path
+    step: int
+    data: SlotDataModule
+    task: SlotTask
+
+
+def load_run(run: str, checkpoint: str, settings: list[str], options: RunOptions) -> LoadedRun:
+    """Builds data and task from the run's configuration, and reads the weights.
+
+    Args:
+        run: the run folder.
+        checkpoint: "last", "best" or a file.
+        settings: given over the run's own, such as ["--data.path", "elsewhere"].
+        options: what may be imported.
+
+    Raises:
+        UserError: there is no such run or checkpoint, or it does not fit the configuration.
+    """
+    hush()
+    try:
+        folder = RunFolder.open(run)
+    except RunFolderError as error:
+        raise UserError(str(error)) from error
+    path = _checkpoint(folder, checkpoint)
+    arguments = ["--config", str(folder.path / "config.yaml"), *settings]
+    given = read_settings(arguments)
+    load_named(given)
+    cli = config_only_cli("fit", arguments, given, options)
+    config = cli.config["fit"]
+    try:
+        parts = cli._parser("fit").instantiate(config)
+    except (ValueError, MisconfigurationException) as error:
+        raise UserError(explain_construction(error, config)) from error
+    task, data = parts["model"], parts["data"]
+    try:
+        held = torch.load(path, map_location="cpu", weights_only=True)
+        task.load_state_dict(held["state_dict"])
+    except (pickle.UnpicklingError, EOFError, KeyError, RuntimeError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise UserError(lines(f"{path} does not fit the run's configuration: {first}", run=str(folder.path))) from error
+    return LoadedRun(folder, path, int(held.get("global_step", 0)), data, task)
+
+
+def _checkpoint(folder: RunFolder, name: str) -> Path:
+    path = folder.checkpoints / f"{name}.ckpt" if name in ("last", "best") else Path(name)
+    if path.is_file():
+        return path
+    there = sorted(str(file) for file in folder.checkpoints.glob("*.ckpt"))
+    if not there:
+        raise UserError(f"{folder.path} has no checkpoint yet: expected {folder.checkpoints / 'last.ckpt'}")
+    raise UserError(lines(f"no checkpoint {path}{did_you_mean(str(path), there)}", there=", ".join(there)))

@@ -1,0 +1,47 @@
+"""Cells of a grid know where they are."""
+
+import inspect
+import math
+
+import pytest
+import torch
+
+from slotbench.nn.coordinates import CoordinateEmbedding, coordinate_grid
+
+
+def test_ramps_run_from_the_first_to_the_last_cell_rows_first_and_back():
+    grid = coordinate_grid("ramps", 3, 5)
+    assert grid[1, 3].tolist() == [0.5, 0.75, 0.5, 0.25]
+    assert grid[0, 0].tolist() == [0, 0, 1, 1]
+    assert grid[2, 4].tolist() == [1, 1, 0, 0]
+
+
+def test_centres_are_columns_first_and_no_cell_is_at_an_end():
+    grid = coordinate_grid("centres", 2, 4)
+    root = math.sqrt(2)
+    torch.testing.assert_close(grid[0, 3], torch.tensor([0.75 * root, -0.5 * root, -0.75 * root, 0.5 * root]))
+    torch.testing.assert_close(grid.flip(0, 1), -grid)
+
+
+@pytest.mark.parametrize("kind", ["ramps", "centres"])
+def test_one_cell_is_a_grid(kind):
+    assert coordinate_grid(kind, 1, 1).isfinite().all()
+
+
+def test_an_unknown_grid_is_named():
+    with pytest.raises(ValueError, match="no coordinate grid named 'polar'; choose one of centres, ramps"):
+        inspect.unwrap(coordinate_grid)("polar", 2, 2)
+
+
+def test_the_embedding_is_linear_in_the_coordinates():
+    torch.manual_seed(0)
+    embedding = CoordinateEmbedding("ramps", 3, 5, 7)
+    torch.nn.init.normal_(embedding.linear.bias)
+    picture = embedding()
+    assert picture.shape == (1, 7, 3, 5)
+    expected = embedding.linear.weight @ torch.tensor([0.5, 0.75, 0.5, 0.25]) + embedding.linear.bias
+    torch.testing.assert_close(picture[0, :, 1, 3], expected)
+
+
+def test_the_coordinates_are_in_no_checkpoint():
+    assert set(CoordinateEmbedding("ramps", 3, 5, 7).state_dict()) == {"linear.weight", "linear.bias"}

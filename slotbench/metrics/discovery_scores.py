@@ -45,11 +45,11 @@ class _Segmentation(nn.Module):
 class DiscoveryScores(nn.Module):
     """Scores of slots against the true instances, and of reconstructions against the frames.
 
-    Names: `<metric>/<scope>/<masks>`, where metric is `fg_ari`, `ari`, `miou`, `miou_with_background` or `mbo`, scope is
-    `video` or `frame`, and masks says whose: `decoder` or `attention`; `fg_ari_several/<scope>/<masks>`, the mean over
-    samples with at least two visible objects; `largest_slot`, `live_slots` and `collapsed` with `/<masks>`; `mse/frame`,
-    `psnr/frame`, `ssim/frame` (frames of at least 11 x 11 pixels) and, given a network, `lpips/frame`; for the
-    segmentations that were called floors, `floor/<metric>/<scope>/<name>`.
+    Names: `<metric>/<scope>/<masks>`, where metric is `fg_ari`, `ari`, `miou`, `miou_with_background` or `mbo`, scope
+    is `video` or `frame`, and masks says whose: `decoder` or `attention`; `fg_ari_several/<scope>/<masks>`, the mean
+    over samples with at least two visible objects; `largest_slot`, `live_slots` and `collapsed` with `/<masks>`;
+    `mse/frame`, `psnr/frame`, `ssim/frame` (frames of at least 11 x 11 pixels) and, given a network, `lpips/frame`; for
+    the segmentations that were called floors, `floor/<metric>/<scope>/<name>`.
     """
 
     def __init__(self) -> None:

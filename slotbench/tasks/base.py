@@ -58,6 +58,7 @@ class SlotTask(LightningModule, ABC):
         data_spec: sizes of the input and of the target; the command line takes it from the data.
         decay: what the optimiser's weight decay is for: "matrices", and everything else is left alone, or "all"
             parameters in one group, norms, biases and time constants included.
+        parts_spec: sizes that the parts are built from where they are not the data's own; a subclass gives it.
 
     Raises:
         ValueError: without a `data_spec`, and for a `decay` that there is not.
@@ -76,6 +77,7 @@ class SlotTask(LightningModule, ABC):
         init_from: str | None = None,
         data_spec: DataSpec | None = None,
         decay: Decay = "matrices",
+        parts_spec: DataSpec | None = None,
     ):
         super().__init__()
         if data_spec is None:
@@ -87,9 +89,10 @@ class SlotTask(LightningModule, ABC):
             raise ValueError(f"no decay named {decay!r}; choose one of {', '.join(get_args(Decay))}")
         self.data_spec = data_spec
         self._remember_configuration()
-        self.encoder = encoder(data_spec.input)
+        sizes = parts_spec or data_spec
+        self.encoder = encoder(sizes.input)
         self.core = core(self.encoder.token_spec)
-        self.decoder = decoder(self.core.slot_spec, data_spec.target)
+        self.decoder = decoder(self.core.slot_spec, sizes.target)
         self._optimizer = optimizer
         self._schedule = schedule
         self._decay = decay
@@ -133,6 +136,7 @@ class SlotTask(LightningModule, ABC):
         """
         self.save_hyperparameters(logger=False)
         self.hparams["data_spec"] = asdict(self.data_spec)
+        self.hparams.pop("parts_spec", None)  # the subclass finds it again
         if not all(_is_plain(value) for value in self.hparams.values()):
             self.hparams.clear()
 

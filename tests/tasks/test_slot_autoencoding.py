@@ -1,0 +1,247 @@
+"""The task takes clips apart into slots and scores what each slot has taken, as it says."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from autoencoding_tasks import MeanColours, ball_clips, make_task
+from prediction_tasks import batch_of, quiet_trainer
+from torch.nn import functional as F
+
+from slotbench.data.base import to_unit_range
+from slotbench.data.blinking_balls import BlinkingBalls
+from slotbench.interfaces import DataSpec, VideoSpec
+from slotbench.metrics.object_discovery import FGARI, MatchedIoU
+from slotbench.registry import load
+from slotbench.tasks.slot_autoencoding import SlotAutoencoding
+
+MLPEncoder, MLPPatchDecoder = load("encoders", "MLPEncoder"), load("decoders", "MLPPatchDecoder")
+FEATURES = {"encoder": partial(MLPEncoder, dim=16), "decoder": partial(MLPPatchDecoder, hidden_dim=16)}
+
+
+@pytest.fixture
+def data():
+    return ball_clips()
+
+
+def validate(task, data):
+    trainer = quiet_trainer()
+    trainer.validate(task, datamodule=data, verbose=False)
+    return {name: float(value) for name, value in trainer.callback_metrics.items()}
+
+
+def test_the_loss_is_the_mean_squared_error_of_every_frame(data):
+    task, batch = make_task(data), batch_of(data)
+    with torch.no_grad():
+        out = task(batch)
+        loss = task.loss(out.decoded, task.target(batch))
+    assert out.decoded.reconstruction.shape == batch.frames.shape
+    torch.testing.assert_close(loss, (out.decoded.reconstruction - batch.frames).square().mean())
+
+
+def test_signed_pixels_are_learned_on_their_own_scale_and_shown_in_the_unit_range(data):
+    task, batch = make_task(data, pixels="signed"), batch_of(data)
+    assert torch.equal(task.target(batch), 2 * batch.frames - 1)
+    with torch.no_grad():
+        out = task(batch)
+        loss = task.loss(out.decoded, task.target(batch))
+    torch.testing.assert_close(loss, (out.decoded.reconstruction - 2 * batch.frames + 1).square().mean())
+    torch.testing.assert_close(task.frames(out.decoded), ((out.decoded.reconstruction + 1) / 2).clamp(0, 1))
+
+
+def test_scores_are_those_of_the_decoders_masks_and_of_the_attention(data):
+    task = make_task(data)
+    found = validate(task, data)
+    fg_ari, miou = FGARI("video"), MatchedIoU("frame")
+    for batch in data.val_dataloader():
+        batch = data.on_after_batch_transfer(batch, 0)
+        with torch.no_grad():
+            out = task(batch)
+        fg_ari.update(out.masks, batch.masks)
+        attention = F.interpolate(
+            out.attention.reshape(-1, 3, 8, 8), size=(16, 16), mode="bilinear", align_corners=False
+        ).unflatten(0, (len(batch), 5))
+        miou.update(attention, batch.masks)
+    assert found["val/fg_ari/video/decoder"] == pytest.approx(fg_ari.compute().item(), abs=1e-6)
+    assert found["val/miou/frame/attention"] == pytest.approx(miou.compute().item(), abs=1e-6)
+    assert {"val/psnr/frame", "val/ssim/frame", "val/live_slots/decoder", "val/collapsed/attention"} <= set(found)
+
+
+def test_floors_are_scored_on_the_first_clips_and_stand_beside_the_scores(data):
+    task = make_task(data, floor_clips=5)
+    found = validate(task, data)
+    assert found["val/floor/fg_ari/video/one slot"] == 0
+    headline = task.headlines()[0]
+    assert headline.metric == "val/fg_ari/video/decoder"
+    assert {"one slot", "stripes", "k-means colour"} <= set(headline.floors)
+    batch = batch_of(data)
+    stripes = FGARI("video")
+    labels = (torch.arange(16) * 3 // 16).expand(5, 5, 16, 16)
+    more = data.on_after_batch_transfer(list(data.val_dataloader())[1], 0)
+    stripes.update(labels, torch.cat([batch.masks, more.masks])[:5])
+    assert headline.floors["stripes"] == pytest.approx(stripes.compute().item(), abs=1e-6)
+
+
+def test_without_floors_none_are_scored(data):
+    assert not [name for name in validate(make_task(data, floor_clips=0), data) if "/floor/" in name]
+
+
+def test_a_collapse_into_one_slot_is_seen(data):
+    task = make_task(data)
+    decode = task.decoder.forward
+
+    def greedy(slots, batch=None):
+        decoded = decode(slots, batch)
+        masks = torch.zeros_like(decoded.masks)
+        masks[:, :, 1] = 1
+        return replace(decoded, masks=masks)
+
+    task.decoder.forward = greedy
+    found = validate(task, data)
+    assert found["val/collapsed/decoder"] == 1
+    assert found["val/largest_slot/decoder"] == 1
+    assert found["val/live_slots/decoder"] == 1
+    assert found["val/fg_ari/video/decoder"] == found["val/floor/fg_ari/video/one slot"]
+
+
+def test_data_without_instances_is_scored_by_its_frames_alone(data):
+    data.on_after_batch_transfer = lambda batch, index: replace(to_unit_range(batch), masks=None)
+    found = validate(make_task(data), data)
+    assert {"val/psnr/frame", "val/largest_slot/decoder"} <= set(found)
+    assert not [name for name in found if "ari" in name or "miou" in name]
+
+
+def test_drawn_slots_score_the_same_each_time(data):
+    task = make_task(data, core=partial(load("cores", "SAVi"), num_slots=3, dim=16, slot_init="gaussian"))
+    first, second = validate(task, data), validate(task, data)
+    assert {name: first[name] for name in second} == second
+
+
+def test_looking_leaves_the_runs_random_state_alone(data):
+    task, batch = (
+        make_task(data, core=partial(load("cores", "SAVi"), num_slots=3, slot_init="gaussian")),
+        batch_of(data),
+    )
+    before = torch.random.get_rng_state()
+    with torch.no_grad():
+        task.pictures(batch)
+        task.predict_step(batch, 3)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_another_number_of_slots_at_test_time_is_decoded_and_scored(data):
+    task = make_task(data, core=partial(load("cores", "SlotAttention"), num_slots=3, dim=16, slot_init="gaussian"))
+    task.core.num_slots = 6
+    with torch.no_grad():
+        assert task(batch_of(data)).masks.shape == (4, 5, 6, 16, 16)
+    found = validate(task, data)
+    assert "val/fg_ari/video/attention" in found
+    assert "val/floor/miou/video/grid 2x3" in found
+
+
+def test_pictures_and_videos_show_every_clip(data):
+    task, batch = make_task(data), batch_of(data)
+    with torch.no_grad():
+        pictures, videos = task.pictures(batch), task.videos(batch)
+    assert list(pictures) == list(videos) == [f"clip_{i}" for i in range(4)]
+    assert all(picture.ndim == 3 and picture.shape[-1] == 3 for picture in pictures.values())
+    assert all(len(video) == 5 for video in videos.values())
+
+
+def test_a_prediction_says_which_slot_has_each_pixel(data):
+    task, batch = make_task(data), batch_of(data)
+    with torch.no_grad():
+        found, out = task.predict_step(batch, 0), task(batch)
+    assert torch.equal(found["labels"].long(), out.masks.argmax(2))
+    torch.testing.assert_close(found["frames"], out.decoded.reconstruction.clamp(0, 1))
+
+
+class TestWindow:
+    def test_each_step_is_computed_from_the_last_frames_alone(self, data):
+        task = make_task(data, core=partial(load("cores", "PSB"), num_slots=3, dim=16, num_layers=2), eval_window=2)
+        batch = batch_of(data)
+        with torch.no_grad():
+            found = task._evaluate(batch).slots
+            last = task(batch.slice_time(3, 5)).slots[:, -1]
+            whole = task(batch).slots
+        torch.testing.assert_close(found[:, 4], last, rtol=1e-4, atol=1e-5)
+        assert (found[:, 4] - whole[:, 4]).abs().max() > 1e-4
+
+    def test_a_core_without_windows_is_refused(self, data):
+        with pytest.raises(ValueError, match="eval_window=2 asks SAVi"):
+            make_task(data, eval_window=2)
+
+
+class TestFeatures:
+    def test_the_parts_read_and_reconstruct_the_networks_features(self, data):
+        task, batch = make_task(data, features=MeanColours, **FEATURES), batch_of(data)
+        features = MeanColours(data.spec.input)(batch.frames)
+        assert features.shape == (4, 5, 2, 4, 4)
+        with torch.no_grad():
+            out = task(batch)
+            loss = task.loss(out.decoded, task.target(batch))
+        assert out.decoded.reconstruction.shape == features.shape
+        torch.testing.assert_close(loss, (out.decoded.reconstruction - features).square().mean())
+
+    def test_masks_are_brought_to_the_frames_size(self, data):
+        task, batch = make_task(data, features=MeanColours, **FEATURES), batch_of(data)
+        with torch.no_grad():
+            out = task(batch)
+        wanted = F.interpolate(out.decoded.masks[0], size=(16, 16), mode="bilinear", align_corners=False)
+        torch.testing.assert_close(out.masks[0], wanted)
+        assert "val/fg_ari/frame/decoder" in validate(task, data)
+
+    def test_features_that_the_data_brings_need_no_network(self, data):
+        spec = VideoSpec(channels=2, height=4, width=4)
+        task = make_task(data, **FEATURES, data_spec=DataSpec(data.spec.input, data.spec.target, features=spec))
+        batch = batch_of(data)
+        features = MeanColours(data.spec.input)(batch.frames)
+        batch = replace(batch, features=features.half())
+        with torch.no_grad():
+            out = task(batch)
+            loss = task.loss(out.decoded, task.target(batch))
+        torch.testing.assert_close(loss, (out.decoded.reconstruction - features.half().float()).square().mean())
+
+    def test_no_checkpoint_holds_the_network(self, data):
+        task = make_task(data, features=MeanColours, **FEATURES)
+        assert not [name for name in task.state_dict() if "extractor" in name]
+
+    def test_there_are_pictures_without_a_reconstruction(self, data):
+        task = make_task(data, features=MeanColours, **FEATURES)
+        with torch.no_grad():
+            assert len(task.pictures(batch_of(data))) == 4
+        with pytest.raises(ValueError, match="features, which are no frames"):
+            task.frames(task(batch_of(data)).decoded)
+
+
+def test_a_checkpoint_rebuilds_the_task(data, tmp_path):
+    task, batch = make_task(data), batch_of(data)
+    torch.save(task.state_dict(), tmp_path / "weights.pt")
+    other = make_task(data)
+    torch.nn.init.zeros_(other.decoder.convs[0].weight)
+    other.load_state_dict(torch.load(tmp_path / "weights.pt", weights_only=True))
+    with torch.no_grad():
+        assert torch.equal(other(batch).decoded.reconstruction, task(batch).decoded.reconstruction)
+
+
+def test_the_loss_reaches_every_parameter(data):
+    task, batch = make_task(data), batch_of(data)
+    task.loss(task(batch).decoded, task.target(batch)).backward()
+    assert [name for name, p in task.named_parameters() if p.grad is None or not p.grad.any()] == []
+
+
+def test_a_target_that_is_no_frame_is_refused():
+    data = BlinkingBalls(resolution=16, patches_per_side=2)
+    with pytest.raises(ValueError, match="SlotAutoencoding reconstructs the frames that it reads"):
+        make_task(data)
+
+
+def test_a_negative_number_of_floor_clips_is_refused(data):
+    with pytest.raises(ValueError, match="floor_clips is -1"):
+        make_task(data, floor_clips=-1)
+
+
+def test_sizes_of_the_data_are_needed(data):
+    with pytest.raises(ValueError, match="SlotAutoencoding needs data_spec"):
+        SlotAutoencoding(lambda s: None, lambda s: None, lambda s, v: None)

@@ -7,7 +7,7 @@ import math
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-__all__ = ["ConstantRate", "WarmupCosine", "WarmupStepsCosine"]
+__all__ = ["ConstantRate", "WarmupCosine", "WarmupHalfLife", "WarmupStepsCosine"]
 
 
 class WarmupCosine(LambdaLR):
@@ -72,6 +72,48 @@ class WarmupStepsCosine(LambdaLR):
                 return step / warmup_steps
             done = min(1.0, (step - warmup_steps) / max(1, decay_steps))
             return 0.5 * (1 + math.cos(math.pi * done))
+
+        super().__init__(optimizer, factor)
+
+
+class WarmupHalfLife(LambdaLR):
+    """Linear warm-up over a number of steps; the rate halves every `half_life` steps, whatever the training's length.
+
+    The factor is min(1, (step + 1) / warmup_steps) times a half to the power of (steps of decay) / half_life. The decay
+    starts with the training, so that the rate never quite reaches the optimiser's, or at the end of the warm-up.
+
+    Source: code of Slot Attention (Locatello et al., NeurIPS 2020) and of PSB, which decay from the start; DINOSAUR
+    (Seitzer et al., ICLR 2023) decays after the warm-up.
+
+    Args:
+        optimizer: the optimiser whose rate is the peak.
+        total_steps: not used; every schedule takes it.
+        warmup_steps: steps from 0 to the peak.
+        half_life: steps in which the rate halves.
+        decay_after_warmup: count the steps of decay from the end of the warm-up.
+
+    Raises:
+        ValueError: a negative `warmup_steps` or a `half_life` below 1.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        total_steps: int,
+        warmup_steps: int = 10_000,
+        half_life: int = 100_000,
+        decay_after_warmup: bool = False,
+    ):
+        if warmup_steps < 0 or half_life < 1:
+            raise ValueError(
+                f"WarmupHalfLife: warmup_steps is {warmup_steps} and half_life is {half_life}; expected a number of "
+                "steps from 0 on, and one from 1 on"
+            )
+        decay_starts = warmup_steps if decay_after_warmup else 0
+
+        def factor(step: int) -> float:
+            warmed = min(1.0, (step + 1) / max(1, warmup_steps))
+            return warmed * 0.5 ** (max(0, step - decay_starts) / half_life)
 
         super().__init__(optimizer, factor)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from slotbench.nn.parameters import one_group
-from slotbench.tasks.schedule import ConstantRate, WarmupCosine, WarmupStepsCosine
+from slotbench.tasks.schedule import ConstantRate, WarmupCosine, WarmupHalfLife, WarmupStepsCosine
 
 
 def rates(schedule, total, peak=2.0, **arguments):
@@ -60,6 +60,40 @@ def test_short_trainings_have_what_there_is_time_for(total, warmup, expected):
         assert wanted is None or rate == pytest.approx(wanted)
 
 
+def factor_of(schedule, **arguments):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    (factor,) = schedule(optimizer, 500_000, **arguments).lr_lambdas
+    return factor
+
+
+def test_clevr_decays_from_the_first_step():
+    factor = factor_of(WarmupHalfLife, warmup_steps=10_000, half_life=100_000)
+    assert 4e-4 * factor(10_000) == pytest.approx(3.7321e-4, rel=1e-5)
+    assert 4e-4 * factor(110_000) == pytest.approx(3.7321e-4 / 2, rel=1e-5)
+    assert 4e-4 * factor(500_000) == pytest.approx(1.25e-5)
+    assert factor(0) == 1e-4
+    assert factor(4_999) == pytest.approx(0.5 * 0.5**0.04999)
+
+
+def test_movi_decays_after_the_warm_up():
+    factor = factor_of(WarmupHalfLife, warmup_steps=10_000, half_life=100_000, decay_after_warmup=True)
+    assert 4e-4 * factor(10_000) == 4e-4
+    assert factor(4_999) == 0.5
+    assert factor(110_000) == pytest.approx(0.5)
+    assert 4e-4 * factor(500_000) == pytest.approx(1.34e-5, rel=1e-2)
+
+
+def test_psb_warms_up_for_longer_than_others_train():
+    factor = factor_of(WarmupHalfLife, warmup_steps=30_000, half_life=1_000_000)
+    for step in (0, 1, 29_998, 29_999, 30_000, 299_999):
+        assert factor(step) == pytest.approx(min(1, (step + 1) / 30_000) * 0.5 ** (step / 1e6))
+
+
+def test_no_warm_up_starts_at_the_peak():
+    assert rates(WarmupHalfLife, 3, warmup_steps=0, half_life=1) == [2.0, 1.0, 0.5]
+    assert rates(WarmupHalfLife, 3, warmup_steps=0, half_life=1, decay_after_warmup=True) == [2.0, 1.0, 0.5]
+
+
 def test_the_other_schedules_are_as_they_say():
     found = rates(WarmupCosine, 100, warmup=0.1, final_fraction=0.5)
     assert found[0] == pytest.approx(0.2)
@@ -73,6 +107,8 @@ def test_the_other_schedules_are_as_they_say():
     ("schedule", "message"),
     [
         (partial(WarmupStepsCosine, warmup_steps=-1), "warmup_steps is -1; expected a number of steps from 0 on"),
+        (partial(WarmupHalfLife, warmup_steps=-1), "warmup_steps is -1 and half_life is 100000"),
+        (partial(WarmupHalfLife, half_life=0), "half_life is 0; expected"),
         (partial(WarmupCosine, warmup=1.0), r"in \[0, 1\); got 1.0"),
     ],
 )

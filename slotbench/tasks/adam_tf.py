@@ -23,7 +23,7 @@ class AdamTF(Optimizer):
     gradients are no larger than eps. There is no weight decay.
 
     Source: Kingma and Ba, ICLR 2015, the paragraph after Algorithm 1 ("epsilon hat"); code of Krimmel et al.,
-    "Attention Normalization Impacts Cardinality Generalization in Slot Attention", TMLR 2024, whose CLEVR models it trains.
+    "Attention Normalization Impacts Cardinality Generalization in Slot Attention", TMLR 2024, for their CLEVR models.
 
     Args:
         params: parameters, or groups of them.

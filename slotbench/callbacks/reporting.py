@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from lightning.pytorch import LightningModule
 
-__all__ = ["StepClock", "headline_records", "short_name"]
+__all__ = ["StepClock", "headline_records", "short_names"]
 
 
 def headline_records(module: LightningModule) -> list[dict[str, Any]]:
@@ -19,9 +19,16 @@ def headline_records(module: LightningModule) -> list[dict[str, Any]]:
     return [asdict(headline) for headline in headlines()] if callable(headlines) else []
 
 
-def short_name(headline: Mapping[str, Any]) -> str:
-    """A metric's name without its stage: "val/colour_accuracy" -> "colour accuracy"."""
-    return str(headline["metric"]).rpartition("/")[2].replace("_", " ")
+def short_names(headlines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Metrics' names without the stage, and without what follows the first word where that word tells them apart.
+
+    Example:
+        >>> short_names([{"metric": "val/fg_ari/video"}, {"metric": "val/mse/step_1"}, {"metric": "val/mse/step_5"}])
+        ['fg ari', 'mse/step 1', 'mse/step 5']
+    """
+    names = [str(headline["metric"]).partition("/")[2].replace("_", " ") for headline in headlines]
+    first = [name.partition("/")[0] for name in names]
+    return [short if first.count(short) == 1 else name for short, name in zip(first, names, strict=True)]
 
 
 class StepClock:

@@ -11,7 +11,7 @@ from lightning.pytorch.callbacks import ProgressBar, Timer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from slotbench.callbacks.reporting import StepClock, headline_records, short_name
+from slotbench.callbacks.reporting import StepClock, headline_records, short_names
 
 __all__ = ["ThroughputBar"]
 
@@ -108,11 +108,9 @@ class ThroughputBar(ProgressBar):
             self._close()
             return
         logged = trainer.callback_metrics
-        self._metrics = {
-            short_name(headline): float(logged[headline["metric"]])
-            for headline in headline_records(pl_module)
-            if headline["metric"] in logged
-        }
+        known = [headline for headline in headline_records(pl_module) if headline["metric"] in logged]
+        values = [float(logged[headline["metric"]]) for headline in known]
+        self._metrics = dict(zip(short_names(known), values, strict=True))
         self._clock.resume()
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

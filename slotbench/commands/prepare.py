@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from slotbench import registry
 from slotbench.commands.failures import UserError, did_you_mean, lines, listing
 
-__all__ = ["main"]
+if TYPE_CHECKING:
+    from jsonargparse import ArgumentParser
+
+    from slotbench.data.clip_cache import Report
+
+__all__ = ["main", "prepare_parser", "preparing"]
 
 _USAGE = """Usage: slotbench prepare NAME --path PATH --out DIR [--ARGUMENT VALUE ...] [--plugin FILE]
 
 Reads a data set once and writes its decoded clips to DIR, a cache that training reads as fast as memory is copied; name
 it as the data set's path. Interrupted, the same command goes on where it was.
 
+With --features it writes what a frozen network makes of every frame instead, for the data set FeatureFile.
+
   slotbench prepare MOVi --path DIR --out CACHE --resolution 64
   slotbench prepare CLEVR --path FILE --out CACHE
+  slotbench prepare MOVi --path DIR --out FEATURES --resolution 256 --features DINOFeatures --features.path WEIGHTS
   slotbench prepare NAME --help          what can be set"""
 
 
@@ -38,31 +47,62 @@ def main(command: str, arguments: list[str]) -> int:
     known = registry.names("datasets")
     if name not in known:
         raise UserError(lines(f"no data set named {name}{did_you_mean(name, known)}", available=listing(known)))
+    if any(given.partition("=")[0] == "--features" for given in rest):
+        from slotbench.commands.prepare_features import prepare_features
+
+        return prepare_features(name, rest)
     return _prepare(name, rest)
 
 
 def _prepare(name: str, arguments: list[str]) -> int:
-    import jsonargparse
-
     from slotbench.data.clip_cache import Preparable
-    from slotbench.data.files import DataFilesError
 
     kind = registry.load("datasets", name)
     if not issubclass(kind, Preparable):
         raise UserError(lines(f"{name} has nothing to prepare: it is used as it is", available=listing(_preparable())))
+    parser = prepare_parser(name, f"Writes {name} to a cache.")
+    others = set(inspect.signature(kind).parameters) - set(kind.prepare_arguments)
+    parser.add_class_arguments(kind, skip=others)
+    given = parser.parse_args(arguments)
+    out = given.pop("out")
+    with preparing(name, out) as report:
+        kind(**given.as_dict()).prepare(out, report)
+    print(f"wrote {out}; use it with --data.path {out}")
+    return 0
+
+
+def prepare_parser(name: str, description: str) -> ArgumentParser:
+    """A parser of what follows the name of a data set, with the option for the folder."""
+    import jsonargparse
 
     class Parser(jsonargparse.ArgumentParser):
         def error(self, message: str, ex: Exception | None = None) -> NoReturn:
             raise UserError(f"{message}; slotbench prepare {name} --help lists the arguments")
 
-    parser = Parser(prog=f"slotbench prepare {name}", description=f"Writes {name} to a cache.", exit_on_error=False)
-    others = set(inspect.signature(kind).parameters) - set(kind.prepare_arguments)
-    parser.add_class_arguments(kind, skip=others)
-    parser.add_argument("--out", type=Path, required=True, help="folder of the cache")
-    given = parser.parse_args(arguments)
-    out = given.pop("out")
+    parser = Parser(prog=f"slotbench prepare {name}", description=description, exit_on_error=False)
+    parser.add_argument("--out", type=Path, required=True, help="folder to write to")
+    return parser
+
+
+@contextlib.contextmanager
+def preparing(name: str, out: Path) -> Iterator[Report]:
+    """Shows bars for what is reported, and turns refusals and interruptions into messages."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    from slotbench.data.files import DataFilesError
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    bars: dict[str, TaskID] = {}
     try:
-        _with_bar(kind(**given.as_dict()), out)
+        with Progress(*columns, console=Console(stderr=True)) as progress:
+
+            def report(what: str, done: int, total: int) -> None:
+                if what not in bars:
+                    bars[what] = progress.add_task(what, total=total)
+                progress.update(bars[what], completed=done)
+
+            yield report
     except DataFilesError as error:
         raise UserError(str(error)) from error
     except ValueError as error:
@@ -70,8 +110,6 @@ def _prepare(name: str, arguments: list[str]) -> int:
     except KeyboardInterrupt:
         print(f"interrupted; the same command goes on from what {out} holds")
         raise
-    print(f"wrote {out}; use it with --data.path {out}")
-    return 0
 
 
 def _preparable() -> list[str]:
@@ -84,22 +122,3 @@ def _preparable() -> list[str]:
             if issubclass(registry.load("datasets", name), Preparable):
                 found.append(name)
     return found
-
-
-def _with_bar(data: object, out: Path) -> None:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    from slotbench.data.clip_cache import Preparable
-
-    assert isinstance(data, Preparable)
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        bars: dict[str, object] = {}
-
-        def report(what: str, done: int, total: int) -> None:
-            if what not in bars:
-                bars[what] = progress.add_task(what, total=total)
-            progress.update(bars[what], completed=done)  # type: ignore[arg-type]
-
-        data.prepare(out, report)

@@ -1,0 +1,208 @@
+"""Features of videos, computed once by a frozen network and read from HDF5 in the place of pixels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, get_args
+
+import h5py
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from slotbench.data.base import SlotDataModule, Split
+from slotbench.data.clip_source import ClipSource, CutClips
+from slotbench.data.files import DataFilesError
+from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
+
+__all__ = ["FeatureFile", "StoredFeatures"]
+
+_LAYOUT = (
+    "expected `features` (videos, frames, tokens, width) in float16, `frames` (videos, frames, 3, height, width) in "
+    "bytes, perhaps `masks` (videos, frames, height, width) and `num_objects` (videos), and the attributes grid (rows, "
+    "columns) and has_class_token; `slotbench prepare NAME --features DINOFeatures` writes such files"
+)
+
+
+class FeatureFile(SlotDataModule):
+    """Features of videos with the frames and masks that they belong to, one HDF5 file per split.
+
+    `path` is a folder of train.h5, val.h5 and test.h5, of which those are needed that are used. They are written by
+    `slotbench prepare NAME --features DINOFeatures ...` from any data set of stored videos; docs/dinosaur.md says what
+    is in them, so that they can be written elsewhere too. Files are opened by each process that reads, when it reads.
+
+    A batch has `features` (float16) beside `frames` and `masks`, and in `objects` "video", the number of the video in
+    its file, "first_frame", and "num_objects" if the file has it. With clips of one frame, the default, the frames of
+    all videos are independent pictures: training takes one at random from every video, pass after pass, and evaluation
+    a random subset of all, the same for every seed.
+
+    Source: Krimmel et al., TMLR 2024, Appendix F (MOVi-C; MOVi-C6 is max_objects=6, and 1,280 pictures are scored).
+
+    Args:
+        path: the folder.
+        num_frames: frames of a training clip.
+        eval_frames: frames of a validation or test clip; null for whole videos.
+        max_objects: passes over videos of more objects; null takes all.
+        batch_size: clips per training batch.
+        val_batch_size: clips per batch in validation and test.
+        num_workers: processes that read.
+        seed: of the order of the videos and of the cuts.
+        train_size: training clips; the videos are gone through again and again until there are as many.
+        val_size: clips in the validation split at most, a random subset of all.
+        test_size: clips in the test split at most.
+
+    Raises:
+        ValueError: for arguments that cannot be; when sizes or clips are asked for, as a `DataFilesError`, where the
+            files are missing or not what they should be.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        num_frames: int = 1,
+        eval_frames: int | None = 1,
+        max_objects: int | None = None,
+        batch_size: int = 64,
+        val_batch_size: int = 64,
+        num_workers: int = 0,
+        seed: int = 0,
+        train_size: int = 100_000_000,
+        val_size: int = 100_000,
+        test_size: int = 100_000,
+    ) -> None:
+        super().__init__(batch_size, val_batch_size, num_workers, seed, train_size, val_size, test_size)
+        given = {"num_frames": num_frames, "eval_frames": eval_frames, "max_objects": max_objects}
+        for name, value in given.items():
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is {value}; expected 1 or more")
+        self.path = Path(path).expanduser()
+        self.num_frames = num_frames
+        self.eval_frames = eval_frames
+        self.max_objects = max_objects
+
+    @cached_property
+    def spec(self) -> DataSpec:  # type: ignore[override]
+        """Coloured frames in and out, and their features, in the sizes that the files have.
+
+        Raises:
+            DataFilesError: there is no file, or one that cannot be read.
+        """
+        for split in get_args(Split):
+            if self.file(split).is_file():
+                return StoredFeatures(self.file(split)).spec
+        what = "has none of them" if self.path.is_dir() else "does not exist"
+        raise DataFilesError(f"no features: the folder {self.path} {what}; expected train.h5, val.h5 or test.h5")
+
+    def file(self, split: Split) -> Path:
+        """Where a split is."""
+        return self.path / f"{split}.h5"
+
+    def dataset(self, split: Split) -> Dataset[VideoBatch]:
+        """Clips of `num_frames` frames for training, of `eval_frames` frames otherwise.
+
+        Raises:
+            DataFilesError: the file is missing or not what it should be.
+        """
+        source = StoredFeatures(self.file(split))
+        if source.spec != self.spec:
+            raise DataFilesError(f"{source.path} holds {source.spec}, and the files beside it {self.spec}")
+        chosen = None if self.max_objects is None else np.flatnonzero(source.object_counts() <= self.max_objects)
+        num_frames = self.num_frames if split == "train" else self.eval_frames
+        return CutClips(source, split, self.sizes[split], num_frames, self.seed, chosen)
+
+
+class StoredFeatures(ClipSource):
+    """The videos of one file.
+
+    Args:
+        path: the file.
+
+    Attributes:
+        lengths: frames of each video, all the same.
+        spec: sizes of the frames and of their features.
+
+    Raises:
+        DataFilesError: it is not there, or not what it should be.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._opened: tuple[int, h5py.File] | None = None
+        if not path.is_file():
+            raise DataFilesError(f"there is no file {path}; {_LAYOUT}")
+        try:
+            with h5py.File(path, "r") as file:
+                self._read_layout(file)
+        except OSError as error:
+            raise DataFilesError(f"{path} is no HDF5 file, or not a complete one ({error}); {_LAYOUT}") from error
+
+    def object_counts(self) -> np.ndarray:
+        """How many objects each video has.
+
+        Raises:
+            DataFilesError: the file does not say.
+        """
+        if self._counts is None:
+            raise DataFilesError(f"{self.path} has no num_objects, so videos cannot be passed over for their objects")
+        return self._counts
+
+    def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
+        """Clips, each with one read per field."""
+        file, places = self._file(), list(zip(videos, starts, strict=True))
+
+        def cut(name: str) -> torch.Tensor:
+            dataset = file[name]
+            return torch.from_numpy(np.stack([dataset[video, start : start + num_frames] for video, start in places]))
+
+        objects = {"video": torch.tensor(videos), "first_frame": torch.tensor(starts)}
+        if self._counts is not None:
+            objects["num_objects"] = torch.from_numpy(self._counts[list(videos)]).long()
+        tokens = cut("features")[:, :, int(self.has_class_token) :]
+        return VideoBatch(
+            frames=cut("frames"),
+            time=torch.arange(num_frames).repeat(len(videos), 1),
+            masks=cut("masks") if self.has_masks else None,
+            # a view: what reads cells as tokens turns the axes back
+            features=tokens.transpose(2, 3).unflatten(3, self.grid),
+            objects=objects,
+        )
+
+    def _read_layout(self, file: h5py.File) -> None:
+        shapes = {name: tuple(item.shape) for name, item in file.items() if isinstance(item, h5py.Dataset)}
+        missing = [name for name in ("features", "frames") if name not in shapes]
+        missing += [name for name in ("grid", "has_class_token") if name not in file.attrs]
+        if missing:
+            raise DataFilesError(f"{self.path} has no {', '.join(missing)}; {_LAYOUT}")
+        self.grid = (int(file.attrs["grid"][0]), int(file.attrs["grid"][1]))
+        self.has_class_token = bool(file.attrs["has_class_token"])
+        self.has_masks = "masks" in shapes
+        features, frames = shapes["features"], shapes["frames"]
+        rows, cols = self.grid
+        expected = {"features": (*features[:2], rows * cols + int(self.has_class_token), *features[3:4])}
+        expected |= {"frames": (*features[:2], 3, *frames[3:5]), "num_objects": features[:1]}
+        expected |= {"masks": (*features[:2], *frames[3:5])}
+        for name, axes in {"features": 4, "frames": 5, "masks": 4, "num_objects": 1}.items():
+            if name in shapes and (len(shapes[name]) != axes or shapes[name] != expected[name]):
+                raise DataFilesError(
+                    f"{self.path} has {name} of shape {shapes[name]}, which does not fit features of shape {features} "
+                    f"on a grid of {rows} x {cols} {'with' if self.has_class_token else 'without'} a class token; "
+                    f"{_LAYOUT}"
+                )
+        if file["frames"].dtype != np.uint8:
+            raise DataFilesError(f"{self.path} has frames of type {file['frames'].dtype}, not bytes; {_LAYOUT}")
+        self._counts: np.ndarray | None = file["num_objects"][:] if "num_objects" in shapes else None
+        self.lengths = np.full(features[0], features[1])
+        frame = VideoSpec(channels=3, height=frames[3], width=frames[4])
+        self.spec = DataSpec(input=frame, target=frame, features=VideoSpec(features[3], rows, cols))
+
+    def _file(self) -> h5py.File:
+        # a file that was opened before a fork must not be read after it
+        if self._opened is None or self._opened[0] != os.getpid():
+            self._opened = (os.getpid(), h5py.File(self.path, "r"))
+        return self._opened[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_opened": None}

@@ -1,0 +1,154 @@
+"""Writing the features of a data set's videos to the files that `FeatureFile` reads."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, get_args
+
+import h5py
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from slotbench.data.base import SlotDataModule, Split
+from slotbench.data.clip_cache import Report
+from slotbench.data.clip_source import CutClips
+from slotbench.data.feature_file import StoredFeatures
+from slotbench.data.files import DataFilesError, write_atomically
+from slotbench.data.resizing import resize_nearest
+from slotbench.interfaces import VideoBatch, VideoSpec
+
+__all__ = ["write_features"]
+
+
+def write_features(
+    data: SlotDataModule,
+    extract: Callable[[Tensor], Tensor],
+    spec: VideoSpec,
+    resolution: int,
+    out: Path,
+    description: dict[str, Any],
+    splits: Iterable[Split] = get_args(Split),
+    report: Report | None = None,
+) -> None:
+    """Writes train.h5, val.h5 and test.h5, or goes on where an earlier call was interrupted.
+
+    Args:
+        data: where the videos are from: a data set that cuts clips out of stored videos.
+        extract: makes the features "time channels rows cols" of frames "time channels height width" in [0, 1].
+        spec: their sizes.
+        resolution: pixels per side of the frames (bicubic, no anti-aliasing) and masks (nearest) that are written.
+        out: the folder.
+        description: what is written and how it was made, in JSON's types; files of something else are not touched.
+        splits: those to write; of these, the ones that the data set does not have are left out.
+        report: is told the split, how many of its videos have been written, and how many there are.
+
+    Raises:
+        DataFilesError: the data set has none of the splits, no stored videos, or videos of different lengths; `out`
+            holds something else.
+    """
+    found, refusal = {}, None
+    for split in splits:
+        try:
+            found[split] = data.dataset(split)
+        except DataFilesError as error:
+            refusal = error
+    if not found:
+        raise refusal or DataFilesError("no split is named; expected some of train, val and test")
+    out.mkdir(parents=True, exist_ok=True)
+    for split, clips in found.items():
+        if not isinstance(clips, CutClips):
+            raise DataFilesError(
+                f"{type(data).__name__} makes its clips as they are asked for; features are computed once for a data "
+                "set of stored videos, such as MOVi"
+            )
+        writer = _Writer(out, split, clips, description, resolution)
+        writer.write(extract, spec, report or (lambda what, done, total: None))
+
+
+class _Writer:
+    """One split: written to a file of its own, which gets its name when it is complete."""
+
+    def __init__(self, out: Path, split: Split, clips: CutClips, description: dict[str, Any], resolution: int) -> None:
+        self.split, self.videos, self.source, self.resolution = split, clips.videos, clips.source, resolution
+        lengths = self.source.lengths[self.videos]
+        if lengths.min() != lengths.max():
+            raise DataFilesError(
+                f"the videos of the {split} split have {lengths.min()} to {lengths.max()} frames; features are kept "
+                "for videos of one length"
+            )
+        self.length = int(lengths[0])
+        self.complete, self.partial = out / f"{split}.h5", out / f"{split}.h5.part"
+        self.progress = out / f"{split}.progress.json"
+        self.description = json.dumps(description | {"split": split, "videos": len(self.videos)}, sort_keys=True)
+
+    def write(self, extract: Callable[[Tensor], Tensor], spec: VideoSpec, report: Report) -> None:
+        total = len(self.videos)
+        done = self._done()
+        report(self.split, done, total)
+        for number in range(done, total):
+            batch = self.source.read([int(self.videos[number])], [0], self.length)
+            features = extract(batch.frames[0].float() / 255)
+            with h5py.File(self.partial, "a" if number else "w") as file:
+                if not number:
+                    self._lay_out(file, spec, batch)
+                self._put(file, number, features, batch)
+            # only now, so that what it says is written has been
+            write_atomically(self.progress, json.dumps({"videos": number + 1, "source": self.description}).encode())
+            report(self.split, number + 1, total)
+        if not self.complete.is_file():
+            os.replace(self.partial, self.complete)
+            StoredFeatures(self.complete)
+        self.progress.unlink(missing_ok=True)
+
+    def _done(self) -> int:
+        """Videos that have been written."""
+        if self.complete.is_file():
+            with h5py.File(self.complete, "r") as file:
+                self._check_source(self.complete, str(file.attrs.get("source")))
+            return len(self.videos)
+        if not (self.partial.is_file() and self.progress.is_file()):
+            return 0
+        state = json.loads(self.progress.read_text(encoding="utf-8"))
+        self._check_source(self.partial, state["source"])
+        return int(state["videos"])
+
+    def _check_source(self, path: Path, source: str) -> None:
+        if source != self.description:
+            raise DataFilesError(
+                f"{path} holds features of something else: {source}, and {self.description} is asked for; name another "
+                "folder, or delete that file"
+            )
+
+    def _lay_out(self, file: h5py.File, spec: VideoSpec, batch: VideoBatch) -> None:
+        videos = (len(self.videos), self.length)
+        side, tokens = self.resolution, spec.height * spec.width
+        # whole arrays, not chunks: any run of frames is one stretch of the file
+        file.create_dataset("features", (*videos, tokens, spec.channels), np.float16)
+        file.create_dataset("frames", (*videos, batch.frames.shape[2], side, side), np.uint8)
+        if batch.masks is not None:
+            file.create_dataset("masks", (*videos, side, side), np.uint8)
+        if "num_objects" in batch.objects:
+            file.create_dataset("num_objects", videos[:1], np.int64)
+        file.attrs["grid"] = (spec.height, spec.width)
+        file.attrs["has_class_token"] = False
+        file.attrs["source"] = self.description
+
+    def _put(self, file: h5py.File, number: int, features: Tensor, batch: VideoBatch) -> None:
+        file["features"][number] = features.flatten(2).transpose(1, 2).half().numpy()
+        file["frames"][number] = _resized(batch.frames[0], self.resolution).numpy()
+        if batch.masks is not None:
+            file["masks"][number] = resize_nearest(batch.masks[0].numpy(), self.resolution, self.resolution)
+        if "num_objects" in batch.objects:
+            file["num_objects"][number] = int(batch.objects["num_objects"])
+
+
+def _resized(frames: Tensor, side: int) -> Tensor:
+    if frames.shape[-2:] == (side, side):
+        return frames
+    resized = F.interpolate(frames.float(), size=(side, side), mode="bicubic", align_corners=False)
+    return resized.round_().clamp_(0, 255).to(torch.uint8)

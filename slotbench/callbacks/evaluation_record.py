@@ -17,11 +17,14 @@ from slotbench.runs.folder import RunFolder, dump_json, write_atomically
 
 __all__ = ["EvaluationRecord"]
 
+_MOST_LISTED = 8
+
 
 class EvaluationRecord(Callback):
     """Writes all metrics, and what was evaluated, to RUN/<subcommand>-<date>-<time>.json, and prints the scores.
 
-    Scores that could not be computed are listed under "unavailable", each with what it needs.
+    Scores that could not be computed are listed under "unavailable", each with what it needs. The pictures are named
+    after them, or their folder if they are many.
 
     Args:
         folder: the run that is evaluated.
@@ -34,10 +37,12 @@ class EvaluationRecord(Callback):
         self._subcommand = subcommand
         self._console = console
         self._started = time.monotonic()
+        self._began = time.time()
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Starts the clock."""
         self._started = time.monotonic()
+        self._began = time.time() - 1  # the clock that files are dated by ticks more coarsely
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Writes the file; it does not appear if the evaluation failed."""
@@ -68,9 +73,16 @@ class EvaluationRecord(Callback):
         if headlines and metrics:
             console.print(score_table(headlines, metrics))
         media = self._folder.media / self._subcommand
-        pictures = [path for suffix in (".png", ".gif") for path in sorted(media.glob(f"*{suffix}"))]
-        for written in [path, *pictures]:
-            console.print(str(written), highlight=False, soft_wrap=True, markup=False)
+        pictures = [
+            str(path)
+            for suffix in (".png", ".gif")
+            for path in sorted(media.glob(f"*{suffix}"))
+            if path.stat().st_mtime >= self._began  # an earlier evaluation may have been of other clips
+        ]
+        if len(pictures) > _MOST_LISTED:
+            pictures = [f"{media}: {len(pictures)} pictures and videos"]
+        for written in [str(path), *pictures]:
+            console.print(written, highlight=False, soft_wrap=True, markup=False)
 
     def _unused_path(self) -> Path:
         stem = f"{self._subcommand}-{datetime.now():%Y%m%d-%H%M%S}"

@@ -17,6 +17,7 @@ from lightning.pytorch.utilities.seed import isolate_rng
 from PIL import Image
 
 from slotbench.callbacks.gif import encode_gif
+from slotbench.callbacks.mp4 import can_encode_mp4, encode_mp4
 from slotbench.runs.folder import RunFolder
 
 __all__ = ["MediaLogger"]
@@ -27,21 +28,29 @@ class MediaLogger(Callback):
 
     While fitting they become `media/<name>_step<step>.png` and `media/<name>_latest.png`, from the untrained model of
     the sanity check on; of the numbered ones remain the first, the first of every doubling of the step, and the newest.
-    In `validate`, `test` and `predict` they become `media/<subcommand>/<name>.png`. Videos are GIF of 10 frames per
-    second and end in `.gif`. W&B gets the same files. The random state is put back afterwards, so that looking does not
-    change the run.
+    In `validate` and `test` they become `media/<subcommand>/<name>.png`.
+
+    In `predict` it asks for each clip of every batch on its own, up to `num_predicted`. The files are named
+    `media/predict/clip<index>_<what the data calls the clip>.png`, with the name of the picture at the end if the task
+    makes several of one clip.
+
+    Videos have 10 frames per second and end in `.gif`, and in `.mp4` too where PyAV is installed. W&B gets the pictures
+    and the GIFs. The random state is put back afterwards, so that looking does not change the run.
 
     Args:
         folder: the run.
         num_clips: clips per picture, and clips that a task may make videos of.
+        num_predicted: clips that `predict` makes pictures of.
 
     Raises:
         TypeError: a picture is no uint8 array "height width 3", or a video none "time height width 3".
     """
 
-    def __init__(self, folder: RunFolder, num_clips: int = 4) -> None:
+    def __init__(self, folder: RunFolder, num_clips: int = 4, num_predicted: int = 64) -> None:
         self._folder = folder
         self._num_clips = num_clips
+        self._num_predicted = num_predicted
+        self._predicted = 0
 
     def on_validation_batch_end(
         self,
@@ -69,6 +78,10 @@ class MediaLogger(Callback):
         if batch_idx == dataloader_idx == 0:
             self._show(trainer, pl_module, batch)
 
+    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Starts to count clips."""
+        self._predicted = 0
+
     def on_predict_batch_end(
         self,
         trainer: Trainer,
@@ -78,9 +91,21 @@ class MediaLogger(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Pictures of the first batch."""
-        if batch_idx == dataloader_idx == 0:
-            self._show(trainer, pl_module, batch)
+        """Pictures of each clip of the batch."""
+        if not trainer.is_global_zero:
+            return
+        for i in range(len(batch)):
+            if self._predicted < self._num_predicted:
+                # the samples of a batch are taken from each process in turn
+                title = _title(trainer, self._predicted * trainer.world_size, dataloader_idx)
+                self._show_alone(trainer, pl_module, batch.map(lambda value, i=i: value[i : i + 1]), title)
+            self._predicted += 1
+
+    def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Says so if there are clips without pictures."""
+        left = self._predicted - self._num_predicted
+        if trainer.is_global_zero and left > 0:
+            print(f"Pictures of the first {self._num_predicted} clips; {left} more have none.")
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Plots of the whole validation set."""
@@ -99,12 +124,12 @@ class MediaLogger(Callback):
         if not trainer.is_global_zero:
             return
         clips = batch.map(lambda value: value[: self._num_clips])
-        for method, write in (("pictures", self._write), ("videos", self._write_videos)):
-            make: Any = getattr(module, method, None)
-            if make is not None:
-                with isolate_rng(), torch.no_grad():
-                    made = make(clips)
-                write(trainer, made)
+        self._write(trainer, _make(module, "pictures", clips))
+        self._write_videos(trainer, _make(module, "videos", clips))
+
+    def _show_alone(self, trainer: Trainer, module: LightningModule, clip: Any, title: str) -> None:
+        self._write(trainer, _titled(_make(module, "pictures", clip), title))
+        self._write_videos(trainer, _titled(_make(module, "videos", clip), title))
 
     def _write(self, trainer: Trainer, pictures: dict[str, np.ndarray]) -> None:
         for name, picture in pictures.items():
@@ -117,6 +142,8 @@ class MediaLogger(Callback):
         for name, video in videos.items():
             _check("video", name, video, "time height width 3")
             path = self._store(trainer, name, ".gif", encode_gif(video))
+            if can_encode_mp4():
+                self._store(trainer, name, ".mp4", encode_mp4(video))
             for logger, step in _wandb(trainer):
                 logger.log_video(f"videos/{name}", [str(path)], step=step)
 
@@ -131,6 +158,31 @@ class MediaLogger(Callback):
         path = _save(content, self._folder.media / f"{name}_latest{suffix}")
         _thin_out(self._folder.media, name, suffix)
         return path
+
+
+def _make(module: LightningModule, method: str, clips: Any) -> dict[str, np.ndarray]:
+    """What the task makes of the clips; nothing if it has no such method."""
+    make: Any = getattr(module, method, None)
+    if make is None:
+        return {}
+    with isolate_rng(), torch.no_grad():
+        made: dict[str, np.ndarray] = make(clips)
+    return made
+
+
+def _titled(made: dict[str, np.ndarray], title: str) -> dict[str, np.ndarray]:
+    """Pictures of one clip under the clip's title; what the task calls them matters only if there are several."""
+    return {title if len(made) == 1 else f"{title}_{name}": picture for name, picture in made.items()}
+
+
+def _title(trainer: Trainer, index: int, loader: int) -> str:
+    """The clip's number, and what its data set calls it, if that can say."""
+    loaders: Any = trainer.predict_dataloaders
+    if isinstance(loaders, list | tuple):
+        loaders = loaders[loader]
+    name_of: Any = getattr(getattr(loaders, "dataset", None), "clip_name", None)
+    name = None if name_of is None else name_of(index)
+    return f"clip{index:04d}" if name is None else f"clip{index:04d}_{name}"
 
 
 def _wandb(trainer: Trainer) -> list[tuple[WandbLogger, int]]:

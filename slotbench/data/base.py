@@ -63,6 +63,10 @@ class ClipDataset(Dataset[VideoBatch], ABC):
     def clips(self, indices: Sequence[int]) -> VideoBatch:
         """The clips of these indices; what clip i is depends on nothing but i."""
 
+    def clip_name(self, index: int) -> str | None:
+        """What a person calls clip `index`, for the names of files about it; None by default, as it is but a number."""
+        return None
+
     def __len__(self) -> int:
         return self.size
 

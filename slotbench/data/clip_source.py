@@ -33,6 +33,10 @@ class ClipSource(ABC):
         `time` counts from 0 in each clip; `objects` has "video" and "first_frame", which say where a clip is from.
         """
 
+    def name(self, video: int, start: int) -> str | None:
+        """What a person calls the clip of `video` from frame `start` on; None by default."""
+        return None
+
 
 class CutClips(ClipDataset):
     """The clips of a split, cut out of whole videos.
@@ -105,6 +109,10 @@ class CutClips(ClipDataset):
         """The clips of these indices."""
         places = [self.place(index) for index in indices]
         return self.source.read([video for video, _ in places], [start for _, start in places], self.num_frames)
+
+    def clip_name(self, index: int) -> str | None:
+        """What the source calls the clip."""
+        return self.source.name(*self.place(index))
 
     def place(self, index: int) -> tuple[int, int]:
         """The video that sample `index` shows, and its first frame there."""

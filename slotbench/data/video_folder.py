@@ -108,6 +108,10 @@ class _Videos(ClipSource):
             objects={"video": torch.tensor(videos), "first_frame": torch.tensor(starts) * self.stride},
         )
 
+    def name(self, video: int, start: int) -> str:
+        """The file's name without its ending, and the first frame of the clip in it."""
+        return f"{self.videos[video].path.stem}_frame{start * self.stride:05d}"
+
 
 def _square(frame: np.ndarray, side: int) -> torch.Tensor:
     """The middle of a frame "height width 3" as "3 side side"."""

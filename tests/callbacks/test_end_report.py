@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -79,10 +80,31 @@ def test_evaluation_is_written_beside_the_run_and_leaves_its_record_alone(
     record = json.loads(written[0].read_text())
     assert record["run"] == folder.info["id"]
     assert record["checkpoint"] == checkpoint
-    assert list((folder.media / subcommand).iterdir()) == [folder.media / subcommand / "clips.png"]
+    pictures = [f"clip{index:04d}.png" for index in range(16)] if subcommand == "predict" else ["clips.png"]
+    assert sorted(path.name for path in (folder.media / subcommand).iterdir()) == pictures
     assert ("val/score" in record["metrics"]) == (subcommand != "predict")
     assert str(written[-1]) in capsys.readouterr().out
     assert ((folder.path / "run.json").read_text(), (folder.path / "metrics.jsonl").read_text()) == before
+
+
+def test_an_evaluation_names_the_pictures_it_took_or_their_folder_if_they_are_many(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    media = folder.media / "test"
+    media.mkdir(parents=True)
+    old = media / "earlier.png"
+    old.touch()
+    os.utime(old, (1, 1))
+    for count in (8, 9):
+        record = EvaluationRecord(folder, "test")
+        record.setup(make_trainer([], []), TinyTask(), "test")
+        for index in range(count):
+            (media / f"clip{index}.png").touch()
+        record.teardown(make_trainer([], []), TinyTask(), "test")
+        out = capsys.readouterr().out
+        assert (str(media / "clip7.png") in out) == (count == 8)
+        assert (f"{media}: 9 pictures and videos" in out) == (count == 9)
+        assert "earlier" not in out
 
 
 def test_a_failed_evaluation_writes_nothing(folder: RunFolder) -> None:

@@ -152,3 +152,11 @@ def test_a_damaged_movie_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.mp4").write_bytes(b"no movie at all")
     with pytest.raises(DataFilesError, match=r"a.mp4 cannot be read as a video"):
         clips(tmp_path)
+
+
+def test_clips_are_called_after_their_file_and_first_frame(tmp_path: Path) -> None:
+    for name in ("b walk.npz", "a.gif"):
+        write(tmp_path / name, video())
+    dataset = VideoFolder(str(tmp_path), resolution=8, eval_frames=5, stride=2).dataset("test")
+    called = [dataset.clip_name(index) for index in range(len(dataset))]  # type: ignore[attr-defined,arg-type]
+    assert called == [f"{name}_frame{first:05d}" for name in ("a", "b walk") for first in (0, 10, 20)]

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ import yaml
 
 from slotbench.cli import run
 from slotbench.registry import load
+
+sys.path.insert(0, str(Path(__file__).parent / "data"))
+from feature_files import write_feature_file
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = sorted(path for path in (ROOT / "experiments").rglob("*.yaml") if "matched" not in path.parts)
@@ -24,7 +28,7 @@ TINY = {
         "output_dim": 8,
         "num_features": 4,
     },
-    "decoder": {"num_layers": 1},
+    "decoder": {"num_layers": 1, "hidden_dim": 8},
 }
 """What makes a part small, by its arguments; it is given those that it has."""
 
@@ -36,7 +40,18 @@ MAX_FRAMES = 100
 """An experiment on longer clips is tried on clips of a few frames."""
 
 
-def overrides_of(experiment):
+def feature_files(folder):
+    """The files that `FeatureFile` reads, in small."""
+    for split in ("train", "val"):
+        write_feature_file(folder / f"{split}.h5", side=16)
+    return folder
+
+
+FILES = {"FeatureFile": feature_files}
+"""Data sets that read files, and what writes some to a folder and returns their `path`."""
+
+
+def overrides_of(experiment, folder):
     config = yaml.safe_load(experiment.read_text())
     model = config["model"]["init_args"]
     values = {part: dict(given) for part, given in TINY_RUN.items()}
@@ -45,6 +60,8 @@ def overrides_of(experiment):
         values[f"model.{part}"] = {name: value for name, value in given.items() if name in arguments}
         if "depths" in arguments:  # as many, for they say how large the grid is
             values[f"model.{part}"]["depths"] = [4] * len(model[part]["init_args"]["depths"])
+    if (write := FILES.get(config["data"]["class_path"])) is not None:
+        values["data"] |= {"path": write(folder)}
     if config["data"]["init_args"].get("num_frames", 0) > MAX_FRAMES:
         values["data"] |= {"num_frames": 4, "eval_frames": 8}
         values["model"] = {"context": 3, "horizon": 5}
@@ -53,7 +70,8 @@ def overrides_of(experiment):
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda path: str(path.relative_to(ROOT / "experiments")))
 def test_experiment_trains_two_steps(experiment, tmp_path):
-    assert run(["fit", "--config", str(experiment), *overrides_of(experiment), "--runs_dir", str(tmp_path)]) == 0
+    overrides = overrides_of(experiment, tmp_path / "data")
+    assert run(["fit", "--config", str(experiment), *overrides, "--runs_dir", str(tmp_path)]) == 0
     (folder,) = (tmp_path / experiment.stem).iterdir()
     record = json.loads((folder / "run.json").read_text())
     assert record["state"] == "finished"

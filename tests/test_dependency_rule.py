@@ -19,7 +19,7 @@ ALLOWED = {
     "slotbench.metrics": ("slotbench.metrics", "slotbench.interfaces"),
     "slotbench.data": ("slotbench.data", "slotbench.interfaces"),
     "slotbench.tasks": ("slotbench.tasks", "slotbench.interfaces", "slotbench.metrics", "slotbench.nn"),
-    "slotbench.probing": ("slotbench.probing", "slotbench.interfaces", "slotbench.metrics", "slotbench.tasks"),
+    "slotbench.probing": ("slotbench.probing", "slotbench.interfaces", "slotbench.metrics"),
     # the parts of a bench run in processes of their own, and measure what the registry holds
     "slotbench.bench": ("slotbench.bench", "slotbench.interfaces", "slotbench.registry", "slotbench.runs"),
     "slotbench.callbacks": (

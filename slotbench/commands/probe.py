@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from slotbench import registry
 from slotbench.commands.failures import UserError, did_you_mean, lines
@@ -36,7 +36,8 @@ looking. Prints a table and writes it to RUN/probe.json.
   --scope video|frame          an object keeps its slot through the clip, or may have another in every frame
                                (default: video)
   --head linear|mlp|both       what is fitted (default: both)
-  --fit-split train|val        clips to fit to (default: train)
+  --fit-split train|val        clips to fit to, as long as those that are scored if the data set has `num_frames`
+                               (default: train)
   --fit-clips N                how many at most (default: 500)
   --split test|val             clips to score on, other ones (default: test)
   --clips N                    how many at most (default: 500)
@@ -144,8 +145,12 @@ def _probe(loaded: LoadedRun, given: argparse.Namespace) -> int:
     heads: tuple[HeadName, ...] = ("linear", "mlp") if given.head == "both" else (given.head,)
     settings = ProbeSettings(given.match, given.scope, heads, given.restarts, given.seed)
     with _progress() as say:
-        fit = _collect(loaded, given, given.fit_split, given.fit_clips, device, say)
         test = _collect(loaded, given, given.split, given.clips, device, say)
+        data: Any = loaded.data
+        if "num_frames" not in loaded.given and isinstance(getattr(data, "num_frames", None), int):
+            # slots late in a clip are not those of its beginning, and training clips are often shorter
+            data.num_frames = test.slots.shape[1]
+        fit = _collect(loaded, given, given.fit_split, given.fit_clips, device, say)
         _check_disjoint(fit, test, given)
         factors = choose_factors(fit.labels, given.categorical, given.continuous)
         report = probe(fit, test, factors, settings, lambda what: say(f"probing: {what}", 0, 0))

@@ -14,7 +14,7 @@ from slotbench.commands.failures import UserError, did_you_mean, lines
 from slotbench.commands.lightning_cli import config_only_cli
 from slotbench.commands.options import RunOptions
 from slotbench.commands.quiet import hush
-from slotbench.commands.settings import load_named, read_settings
+from slotbench.commands.settings import command_line_settings, load_named, read_settings
 from slotbench.data.base import SlotDataModule
 from slotbench.runs.folder import RunFolder, RunFolderError
 from slotbench.tasks.base import SlotTask
@@ -32,6 +32,7 @@ class LoadedRun:
         step: optimiser steps done by then.
         data: as configured, with the settings given over it.
         task: with the checkpoint's weights, on the CPU.
+        given: arguments of the data set that were given over the run's own.
     """
 
     folder: RunFolder
@@ -39,6 +40,7 @@ class LoadedRun:
     step: int
     data: SlotDataModule
     task: SlotTask
+    given: frozenset[str]
 
 
 def load_run(run: str, checkpoint: str, settings: list[str], options: RunOptions) -> LoadedRun:
@@ -75,7 +77,8 @@ def load_run(run: str, checkpoint: str, settings: list[str], options: RunOptions
     except (pickle.UnpicklingError, EOFError, KeyError, RuntimeError) as error:
         first = str(error).strip().splitlines()[0]
         raise UserError(lines(f"{path} does not fit the run's configuration: {first}", run=str(folder.path))) from error
-    return LoadedRun(folder, path, int(held.get("global_step", 0)), data, task)
+    names = frozenset(setting.key[-1] for setting in command_line_settings(settings) if setting.key)
+    return LoadedRun(folder, path, int(held.get("global_step", 0)), data, task, names)
 
 
 def _checkpoint(folder: RunFolder, name: str) -> Path:

@@ -10,12 +10,11 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import torch
 from jaxtyping import Bool, Float, Integer
 from lightning.pytorch.utilities.seed import isolate_rng
-from torch import Tensor
+from torch import Tensor, nn
 
 from slotbench.interfaces import VideoBatch
 from slotbench.metrics.contingency import contingency, masks_to_labels
 from slotbench.probing.factors import KNOWN, ProbeError, by_object, count_objects
-from slotbench.tasks.base import SlotTask
 
 __all__ = ["Clips", "MaskSource", "SlotMasks", "collect"]
 
@@ -65,7 +64,7 @@ class Clips:
 
 
 def collect(
-    task: SlotTask,
+    task: nn.Module,
     batches: Iterable[VideoBatch],
     num_clips: int,
     *,

@@ -180,6 +180,8 @@ def _score(
     """The scores of a factor, or why it has none."""
     name = factor.name
     if factor.kind == "categorical":
+        if any((part.labels[name] != part.labels[name].round()).any() for part in rows):
+            return "has values that are not whole numbers, as classes are"
         rows, classes = _classes(name, rows)
         if len(classes) < 2:
             return "has a single class" if len(classes) else "has no class"

@@ -40,7 +40,8 @@ def encode_mp4(video: UInt8[np.ndarray, "time height width 3"], frames_per_secon
     factor = math.ceil(_SMALLEST / min(video.shape[1:3]))
     out = io.BytesIO()
     with av.open(out, "w", format="mp4") as container:
-        stream = container.add_stream(_CODEC, rate=frames_per_second, options={"crf": "16"})
+        stream = container.add_stream(_CODEC, rate=frames_per_second, options={"crf": "18"})
+        assert isinstance(stream, av.VideoStream)
         for index, frame in enumerate(video):
             large = frame.repeat(factor, axis=0).repeat(factor, axis=1)
             even = np.pad(large, ((0, large.shape[0] % 2), (0, large.shape[1] % 2), (0, 0)), mode="edge")

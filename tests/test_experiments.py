@@ -9,10 +9,12 @@ import pytest
 import yaml
 
 from slotbench.cli import run
+from slotbench.data.clevr import CLEVR
 from slotbench.registry import load
 
 sys.path.insert(0, str(Path(__file__).parent / "data"))
 from feature_files import write_feature_file
+from tfrecord_files import clevr_scene, movi_video, write_clevr, write_movi
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = sorted(path for path in (ROOT / "experiments").rglob("*.yaml") if "matched" not in path.parts)
@@ -43,12 +45,27 @@ MAX_FRAMES = 100
 def feature_files(folder):
     """The files that `FeatureFile` reads, in small."""
     for split in ("train", "val"):
-        write_feature_file(folder / f"{split}.h5", side=16)
+        write_feature_file(folder / f"{split}.h5", side=SIDE)
     return folder
 
 
-FILES = {"FeatureFile": feature_files}
-"""Data sets that read files, and what writes some to a folder and returns their `path`."""
+def movi_files(folder):
+    """The files that `MOVi` reads, in small."""
+    videos = [movi_video(seed, SIDE) for seed in range(2)]
+    return write_movi(folder, {"train": videos[:1], "validation": videos[1:]}, shards=1)
+
+
+def clevr_cache(folder):
+    """What `slotbench prepare CLEVR` makes as the headers say, in small."""
+    folder.mkdir()
+    file = write_clevr(folder / "clevr.tfrecords", [clevr_scene(seed) for seed in range(7)])
+    CLEVR(str(file), resolution=SIDE, crop=(24, 216, 64, 256)).prepare(folder / "cache", lambda what, done, total: None)
+    return folder / "cache"
+
+
+SIDE = 16
+FILES = {"FeatureFile": feature_files, "MOVi": movi_files, "CLEVR": clevr_cache}
+"""Data sets that read files, and what writes some to a folder, of `SIDE` pixels, and returns their `path`."""
 
 
 def overrides_of(experiment, folder):
@@ -60,8 +77,11 @@ def overrides_of(experiment, folder):
         values[f"model.{part}"] = {name: value for name, value in given.items() if name in arguments}
         if "depths" in arguments:  # as many, for they say how large the grid is
             values[f"model.{part}"]["depths"] = [4] * len(model[part]["init_args"]["depths"])
+        if isinstance(model[part]["init_args"].get("channels"), list):  # one per layer, like other lists beside it
+            values[f"model.{part}"]["channels"] = [4] * len(model[part]["init_args"]["channels"])
     if (write := FILES.get(config["data"]["class_path"])) is not None:
         values["data"] |= {"path": write(folder)}
+        values["data"] |= {"resolution": SIDE} if "resolution" in config["data"]["init_args"] else {}
     if config["data"]["init_args"].get("num_frames", 0) > MAX_FRAMES:
         values["data"] |= {"num_frames": 4, "eval_frames": 8}
         values["model"] = {"context": 3, "horizon": 5}

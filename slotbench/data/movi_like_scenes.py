@@ -35,7 +35,7 @@ FRAME_RATE = 12
 FOCAL_LENGTH, SENSOR_WIDTH = 35.0, 32.0
 
 _FLOOR_COLOR = (0.58, 0.58, 0.58)
-_METAL, _RUBBER = 0, 1
+# metal, rubber
 _DENSITY = np.array([2.7, 1.1])
 _FRICTION = np.array([0.4, 0.8])
 _RESTITUTION = np.array([0.3, 0.7])

@@ -168,9 +168,11 @@ class SimulatedVideos(ClipSource):
         }
 
     def _padded(self, values: np.ndarray, axis: int = 0, fill: int = 0) -> np.ndarray:
-        widths = [(0, 0)] * values.ndim
-        widths[axis] = (0, self.law.num_objects[1] - values.shape[axis])
-        return np.pad(values, widths, constant_values=fill)
+        shape = list(values.shape)
+        shape[axis] = self.law.num_objects[1]
+        out = np.full(shape, fill, values.dtype)
+        out[(slice(None),) * axis + (slice(0, values.shape[axis]),)] = values
+        return out
 
 
 def camera_quaternions(cameras: np.ndarray) -> np.ndarray:
@@ -203,4 +205,5 @@ def _boxes(seen: np.ndarray) -> np.ndarray:
         side - rows[..., ::-1].argmax(-1),
         side - columns[..., ::-1].argmax(-1),
     ]
-    return np.where(rows.any(-1)[..., None], np.stack(edges, axis=-1) / side, 0.0)
+    visible = np.asarray(rows.any(-1))
+    return np.where(visible[..., None], np.stack(edges, axis=-1) / side, 0.0)

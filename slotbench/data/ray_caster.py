@@ -1,28 +1,12 @@
-"""The compiled ray-caster: spheres, cubes and cylinders on a floor. `ray_reference` holds the readable form.
-
-All that the kernel uses is in this file: the compiler's cache on disk notices a change of this file, not of an import.
-Only additions, multiplications, divisions and square roots are used, in a fixed order, so the same scene gives the same
-bytes each time.
-"""
+"""A ray-caster for spheres, cubes and cylinders on a floor: colours with shadows, exact masks and depth."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
-__all__ = ["CHECKS", "CUBE", "CYLINDER", "FAR", "NOISE", "PLAIN", "SPHERE", "STRIPES", "Film", "Stage", "render"]
-
-CUBE, CYLINDER, SPHERE = 0, 1, 2
-PLAIN, STRIPES, CHECKS, NOISE = 0, 1, 2, 3
-
-FAR = 1000.0
-"""Distance of what is not there, above the horizon."""
-
-AMBIENT, KEY, FILL = 0.42, 0.62, 0.12
-FILL_X, FILL_Y, FILL_Z = -0.6, 0.0, 0.8
+__all__ = ["Film", "Stage", "render"]
 
 
 @dataclass(frozen=True)
@@ -33,13 +17,13 @@ class Stage:
         cameras: camera centres "time 3".
         camera_rotations: "time 3 3", columns are the camera's right, up and backward.
         width: width of the picture at distance 1.
-        shapes: CUBE, CYLINDER or SPHERE of each object "objects".
+        shapes: 0 cube, 1 cylinder, 2 sphere "objects".
         halves: half the side, or the radius, which in a cylinder is half the height too "objects".
         positions: centres "time objects 3".
         rotations: "time objects 3 3", columns are the object's axes.
         colors: two colours of each surface in 0..1 "surfaces 2 3"; a plain one has the first alone.
-        textures: kind, frequency, offset and direction of each surface's solid texture "surfaces 6"; an object's is in
-            units of its half size, the floor's in the world's.
+        textures: kind (0 none, 1 stripes, 2 checks, 3 noise), frequency, offset and direction of each surface's solid
+            texture "surfaces 6"; an object's is in units of its half size, the floor's in the world's.
         gloss: share of diffuse light, of highlights, and of mirroring, and the logarithm to base 2 of the highlights'
             exponent "surfaces 4".
         light: where the lamp is "3".
@@ -85,12 +69,18 @@ def render(stage: Stage, side: int, samples_per_side: int = 2) -> Film:
         masks=np.empty((num_frames, side, side), np.uint8),
         depth=np.empty((num_frames, side, side), np.float32),
     )
+    from slotbench.data.ray_kernel import render_into  # compiles, or reads from disk what an earlier process compiled
+
     solids = np.concatenate([stage.positions, stage.rotations.reshape(*stage.positions.shape[:2], 9)], axis=-1)
-    numbers = (stage.cameras, stage.camera_rotations, stage.halves, solids, stage.colors, stage.textures, stage.gloss)
-    _render(
+    bounds = stage.halves * np.sqrt(np.array([3.0, 2.0, 1.0]))[stage.shapes]
+    seen = np.einsum("tji,tnj->tni", stage.camera_rotations, stage.positions - stage.cameras[:, None])
+    lit = stage.positions - stage.light
+    numbers = [stage.cameras, stage.camera_rotations, stage.halves, solids, _windows(seen, bounds)]
+    numbers += [_windows(lit, bounds), stage.colors, stage.textures, stage.gloss, stage.light]
+    render_into(  # type: ignore[call-arg]  # numba does not say what its functions take
         float(stage.width),
         np.ascontiguousarray(stage.shapes, np.int64),
-        *(np.ascontiguousarray(array, np.float64) for array in (*numbers, stage.light)),
+        *(np.ascontiguousarray(array, np.float64) for array in numbers),
         samples_per_side,
         film.frames,
         film.masks,
@@ -99,229 +89,20 @@ def render(stage: Stage, side: int, samples_per_side: int = 2) -> Film:
     return film
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _solid(shape, half, ox, oy, oz, dx, dy, dz):  # type: ignore[no-untyped-def]
-    """Where a ray enters and leaves a solid at the origin, and the normal where it enters; entering last is a miss."""
-    if shape == SPHERE:
-        b = ox * dx + oy * dy + oz * dz
-        c = ox * ox + oy * oy + oz * oz - half * half
-        disc = b * b - c
-        if disc < 0.0:
-            return 1.0, 0.0, 0.0, 0.0, 0.0
-        root = math.sqrt(disc)
-        near = -b - root
-        return near, -b + root, (ox + near * dx) / half, (oy + near * dy) / half, (oz + near * dz) / half
-    near, far = -math.inf, math.inf
-    nx, ny, nz = 0.0, 0.0, 0.0
-    # between two planes, across z for both
-    if dz == 0.0:
-        if abs(oz) > half:
-            return 1.0, 0.0, 0.0, 0.0, 0.0
-    else:
-        sign = 1.0 if dz > 0.0 else -1.0
-        near, far, nz = (-sign * half - oz) / dz, (sign * half - oz) / dz, -sign
-    if shape == CUBE:
-        for axis in range(2):
-            o, d = (ox, dx) if axis == 0 else (oy, dy)
-            if d == 0.0:
-                if abs(o) > half:
-                    return 1.0, 0.0, 0.0, 0.0, 0.0
-            else:
-                sign = 1.0 if d > 0.0 else -1.0
-                enter, leave = (-sign * half - o) / d, (sign * half - o) / d
-                if enter > near:
-                    near, nz = enter, 0.0
-                    nx, ny = (-sign, 0.0) if axis == 0 else (0.0, -sign)
-                far = min(far, leave)
-        return near, far, nx, ny, nz
-    a = dx * dx + dy * dy
-    b = ox * dx + oy * dy
-    c = ox * ox + oy * oy - half * half
-    if a == 0.0:
-        if c > 0.0:
-            return 1.0, 0.0, 0.0, 0.0, 0.0
-        return near, far, nx, ny, nz
-    disc = b * b - a * c
-    if disc < 0.0:
-        return 1.0, 0.0, 0.0, 0.0, 0.0
-    root = math.sqrt(disc)
-    enter, leave = (-b - root) / a, (-b + root) / a
-    if enter > near:
-        near = enter
-        nx, ny, nz = (ox + near * dx) / half, (oy + near * dy) / half, 0.0
-    return near, min(far, leave), nx, ny, nz
+def _windows(centres: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """Between which slopes rays from the origin meet spheres: "time objects 4", from and to of x / -z, and of y / -z.
 
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _meet(shapes, halves, solids, time, i, ox, oy, oz, dx, dy, dz):  # type: ignore[no-untyped-def]
-    """`_solid` for object i, where it is at that time; the normal is in its own axes."""
-    rx, ry, rz = ox - solids[time, i, 0], oy - solids[time, i, 1], oz - solids[time, i, 2]
-    shape, half = shapes[i], halves[i]
-    # a sphere around it, to be rid of most rays at once
-    bound = half * half * (1.0 if shape == SPHERE else (3.0 if shape == CUBE else 2.0))
-    along = rx * dx + ry * dy + rz * dz
-    if rx * rx + ry * ry + rz * rz - along * along > bound * 1.000001:
-        return 1.0, 0.0, 0.0, 0.0, 0.0
-    return _solid(
-        shape,
-        half,
-        solids[time, i, 3] * rx + solids[time, i, 6] * ry + solids[time, i, 9] * rz,
-        solids[time, i, 4] * rx + solids[time, i, 7] * ry + solids[time, i, 10] * rz,
-        solids[time, i, 5] * rx + solids[time, i, 8] * ry + solids[time, i, 11] * rz,
-        solids[time, i, 3] * dx + solids[time, i, 6] * dy + solids[time, i, 9] * dz,
-        solids[time, i, 4] * dx + solids[time, i, 7] * dy + solids[time, i, 10] * dz,
-        solids[time, i, 5] * dx + solids[time, i, 8] * dy + solids[time, i, 11] * dz,
-    )
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _first(shapes, halves, solids, time, ox, oy, oz, dx, dy, dz):  # type: ignore[no-untyped-def]
-    """What a ray meets first (0 the floor or nothing), how far away, and the normal there in the object's axes."""
-    found, distance = 0, FAR
-    nx, ny, nz = 0.0, 0.0, 1.0
-    if dz < 0.0:
-        distance = min(FAR, -oz / dz)
-    for i in range(len(shapes)):
-        near, far, ix, iy, iz = _meet(shapes, halves, solids, time, i, ox, oy, oz, dx, dy, dz)
-        if near <= far and 0.0 < near < distance:
-            found, distance, nx, ny, nz = i + 1, near, ix, iy, iz
-    return found, distance, nx, ny, nz
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _lattice(i, j, k, seed):  # type: ignore[no-untyped-def]
-    """A number in 0..1 for each point of the integer lattice."""
-    mixed = (i * 73856093 ^ j * 19349663 ^ k * 83492791 ^ seed * 2654435) & 0x7FFFFFFF
-    mixed = ((mixed ^ (mixed >> 15)) * 1274126177) & 0x7FFFFFFF
-    mixed = ((mixed ^ (mixed >> 13)) * 974634777) & 0x7FFFFFFF
-    return (mixed ^ (mixed >> 16)) / 2147483647.0
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _noise(x, y, z, seed):  # type: ignore[no-untyped-def]
-    """Noise that is smooth between the points of the lattice."""
-    i, j, k = math.floor(x), math.floor(y), math.floor(z)
-    u, v, w = x - i, y - j, z - k
-    u, v, w = u * u * (3.0 - 2.0 * u), v * v * (3.0 - 2.0 * v), w * w * (3.0 - 2.0 * w)
-    total = 0.0
-    for corner in range(8):
-        a, b, c = corner & 1, corner >> 1 & 1, corner >> 2
-        weight = (u if a else 1.0 - u) * (v if b else 1.0 - v) * (w if c else 1.0 - w)
-        total += weight * _lattice(i + a, j + b, k + c, seed)
-    return total
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _second_share(textures, surface, x, y, z):  # type: ignore[no-untyped-def]
-    """How much of the second colour a solid texture has at a point."""
-    kind = int(textures[surface, 0])
-    if kind == PLAIN:
-        return 0.0
-    frequency, offset = textures[surface, 1], textures[surface, 2]
-    if kind == STRIPES:
-        along = x * textures[surface, 3] + y * textures[surface, 4] + z * textures[surface, 5]
-        at = along * frequency + offset
-        edge = (abs(2.0 * (at - math.floor(at)) - 1.0) - 0.5) * 5.0 + 0.5
-        return min(1.0, max(0.0, edge))
-    x, y, z = x * frequency + offset, y * frequency + offset, z * frequency + offset
-    if kind == CHECKS:
-        return float((math.floor(x) + math.floor(y) + math.floor(z)) & 1)
-    seed = int(offset * 1024.0)
-    level = (2.0 * _noise(x, y, z, seed) + _noise(2.0 * x, 2.0 * y, 2.0 * z, seed + 1)) / 3.0
-    return min(1.0, max(0.0, (level - 0.5) * 4.0 + 0.5))
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _color(  # type: ignore[no-untyped-def]
-    shapes, halves, solids, time, colors, textures, gloss, light, ox, oy, oz, dx, dy, dz, out
-):
-    """Adds the light that comes along a ray to `out`, in units in which the square root is what is seen."""
-    found, distance, nx, ny, nz = _first(shapes, halves, solids, time, ox, oy, oz, dx, dy, dz)
-    px, py, pz = ox + distance * dx, oy + distance * dy, oz + distance * dz
-    if found > 0:
-        i = found - 1
-        half = halves[i]
-        nx, ny, nz = (
-            solids[time, i, 3] * nx + solids[time, i, 4] * ny + solids[time, i, 5] * nz,
-            solids[time, i, 6] * nx + solids[time, i, 7] * ny + solids[time, i, 8] * nz,
-            solids[time, i, 9] * nx + solids[time, i, 10] * ny + solids[time, i, 11] * nz,
-        )
-        qx, qy, qz = px - solids[time, i, 0], py - solids[time, i, 1], pz - solids[time, i, 2]
-        share = _second_share(
-            textures,
-            found,
-            (solids[time, i, 3] * qx + solids[time, i, 6] * qy + solids[time, i, 9] * qz) / half,
-            (solids[time, i, 4] * qx + solids[time, i, 7] * qy + solids[time, i, 10] * qz) / half,
-            (solids[time, i, 5] * qx + solids[time, i, 8] * qy + solids[time, i, 11] * qz) / half,
-        )
-    else:
-        share = _second_share(textures, 0, px, py, 0.0)
-    lx, ly, lz = light[0] - px, light[1] - py, light[2] - pz
-    reach = math.sqrt(lx * lx + ly * ly + lz * lz)
-    lx, ly, lz = lx / reach, ly / reach, lz / reach
-    facing = nx * lx + ny * ly + nz * lz
-    lit = facing > 0.0
-    if lit:
-        for i in range(len(shapes)):
-            # a convex solid is in its own shadow just where it faces away
-            if i + 1 != found:
-                near, far, _, _, _ = _meet(shapes, halves, solids, time, i, px, py, pz, lx, ly, lz)
-                if near <= far and far > 0.0 and near < reach:
-                    lit = False
-                    break
-    diffuse = AMBIENT * (0.75 + 0.25 * nz) + FILL * max(0.0, nx * FILL_X + ny * FILL_Y + nz * FILL_Z)
-    highlight = 0.0
-    if lit:
-        diffuse += KEY * facing
-        hx, hy, hz = lx - dx, ly - dy, lz - dz
-        highlight = max(0.0, nx * hx + ny * hy + nz * hz) / math.sqrt(hx * hx + hy * hy + hz * hz)
-        for _ in range(int(gloss[found, 3])):
-            highlight = highlight * highlight
-    mirrored = dz - 2.0 * (nx * dx + ny * dy + nz * dz) * nz
-    around = 0.25 + 0.75 * max(0.0, mirrored) if mirrored > 0.0 else 0.25 + 0.1 * mirrored
-    for channel in range(3):
-        seen = colors[found, 0, channel] + share * (colors[found, 1, channel] - colors[found, 0, channel])
-        own = seen * seen
-        out[channel] += (
-            own * (diffuse * gloss[found, 0] + around * gloss[found, 2])
-            + (0.5 + 0.5 * own) * highlight * gloss[found, 1]
-        )
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _render(  # type: ignore[no-untyped-def]
-    width, shapes, cameras, camera_rotations, halves, solids, colors, textures, gloss, light, samples,
-    frames, masks, depth,
-):  # fmt: skip
-    side = masks.shape[1]
-    light_sum = np.empty(3)
-    for time in range(len(cameras)):
-        ox, oy, oz = cameras[time, 0], cameras[time, 1], cameras[time, 2]
-        for row in range(side):
-            for column in range(side):
-                light_sum[:] = 0.0
-                for sample in range(samples * samples + 1):
-                    centre = sample == samples * samples
-                    across = 0.5 if centre else (sample % samples + 0.5) / samples
-                    down = 0.5 if centre else (sample // samples + 0.5) / samples
-                    x = ((column + across) / side - 0.5) * width
-                    y = (0.5 - (row + down) / side) * width
-                    length = math.sqrt(x * x + y * y + 1.0)
-                    dx = camera_rotations[time, 0, 0] * x + camera_rotations[time, 0, 1] * y
-                    dy = camera_rotations[time, 1, 0] * x + camera_rotations[time, 1, 1] * y
-                    dz = camera_rotations[time, 2, 0] * x + camera_rotations[time, 2, 1] * y
-                    dx = (dx - camera_rotations[time, 0, 2]) / length
-                    dy = (dy - camera_rotations[time, 1, 2]) / length
-                    dz = (dz - camera_rotations[time, 2, 2]) / length
-                    if centre:
-                        found, distance, _, _, _ = _first(shapes, halves, solids, time, ox, oy, oz, dx, dy, dz)
-                        masks[time, row, column] = found
-                        depth[time, row, column] = distance
-                    else:
-                        _color(
-                            shapes, halves, solids, time, colors, textures, gloss, light, ox, oy, oz, dx, dy, dz,
-                            light_sum,
-                        )  # fmt: skip
-                for channel in range(3):
-                    value = math.sqrt(light_sum[channel] / (samples * samples))
-                    frames[time, channel, row, column] = int(min(1.0, value) * 255.0 + 0.5)
+    Args:
+        centres: "time objects 3"; the spheres that rays are spared are those below the origin.
+        bounds: their radii "objects".
+    """
+    across, down = centres[..., :2], -centres[..., 2:]
+    radii = bounds[:, None]
+    below = down > 1.001 * radii
+    room = np.where(below, down * down - radii * radii, 1.0)
+    half = radii * np.sqrt(np.maximum(across * across + room, 0.0)) / room
+    middle = across * down / room
+    slack = 1e-6 * (1.0 + np.abs(middle) + half)
+    low = np.where(below, middle - half - slack, -np.inf)
+    high = np.where(below, middle + half + slack, np.inf)
+    return np.stack([low, high], axis=-1).reshape(*centres.shape[:2], 4)

@@ -18,7 +18,7 @@ class MLPPatchDecoder(Decoder):
     """Every slot paints every cell by an MLP of the slot plus the cell's position, and says how much of it is its own.
 
     The position table is learned, begins with normal noise of deviation 1, and is shared by the slots. The MLP has
-    ReLUs and two heads: the content of the cell, `patch_size` x `patch_size` pixels of it, and a mask logit for each of
+    ReLUs; its output is the content of the cell, `patch_size` x `patch_size` pixels of it, and a mask logit for each of
     them. A softmax of the logits over the slots, in float32, gives the masks, and the reconstruction is the sum of the
     contents in their proportion. Any number of slots will do.
 
@@ -66,19 +66,23 @@ class MLPPatchDecoder(Decoder):
         self.first = nn.Linear(slot_spec.dim, hidden_dim)
         layers = [nn.Linear(hidden_dim, hidden_dim) for _ in range(num_hidden - 1)]
         self.hidden: Sequence[nn.Linear] = nn.ModuleList(layers)  # type: ignore[assignment]
-        self.content = nn.Linear(hidden_dim, patch_size**2 * video_spec.channels)
-        self.logits = nn.Linear(hidden_dim, patch_size**2)
+        self.sizes = (patch_size**2 * video_spec.channels, patch_size**2)
+        self.head = nn.Linear(hidden_dim, sum(self.sizes))
 
     def forward(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None) -> Decoded:
         """The cells of every step; `batch` is not read."""
         # the first layer is linear, so slots and cells go through it before there is one of them per pair
         cells = F.linear(self.positions, self.first.weight, self.first.bias)
         x = F.relu_(cells[:, None] + F.linear(slots.flatten(0, 1), self.first.weight)[:, None])
+        pairs = x.shape[:-1]
+        # as a matrix: a linear layer's output would otherwise be a view, and a ReLU in place costs a view dear
+        x = x.flatten(0, -2)
         for layer in self.hidden:
             x = F.relu_(layer(x))
-        logits = self.logits(x)
+        # one head and a split: the backward pass of two heads holds two gradients of the last hidden layer
+        content, logits = self.head(x).unflatten(0, pairs).split(self.sizes, dim=-1)
         masks = logits.softmax(dim=2, dtype=torch.promote_types(logits.dtype, torch.float32))
-        content = self.content(x).unflatten(-1, (self.patch_size**2, -1))
+        content = content.unflatten(-1, (self.patch_size**2, -1))
         mixture = torch.einsum("fnsp,fnspc->fnpc", masks.to(content.dtype), content)
         return Decoded(
             reconstruction=self._arrange(mixture[:, :, None], slots.shape[1])[:, :, 0],

@@ -1,0 +1,43 @@
+"""Every cell becomes a token, by itself and the same wherever it is."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from slotbench.interfaces import TokenSpec, VideoBatch, VideoSpec
+from slotbench.registry import load
+
+MLPEncoder = load("encoders", "MLPEncoder")
+FEATURES = VideoSpec(channels=6, height=2, width=3)
+
+
+def batch_of(frames):
+    return VideoBatch(frames, torch.zeros(frames.shape[:2], dtype=torch.long))
+
+
+def test_a_token_is_the_mlp_of_its_cell_row_by_row():
+    torch.manual_seed(0)
+    encoder, frames = MLPEncoder(FEATURES, dim=4, hidden_dim=5), torch.randn(2, 2, 6, 2, 3)
+    assert encoder.token_spec == TokenSpec(dim=4, num_tokens=6, grid=(2, 3))
+    norm, expand, _, contract = encoder.mlp
+    tokens = encoder(batch_of(frames))
+    cell = frames[1, 0, :, 1, 2]
+    normed = (cell - cell.mean()) / (cell.var(unbiased=False) + 1e-5).sqrt() * norm.weight + norm.bias
+    hidden = (expand.weight @ normed + expand.bias).relu()
+    torch.testing.assert_close(tokens[1, 0, 5], contract.weight @ hidden + contract.bias)
+
+
+def test_nothing_is_known_about_the_place():
+    encoder, frames = MLPEncoder(FEATURES), torch.randn(1, 1, 6, 2, 3)
+    tokens = encoder(batch_of(frames))
+    torch.testing.assert_close(
+        encoder(batch_of(frames.flip(-1)))[0, 0].unflatten(0, (2, 3)).flip(1), tokens[0, 0].unflatten(0, (2, 3))
+    )
+
+
+def test_the_hidden_layer_is_as_wide_as_a_cell_unless_it_is_said():
+    assert MLPEncoder(FEATURES).mlp[1].out_features == 6
+    assert MLPEncoder(FEATURES, hidden_dim=9).mlp[1].out_features == 9
+    with pytest.raises(ValueError, match="dim=0 and hidden_dim=6; expected both to be at least 1"):
+        MLPEncoder(FEATURES, dim=0)

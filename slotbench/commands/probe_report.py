@@ -22,16 +22,17 @@ _SAYS = {"accuracy": "accuracy", "r2": "R^2"}
 
 def print_report(report: ProbeReport, settings: ProbeSettings, loaded: LoadedRun) -> None:
     """Prints a line per factor, and what was matched with what."""
-    floors = list(dict.fromkeys(name for score in report.scores for name in score.floors))
+    # prior and mean never meet in a line
+    guess = {"prior": "guess", "mean": "guess"}
+    floors = list(dict.fromkeys(guess.get(name, name) for score in report.scores for name in score.floors))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("factor", no_wrap=True)
     table.add_column("score", no_wrap=True)
     for heading in (*settings.heads, *(f"floor: {name}" for name in floors), "n"):
         table.add_column(heading, justify="right")
     for score in report.scores:
-        values = [score.heads[head] for head in settings.heads]
-        cells = [f"{value:.3f}" for value in values]
-        cells += [f"{score.floors[name]:.3f}" if name in score.floors else "" for name in floors]
+        values = {f"floor: {guess.get(name, name)}": value for name, value in score.floors.items()} | score.heads
+        cells = [f"{values[name]:.3f}" for name in (*settings.heads, *(f"floor: {name}" for name in floors))]
         table.add_row(score.factor.name, _SAYS[score.metric], *cells, f"{score.scored:,}")
     print(f"probe {loaded.folder.path}, {loaded.checkpoint.name}, step {loaded.step:,}\n")
     Console().print(table)

@@ -71,7 +71,10 @@ def choose_factors(
     for name in asked:
         if name not in names:
             raise ProbeError(f"the data has no {name} of its objects; it has {', '.join(sorted(names)) or 'nothing'}")
-    kinds = {name: kind for name, kind in KNOWN.items() if name in names} | asked
+    known = [name for name in KNOWN if name in names]
+    if "shape_label" in known and "category" in known:
+        known.remove("category")  # of sets that have both it is the shape again
+    kinds = {name: KNOWN[name] for name in known} | asked
     if not kinds:
         raise ProbeError(
             "this data set says nothing about its objects that could be read off a slot: it needs entries such as "

@@ -149,6 +149,8 @@ def test_known_factors_are_found_and_others_can_be_named() -> None:
         Factor("shape_label", "continuous"),
         Factor("mood", "categorical"),
     ]
+    assert [factor.name for factor in choose_factors(["category", "shape_label"])] == ["shape_label"]
+    assert [factor.name for factor in choose_factors(["category"])] == ["category"]
     with pytest.raises(ProbeError, match="mood is given as categorical and as continuous"):
         choose_factors(["mood"], ["mood"], ["mood"])
     with pytest.raises(ProbeError, match="the data has no mood"):

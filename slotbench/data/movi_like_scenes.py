@@ -126,7 +126,7 @@ class SceneLaw:
     level: Level = "a"
     num_objects: tuple[int, int] = (3, 10)
     object_sizes: tuple[float, float] = (0.7, 1.4)
-    spread: float = 5.0
+    spread: float = 3.5
 
     def __post_init__(self) -> None:
         if self.level not in get_args(Level):

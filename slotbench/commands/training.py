@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
+
+import yaml
 
 from slotbench import registry
 from slotbench.commands.failures import UserError, lines
 from slotbench.commands.options import RunOptions, split_options, usage
-from slotbench.commands.settings import Setting, config_files, load_named, read_settings
+from slotbench.commands.settings import Setting, command_line_settings, config_files, load_named, read_settings
 
 __all__ = ["main", "prepare"]
 
@@ -23,6 +26,9 @@ def main(command: str, arguments: list[str]) -> int:
         arguments = ["--help"]
     arguments, run = _expand_run(command, arguments)
     options, arguments, settings = prepare(arguments)
+    if run is not None:
+        resolution = _resolution_of(run, settings)
+        arguments, settings = [*arguments, *resolution], [*settings, *command_line_settings(resolution)]
     if options.name is None:
         options.name = _name_of(config_files(arguments))
     # everything above answers before torch is imported
@@ -58,6 +64,17 @@ def _expand_run(command: str, arguments: list[str]) -> tuple[list[str], Path | N
     config = ["--config", str(folder.path / "config.yaml")]
     # before the user's own arguments, which may say otherwise
     return [*config, *(["--ckpt_path", str(checkpoint)] if checkpoint else []), *arguments[1:]], folder.path
+
+
+def _resolution_of(run: Path, settings: list[Setting]) -> list[str]:
+    """Another data set shows a run its frames at the resolution of the training, unless the user says otherwise."""
+    said = {setting.key: setting.value for setting in settings if setting.on_command_line}
+    name = said.get(("data",))
+    if ("data", "resolution") in said or name not in registry.names("datasets"):
+        return []
+    own = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))["data"].get("init_args") or {}
+    takes_one = "resolution" in inspect.signature(registry.load("datasets", name)).parameters
+    return ["--data.resolution", str(own["resolution"])] if takes_one and "resolution" in own else []
 
 
 def _name_of(files: list[Path]) -> str:

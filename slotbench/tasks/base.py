@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from lightning.pytorch import LightningModule
@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from slotbench.interfaces import DataSpec, Decoder, Encoder, SlotSpec, TemporalCore, TokenSpec, VideoBatch, VideoSpec
 from slotbench.nn.parameters import decay_groups, one_group
-from slotbench.nn.weights import WeightReport, match_weights
+from slotbench.nn.weights import WeightError, WeightReport, match_weights
 from slotbench.tasks.schedule import WarmupCosine
 
 __all__ = ["Decay", "Headline", "SlotTask"]
@@ -121,6 +121,30 @@ class SlotTask(LightningModule, ABC):
             self.weight_report = match_weights(self, Path(self._init_from))
             if self.trainer.is_global_zero:
                 print(self.weight_report)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Looks at the shapes in a checkpoint before its weights are loaded, to say in a sentence what does not fit.
+
+        Raises:
+            WeightError: a tensor has another shape than the model's.
+        """
+        rows = {f"core.{name}": axis for name, axis in (self.core.slot_parameters() or {}).items()}
+        for name, ours in self.state_dict().items():
+            theirs = checkpoint["state_dict"].get(name, ours)
+            if theirs.shape == ours.shape:
+                continue
+            there, here = list(theirs.shape), list(ours.shape)
+            if (axis := rows.get(name)) is not None and there[:axis] + there[axis + 1 :] == here[:axis] + here[
+                axis + 1 :
+            ]:
+                raise WeightError(
+                    f"num_slots is {here[axis]}, and the checkpoint has {there[axis]} slots, which are learned, one "
+                    "vector each: leave num_slots as it was, or train a core that draws its slots (slot_init gaussian)"
+                )
+            raise WeightError(
+                f"the checkpoint does not fit the model: {name} has the shape {there} there and {here} here; leave the "
+                "model and the size of its input as they were in training"
+            )
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimiser over its parameter groups, and the schedule stepped after every batch."""

@@ -28,6 +28,7 @@ from slotbench.commands.policy import allowed_prefixes, apply_policy
 from slotbench.commands.quiet import hush
 from slotbench.commands.settings import Setting
 from slotbench.data.base import SlotDataModule
+from slotbench.data.files import DataFilesError
 from slotbench.nn.weights import WeightError
 from slotbench.ops import KernelError
 from slotbench.runs.folder import RunFolder, RunFolderError
@@ -52,7 +53,7 @@ def train(
     apply_policy(options.allow_import)
     try:
         _one_command(command, SlotbenchCLI)([command, *arguments], settings, options, run)
-    except (WeightError, RunFolderError, KernelError) as error:
+    except (DataFilesError, WeightError, RunFolderError, KernelError) as error:
         raise UserError(str(error)) from error
     except SystemExit as end:
         # Lightning turns an interrupt into an exit with code 1

@@ -6,16 +6,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from slotbench.interfaces import Decoded
-
 __all__ = ["mix_slots"]
 
 
 def mix_slots(
     components: Float[Tensor, "batch time slots channels height width"],
     logits: Float[Tensor, "batch time slots height width"],
-) -> Decoded:
-    """Each pixel is the mean of what the slots paint there, weighted by a softmax over the slots.
+) -> tuple[Float[Tensor, "batch time channels height width"], Float[Tensor, "batch time slots height width"]]:
+    """(picture, masks): each pixel is the mean of what the slots paint there, weighted by a softmax over the slots.
 
     The softmax and the sum are taken in float32 (or wider, where the input is).
 
@@ -26,5 +24,4 @@ def mix_slots(
         logits: how strongly each slot claims each pixel.
     """
     masks = logits.softmax(dim=2, dtype=torch.promote_types(logits.dtype, torch.float32))
-    reconstruction = (masks[:, :, :, None] * components).sum(dim=2)
-    return Decoded(reconstruction, masks, components)
+    return (masks[:, :, :, None] * components).sum(dim=2), masks

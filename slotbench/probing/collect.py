@@ -26,7 +26,7 @@ MaskSource = Literal["decoder", "attention"]
 class SlotMasks(Protocol):
     """A task that says which pixels each slot has."""
 
-    def __call__(self, batch: VideoBatch) -> Any:
+    def evaluate(self, batch: VideoBatch) -> Any:
         """Takes clips apart; what it returns has `slots`, `attention` and `masks`."""
 
     def attention_masks(
@@ -118,7 +118,7 @@ def _part(
     if not batch.objects or batch.masks is None:
         missing = "annotations of its objects" if batch.masks is not None else "instance masks"
         raise ProbeError(f"this data set has no {missing}, without which there is nothing to hold slots against")
-    out = task(batch)
+    out = task.evaluate(batch)
     steps, (height, width) = out.slots.shape[1], batch.masks.shape[-2:]
     num_objects = count_objects(batch.objects, steps)
     true = batch.masks[:, :steps].flatten(2)

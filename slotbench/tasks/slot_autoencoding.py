@@ -177,6 +177,10 @@ class SlotAutoencoding(SlotTask):
         """Slots of every frame, and what the decoder makes of them."""
         return self._autoencode(batch, self._read(batch))
 
+    def evaluate(self, batch: VideoBatch) -> Autoencoded:
+        """The same as in validation and test: through windows, if `eval_window` is set."""
+        return self._autoencode(batch, self._read(batch), self.eval_window)
+
     def target(self, batch: VideoBatch) -> Float[Tensor, "batch time channels rows cols"]:
         """What is to be reconstructed, in the decoder's range."""
         return self._target(self._read(batch))
@@ -223,7 +227,7 @@ class SlotAutoencoding(SlotTask):
     def predict_step(self, batch: VideoBatch, batch_idx: int) -> dict[str, Tensor]:
         """The winning slot of every pixel, the slots, and the reconstructed frames, if it is frames."""
         with _drawn_alike(batch_idx):
-            out = self(batch)
+            out = self.evaluate(batch)
         found = {"slots": out.slots}
         if out.masks is not None:
             found["labels"] = masks_to_labels(out.masks, _size(batch))
@@ -259,7 +263,7 @@ class SlotAutoencoding(SlotTask):
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """A panel per clip: frames, reconstruction, slots over the frames, and each slot's own picture."""
         with _drawn_alike(0):
-            out = self._evaluate(batch)
+            out = self.evaluate(batch)
         if out.masks is None:
             return {}
         components = out.decoded.components
@@ -280,7 +284,7 @@ class SlotAutoencoding(SlotTask):
     def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """Of each clip, side by side: frames, reconstruction, slots over the frames, and the truth."""
         with _drawn_alike(0):
-            out = self._evaluate(batch)
+            out = self.evaluate(batch)
         if out.masks is None:
             return {}
         painted = None if self.learns_features else self.frames(out.decoded)
@@ -315,9 +319,6 @@ class SlotAutoencoding(SlotTask):
         decoded = self.decoder(out.slots, read)
         masks = None if decoded.masks is None else _resized(decoded.masks, _size(batch))
         return Autoencoded(out.slots, out.attention, decoded, masks)
-
-    def _evaluate(self, batch: VideoBatch) -> Autoencoded:
-        return self._autoencode(batch, self._read(batch), self.eval_window)
 
     def _target(self, read: VideoBatch) -> Tensor:
         return 2 * read.frames - 1 if self.pixels == "signed" and not self.learns_features else read.frames

@@ -22,7 +22,7 @@ class Stripes(nn.Module):
         super().__init__()
         self.masks = masks
 
-    def forward(self, batch: VideoBatch) -> SimpleNamespace:
+    def evaluate(self, batch: VideoBatch) -> SimpleNamespace:
         clips, frames = batch.frames.shape[:2]
         slots = torch.randn(clips, frames, SLOTS, DIM) + batch.frames[:, :, :1, 0, :1]
         masks = torch.eye(SLOTS).repeat_interleave(2, dim=1)[:, None].expand(clips, frames, SLOTS, SIZE, SIZE)

@@ -23,7 +23,7 @@ class Oracle(nn.Module):
         super().__init__()
         self.num_slots = num_slots
 
-    def forward(self, batch: VideoBatch) -> SimpleNamespace:
+    def evaluate(self, batch: VideoBatch) -> SimpleNamespace:
         true = batch.require("masks").long()
         height, width = true.shape[-2:]
         order = torch.rand(len(true), self.num_slots).argsort(1)

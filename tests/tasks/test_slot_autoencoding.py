@@ -162,7 +162,7 @@ class TestWindow:
         task = make_task(data, core=partial(load("cores", "PSB"), num_slots=3, dim=16, num_layers=2), eval_window=2)
         batch = batch_of(data)
         with torch.no_grad():
-            found = task._evaluate(batch).slots
+            found = task.evaluate(batch).slots
             last = task(batch.slice_time(3, 5)).slots[:, -1]
             whole = task(batch).slots
         torch.testing.assert_close(found[:, 4], last, rtol=1e-4, atol=1e-5)

@@ -105,7 +105,8 @@ class SpatialBroadcastDecoder(Decoder):
             images = conv(F.relu(images, inplace=True))
         images = F.relu(images, inplace=True)
         images = self.convs[-1](images).unflatten(0, slots.shape[:3])
-        return mix_slots(images[:, :, :, :-1], images[:, :, :, -1])
+        components = images[:, :, :, :-1]
+        return Decoded(*mix_slots(components, images[:, :, :, -1]), components)
 
 
 def _bias(conv: nn.ConvTranspose2d) -> Tensor:

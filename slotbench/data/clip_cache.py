@@ -157,14 +157,15 @@ class ClipCache(ClipSource):
                     f"{_path(folder, name)} has {size:,} bytes and cache.json says {expected:,}: copy the cache again, "
                     "or delete it and prepare it anew"
                 )
-        self._maps: dict[str, np.memmap] = {}
+        self._maps: dict[str, np.ndarray] = {}
 
     def field(self, name: str) -> np.ndarray:
         """A whole field "videos ...", mapped: "frames", "masks", or "objects.NAME"."""
         if name not in self._maps:
             field = self.fields[name]
             shape = (len(self.lengths), *field["shape"])
-            self._maps[name] = np.memmap(_path(self.folder, name), field["dtype"], "r", shape=shape)
+            # as a plain array: each slice of a memmap costs several times as much
+            self._maps[name] = np.asarray(np.memmap(_path(self.folder, name), field["dtype"], "r", shape=shape))
         return self._maps[name]
 
     def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
@@ -179,10 +180,9 @@ class ClipCache(ClipSource):
 
     def _cut(self, name: str, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> Tensor:
         whole = self.field(name)
-        if self.fields[name]["timed"]:
-            parts = [whole[video, start : start + num_frames] for video, start in zip(videos, starts, strict=True)]
-        else:
-            parts = [whole[video] for video in videos]
+        if not self.fields[name]["timed"]:
+            return torch.from_numpy(whole[list(videos)])
+        parts = [whole[video, start : start + num_frames] for video, start in zip(videos, starts, strict=True)]
         return torch.from_numpy(np.stack(parts))
 
     def __getstate__(self) -> dict[str, Any]:

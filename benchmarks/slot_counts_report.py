@@ -10,13 +10,14 @@ from typing import Any
 
 from slotbench.commands.failures import UserError
 
+# name -> metric of `slotbench test`, heading, decimals
 SCORES = {
-    "fg_ari": ("test/fg_ari/frame/decoder", "FG-ARI"),
-    "ari": ("test/ari/frame/decoder", "ARI"),
-    "miou": ("test/miou/frame/decoder", "mIoU"),
-    "loss": ("test/loss", "loss"),
-    "largest_slot": ("test/largest_slot/decoder", "share of the largest slot"),
-    "live_slots": ("test/live_slots/decoder", "live slots"),
+    "fg_ari": ("test/fg_ari/frame/decoder", "FG-ARI", 3),
+    "ari": ("test/ari/frame/decoder", "ARI", 3),
+    "miou": ("test/miou/frame/decoder", "mIoU", 3),
+    "loss": ("test/loss", "loss", 5),
+    "largest_slot": ("test/largest_slot/decoder", "share of the largest slot", 3),
+    "live_slots": ("test/live_slots/decoder", "live slots", 2),
 }
 SETS = {"own": "objects as in training", "full": "full set"}
 SPATIAL = 0.5
@@ -39,7 +40,8 @@ def report(args: argparse.Namespace, settings: list[str]) -> int:
     for record in records:
         record["spatial"] = record["validation"]["fg_ari"] < SPATIAL * best[record["trained_slots"]]
         record["group"] = record["aggregation"] + (f", {record['trained_slots']} slots" if len(best) > 1 else "")
-    lines = ["Median ± largest deviation over runs (mean ± standard deviation), n runs.\n"]
+    lines = listing(records)
+    lines += ["Median ± largest deviation over runs (mean ± standard deviation), n runs.\n"]
     lines += tables(records, "all runs")
     dropped = [record for record in records if record["spatial"]]
     if dropped:
@@ -55,6 +57,17 @@ def report(args: argparse.Namespace, settings: list[str]) -> int:
     draw(records, ["fg_ari", "ari"], args.out / "slot_counts_ari.png")
     draw(records, ["loss"], args.out / "slot_counts_loss.png")
     return 0
+
+
+def listing(records: list[Record]) -> list[str]:
+    """Every run with the score that the rule goes by, below what segmentations score that learn nothing."""
+    lines = ["**FG-ARI on the validation split, with the slots of the training**\n", "| | seed | FG-ARI | |"]
+    lines.append("|---|---|---|---|")
+    lines += [f"| *{name}* | | {value:.3f} | |" for name, value in records[0]["floors"].items()]
+    for record in sorted(records, key=lambda record: (record["group"], record["seed"])):
+        verdict = "spatial" if record["spatial"] else ""
+        lines.append(f"| {record['group']} | {record['seed']} | {record['validation']['fg_ari']:.3f} | {verdict} |")
+    return [*lines, ""]
 
 
 def check_alike(records: list[Record]) -> None:
@@ -99,24 +112,24 @@ def deviation(values: list[float]) -> tuple[float, float]:
     return median, max(abs(value - median) for value in values)
 
 
-def spread(values: list[float]) -> str:
+def spread(values: list[float], digits: int) -> str:
     if not values:
         return ""
-    median, most = deviation(values)
-    if len(values) == 1:
-        return f"{median:.3f}"
-    return f"{median:.3f} ± {most:.3f} ({statistics.mean(values):.3f} ± {statistics.stdev(values):.3f})"
+    numbers = [*deviation(values), statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0]
+    median, most, mean, sd = (f"{number:.{digits}f}" for number in numbers)
+    return f"{median} ± {most} ({mean} ± {sd})" if len(values) > 1 else median
 
 
 def tables(records: list[Record], which: str) -> list[str]:
     lines = []
     for title, groups in panels(records).items():
         counts = sorted({count for found in groups.values() for _, curve in found for count in curve})
-        for name, (_, label) in SCORES.items():
+        for name, (_, label, digits) in SCORES.items():
             lines += [f"**{label}; {title}; {which}**\n", f"| | {' | '.join(map(str, counts))} | n |"]
             lines.append("|---" * (len(counts) + 2) + "|")
             for group, found in groups.items():
-                cells = [spread([curve[count][name] for _, curve in found if count in curve]) for count in counts]
+                values = [[curve[count][name] for _, curve in found if count in curve] for count in counts]
+                cells = [spread(each, digits) for each in values]
                 lines.append(f"| {group} | {' | '.join(cells)} | {len(found)} |")
             lines.append("")
     return lines

@@ -80,6 +80,7 @@ def test_scores_are_those_of_the_test_of_the_run(script, drawn: Path, tmp_path: 
     found = written(tmp_path)
     assert found["aggregation"] == "WeightedSum"
     assert found["trained_slots"] == 3
+    assert found["floors"]["one slot"] == 0
     assert set(found["by_slots"]["own"]) == {"2", "3", "5"}
     for slots in ("3", "5"):
         assert run(["test", str(drawn), "--model.core.num_slots", slots]) == 0
@@ -88,7 +89,7 @@ def test_scores_are_those_of_the_test_of_the_run(script, drawn: Path, tmp_path: 
         record.unlink()
         scores = found["by_slots"]["own"][slots]
         assert scores["clips"] == 10
-        for name, (key, _) in script.SCORES.items():
+        for name, (key, _, _) in script.SCORES.items():
             assert scores[name] == pytest.approx(tested[key], abs=1e-6), name
     assert found["by_slots"]["own"]["2"]["live_slots"] <= 2
 
@@ -154,6 +155,7 @@ def record(seed: int, fg_ari: float, aggregation: str = "WeightedMean", **change
         "trained_slots": 7,
         "asked": {"checkpoint": str(seed), "objects_slots": 11},
         "config": {"model": {"dim": 8}, "data": {"init_args": {"seed": 0}}},
+        "floors": {"grid 2x3": 0.25},
         "validation": scores | {"fg_ari": fg_ari},
         "by_slots": {"own": curve, "full": curve},
         "objects_are": "in the scene",
@@ -198,6 +200,9 @@ def test_spatial_runs_are_named_and_left_out_of_the_second_tables_only(reported)
     runs = [record(0, 0.8), record(1, 0.3), record(0, 0.7, "WeightedSum"), record(4, 0.39, "WeightedSum")]
     text = reported(*runs)
     assert "WeightedMean seed 1, WeightedSum seed 4" in text
+    assert "| *grid 2x3* | | 0.250 | |" in text
+    assert "| WeightedMean | 1 | 0.300 | spatial |" in text
+    assert "| WeightedSum | 0 | 0.700 |  |" in text
     everything, kept = text.split("Spatial, by FG-ARI")
     assert "| WeightedMean | 0.550 ± 0.250" in everything
     assert "| WeightedMean | 0.800 | 0.800 | 1 |" in kept

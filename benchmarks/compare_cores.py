@@ -99,7 +99,13 @@ def report(args: argparse.Namespace) -> int:
     table = "\n".join(lines) + "\n"
     (args.out / f"{args.experiment}.md").write_text(table)
     print(table)
-    if first.task == "VideoPrediction":
+    if first.task == "SlotAutoencoding":
+        every = every_run(runs)
+        (args.out / f"{args.experiment}_runs.md").write_text(every)
+        print(every)
+        draw_discovery_of(runs, args.out / f"{args.experiment}_training.png")
+        draw_slots_of(runs, args.out / f"{args.experiment}_slots.png")
+    elif first.task == "VideoPrediction":
         draw_horizon_of(runs, args.out / f"{args.experiment}_horizon.png")
         draw_rollouts_of(runs, args.out / f"{args.experiment}_rollouts.png")
     else:
@@ -123,6 +129,16 @@ SCORES = {
         ("val/colour_accuracy_not_last", "not last", True),
         ("val/ball_iou", "ball IoU", True),
         ("val/loss", "loss", False),
+    ],
+    "SlotAutoencoding": [
+        ("val/fg_ari/video/decoder", "FG-ARI, video", True),
+        ("val/miou/video/decoder", "mIoU, video", True),
+        ("val/ari/video/decoder", "ARI, video", True),
+        ("val/fg_ari/frame/decoder", "FG-ARI, frame", True),
+        ("val/fg_ari/video/attention", "FG-ARI, video, attention", True),
+        ("val/psnr/frame", "PSNR, dB", True),
+        ("val/largest_slot/decoder", "largest slot", False),
+        ("val/live_slots/decoder", "live slots", True),
     ],
 }
 """Metric, heading, whether higher is better; the first one sorts the table."""
@@ -169,8 +185,11 @@ def floors_of(run: Run) -> dict[str, dict[str, float]]:
         for key, value in row.items():
             if key.startswith("val/floor/"):
                 metric, _, name = key.removeprefix("val/floor/").partition("/")
-                name, _, step = name.partition("/")
-                floors.setdefault(name, {})[f"val/{metric}{'/' + step if step else ''}"] = value
+                first, _, second = name.partition("/")
+                if first in ("video", "frame"):  # <metric>/<scope>/<floor>, to stand beside the decoder's masks
+                    floors.setdefault(second, {})[f"val/{metric}/{first}/decoder"] = value
+                else:
+                    floors.setdefault(first, {})[f"val/{metric}{'/' + second if second else ''}"] = value
     return floors
 
 
@@ -252,6 +271,77 @@ def draw_rollouts_of(runs: dict[str, list[Run]], path: Path) -> None:
             names.append(core.replace("Transformer", "Transf.").replace("SingleState", "Single"))
     labels = ["last seen", *(f"+{t + 1}" for t in shown)]
     Image.fromarray(contact_sheet(rows, labels, names)).save(path)
+
+
+def every_run(runs: dict[str, list[Run]]) -> str:
+    """Each run on a line of its own, so that a collapsed one is not hidden in a mean."""
+    columns = [*SCORES["SlotAutoencoding"], ("val/collapsed/decoder", "collapsed clips", False)]
+    lines = [
+        "| core | seed | " + " | ".join(title for _, title, _ in columns) + " |",
+        "|---" * (len(columns) + 2) + "|",
+    ]
+    for core, found in runs.items():
+        for run in found:
+            cells = [number(run.scores[key]) for key, _, _ in columns]
+            lines.append(f"| {core} | {run.config['seed_everything']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def draw_discovery_of(runs: dict[str, list[Run]], path: Path) -> None:
+    """Scores of the decoder's masks over the training, every run a line, with the best of the floors."""
+    from slotbench.tasks.pictures import SLOT_COLOURS
+
+    figure, axes = figure_of(3)
+    floors = floors_of(next(iter(runs.values()))[0])
+    for axis, (key, title, _) in zip(axes, SCORES["SlotAutoencoding"][:3], strict=True):
+        for index, (core, found) in enumerate(runs.items()):
+            for number_of_run, run in enumerate(found):
+                rows = [row for row in run.rows if key in row]
+                label = core if number_of_run == 0 else None
+                colour = SLOT_COLOURS[index % len(SLOT_COLOURS)] / 255
+                steps, values = [row["step"] + 1 for row in rows], [row[key] for row in rows]
+                axis.plot(steps, values, color=colour, linewidth=1.4, alpha=0.85, label=label)
+        known = {name: scores[key] for name, scores in floors.items() if key in scores}
+        best = max(known, key=lambda name: known[name])
+        axis.axhline(known[best], color="#111827", linestyle=":", linewidth=1.2, label=f"best floor: {best}")
+        axis.set_title(title, loc="left", fontsize=10)
+        axis.set_xlabel("updates", fontsize=9)
+        axis.set_ylim(0, 1)
+        axis.grid(alpha=0.2)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.legend(fontsize=7.5, frameon=False, loc="upper left")
+    figure.savefig(path)
+
+
+def draw_slots_of(runs: dict[str, list[Run]], path: Path) -> None:
+    """The same two clips taken apart by each core's first seed: which slot has which pixel, over six frames."""
+    import torch
+    from PIL import Image
+
+    from slotbench.metrics.contingency import masks_to_labels
+    from slotbench.tasks.pictures import contact_sheet, paint_frame
+    from slotbench.tasks.slot_pictures import match_slots, paint_objects, paint_slots_over
+
+    first = next(iter(runs.values()))[0]
+    data = first.data(val_batch_size=8)
+    batch = data.on_after_batch_transfer(next(iter(data.val_dataloader())), 0)
+    rows, names = [], []
+    for clip in (1, 4):
+        frames, true, size = batch.frames[clip], batch.masks[clip], (96, 96)
+        rows.append([paint_frame(frame) for frame in frames])
+        names.append("frame")
+        for core, found in runs.items():
+            task = found[0].load()
+            with torch.no_grad():
+                masks = task.evaluate(batch.map(lambda value: value[clip : clip + 1])).masks[0]  # noqa: B023
+            labels = masks_to_labels(masks)
+            if len(names) % (len(runs) + 2) == 1:
+                partners = match_slots(labels, true, masks.shape[1])
+                rows.append([paint_objects(mask, partners, size) for mask in true])
+                names.append("truth")
+            rows.append([paint_slots_over(frame, label, size) for frame, label in zip(frames, labels, strict=True)])
+            names.append(core)
+    Image.fromarray(contact_sheet(rows, [f"t = {t}" for t in range(len(rows[0]))], names)).save(path)
 
 
 def draw_context_of(runs: dict[str, list[Run]], path: Path, longest: int) -> None:

@@ -89,3 +89,20 @@ def test_sizes_on_the_architecture_page_are_those_of_the_experiment():
         (batch, context, slots, side, side),
     ):
         assert " ".join(map(str, shape)) in page, f"no {shape} on the page"
+
+
+def test_sizes_of_object_discovery_on_the_architecture_page_are_those_of_the_experiment():
+    config = yaml.safe_load((ROOT / "experiments" / "movi_like.yaml").read_text())
+    data, model = config["data"]["init_args"], config["model"]["init_args"]
+    clips, frames, side = data["batch_size"], data["num_frames"], data["resolution"]
+    slots, dim = model["core"]["init_args"]["num_slots"], model["core"]["init_args"]["dim"]
+    page = re.sub(r" +", " ", (DOCS / "architecture.md").read_text())
+    for shape in (
+        (clips, frames, 3, side, side),
+        (clips, frames, (side // 2) ** 2, model["encoder"]["init_args"]["dim"]),
+        (clips, frames, slots, dim),
+        (clips, frames, slots, (side // 2) ** 2),
+        (clips, frames, slots, 3, side, side),
+        (clips, frames, slots, side, side),
+    ):
+        assert " ".join(map(str, shape)) in page, f"no {shape} on the page"

@@ -82,6 +82,8 @@ def overrides_of(experiment, folder):
     if (write := FILES.get(config["data"]["class_path"])) is not None:
         values["data"] |= {"path": write(folder)}
         values["data"] |= {"resolution": SIDE} if "resolution" in config["data"]["init_args"] else {}
+    if config["data"]["class_path"] == "MOViLike":
+        values["data"] |= {"train_videos": 2}
     if config["data"]["init_args"].get("num_frames", 0) > MAX_FRAMES:
         values["data"] |= {"num_frames": 4, "eval_frames": 8}
         values["model"] = {"context": 3, "horizon": 5}
@@ -89,7 +91,8 @@ def overrides_of(experiment, folder):
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda path: str(path.relative_to(ROOT / "experiments")))
-def test_experiment_trains_two_steps(experiment, tmp_path):
+def test_experiment_trains_two_steps(experiment, tmp_path, monkeypatch):
+    monkeypatch.setenv("SLOTBENCH_CACHE", str(tmp_path / "cache"))
     overrides = overrides_of(experiment, tmp_path / "data")
     assert run(["fit", "--config", str(experiment), *overrides, "--runs_dir", str(tmp_path)]) == 0
     (folder,) = (tmp_path / experiment.stem).iterdir()

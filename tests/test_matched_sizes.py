@@ -20,9 +20,13 @@ EXPERIMENT = {
     "paper_bouncing_balls": "paper/bouncing_balls.yaml",
     "paper_blinking_balls": "paper/blinking_balls_most_frequent_t11_p8.yaml",
     "moving_mnist": "moving_mnist.yaml",
+    "movi_like": "movi_like.yaml",
 }
 SLOT_CORES = ["PSB", "RIM", "SingleStateSSM", "SlotRNN", "SlotSSM", "SlotTransformer", "SplitSSM", "Transformer"]
-CORES = dict.fromkeys(EXPERIMENT, SLOT_CORES) | {"moving_mnist": ["ConvLSTM", "ConvS5", "FrameTransformer"]}
+CORES = dict.fromkeys(EXPERIMENT, SLOT_CORES) | {
+    "moving_mnist": ["ConvLSTM", "ConvS5", "FrameTransformer"],
+    "movi_like": ["OCSlotSSM", "PSB", "SAVi"],
+}
 # RIM has weights of its own for each module, and the frame transformer is the largest in its paper too
 LARGER = {"RIM", "FrameTransformer"}
 

@@ -24,5 +24,5 @@ def test_a_data_set_whose_files_are_missing_ends_in_a_sentence_and_no_traceback(
     path.write_text(yaml.safe_dump(config))
     assert run(["fit", "--config", str(path), "--runs_dir", str(tmp_path / "runs")]) == 2
     error = capsys.readouterr().err
-    assert "no train split of MOVi" in error
+    assert "split of MOVi: the folder" in error
     assert "Traceback" not in error

@@ -163,6 +163,7 @@ class SlotAutoencoding(SlotTask):
         self.scores = nn.ModuleDict({stage: DiscoveryScores() for stage in get_args(Stage)})
         self.floors: dict[Stage, dict[str, float]] = {"val": {}, "test": {}}
         self._floor_clips_done = 0
+        self._last_stage: Stage = "val"
         # not a submodule: no checkpoint holds its weights
         self._lpips: tuple[LPIPS, ...] = ()
 
@@ -243,7 +244,7 @@ class SlotAutoencoding(SlotTask):
 
     def headlines(self) -> list[Headline]:
         """FG-ARI, mIoU and ARI per video, beside what segmentations score that learn nothing; quality and occupancy."""
-        stage: Stage = "test" if self.floors["test"] else "val"
+        stage = self._last_stage
 
         def headline(metric: str, label: str) -> Headline:
             prefix = f"floor/{metric}/"
@@ -357,6 +358,7 @@ class SlotAutoencoding(SlotTask):
         self._floor_clips_done = 0
         if self.trainer.sanity_checking:
             return
+        self._last_stage = stage
         if not self.floors[stage]:
             self.floors[stage] = {name: value for name, value in values.items() if name.startswith("floor/")}
         self.log_dict({f"{stage}/{name}": value for name, value in values.items()})

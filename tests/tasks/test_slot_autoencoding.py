@@ -83,6 +83,12 @@ def test_floors_are_scored_on_the_first_clips_and_stand_beside_the_scores(data):
     assert headline.floors["stripes"] == pytest.approx(stripes.compute().item(), abs=1e-6)
 
 
+def test_a_test_without_floors_reports_its_own_scores(data):
+    task = make_task(data, floor_clips=0)
+    quiet_trainer().test(task, datamodule=data, verbose=False)
+    assert {headline.metric.partition("/")[0] for headline in task.headlines()} == {"test"}
+
+
 def test_without_floors_none_are_scored(data):
     assert not [name for name in validate(make_task(data, floor_clips=0), data) if "/floor/" in name]
 

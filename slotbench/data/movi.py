@@ -147,7 +147,7 @@ class MOVi(SlotDataModule, Preparable):
     def _prepare_split(self, split: str, out: Path, report: Report) -> None:
         source = self._records(split)
         total = len(source.lengths)
-        description = {"set": source.name, "split": split, "resolution": self.resolution, "depth": self.depth}
+        description = {"set": source.set_name, "split": split, "resolution": self.resolution, "depth": self.depth}
         description["num_objects"] = source.num_objects
         report(split, 0, total)
         write_cache(out / split, partial(_pieces, source), description, TIMED, lambda done: report(split, done, total))

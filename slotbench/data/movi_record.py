@@ -63,9 +63,9 @@ class MOViRecords(ClipSource):
         self, shards: Sequence[Path], resolution: int, num_objects: int | None, depth: bool, verify: bool = False
     ) -> None:
         self.records = TFRecords(shards, verify)
-        self.name = shards[0].name.partition("-")[0]
+        self.set_name = shards[0].name.partition("-")[0]
         self.resolution = resolution
-        self.num_objects = num_objects or _MOST_OBJECTS.get(self.name, _MOST_OBJECTS_ELSEWHERE)
+        self.num_objects = num_objects or _MOST_OBJECTS.get(self.set_name, _MOST_OBJECTS_ELSEWHERE)
         self.depth = depth
         if not len(self.records):
             raise DataFilesError(f"{shards[0]} and the files beside it have no records: copy them again")
@@ -166,7 +166,7 @@ class MOViRecords(ClipSource):
         if count > self.num_objects:
             raise DataFilesError(
                 f"{self.records.where(video)} has {count} objects, and annotations have room for {self.num_objects}: "
-                f"set num_objects to the most that a video of {self.name} has"
+                f"set num_objects to the most that a video of {self.set_name} has"
             )
         return count
 

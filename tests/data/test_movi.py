@@ -307,3 +307,9 @@ def test_a_cache_of_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataFilesError, match="has no videos"):
         write_cache(tmp_path, lambda first: [], {})
     assert not clip_cache.is_cache(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["records", "cache"])
+def test_a_clip_can_be_asked_for_its_name_and_has_none(kind: str, folder: Path, cache: Path) -> None:
+    dataset = MOVi(str(folder if kind == "records" else cache), resolution=SIDE).dataset("val")
+    assert dataset.clip_name(0) is None  # type: ignore[attr-defined]

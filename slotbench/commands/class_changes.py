@@ -23,11 +23,12 @@ def keep_only_what_was_said() -> None:
 
 
 def _discard_defaults(parser_or_action: Any, prev_val: Any, value: Any) -> None:
-    if isinstance(prev_val, Namespace) and "init_args" in prev_val and prev_val["class_path"] != value["class_path"]:
+    # without arguments there is nothing to drop, and the class may be one that no configuration may import
+    given = prev_val.get("init_args") if isinstance(prev_val, Namespace) else None
+    if given and prev_val["class_path"] != value["class_path"]:
         added = getattr(parser_or_action, "sub_add_kwargs", {})
         parser = _typehints.ActionTypeHint.get_class_parser(prev_val["class_path"], added)
         defaults = parser.get_defaults()
-        given = prev_val.init_args
         for key, kept in list(given.items(branches=True, nested=False)):
             if key in defaults and defaults[key] == kept:
                 given.pop(key)

@@ -45,3 +45,16 @@ def test_what_was_said_of_a_part_goes_over_to_the_next_and_its_defaults_do_not(r
     sgd = resolved("--model.optimizer.lr", "0.5", "--model.optimizer", "torch.optim.SGD")["optimizer"]["init_args"]
     assert sgd["lr"] == 0.5
     assert sgd["weight_decay"] == 0
+
+
+def test_a_list_of_classes_after_another_config_is_taken_as_it_is(tmp_path, capsys):
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text(yaml.safe_dump(PREDICTION))
+    callbacks = [
+        {"class_path": "lightning.pytorch.callbacks.LambdaCallback"},
+        {"class_path": "EarlyStopping", "init_args": {"monitor": "val/loss"}},
+    ]
+    second.write_text(yaml.safe_dump({"trainer": {"callbacks": callbacks}}))
+    assert run(["show", "--config", str(first), "--config", str(second)]) == 0
+    shown = yaml.safe_load(capsys.readouterr().out)["trainer"]["callbacks"]
+    assert [callback["class_path"].rpartition(".")[2] for callback in shown] == ["LambdaCallback", "EarlyStopping"]

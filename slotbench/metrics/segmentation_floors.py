@@ -86,8 +86,8 @@ def nearest_grid(num_slots: int) -> tuple[int, int]:
     It has as many columns as rows, or up to twice as many.
 
     Example:
-        >>> [nearest_grid(slots) for slots in (1, 3, 5, 7, 11, 24)]
-        [(1, 1), (1, 2), (2, 2), (2, 3), (3, 3), (4, 6)]
+        >>> nearest_grid(7)
+        (2, 3)
     """
     if num_slots < 1:
         raise ValueError(f"{num_slots} slots; expected at least 1")

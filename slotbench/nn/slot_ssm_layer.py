@@ -9,9 +9,13 @@ from torch import Tensor, nn
 
 from slotbench.nn.mamba import MambaBlock, MambaState
 from slotbench.nn.mamba2 import Mamba2Block, Mamba2State
+from slotbench.nn.mlp import MLP
 from slotbench.nn.slot_mixer import SlotMixer
 
-__all__ = ["SSMName", "SSMState", "SlotSSMLayer", "SlotSSMStack"]
+__all__ = ["MixerName", "SSMName", "SSMState", "SlotSSMLayer", "SlotSSMStack"]
+
+MixerName = Literal["attention_mlp", "mlp", "none"]
+"""What may follow a layer's SSM: attention over the slots and an MLP on each (the paper's), the MLP alone, nothing."""
 
 SSMName = Literal["mamba", "mamba2"]
 """The state space models that a layer can carry its slots through time with."""
@@ -51,6 +55,24 @@ class SlotSSMLayer(nn.Module):
         return mixed, type(folded)(*(leaf.unflatten(0, (batch, num_slots)) for leaf in folded))
 
 
+class SlotMLP(nn.Module):
+    """A slot mixer without its attention: an MLP on each slot with a residual, so that no slot hears of another.
+
+    Args:
+        dim: width of a slot.
+        mlp_ratio: hidden width of the MLP in units of `dim`.
+    """
+
+    def __init__(self, dim: int, mlp_ratio: int = 4):
+        super().__init__()
+        self.mlp_norm = nn.LayerNorm(dim)
+        self.mlp = MLP(dim, mlp_ratio * dim)
+
+    def forward(self, slots: Float[Tensor, "batch slots dim"]) -> Float[Tensor, "batch slots dim"]:
+        """Each slot on its own."""
+        return slots + self.mlp(self.mlp_norm(slots))
+
+
 class SlotSSMStack(nn.ModuleList):
     """Layers of one width, one after the other, each with its own SSM block and slot mixer.
 
@@ -70,9 +92,11 @@ class SlotSSMStack(nn.ModuleList):
         head_dim: channels that share a decay in Mamba-2, a divisor of int(expand * dim); Mamba has no heads.
         exact_zoh: discretise the input matrix exactly instead of Mamba's first-order form.
         kernel: which kernel of `slotbench.ops.selective_scan` (of `slotbench.ops.ssd` for Mamba-2) runs the scan.
+        mixer: what follows the SSM of every layer, a `MixerName`.
 
     Raises:
-        ValueError: `num_layers` below 1, `num_heads` does not divide `dim`, or `head_dim` the inner width of Mamba-2.
+        ValueError: `num_layers` below 1, `num_heads` does not divide `dim`, `head_dim` the inner width of Mamba-2, or
+            an unknown `mixer`.
     """
 
     def __init__(
@@ -88,13 +112,14 @@ class SlotSSMStack(nn.ModuleList):
         head_dim: int = 20,
         exact_zoh: bool = False,
         kernel: str = "auto",
+        mixer: MixerName = "attention_mlp",
     ):
         if num_layers < 1:
             raise ValueError(f"num_layers must be at least 1, got {num_layers}")
         super().__init__()
         for _ in range(num_layers):
             block = _block(ssm, dim, state_dim, expand, conv_width, head_dim, exact_zoh, kernel)
-            self.append(SlotSSMLayer(dim, block, SlotMixer(dim, num_heads, mlp_ratio)))
+            self.append(SlotSSMLayer(dim, block, _mixer(mixer, dim, num_heads, mlp_ratio)))
 
     def forward(
         self, slots: Float[Tensor, "batch time slots dim"], state: tuple[SSMState, ...] | None = None
@@ -122,3 +147,13 @@ def _block(
     if ssm == "mamba2":
         return Mamba2Block(dim, state_dim, expand, conv_width, head_dim, exact_zoh=exact_zoh, kernel=kernel)
     raise ValueError(f"no state space model is named '{ssm}': use 'mamba' or 'mamba2'")
+
+
+def _mixer(mixer: MixerName, dim: int, num_heads: int, mlp_ratio: int) -> nn.Module:
+    if mixer == "attention_mlp":
+        return SlotMixer(dim, num_heads, mlp_ratio)
+    if mixer == "mlp":
+        return SlotMLP(dim, mlp_ratio)
+    if mixer == "none":
+        return nn.Identity()
+    raise ValueError(f"mixer={mixer!r} is none of attention_mlp, mlp, none")

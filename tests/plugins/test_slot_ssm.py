@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 import torch
 from slotbench_plugins.cores.slot_ssm import SlotSSM
@@ -10,9 +12,10 @@ from slotbench.nn.mamba import MambaBlock
 from slotbench.nn.mamba2 import Mamba2Block
 from slotbench.nn.parameters import decay_groups
 from slotbench.nn.slot_mixer import SlotMixer
-from slotbench.nn.slot_ssm_layer import SlotSSMLayer
+from slotbench.nn.slot_ssm_layer import MixerName, SlotSSMLayer
 
 SPEC = TokenSpec(dim=12, num_tokens=5)
+MIXERS = get_args(MixerName)
 
 
 def tokens(batch: int = 2, time: int = 6, spec: TokenSpec = SPEC) -> torch.Tensor:
@@ -78,6 +81,22 @@ def test_slots_do_not_meet_without_the_mixer(block):
     (gradient,) = torch.autograd.grad(layer(slots)[0][:, :, 1].square().sum(), slots)
     assert not gradient[:, :, [0, 2]].any()
     assert gradient[:, :, 1].abs().amax(dim=-1).min() > 0
+
+
+@pytest.mark.parametrize("mixer", ["mlp", "none"])
+def test_without_attention_in_the_mixer_a_slot_never_hears_of_another(mixer):
+    core = small(mixer=mixer).double()
+    slots = torch.randn(2, 5, 3, 16, dtype=torch.float64, requires_grad=True)
+    out, _ = core.layers(slots)
+    (gradient,) = torch.autograd.grad(out[:, :, 1].square().sum(), slots)
+    assert not gradient[:, :, [0, 2]].any()
+    assert gradient[:, :, 1].any()
+
+
+def test_the_mixers_mlp_is_what_is_left_when_its_attention_goes():
+    names = {mixer: {name for name, _ in small(mixer=mixer).layers.named_parameters()} for mixer in MIXERS}
+    assert names["none"] < names["mlp"] < names["attention_mlp"]
+    assert {name for name in names["attention_mlp"] - names["mlp"] if ".mixer.attention" not in name} == set()
 
 
 def test_the_mixer_joins_slots_of_a_step_and_the_scan_carries_that_on():

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from slotbench.interfaces import CoreOutput, SlotSpec, TemporalCore, TokenSpec
 from slotbench.nn.slot_encoder import SlotEncoder
-from slotbench.nn.slot_ssm_layer import SlotSSMStack, SSMName, SSMState
+from slotbench.nn.slot_ssm_layer import MixerName, SlotSSMStack, SSMName, SSMState
 
 
 class SlotSSM(TemporalCore):
@@ -38,6 +38,8 @@ class SlotSSM(TemporalCore):
         head_dim: channels that share a decay in Mamba-2; must divide the inner width. Mamba has no heads.
         exact_zoh: discretise the input matrix exactly instead of Mamba's first-order form.
         kernel: which kernel of `slotbench.ops.selective_scan` (of `slotbench.ops.ssd` for Mamba-2) runs the scan.
+        mixer: what follows the SSM of every layer: attention over the slots and an MLP on each (as in the paper), the
+            MLP alone, or nothing; the last two leave the slots on their own.
 
     Raises:
         ValueError: a list of slot numbers that does not have one entry per layer, a number below 1, `num_heads` does
@@ -60,6 +62,7 @@ class SlotSSM(TemporalCore):
         head_dim: int = 20,
         exact_zoh: bool = False,
         kernel: str = "auto",
+        mixer: MixerName = "attention_mlp",
     ):
         super().__init__()
         if num_layers < 1:
@@ -80,7 +83,18 @@ class SlotSSM(TemporalCore):
                 context_dim = token_spec.dim if index == 0 else dim
                 self.encoders[str(index)] = SlotEncoder(context_dim, count, dim, encoder_layers, num_heads, mlp_ratio)
         self.layers = SlotSSMStack(
-            dim, num_layers, num_heads, mlp_ratio, ssm, state_dim, expand, conv_width, head_dim, exact_zoh, kernel
+            dim,
+            num_layers,
+            num_heads,
+            mlp_ratio,
+            ssm,
+            state_dim,
+            expand,
+            conv_width,
+            head_dim,
+            exact_zoh,
+            kernel,
+            mixer,
         )
 
     def forward(

@@ -12,10 +12,30 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Cell", "Comparison", "Curve", "Metric", "Row", "RunRecord"]
+__all__ = ["Cell", "Comparison", "ComparisonError", "Curve", "Metric", "Row", "RunRecord", "UnknownNameError"]
 
 Curve = tuple[np.ndarray, np.ndarray]
 """Steps and values of one metric, "points" and "points", ascending in step."""
+
+
+class ComparisonError(ValueError):
+    """Runs cannot be read, or cannot be compared as asked: what is wrong, and what to type instead."""
+
+
+class UnknownNameError(ComparisonError):
+    """A metric or a setting that no run has.
+
+    Args:
+        kind: "metric" or "setting".
+        given: what was asked for.
+        known: what there is.
+    """
+
+    def __init__(self, kind: str, given: str, known: Sequence[str]) -> None:
+        super().__init__(f"no run has a {kind} {given}")
+        self.kind = kind
+        self.given = given
+        self.known = tuple(known)
 
 
 @dataclass(frozen=True)

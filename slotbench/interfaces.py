@@ -226,7 +226,7 @@ class TemporalCore(nn.Module, ABC):
     A subclass takes a `TokenSpec` as its first argument, gives every other argument a default, and sets `slot_spec`.
     Streaming, roll-out and truncated back-propagation are all the same call on shorter clips: nothing is cached on the
     module, the caller hands `state` from one call to the next. The laws that every registered core must keep are
-    in `tests/contracts`.
+    in `slotbench.testing.laws`.
     """
 
     slot_spec: SlotSpec

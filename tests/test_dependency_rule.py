@@ -30,6 +30,8 @@ ALLOWED = {
         "slotbench.runs",
         "slotbench.tasks",
     ),
+    # for the tests of other packages
+    "slotbench.testing": ("slotbench.testing", "slotbench.interfaces", "slotbench.ops"),
     "slotbench.runs": ("slotbench.runs", "slotbench.callbacks"),
     "slotbench.interfaces": (),
     "slotbench.sources": (),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 import yaml
 
 from slotbench import cli, registry
+from slotbench.testing import laws
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -31,25 +31,18 @@ def my_core(tmp_path, monkeypatch):
     sys.modules.pop("my_core")
 
 
-def laws():
-    spec = importlib.util.spec_from_file_location("laws", ROOT / "tests" / "contracts" / "laws.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_core_of_the_page_is_registered_under_its_name(my_core):
     assert my_core.__name__ == "MyCore"
     assert "MyCore" in registry.names("cores")
 
 
-@pytest.mark.parametrize("law", laws().BUILT_FROM_A_SPEC, ids=lambda law: law.__name__)
+@pytest.mark.parametrize("law", laws.BUILT_FROM_A_SPEC, ids=lambda law: law.__name__)
 def test_the_core_of_the_page_keeps_the_laws(my_core, law):
     law(my_core)
 
 
 def test_the_core_of_the_page_keeps_the_law_on_permuting_slots(my_core):
-    laws().permuting_slot_parameters_permutes_slots(my_core)
+    laws.permuting_slot_parameters_permutes_slots(my_core)
 
 
 def test_the_quickstart_example_runs_and_its_comparison_holds():

@@ -6,7 +6,10 @@ import inspect
 
 import pytest
 import torch
-from laws import (
+
+from slotbench import registry
+from slotbench.interfaces import TemporalCore, TokenSpec
+from slotbench.testing.laws import (
     checkpoint_reloads,
     gradient_reaches_every_parameter,
     past_ignores_future,
@@ -14,9 +17,6 @@ from laws import (
     smallest_sizes_are_finite,
     splitting_carries_state,
 )
-
-from slotbench import registry
-from slotbench.interfaces import TemporalCore, TokenSpec
 
 AGGREGATIONS = registry.names("aggregations")
 CORES = [

@@ -5,7 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from laws import (
+
+from slotbench import registry
+from slotbench.interfaces import TokenSpec
+from slotbench.testing.laws import (
     autocast_stays_close,
     gradient_reaches_every_parameter,
     kernels_agree,
@@ -13,9 +16,6 @@ from laws import (
     samples_do_not_meet,
     splitting_carries_state,
 )
-
-from slotbench import registry
-from slotbench.interfaces import TokenSpec
 
 SPEC = TokenSpec(dim=5, num_tokens=8, grid=(2, 4))
 CONV_S5 = partial(registry.load("cores", "ConvS5"), dim=32, state_dim=8)

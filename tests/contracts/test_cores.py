@@ -6,7 +6,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laws import (
+
+from slotbench import registry
+from slotbench.interfaces import TemporalCore, TokenSpec
+from slotbench.testing.laws import (
     BUILT_FROM_A_SPEC,
     SPEC,
     Build,
@@ -15,9 +18,6 @@ from laws import (
     smallest_sizes_are_finite,
     splitting_carries_state,
 )
-
-from slotbench import registry
-from slotbench.interfaces import TemporalCore, TokenSpec
 
 CORES = registry.names("cores")
 FEW = settings(max_examples=8)

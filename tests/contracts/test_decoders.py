@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from picture_laws import (
+from torch import Tensor, nn
+
+from slotbench import registry
+from slotbench.interfaces import Decoded, Decoder, SlotSpec, VideoBatch, VideoSpec
+from slotbench.testing.picture_laws import (
     CELLS,
     DECODER_LAWS,
     SLOTS,
@@ -16,10 +20,6 @@ from picture_laws import (
     picture_is_as_announced,
     steps_are_decoded_alone,
 )
-from torch import Tensor, nn
-
-from slotbench import registry
-from slotbench.interfaces import Decoded, Decoder, SlotSpec, VideoBatch, VideoSpec
 
 DECODERS = registry.names("decoders")
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from picture_laws import (
+from torch import Tensor, nn
+
+from slotbench import registry
+from slotbench.interfaces import Encoder, TokenSpec, VideoBatch, VideoSpec
+from slotbench.testing.picture_laws import (
     ENCODER_LAWS,
     INPUT,
     PATCHED,
@@ -16,10 +20,6 @@ from picture_laws import (
     steps_are_encoded_alone,
     tokens_are_as_announced,
 )
-from torch import Tensor, nn
-
-from slotbench import registry
-from slotbench.interfaces import Encoder, TokenSpec, VideoBatch, VideoSpec
 
 ENCODERS = registry.names("encoders")
 

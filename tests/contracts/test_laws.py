@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-import laws
 import pytest
 import torch
 from torch import Tensor, nn
 
 from slotbench.interfaces import CoreOutput, RecurrentCore, SlotSpec, State, TemporalCore, TokenSpec
+from slotbench.testing import aids, laws
 
 
 class Sound(RecurrentCore):
@@ -204,5 +204,5 @@ def test_every_law_has_a_core_that_breaks_it():
 def test_weights_leave_their_initial_values_by_the_size_of_an_initialisation():
     layer = nn.Linear(64, 64)
     nn.init.zeros_(layer.weight)
-    laws.move_off_initial_values(layer)
+    aids.move_off_initial_values(layer)
     assert layer.weight.std().item() == pytest.approx(0.5 / math.sqrt(64), rel=0.1)

@@ -6,15 +6,15 @@ from functools import partial
 
 import pytest
 import torch
-from laws import (
+
+from slotbench import registry
+from slotbench.testing.laws import (
     BUILT_FROM_A_SPEC,
     Build,
     permuting_slot_parameters_permutes_slots,
     smallest_sizes_are_finite,
     splitting_carries_state,
 )
-
-from slotbench import registry
 
 
 def variant(name: str, **arguments: object) -> Build:

@@ -1,8 +1,9 @@
 """The laws of a temporal core, as plain functions that raise AssertionError where a core breaks one.
 
-`test_cores.py` runs them over every registered core; the author of one that is not registered yet calls them directly:
+slotbench's own tests run them over every registered core; the author of another one calls them in the tests of the
+package that it lies in, or by hand:
 
-    from laws import BUILT_FROM_A_SPEC
+    from slotbench.testing.laws import BUILT_FROM_A_SPEC
 
     for law in BUILT_FROM_A_SPEC:
         law(lambda spec: MyCore(spec, num_slots=4))
@@ -17,13 +18,15 @@ from __future__ import annotations
 import inspect
 import io
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from slotbench.interfaces import CoreOutput, State, TemporalCore, TokenSpec, map_state
 from slotbench.ops import available_kernels, set_kernel
+from slotbench.testing.aids import like, module_snapshot, move_off_initial_values, scalar, unchanged
 
 Build = Callable[[TokenSpec], TemporalCore]
 
@@ -71,6 +74,7 @@ def past_ignores_future(build: Build, changed: int = 3, batch: int = 2, time: in
     assert early <= 1e-12, f"changing step {changed} changed slots of earlier steps by {early:.2g}"
     assert _largest(difference[:, changed:]) > 0, f"changing step {changed} changed no slot of it or of a later step"
     if output.attention is not None and changed > 0:
+        assert perturbed.attention is not None, "attention is there for one clip and not for another"
         early = _largest((perturbed.attention - output.attention)[:, :changed].abs())
         assert early <= 1e-12, f"changing step {changed} changed attention of earlier steps by {early:.2g}"
     if changed > 0:
@@ -86,7 +90,7 @@ def gradient_reaches_every_parameter(build: Build, spec: TokenSpec = SPEC) -> No
     scalar(_run(core, _tokens(spec, 2, 5)).slots).backward()
     dead = [name for name, parameter in _trainable(core) if parameter.grad is None or not parameter.grad.any()]
     assert not dead, f"no gradient reaches {', '.join(dead)}"
-    broken = [name for name, parameter in _trainable(core) if not parameter.grad.isfinite().all()]
+    broken = [n for n, p in _trainable(core) if p.grad is not None and not p.grad.isfinite().all()]
     assert not broken, f"the gradient of {', '.join(broken)} is not finite"
 
 
@@ -98,7 +102,7 @@ def smallest_sizes_are_finite(build: Build, dtype: torch.dtype = torch.float32) 
     spec = TokenSpec(dim=12, num_tokens=1, grid=(1, 1))
     builds = [build]
     if inspect.isclass(build) and "num_slots" in inspect.signature(build).parameters:
-        builds.append(lambda spec: build(spec, num_slots=1))
+        builds.append(partial(cast("Callable[..., TemporalCore]", build), num_slots=1))
     for smallest in builds:
         core, tokens = _core(smallest, spec, dtype), _tokens(spec, 1, 1, dtype).requires_grad_()
         slots = _run(core, tokens).slots
@@ -125,6 +129,7 @@ def permuting_slot_parameters_permutes_slots(build: Build, spec: TokenSpec = SPE
     assert _largest((before.slots - before.slots[:, :, permutation]).abs()) > 1e-6, "all slots are the same"
     _assert_close(after.slots, before.slots[:, :, permutation], 1e-9, "slots after permuting the slot parameters")
     if before.attention is not None:
+        assert after.attention is not None, "attention is gone after permuting"
         _assert_close(after.attention, before.attention[:, :, permutation], 1e-9, "attention after permuting")
 
 
@@ -135,13 +140,14 @@ def kernels_agree(build: Build, spec: TokenSpec = SPEC) -> None:
     core without a choice of kernels.
     """
     core = _core(build, spec)
-    outputs = {}
+    outputs: dict[str, dict[str, Tensor]] = {}
     for kernel in _kernels(core):
         set_kernel(core, kernel)
         tokens = _tokens(spec, 2, 9).requires_grad_()
         core.zero_grad(set_to_none=True)
         slots = _run(core, tokens).slots
         scalar(slots).backward()
+        assert tokens.grad is not None
         gradients = {name: parameter.grad for name, parameter in _trainable(core) if parameter.grad is not None}
         outputs[kernel] = {"slots": slots, "gradient of tokens": tokens.grad, **gradients}
     reference = outputs.pop("reference", {})
@@ -226,15 +232,6 @@ BUILT_FROM_A_SPEC: tuple[Callable[[Build], None], ...] = (
 """The laws of any core; `permuting_slot_parameters_permutes_slots` is for those that declare such parameters."""
 
 
-def move_off_initial_values(module: nn.Module, seed: int = 0) -> None:
-    """Adds noise to every parameter, of the size of a usual initialisation."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            size = 0.5 * parameter.shape[-1] ** -0.5 if parameter.ndim > 1 else 0.1
-            parameter.add_(size * torch.randn(parameter.shape, generator=generator).to(parameter))
-
-
 def _core(build: Build, spec: TokenSpec, dtype: torch.dtype = torch.float64) -> TemporalCore:
     torch.manual_seed(0)
     core = build(spec)
@@ -252,16 +249,6 @@ def _tokens(spec: TokenSpec, batch: int, time: int, dtype: torch.dtype = torch.f
     return torch.randn(batch, time, spec.num_tokens, spec.dim, generator=generator, dtype=torch.float64).to(dtype)
 
 
-def like(x: Tensor) -> Tensor:
-    """Noise of the shape of `x`."""
-    return torch.randn(x.shape, generator=torch.Generator().manual_seed(7), dtype=torch.float64).to(x)
-
-
-def scalar(x: Tensor) -> Tensor:
-    """A random weighting, because a plain sum is blind to what a LayerNorm takes out."""
-    return (x * like(x)).sum()
-
-
 def _trainable(core: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
     return ((name, parameter) for name, parameter in core.named_parameters() if parameter.requires_grad)
 
@@ -276,7 +263,7 @@ def _kernels(core: nn.Module) -> list[str]:
 
 def _leaves(state: State) -> list[Tensor]:
     leaves: list[Tensor] = []
-    map_state(lambda leaf: leaves.append(leaf) or leaf, state)
+    map_state(lambda leaf: leaves.append(leaf) or leaf, state)  # type: ignore[func-returns-value]
     return leaves
 
 
@@ -293,30 +280,3 @@ def _assert_close(value: Tensor, expected: Tensor, tolerance: float, what: str) 
 def _assert_states_close(state: State, expected: State, tolerance: float) -> None:
     for leaf, other in zip(_leaves(state), _leaves(expected), strict=True):
         _assert_close(leaf, other, tolerance, "states after the last step")
-
-
-def module_snapshot(core: nn.Module) -> dict[str, Any]:
-    """All that a module holds: values of parameters and buffers, and what attributes of its submodules refer to."""
-    held: dict[str, Any] = {name: tensor.detach().clone() for name, tensor in core.named_parameters()}
-    held |= {name: tensor.detach().clone() for name, tensor in core.named_buffers()}
-    for prefix, module in core.named_modules():
-        for name, value in vars(module).items():
-            if name in ("_parameters", "_buffers", "_modules"):
-                continue
-            content = list(value.items()) if isinstance(value, dict) else value
-            held[f"{prefix}.{name}".lstrip(".")] = [*content] if isinstance(content, list | tuple | set) else value
-    return held
-
-
-def unchanged(before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Two snapshots of a module are of the same content."""
-    changed = sorted(name for name in before.keys() | after.keys() if not _same(before.get(name), after.get(name)))
-    assert not changed, f"a call changed {', '.join(changed)}: the caller owns the state, the module keeps none"
-
-
-def _same(before: Any, after: Any) -> bool:
-    if isinstance(before, Tensor) and isinstance(after, Tensor):
-        return before.shape == after.shape and torch.equal(before, after)
-    if isinstance(before, list | tuple) and isinstance(after, list | tuple):
-        return len(before) == len(after) and all(map(_same, before, after))
-    return before is after or (isinstance(before, int | float | str | bool) and before == after)

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import torch
-from laws import like, module_snapshot, move_off_initial_values, scalar, unchanged
 from torch import Tensor, nn
 
 from slotbench.interfaces import Decoded, Decoder, Encoder, SlotSpec, VideoBatch, VideoSpec
+from slotbench.testing.aids import like, module_snapshot, move_off_initial_values, scalar, unchanged
 
 Part = TypeVar("Part", bound=nn.Module)
 BuildEncoder = Callable[[VideoSpec], Encoder]
@@ -116,6 +116,7 @@ def decoder_gradients_reach_every_parameter(
     decoder, given = _ready(build(slots, video)), random_slots(slots).requires_grad_()
     scalar(decoder(given, random_batch(video)).reconstruction).backward()
     _no_dead_parameter(decoder)
+    assert given.grad is not None, "the reconstruction does not depend on the slots"
     assert given.grad.abs().amax(dim=-1).min() > 0, "the reconstruction does not depend on some of the slots"
 
 
@@ -208,7 +209,7 @@ def _no_dead_parameter(part: nn.Module) -> None:
     trainable = [(name, p.grad) for name, p in part.named_parameters() if p.requires_grad]
     dead = [name for name, gradient in trainable if gradient is None or not gradient.any()]
     assert not dead, f"no gradient reaches {', '.join(dead)}"
-    broken = [name for name, gradient in trainable if not gradient.isfinite().all()]
+    broken = [name for name, gradient in trainable if gradient is not None and not gradient.isfinite().all()]
     assert not broken, f"the gradient of {', '.join(broken)} is not finite"
 
 

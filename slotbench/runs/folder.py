@@ -2,9 +2,11 @@
 
     RUN/config.yaml      the complete resolved configuration
     RUN/run.json         identity, versions, state; replaced by atomic rename, never edited in place
-    RUN/metrics.jsonl    one JSON object per logging call; only ever appended to
-    RUN/checkpoints/     last.ckpt, best.ckpt
+    RUN/metrics.jsonl    one JSON object per logging call; appended to, and cut back to the checkpoint when a run goes on
+    RUN/checkpoints/     last.ckpt, the one before it as previous.ckpt, best.ckpt
     RUN/media/           pictures
+    RUN/result.json      what the run came to; written last, and only by a run that reached its end
+    RUN/.lock            held by the process that trains
 
 Nothing here imports torch at the top: comparing runs must not need it.
 """
@@ -12,7 +14,6 @@ Nothing here imports torch at the top: comparing runs must not need it.
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import secrets
@@ -24,11 +25,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from slotbench.runs.files import append_whole_line, cut_torn_line, dump_json, number, plain, write_atomically
+from slotbench.runs.lock import is_locked
 from slotbench.runs.provenance import describe_environment
 
 __all__ = ["RunFolder", "RunFolderError", "dump_json", "plain", "write_atomically"]
 
-CONFIG, RECORD, METRICS = "config.yaml", "run.json", "metrics.jsonl"
+CONFIG, RECORD, METRICS, RESULT, LOCK = "config.yaml", "run.json", "metrics.jsonl", "result.json", ".lock"
 _ALLOWED_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=,@-]*")
 
 
@@ -77,23 +80,7 @@ class RunFolder:
                 hidden.mkdir()
             except FileExistsError:
                 continue
-            record = {
-                "id": run_id,
-                "name": name,
-                "group": group,
-                "state": "starting",
-                "created": datetime.now().astimezone().isoformat(timespec="seconds"),
-                "step": 0,
-                "wandb_id": None,
-                "kernels": {},
-                "pid": os.getpid(),
-                "host": socket.gethostname(),
-                **describe_environment(),
-            }
-            for sub in ("checkpoints", "media"):
-                (hidden / sub).mkdir()
-            (hidden / METRICS).touch()
-            write_atomically(hidden / RECORD, dump_json(record, indent=2))
+            _fill(hidden, _new_record(run_id, name, group))
             try:
                 hidden.rename(parent / run_id)
             except OSError:
@@ -102,6 +89,30 @@ class RunFolder:
                     raise
                 continue
             return cls(parent / run_id)
+
+    @classmethod
+    def create_at(cls, path: str | Path, name: str = "run", *, group: str | None = None) -> RunFolder:
+        """Makes `path` itself a run folder in state "starting"; files that are there stay.
+
+        Args:
+            path: the folder; made if absent. Its name is the run's id.
+            name: name of the experiment.
+            group: label that several runs share, e.g. the grid they belong to.
+
+        Raises:
+            RunFolderError: `path` is a file, or is a run folder already.
+        """
+        path = Path(path)
+        if path.exists() and not path.is_dir():
+            raise RunFolderError(f"{path} is a file; expected a folder, or a path where there is nothing yet")
+        if (path / RECORD).exists():
+            raise RunFolderError(f"{path} is a run folder already")
+        path.mkdir(parents=True, exist_ok=True)
+        record = _new_record(path.resolve().name, name, group)
+        # many grids have points of one name, and W&B has one list of ids per project
+        record["wandb_id"] = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+        _fill(path, record)
+        return cls(path)
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:
@@ -146,13 +157,28 @@ class RunFolder:
         """`info["state"]`, or "killed" if it says that the run is going on but its process on this machine is gone."""
         info = self.info
         state = str(info.get("state", "unknown"))
-        if (
-            state in ("starting", "running")
-            and info.get("host") == socket.gethostname()
-            and not _alive(info.get("pid"))
-        ):
-            return "killed"
-        return state
+        if state not in ("starting", "running") or info.get("host") != socket.gethostname():
+            return state
+        going_on = self.is_locked() if (self.path / LOCK).exists() else _alive(info.get("pid"))
+        return state if going_on else "killed"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the run reached its end: there is a `result.json`, and it is whole."""
+        return self.result is not None
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """What the run came to, as `result.json` has it, or None if it has not reached its end."""
+        try:
+            found = json.loads((self.path / RESULT).read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def is_locked(self) -> bool:
+        """Whether a process trains this run now; asks without waiting, and changes nothing."""
+        return is_locked(self.path / LOCK)
 
     def write_config(self, text: str) -> Path:
         """Writes the resolved configuration."""
@@ -176,11 +202,22 @@ class RunFolder:
         if "step" in values:
             raise ValueError(f"'step' is the argument, not a value; got values {sorted(values)}")
         if not self._tail_is_whole:
-            _cut_torn_line(self.path / METRICS)
+            cut_torn_line(self.path / METRICS)
             self._tail_is_whole = True
-        # unbuffered and in append mode: one line is one write
-        with open(self.path / METRICS, "ab", buffering=0) as file:
-            file.write((dump_json({"step": int(step), **values}) + "\n").encode())
+        append_whole_line(self.path / METRICS, dump_json({"step": int(step), **values}))
+
+    def drop_rows_from(self, step: int) -> int:
+        """Removes the lines of the metrics whose step is `step` or later, in one step, and returns how many they were.
+
+        The line of the first optimiser step has step 0, so that a checkpoint made after n steps is what the lines
+        before n lead up to.
+        """
+        rows = self.history()
+        kept = [row for row in rows if row["step"] < step]
+        if len(kept) < len(rows):
+            write_atomically(self.path / METRICS, "".join(dump_json(row) + "\n" for row in kept))
+            self._tail_is_whole = True
+        return len(rows) - len(kept)
 
     def history(self) -> list[dict[str, Any]]:
         """Every line of the metrics as written, non-finite values as floats again; a torn last line is left out."""
@@ -189,7 +226,7 @@ class RunFolder:
         except FileNotFoundError:
             return []
         lines = text.split("\n")[:-1]  # what follows the last newline is torn or empty
-        return [{key: _number(value) for key, value in json.loads(line).items()} for line in lines if line]
+        return [{key: number(value) for key, value in json.loads(line).items()} for line in lines if line]
 
     def last_checkpoint(self) -> Path | None:
         """The checkpoint to continue from, or None if the run has not saved one yet."""
@@ -200,48 +237,27 @@ class RunFolder:
         return f"RunFolder({str(self.path)!r})"
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replaces a file in one step: a reader, or a process killed half-way, finds the old content or the new."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    with open(partial, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+def _new_record(run_id: str, name: str, group: str | None) -> dict[str, Any]:
+    return {
+        "id": run_id,
+        "name": name,
+        "group": group,
+        "state": "starting",
+        "created": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "step": 0,
+        "wandb_id": None,
+        "kernels": {},
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        **describe_environment(),
+    }
 
 
-def dump_json(value: Any, indent: int | None = None) -> str:
-    """Strict JSON: non-finite floats become strings that `float` reads back, other objects become their text."""
-    return json.dumps(plain(value), indent=indent, allow_nan=False)
-
-
-def plain(value: Any) -> Any:
-    """`value` as what strict JSON can hold."""
-    if isinstance(value, bool | int | str) or value is None:
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in value]
-    if isinstance(value, float) or hasattr(value, "__float__"):
-        number = float(value)
-        if math.isfinite(number):
-            return number
-        return "NaN" if math.isnan(number) else ("Infinity" if number > 0 else "-Infinity")
-    return str(value)
-
-
-def _number(value: Any) -> Any:
-    return float(value) if value in ("NaN", "Infinity", "-Infinity") else value
-
-
-def _cut_torn_line(path: Path) -> None:
-    """Removes what a killed writer left after the last newline, so that the next line starts on its own."""
-    if not path.exists():
-        return
-    with open(path, "rb+") as file:
-        content = file.read()
-        file.truncate(content.rfind(b"\n") + 1)
+def _fill(path: Path, record: dict[str, Any]) -> None:
+    for sub in ("checkpoints", "media"):
+        (path / sub).mkdir(exist_ok=True)
+    (path / METRICS).touch()
+    write_atomically(path / RECORD, dump_json(record, indent=2))
 
 
 def _alive(pid: Any) -> bool:

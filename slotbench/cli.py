@@ -31,6 +31,7 @@ COMMANDS = {
     "prepare": ("prepare", "write a data set to a cache that is quick to read"),
     "bench": ("bench", "measure speed and memory of the cores on this machine"),
     "plugins": ("plugins", "list the components that can be named in a configuration"),
+    "compare": ("compare", "print one table of runs, over seeds and variants"),
     "doctor": ("doctor", "check this installation: versions, plugins, kernels"),
 }
 

@@ -1,0 +1,165 @@
+"""`slotbench compare SOURCE...`: runs as one table over seeds, in the terminal, as text, or as a page with curves."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from slotbench.commands.failures import UserError, did_you_mean, lines, listing
+
+if TYPE_CHECKING:
+    from slotbench.comparison.records import Comparison
+
+__all__ = ["main"]
+
+_USAGE = """Usage: slotbench compare SOURCE ... [--metric NAME ...] [--by KEY ...] [--out FILE] [--html FILE]
+
+Prints one table of runs: the settings in which they differ, their scores, parameters and time per step. Runs that differ
+only by their seed are one row, with mean ± standard deviation. The best of a column is marked only if it differs from
+the second by more than the spread.
+
+SOURCE is a run folder, a folder of runs (RUNS/NAME, or that of a grid), a grid file, wandb:ENTITY/PROJECT, or
+wandb-offline:FOLDER; several may be given.
+
+  --metric NAME ...       columns, such as val/loss or 'val/miou/*'; the first one sorts (default: what the grid file says,
+                          else the headlines of the runs and val/loss)
+  --by KEY ...            settings that make a row, such as model.core; runs are averaged over all others
+  --sort METRIC           another column first, and sorted by it
+  --select last|best      scores of the last validation, or of the one that was best in the first column (default: last)
+  --runs                  a row for every run
+  --all                   every setting that differs as a column, also what follows from another one
+  --format terminal|csv|markdown|latex  (default: by the ending of --out, else terminal)
+  --out FILE              write the table there: .csv, .md, .tex, or .txt
+  --html FILE             write a page with curves, plots, configurations and pictures; one file that opens offline
+  --title TEXT            heading of the table
+  --runs_dir DIR          where the runs of a grid file are (default: runs)
+
+Examples:
+  slotbench compare runs/bouncing_balls
+  slotbench compare runs/bouncing_balls-* --metric 'val/rollout_mse/step_0[15]' val/loss --html balls.html
+  slotbench compare experiments/grids/cores.yaml --by model.core --out table.tex"""
+
+_FORMATS = ("terminal", "csv", "markdown", "latex")
+_ENDINGS = {".csv": "csv", ".md": "markdown", ".markdown": "markdown", ".tex": "latex", ".txt": "terminal"}
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; slotbench compare --help lists the arguments")
+
+
+def main(command: str, arguments: list[str]) -> int:
+    """Compares the runs that are named."""
+    if "--help" in arguments or "-h" in arguments:
+        print(_USAGE)
+        return 0
+    given = _parser().parse_intermixed_args(arguments)
+    if not given.sources:
+        # --metric and --by take everything up to the next option
+        before = " before --metric and --by" if given.metric or given.by else ""
+        raise UserError(lines(f"compare needs runs{before}", example="slotbench compare runs/NAME --by model.core"))
+    form = _format(given)
+    from slotbench.comparison.records import ComparisonError, UnknownNameError
+
+    try:
+        comparison = _compare(given, shlex.join(["slotbench", command, *arguments]))
+    except UnknownNameError as error:
+        near = did_you_mean(error.given, error.known)
+        raise UserError(lines(f"{error}{near}", **{f"{error.kind}s": listing(error.known)})) from error
+    except ComparisonError as error:
+        raise UserError(str(error)) from error
+    _show(comparison, form, given)
+    if given.html:
+        from slotbench.comparison.html_page import write_html
+
+        _make_folder(given.html)
+        write_html(comparison, given.html)
+        print(f"wrote {given.html}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="slotbench compare", add_help=False, allow_abbrev=False)
+    parser.add_argument("sources", nargs="*")
+    parser.add_argument("--metric", nargs="+", action="extend", default=[])
+    parser.add_argument("--by", nargs="+", action="extend", default=[])
+    parser.add_argument("--sort")
+    parser.add_argument("--select", choices=["last", "best"], default="last")
+    parser.add_argument("--runs", action="store_true")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--format", choices=_FORMATS)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--html", type=Path)
+    parser.add_argument("--title", default="")
+    parser.add_argument("--runs_dir", type=Path, default=Path("runs"))
+    return parser
+
+
+def _format(given: argparse.Namespace) -> str:
+    if given.out is None:
+        return given.format or "terminal"
+    if given.out.is_dir():
+        raise UserError(f"--out {given.out} is a folder; expected a file, such as {given.out / 'table.md'}")
+    if given.format:
+        return given.format
+    if given.out.suffix.lower() not in _ENDINGS:
+        raise UserError(
+            f"--out {given.out} does not say which format: end it in {', '.join(_ENDINGS)}, or add --format"
+        )
+    return _ENDINGS[given.out.suffix.lower()]
+
+
+def _compare(given: argparse.Namespace, typed: str) -> Comparison:
+    from slotbench.comparison.sources import open_sources
+    from slotbench.comparison.table import compare
+
+    sources = open_sources(given.sources, given.runs_dir)
+    return compare(
+        sources.runs,
+        metrics=given.metric or sources.metrics or None,
+        keys=given.by or None,
+        title=given.title or sources.title,
+        command=typed,
+        select=given.select,
+        sort=given.sort,
+        everything=given.all,
+        apart=given.runs,
+        notes=sources.notes,
+    )
+
+
+def _show(comparison: Comparison, form: str, given: argparse.Namespace) -> None:
+    if form == "terminal" and given.out is None:
+        from rich.console import Console
+
+        from slotbench.comparison.terminal import print_comparison
+
+        print_comparison(comparison, Console())
+        return
+    text = _text(comparison, form, given.runs)
+    if given.out is None:
+        print(text, end="")
+        return
+    from slotbench.runs.folder import write_atomically
+
+    _make_folder(given.out)
+    write_atomically(given.out, text)
+    print(f"wrote {given.out}")
+
+
+def _text(comparison: Comparison, form: str, apart: bool) -> str:
+    from slotbench.comparison import terminal, text_formats
+
+    if form == "csv":
+        return text_formats.runs_to_csv(comparison) if apart else text_formats.to_csv(comparison)
+    if form == "markdown":
+        return text_formats.to_markdown(comparison)
+    if form == "latex":
+        return text_formats.to_latex(comparison)
+    return terminal.plain_text(comparison)
+
+
+def _make_folder(file: Path) -> None:
+    file.absolute().parent.mkdir(parents=True, exist_ok=True)

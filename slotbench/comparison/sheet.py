@@ -1,0 +1,153 @@
+"""A comparison as text in cells, the same for the terminal, Markdown and LaTeX."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slotbench.comparison.keys import plain_value, short_names
+from slotbench.comparison.records import Comparison, Metric, Row
+
+__all__ = ["MARK", "Floor", "Line", "Score", "Sheet", "make_sheet"]
+
+MARK = "best: differs from the second by more than the spread (Welch's t-test, p < 0.05)"
+_MOST_DECIMALS = 6
+
+
+@dataclass(frozen=True)
+class Score:
+    """Mean and spread as text; the spread is empty for a single run, both are for a missing score."""
+
+    mean: str = ""
+    spread: str = ""
+    is_best: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row: one text for each key (or the label where there are no keys), and the scores."""
+
+    names: list[str]
+    parameters: str
+    seconds: str
+    scores: list[Score]
+    runs: str
+
+
+@dataclass(frozen=True)
+class Floor:
+    """What a trivial answer scores."""
+
+    name: str
+    scores: list[Score]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Headings and text.
+
+    Attributes:
+        names: headings of the keys.
+        metrics: headings of the scores, without their arrows.
+        arrows: "↑", "↓" or "" for each of them.
+        floors: above the lines.
+        lines: the rows.
+        has_parameters: whether a row says them.
+        has_seconds: whether a row says them.
+        has_best: whether a score is marked.
+    """
+
+    names: list[str]
+    metrics: list[str]
+    arrows: list[str]
+    floors: list[Floor]
+    lines: list[Line]
+    has_parameters: bool
+    has_seconds: bool
+    has_best: bool
+
+
+def make_sheet(comparison: Comparison) -> Sheet:
+    """The comparison as text.
+
+    A column has as many decimals as two significant digits of its typical spread ask for, or, without a spread, three
+    significant digits of its typical value.
+    """
+    short = short_names(comparison.keys)
+    rows, metrics = comparison.rows, comparison.metrics
+    # without a key that differs, or with runs that have no configuration, the label says what there is to say
+    by_label = not comparison.keys or any(not row.settings for row in rows)
+    decimals = [_decimals(metric, rows) for metric in metrics]
+    floors = list(dict.fromkeys(name for metric in metrics for name in metric.floors))
+    lines = [
+        Line(
+            [row.label] if by_label else [plain_value(row.settings.get(key)) for key in comparison.keys],
+            "" if row.parameters is None else f"{row.parameters:,}",
+            "" if row.seconds_per_step is None else _significant(row.seconds_per_step),
+            [_score(row, metric, places) for metric, places in zip(metrics, decimals, strict=True)],
+            _runs(row),
+        )
+        for row in rows
+    ]
+    return Sheet(
+        names=["runs"] if by_label else [short[key] for key in comparison.keys],
+        metrics=[metric.label for metric in metrics],
+        arrows=[{True: "↑", False: "↓", None: ""}[metric.higher_is_better] for metric in metrics],
+        floors=[
+            Floor(
+                name,
+                [
+                    Score(_text(metric.floors[name], places) if name in metric.floors else "")
+                    for metric, places in zip(metrics, decimals, strict=True)
+                ],
+            )
+            for name in floors
+        ],
+        lines=lines,
+        has_parameters=any(line.parameters for line in lines),
+        has_seconds=any(line.seconds for line in lines),
+        has_best=any(score.is_best for line in lines for score in line.scores),
+    )
+
+
+def _runs(row: Row) -> str:
+    count = str(len(row.runs))
+    if not row.unfinished:
+        return count
+    states = sorted({run.state for run in row.runs if run.state != "finished"})
+    return f"{count} ({row.unfinished} {'/'.join(states)})"
+
+
+def _score(row: Row, metric: Metric, decimals: int) -> Score:
+    cell = row.cells.get(metric.name)
+    if cell is None:
+        return Score()
+    return Score(_text(cell.mean, decimals), "" if cell.std is None else _text(cell.std, decimals), cell.is_best)
+
+
+def _decimals(metric: Metric, rows: Sequence[Row]) -> int:
+    cells = [row.cells[metric.name] for row in rows if metric.name in row.cells]
+    spreads = [cell.std for cell in cells if cell.std and math.isfinite(cell.std)]
+    if spreads:
+        return max(0, 1 - _exponent(statistics.median(spreads)))
+    values = [abs(cell.mean) for cell in cells if cell.mean and math.isfinite(cell.mean)]
+    return max(0, 2 - _exponent(statistics.median(values))) if values else 3
+
+
+def _exponent(value: float) -> int:
+    return math.floor(math.log10(value))
+
+
+def _text(value: float, decimals: int) -> str:
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("∞" if value > 0 else "-∞")
+    if decimals > _MOST_DECIMALS:
+        return f"{value:.1e}" if value else "0"
+    # a small negative number must not become -0.00
+    return f"{round(value, decimals) + 0.0:.{decimals}f}"
+
+
+def _significant(value: float) -> str:
+    return _text(value, max(0, 2 - _exponent(value))) if value > 0 else "0"

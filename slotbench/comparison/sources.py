@@ -1,0 +1,172 @@
+"""From what is typed to runs: folders, grids, and projects of Weights & Biases."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from slotbench.comparison.records import ComparisonError, RunRecord
+from slotbench.comparison.run_folders import find_run_folders, read_run_folder
+from slotbench.runs.folder import RECORD, RunFolder, RunFolderError
+
+__all__ = ["Sources", "open_sources", "read_sources"]
+
+_GRID = "grid.yaml"
+_ONLINE, _OFFLINE = "wandb:", "wandb-offline:"
+
+
+@dataclass
+class Sources:
+    """What the arguments stand for.
+
+    Attributes:
+        runs: every run once.
+        metrics: what a grid file wants to be compared by.
+        titles: a name for each argument.
+        notes: what was found and left out.
+    """
+
+    runs: list[RunRecord] = field(default_factory=list)
+    metrics: list[str] = field(default_factory=list)
+    titles: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """What all of the runs have in common: an argument's name, their group, or the beginning of the names."""
+        titles = list(dict.fromkeys(self.titles))
+        if len(titles) == 1:
+            return titles[0]
+        groups = {run.info.get("group") for run in self.runs}
+        if len(groups) == 1 and (group := groups.pop()):
+            return str(group)
+        common = os.path.commonprefix(titles).rstrip("-_=. ")
+        return common if len(common) > 2 else f"{len(self.runs)} runs"
+
+
+def read_sources(arguments: Sequence[str], runs_dir: Path = Path("runs")) -> list[RunRecord]:
+    """The runs of `open_sources` alone."""
+    return open_sources(arguments, runs_dir).runs
+
+
+def open_sources(arguments: Sequence[str], runs_dir: Path = Path("runs")) -> Sources:
+    """Reads every argument: a run folder, a folder of runs, a grid file, `wandb:ADDRESS` or `wandb-offline:DIR`.
+
+    Args:
+        arguments: at least one.
+        runs_dir: where the runs of a grid file are.
+
+    Raises:
+        ComparisonError: an argument is none of these, or there is nothing to compare.
+    """
+    sources = Sources()
+    seen: set[Path] = set()
+    for argument in arguments:
+        if argument.startswith((_ONLINE, _OFFLINE)):
+            _add_wandb(argument, sources)
+            continue
+        path = Path(argument)
+        if path.is_file():
+            path = _grid_folder(path, runs_dir, sources)
+        else:
+            sources.titles.append(_title(path))
+        _add_folder(path, sources, seen)
+    if not sources.runs:
+        raise ComparisonError("; ".join(sources.notes) or f"no runs in {', '.join(arguments)}")
+    sources.metrics = list(dict.fromkeys(sources.metrics))
+    _make_ids_unique(sources.runs)
+    return sources
+
+
+def _title(path: Path) -> str:
+    if (path / RECORD).is_file():
+        return path.resolve().parent.name
+    return path.resolve().name
+
+
+def _add_wandb(argument: str, sources: Sources) -> None:
+    from slotbench.comparison.wandb_sources import read_wandb, read_wandb_offline
+
+    kind, _, address = argument.partition(":")
+    if not address:
+        raise ComparisonError(f"{argument} names nothing; type wandb:ENTITY/PROJECT or wandb-offline:FOLDER")
+    found = read_wandb(address) if kind == "wandb" else read_wandb_offline(Path(address))
+    if not found:
+        sources.notes.append(f"no runs in {argument}")
+    sources.runs += found
+    sources.titles.append(address)
+
+
+def _grid_folder(path: Path, runs_dir: Path, sources: Sources) -> Path:
+    """The folder that a grid file's points run in."""
+    grid = _yaml(path)
+    if not isinstance(grid, dict) or "base" not in grid:
+        raise ComparisonError(
+            f"{path} is a file without `base`, so no grid; expected a run folder, a folder of runs, or a grid file"
+        )
+    folder = runs_dir / path.stem
+    if not folder.is_dir():
+        raise ComparisonError(
+            f"no point of {path} has run yet: there is no {folder}; `slotbench grid run {path}` makes the runs, "
+            "--runs_dir DIR says where they are"
+        )
+    sources.titles.append(path.stem)
+    sources.metrics += _metrics(grid)
+    return folder
+
+
+def _add_folder(path: Path, sources: Sources, seen: set[Path]) -> None:
+    if not path.is_dir():
+        try:
+            RunFolder.open(path)
+        except RunFolderError as error:
+            raise ComparisonError(str(error)) from error
+    if (path / _GRID).is_file() and not sources.metrics:
+        sources.metrics += _metrics(_yaml(path / _GRID))
+    folders = list(find_run_folders(path))
+    if not folders:
+        raise ComparisonError(f"no runs in {path}: neither it nor a folder in it, three deep, holds {RECORD}")
+    waiting = 0
+    for folder in folders:
+        if (resolved := folder.resolve()) in seen:
+            continue
+        seen.add(resolved)
+        # a point that has not begun has a folder already
+        if not (folder / RECORD).exists() and (folder / "point.json").exists():
+            waiting += 1
+            continue
+        try:
+            sources.runs.append(read_run_folder(folder))
+        except ComparisonError as error:
+            sources.notes.append(f"{error}: left out" if len(folders) > 1 else str(error))
+    if waiting:
+        sources.notes.append(f"{waiting} of {len(folders)} points of {path} have not run yet")
+
+
+def _yaml(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ComparisonError(f"{path} is no YAML: {str(error).splitlines()[0]}") from error
+
+
+def _metrics(grid: Any) -> list[str]:
+    wanted = grid.get("metrics") if isinstance(grid, dict) else None
+    return [str(name) for name in wanted] if isinstance(wanted, list) else []
+
+
+def _make_ids_unique(runs: list[RunRecord]) -> None:
+    taken: set[str] = set()
+    for index, run in enumerate(runs):
+        name, count = run.id, 1
+        while name in taken:
+            count += 1
+            name = f"{run.id}~{count}"
+        taken.add(name)
+        if name != run.id:
+            runs[index] = replace(run, id=name)

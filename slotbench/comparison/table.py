@@ -1,0 +1,191 @@
+"""Runs to rows: those that differ only by their seed are one row, with mean and spread of every score."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from slotbench.comparison.keys import Keys, choose_keys, label, plain_value, resolve_key
+from slotbench.comparison.metric_choice import choose_metrics, find_metric
+from slotbench.comparison.records import Comparison, ComparisonError, Metric, Row, RunRecord
+from slotbench.comparison.selection import scores
+from slotbench.comparison.statistics import differ, summarise
+from slotbench.comparison.table_notes import notes_on
+
+__all__ = ["compare"]
+
+Select = Literal["last", "best"]
+
+
+def compare(
+    runs: Sequence[RunRecord],
+    metrics: Sequence[str] | None = None,
+    keys: Sequence[str] | None = None,
+    title: str = "",
+    command: str = "",
+    *,
+    select: Select = "last",
+    sort: str | None = None,
+    everything: bool = False,
+    apart: bool = False,
+    notes: Sequence[str] = (),
+) -> Comparison:
+    """The table of runs.
+
+    A score is marked as the best of its column if it differs from the second by more than the spread: Welch's t-test,
+    two-sided, p < 0.05, at least two runs in both rows.
+
+    Args:
+        runs: at least one.
+        metrics: columns, names or patterns; None for the headlines and the validation loss.
+        keys: settings that make a row, in place of all that differ but the seed; runs are averaged over the others.
+        title: what is compared.
+        command: the command line that makes this comparison again.
+        select: "last" takes each run's newest values; "best" those of the validation at which the run was best in the
+            first column.
+        sort: metric that sorts, and becomes the first column.
+        everything: every setting that differs makes a row and is a column, those of the execution too.
+        apart: every run is a row of its own, and its seed a column.
+        notes: what is known already, such as runs that could not be read.
+
+    Raises:
+        ComparisonError: there are no runs.
+        UnknownNameError: no run has the metric, or the setting.
+    """
+    if not runs:
+        raise ComparisonError("there are no runs to compare")
+    columns, about = choose_metrics(runs, [*([find_metric(sort, runs)] if sort else []), *(metrics or [])] or None)
+    if sort and not metrics:
+        # --sort alone moves a column to the front
+        every, about = choose_metrics(runs, None)
+        columns = [*columns, *(metric for metric in every if metric.name != columns[0].name)]
+    if not apart:
+        runs, repeated = _without_repeated(runs)
+        notes = [*notes, *repeated]
+    chosen = choose_keys(runs, everything=everything)
+    if keys:
+        shown = [resolve_key(key, runs) for key in keys]
+        chosen = Keys(shown, shown, [key for key in chosen.seeds if key not in shown])
+    if apart:
+        seeds = [key for key in chosen.seeds if any(run.settings.get(key) is not None for run in runs)]
+        chosen = replace(chosen, shown=[*chosen.shown, *seeds])
+    taken = {run.id: scores(run, columns, select) for run in runs}
+    groups = [[run] for run in runs] if apart else _group(runs, chosen.grouping)
+    rows = [_row(group, chosen.shown, columns, taken) for group in groups]
+    rows = _mark_best(_sorted(_named(rows), columns), columns)
+    return Comparison(
+        title=title,
+        keys=chosen.shown,
+        metrics=columns,
+        rows=rows,
+        notes=[*notes, *notes_on(rows, chosen, columns), *about],
+        command=command,
+    )
+
+
+def _without_repeated(runs: Sequence[RunRecord]) -> tuple[Sequence[RunRecord], list[str]]:
+    """Leaves out runs that have not finished where the same run, seed included, has been made again and finished."""
+    keys = choose_keys(runs)
+    left_out = set()
+    for same in _group(runs, [*keys.grouping, *keys.seeds]):
+        states = [run.state == "finished" for run in same]
+        if any(states):
+            left_out |= {run.id for run, finished in zip(same, states, strict=True) if not finished}
+    note = "left out, because the same configuration and seed has finished in another run"
+    told = [f"{run.name} {run.id} ({run.state})" for run in runs if run.id in left_out]
+    return [run for run in runs if run.id not in left_out], [f"{note}: {', '.join(told)}"] if told else []
+
+
+def _group(runs: Sequence[RunRecord], keys: Sequence[str]) -> list[list[RunRecord]]:
+    groups: dict[tuple[str, ...], list[RunRecord]] = {}
+    for run in runs:
+        # nobody knows what a run without a configuration belongs to
+        same = tuple(plain_value(run.settings.get(key)) for key in keys) if run.settings else ("run", run.id)
+        groups.setdefault(same, []).append(run)
+    return list(groups.values())
+
+
+def _row(
+    runs: list[RunRecord], keys: Sequence[str], columns: Sequence[Metric], taken: Mapping[str, Mapping[str, float]]
+) -> Row:
+    runs = sorted(runs, key=_seed)
+    given = {
+        metric.name: [taken[run.id][metric.name] for run in runs if metric.name in taken[run.id]] for metric in columns
+    }
+    return Row(
+        label=label(runs[0].settings, keys),
+        settings={key: runs[0].settings[key] for key in keys if runs[0].settings.get(key) is not None},
+        runs=runs,
+        cells={name: summarise(values) for name, values in given.items() if values},
+        parameters=_parameters(runs),
+        seconds_per_step=_seconds(runs),
+        unfinished=sum(run.state != "finished" for run in runs),
+    )
+
+
+def _seed(run: RunRecord) -> tuple[int, str]:
+    seed = run.settings.get("seed_everything")
+    return (seed, run.id) if isinstance(seed, int) else (0, run.id)
+
+
+def _parameters(runs: Sequence[RunRecord]) -> int | None:
+    """The number that all of them have that say it; None if they differ."""
+    found = {run.info["parameters"].get("total") for run in runs if isinstance(run.info.get("parameters"), Mapping)}
+    number = found.pop() if len(found) == 1 else None
+    return number if isinstance(number, int) else None
+
+
+def _seconds(runs: Sequence[RunRecord]) -> float | None:
+    found = [run.info.get("seconds_per_step") for run in runs]
+    numbers = [float(value) for value in found if isinstance(value, int | float)]
+    return statistics.median(numbers) if numbers else None
+
+
+def _named(rows: list[Row]) -> list[Row]:
+    """Rows with a label each of their own."""
+    named: list[Row] = []
+    taken: dict[str, int] = {}
+    for row in rows:
+        text = row.label or _name(row)
+        taken[text] = taken.get(text, 0) + 1
+        named.append(replace(row, label=text if taken[text] == 1 else f"{text} ({taken[text]})"))
+    return named
+
+
+def _name(row: Row) -> str:
+    names = {run.name for run in row.runs}
+    core = row.runs[0].settings.get("model.core")
+    return names.pop() if len(names) == 1 or core is None else str(core)
+
+
+def _sorted(rows: list[Row], columns: Sequence[Metric]) -> list[Row]:
+    if not columns or columns[0].higher_is_better is None:
+        return rows
+    sign = -1 if columns[0].higher_is_better else 1
+
+    def place(row: Row) -> tuple[bool, float]:
+        cell = row.cells.get(columns[0].name)
+        # what has no score, or one that is no number, comes last
+        return (True, 0.0) if cell is None or math.isnan(cell.mean) else (False, sign * cell.mean)
+
+    return sorted(rows, key=place)
+
+
+def _mark_best(rows: list[Row], columns: Sequence[Metric]) -> list[Row]:
+    best: dict[int, set[str]] = {}
+    for metric in columns:
+        ranked = [(row.cells[metric.name].mean, index) for index, row in enumerate(rows) if metric.name in row.cells]
+        ranked = [item for item in ranked if not math.isnan(item[0])]
+        if metric.higher_is_better is None or len(ranked) < 2:
+            continue
+        ranked.sort(reverse=metric.higher_is_better)
+        first, second = ranked[0][1], ranked[1][1]
+        if differ(rows[first].cells[metric.name], rows[second].cells[metric.name]):
+            best.setdefault(first, set()).add(metric.name)
+    return [
+        replace(row, cells={n: replace(cell, is_best=n in best.get(i, ())) for n, cell in row.cells.items()})
+        for i, row in enumerate(rows)
+    ]

@@ -1,0 +1,110 @@
+"""What a reader of a table has to know, in sentences: what varies unseen, which runs are not whole, which seeds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from slotbench.comparison.keys import Keys, choose_keys, plain_value, values_of
+from slotbench.comparison.records import Metric, Row, RunRecord
+
+__all__ = ["notes_on"]
+
+_MANY = 6
+
+
+def notes_on(rows: Sequence[Row], keys: Keys, columns: Sequence[Metric]) -> list[str]:
+    """Sentences about a table, the weightiest first."""
+    runs = [run for row in rows for run in row.runs]
+    return [
+        *_unfinished(rows, columns),
+        *(f"{run.name} ({run.source}) {run.info['problem']}" for run in runs if run.info.get("problem")),
+        *_within_rows(rows, keys),
+        *_seeds(rows, keys),
+        *_missing_scores(rows, columns),
+        *_folded(runs, keys),
+        *_conduct(runs, keys),
+    ]
+
+
+def _unfinished(rows: Sequence[Row], columns: Sequence[Metric]) -> list[str]:
+    notes = []
+    for row in rows:
+        for run in row.runs:
+            if run.state == "finished":
+                continue
+            step, total = run.info.get("step"), run.info.get("total_steps")
+            where = f" at step {step}" if step is not None else ""
+            where += f" of {total}" if where and total else ""
+            has_scores = any(metric.name in run.summary for metric in columns)
+            scores = "its scores are of its last validation" if has_scores else "it has no validation yet"
+            error = f" ({run.info['error']})" if run.state == "failed" and run.info.get("error") else ""
+            notes.append(f"{row.label}: {run.name} {run.id} is {run.state}{where}{error}; {scores}")
+    return _short(notes, "more runs are not finished")
+
+
+def _within_rows(rows: Sequence[Row], keys: Keys) -> list[str]:
+    """Settings, other than the seed, that are not the same within a row: only where the user has chosen the rows."""
+    varying: dict[str, list[RunRecord]] = {}
+    for row in rows:
+        within = choose_keys(row.runs)
+        for key in within.grouping:
+            if key not in keys.seeds and key not in keys.shown:
+                varying.setdefault(key, []).extend(row.runs)
+    told = [f"{key} ({_values(key, runs)})" for key, runs in varying.items()]
+    return [f"averaged over, besides the seed: {', '.join(_short(told, 'more'))}"] if told else []
+
+
+def _seeds(rows: Sequence[Row], keys: Keys) -> list[str]:
+    notes = []
+    sets: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        seeds = [plain_value(run.settings.get("seed_everything")) for run in row.runs if run.settings]
+        if "seed_everything" not in keys.shown:
+            sets.setdefault(tuple(sorted(set(seeds))), []).append(row.label)
+        twice = [f"{seed} ({count} runs)" for seed, count in Counter(seeds).items() if count > 1]
+        # chosen rows hold several runs of a seed by design
+        if twice and not _within_rows([row], keys):
+            notes.append(f"{row.label}: the same configuration and seed more than once: seed {', '.join(twice)}")
+    if len(sets) > 1:
+        told = [f"{', '.join(labels)}: {', '.join(seeds) or 'unknown'}" for seeds, labels in sets.items()]
+        notes.append(f"rows have different seeds: {'; '.join(_short(told, 'more'))}")
+    return notes
+
+
+def _missing_scores(rows: Sequence[Row], columns: Sequence[Metric]) -> list[str]:
+    notes = []
+    for row in rows:
+        for metric in columns:
+            have = len(row.cells[metric.name].values) if metric.name in row.cells else 0
+            if 0 < have < len(row.runs):
+                notes.append(f"{row.label}: {have} of {len(row.runs)} runs have {metric.name}")
+    return _short(notes, "more scores are of fewer runs than their row has")
+
+
+def _folded(runs: Sequence[RunRecord], keys: Keys) -> list[str]:
+    """Arguments that several classes have, with different values: they differ together with the class."""
+    notes = []
+    for component, arguments in keys.folded.items():
+        shared = []
+        for key in arguments:
+            present = [run.settings for run in runs if run.settings.get(key) is not None]
+            classes = values_of(component, present)
+            if len(classes) > 1 and len(values_of(key, present)) > 1:
+                shared.append(f"{key.removeprefix(component + '.')} ({_values(key, runs)})")
+        if shared:
+            notes.append(f"with {component} differ: {', '.join(_short(shared, 'more'))}")
+    return notes
+
+
+def _conduct(runs: Sequence[RunRecord], keys: Keys) -> list[str]:
+    told = [f"{key} ({_values(key, runs)})" for key in keys.conduct]
+    return [f"not counted as differences: {', '.join(_short(told, 'more'))}"] if told else []
+
+
+def _values(key: str, runs: Sequence[RunRecord]) -> str:
+    return ", ".join(_short(list(values_of(key, [run.settings for run in runs if run.settings])), "more"))
+
+
+def _short(items: list[str], rest: str) -> list[str]:
+    return items if len(items) <= _MANY else [*items[:_MANY], f"{len(items) - _MANY} {rest}"]

@@ -1,0 +1,210 @@
+"""Runs the points of a grid as arrays of SLURM jobs, through submitit."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from slotbench.grids.engine import Engine, EngineError, Job, Outcome
+from slotbench.grids.slurm_options import SlurmOptions
+from slotbench.grids.slurm_task import SlurmTask, end_of
+from slotbench.grids.squeue import BEGUN, ENDED, QueuedJob, ask, take_back
+from slotbench.grids.worker import read_json
+from slotbench.runs.folder import dump_json, write_atomically
+
+__all__ = ["SUBMISSION_FILE", "SlurmEngine"]
+
+SUBMISSION_FILE = "slurm.json"
+
+# SLURM refuses larger arrays, unless its MaxArraySize has been raised
+_ARRAY_SIZE = 1000
+_LOOK_SECONDS = 1.0
+_CANCEL_SECONDS = 45.0
+# a node's last words may take longer to appear on a shared disk than squeue takes to forget the job
+_ASKS_BEFORE_GIVING_UP = 2
+
+
+@dataclass
+class _Watched:
+    """A job that SLURM has: the submission it belongs to, and what squeue last said."""
+
+    job: Job
+    name: str
+    index: int
+    row: QueuedJob | None = None
+    asks_without_it: int = 0
+
+    @property
+    def token(self) -> str:
+        return _token(self.name, self.index)
+
+
+class SlurmEngine(Engine):
+    """Points as array jobs of SLURM, requeued by themselves when they are preempted or run into the time limit.
+
+    Before anything is handed to sbatch, each point's folder is told the name of the submission (`slurm.json`). So a
+    driver that is started again after a kill finds the jobs of the one before in the queue, by that name, and watches
+    them instead of submitting them twice. How a job has ended is read from the file that it leaves (`slurm_end.json`);
+    squeue is asked for the jobs that left none. sacct, which needs an accounting database, is not used.
+
+    Args:
+        jobs: points to run at once.
+        options: what each asks for.
+
+    Raises:
+        EngineError: submitit or the commands of SLURM are not here.
+    """
+
+    def __init__(self, jobs: int, options: SlurmOptions | None = None) -> None:
+        self.jobs = jobs
+        self.options = options or SlurmOptions()
+        self._watched: dict[str, _Watched] = {}
+        self._looked = self._asked = float("-inf")
+        if importlib.util.find_spec("submitit") is None:
+            raise EngineError('--engine slurm needs submitit: pip install "slotbench[grid]"; or use --engine local')
+        missing = [name for name in ("sbatch", "srun", "squeue", "scancel", "scontrol") if shutil.which(name) is None]
+        if missing:
+            raise EngineError(
+                f"--engine slurm needs the commands of SLURM, and there is no {', '.join(missing)} here; type it on a "
+                "login node of the cluster, or use --engine local"
+            )
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Hands jobs to sbatch, those excepted that an earlier driver has handed over and that have not ended."""
+        queue = ask()
+        if queue is None:
+            raise EngineError(
+                "squeue does not answer, so nobody knows whether the points are in the queue already; "
+                "try `squeue --me` until it does, then the same command again"
+            )
+        rows = {_token(row.name, row.index): row for row in queue if row.state not in ENDED}
+        new = []
+        for job in jobs:
+            note = read_json(job.folder / SUBMISSION_FILE)
+            row = rows.get(str(note.get("token")))
+            if row is None:
+                new.append(job)
+            else:
+                self._watched[job.id] = _Watched(job, row.name, row.index, row)
+        for part in _parts(new):
+            self._submit_array(part)
+
+    def poll(self) -> list[Outcome]:
+        """The jobs that have ended; looks at most once a second, and asks squeue every `ask_seconds`."""
+        now = time.monotonic()
+        if now - self._looked < _LOOK_SECONDS:
+            return []
+        self._looked = now
+        outcomes = []
+        for watched in list(self._watched.values()):
+            end = end_of(watched.job.folder, watched.token)
+            if end.get("final"):
+                outcomes.append(Outcome(watched.job.id, end["exit_code"], end["reason"]))
+                del self._watched[watched.job.id]
+        if self._watched and now - self._asked >= self.options.ask_seconds:
+            outcomes += self._ask()
+        return outcomes
+
+    def running(self) -> Mapping[str, str]:
+        """Jobs on a node, as squeue last said: "slurm job 7_2 on node1"."""
+        return {
+            id: f"slurm job {watched.row.id} on {watched.row.nodes}"
+            for id, watched in self._watched.items()
+            if watched.row is not None and watched.row.state in BEGUN
+        }
+
+    def cancel(self) -> None:
+        """scancel for all: those that wait are gone, those that run save and end, which is waited for."""
+        end = time.monotonic() + _CANCEL_SECONDS
+        self._ask_rows()
+        take_back(row.id for row in self._rows())
+        while time.monotonic() < end and any(row.state not in ENDED for row in self._rows()):
+            time.sleep(_LOOK_SECONDS)
+            self._ask_rows()
+        self._looked = self._asked = float("-inf")
+
+    def _submit_array(self, jobs: Sequence[Job]) -> None:
+        import submitit
+        from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+        grid = jobs[0].folder.parent
+        name = f"slotbench-{re.sub(r'[^A-Za-z0-9_.-]', '-', grid.name)}-{secrets.token_hex(4)}"
+        options = self.options
+        tasks = [
+            SlurmTask(job, _token(name, index), options.num_tasks, options.save_seconds)
+            for index, job in enumerate(jobs)
+        ]
+        executor = submitit.SlurmExecutor(_scripts(grid), max_num_timeout=options.requeues)
+        executor.update_parameters(job_name=name, array_parallelism=self.jobs, **options.for_submitit())
+        for job, task in zip(jobs, tasks, strict=True):
+            job.folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(job.folder / SUBMISSION_FILE, dump_json({"token": task.token}))
+        try:
+            with executor.batch():
+                for task in tasks:
+                    executor.submit(task)
+        except (FailedJobError, FailedSubmissionError) as error:
+            for job in jobs:
+                (job.folder / SUBMISSION_FILE).unlink(missing_ok=True)
+            raise EngineError(f"sbatch refuses the points: {_last_line(str(error))}") from error
+        for index, job in enumerate(jobs):
+            self._watched[job.id] = _Watched(job, name, index)
+        # so that they are soon seen to run
+        self._asked = float("-inf")
+
+    def _ask(self) -> list[Outcome]:
+        """Brings what is known up to date, and gives up on jobs that SLURM has ended or forgotten."""
+        if not self._ask_rows():
+            return []
+        outcomes = []
+        for watched in list(self._watched.values()):
+            state = watched.row.state if watched.row is not None else ""
+            if watched.row is not None and state not in ENDED:
+                watched.asks_without_it = 0
+                continue
+            watched.asks_without_it += 1
+            if watched.asks_without_it >= _ASKS_BEFORE_GIVING_UP:
+                end = end_of(watched.job.folder, watched.token)
+                reason = end.get("reason") or ENDED.get(state) or "ended without a word"
+                outcomes.append(Outcome(watched.job.id, end.get("exit_code"), reason))
+                del self._watched[watched.job.id]
+        return outcomes
+
+    def _ask_rows(self) -> bool:
+        self._asked = time.monotonic()
+        queue = ask()
+        if queue is None:
+            return False  # a busy controller: what was known stays true until it answers
+        rows = {_token(row.name, row.index): row for row in queue}
+        for watched in self._watched.values():
+            watched.row = rows.get(watched.token)
+        return True
+
+    def _rows(self) -> Iterator[QueuedJob]:
+        return (watched.row for watched in self._watched.values() if watched.row is not None)
+
+
+def _token(name: str, index: int) -> str:
+    return f"{name}/{index}"
+
+
+def _parts(jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
+    return (jobs[start : start + _ARRAY_SIZE] for start in range(0, len(jobs), _ARRAY_SIZE))
+
+
+def _scripts(grid: Path) -> Path:
+    """Where submitit keeps its scripts and what they print; hidden, since it is no point of the grid."""
+    return grid / ".slurm"
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return next(
+        (line for line in reversed(lines) if "sbatch: error" in line), lines[-1] if lines else "no reason given"
+    )

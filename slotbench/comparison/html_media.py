@@ -1,0 +1,120 @@
+"""The newest pictures of every run, side by side under one name, inside the page as far as there is room."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slotbench.comparison.records import Comparison
+
+__all__ = ["MEDIA_BUDGET", "Medium", "embed", "newest"]
+
+MEDIA_BUDGET = 20_000_000
+"""Bytes that all pictures and videos may take in a page."""
+
+_TYPES = {
+    ".png": "image/png",
+    ".gif": "image/gif",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".webp": "image/webp",
+    ".svg": "image/svg+xml",
+    ".mp4": "video/mp4",
+    ".webm": "video/webm",
+}
+_VERSION = re.compile(r"_(latest|step(\d+))$")
+_DRAWN_BY_THE_PAGE = ("loss.png", "metrics.png")
+
+
+@dataclass(frozen=True)
+class Medium:
+    """The newest file of one name.
+
+    Attributes:
+        name: the same in all runs: without the step or "latest", such as "clip_0.gif".
+        path: where it is.
+    """
+
+    name: str
+    path: Path
+
+
+def newest(paths: Sequence[Path]) -> list[Medium]:
+    """One file per name: `NAME_latest.png`, or else the highest `NAME_step0001000.png`, or else `NAME.png`."""
+    found: dict[str, tuple[float, Path]] = {}
+    for path in paths:
+        if path.suffix.lower() not in _TYPES:
+            continue
+        version = _VERSION.search(path.stem)
+        age = float("inf") if version and version[2] is None else float(version[2]) if version else -1.0
+        name = f"{_VERSION.sub('', path.stem)}{path.suffix.lower()}"
+        if name not in found or age > found[name][0]:
+            found[name] = (age, path)
+    return [Medium(name, path) for name, (_, path) in sorted(found.items())]
+
+
+def embed(comparison: Comparison, budget: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """The media of all runs, and the contents of those that fit.
+
+    What lets rows be compared goes in first: a file that many rows have before one that few have, the first run of
+    every row before the second; the curves as pictures last, because the page draws them itself.
+
+    Args:
+        comparison: whose runs.
+        budget: bytes of the page that the contents may take.
+
+    Returns:
+        Entries {"name", "run": position of the run, "path", "bytes", "content": position in the contents, or None};
+        and the contents as data URIs, each different one once.
+    """
+    entries: list[dict[str, Any]] = []
+    contents: list[str] = []
+    known: dict[str, int] = {}
+    left = budget
+    for position, medium in _in_order(comparison):
+        entry: dict[str, Any] = {"name": medium.name, "run": position, "path": str(medium.path), "content": None}
+        entries.append(entry)
+        try:
+            entry["bytes"] = medium.path.stat().st_size
+            if 4 * entry["bytes"] / 3 > left:
+                continue
+            raw = medium.path.read_bytes()
+        except OSError as error:
+            entry["problem"] = error.strerror or "cannot be read"
+            continue
+        text = f"data:{_TYPES[medium.path.suffix.lower()]};base64,{base64.b64encode(raw).decode()}"
+        if text not in known:
+            if len(text) > left:
+                continue
+            left -= len(text)
+            known[text] = len(contents)
+            contents.append(text)
+        entry["content"] = known[text]
+    return entries, contents
+
+
+def _in_order(comparison: Comparison) -> Iterator[tuple[int, Medium]]:
+    """Positions of runs with their media, the most telling first."""
+    ranked = []
+    rows_with: Counter[str] = Counter()
+    position = 0
+    for row in comparison.rows:
+        row_names = set()
+        for place, run in enumerate(row.runs):
+            for medium in newest(run.media):
+                row_names.add(medium.name)
+                ranked.append((place, position, medium))
+            position += 1
+        rows_with.update(row_names)
+
+    def rank(entry: tuple[int, int, Medium]) -> tuple[bool, int, int, str, int]:
+        place, run, medium = entry
+        return medium.name in _DRAWN_BY_THE_PAGE, place, -rows_with[medium.name], medium.name, run
+
+    for _, run, medium in sorted(ranked, key=rank):
+        yield run, medium

@@ -1,12 +1,12 @@
-"""What a part's arguments become when the part is exchanged for another class."""
+"""What a part's arguments become when the part is exchanged for another class, or one of them is set to null."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from jsonargparse import Namespace, _typehints
+from jsonargparse import Namespace, _typehints, _util
 
-__all__ = ["keep_only_what_was_said"]
+__all__ = ["keep_only_what_was_said", "take_null_for_a_value"]
 
 _discard = _typehints.discard_init_args_on_class_path_change
 
@@ -20,6 +20,20 @@ def keep_only_what_was_said() -> None:
     """
     # no public place to say it
     _typehints.discard_init_args_on_class_path_change = _discard_defaults
+
+
+def take_null_for_a_value() -> None:
+    """Lets `--model.core.ARGUMENT null` mean null.
+
+    jsonargparse hands the arguments of a part within a part on as text, and writes null as Python does, "None", which
+    it then reads as a word.
+    """
+    # no public place to say it
+    _util.NestedArg.__new__ = _new_nested_argument  # type: ignore[method-assign, assignment]
+
+
+def _new_nested_argument(cls: type[tuple[Any, ...]], key: str, val: Any) -> tuple[Any, ...]:
+    return tuple.__new__(cls, (key, "null" if val is None else val))
 
 
 def _discard_defaults(parser_or_action: Any, prev_val: Any, value: Any) -> None:

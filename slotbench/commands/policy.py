@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from jsonargparse import set_parsing_settings
 
 from slotbench import registry
-from slotbench.commands.class_changes import keep_only_what_was_said
+from slotbench.commands.class_changes import keep_only_what_was_said, take_null_for_a_value
 from slotbench.commands.failures import UserError
 
 __all__ = ["allowed_prefixes", "apply_policy", "is_allowed"]
@@ -52,6 +52,7 @@ def apply_policy(extra: Iterable[str] = ()) -> None:
         if not all(part.isidentifier() for part in prefix.split(".")):
             raise UserError(f"--allow-import takes an import path such as my_package.models; got {prefix}")
     keep_only_what_was_said()
+    take_null_for_a_value()
     set_parsing_settings(
         import_path_denylist=["*"],
         import_path_allowlist=allowed_prefixes(extra),

@@ -58,3 +58,9 @@ def test_a_list_of_classes_after_another_config_is_taken_as_it_is(tmp_path, caps
     assert run(["show", "--config", str(first), "--config", str(second)]) == 0
     shown = yaml.safe_load(capsys.readouterr().out)["trainer"]["callbacks"]
     assert [callback["class_path"].rpartition(".")[2] for callback in shown] == ["LambdaCallback", "EarlyStopping"]
+
+
+def test_null_is_a_value_like_any_other(resolved):
+    inputs = resolved("--model.core", "RIM", "--model.core.num_inputs", "null")["core"]["init_args"]["num_inputs"]
+    assert inputs is None
+    assert resolved("--model.init_from", "null")["init_from"] is None

@@ -54,16 +54,16 @@ class SlurmEngine(Engine):
     squeue is asked for the jobs that left none. sacct, which needs an accounting database, is not used.
 
     Args:
-        jobs: points to run at once.
-        options: what each asks for.
+        options: what each point asks for.
+        jobs: points to run at once; None leaves it to SLURM.
 
     Raises:
         EngineError: submitit or the commands of SLURM are not here.
     """
 
-    def __init__(self, jobs: int, options: SlurmOptions | None = None) -> None:
-        self.jobs = jobs
+    def __init__(self, options: SlurmOptions | None = None, jobs: int | None = None) -> None:
         self.options = options or SlurmOptions()
+        self.jobs = jobs
         self._watched: dict[str, _Watched] = {}
         self._looked = self._asked = float("-inf")
         if importlib.util.find_spec("submitit") is None:
@@ -141,7 +141,7 @@ class SlurmEngine(Engine):
             for index, job in enumerate(jobs)
         ]
         executor = submitit.SlurmExecutor(_scripts(grid), max_num_timeout=options.requeues)
-        executor.update_parameters(job_name=name, array_parallelism=self.jobs, **options.for_submitit())
+        executor.update_parameters(job_name=name, array_parallelism=self.jobs or _ARRAY_SIZE, **options.for_submitit())
         for job, task in zip(jobs, tasks, strict=True):
             job.folder.mkdir(parents=True, exist_ok=True)
             write_atomically(job.folder / SUBMISSION_FILE, dump_json({"token": task.token}))

@@ -64,8 +64,8 @@ class SlurmOptions:
                 raise EngineError(f"--slurm.{key} is {getattr(self, key)}; expected at least 1")
         if self.save_seconds >= 60 * self.time:
             raise EngineError(
-                f"--slurm.save_seconds {self.save_seconds} is not less than the limit of {60 * self.time} seconds; give "
-                f"more --slurm.time (minutes), or e.g. --slurm.save_seconds {max(1, 15 * self.time)}"
+                f"--slurm.save_seconds {self.save_seconds} is not less than the limit of {60 * self.time} seconds; "
+                f"give more --slurm.time, in minutes, or e.g. --slurm.save_seconds {max(1, 15 * self.time)}"
             )
 
     @classmethod

@@ -54,17 +54,22 @@ class SlurmTask:
         if _rank() == 0:
             (self.job.folder / END_FILE).unlink(missing_ok=True)
         signal.signal(signal.SIGTERM, self._on_cancel)
-        self._process = CommandProcess(self.job, without=_HIDDEN if self.num_tasks == 1 else ("SUBMITIT_",))
-        if self._cancelled:
-            self._process.terminate()
         try:
+            self._process = CommandProcess(
+                self.job,
+                without=_HIDDEN if self.num_tasks == 1 else ("SUBMITIT_",),
+                threads=_threads(),
+                locked=_rank() == 0,
+            )
+            if self._cancelled:
+                self._process.terminate()
             code = self._process.wait()
             if code in STOPPED:
                 # by whom? SLURM signals the command and this process at once, and the other signal may be on its way
                 time.sleep(_SIGNAL_SECONDS)
         except Exception as error:
-            # out of submitit's handler: the job could not be requeued, or was too often
-            self._write_end(self._process.exit_code, str(error), final=True)
+            # no such program, or out of submitit's handler: the job could not be requeued, or was too often
+            self._write_end(None if self._process is None else self._process.exit_code, str(error), final=True)
             raise
         self._write_end(code, "", final=code not in STOPPED)
         if code != 0:
@@ -100,6 +105,14 @@ class SlurmTask:
 
 def _rank() -> int:
     return int(os.environ.get("SLURM_PROCID", "0"))
+
+
+def _threads() -> int | None:
+    """Cores that SLURM has given to this process, if it says so."""
+    given = os.environ.get("SLURM_CPUS_PER_TASK")
+    if given is None and os.environ.get("SLURM_NTASKS_PER_NODE", "1") == "1":
+        given = os.environ.get("SLURM_CPUS_ON_NODE")
+    return int(given) if given and given.isdigit() else None
 
 
 def _restarts() -> int:

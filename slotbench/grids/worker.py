@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import threading
@@ -13,37 +14,62 @@ from pathlib import Path
 from typing import Any
 
 from slotbench.grids.engine import Job
+from slotbench.grids.ledger import PointFolder, now
+from slotbench.grids.locks import hold, release
 
-__all__ = ["STOPPED", "CommandProcess", "read_json"]
+__all__ = ["STOPPED", "THREAD_VARIABLES", "CommandProcess", "PointTaken", "read_json"]
 
 STOPPED = frozenset({128 + signal.SIGTERM, 128 + signal.SIGINT, -signal.SIGTERM, -signal.SIGINT, -signal.SIGUSR2})
 """Exit codes of a command that somebody has stopped, so that it can go on another time."""
 
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
 _LOOK_SECONDS = 0.1
 
 
+class PointTaken(Exception):  # noqa: N818  a fact, not a failure
+    """Another process runs the point."""
+
+
 class CommandProcess:
-    """A job's command, running.
+    """A job's command, running, and holding the lock of the point's folder as the local engine's do.
 
     May be used from a signal handler: nothing here waits for a lock that the interrupted code could hold.
 
     Args:
         job: what to run.
         without: beginnings of names of environment variables that the command is not to see.
+        threads: for the command, where this machine knows better than the driver's; None leaves them.
+        locked: whether to take the folder's lock; False in the further processes of one point.
+
+    Raises:
+        PointTaken: another process has the lock.
     """
 
-    def __init__(self, job: Job, without: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, job: Job, without: tuple[str, ...] = (), threads: int | None = None, locked: bool = True
+    ) -> None:
         environment = {key: value for key, value in os.environ.items() if not (without and key.startswith(without))}
+        environment |= job.environment
+        if threads is not None:
+            environment |= dict.fromkeys(THREAD_VARIABLES, str(threads))
         job.folder.mkdir(parents=True, exist_ok=True)
-        job.log.parent.mkdir(parents=True, exist_ok=True)
-        with open(job.log, "ab") as log:
-            self._process = subprocess.Popen(
-                list(job.command),
-                env={**environment, **job.environment},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        lock = _lock(job.folder) if locked else None
+        try:
+            with open(job.log, "ab", buffering=0) as log:
+                if locked:
+                    log.write(f"=== {now()} {shlex.join(job.command)}\n".encode())
+                self._process = subprocess.Popen(
+                    list(job.command),
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=() if lock is None else (lock,),
+                )
+        finally:
+            if lock is not None:
+                release(lock)
         self.exit_code: int | None = None
         threading.Thread(target=self._reap, daemon=True).start()
 
@@ -76,6 +102,16 @@ class CommandProcess:
         code = self.wait()
         assert code is not None
         return code
+
+
+def _lock(folder: Path) -> int | None:
+    try:
+        lock = hold(PointFolder(folder).lock)
+    except OSError:
+        return None  # a shared disk without locks
+    if lock is None:
+        raise PointTaken("another process runs it")
+    return lock
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -26,13 +26,14 @@ COMMANDS = {
     "test": ("training", "evaluate a run on its test split"),
     "predict": ("training", "write a run's predictions"),
     "probe": ("probe", "measure what a run's slots know about the objects"),
+    "grid": ("grid", "run many experiments from one file"),
     "show": ("show", "print a configuration, complete, as YAML"),
     "match": ("match", "find the widths at which cores have the same number of parameters"),
     "prepare": ("prepare", "write a data set to a cache that is quick to read"),
     "bench": ("bench", "measure speed and memory of the cores on this machine"),
     "plugins": ("plugins", "list the components that can be named in a configuration"),
     "compare": ("compare", "print one table of runs, over seeds and variants"),
-    "doctor": ("doctor", "check this installation: versions, plugins, kernels"),
+    "doctor": ("doctor", "check this installation, and say what to type where something is wrong"),
 }
 
 _EXAMPLES = (

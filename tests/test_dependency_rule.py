@@ -32,11 +32,15 @@ ALLOWED = {
     ),
     # for the tests of other packages
     "slotbench.testing": ("slotbench.testing", "slotbench.interfaces", "slotbench.ops"),
+    # its messages are those of the commands
+    "slotbench.grids": ("slotbench.grids", "slotbench.runs", "slotbench.commands.failures"),
     "slotbench.runs": ("slotbench.runs", "slotbench.callbacks"),
     "slotbench.interfaces": (),
     "slotbench.sources": (),
     # names the interfaces' modules in text only
     "slotbench.registry": ("slotbench.sources", "slotbench.interfaces", "slotbench.tasks", "slotbench.data"),
+    # what `slotbench doctor` looks at is all of it
+    "slotbench.health": ("slotbench",),
     "slotbench.cli": ("slotbench",),
     "slotbench.commands": ("slotbench",),
     "slotbench.__main__": ("slotbench.cli",),

@@ -1,0 +1,67 @@
+"""The findings of `slotbench doctor` on a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from slotbench.health.findings import Finding
+
+__all__ = ["print_report"]
+
+_COLOURS = {"ok": "green", "note": "yellow", "broken": "bold red"}
+_SHORT = 3  # lines of a traceback
+_INDENT = " " * 9
+
+
+def print_report(found: list[Finding], failing: list[Finding], titles: dict[str, str], verbose: bool) -> None:
+    """Prints the findings under the titles of their groups, and how many there are of each state.
+
+    Args:
+        found: in the order in which they are printed.
+        failing: those because of which the exit code is 1.
+        titles: of the groups.
+        verbose: gives each component and each kernel a line, and shows whole tracebacks.
+    """
+    console = Console(highlight=False, soft_wrap=True)
+    for group, title in titles.items():
+        of_group = [finding for finding in found if finding.group == group]
+        if not of_group:
+            continue
+        console.print(Text(title, style="bold"))
+        for finding in of_group if verbose else _folded(of_group):
+            _print_finding(console, finding, verbose)
+    counts = {state: sum(finding.state == state for finding in found) for state in _COLOURS}
+    console.print(", ".join(f"{count} {state}" for state, count in counts.items() if count))
+    if failing:
+        names = ", ".join(dict.fromkeys(finding.name for finding in failing))
+        console.print(Text(f"not in order: {names}", "bold red"))
+
+
+def _print_finding(console: Console, finding: Finding, verbose: bool) -> None:
+    line = Text("  ")
+    line.append(f"{finding.state:<7}", _COLOURS[finding.state])
+    line.append(f"{finding.name:<18} {finding.text}")
+    console.print(line)
+    if finding.mend and finding.state != "ok":
+        console.print(Text(f"{_INDENT}-> {finding.mend}", "cyan"))
+    traceback = finding.detail.splitlines()
+    for part in traceback if verbose else traceback[-_SHORT:]:
+        console.print(Text(f"{_INDENT}   {part}", "dim"))
+
+
+def _folded(found: list[Finding]) -> list[Finding]:
+    """Components of one kind and origin, and kernels of one op, that are in order, on one line."""
+    together: dict[tuple[str, str], list[str]] = {}
+    others = []
+    for finding in found:
+        if finding.state == "ok" and finding.group == "components":
+            kind, _, origin = finding.text.partition(" of ")
+            together.setdefault((f"{kind}s", origin), []).append(finding.name)
+        elif finding.state == "ok" and "/" in finding.name:
+            op, _, kernel = finding.name.partition("/")
+            together.setdefault((op, "largest relative error"), []).append(f"{kernel} {finding.text}")
+        else:
+            others.append(finding)
+    lines = [Finding("", name, "ok", f"{what}: {', '.join(all_)}") for (name, what), all_ in together.items()]
+    return [*lines, *others]

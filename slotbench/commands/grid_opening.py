@@ -1,0 +1,220 @@
+"""What the actions of `slotbench grid` share: which grid is meant, which of its points, and how it is run."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+from slotbench.commands.failures import UserError, did_you_mean, lines, listing
+from slotbench.commands.options import RunOptions, split_options
+from slotbench.commands.settings import command_line_settings
+from slotbench.grids.expansion import Grid, Point, expand
+from slotbench.grids.grid_file import check_key, read_grid_file
+from slotbench.grids.grid_folder import GridFolder
+from slotbench.grids.values import is_possible
+from slotbench.grids.yaml_text import parse
+
+__all__ = ["OpenGrid", "Parser", "choose", "find_point", "open_grid", "text"]
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong with an action's arguments, and where to read about them."""
+
+    def __init__(self, action: str) -> None:
+        super().__init__(prog=f"slotbench grid {action}", add_help=False, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        """Raises it."""
+        raise UserError(f"{message}; {self.prog} --help lists the arguments")
+
+
+@dataclass(frozen=True)
+class OpenGrid:
+    """A grid and where it is run.
+
+    Attributes:
+        grid: expanded.
+        folder: its folder, there already or not.
+        options: of `fit`, for every point, that are no settings.
+        threads: of every point; None if nobody has said.
+        remembered: what is taken over from the last `grid run`, as typed; empty if nothing is.
+    """
+
+    grid: Grid
+    folder: GridFolder
+    options: tuple[str, ...]
+    threads: int | None
+    remembered: str
+
+
+def open_grid(action: str, arguments: Sequence[str], *, remember: bool = True) -> OpenGrid:
+    """The grid that the arguments name: a grid file, or the folder of a grid.
+
+    Args:
+        action: of `slotbench grid`, for messages.
+        arguments: FILE or DIR, options of `fit`, and settings for all points.
+        remember: without settings or options, take those that the grid was last run with.
+
+    Raises:
+        UserError: there is no such grid, or it cannot be expanded.
+    """
+    if not arguments or arguments[0].startswith("-"):
+        example = f"slotbench grid {action} experiments/grids/slot_count.yaml"
+        raise UserError(lines(f"grid {action} needs a grid file", example=example))
+    options, settings = split_options(list(arguments[1:]))
+    given = Path(arguments[0])
+    record: Mapping[str, Any] = {}
+    if given.is_dir():
+        folder = GridFolder(given)
+        record = folder.record()
+        if not record:
+            raise UserError(
+                lines(f"{given} is not the folder of a grid: it has no grid.json", expected="a grid file, or RUNS/NAME")
+            )
+        file = Path(record["file"])
+        if not file.is_file():
+            raise UserError(lines(f"the grid file of {given} is not there any more", expected=str(file)))
+    else:
+        file = given
+        _check_suffix(file)
+        folder = GridFolder(options.runs_dir / (options.name or file.stem))
+        record = folder.record() if remember else {}
+    flags = tuple(_fit_options(options))
+    remembered = ""
+    if remember and not settings and record.get("extra"):
+        settings = list(record["extra"])
+        remembered = text(settings)
+    if remember and not flags:
+        flags = tuple(record.get("options", ()))
+    grid = expand(read_grid_file(file), folder.name, _settings(settings))
+    return OpenGrid(grid, folder, flags, options.threads, remembered)
+
+
+def choose(grid: Grid, wanted: Sequence[str]) -> list[Point]:
+    """The points that `--only` asks for: a pattern of the id, or KEY=VALUE.
+
+    Patterns are alternatives, and so are values of one key; different keys must all hold.
+
+    Raises:
+        UserError: no point is like that.
+    """
+    globs: list[str] = []
+    values: dict[str, list[str]] = {}
+    short = {whole: key for key, whole in grid.keys.items()}
+    for word in wanted:
+        key, equals, value = word.partition("=")
+        name = ".".join(part for part in key.split(".") if part not in ("class_path", "init_args"))
+        if equals and (name in grid.keys or name in short):
+            values.setdefault(short.get(name, name), []).append(value)
+        elif equals and not set(key) & set("*?[,"):
+            known = [*grid.keys, *short]
+            raise UserError(
+                lines(f"--only {word}: {key} does not vary{did_you_mean(key, known)}", expected=listing(grid.keys))
+            )
+        else:
+            globs.append(word)
+
+    def is_wanted(point: Point) -> bool:
+        fits = all(
+            any(fnmatch.fnmatchcase(point.labels.get(key, ""), value) for value in alternatives)
+            for key, alternatives in values.items()
+        )
+        return fits and (not globs or any(fnmatch.fnmatchcase(point.id, glob) for glob in globs))
+
+    chosen = [point for point in grid.points if is_wanted(point)]
+    if not chosen:
+        there = {
+            key: dict.fromkeys(point.labels[key] for point in grid.points if key in point.labels) for key in values
+        }
+        raise UserError(
+            lines(
+                f"--only {' '.join(wanted)}: no point is like that",
+                **{f"{key} is": listing(found) for key, found in there.items()},
+                points=None if values else listing((point.id for point in grid.points), 4),
+            )
+        )
+    return chosen
+
+
+def find_point(grid: Grid, given: str) -> Point:
+    """The point of that number, from 1, or whose id or hash begins like that.
+
+    Raises:
+        UserError: there is none, or more than one.
+    """
+    if given.isdecimal() and 1 <= int(given) <= len(grid.points):
+        return grid.points[int(given) - 1]
+    exact = [point for point in grid.points if given in (point.id, point.name)]
+    found = exact or [
+        point for point in grid.points if point.id.startswith(given) or point.fingerprint.startswith(given)
+    ]
+    if len(found) == 1:
+        return found[0]
+    ids = [point.id for point in found or grid.points]
+    what = f"{len(found)} points begin like {given}" if found else f"no point {given}{did_you_mean(given, ids)}"
+    raise UserError(
+        lines(
+            what, expected=f"a number from 1 to {len(grid.points)}, or the beginning of an id", points=listing(ids, 5)
+        )
+    )
+
+
+def text(arguments: Sequence[str]) -> str:
+    """Arguments as one types them."""
+    return shlex.join(arguments)
+
+
+def _check_suffix(file: Path) -> None:
+    if not file.exists():
+        there = [str(path) for path in file.parent.glob("*.y*ml")] if file.parent.is_dir() else []
+        raise UserError(
+            lines(
+                f"no grid file {file}{did_you_mean(str(file), there)}",
+                there=listing(sorted(there), 8) if there else None,
+            )
+        )
+
+
+def _settings(arguments: Sequence[str]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for setting in command_line_settings(list(arguments)):
+        if not setting.key:
+            raise UserError(
+                lines(f"{setting.text} stands alone", expected="settings for all points, such as --trainer.max_steps 2")
+            )
+        key = ".".join(setting.key)
+        check_key(key, "the command line")
+        if setting.value is None:
+            raise UserError(lines(f"{setting.text} needs a value", example=f"{setting.text} VALUE"))
+        if key == "config" and not Path(setting.value).is_file():
+            raise UserError(f"no file {setting.value} (given as {setting.text})")
+        try:
+            value = parse(setting.value)
+        except yaml.YAMLError:
+            value = setting.value
+        as_typed = isinstance(value, str) or not setting.value or not is_possible(value)
+        out[key] = setting.value if as_typed else value
+    return out
+
+
+def _fit_options(options: RunOptions) -> list[str]:
+    """The options of `fit` that hold for every point, as typed."""
+    out: list[str] = []
+    if options.group is not None:
+        out += ["--group", options.group]
+    if options.wandb != "off":
+        out += ["--wandb", options.wandb]
+    if options.wandb_project != RunOptions().wandb_project:
+        out += ["--wandb_project", options.wandb_project]
+    for file in options.plugin:
+        out += ["--plugin", str(file)]
+    for prefix in options.allow_import:
+        out += ["--allow-import", prefix]
+    return out

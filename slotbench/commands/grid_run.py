@@ -1,0 +1,191 @@
+"""`slotbench grid run FILE`, `slotbench grid retry FILE`: what is not done yet is run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+from slotbench.commands import grid_checking
+from slotbench.commands.failures import UserError
+from slotbench.commands.grid_opening import OpenGrid, Parser, choose, open_grid
+from slotbench.commands.grid_progress import make_listener
+from slotbench.commands.grid_status import print_points
+from slotbench.commands.grid_words import counts, points
+from slotbench.grids import jobs as job_making
+from slotbench.grids.driver import Driver, Progress
+from slotbench.grids.engine import EngineError
+from slotbench.grids.engines import ENGINES, EngineOptions, make_engine
+from slotbench.grids.expansion import Point
+from slotbench.grids.ledger import STATES, State
+
+__all__ = ["main"]
+
+_USAGE = """Usage: slotbench grid run FILE [settings for all points] [options]
+       slotbench grid retry FILE [options]
+
+run starts every point that is not done: those that nobody has run yet, and those that were interrupted or killed, which
+go on from their newest checkpoint. Points that have failed are left alone and reported; retry runs them too. A point
+that is done is never run again. Before anything is started, the parser is asked about every value of every axis.
+
+  --jobs N              points that run at the same time (default: 1; slurm, ray: as many as get a place)
+  --threads N           threads of each point (default: cores divided by jobs)
+  --engine local|slurm|ray   where they run (default: local)
+  --slurm.KEY VALUE     what to ask SLURM for, such as --slurm.partition gpu --slurm.time 120
+  --only WHAT ...       points whose id is like WHAT ('*core=RIM*'), or KEY=VALUE; different keys must all hold
+  --dry-run             print the points and what would be run; run nothing
+  --retry-failed        run what has failed, too
+  --runs_dir DIR        folder of all runs (default: runs)
+  --name NAME           the grid's folder there (default: the file's name)
+
+Options of fit hold for every point: --wandb, --plugin, --allow-import, --group (default: the grid's name).
+Settings are those of fit: --trainer.max_steps 100 makes another, shorter grid, whose points lie beside those of the
+file's own. retry, status and show then mean the grid that was run last.
+
+Ctrl-C asks the running points to save and stop, and waits for them; a second Ctrl-C kills them. A driver that dies
+leaves its points running; the next one waits for them. Exit code 0 if all points are done, 1 if not, 2 if the grid
+cannot be run, 130 or 143 if it was interrupted.
+
+Examples:
+  slotbench grid run experiments/grids/slot_count.yaml --dry-run
+  slotbench grid run experiments/grids/slot_count.yaml --jobs 2
+  slotbench grid run experiments/grids/slot_count.yaml --only seed=0 --trainer.max_steps 20
+  slotbench grid retry experiments/grids/slot_count.yaml"""
+
+
+_TO_START: tuple[State, ...] = ("waiting", "interrupted", "killed")
+_SLURM = "--slurm."
+
+
+class _Stopped(KeyboardInterrupt):
+    """SIGTERM, which is to end the grid as Ctrl-C does."""
+
+
+def main(action: str, arguments: list[str]) -> int:
+    """Runs what is to be run; 0 if all points that were asked for are done afterwards."""
+    if "--help" in arguments or "-h" in arguments:
+        print(_USAGE)
+        return 0
+    arguments, slurm = _slurm_options(arguments)
+    given, rest = _parser(action).parse_known_args(arguments)
+    opened = open_grid(action, rest, remember=action == "retry")
+    again = given.retry_failed or action == "retry"
+    chosen = choose(opened.grid, [word for words in given.only for word in words])
+    if given.dry_run:
+        return _dry_run(opened, chosen, again)
+    try:
+        with opened.folder.driven(), _sigterm_as_interrupt():
+            return _run(opened, chosen, again, given, EngineOptions(given.jobs, slurm))
+    except EngineError as error:
+        raise UserError(str(error)) from error
+
+
+def _parser(action: str) -> argparse.ArgumentParser:
+    parser = Parser(action)
+    parser.add_argument("--jobs", type=int)
+    parser.add_argument("--engine", choices=ENGINES, default="local")
+    parser.add_argument("--only", action="append", nargs="+", default=[])
+    parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--retry-failed", action="store_true")
+    return parser
+
+
+def _slurm_options(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Takes --slurm.KEY VALUE and --slurm.KEY=VALUE out of the arguments."""
+    rest: list[str] = []
+    pairs: list[tuple[str, str]] = []
+    words = iter(arguments)
+    for word in words:
+        if not word.startswith(_SLURM):
+            rest.append(word)
+            continue
+        key, equals, value = word.removeprefix(_SLURM).partition("=")
+        if not equals:
+            value = next(words, "")
+            if not value:
+                raise UserError(f"{word} needs a value, such as {word} gpu")
+        pairs.append((key, value))
+    return rest, pairs
+
+
+def _dry_run(opened: OpenGrid, chosen: Sequence[Point], again: bool) -> int:
+    found = [opened.folder.point(point.id).status(opened.grid.file.metrics) for point in chosen]
+    print_points(opened, chosen, found)
+    startable = (*_TO_START, "failed") if again else _TO_START
+    start = [point for point, status in zip(chosen, found, strict=True) if status.state in startable]
+    print(f"{points(len(start))} would be run; nothing has been started")
+    if start:
+        example = f"slotbench grid show {opened.grid.file.path} {start[0].id}"
+        print(f"{example}  shows one of them")
+    return 0
+
+
+def _run(
+    opened: OpenGrid, chosen: Sequence[Point], again: bool, given: argparse.Namespace, wanted: EngineOptions
+) -> int:
+    grid, folder = opened.grid, opened.folder
+    states = {point.id: folder.point(point.id).state() for point in chosen}
+    startable = (*_TO_START, "failed") if again else _TO_START
+    start = [point for point in chosen if states[point.id] in startable]
+    engine = make_engine(given.engine, wanted)
+    folder.write(grid, opened.options)
+    if start and (unchecked := folder.unchecked(grid.points)):
+        grid_checking.check_before_start(opened, unchecked)
+    threads = opened.threads or max(1, job_making.cores() // (given.jobs or 1))
+    jobs = []
+    # a point that runs elsewhere may turn out to have been cut off
+    for point in [point for point in chosen if point in start or states[point.id] == "running"]:
+        command = job_making.fit_command(point, folder, [*opened.options, "--threads", str(threads)])
+        folder.point(point.id).prepare(point, command)
+        jobs.append(job_making.make_job(point, folder, command, threads))
+    for point in start:
+        states[point.id] = "waiting"
+    listener = make_listener(opened, chosen, given.jobs)
+    driver = Driver(folder, engine, given.engine, listener, 0.02 if given.engine == "local" else 1.0)
+    interrupted: KeyboardInterrupt | None = None
+    with listener:
+        try:
+            driver.run(chosen, jobs, states)
+        except KeyboardInterrupt as interrupt:
+            interrupted = interrupt
+    _conclude(opened, driver.progress, failed_before=[point for point in chosen if states[point.id] == "failed"])
+    if interrupted is not None:
+        raise SystemExit(128 + signal.SIGTERM if isinstance(interrupted, _Stopped) else 128 + signal.SIGINT)
+    return 0 if driver.progress.count("done") == len(chosen) else 1
+
+
+def _conclude(opened: OpenGrid, progress: Progress, failed_before: Sequence[Point]) -> None:
+    """The counts, what was left alone, and what to type next."""
+    from slotbench.commands.grid_progress import print_failure
+
+    for point in failed_before:
+        print_failure(opened, point, "failed before, and is left alone")
+    states: dict[State, int] = {state: progress.count(state) for state in STATES}
+    print(f"{opened.folder.path}: {points(len(progress.states))}, {counts(states)}")
+    file = opened.grid.file.path
+    where = "" if os.path.normpath(opened.folder.path) == os.path.normpath(f"runs/{file.stem}") else opened.folder.path
+    name = where or file
+    if states["done"] == len(progress.states):
+        print(f"compare them: slotbench compare {name}")
+        return
+    if states["failed"]:
+        print(f"to run the failed ones again: slotbench grid retry {name}")
+    if sum(states[state] for state in _TO_START):
+        extra = " ".join(opened.grid.extra)
+        print(f"to go on: slotbench grid run {name} {extra}".rstrip())
+
+
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        raise _Stopped
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,195 @@
+"""Drives a grid: starts what is not done, sees how it ends, and writes the ledger. Shows nothing itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from slotbench.grids.engine import Engine, Job, Outcome
+from slotbench.grids.expansion import Point
+from slotbench.grids.grid_folder import GridFolder
+from slotbench.grids.ledger import State
+from slotbench.grids.local import LocalEngine
+
+__all__ = ["Driver", "Listener", "Progress"]
+
+_LOOK = 0.5
+"""Seconds between two looks at the files of what runs elsewhere, and between two ticks of the listener."""
+
+
+@dataclass
+class Progress:
+    """Where the points stand, as the driver knows it.
+
+    Attributes:
+        states: of every point, by its id.
+        where: the running ones run.
+        began: when the running ones were started by this driver (monotonic clock).
+        durations: in seconds, of the points that this driver has seen from beginning to end.
+    """
+
+    states: dict[str, State]
+    where: dict[str, str] = field(default_factory=dict)
+    began: dict[str, float] = field(default_factory=dict)
+    durations: list[float] = field(default_factory=list)
+
+    def count(self, *states: State) -> int:
+        """How many points are in one of these states."""
+        return sum(state in states for state in self.states.values())
+
+    def running(self) -> list[str]:
+        """Ids of the points that run, in the order of the grid."""
+        return [point_id for point_id, state in self.states.items() if state == "running"]
+
+
+class Listener(Protocol):
+    """Is told what happens."""
+
+    def began(self, point: Point, where: str) -> None:
+        """A point has begun."""
+
+    def ended(self, point: Point, state: State, outcome: Outcome) -> None:
+        """A point has ended, well or not."""
+
+    def tick(self, progress: Progress) -> None:
+        """Some time has passed."""
+
+
+class Driver:
+    """Runs points with an engine.
+
+    Args:
+        folder: of the grid.
+        engine: runs them.
+        engine_name: for the ledger.
+        listener: is told what happens.
+        patience: seconds between two questions to the engine.
+    """
+
+    def __init__(
+        self, folder: GridFolder, engine: Engine, engine_name: str, listener: Listener, patience: float = 0.02
+    ) -> None:
+        self._folder, self._engine, self._engine_name = folder, engine, engine_name
+        self._listener, self._patience = listener, patience
+        self._points: dict[str, Point] = {}
+        self._attempts: dict[str, int] = {}
+        self._jobs: dict[str, Job] = {}
+        self._submitted: set[str] = set()
+        self._elsewhere: set[str] = set()
+        self.progress = Progress({})
+
+    def run(self, points: Sequence[Point], jobs: Sequence[Job], states: dict[str, State]) -> Progress:
+        """Runs the jobs until each of them has ended, and waits for points that run already.
+
+        Args:
+            points: all that are wanted, done ones too.
+            jobs: of those that are to be started if they do not run already; their folders exist.
+            states: of the points, as they are now.
+
+        Raises:
+            EngineError: the engine cannot work here.
+            KeyboardInterrupt: the jobs have been asked to stop, and have stopped or are saving.
+        """
+        self._points = {point.id: point for point in points}
+        self._jobs = {job.id: job for job in jobs}
+        self.progress = Progress({point.id: states[point.id] for point in points})
+        self._elsewhere = {point.id for point in points if states[point.id] == "running"}
+        for point_id in self._elsewhere:
+            self.progress.where[point_id] = "another process"
+        try:
+            self._occupy()
+            self._submit([job for job in jobs if job.id not in self._elsewhere])
+            self._loop()
+        except KeyboardInterrupt:
+            try:
+                self._engine.cancel()
+            finally:
+                self._collect()
+            raise
+        return self.progress
+
+    def _loop(self) -> None:
+        looked = ticked = -_LOOK
+        while True:
+            self._collect()
+            moment = time.monotonic()
+            if self._elsewhere and moment - looked >= _LOOK:
+                looked = moment
+                self._look_elsewhere()
+            if moment - ticked >= _LOOK:
+                ticked = moment
+                self._listener.tick(self.progress)
+            if not self._submitted and not self._elsewhere:
+                self._listener.tick(self.progress)
+                return
+            time.sleep(self._patience)
+
+    def _submit(self, jobs: Sequence[Job]) -> None:
+        if not jobs:
+            return
+        self._submitted |= {job.id for job in jobs}
+        for job in jobs:
+            self.progress.states[job.id] = "waiting"
+        self._engine.submit(jobs)
+
+    def _collect(self) -> None:
+        """What the engine has to say."""
+        outcomes = self._engine.poll()
+        for point_id, where in self._engine.running().items():
+            if point_id not in self._attempts:
+                self._begin(point_id, where)
+        for outcome in outcomes:
+            self._end(outcome)
+
+    def _begin(self, point_id: str, where: str) -> None:
+        self._attempts[point_id] = self._folder.point(point_id).begin(self._engine_name, where)
+        self.progress.states[point_id] = "running"
+        self.progress.where[point_id] = where
+        self.progress.began[point_id] = time.monotonic()
+        self._listener.began(self._points[point_id], where)
+
+    def _end(self, outcome: Outcome) -> None:
+        folder = self._folder.point(outcome.id)
+        self._submitted.discard(outcome.id)
+        if outcome.id not in self._attempts and outcome.exit_code is None and folder.is_running():
+            # somebody was quicker
+            self._elsewhere.add(outcome.id)
+            self.progress.states[outcome.id] = "running"
+            self._occupy()
+            return
+        if outcome.id not in self._attempts:
+            self._begin(outcome.id, "")
+        folder.end(self._attempts.pop(outcome.id), outcome.exit_code, outcome.reason)
+        began = self.progress.began.pop(outcome.id)
+        self._finish(outcome)
+        if self.progress.states[outcome.id] == "done":
+            self.progress.durations.append(time.monotonic() - began)
+
+    def _look_elsewhere(self) -> None:
+        """Points that another process has run: those that are over are counted, or started if they were cut off."""
+        for point_id in sorted(self._elsewhere):
+            folder = self._folder.point(point_id)
+            if folder.is_running():
+                continue
+            self._elsewhere.discard(point_id)
+            attempts = folder.attempts()
+            if attempts and attempts[-1].ended is None:
+                code = 0 if folder.result() is not None else None
+                folder.end(attempts[-1].number, code, "ended after its driver was gone")
+            self._occupy()
+            if folder.state() in ("waiting", "interrupted", "killed") and point_id in self._jobs:
+                self._submit([self._jobs[point_id]])
+            else:
+                self._finish(Outcome(point_id, None, "ran in another process"))
+
+    def _occupy(self) -> None:
+        if isinstance(self._engine, LocalEngine):
+            self._engine.occupied = len(self._elsewhere)
+
+    def _finish(self, outcome: Outcome) -> None:
+        state = self._folder.point(outcome.id).state(over=True)
+        self.progress.states[outcome.id] = state
+        self.progress.where.pop(outcome.id, None)
+        self._listener.ended(self._points[outcome.id], state, outcome)

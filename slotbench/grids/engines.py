@@ -1,0 +1,49 @@
+"""The engines by name. Each is imported when it is asked for: submitit and Ray are extras."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slotbench.grids.engine import Engine, EngineError
+
+__all__ = ["ENGINES", "EngineOptions", "make_engine"]
+
+ENGINES = ("local", "slurm", "ray")
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """What the command line says about the engine.
+
+    Attributes:
+        jobs: how many run at the same time; None leaves it to the engine.
+        slurm: pairs of KEY and VALUE of --slurm.KEY VALUE.
+    """
+
+    jobs: int | None = None
+    slurm: Sequence[tuple[str, str]] = ()
+
+
+def make_engine(name: str, options: EngineOptions) -> Engine:
+    """The engine of that name.
+
+    Raises:
+        EngineError: there is no such engine, or it cannot work here.
+    """
+    if options.slurm and name != "slurm":
+        raise EngineError(f"--slurm.{options.slurm[0][0]} is for --engine slurm; the engine is {name}")
+    if name == "local":
+        from slotbench.grids.local import LocalEngine
+
+        return LocalEngine(options.jobs or 1)
+    if name == "slurm":
+        from slotbench.grids.slurm import SlurmEngine
+        from slotbench.grids.slurm_options import SlurmOptions
+
+        return SlurmEngine(SlurmOptions.from_settings(options.slurm), jobs=options.jobs)
+    if name == "ray":
+        from slotbench.grids.ray_engine import RayEngine
+
+        return RayEngine(options.jobs)
+    raise EngineError(f"no engine {name}; there are {', '.join(ENGINES)}")

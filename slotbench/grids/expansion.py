@@ -1,0 +1,307 @@
+"""From a grid file to its points. Pure: reads the files that the grid names and nothing else, and needs no torch."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slotbench.commands.failures import UserError, did_you_mean, lines, listing
+from slotbench.grids.grid_file import CONFIG, SEED, GridFile
+from slotbench.grids.values import as_argument, as_label, as_word, canonical, sha256
+from slotbench.grids.yaml_text import parse_file
+
+__all__ = ["Grid", "Point", "expand", "shortest_keys"]
+
+_MOST_POINTS = 100_000
+_LONGEST_NAME = 110
+_LIST = "variant"
+"""What the axis of labelled alternatives is called."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run of a grid.
+
+    Attributes:
+        id: name of its folder: what distinguishes it, and a hash of all that decides the run.
+        settings: everything that is laid over the base, by key as on the command line; `config` is a file.
+        labels: what distinguishes it, by the shortest keys that say which, in the order of the grid file.
+        arguments: the command line of `fit`, without where the run is recorded.
+        fingerprint: the whole hash.
+        alternatives: which value of which axis it has, seeds aside.
+    """
+
+    id: str
+    settings: Mapping[str, Any]
+    labels: Mapping[str, str]
+    arguments: tuple[str, ...]
+    fingerprint: str
+    alternatives: tuple[tuple[str, int], ...]
+
+    @property
+    def name(self) -> str:
+        """The id without its hash."""
+        return self.id.rpartition("-")[0]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A grid file, expanded.
+
+    Attributes:
+        name: of the folder that holds its runs.
+        file: the grid file.
+        text: of the file.
+        points: in the order in which they are run: all of one seed before any of the next.
+        keys: short keys of what varies, in the order of the file, with the whole keys.
+        metrics: of the comparison.
+        extra: arguments given over the file's settings, for all points.
+    """
+
+    name: str
+    file: GridFile
+    points: tuple[Point, ...]
+    keys: Mapping[str, str]
+    extra: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """A value, or several that belong together, of one axis."""
+
+    axis: str
+    index: int
+    settings: Mapping[str, Any]
+    labels: Mapping[str, str]
+
+
+def expand(file: GridFile, name: str | None = None, extra: Mapping[str, Any] | None = None) -> Grid:
+    """The points of a grid: product x zip x list x seeds, without what is excluded; the seed varies slowest.
+
+    Args:
+        file: what the grid file says.
+        name: of the grid; that of the file if None.
+        extra: settings for all points over those of the file; `config` is a file, relative to where we are.
+
+    Raises:
+        UserError: no points, the same point twice, an exclusion that excludes nothing, or a setting that is an axis.
+    """
+    extra = dict(extra or {})
+    _check_extra(file, extra)
+    short = shortest_keys(_varied(file))
+    axes = [*_product(file, short), *_zip(file, short), *_list(file, short)]
+    count = math.prod(map(len, axes)) * len(file.seeds)
+    if count > _MOST_POINTS:
+        raise UserError(f"{file.path} has {count:,} points; {_MOST_POINTS:,} is the most that a grid may have")
+    bases = [*file.base]
+    contents = {path: _content(path) for path in bases}
+    shown = {_LIST: "label"} if any(entry.label for entry in file.list) else {}
+    keys = {short[key]: key for key in (*file.product, *file.zip, *(() if shown else _listed(file)))} | shown
+    keys["seed"] = SEED
+    exclusions = [_Exclusion(file, entry, keys) for entry in file.exclude]
+    points: list[Point] = []
+    for seed, choices in itertools.product(file.seeds, itertools.product(*axes)):
+        labels = {key: text for choice in choices for key, text in choice.labels.items()} | {"seed": str(seed)}
+        chosen = {key: value for choice in choices for key, value in choice.settings.items()}
+        # each is asked, so that each knows whether it has excluded anything
+        excluded = [exclusion.matches({**chosen, SEED: seed}, labels) for exclusion in exclusions]
+        if any(excluded):
+            continue
+        settings = {**file.settings, **chosen, **extra, SEED: seed}
+        overlays = [file.path.parent / chosen[CONFIG]] if chosen.get(CONFIG) else []
+        overlays += [Path(extra[CONFIG])] if extra.get(CONFIG) else []
+        for path in overlays:
+            if path not in contents:
+                contents[path] = _content(path)
+        plain = {key: value for key, value in settings.items() if key != CONFIG}
+        fingerprint = sha256({"configs": [contents[path] for path in (*bases, *overlays)], "settings": plain})
+        if overlays:
+            settings[CONFIG] = _shown(overlays[-1])
+        points.append(
+            Point(
+                id=f"{_name(labels)}-{fingerprint[:8]}",
+                settings=settings,
+                labels=labels,
+                arguments=_arguments((*bases, *overlays), plain),
+                fingerprint=fingerprint,
+                alternatives=tuple((choice.axis, choice.index) for choice in choices),
+            )
+        )
+    for exclusion in exclusions:
+        exclusion.check_used()
+    _check_points(file, points)
+    return Grid(name or file.path.stem, file, tuple(points), keys, tuple(_flags(extra)))
+
+
+def shortest_keys(keys: Sequence[str]) -> dict[str, str]:
+    """Whole key -> its shortest ending that no other of the keys has."""
+    taken = {"seed", "label", _LIST}
+    short = {}
+    for key in keys:
+        parts = key.split(".")
+        endings = (".".join(parts[-count:]) for count in range(1, len(parts) + 1))
+        others = [other for other in keys if other != key]
+        fitting = (
+            end for end in endings if end not in taken and not any(f".{other}".endswith(f".{end}") for other in others)
+        )
+        short[key] = next(fitting, key)
+    return short
+
+
+def _varied(file: GridFile) -> list[str]:
+    return [*file.product, *file.zip, *_listed(file)]
+
+
+def _listed(file: GridFile) -> list[str]:
+    return list(dict.fromkeys(key for entry in file.list for key in entry.settings))
+
+
+def _product(file: GridFile, short: Mapping[str, str]) -> Iterator[list[_Choice]]:
+    for key, values in file.product.items():
+        labels = _labels(key, values)
+        yield [_Choice(key, index, {key: value}, {short[key]: labels[index]}) for index, value in enumerate(values)]
+
+
+def _zip(file: GridFile, short: Mapping[str, str]) -> Iterator[list[_Choice]]:
+    if not file.zip:
+        return
+    labels = {key: _labels(key, values) for key, values in file.zip.items()}
+    rows = [dict(zip(file.zip, row, strict=True)) for row in zip(*file.zip.values(), strict=True)]
+    yield [
+        _Choice("zip", index, row, {short[key]: labels[key][index] for key in row}) for index, row in enumerate(rows)
+    ]
+
+
+def _list(file: GridFile, short: Mapping[str, str]) -> Iterator[list[_Choice]]:
+    if not file.list:
+        return
+    named = any(entry.label for entry in file.list)
+    choices = []
+    for index, entry in enumerate(file.list):
+        own = {short[key]: _labels(key, [value])[0] for key, value in entry.settings.items()}
+        label = entry.label or ", ".join(f"{key} {text}" for key, text in own.items()) or "as it is"
+        choices.append(_Choice("list", index, entry.settings, {_LIST: label} if named else own))
+    yield choices
+
+
+def _labels(key: str, values: Sequence[Any]) -> list[str]:
+    """A file is known by its stem, with the folder before it where two have the same."""
+    if key != CONFIG:
+        return [as_label(value) for value in values]
+    paths = [Path(value) if value is not None else None for value in values]
+    stems = [path.stem if path else "none" for path in paths]
+    return [
+        f"{path.parent.name}-{stem}" if path and stems.count(stem) > 1 else stem
+        for path, stem in zip(paths, stems, strict=True)
+    ]
+
+
+class _Exclusion:
+    """One entry of `exclude`, and whether it has excluded anything."""
+
+    def __init__(self, file: GridFile, entry: Mapping[str, Any], keys: Mapping[str, str]) -> None:
+        self._file, self._entry, self._used = file, entry, False
+        whole = {key: short for short, key in keys.items()} | {key: key for key in _listed(file)}
+        known = {**whole, **{short: short for short in keys}}
+        self._wanted: list[tuple[str, str, Any]] = []
+        full = {**dict.fromkeys(_listed(file)), **dict.fromkeys(keys.values())}
+        for given, value in entry.items():
+            name = ".".join(part for part in given.split(".") if part not in ("class_path", "init_args"))
+            if name not in known:
+                raise UserError(
+                    lines(
+                        f"{file.path}, exclude: {given} does not vary{did_you_mean(name, known)}",
+                        expected=listing([*full]),
+                    )
+                )
+            short = known[name]
+            self._wanted.append((keys.get(short, name), short, value))
+
+    def matches(self, settings: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+        for key, short, value in self._wanted:
+            by_value = key in settings and canonical(settings[key]) == canonical(value)
+            by_label = short in labels and labels[short] == (value if isinstance(value, str) else as_label(value))
+            if not (by_value or by_label):
+                return False
+        self._used = True
+        return True
+
+    def check_used(self) -> None:
+        if not self._used:
+            raise UserError(
+                lines(
+                    f"{self._file.path}: an entry of exclude excludes nothing",
+                    given=canonical(self._entry),
+                    expected="values as they stand under product, zip or list, or the labels of points",
+                )
+            )
+
+
+def _content(path: Path) -> Any:
+    """What a file says, with the files that its values name in their places."""
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: filled(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [filled(item) for item in value]
+        if isinstance(value, str) and value.endswith((".yaml", ".yml")) and (path.parent / value).is_file():
+            return _content(path.parent / value)
+        return value
+
+    return filled(parse_file(path)[1])
+
+
+def _name(labels: Mapping[str, str]) -> str:
+    """The readable part of an id; the same whatever the order in the file."""
+    order = sorted(labels, key=lambda key: (key == "seed", key))
+    for longest in (32, 16, 8):
+        name = ",".join(f"{key}={as_word(labels[key], longest)}" for key in order)
+        if len(name) <= _LONGEST_NAME:
+            return name
+    seed = f"seed={labels['seed']}"
+    return f"{name[: _LONGEST_NAME - len(seed) - 1].rstrip(',')},{seed}"
+
+
+def _arguments(configs: Sequence[Path], settings: Mapping[str, Any]) -> tuple[str, ...]:
+    out = [word for path in configs for word in ("--config", _shown(path))]
+    # a component before its arguments, which would otherwise be those of the component before it
+    ordered = dict(sorted(settings.items(), key=lambda item: (item[0] == SEED, item[0].count("."))))
+    return (*out, *_flags(ordered))
+
+
+def _flags(settings: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in settings.items():
+        text = as_argument(value)
+        yield from (f"--{key}={text}",) if text.startswith("-") or not text else (f"--{key}", text)
+
+
+def _shown(path: Path) -> str:
+    """Relative to where we are if it is below, so that the line can be typed and read."""
+    relative = os.path.relpath(path)
+    return str(path.resolve()) if relative.startswith(os.pardir) else relative
+
+
+def _check_extra(file: GridFile, extra: Mapping[str, Any]) -> None:
+    for key in extra:
+        if key in _varied(file) and key != CONFIG:
+            raise UserError(
+                lines(
+                    f"--{key} is an axis of {file.path}, and cannot be the same for all points",
+                    expected=f"--only {shortest_keys(_varied(file))[key]}=VALUE, to run some of them",
+                )
+            )
+
+
+def _check_points(file: GridFile, points: Sequence[Point]) -> None:
+    if not points:
+        raise UserError(f"{file.path}: exclude leaves no point")
+    seen: dict[str, Point] = {}
+    for point in points:
+        if (other := seen.setdefault(point.fingerprint, point)) is not point:
+            raise UserError(lines(f"{file.path}: two points are the same run", first=other.name, second=point.name))

@@ -1,0 +1,151 @@
+"""The folder of a grid: a copy of its file, what its points are, and one folder per point."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from slotbench import __version__
+from slotbench.commands.failures import UserError, lines
+from slotbench.grids.expansion import Grid, Point
+from slotbench.grids.ledger import PointFolder
+from slotbench.grids.locks import hold, holder, release
+from slotbench.runs.folder import dump_json, write_atomically
+
+__all__ = ["GridFolder"]
+
+RECORD = "grid.json"
+
+
+class GridFolder:
+    """The folder of a grid, there already or not.
+
+    Args:
+        path: the folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def name(self) -> str:
+        """The grid's."""
+        return self.path.resolve().name
+
+    def point(self, point_id: str) -> PointFolder:
+        """The folder of one point."""
+        return PointFolder(self.path / point_id)
+
+    def record(self) -> dict[str, Any]:
+        """What `write` has written; empty if nothing has.
+
+        Raises:
+            UserError: it cannot be read.
+        """
+        try:
+            content = json.loads((self.path / RECORD).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise UserError(f"{self.path / RECORD} cannot be read ({error}); was it edited by hand?") from error
+        return content if isinstance(content, dict) else {}
+
+    def write(self, grid: Grid, options: Sequence[str]) -> None:
+        """Says in the folder what the grid is.
+
+        Args:
+            grid: the grid.
+            options: of `fit`, for every point, that are no settings, such as ["--plugin", "mine.py"].
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        before = self.record()
+        write_atomically(self.path / "grid.yaml", grid.file.text)
+        record = {
+            "name": grid.name,
+            "file": str(grid.file.path.resolve()),
+            "version": __version__,
+            "metrics": list(grid.file.metrics),
+            "extra": list(grid.extra),
+            "options": list(options),
+            "checked": before.get("checked", []),
+            "points": [
+                {
+                    "id": point.id,
+                    "labels": dict(point.labels),
+                    "settings": dict(point.settings),
+                    "arguments": list(point.arguments),
+                    "fingerprint": point.fingerprint,
+                }
+                for point in grid.points
+            ],
+        }
+        if record != before:
+            write_atomically(self.path / RECORD, dump_json(record))
+
+    def unchecked(self, points: Iterable[Point]) -> list[Point]:
+        """Points that the parser has not seen yet, with this version of slotbench."""
+        record = self.record()
+        seen = set(record.get("checked", [])) if record.get("version") == __version__ else set()
+        return [point for point in points if point.fingerprint not in seen]
+
+    def note_checked(self, points: Iterable[Point]) -> None:
+        """Notes that the parser takes these points."""
+        record = self.record()
+        seen = dict.fromkeys([*record.get("checked", []), *(point.fingerprint for point in points)])
+        write_atomically(self.path / RECORD, dump_json({**record, "checked": list(seen)}))
+
+    def strangers(self, ids: Iterable[str]) -> list[str]:
+        """Folders of points that are none of these: of an earlier version of the grid file."""
+        known = set(ids)
+        try:
+            entries = list(os.scandir(self.path))
+        except OSError:
+            return []
+        return sorted(
+            entry.name
+            for entry in entries
+            if entry.name not in known and entry.is_dir() and os.path.exists(os.path.join(entry.path, "point.json"))
+        )
+
+    @contextmanager
+    def driven(self) -> Iterator[None]:
+        """While this holds, nobody else runs the grid.
+
+        Raises:
+            UserError: somebody does already.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = self.path / ".driver.lock"
+        descriptor = hold(lock)
+        if descriptor is None:
+            raise UserError(
+                lines(
+                    f"{self.path} is being run already, by {holder(lock)}",
+                    expected="one `slotbench grid run` of a grid at a time; slotbench grid status shows it",
+                )
+            )
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                release(descriptor)
+
+
+def stored_points(record: Mapping[str, Any]) -> tuple[Point, ...]:
+    """The points as the folder knows them, where the grid file is not at hand."""
+    return tuple(
+        Point(
+            id=str(point["id"]),
+            settings=point["settings"],
+            labels=point["labels"],
+            arguments=tuple(point["arguments"]),
+            fingerprint=str(point["fingerprint"]),
+            alternatives=(),
+        )
+        for point in record.get("points", [])
+    )

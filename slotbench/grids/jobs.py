@@ -1,0 +1,49 @@
+"""What is run for a point."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from slotbench.grids.engine import Job
+from slotbench.grids.expansion import Point
+from slotbench.grids.grid_folder import GridFolder
+
+__all__ = ["CommandOf", "cores", "fit_arguments", "fit_command", "make_job"]
+
+CommandOf = Callable[[Point, GridFolder, Sequence[str]], list[str]]
+"""Makes the command that trains a point, from the point, the grid's folder, and options of `fit`."""
+
+
+def cores() -> int:
+    """How many of the machine's cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def fit_arguments(point: Point, folder: GridFolder, options: Sequence[str]) -> list[str]:
+    """The command line of `fit`, complete: what is run, and where it is recorded."""
+    options = [*options]
+    if "--group" not in options:
+        options += ["--group", folder.name]
+    where = ["--run_dir", str(folder.point(point.id).path), "--name", point.name]
+    return [*point.arguments, *where, *options]
+
+
+def fit_command(point: Point, folder: GridFolder, options: Sequence[str]) -> list[str]:
+    """`slotbench fit`, by the Python that runs us."""
+    return [sys.executable, "-m", "slotbench", "fit", *fit_arguments(point, folder, options)]
+
+
+def make_job(point: Point, folder: GridFolder, command: Sequence[str], threads: int) -> Job:
+    """The job of a point, with so many threads."""
+    path = folder.point(point.id).path.resolve()
+    variables = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+    return Job(
+        id=point.id,
+        folder=path,
+        command=tuple(command),
+        environment=dict.fromkeys(variables, str(threads)),
+        log=Path(path) / "log.txt",
+    )

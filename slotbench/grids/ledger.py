@@ -1,0 +1,284 @@
+"""The folder of one point: what has been tried, and how far it has come. All of it is read off files, each time anew.
+
+    POINT/point.json      what the point is
+    POINT/attempts.jsonl  one line per attempt that begins, and one per attempt that ends; only ever appended to
+    POINT/log.txt         what the attempts have printed
+    POINT/result.json     written by `fit` as its very last act: the point is done if, and only if, it is there
+
+The rest is the run folder of that point.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from slotbench.grids.expansion import Point
+from slotbench.grids.locks import is_held
+from slotbench.runs.folder import dump_json, write_atomically
+
+__all__ = ["STATES", "Attempt", "PointFolder", "PointStatus", "State", "now"]
+
+State = Literal["done", "running", "failed", "interrupted", "killed", "waiting"]
+STATES: tuple[State, ...] = ("done", "running", "failed", "interrupted", "killed", "waiting")
+
+_STOPPED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One time that a point was started.
+
+    Attributes:
+        number: from 1.
+        started: ISO time.
+        engine: which has started it.
+        where: it runs, such as "pid 123".
+        ended: ISO time; None as long as nobody has seen it end.
+        exit_code: negative for a signal; None if nobody knows.
+        reason: in words, where the exit code does not say it.
+    """
+
+    number: int
+    started: str
+    engine: str
+    where: str
+    ended: str | None = None
+    exit_code: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class PointStatus:
+    """How far a point has come.
+
+    Attributes:
+        id: the point's.
+        state: of the point.
+        step: optimiser steps done; None before the first.
+        total_steps: that are to be done, if known.
+        seconds: that the training has taken so far.
+        seconds_per_step: of the run, if known.
+        headline: name and newest value of the metric that matters most, if there is one.
+        error: what ended it, if it failed.
+        attempts: how often it has been started by a grid.
+    """
+
+    id: str
+    state: State
+    step: int | None = None
+    total_steps: int | None = None
+    seconds: float | None = None
+    seconds_per_step: float | None = None
+    headline: tuple[str, float] | None = None
+    error: str | None = None
+    attempts: int = 0
+
+
+class PointFolder:
+    """The folder of one point, there already or not.
+
+    Args:
+        path: the folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.log = path / "log.txt"
+        self.lock = path / ".attempt.lock"
+
+    @property
+    def id(self) -> str:
+        """The point's."""
+        return self.path.name
+
+    def prepare(self, point: Point, command: Sequence[str]) -> None:
+        """Makes the folder, and says in it what the point is."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        record = {
+            "id": point.id,
+            "settings": point.settings,
+            "labels": point.labels,
+            "command": list(command),
+            "fingerprint": point.fingerprint,
+        }
+        if _read_json(self.path / "point.json") != record:
+            write_atomically(self.path / "point.json", dump_json(record, indent=2))
+
+    def result(self) -> dict[str, Any] | None:
+        """What the finished run has written; None if it has not finished."""
+        return _read_json(self.path / "result.json")
+
+    def record(self) -> dict[str, Any]:
+        """The run's own record, empty if there is none."""
+        return _read_json(self.path / "run.json") or {}
+
+    def is_running(self) -> bool:
+        """Whether a process has it, started by a grid or by hand."""
+        return is_held(self.lock) or is_held(self.path / ".lock")
+
+    def attempts(self) -> list[Attempt]:
+        """Every time it was started, oldest first."""
+        found: dict[int, dict[str, Any]] = {}
+        try:
+            text = (self.path / "attempts.jsonl").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return []
+        for line in text.splitlines():
+            try:
+                event = json.loads(line)
+                found.setdefault(event["attempt"], {}).update(event)
+            except (ValueError, KeyError, TypeError, AttributeError):
+                continue  # a line that was cut off by a kill
+        return [
+            Attempt(
+                number=number,
+                started=str(event.get("started", "")),
+                engine=str(event.get("engine", "")),
+                where=str(event.get("where", "")),
+                ended=event.get("ended"),
+                exit_code=event.get("exit_code"),
+                reason=str(event.get("reason", "")),
+            )
+            for number, event in sorted(found.items())
+        ]
+
+    def begin(self, engine: str, where: str) -> int:
+        """Notes that an attempt has begun, and returns its number."""
+        number = max((attempt.number for attempt in self.attempts()), default=0) + 1
+        self._append({"attempt": number, "started": now(), "engine": engine, "where": where})
+        return number
+
+    def end(self, number: int, exit_code: int | None, reason: str = "") -> None:
+        """Notes how an attempt has ended."""
+        self._append({"attempt": number, "ended": now(), "exit_code": exit_code, "reason": reason})
+
+    def state(self, over: bool = False) -> State:
+        """Where the point stands.
+
+        Args:
+            over: it is known that its process has ended, whatever children of it still hold the lock.
+        """
+        if self.result() is not None:
+            return "done"
+        if not over and self.is_running():
+            return "running"
+        attempts = self.attempts()
+        if attempts and attempts[-1].ended is not None:
+            return _state_of(attempts[-1])
+        said = self.record().get("state")
+        if said in ("failed", "interrupted"):
+            return "failed" if said == "failed" else "interrupted"
+        return "killed" if said or attempts else "waiting"
+
+    def status(self, metrics: Sequence[str] = ()) -> PointStatus:
+        """Where the point stands, and the numbers.
+
+        Args:
+            metrics: the first of them that the run has is its headline; that of its task if it has none of them.
+        """
+        if (result := self.result()) is not None:
+            return PointStatus(
+                self.id,
+                "done",
+                step=result.get("step"),
+                total_steps=result.get("step"),
+                seconds=_number(result.get("seconds")),
+                seconds_per_step=_number(result.get("seconds_per_step")),
+                headline=_headline(result, metrics),
+            )
+        state = self.state()
+        record = self.record()
+        attempts = self.attempts()
+        error = None
+        if state == "failed":
+            last = attempts[-1] if attempts else None
+            error = record.get("error") or (last and _ending(last)) or None
+        return PointStatus(
+            self.id,
+            state,
+            step=record.get("step"),
+            total_steps=record.get("total_steps"),
+            seconds=_number(record.get("seconds")),
+            seconds_per_step=_number(record.get("seconds_per_step")),
+            headline=_headline(record, metrics),
+            error=error,
+            attempts=len(attempts),
+        )
+
+    def last_lines(self, count: int = 8) -> list[str]:
+        """The end of the log of the last attempt, as a terminal would show it."""
+        try:
+            with open(self.log, "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - 16384))
+                text = file.read().decode("utf-8", errors="replace")
+        except OSError:
+            return []
+        lines = [line.rpartition("\r")[2].rstrip() for line in text.replace("\r\n", "\n").split("\n")]
+        begun = [index for index, line in enumerate(lines) if line.startswith("=== ")]
+        lines = lines[begun[-1] + 1 :] if begun else lines
+        return [line for line in lines if line][-count:]
+
+    def _append(self, event: Mapping[str, Any]) -> None:
+        path = self.path / "attempts.jsonl"
+        torn = path.exists() and not path.read_bytes().endswith(b"\n") and path.stat().st_size > 0
+        with open(path, "ab", buffering=0) as file:
+            file.write((("\n" if torn else "") + dump_json(event) + "\n").encode())
+
+
+def now() -> str:
+    """This moment, with the time zone."""
+    return datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+def _state_of(attempt: Attempt) -> State:
+    """What the end of an attempt makes of a point that has no result."""
+    code = attempt.exit_code
+    if code is None:
+        return "interrupted" if attempt.reason in ("preempted", "time limit") else "killed"
+    number = -code if code < 0 else code - 128
+    if number == signal.SIGKILL:
+        return "killed"
+    return "interrupted" if number in _STOPPED else "failed"
+
+
+def _ending(attempt: Attempt) -> str:
+    code = attempt.exit_code
+    if code == 0:
+        return "ended without a result"
+    if code is not None and code < 0:
+        return f"ended by {signal.Signals(-code).name}"
+    return attempt.reason or f"exit code {code}"
+
+
+def _headline(record: Mapping[str, Any], metrics: Sequence[str]) -> tuple[str, float] | None:
+    values = record.get("metrics") or {}
+    own = [headline["metric"] for headline in record.get("headlines") or [] if isinstance(headline, dict)]
+    for name in (*metrics, *own):
+        if (value := _number(values.get(name))) is not None:
+            return name, value
+    return None
+
+
+def _number(value: Any) -> float | None:
+    """A number, also where strict JSON has it in quotes: NaN and the infinities."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        return None
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None

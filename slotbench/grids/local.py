@@ -1,0 +1,115 @@
+"""The engine of this machine: so many processes at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from slotbench.grids.engine import Engine, EngineError, Job, Outcome
+from slotbench.grids.ledger import PointFolder, now
+from slotbench.grids.locks import hold, release
+
+__all__ = ["LocalEngine"]
+
+_PATIENCE = 120.0
+# what a scheduler or a run above us has set is not about the jobs
+_NOT_HANDED_ON = ("SLURM_", "SLOTBENCH_RUN_DIR")
+
+
+class LocalEngine(Engine):
+    """Runs jobs on this machine, each in a session of its own: Ctrl-C on the terminal does not reach them.
+
+    A job holds the lock of its folder from the moment it is started, through the descriptor that it inherits. So
+    whoever looks later, this driver being gone, sees that it runs.
+
+    Args:
+        jobs: how many run at the same time.
+
+    Attributes:
+        occupied: places that are taken by processes of an earlier driver.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        if jobs < 1:
+            raise EngineError(f"--jobs is {jobs}; expected 1 or more")
+        self.occupied = 0
+        self._jobs = jobs
+        self._queue: deque[Job] = deque()
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._ended: list[Outcome] = []
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Puts jobs at the end of the queue."""
+        self._queue.extend(jobs)
+        self._start()
+
+    def poll(self) -> list[Outcome]:
+        """The jobs that have ended; starts the next ones in their places."""
+        for job_id, process in list(self._running.items()):
+            if (code := process.poll()) is not None:
+                del self._running[job_id]
+                self._ended.append(Outcome(job_id, code))
+        self._start()
+        ended, self._ended = self._ended, []
+        return ended
+
+    def running(self) -> Mapping[str, str]:
+        """Jobs that run, with their processes."""
+        return {job_id: f"pid {process.pid}" for job_id, process in self._running.items()}
+
+    def cancel(self) -> None:
+        """Empties the queue, sends SIGTERM to every job and waits; a job that takes long goes on saving without us.
+
+        Interrupted while it waits, it kills them.
+        """
+        self._queue.clear()
+        for process in self._running.values():
+            # not to the whole group: the workers that load the data are needed until the step is finished
+            process.terminate()
+        until = time.monotonic() + _PATIENCE
+        try:
+            while time.monotonic() < until and any(process.poll() is None for process in self._running.values()):
+                time.sleep(0.02)
+        except KeyboardInterrupt:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """Ends every job at once, and what it has started."""
+        for process in self._running.values():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+        for process in self._running.values():
+            process.wait()
+
+    def _start(self) -> None:
+        while self._queue and len(self._running) + self.occupied < self._jobs:
+            job = self._queue.popleft()
+            lock = hold(PointFolder(job.folder).lock)
+            if lock is None:
+                self._ended.append(Outcome(job.id, None, "another process runs it"))
+                continue
+            environment = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_HANDED_ON)}
+            try:
+                with open(job.log, "ab", buffering=0) as log:
+                    log.write(f"=== {now()} {shlex.join(job.command)}\n".encode())
+                    self._running[job.id] = subprocess.Popen(
+                        job.command,
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=subprocess.STDOUT,
+                        env={**environment, **job.environment},
+                        start_new_session=True,
+                        pass_fds=(lock,),
+                    )
+            except OSError as error:
+                # a full disk, or no such program: the other points may do better
+                self._ended.append(Outcome(job.id, 1, f"could not be started: {error}"))
+            finally:
+                release(lock)

@@ -2,21 +2,56 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import secrets
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities import rank_zero_only
 
 from slotbench.runs.folder import RunFolder, plain
+from slotbench.runs.wandb_login import check_wandb_login, wandb_mode
 
-__all__ = ["MODES", "RunWandbLogger", "wandb_logger"]
+__all__ = ["INTERRUPTED", "MODES", "RunWandbLogger", "wandb_logger"]
 
 MODES = ("off", "offline", "online")
 
+INTERRUPTED = 143
+"""Exit code that W&B is told of a run that was stopped from outside; what failed by itself has 1."""
+
+_OWN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+_TAG_LENGTH = 64
+_NAME_LENGTH = 128
+
 
 class RunWandbLogger(WandbLogger):
-    """Lightning's logger, given the configuration once, and closed together with the run."""
+    """Lightning's logger, given the configuration once, filed under the trainer's step, and closed with the run.
+
+    Lightning lets W&B count the logging calls and keeps the step as one more value. A run that goes on from a
+    checkpoint would then have two rows of the same step. Here the step is W&B's own, so that folders of one run fit
+    together in whatever order they are read, and rows that the server already has are not sent again.
+
+    Args:
+        folder: the run, whose state says how it ended.
+        init: the arguments of `wandb.init`.
+    """
+
+    def __init__(self, folder: RunFolder, init: Mapping[str, Any]) -> None:
+        super().__init__(**init)
+        self._wandb_init.pop("anonymous", None)  # Lightning passes it on though wandb only warns about it
+        self._folder = folder
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
+        """Adds to the row of this step; W&B has the row once the next step comes, or the end."""
+        if step is None:
+            super().log_metrics(metrics)
+        elif step >= self.experiment.starting_step:
+            self.experiment.log({**metrics, "trainer/global_step": step}, step=step)
 
     @rank_zero_only
     def log_hyperparams(self, params: Any) -> None:
@@ -25,16 +60,19 @@ class RunWandbLogger(WandbLogger):
     @rank_zero_only
     def finalize(self, status: str) -> None:
         """Closes the W&B run, so that its end is on disk before the process exits."""
-        if self._experiment is not None:
-            self._experiment.finish(exit_code=0 if status == "success" else 1)
-            self._experiment = None
+        if self._experiment is None:
+            return
+        failure = INTERRUPTED if self._folder.info.get("state") == "interrupted" else 1
+        self._experiment.finish(exit_code=0 if status == "success" else failure)
+        self._experiment = None
 
 
 def wandb_logger(folder: RunFolder, mode: str, project: str, config: dict[str, Any]) -> RunWandbLogger:
-    """A logger whose W&B run has the folder's name and group, and an id that the folder keeps.
+    """A logger whose W&B run has a name, a group and tags that tell the runs apart, and an id that the folder keeps.
 
     Its files go to `RUN/wandb`. They are flushed every second: wandb's own interval of 15 s would lose that much, the
-    configuration included, when the process is killed.
+    configuration included, when the process is killed. A run that goes on has its id already and stays the same W&B
+    run; offline that is another folder with the same id. An agent of a W&B sweep has chosen id and project itself.
 
     Args:
         folder: the run; its record gets "wandb_id", "wandb_mode" and "wandb_project".
@@ -44,31 +82,75 @@ def wandb_logger(folder: RunFolder, mode: str, project: str, config: dict[str, A
 
     Raises:
         ValueError: another mode.
+        WandbLoginError: online, and there is nothing to log in with.
     """
     if mode not in MODES[1:]:
         raise ValueError(f"wandb mode is {mode!r}; expected one of {', '.join(MODES[1:])}")
+    check_wandb_login(mode)
     import wandb
 
-    # environment variables of an offline session must not be overruled by a default of ours
-    mode = "offline" if os.environ.get("WANDB_MODE") in ("offline", "dryrun") else mode
-    info = folder.info
-    wandb_id = info.get("wandb_id") or info["id"]
+    mode = wandb_mode(mode)
+    info, point = folder.info, _point(folder)
+    in_sweep = bool(os.environ.get("WANDB_SWEEP_ID"))
+    wandb_id = info.get("wandb_id") or (os.environ.get("WANDB_RUN_ID") if in_sweep else None) or _new_id(info["id"])
+    if in_sweep:
+        project = os.environ.get("WANDB_PROJECT") or project
     folder.update(wandb_id=wandb_id, wandb_mode=mode, wandb_project=project)
-    logger = RunWandbLogger(
-        project=project,
-        name=f"{info['name']}-{info['id']}",
-        group=info.get("group"),
-        id=wandb_id,
-        save_dir=folder.path,
-        mode=mode,
-        config=plain(config),
-        settings=wandb.Settings(
-            x_transaction_log_flush_interval=1,
-            # the terminal is ours: a progress bar would fill wandb's log of it
-            console="off",
-            silent=mode == "offline",
-            quiet=True,
-        ),
+    group = info.get("group") or (folder.path.resolve().parent.name if point else None)
+    return RunWandbLogger(
+        folder,
+        {
+            "project": None if in_sweep else project,
+            "id": None if in_sweep else wandb_id,
+            "name": _name(info, point),
+            "group": group,
+            "job_type": "train",
+            "tags": _tags(info["name"] if point is None else None, group, config),
+            "save_dir": folder.path,
+            "mode": mode,
+            "config": plain(config),
+            "settings": wandb.Settings(
+                x_transaction_log_flush_interval=1,
+                # the terminal is ours: a progress bar would fill wandb's log of it
+                console="off",
+                silent=mode == "offline",
+                quiet=True,
+            ),
+        },
     )
-    logger._wandb_init.pop("anonymous", None)  # Lightning passes it on though wandb only warns about it
-    return logger
+
+
+def _point(folder: RunFolder) -> str | None:
+    """The id of the grid's point that the run is of, if it is."""
+    try:
+        return str(json.loads((folder.path / "point.json").read_text(encoding="utf-8"))["id"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
+def _new_id(run_id: str) -> str:
+    """The run's own id where that is unique in the world; a folder that somebody has named is not."""
+    if _OWN_ID.fullmatch(run_id):
+        return run_id
+    return f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def _name(info: Mapping[str, Any], point: str | None) -> str:
+    """What differs: of a grid's point its settings without their hash, else the experiment and the run's id."""
+    if point is not None:
+        return re.sub(r"-[0-9a-f]{8}$", "", point)[:_NAME_LENGTH]
+    name, run_id = str(info["name"]), str(info["id"])
+    return (name if run_id == name else f"{name}-{run_id}")[:_NAME_LENGTH]
+
+
+def _tags(name: str | None, group: str | None, config: Mapping[str, Any]) -> list[str]:
+    """Experiment, core, data set, task and grid, each once."""
+    model, data = config.get("model"), config.get("data")
+    core = (model.get("init_args") or {}).get("core") if isinstance(model, Mapping) else None
+    words = [name, _class_name(core), _class_name(data), _class_name(model), group]
+    return list(dict.fromkeys(word[:_TAG_LENGTH] for word in words if word))
+
+
+def _class_name(component: Any) -> str:
+    path = component.get("class_path") if isinstance(component, Mapping) else component
+    return path.rpartition(".")[2] if isinstance(path, str) else ""

@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 __all__ = ["LoginState", "WandbLoginError", "check_wandb_login", "wandb_login_state", "wandb_mode"]
 
 DEFAULT_SERVER = "https://api.wandb.ai"
+# one service under several addresses; which of them wandb logs in to by default depends on its version
+_DEFAULT_HOSTS = ("api.wandb.ai", "api.forge.coreweave.com", "forge.coreweave.com")
 _SECRET = re.compile(r"[\w-]{40,}")
 _TOKEN = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+")
 
@@ -90,12 +92,14 @@ def _keys(server: str, settings: dict[str, str]) -> Iterator[tuple[str, str]]:
     if key := os.environ.get("WANDB_API_KEY"):
         yield "WANDB_API_KEY", key
     path = _netrc_path()
+    host = urlsplit(server).netloc
     try:
-        entry = netrc.netrc(path).authenticators(urlsplit(server).netloc)
+        entries = netrc.netrc(path)
     except (OSError, netrc.NetrcParseError, UnicodeDecodeError):
-        entry = None
-    if entry and entry[2]:
-        yield str(path), entry[2]
+        entries = None
+    for name in _DEFAULT_HOSTS if host in _DEFAULT_HOSTS else (host,):
+        if entries and (entry := entries.authenticators(name)) and entry[2]:
+            yield str(path), entry[2]
     if key := settings.get("api_key"):
         yield "wandb's settings file", key
 

@@ -1,0 +1,172 @@
+"""Runs from what wandb has written on this machine, with or without a server."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from slotbench.comparison.flat_settings import flat_settings
+from slotbench.comparison.records import ComparisonError, Curve, RunRecord
+from slotbench.comparison.wandb_log_file import Record, has_inspector, read_log
+from slotbench.comparison.wandb_rows import MetricRows, metrics_of, thinned
+
+__all__ = ["find_logs", "read_wandb_offline"]
+
+_NOT_SEARCHED = frozenset({"files", "logs", "checkpoints", "media", "latest-run"})
+_PICTURES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".mp4", ".webm"})
+_KEPT_POINTS = 2000
+# wandb writes the machine's load every 15 s, whatever the run does
+_SILENCE = 60.0
+_INTERRUPTED = (130, 143)
+# what the run folder around a log knows beyond it
+_FROM_RUN = ("parameters", "seconds_per_step", "headlines", "device", "accelerator", "error")
+
+
+def read_wandb_offline(folder: Path) -> list[RunRecord]:
+    """Runs as wandb has logged them on this machine; the logs of one run, which has been resumed, are one record.
+
+    Args:
+        folder: a `wandb` folder, one `offline-run-*` in it, a run folder of ours, or a folder of any of these.
+
+    Raises:
+        ComparisonError: there is no such folder, no log in it, or nothing to read it with.
+    """
+    if not folder.exists():
+        raise ComparisonError(f"no W&B runs at {folder}: there is no such folder")
+    by_run: dict[str, list[Path]] = defaultdict(list)
+    for path in find_logs(folder):
+        by_run[path.stem.removeprefix("run-")].append(path)
+    if not by_run:
+        raise ComparisonError(
+            f"no W&B runs in {folder}: no file wandb/offline-run-*/run-*.wandb; "
+            "`slotbench fit ... --wandb offline` writes one"
+        )
+    has_inspector()  # once, and not in every thread
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(_read_run, by_run, by_run.values()))
+
+
+def find_logs(folder: Path) -> Iterator[Path]:
+    """Every log at or below a folder once, in the order of names, which is that of time within a `wandb` folder."""
+    if folder.is_file():
+        yield folder
+        return
+    # links are not followed: wandb links its newest folder under a second name
+    for path, folders, files in os.walk(folder.resolve()):
+        folders[:] = sorted(name for name in folders if name not in _NOT_SEARCHED and not name.startswith("."))
+        yield from (Path(path) / name for name in sorted(files) if name.startswith("run-") and name.endswith(".wandb"))
+
+
+@dataclass
+class _Log:
+    """One file, parsed."""
+
+    path: Path
+    run: dict[str, Any] = field(default_factory=dict)
+    summary: dict[str, Any] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    exit_code: int | None = None
+
+    def take(self, record: Record) -> None:
+        kind, content = record
+        if kind == "run":
+            self.run = {**self.run, **content}
+        elif kind == "config":
+            self.run = {**self.run, "config": {**self.run.get("config", {}), **content}}
+        elif kind == "summary":
+            self.summary |= content
+        elif kind == "history":
+            self.rows.append(content)
+        else:
+            self.exit_code = int(content["exit_code"])
+
+    @property
+    def started(self) -> float:
+        try:
+            return datetime.fromisoformat(str(self.run["start_time"])).timestamp()
+        except (KeyError, ValueError):
+            return self.path.stat().st_mtime
+
+    @property
+    def state(self) -> str:
+        if self.exit_code is None:
+            return "running" if time.time() - self.path.stat().st_mtime < _SILENCE else "killed"
+        if self.exit_code == 0:
+            return "finished"
+        return "interrupted" if self.exit_code in _INTERRUPTED else "failed"
+
+
+def _read_run(run_id: str, paths: Sequence[Path]) -> RunRecord:
+    logs = sorted(map(_read_log, paths), key=lambda log: log.started)
+    rows, told, summary = MetricRows(), {}, {}
+    for log in logs:
+        told |= log.run
+        summary |= metrics_of(log.summary)
+        rows.start_log()
+        for row in log.rows:
+            rows.add(row)
+    newest = logs[-1]
+    around = _run_folder(newest.path, run_id)
+    config = {key: value for key, value in told.get("config", {}).items() if key != "_wandb"}
+    info = {
+        "group": told.get("run_group"),
+        "project": told.get("project"),
+        "job_type": told.get("job_type"),
+        "tags": list(told.get("tags", ())),
+        "created": logs[0].run.get("start_time"),
+        "step": rows.step,
+        **{key: around[key] for key in _FROM_RUN if key in around},
+        "problem": "" if told else "its W&B log is empty: it was killed as it started",
+    }
+    return RunRecord(
+        id=run_id,
+        name=str(told.get("display_name") or run_id),
+        source=str(newest.path.parent),
+        state=newest.state,
+        settings=flat_settings(config),
+        # what was only told as a summary, and over it what the rows say
+        summary={**summary, **rows.last()},
+        best=_best(around),
+        info={key: value for key, value in info.items() if value not in (None, "", [])},
+        curves=partial(_curves, rows.curves(_KEPT_POINTS)),
+        media=_media(log.path.parent for log in logs),
+    )
+
+
+def _read_log(path: Path) -> _Log:
+    log = _Log(path)
+    for record in read_log(path):
+        log.take(record)
+    return log
+
+
+def _curves(kept: Mapping[str, Curve], limit: int) -> dict[str, Curve]:
+    return {name: thinned(curve, limit) for name, curve in kept.items()}
+
+
+def _run_folder(path: Path, run_id: str) -> dict[str, Any]:
+    """The record of the run folder that the log lies in, if it is one."""
+    try:
+        record = json.loads((path.parents[2] / "run.json").read_bytes())
+    except (OSError, ValueError, IndexError):
+        return {}
+    return record if isinstance(record, dict) and record.get("wandb_id") == run_id else {}
+
+
+def _best(around: Mapping[str, Any]) -> dict[str, float]:
+    best = around.get("best") or {}
+    return metrics_of({name: item.get("value") for name, item in best.items() if isinstance(item, dict)})
+
+
+def _media(folders: Iterator[Path]) -> tuple[Path, ...]:
+    found = (file for folder in folders for file in (folder / "files" / "media").rglob("*"))
+    return tuple(sorted(file for file in found if file.suffix.lower() in _PICTURES))

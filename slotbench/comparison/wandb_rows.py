@@ -1,0 +1,103 @@
+"""Rows of Weights & Biases as metrics over the trainer's steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from slotbench.comparison.metric_rows import number
+from slotbench.comparison.records import Curve
+
+__all__ = ["MetricRows", "metrics_of", "thinned"]
+
+_STEP = "trainer/global_step"
+_NO_METRICS = frozenset({_STEP, "epoch", "seconds"})
+_FLOOR = "val/floor/"
+
+
+def metrics_of(row: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of a row or a summary that were logged as metrics: none of W&B's own, and no sizes of pictures."""
+    # offline, a picture is a group of keys, one of which says that it is one
+    pictures = tuple(name.removesuffix("_type") for name in row if name.endswith("._type"))
+    found = {}
+    for name, given in row.items():
+        if name.startswith("_") or name in _NO_METRICS or (pictures and name.startswith(pictures)):
+            continue
+        if (value := number(given)) is not None:
+            found[name] = value
+    return found
+
+
+class MetricRows:
+    """The rows of one run, put together from as many logs as it has.
+
+    A run that was killed has logged beyond the checkpoint that it goes on from. So what a log says from its first step
+    on replaces what the logs before it have said of these steps.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[str, dict[int, float]] = {}
+        self._step = 0
+        self._begins = False
+
+    def start_log(self) -> None:
+        """The rows that follow are those of the next log, in order of time."""
+        self._begins = True
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Takes a row; one without metrics or without a step is passed over.
+
+        Args:
+            row: values by name; the trainer's step among them, or else W&B's.
+        """
+        metrics = metrics_of(row)
+        given = row.get(_STEP, row.get("_step"))
+        if not metrics or isinstance(given, bool) or not isinstance(given, int | float):
+            return
+        step = int(given)
+        if self._begins:
+            self._begins = False
+            self._step = step
+            for values in self._values.values():
+                for beyond in [old for old in values if old >= step]:
+                    del values[beyond]
+        self._step = max(self._step, step)
+        for name, value in metrics.items():
+            self._values.setdefault(name, {})[step] = value
+
+    @property
+    def step(self) -> int:
+        """The last one."""
+        return self._step
+
+    def last(self) -> dict[str, float]:
+        """The newest value of every metric."""
+        return {name: values[max(values)] for name, values in self._values.items() if values}
+
+    def curves(self, limit: int) -> dict[str, Curve]:
+        """Every metric over the steps, floors left out.
+
+        Args:
+            limit: points of a curve, at least 2.
+        """
+        return {
+            name: thinned(_curve(values), limit)
+            for name, values in self._values.items()
+            if values and not name.startswith(_FLOOR)
+        }
+
+
+def thinned(curve: Curve, limit: int) -> Curve:
+    """At most `limit` points of a curve, at least 2, evenly; the first and the last are among them."""
+    steps, values = curve
+    if len(steps) <= limit:
+        return curve
+    kept = np.linspace(0, len(steps) - 1, max(2, limit)).round().astype(np.int64)
+    return steps[kept], values[kept]
+
+
+def _curve(values: Mapping[int, float]) -> Curve:
+    steps = sorted(values)
+    return np.asarray(steps, dtype=np.int64), np.asarray([values[step] for step in steps], dtype=np.float64)

@@ -121,6 +121,8 @@ class VideoBatch:
         features: what a frozen network has made of each frame, where the set comes with it.
         objects: the simulator's log or the set's annotations, e.g. "positions" (batch frames objects 2); not
             cut by a slice.
+        index: which clip of its split each one is, where a data set's loader has said so; several processes have
+            different clips of one batch.
     """
 
     frames: Float[Tensor, "batch time channels height width"] | Integer[Tensor, "batch time channels height width"]
@@ -133,6 +135,7 @@ class VideoBatch:
     rays: Float[Tensor, "batch time 6 height width"] | None = None
     features: Float[Tensor, "batch time feature_channels rows cols"] | None = None
     objects: dict[str, Tensor] = field(default_factory=dict)
+    index: Integer[Tensor, " batch"] | None = None
 
     @property
     def num_steps(self) -> int:

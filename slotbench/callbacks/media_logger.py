@@ -30,7 +30,8 @@ class MediaLogger(Callback):
     the sanity check on; of the numbered ones remain the first, the first of every doubling of the step, and the newest.
     In `validate` and `test` they become `media/<subcommand>/<name>.png`.
 
-    In `predict` it asks for each clip of every batch on its own, up to `num_predicted`. The files are named
+    In `predict` it asks for each clip of every batch on its own, for the first `num_predicted` of the data set, each
+    process for those that it has. The files are named
     `media/predict/clip<index>_<what the data calls the clip>.png`, with the name of the picture at the end if the task
     makes several of one clip.
 
@@ -92,18 +93,18 @@ class MediaLogger(Callback):
         dataloader_idx: int = 0,
     ) -> None:
         """Pictures of each clip of the batch."""
-        if not trainer.is_global_zero:
-            return
         for i in range(len(batch)):
-            if self._predicted < self._num_predicted:
-                # the samples of a batch are taken from each process in turn
-                title = _title(trainer, self._predicted * trainer.world_size, dataloader_idx)
+            # clips that come from no loader of ours are numbered as they come
+            index = self._predicted if batch.index is None else int(batch.index[i])
+            if index < self._num_predicted:
+                title = _title(trainer, index, dataloader_idx)
                 self._show_alone(trainer, pl_module, batch.map(lambda value, i=i: value[i : i + 1]), title)
             self._predicted += 1
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Says so if there are clips without pictures."""
-        left = self._predicted - self._num_predicted
+        everyone = torch.tensor(self._predicted, device=trainer.strategy.root_device)
+        left = int(trainer.strategy.reduce(everyone, reduce_op="sum")) - self._num_predicted
         if trainer.is_global_zero and left > 0:
             print(f"Pictures of the first {self._num_predicted} clips; {left} more have none.")
 

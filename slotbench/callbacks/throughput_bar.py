@@ -20,7 +20,7 @@ class ThroughputBar(ProgressBar):
     """A bar over the whole training, not over one epoch; in a log file or a pipe, a plain line every few seconds.
 
     Lightning's RichProgressBar starts a new bar every epoch and every validation and counts batches; what one wants to
-    know is when the run will be done and how many frames go through in a second.
+    know is when the run will be done and how many frames go through in a second, in all processes together.
 
     Args:
         interval: seconds between two plain lines where there is no terminal.
@@ -66,7 +66,7 @@ class ThroughputBar(ProgressBar):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Counts the step, and shows it if the last look is some time ago."""
-        self._clock.tick(_frames(batch, pl_module))
+        self._clock.tick(_frames(batch, pl_module) * trainer.world_size)
         if not self._due():
             return
         # reading the loss waits for the device, so only when it is shown
@@ -95,7 +95,7 @@ class ThroughputBar(ProgressBar):
     ) -> None:
         """Says how far the validation is."""
         if trainer.state.fn == "validate":
-            self._count(pl_module, batch, _total(trainer.num_val_batches))
+            self._count(trainer, pl_module, batch, _total(trainer.num_val_batches))
         elif not trainer.sanity_checking and self._progress is not None and self._due():
             done = f"validating {batch_idx + 1}/{_total(trainer.num_val_batches):.0f}"
             self._show(f"{trainer.global_step}{_of(self._total)}  {done}", trainer.global_step)
@@ -128,7 +128,7 @@ class ThroughputBar(ProgressBar):
         dataloader_idx: int = 0,
     ) -> None:
         """Counts the batch."""
-        self._count(pl_module, batch, _total(trainer.num_test_batches))
+        self._count(trainer, pl_module, batch, _total(trainer.num_test_batches))
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Closes the bar."""
@@ -149,7 +149,7 @@ class ThroughputBar(ProgressBar):
         dataloader_idx: int = 0,
     ) -> None:
         """Counts the batch."""
-        self._count(pl_module, batch, _total(trainer.num_predict_batches))
+        self._count(trainer, pl_module, batch, _total(trainer.num_predict_batches))
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Closes the bar."""
@@ -178,8 +178,8 @@ class ThroughputBar(ProgressBar):
         words += [f"{name} {value:.3f}" for name, value in self._metrics.items()]
         return "  ".join(words)
 
-    def _count(self, module: LightningModule, batch: Any, total: float) -> None:
-        self._clock.tick(_frames(batch, module))
+    def _count(self, trainer: Trainer, module: LightningModule, batch: Any, total: float) -> None:
+        self._clock.tick(_frames(batch, module) * trainer.world_size)
         self._batches += 1
         if self._due() or self._batches == total:
             rate = f"  {self._clock.rate:,.0f} frames/s" if self._clock.rate else ""

@@ -12,8 +12,9 @@ import lightning
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, SequentialSampler
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, SequentialSampler
 
+from slotbench.data.files import DataFilesError
 from slotbench.interfaces import DataSpec, VideoBatch
 
 __all__ = ["ClipDataset", "SlotDataModule", "Split", "collate", "generator_for", "to_unit_range"]
@@ -79,7 +80,18 @@ class ClipDataset(Dataset[VideoBatch], ABC):
         for index in indices:
             if not 0 <= index < self.size:
                 raise IndexError(f"clip {index} does not exist; expected 0 to {self.size - 1}")
-        return [self.clips(indices)]
+        return [replace(self.clips(indices), index=torch.tensor(indices))]
+
+
+class _AsClips(ClipDataset):
+    """A data set of single clips, each of which says its index here."""
+
+    def __init__(self, dataset: Dataset[VideoBatch]) -> None:
+        super().__init__(len(dataset))  # type: ignore[arg-type]  # torch's Dataset does not declare __len__
+        self._dataset = dataset
+
+    def clips(self, indices: Sequence[int]) -> VideoBatch:
+        return collate([self._dataset[index] for index in indices])
 
 
 class SlotDataModule(lightning.LightningDataModule, ABC):
@@ -89,9 +101,13 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
     and training that stopped after some batches goes on with the next one (the loader's position is in the checkpoint).
     Frames travel as bytes and become floats in [0, 1] on the device.
 
+    Several processes share each batch: process r of w reads the r-th of its w parts, and no clip is read twice. So w
+    processes with batches of n clips train on what one process trains on with batches of w * n. What is left at the end
+    for a last, short batch is dealt out evenly, in training without the fewer than w clips that remain.
+
     Args:
-        batch_size: clips per training batch.
-        val_batch_size: clips per batch in validation, test and prediction.
+        batch_size: clips per training batch of each process.
+        val_batch_size: clips per batch of each process in validation, test and prediction.
         num_workers: processes that make samples; 0 makes them in the training process.
         seed: with the split and the index it determines a sample.
         train_size: clips in the training split.
@@ -173,10 +189,19 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
 
     def _loader(self, split: Split, batch_size: int) -> DataLoader[VideoBatch]:
         dataset = self.dataset(split)
+        if not isinstance(dataset, ClipDataset):
+            dataset = _AsClips(dataset)
+        rank, processes = (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
+        if len(dataset) < processes:
+            raise DataFilesError(
+                f"the {split} split has {len(dataset)} clip(s) and there are {processes} processes; expected at least "
+                f"one clip for each: raise data.{split}_size, or lower trainer.devices"
+            )
+        sampler = _InOrder(dataset, batch_size, rank, processes, equal_shares=split == "train")
         # a worker runs torch on one thread without being asked to
         return _ResumableLoader(
             dataset,
-            sampler=_InOrder(dataset),  # type: ignore[arg-type]  # torch's Dataset does not declare __len__
+            sampler=sampler,
             batch_size=batch_size,
             num_workers=self.num_workers,
             collate_fn=collate,
@@ -192,14 +217,47 @@ def _leave_signals_to_the_main_process(worker: int) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-class _InOrder(SequentialSampler):
-    """Indices in order, the next time from `start` and after that from 0 again."""
+class _InOrder(SequentialSampler, DistributedSampler):  # type: ignore[misc]  # both are samplers of int
+    """This process's part of the indices in order, the next time from its `start`-th and after that from the first.
 
-    start = 0
+    Lightning puts a sampler of its own in the place of one that is no `DistributedSampler` where there are several
+    processes: it reads some indices twice, so that all processes have as many, and knows no `start`.
+
+    Args:
+        dataset: clips by index.
+        batch_size: clips per batch of each process.
+        rank: number of this process, from 0.
+        processes: how many there are.
+        equal_shares: of the last, short batch too all processes get as many clips, and fewer than `processes` are left
+            out, as training needs it; else the first processes get one more, and none is left out.
+    """
+
+    def __init__(
+        self, dataset: ClipDataset, batch_size: int, rank: int = 0, processes: int = 1, equal_shares: bool = True
+    ) -> None:
+        DistributedSampler.__init__(self, dataset, num_replicas=processes, rank=rank, shuffle=False)
+        self.data_source = dataset
+        self.start = 0
+        whole, rest = divmod(len(dataset), batch_size * processes)
+        share, more = divmod(rest, processes)
+        parts = [share + (not equal_shares and other < more) for other in range(processes)]
+        self._batch_size, self._whole = batch_size, whole
+        self._first_of_rest = whole * batch_size * processes + sum(parts[:rank])
+        self._length = whole * batch_size + parts[rank]
 
     def __iter__(self) -> Iterator[int]:
         start, self.start = self.start, 0
-        return iter(range(start, len(self.data_source)))
+        return map(self._index, range(start, self._length))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def _index(self, place: int) -> int:
+        """The index that comes at a place of this process's order."""
+        batch, within = divmod(place, self._batch_size)
+        if batch == self._whole:
+            return self._first_of_rest + within
+        return (batch * self.num_replicas + self.rank) * self._batch_size + within
 
 
 class _ResumableLoader(DataLoader[VideoBatch]):

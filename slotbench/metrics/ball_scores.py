@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
-from torchmetrics import MeanMetric, Metric
+from torchmetrics import Metric
 
 from slotbench.interfaces import VideoBatch
 from slotbench.metrics.balls import BACKGROUND, WHITE, BallAccuracy, BallIoU, ClassCounts, ball_classes, ball_votes
+from slotbench.metrics.means import Mean
 
 __all__ = ["BallScores"]
 
@@ -85,11 +86,11 @@ class BallScores(nn.Module):
         for name, balls in counted.items():
             self._metric(name, BallAccuracy, predicted).update(answer, truth.classes, balls)
         wrong = (predicted != truth.picture).float()
-        self._metric("pixel_error", MeanMetric, predicted).update(wrong)
-        self._metric("ball_pixel_error", MeanMetric, predicted).update(wrong[truth.picture != BACKGROUND])
+        self._metric("pixel_error", Mean, predicted).update(wrong)
+        self._metric("ball_pixel_error", Mean, predicted).update(wrong[truth.picture != BACKGROUND])
         if self.palette is not None:
             difference = self.palette[predicted] - self.palette[truth.picture]
-            self._metric("rgb_mse", MeanMetric, predicted).update(difference.square())
+            self._metric("rgb_mse", Mean, predicted).update(difference.square())
 
     def _score_floors(self, truth: _Truth) -> None:
         true, picture = truth.classes, truth.picture

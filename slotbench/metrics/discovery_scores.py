@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
-from torchmetrics import MeanMetric, Metric
+from torchmetrics import Metric
 
 from slotbench.metrics.contingency import Labels, frame_tables
 from slotbench.metrics.frames import SSIM_WINDOW, frame_mse, frame_psnr, frame_ssim
 from slotbench.metrics.lpips import LPIPS
+from slotbench.metrics.means import Mean
 from slotbench.metrics.object_discovery import ARI, FGARI, MatchedIoU, MeanBestOverlap, Scope, SegmentationMetric
 from slotbench.metrics.slot_occupancy import SlotOccupancy
 
@@ -79,6 +81,12 @@ class DiscoveryScores(nn.Module):
         """Adds segmentations of clips that nothing has learned, by the name of how they were made."""
         _made(self.floors, name, _Segmentation, labels).update(labels, true)
 
+    def expect_floors(self, names: Iterable[str], like: Tensor) -> None:
+        """Takes part in the floors of these names, even if all their clips are other processes'."""
+        for name in names:
+            for metric in _made(self.floors, name, _Segmentation, like).by_name().values():
+                metric.update_nothing()
+
     def update_frames(
         self,
         predicted: Float[Tensor, "batch time channels height width"],
@@ -119,7 +127,7 @@ class DiscoveryScores(nn.Module):
             made.clear()
 
     def _add_frames(self, name: str, values: Tensor) -> None:
-        _made(self.frames, name, MeanMetric, values).update(values.double())
+        _made(self.frames, name, Mean, values).update(values)
 
 
 def _made(table: nn.ModuleDict, name: str, kind: type[_Module], like: Tensor) -> _Module:

@@ -89,7 +89,7 @@ class HorizonCurve(Metric):
         >>> curve = HorizonCurve(2)
         >>> curve.update(torch.tensor([[0.0, 1.0], [1.0, 3.0]]))
         >>> curve.compute()
-        tensor([0.5000, 2.0000])
+        tensor([0.5000, 2.0000], dtype=torch.float64)
     """
 
     higher_is_better = None
@@ -100,12 +100,12 @@ class HorizonCurve(Metric):
 
     def __init__(self, horizon: int) -> None:
         super().__init__()
-        self.add_state("total", torch.zeros(horizon), dist_reduce_fx="sum")
+        self.add_state("total", torch.zeros(horizon, dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
 
     def update(self, values: Float[Tensor, "batch horizon"]) -> None:
         """Adds the values of some clips."""
-        self.total += values.sum(0)
+        self.total += values.double().sum(0)
         self.count += len(values)
 
     def compute(self) -> Float[Tensor, " horizon"]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Integer
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -85,9 +85,14 @@ class FVD(ClipMetric):
         group_size: clips per group.
     """
 
-    def update(self, predicted: Float[Tensor, "clips dim"], true: Float[Tensor, "clips dim"]) -> None:
-        """Adds the embeddings of some clips."""
-        self.keep(torch.cat([predicted, true], dim=1))
+    def update(
+        self,
+        predicted: Float[Tensor, "clips dim"],
+        true: Float[Tensor, "clips dim"],
+        index: Integer[Tensor, " clips"] | None = None,
+    ) -> None:
+        """Adds the embeddings of some clips; `index` says which."""
+        self.keep(torch.cat([predicted, true], dim=1), index)
 
     def compute(self) -> Float[Tensor, " groups"]:
         """A distance per group; none where all clips together are fewer than two."""

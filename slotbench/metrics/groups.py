@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, distributed
+from jaxtyping import Float, Integer
+from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
@@ -26,8 +26,8 @@ def group_slices(clips: int, group_size: int) -> list[slice]:
 class ClipMetric(Metric):
     """Base of metrics that need a row of numbers per clip, whatever the number of processes.
 
-    The rows come back in the order of the data set, as far as process r of n has read the clips r, r + n, r + 2n, ...,
-    which is how they are dealt out.
+    The rows come back in the order of the data set where it is known which clips they are of; else in the order in
+    which they came, which is the data set's where one process has read it all.
 
     Args:
         group_size: clips per group.
@@ -50,13 +50,12 @@ class ClipMetric(Metric):
         self.add_state("rows", [], dist_reduce_fx="cat")
         self.add_state("places", [], dist_reduce_fx="cat")
 
-    def keep(self, rows: Float[Tensor, "clips columns"]) -> None:
-        """Adds the rows of this process's next clips."""
-        together = distributed.is_available() and distributed.is_initialized()
-        rank, world = (distributed.get_rank(), distributed.get_world_size()) if together else (0, 1)
-        mine = sum(len(part) for part in self.places) + torch.arange(len(rows), device=rows.device)
+    def keep(self, rows: Float[Tensor, "clips columns"], index: Integer[Tensor, " clips"] | None = None) -> None:
+        """Adds the rows of some clips, and which clips of the data set they are."""
+        if index is None:
+            index = sum(len(part) for part in self.places) + torch.arange(len(rows))
         self.rows.append(rows)
-        self.places.append(mine * world + rank)
+        self.places.append(index.to(rows.device))
 
     def kept(self) -> list[Float[Tensor, "clips columns"]]:
         """The rows of all clips in order, group by group."""
@@ -79,9 +78,9 @@ class GroupMeans(ClipMetric):
 
     clips: int = 0
 
-    def update(self, scores: Float[Tensor, "clips scores"]) -> None:
-        """Adds the scores of some clips."""
-        self.keep(scores)
+    def update(self, scores: Float[Tensor, "clips scores"], index: Integer[Tensor, " clips"] | None = None) -> None:
+        """Adds the scores of some clips; `index` says which."""
+        self.keep(scores, index)
 
     def compute(self) -> Float[Tensor, "groups scores"]:
         """A row per group."""

@@ -77,10 +77,14 @@ class SegmentationMetric(Metric):
 
     def update_tables(self, tables: Tables) -> None:
         """Adds clips of which `frame_tables` has been taken, so that several metrics need only one count."""
-        # what torchmetrics does around `update`: the value that it keeps is out of date, and there is one to compute
+        self.update_nothing()
+        self._add(tables)
+
+    def update_nothing(self) -> None:
+        """Adds no clip, but there is a value to compute: of the clips of the other processes."""
+        # what torchmetrics does around `update`: the value that it keeps is out of date
         self._computed = None
         self._update_count += 1
-        self._add(tables)
 
     def _add(self, tables: Tables) -> None:
         axes = _POOLED_AXES[self.scope]

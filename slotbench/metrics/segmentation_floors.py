@@ -7,6 +7,8 @@ together, and clusters of colour do more. None of these sees more than the clip 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -14,7 +16,15 @@ from jaxtyping import Float, Integer
 from scipy.cluster.vq import kmeans2, vq
 from torch import Tensor
 
-__all__ = ["grid_labels", "kmeans_labels", "nearest_grid", "one_slot_labels", "simple_segmentations", "stripe_labels"]
+__all__ = [
+    "grid_labels",
+    "kmeans_labels",
+    "nearest_grid",
+    "one_slot_labels",
+    "segmentation_names",
+    "simple_segmentations",
+    "stripe_labels",
+]
 
 Frames = Float[Tensor, "batch time channels height width"]
 Labels = Integer[Tensor, "batch time height width"]
@@ -36,13 +46,22 @@ def simple_segmentations(frames: Frames, num_slots: int) -> dict[str, Labels]:
         >>> list(simple_segmentations(torch.rand(1, 2, 3, 8, 8), num_slots=7))
         ['one slot', 'stripes', 'grid 2x3', 'k-means colour', 'k-means colour + position']
     """
+    return {name: segment(frames) for name, segment in _segmentations(num_slots).items()}
+
+
+def segmentation_names(num_slots: int) -> list[str]:
+    """The names in `simple_segmentations`."""
+    return list(_segmentations(num_slots))
+
+
+def _segmentations(num_slots: int) -> dict[str, Callable[[Frames], Labels]]:
     rows, cols = nearest_grid(num_slots)
     return {
-        "one slot": one_slot_labels(frames),
-        "stripes": stripe_labels(frames, num_slots),
-        f"grid {rows}x{cols}": grid_labels(frames, rows, cols),
-        "k-means colour": kmeans_labels(frames, num_slots, position_weight=0.0),
-        "k-means colour + position": kmeans_labels(frames, num_slots, position_weight=1.5),
+        "one slot": one_slot_labels,
+        "stripes": partial(stripe_labels, num_slots=num_slots),
+        f"grid {rows}x{cols}": partial(grid_labels, rows=rows, cols=cols),
+        "k-means colour": partial(kmeans_labels, num_slots=num_slots, position_weight=0.0),
+        "k-means colour + position": partial(kmeans_labels, num_slots=num_slots, position_weight=1.5),
     }
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
@@ -11,10 +14,29 @@ from torch import Tensor, nn
 
 from slotbench.nn.parameters import without_decay
 
-__all__ = ["GaussianSlots", "InitialisedSlots", "LearnedSlots", "SlotInit", "initial_slots"]
+__all__ = ["GaussianSlots", "InitialisedSlots", "LearnedSlots", "SlotInit", "drawn_by_clip", "initial_slots"]
 
 SlotInit = Literal["learned", "gaussian"]
 """One learned vector per slot, or a draw for each clip from one learned distribution."""
+
+_CLIPS: ContextVar[Sequence[int] | None] = ContextVar("clips", default=None)
+
+
+@contextmanager
+def drawn_by_clip(clips: Sequence[int]) -> Iterator[None]:
+    """Within it, the slots drawn for a clip depend on the clip's number alone.
+
+    They do not depend on what else is in the batch, or on the number of processes and the device, as draws from torch's
+    global generator do.
+
+    Args:
+        clips: the numbers of the clips of the batch.
+    """
+    token = _CLIPS.set(clips)
+    try:
+        yield
+    finally:
+        _CLIPS.reset(token)
 
 
 class LearnedSlots(nn.Module):
@@ -95,10 +117,22 @@ class GaussianSlots(nn.Module):
         self._num_slots = value
 
     def forward(self, batch: int) -> Float[Tensor, "batch slots dim"]:
-        """New slots for each of `batch` clips, from torch's global generator."""
-        shape = (batch, self.num_slots, self.mean.shape[0])
-        noise = torch.randn(shape, device=self.mean.device, dtype=self.mean.dtype)
-        return self.mean + self.log_deviation.exp() * noise
+        """New slots for each of `batch` clips, from torch's global generator, or as `drawn_by_clip` says.
+
+        Raises:
+            ValueError: `drawn_by_clip` has named another number of clips.
+        """
+        return self.mean + self.log_deviation.exp() * self._noise(batch)
+
+    def _noise(self, batch: int) -> Tensor:
+        shape, clips = (self.num_slots, self.mean.shape[0]), _CLIPS.get()
+        if clips is None:
+            return torch.randn(batch, *shape, device=self.mean.device, dtype=self.mean.dtype)
+        if len(clips) != batch:
+            raise ValueError(f"drawn_by_clip has the numbers of {len(clips)} clips, and the batch has {batch}")
+        return torch.stack([torch.randn(shape, generator=torch.Generator().manual_seed(clip)) for clip in clips]).to(
+            self.mean
+        )
 
 
 def initial_slots(kind: SlotInit, num_slots: int, dim: int) -> LearnedSlots | GaussianSlots:

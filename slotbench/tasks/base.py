@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import re
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
+import torch
 from lightning.pytorch import LightningModule
+from lightning.pytorch.utilities.seed import isolate_rng
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
+from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from slotbench.interfaces import DataSpec, Decoder, Encoder, SlotSpec, TemporalCore, TokenSpec, VideoBatch, VideoSpec
+from slotbench.metrics.means import Mean
 from slotbench.nn.parameters import decay_groups, one_group
+from slotbench.nn.slot_init import drawn_by_clip
 from slotbench.nn.weights import WeightError, WeightReport, match_weights
 from slotbench.tasks.schedule import WarmupCosine
 
@@ -47,6 +56,9 @@ class SlotTask(LightningModule, ABC):
     """Encoder, temporal core and decoder, wired together for one question.
 
     The parts come as factories: the configuration gives every argument but the size, and the task supplies the size.
+
+    Several processes train and score as one: see `add_loss` and `log_scores` for what is logged, `drawn_alike` for
+    random numbers in evaluation, and `on_train_batch_start` for those in training.
 
     Args:
         encoder: makes an encoder from the input's `VideoSpec`.
@@ -97,6 +109,9 @@ class SlotTask(LightningModule, ABC):
         self._schedule = schedule
         self._decay = decay
         self._init_from = init_from
+        self.losses = nn.ModuleDict({stage: Mean() for stage in ("val", "test")})
+        self._seed: int | None = None
+        self._quiet_about: set[str] = set()
         self.weight_report: WeightReport | None = None
 
     @abstractmethod
@@ -117,10 +132,60 @@ class SlotTask(LightningModule, ABC):
 
     def setup(self, stage: str) -> None:
         """Loads the weights named by `init_from`, once, before training starts."""
+        # before a checkpoint may put another random state in place
+        self._seed = int(os.environ.get("PL_GLOBAL_SEED", torch.initial_seed()))
         if stage == "fit" and self._init_from is not None and self.weight_report is None:
             self.weight_report = match_weights(self, Path(self._init_from))
             if self.trainer.is_global_zero:
                 print(self.weight_report)
+
+    def on_train_batch_start(self, batch: VideoBatch, batch_idx: int) -> None:
+        """With several processes, lets each draw its own random numbers, by seed, process and batch of the training.
+
+        The seed is the same for all, so that without this all would drop the same units and draw the same slots. A
+        resumed training draws what it would have drawn, though a checkpoint holds one process's random state.
+        """
+        if self.trainer.world_size > 1:
+            batches = self.trainer.fit_loop.total_batch_idx
+            drawn = np.random.SeedSequence([self._seed or 0, self.global_rank, batches]).generate_state(1, np.uint64)
+            torch.manual_seed(int(drawn[0]))
+
+    @contextmanager
+    def drawn_alike(self, batch: VideoBatch, seed: int) -> Iterator[None]:
+        """Within it, the same weights give the same output each time; the run's own random state is put back.
+
+        Slots are drawn for each clip by its number in the data set, so that neither the other clips of the batch nor
+        the number of processes matter. What else is drawn comes from a generator of this seed, batch by batch.
+        """
+        with isolate_rng(), drawn_by_clip(range(len(batch)) if batch.index is None else batch.index.tolist()):
+            torch.manual_seed(seed)
+            yield
+
+    def log_training_loss(self, loss: Tensor, clips: int) -> None:
+        """Logs `train/loss`, the mean over processes, which have equally many clips."""
+        self.log("train/loss", loss, prog_bar=True, batch_size=clips, sync_dist=True)
+
+    def add_loss(self, stage: str, loss: Tensor, clips: int) -> None:
+        """Adds the mean loss of so many clips to the evaluation's."""
+        self.losses[stage].update(loss, clips)  # type: ignore[operator]
+
+    def close_loss(self, stage: str) -> dict[str, float]:
+        """The mean loss over the clips of all processes since the last call, by its name, and forgets it."""
+        mean = self.losses[stage]
+        assert isinstance(mean, Mean)
+        value = float(mean.compute())
+        mean.reset()
+        return {"loss": value}
+
+    def log_scores(self, stage: str, scores: Mapping[str, float]) -> None:
+        """Logs what every process has computed alike, from all clips, under the stage's name."""
+        named = {f"{stage}/{name}": value for name, value in scores.items()}
+        if self.trainer.world_size > 1 and named.keys() - self._quiet_about:
+            # to have Lightning average equal numbers would take two messages each, and there may be hundreds
+            self._quiet_about |= named.keys()
+            known = "|".join(re.escape(name) for name in named)
+            warnings.filterwarnings("ignore", message=rf"It is recommended to use `self\.log\('({known})'")
+        self.log_dict(named)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Looks at the shapes in a checkpoint before its weights are loaded, to say in a sentence what does not fit.

@@ -28,6 +28,7 @@ from slotbench.interfaces import (
     detach_state,
 )
 from slotbench.metrics.ball_scores import BallScores
+from slotbench.nn.aggregation import sum_over_processes
 from slotbench.tasks.base import Decay, Headline, SlotTask
 from slotbench.tasks.pictures import contact_sheet, paint_classes, paint_slots
 from slotbench.tasks.schedule import WarmupCosine
@@ -154,6 +155,8 @@ class LongContextReasoning(SlotTask):
         value = F.cross_entropy(logits, wanted, weights, reduction=self.loss_reduction)
         if self.loss_reduction == "sum":
             value = value / len(logits)
+        elif weights is not None:
+            value = value * _share_of_weight(weights[wanted].sum())
         for term in decoded.losses.values():
             value = value + term
         return value
@@ -161,20 +164,23 @@ class LongContextReasoning(SlotTask):
     def training_step(self, batch: VideoBatch, batch_idx: int) -> Tensor:
         """One batch's loss."""
         loss = self.loss(self(batch, self.dense_targets), batch.require("target"), self.weights_now())
-        self.log("train/loss", loss, prog_bar=True, batch_size=len(batch))
+        self.log_training_loss(loss, len(batch))
         return loss
 
     def validation_step(self, batch: VideoBatch, batch_idx: int) -> None:
         """Scores on the validation set."""
-        self._score("val", batch)
+        with self.drawn_alike(batch, batch_idx):
+            self._score("val", batch)
 
     def test_step(self, batch: VideoBatch, batch_idx: int) -> None:
         """Scores on the test set."""
-        self._score("test", batch)
+        with self.drawn_alike(batch, batch_idx):
+            self._score("test", batch)
 
     def predict_step(self, batch: VideoBatch, batch_idx: int) -> dict[str, Tensor]:
         """The predicted class image of the last target, and each slot's share in each pixel, if the decoder tells."""
-        decoded = self(batch)
+        with self.drawn_alike(batch, batch_idx):
+            decoded = self(batch)
         out = {"classes": decoded.reconstruction[:, -1].argmax(1)}
         if decoded.masks is not None:
             out["masks"] = decoded.masks[:, -1]
@@ -183,7 +189,7 @@ class LongContextReasoning(SlotTask):
     def _score(self, stage: Stage, batch: VideoBatch) -> None:
         decoded = self(batch, every_target=True)
         last = Decoded(decoded.reconstruction[:, -1:], losses=decoded.losses)
-        self.log(f"{stage}/loss", self.loss(last, batch.require("target")), on_epoch=True, batch_size=len(batch))
+        self.add_loss(stage, self.loss(last, batch.require("target")), len(batch))
         self._scores(stage).update(decoded.reconstruction.argmax(2), batch, floors=not self.floors[stage])
 
     def _scores(self, stage: Stage) -> BallScores:
@@ -192,6 +198,7 @@ class LongContextReasoning(SlotTask):
         return scores
 
     def _close(self, stage: Stage) -> None:
+        loss = self.close_loss(stage)
         scores = {name: float(value) for name, value in self._scores(stage).compute().items()}
         self._scores(stage).reset()
         if self.trainer.sanity_checking:
@@ -201,7 +208,7 @@ class LongContextReasoning(SlotTask):
             self.floors[stage] = {name: value for name, value in floors.items() if not math.isnan(value)}
         else:  # they do not change: logged once
             scores = {name: value for name, value in scores.items() if name not in floors}
-        self.log_dict({f"{stage}/{name}": value for name, value in scores.items() if not math.isnan(value)})
+        self.log_scores(stage, loss | {name: value for name, value in scores.items() if not math.isnan(value)})
 
     def on_validation_epoch_end(self) -> None:
         """Logs the scores, the first time with their floors."""
@@ -232,7 +239,8 @@ class LongContextReasoning(SlotTask):
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """One sheet, a row per clip: context frames, target, prediction, and which slot painted each pixel."""
-        decoded = self(batch)
+        with self.drawn_alike(batch, 0):
+            decoded = self(batch)
         predicted = decoded.reconstruction[:, -1].argmax(1)
         side = self.data_spec.input.patches_per_side
         whole = rearrange(batch.frames, "b (f p q) c h w -> b f (p h) (q w) c", p=side, q=side)
@@ -248,3 +256,12 @@ class LongContextReasoning(SlotTask):
                 row.append(paint_slots(decoded.masks[i, -1].argmax(0), predicted[i]))
             rows.append(row)
         return {"predictions": contact_sheet(rows, labels)}
+
+
+def _share_of_weight(own: Float[Tensor, ""]) -> Float[Tensor, ""]:
+    """The weight of this process's pixels, over the mean of the processes' weights; 1 where there is one process.
+
+    The weighted mean over the pixels of all processes is the mean of these shares times the processes' own means.
+    """
+    total, processes = sum_over_processes(torch.stack([own, torch.ones_like(own)]))
+    return own * processes / total

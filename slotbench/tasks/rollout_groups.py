@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
 from slotbench.metrics.fvd import FVD, embed_videos
@@ -51,23 +51,28 @@ class RolloutGroups(nn.Module):
         """Whether FVD is to be computed."""
         return bool(self._network)
 
-    def update_scores(self, values: Mapping[str, Float[Tensor, "clips horizon"]]) -> None:
-        """Adds the scores of every frame of some clips, by the score's name."""
+    def update_scores(
+        self, values: Mapping[str, Float[Tensor, "clips horizon"]], index: Integer[Tensor, " clips"] | None = None
+    ) -> None:
+        """Adds the scores of every frame of some clips, by the score's name; `index` says which clips."""
         means = {
             f"{name}{suffix}": value[:, :length].mean(dim=1)
             for name, value in values.items()
             for suffix, length in self.lengths.items()
         }
         self._columns = [*means]
-        self.means.update(torch.stack([*means.values()], dim=1))
+        self.means.update(torch.stack([*means.values()], dim=1), index)
 
-    def update_videos(self, predicted: Frames, true: Frames, context: int) -> None:
+    def update_videos(
+        self, predicted: Frames, true: Frames, context: int, index: Integer[Tensor, " batch"] | None = None
+    ) -> None:
         """Adds some clips, their context included. First frames that with the context are too few for I3D have no FVD.
 
         Args:
             predicted: `context` true frames and then the predicted ones.
             true: what really followed, after the same context.
             context: number of frames.
+            index: which clips of the data set they are.
         """
         for network in self._network:
             network.to(predicted.device)
@@ -75,7 +80,7 @@ class RolloutGroups(nn.Module):
                 if context + length < MIN_FRAMES:
                     continue
                 embedded = [embed_videos(videos[:, : context + length], network) for videos in (predicted, true)]
-                self.distances[f"fvd{suffix}"].update(*embedded)  # type: ignore[operator]
+                self.distances[f"fvd{suffix}"].update(*embedded, index)  # type: ignore[operator]
 
     def close(self) -> GroupValues:
         """What was found since the last call, group by group, and forgets it.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
 from slotbench.metrics.frames import MAX_PSNR, SSIM_WINDOW, HorizonCurve, frame_mse, frame_psnr, frame_ssim
@@ -62,13 +62,19 @@ class RolloutScores(nn.Module):
         """Scores frames by LPIPS too; its network becomes no part of this module, so that no checkpoint holds it."""
         self._functions["lpips"] = lambda predicted, true: lpips.to(true.device)(predicted, true)
 
-    def update(self, pieces: Iterable[tuple[Mapping[str, Frames], Frames]], context: Frames | None = None) -> None:
+    def update(
+        self,
+        pieces: Iterable[tuple[Mapping[str, Frames], Frames]],
+        context: Frames | None = None,
+        index: Integer[Tensor, " batch"] | None = None,
+    ) -> None:
         """Adds a batch of clips.
 
         Args:
             pieces: in order of time, the frames of every answer by its name ("" for the model) and the true ones, which
                 together are `horizon` frames.
             context: the true frames before; without them the clips are in no group.
+            index: which clips of the data set they are, to put them in groups in its order.
         """
         values: dict[str, list[Tensor]] = {}
         groups = None if context is None else self.groups
@@ -89,11 +95,11 @@ class RolloutScores(nn.Module):
                 self.curves[key] = HorizonCurve(self.horizon).to(parts[0].device)
             self.curves[key].update(torch.cat(parts, dim=1))  # type: ignore[operator]
         if groups is not None and context is not None:
-            groups.update_scores({name: torch.cat(values[f"|{name}"], dim=1) for name in self.names})
+            groups.update_scores({name: torch.cat(values[f"|{name}"], dim=1) for name in self.names}, index)
             if groups.needs_videos:
                 seen = self._as_scored(context)
                 predicted, followed = (torch.cat([seen, *parts], dim=1) for parts in zip(*videos, strict=True))
-                groups.update_videos(predicted, followed, context.shape[1])
+                groups.update_videos(predicted, followed, context.shape[1], index)
 
     def close(self) -> dict[str, Curves]:
         """The curves of every answer since the last call, and forgets them.

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from lightning.pytorch.utilities.seed import isolate_rng
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import AdamW, Optimizer
@@ -31,7 +29,7 @@ from slotbench.interfaces import (
 from slotbench.metrics.contingency import masks_to_labels
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.lpips import LPIPS
-from slotbench.metrics.segmentation_floors import simple_segmentations
+from slotbench.metrics.segmentation_floors import segmentation_names, simple_segmentations
 from slotbench.nn.feature_extractor import FeatureExtractor
 from slotbench.tasks.base import Decay, Headline, SlotTask
 from slotbench.tasks.given_weights import GivenWeights
@@ -80,8 +78,8 @@ class SlotAutoencoding(SlotTask):
 
     Names: see `DiscoveryScores`; `val/fg_ari/video/decoder` is the FG-ARI per video of the decoder's masks.
 
-    Slots that are drawn are drawn in evaluation from a generator that starts anew with every batch, so that the same
-    weights score the same each time.
+    Slots that are drawn are drawn in evaluation by the number of the clip, so that the same weights score the same each
+    time, with any batches and any number of processes.
 
     Source: SlotSSM, Section 7.3 and PSB, Section 5.1.1 (video); attention normalisation, Appendices E and F (CLEVR with
     `pixels="signed"`, features of MOVi-C).
@@ -162,7 +160,7 @@ class SlotAutoencoding(SlotTask):
         self.given_weights.check(frame.channels, min(frame.height, frame.width), 1)
         self.scores = nn.ModuleDict({stage: DiscoveryScores() for stage in get_args(Stage)})
         self.floors: dict[Stage, dict[str, float]] = {"val": {}, "test": {}}
-        self._floor_clips_done = 0
+        self._clips_done = 0
         self._last_stage: Stage = "val"
         # not a submodule: no checkpoint holds its weights
         self._lpips: tuple[LPIPS, ...] = ()
@@ -214,7 +212,7 @@ class SlotAutoencoding(SlotTask):
         """One batch's loss."""
         read = self._read(batch)
         loss = self.loss(self.decoder(self.core(self.encoder(read)).slots, read), self._target(read))
-        self.log("train/loss", loss, prog_bar=True, batch_size=len(batch))
+        self.log_training_loss(loss, len(batch))
         return loss
 
     def validation_step(self, batch: VideoBatch, batch_idx: int) -> None:
@@ -227,7 +225,7 @@ class SlotAutoencoding(SlotTask):
 
     def predict_step(self, batch: VideoBatch, batch_idx: int) -> dict[str, Tensor]:
         """The winning slot of every pixel, the slots, and the reconstructed frames, if it is frames."""
-        with _drawn_alike(batch_idx):
+        with self.drawn_alike(batch, batch_idx):
             out = self.evaluate(batch)
         found = {"slots": out.slots}
         if out.masks is not None:
@@ -263,7 +261,7 @@ class SlotAutoencoding(SlotTask):
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """A panel per clip: frames, reconstruction, slots over the frames, and each slot's own picture."""
-        with _drawn_alike(0):
+        with self.drawn_alike(batch, 0):
             out = self.evaluate(batch)
         if out.masks is None:
             return {}
@@ -284,7 +282,7 @@ class SlotAutoencoding(SlotTask):
 
     def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """Of each clip, side by side: frames, reconstruction, slots over the frames, and the truth."""
-        with _drawn_alike(0):
+        with self.drawn_alike(batch, 0):
             out = self.evaluate(batch)
         if out.masks is None:
             return {}
@@ -330,9 +328,9 @@ class SlotAutoencoding(SlotTask):
     def _score(self, stage: Stage, batch: VideoBatch, batch_idx: int) -> None:
         scores, size = self._scores(stage), _size(batch)
         read = self._read(batch)
-        with _drawn_alike(batch_idx):
+        with self.drawn_alike(batch, batch_idx):
             out = self._autoencode(batch, read, self.eval_window)
-        self.log(f"{stage}/loss", self.loss(out.decoded, self._target(read)), on_epoch=True, batch_size=len(batch))
+        self.add_loss(stage, self.loss(out.decoded, self._target(read)), len(batch))
         if not self.learns_features:
             lpips = self._lpips[0].to(self.device) if self._lpips else None
             scores.update_frames(self.frames(out.decoded).float(), batch.frames.float(), lpips)
@@ -341,11 +339,21 @@ class SlotAutoencoding(SlotTask):
             if masks is not None:
                 scores.update_masks(name, masks_to_labels(masks, size), masks.shape[2], batch.masks)
         if batch.masks is not None and not self.floors[stage]:  # they do not change
-            first = batch.map(lambda value: value[: max(0, self.floor_clips - self._floor_clips_done)])
-            self._floor_clips_done += len(first)
-            if len(first):
-                for name, labels in simple_segmentations(first.frames.float(), out.slots.shape[2]).items():
-                    scores.update_floor(name, labels, first.require("masks"))
+            self._score_floors(scores, batch, out.slots.shape[2])
+
+    def _score_floors(self, scores: DiscoveryScores, batch: VideoBatch, num_slots: int) -> None:
+        """Scores trivial segmentations of those clips of the batch that are among the first of the set."""
+        index = batch.index
+        if index is None:  # clips that come from no loader of ours
+            index = self._clips_done + torch.arange(len(batch))
+        if self._clips_done == 0 and self.floor_clips:
+            scores.expect_floors(segmentation_names(num_slots), batch.frames)
+        self._clips_done += len(batch)
+        among = index.to(batch.frames.device) < self.floor_clips
+        if among.any():
+            first = batch.map(lambda value: value[among])
+            for name, labels in simple_segmentations(first.frames.float(), num_slots).items():
+                scores.update_floor(name, labels, first.require("masks"))
 
     def _scores(self, stage: Stage) -> DiscoveryScores:
         scores = self.scores[stage]
@@ -353,15 +361,15 @@ class SlotAutoencoding(SlotTask):
         return scores
 
     def _close(self, stage: Stage) -> None:
-        values = self._scores(stage).compute()
+        loss, values = self.close_loss(stage), self._scores(stage).compute()
         self._scores(stage).reset()
-        self._floor_clips_done = 0
+        self._clips_done = 0
         if self.trainer.sanity_checking:
             return
         self._last_stage = stage
         if not self.floors[stage]:
             self.floors[stage] = {name: value for name, value in values.items() if name.startswith("floor/")}
-        self.log_dict({f"{stage}/{name}": value for name, value in values.items()})
+        self.log_scores(stage, loss | values)
 
 
 def _size(batch: VideoBatch) -> tuple[int, int]:
@@ -375,11 +383,3 @@ def _resized(masks: Float[Tensor, "batch time slots rows cols"], size: tuple[int
         return masks
     resized = F.interpolate(masks.flatten(0, 1).float(), size=size, mode="bilinear", align_corners=False)
     return resized.unflatten(0, masks.shape[:2])
-
-
-@contextmanager
-def _drawn_alike(seed: int) -> Iterator[None]:
-    """Within it, slots are drawn from a generator of this seed; the run's own random state is put back."""
-    with isolate_rng():
-        torch.manual_seed(seed)
-        yield

@@ -26,6 +26,7 @@ from slotbench.interfaces import (
     VideoBatch,
     VideoSpec,
 )
+from slotbench.nn.aggregation import sum_over_processes
 from slotbench.tasks.base import Decay, Headline, SlotTask
 from slotbench.tasks.frame_losses import FrameLoss, LossSum, frame_loss, squash
 from slotbench.tasks.given_weights import GivenWeights
@@ -59,7 +60,8 @@ class VideoPrediction(SlotTask):
     for the window of SSIM have none. Their floors, from the same clips: repeat the last context frame, black, the
     context's mean grey, and what the data set's simulator can say (`SlotDataModule.continuations`). The test also
     feeds back thresholded frames (`rollout_mse_thresholded`) where `loss` is "bce", and logs `sampling_fps`, frames
-    predicted per second of wall time by all clips of a batch together, without the reading of the context.
+    predicted per second of wall time by all clips of a batch, and all processes, together, without the reading of the
+    context.
 
     The test also takes the clips in groups: mean and spread over groups (`rollout_psnr/group_mean`, `/group_std`). From
     the user's weights it adds `rollout_lpips`, with floors, and `rollout_fvd`, between whole videos, context included.
@@ -230,24 +232,27 @@ class VideoPrediction(SlotTask):
             offset = torch.randint(self.max_time_offset + 1, (len(batch), 1), device=batch.time.device)
             batch = replace(batch, time=batch.time + offset)
         loss = self.loss(self(batch), batch)
-        self.log("train/loss", loss, prog_bar=True, batch_size=len(batch))
+        self.log_training_loss(loss, len(batch))
         return loss
 
     def validation_step(self, batch: VideoBatch, batch_idx: int) -> None:
         """Loss and roll-out on the validation set."""
-        self._score("val", batch)
+        with self.drawn_alike(batch, batch_idx):
+            self._score("val", batch)
 
     def test_step(self, batch: VideoBatch, batch_idx: int) -> None:
         """Loss and roll-out on the test set, with thresholded feedback too."""
-        self._score("test", batch)
-        if self.loss_kind == "bce":
-            true = self._future(batch)
-            pieces = self._pieces(batch, "threshold")
-            self._scores("test").update(({"thresholded": part}, true[:, at]) for at, part in pieces)
+        with self.drawn_alike(batch, batch_idx):
+            self._score("test", batch)
+            if self.loss_kind == "bce":
+                true = self._future(batch)
+                pieces = self._pieces(batch, "threshold")
+                self._scores("test").update(({"thresholded": part}, true[:, at]) for at, part in pieces)
 
     def predict_step(self, batch: VideoBatch, batch_idx: int) -> dict[str, Tensor]:
         """The predicted frames, and each slot's share in each pixel, if the decoder tells."""
-        decoded = self.rollout(batch)
+        with self.drawn_alike(batch, batch_idx):
+            decoded = self.rollout(batch)
         out = {"frames": decoded.reconstruction}
         return out if decoded.masks is None else out | {"masks": decoded.masks}
 
@@ -267,12 +272,14 @@ class VideoPrediction(SlotTask):
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """Per clip: what followed, what was predicted, both over one another, and which slot painted each pixel."""
-        return {"rollouts": rollout_sheet(batch.frames, self.rollout(batch), self.context)}
+        with self.drawn_alike(batch, 0):
+            return {"rollouts": rollout_sheet(batch.frames, self.rollout(batch), self.context)}
 
     def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """Roll-outs of the first two clips, beside what really followed."""
         clips = batch.map(lambda value: value[:2])
-        predicted, last = self.rollout(clips).reconstruction, self.context + self.horizon
+        with self.drawn_alike(clips, 0):
+            predicted, last = self.rollout(clips).reconstruction, self.context + self.horizon
         return {f"rollout_{i}": paint_rollout(clips.frames[i, :last], predicted[i]) for i in range(len(clips))}
 
     def plots(self) -> dict[str, np.ndarray]:
@@ -298,13 +305,13 @@ class VideoPrediction(SlotTask):
 
     def _score(self, stage: Stage, batch: VideoBatch) -> None:
         true = self._future(batch)
-        self.log(f"{stage}/loss", self._forced_loss(batch), on_epoch=True, batch_size=len(batch))
+        self.add_loss(stage, self._forced_loss(batch), len(batch))
         floors = {} if self.floors[stage] else self._floor_frames(batch)  # they do not change
         pieces = (
             ({"": part} | {f"floor|{name}": frames[:, at] for name, frames in floors.items()}, true[:, at])
             for at, part in self._pieces(batch)
         )
-        self._scores(stage).update(pieces, batch.frames[:, : self.context])
+        self._scores(stage).update(pieces, batch.frames[:, : self.context], batch.index)
 
     def _forced_loss(self, batch: VideoBatch) -> Tensor:
         """The loss of the whole clip, piece by piece."""
@@ -344,7 +351,7 @@ class VideoPrediction(SlotTask):
         return scores
 
     def _close(self, stage: Stage) -> None:
-        curves = self._scores(stage).close()
+        loss, curves = self.close_loss(stage), self._scores(stage).close()
         speed = self._sampled_frames / max(self._sampling_seconds, 1e-9)
         self._sampled_frames, self._sampling_seconds = 0, 0.0
         if self.trainer.sanity_checking:
@@ -358,5 +365,5 @@ class VideoPrediction(SlotTask):
             groups = self.groups.close()
             logged |= summarise_groups(groups, "rollout_")
             logged |= {"rollout_groups": len(groups["mse"]), "rollout_group_clips": self.groups.clips}
-            logged["sampling_fps"] = speed
-        self.log_dict({f"{stage}/{name}": float(value) for name, value in logged.items()})
+            logged["sampling_fps"] = float(sum_over_processes(torch.tensor(speed, device=self.device)))
+        self.log_scores(stage, loss | {name: float(value) for name, value in logged.items()})

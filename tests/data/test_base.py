@@ -109,8 +109,10 @@ def test_collate_joins_clips_and_batches_alike() -> None:
     at_once = everything([dataset.clips([0, 1, 2])])
     for batch in (one_by_one, pairs):
         assert len(batch) == 3
-        for name, value in everything([batch]).items():
-            assert torch.equal(value, at_once[name]), name
+        for name, value in at_once.items():
+            assert torch.equal(everything([batch])[name], value), name
+    assert one_by_one.index is not None
+    assert one_by_one.index.tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("index", [-1, 1000])

@@ -7,7 +7,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotbench.metrics import groups
 from slotbench.metrics.fvd import FVD, embed_videos, frechet_distance
 from slotbench.metrics.groups import GroupMeans, group_slices
 
@@ -104,23 +103,13 @@ def test_fvd_is_a_distance_per_group_whatever_the_batches():
     assert single.compute().tolist() == []
 
 
-def test_processes_together_have_the_groups_of_one(monkeypatch):
+def test_groups_are_in_the_order_of_the_data_set_in_whatever_order_clips_come():
     rows = torch.arange(12.0)[:, None]
     alone = GroupMeans(group_size=3)
     alone.update(rows)
-    halves = []
-    monkeypatch.setattr(groups.distributed, "is_initialized", lambda: True)
-    monkeypatch.setattr(groups.distributed, "get_world_size", lambda: 2)
-    for rank in range(2):
-        monkeypatch.setattr(groups.distributed, "get_rank", lambda rank=rank: rank)
-        metric = GroupMeans(group_size=3)
-        for part in rows[rank::2].split([2, 4]):
-            metric.update(part)
-        halves.append(metric)
     together = GroupMeans(group_size=3)
-    together.rows = [torch.cat([part for half in halves for part in half.rows])]
-    together.places = [torch.cat([part for half in halves for part in half.places])]
-    together._update_count = 1
-    monkeypatch.setattr(groups.distributed, "is_initialized", lambda: False)
+    # two processes with batches of four and two clips, the first one's clips before the second one's
+    for part in ([0, 1, 2, 3], [8, 9], [4, 5, 6, 7], [10, 11]):
+        together.update(rows[part], torch.tensor(part))
     assert together.compute().tolist() == alone.compute().tolist() == [[1.0], [4.0], [7.0], [10.0]]
     assert together.clips == 3

@@ -32,8 +32,9 @@ def take_null_for_a_value() -> None:
     _util.NestedArg.__new__ = _new_nested_argument  # type: ignore[method-assign, assignment]
 
 
-def _new_nested_argument(cls: type[tuple[Any, ...]], key: str, val: Any) -> tuple[Any, ...]:
-    return tuple.__new__(cls, (key, "null" if val is None else val))
+def _new_nested_argument(cls: Any, key: str, val: Any) -> tuple[Any, ...]:
+    made: tuple[Any, ...] = tuple.__new__(cls, (key, "null" if val is None else val))
+    return made
 
 
 def _discard_defaults(parser_or_action: Any, prev_val: Any, value: Any) -> None:

@@ -1,147 +1,26 @@
-"""Trains every core of experiments/matched/EXPERIMENT over several seeds, and draws the table and the curves.
+"""Draws what a table cannot show of a grid over cores: errors over the horizon, roll-outs, slots, scores by context.
 
-    python benchmarks/compare_cores.py run bouncing_balls --seeds 3 --jobs 2
-    python benchmarks/compare_cores.py report bouncing_balls --out docs/assets
+    slotbench grid run experiments/grids/bouncing_balls_cores.yaml --jobs 2
+    slotbench compare experiments/grids/bouncing_balls_cores.yaml --format markdown
+    python benchmarks/draw_cores.py runs/bouncing_balls_cores --out docs/assets --name bouncing_balls
 
-Each run is an ordinary one, `slotbench fit --config experiments/EXPERIMENT.yaml --config
-experiments/matched/EXPERIMENT/CORE.yaml --seed_everything SEED`, below RUNS/EXPERIMENT-CORE-seedN; a run that has
-finished is not made again. The order is seed by seed, so that an interrupted comparison still compares.
+The folder holds runs, one below the other or in folders of points; those that have finished are grouped by their core.
+What is drawn depends on the task: VideoPrediction NAME_horizon.png and NAME_rollouts.png, LongContextReasoning
+NAME_context.png, SlotAutoencoding NAME_training.png and NAME_slots.png.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import yaml
 
-ROOT = Path(__file__).parents[1]
-
-
-def cores_of(experiment: str) -> list[str]:
-    return sorted(path.stem for path in (ROOT / "experiments" / "matched" / experiment).glob("*.yaml"))
-
-
-def finished(folder: Path) -> Path | None:
-    """The newest finished run below `folder`."""
-    runs = [path for path in sorted(folder.glob("*/run.json")) if json.loads(path.read_text())["state"] == "finished"]
-    return runs[-1].parent if runs else None
-
-
-def train(experiment: str, core: str, seed: int, runs: Path, settings: list[str]) -> str:
-    name = f"{experiment}-{core}-seed{seed}"
-    if finished(runs / name):
-        return f"{name}: done before"
-    matched = ROOT / "experiments" / "matched" / experiment / f"{core}.yaml"
-    command = [sys.executable, "-m", "slotbench", "fit", "--config", str(ROOT / "experiments" / f"{experiment}.yaml")]
-    command += ["--config", str(matched), "--seed_everything", str(seed), "--name", name, "--runs_dir", str(runs)]
-    command += ["--group", f"{experiment}-cores", "--threads", "1", *settings]
-    (runs / "logs").mkdir(parents=True, exist_ok=True)
-    with (runs / "logs" / f"{name}.log").open("w") as log:
-        code = subprocess.run(
-            command, stdout=log, stderr=log, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=False
-        ).returncode
-    return f"{name}: {'finished' if code == 0 else f'FAILED, exit code {code}; see {log.name}'}"
-
-
-def run(args: argparse.Namespace) -> int:
-    cores = args.cores or cores_of(args.experiment)
-    settings = [*(word for file in args.plugin for word in ("--plugin", file)), *args.settings]
-    with ThreadPoolExecutor(args.jobs) as pool:
-        jobs = [
-            pool.submit(train, args.experiment, core, seed, args.runs, settings)
-            for seed in range(args.first_seed, args.first_seed + args.seeds)
-            for core in cores
-        ]
-        failed = 0
-        for job in jobs:
-            print(job.result(), flush=True)
-            failed += "FAILED" in job.result()
-    return int(failed > 0)
-
-
-def report(args: argparse.Namespace) -> int:
-    from slotbench import registry
-
-    for file in args.plugin:
-        registry.load_file(Path(file))
-    names = args.cores or cores_of(args.experiment)
-    runs = {core: runs_of(args.experiment, core, args.runs) for core in names}
-    missing = [core for core, found in runs.items() if not found]
-    if missing:
-        print(f"no finished run of {', '.join(missing)} below {args.runs}", file=sys.stderr)
-    runs = {core: found for core, found in runs.items() if found}
-    args.out.mkdir(parents=True, exist_ok=True)
-    rows = [[core, *row_of(found)] for core, found in runs.items()]
-    first = next(iter(runs.values()))[0]
-    columns = SCORES[first.task]
-    rows.sort(key=lambda row: statistics.mean(row[3][columns[0][0]]), reverse=columns[0][2])
-    runs = {row[0]: runs[row[0]] for row in rows}
-    lines = [
-        "| core | parameters | s per step | "
-        + " | ".join(f"{title} {'↑' if up else '↓'}" for _, title, up in columns)
-        + " | seeds |"
-    ]
-    lines.append("|---" * (len(columns) + 4) + "|")
-    for name, floor in floors_of(first).items():
-        cells = [number(floor[key]) if key in floor else "" for key, _, _ in columns]
-        lines.append(f"| *{name}* | | | " + " | ".join(cells) + " | |")
-    for core, parameters, seconds, scores in rows:
-        cells = [spread(scores[key]) for key, _, _ in columns]
-        count = len(next(iter(scores.values())))
-        lines.append(f"| {core} | {parameters:,} | {seconds:.3f} | " + " | ".join(cells) + f" | {count} |")
-    table = "\n".join(lines) + "\n"
-    (args.out / f"{args.experiment}.md").write_text(table)
-    print(table)
-    if first.task == "SlotAutoencoding":
-        every = every_run(runs)
-        (args.out / f"{args.experiment}_runs.md").write_text(every)
-        print(every)
-        draw_discovery_of(runs, args.out / f"{args.experiment}_training.png")
-        draw_slots_of(runs, args.out / f"{args.experiment}_slots.png")
-    elif first.task == "VideoPrediction":
-        draw_horizon_of(runs, args.out / f"{args.experiment}_horizon.png")
-        draw_rollouts_of(runs, args.out / f"{args.experiment}_rollouts.png")
-    else:
-        draw_context_of(runs, args.out / f"{args.experiment}_context.png", args.longest_context)
-    return int(bool(missing))
-
-
-SCORES = {
-    "VideoPrediction": [
-        # not the mean over the horizon: a model that paints a grey blur everywhere wins there
-        ("val/rollout_mse/step_05", "MSE, 5th frame", False),
-        ("val/rollout_mse/step_01", "1st", False),
-        ("val/rollout_mse/step_10", "10th", False),
-        ("val/rollout_mse", "mean of all", False),
-        ("val/rollout_psnr", "PSNR, dB", True),
-        ("val/rollout_ssim", "SSIM", True),
-        ("val/loss", "next-frame loss", False),
-    ],
-    "LongContextReasoning": [
-        ("val/colour_accuracy", "colour accuracy", True),
-        ("val/colour_accuracy_not_last", "not last", True),
-        ("val/ball_iou", "ball IoU", True),
-        ("val/loss", "loss", False),
-    ],
-    "SlotAutoencoding": [
-        ("val/fg_ari/video/decoder", "FG-ARI, video", True),
-        ("val/miou/video/decoder", "mIoU, video", True),
-        ("val/ari/video/decoder", "ARI, video", True),
-        ("val/fg_ari/frame/decoder", "FG-ARI, frame", True),
-        ("val/fg_ari/video/attention", "FG-ARI, video, attention", True),
-        ("val/psnr/frame", "PSNR, dB", True),
-        ("val/largest_slot/decoder", "largest slot", False),
-        ("val/live_slots/decoder", "live slots", True),
-    ],
-}
-"""Metric, heading, whether higher is better; the first one sorts the table."""
+SCORES = ("val/fg_ari/video/decoder", "val/miou/video/decoder", "val/ari/video/decoder")
+"""What is drawn over the training of SlotAutoencoding."""
 
 
 class Run:
@@ -167,15 +46,15 @@ class Run:
         return load("datasets", given["class_path"].rpartition(".")[2])(**given.get("init_args", {}) | changed)
 
 
-def runs_of(experiment: str, core: str, runs: Path) -> list[Run]:
-    folders = [finished(path) for path in sorted(runs.glob(f"{experiment}-{core}-seed*"))]
-    return [Run(folder) for folder in folders if folder]
-
-
-def row_of(found: list[Run]) -> tuple[int, float, dict[str, list[float]]]:
-    scores = {key: [run.scores[key] for run in found] for key, _, _ in SCORES[found[0].task]}
-    # the fastest seed: the others shared the machine with more
-    return found[0].info["parameters"]["total"], min(run.info["seconds_per_step"] for run in found), scores
+def runs_below(folder: Path) -> dict[str, list[Run]]:
+    """Finished runs by their core's name, cores in the order in which they turn up, a core's runs by seed."""
+    records = sorted(folder.rglob("run.json"))
+    found = [Run(path.parent) for path in records if json.loads(path.read_text())["state"] == "finished"]
+    cores: dict[str, list[Run]] = {}
+    for run in sorted(found, key=lambda run: run.config["seed_everything"]):
+        name = run.config["model"]["init_args"]["core"]["class_path"].rpartition(".")[2]
+        cores.setdefault(name, []).append(run)
+    return cores
 
 
 def floors_of(run: Run) -> dict[str, dict[str, float]]:
@@ -191,15 +70,6 @@ def floors_of(run: Run) -> dict[str, dict[str, float]]:
                 else:
                     floors.setdefault(first, {})[f"val/{metric}{'/' + second if second else ''}"] = value
     return floors
-
-
-def number(value: float) -> str:
-    return f"{value:.4f}" if abs(value) < 0.1 else f"{value:.3f}"
-
-
-def spread(values: list[float]) -> str:
-    mean = statistics.mean(values)
-    return number(mean) + (f" ± {number(statistics.stdev(values))}" if len(values) > 1 else "")
 
 
 def figure_of(columns: int):
@@ -273,27 +143,13 @@ def draw_rollouts_of(runs: dict[str, list[Run]], path: Path) -> None:
     Image.fromarray(contact_sheet(rows, labels, names)).save(path)
 
 
-def every_run(runs: dict[str, list[Run]]) -> str:
-    """Each run on a line of its own, so that a collapsed one is not hidden in a mean."""
-    columns = [*SCORES["SlotAutoencoding"], ("val/collapsed/decoder", "collapsed clips", False)]
-    lines = [
-        "| core | seed | " + " | ".join(title for _, title, _ in columns) + " |",
-        "|---" * (len(columns) + 2) + "|",
-    ]
-    for core, found in runs.items():
-        for run in found:
-            cells = [number(run.scores[key]) for key, _, _ in columns]
-            lines.append(f"| {core} | {run.config['seed_everything']} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
 def draw_discovery_of(runs: dict[str, list[Run]], path: Path) -> None:
     """Scores of the decoder's masks over the training, every run a line, with the best of the floors."""
     from slotbench.tasks.pictures import SLOT_COLOURS
 
     figure, axes = figure_of(3)
     floors = floors_of(next(iter(runs.values()))[0])
-    for axis, (key, title, _) in zip(axes, SCORES["SlotAutoencoding"][:3], strict=True):
+    for axis, key in zip(axes, SCORES, strict=True):
         for index, (core, found) in enumerate(runs.items()):
             for number_of_run, run in enumerate(found):
                 rows = [row for row in run.rows if key in row]
@@ -304,7 +160,7 @@ def draw_discovery_of(runs: dict[str, list[Run]], path: Path) -> None:
         known = {name: scores[key] for name, scores in floors.items() if key in scores}
         best = max(known, key=lambda name: known[name])
         axis.axhline(known[best], color="#111827", linestyle=":", linewidth=1.2, label=f"best floor: {best}")
-        axis.set_title(title, loc="left", fontsize=10)
+        axis.set_title(key, loc="left", fontsize=10)
         axis.set_xlabel("updates", fontsize=9)
         axis.set_ylim(0, 1)
         axis.grid(alpha=0.2)
@@ -395,30 +251,35 @@ def last_colour_floor(data, longest: int) -> list[float]:
     return [r / max(c, 1) for r, c in zip(right, counted, strict=True)]
 
 
-def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = top.add_subparsers(required=True)
-    training = commands.add_parser("run")
-    training.add_argument("experiment")
-    training.add_argument("--cores", nargs="+")
-    training.add_argument("--seeds", type=int, default=3)
-    training.add_argument("--first-seed", type=int, default=0)
-    training.add_argument("--jobs", type=int, default=1)
-    training.add_argument("--runs", type=Path, default=Path("runs"))
-    training.add_argument("--plugin", action="append", default=[], help="a Python file that registers cores")
-    training.add_argument("--settings", nargs=argparse.REMAINDER, default=[], help="more settings of fit, to the end")
-    training.set_defaults(function=run)
-    writing = commands.add_parser("report")
-    writing.add_argument("experiment")
-    writing.add_argument("--cores", nargs="+")
-    writing.add_argument("--runs", type=Path, default=Path("runs"))
-    writing.add_argument("--plugin", action="append", default=[], help="a Python file that registers cores")
-    writing.add_argument("--out", type=Path, default=Path("."))
-    writing.add_argument("--longest-context", type=int, default=8, help="frames, LongContextReasoning only")
-    writing.set_defaults(function=report)
-    return top
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="a grid's folder, or another one with runs in it")
+    parser.add_argument("--out", type=Path, default=Path("."), help="folder for the pictures")
+    parser.add_argument("--name", help="how the pictures' names begin (default: the folder's name)")
+    parser.add_argument("--plugin", action="append", default=[], help="a Python file that registers cores")
+    parser.add_argument("--longest-context", type=int, default=8, help="frames, LongContextReasoning only")
+    args = parser.parse_args()
+    from slotbench import registry
+
+    for file in args.plugin:
+        registry.load_file(Path(file))
+    runs = runs_below(args.folder)
+    if not runs:
+        print(f"no finished run below {args.folder}", file=sys.stderr)
+        return 1
+    args.out.mkdir(parents=True, exist_ok=True)
+    start = args.out / (args.name or args.folder.resolve().name)
+    task = next(iter(runs.values()))[0].task
+    if task == "VideoPrediction":
+        draw_horizon_of(runs, Path(f"{start}_horizon.png"))
+        draw_rollouts_of(runs, Path(f"{start}_rollouts.png"))
+    elif task == "SlotAutoencoding":
+        draw_discovery_of(runs, Path(f"{start}_training.png"))
+        draw_slots_of(runs, Path(f"{start}_slots.png"))
+    else:
+        draw_context_of(runs, Path(f"{start}_context.png"), args.longest_context)
+    return 0
 
 
 if __name__ == "__main__":
-    given = parser().parse_args()
-    sys.exit(given.function(given))
+    sys.exit(main())

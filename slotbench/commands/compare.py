@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -16,15 +17,15 @@ __all__ = ["main"]
 
 _USAGE = """Usage: slotbench compare SOURCE ... [--metric NAME ...] [--by KEY ...] [--out FILE] [--html FILE]
 
-Prints one table of runs: the settings in which they differ, their scores, parameters and time per step. Runs that differ
-only by their seed are one row, with mean ± standard deviation. The best of a column is marked only if it differs from
-the second by more than the spread.
+Prints one table of runs: the settings in which they differ, their scores, parameters and time per step. Runs that
+differ only by their seed are one row, with mean ± standard deviation. The best of a column is marked only if it differs
+from the second by more than the spread.
 
 SOURCE is a run folder, a folder of runs (RUNS/NAME, or that of a grid), a grid file, wandb:ENTITY/PROJECT, or
 wandb-offline:FOLDER; several may be given.
 
-  --metric NAME ...       columns, such as val/loss or 'val/miou/*'; the first one sorts (default: what the grid file says,
-                          else the headlines of the runs and val/loss)
+  --metric NAME ...       columns, such as val/loss or 'val/miou/*'; the first one sorts (default: those of the grid
+                          file, else the headlines of the runs and val/loss)
   --by KEY ...            settings that make a row, such as model.core; runs are averaged over all others
   --sort METRIC           another column first, and sorted by it
   --select last|best      scores of the last validation, or of the one that was best in the first column (default: last)
@@ -70,13 +71,14 @@ def main(command: str, arguments: list[str]) -> int:
         raise UserError(lines(f"{error}{near}", **{f"{error.kind}s": listing(error.known)})) from error
     except ComparisonError as error:
         raise UserError(str(error)) from error
-    _show(comparison, form, given)
-    if given.html:
-        from slotbench.comparison.html_page import write_html
-
-        _make_folder(given.html)
-        write_html(comparison, given.html)
-        print(f"wrote {given.html}")
+    try:
+        _show(comparison, form, given)
+        if given.html:
+            _write_page(comparison, given.html)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise UserError(f"{error.filename or given.out or given.html} cannot be written: {error.strerror}") from error
     return 0
 
 
@@ -147,6 +149,15 @@ def _show(comparison: Comparison, form: str, given: argparse.Namespace) -> None:
     _make_folder(given.out)
     write_atomically(given.out, text)
     print(f"wrote {given.out}")
+
+
+def _write_page(comparison: Comparison, file: Path) -> None:
+    from slotbench.comparison.html_page import write_html
+
+    _make_folder(file)
+    write_html(comparison, file)
+    # standard output may be the table of a program that reads it
+    print(f"wrote {file}", file=sys.stderr)
 
 
 def _text(comparison: Comparison, form: str, apart: bool) -> str:

@@ -14,15 +14,32 @@ __all__ = ["Keys", "choose_keys", "label", "plain_value", "resolve_key", "short_
 SEED, DATA_SEED = "seed_everything", "data.seed"
 # Where and how a run is executed, watched and written down; two runs that differ in nothing else are the same run.
 _CONDUCT = frozenset(
-    {"ckpt_path", "weights_only", "data.num_workers"}
-    | {
-        f"trainer.{name}"
-        for name in (
-            "accelerator strategy devices num_nodes logger enable_checkpointing enable_progress_bar enable_model_summary "
-            "default_root_dir profiler barebones model_registry enable_autolog_hparams num_sanity_val_steps "
-            "log_every_n_steps val_check_interval check_val_every_n_epoch benchmark inference_mode "
-            "use_distributed_sampler detect_anomaly max_time"
-        ).split()
+    {
+        "ckpt_path",
+        "weights_only",
+        "data.num_workers",
+        "trainer.accelerator",
+        "trainer.strategy",
+        "trainer.devices",
+        "trainer.num_nodes",
+        "trainer.logger",
+        "trainer.enable_checkpointing",
+        "trainer.enable_progress_bar",
+        "trainer.enable_model_summary",
+        "trainer.default_root_dir",
+        "trainer.profiler",
+        "trainer.barebones",
+        "trainer.model_registry",
+        "trainer.enable_autolog_hparams",
+        "trainer.num_sanity_val_steps",
+        "trainer.log_every_n_steps",
+        "trainer.val_check_interval",
+        "trainer.check_val_every_n_epoch",
+        "trainer.benchmark",
+        "trainer.inference_mode",
+        "trainer.use_distributed_sampler",
+        "trainer.detect_anomaly",
+        "trainer.max_time",
     }
 )
 _ORDER = ("model.core", "model.", "data", "model.optimizer", "model.schedule", "trainer.", "")
@@ -38,6 +55,7 @@ class Keys:
         seeds: settings that are a run's seed.
         folded: arguments left out because they follow from the class of their component; by that component.
         conduct: settings that differ and make no difference to what is compared.
+        are_given: somebody has chosen the columns, so other settings may differ within a row.
     """
 
     shown: list[str]
@@ -45,6 +63,7 @@ class Keys:
     seeds: list[str] = field(default_factory=list)
     folded: Mapping[str, list[str]] = field(default_factory=dict)
     conduct: list[str] = field(default_factory=list)
+    are_given: bool = False
 
 
 def choose_keys(runs: Sequence[RunRecord], *, everything: bool = False) -> Keys:

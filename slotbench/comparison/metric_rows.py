@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ _VALIDATION, _FLOOR = b'"val/', "val/floor/"
 _NO_METRICS = frozenset({"step", "epoch", "seconds"})
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _TAIL = 50
+_Pairs = tuple[list[int], list[Any]]
 
 
 def read_curves(path: Path, limit: int, expected: Collection[str] = ()) -> dict[str, Curve]:
@@ -42,7 +43,9 @@ def read_curves(path: Path, limit: int, expected: Collection[str] = ()) -> dict[
         if name not in points and not name.startswith(_FLOOR):
             found = _lines_with(content, ends, json.dumps(name).encode())
             points |= {name: _points(content, ends, _thinned(found, limit))[name]} if len(found) else {}
-    return {name: _curve(pairs, limit) for name, pairs in points.items()}
+    curves = {name: _curve(pairs, limit) for name, pairs in points.items()}
+    # what was never a number is no metric
+    return {name: curve for name, curve in curves.items() if name in expected or not np.isnan(curve[1]).all()}
 
 
 def last_values(path: Path) -> dict[str, float]:
@@ -58,6 +61,8 @@ def last_values(path: Path) -> dict[str, float]:
 
 def number(value: Any) -> float | None:
     """A logged value as a float, non-finite ones from their words; None for what is no number."""
+    if type(value) is float:
+        return value
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, str) and value not in ("NaN", "Infinity", "-Infinity"):
@@ -103,29 +108,44 @@ def _jittered(lines: np.ndarray, limit: int) -> np.ndarray:
     return lines[np.union1d(places.astype(np.int64), [0, len(lines) - 1])]
 
 
-def _rows(content: bytes, ends: np.ndarray, lines: np.ndarray) -> Iterator[dict[str, Any]]:
-    for line in lines.tolist():
-        text = content[int(ends[line - 1]) + 1 if line else 0 : int(ends[line])]
-        try:
-            row = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(row, dict) and isinstance(row.get("step"), int):
-            yield row
+def _rows(content: bytes, ends: np.ndarray, lines: np.ndarray) -> list[dict[str, Any]]:
+    begins = np.concatenate([[0], ends[:-1] + 1])
+    texts = [content[begin:end] for begin, end in zip(begins[lines].tolist(), ends[lines].tolist(), strict=True)]
+    try:
+        # all at once is several times as fast as one by one
+        rows = json.loads(b"[" + b",".join(texts) + b"]")
+    except ValueError:
+        rows = [row for text in texts if (row := _parsed(text)) is not None]
+    return [row for row in rows if isinstance(row, dict) and isinstance(row.get("step"), int)]
 
 
-def _points(content: bytes, ends: np.ndarray, lines: np.ndarray) -> dict[str, list[tuple[int, float]]]:
-    points: dict[str, list[tuple[int, float]]] = {}
+def _parsed(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _points(content: bytes, ends: np.ndarray, lines: np.ndarray) -> dict[str, _Pairs]:
+    points: dict[str, _Pairs] = {}
     for row in _rows(content, ends, lines):
         step = row["step"]
-        for name, given in row.items():
-            if name not in _NO_METRICS and not name.startswith(_FLOOR) and (value := number(given)) is not None:
-                points.setdefault(name, []).append((step, value))
-    return points
+        for name, value in row.items():
+            if name not in points:
+                points[name] = [], []
+            steps, values = points[name]
+            steps.append(step)
+            values.append(value)
+    return {name: pairs for name, pairs in points.items() if name not in _NO_METRICS and not name.startswith(_FLOOR)}
 
 
-def _curve(pairs: list[tuple[int, float]], limit: int) -> Curve:
-    # a step that was logged twice counts as it was logged last
-    by_step = dict(pairs)
-    steps = _thinned(np.asarray(sorted(by_step), dtype=np.int64), limit)
-    return steps, np.asarray([by_step[step] for step in steps.tolist()], dtype=np.float64)
+def _curve(pairs: _Pairs, limit: int) -> Curve:
+    steps = np.asarray(pairs[0], dtype=np.int64)
+    values = np.asarray([math.nan if (value := number(given)) is None else value for given in pairs[1]])
+    if len(steps) > 1 and not (np.diff(steps) > 0).all():
+        # a step that was logged twice counts as it was logged last
+        last = {step: place for place, step in enumerate(pairs[0])}
+        order = np.asarray([last[step] for step in sorted(last)])
+        steps, values = steps[order], values[order]
+    chosen = _thinned(np.arange(len(steps)), limit)
+    return steps[chosen], values[chosen]

@@ -12,7 +12,7 @@ from slotbench.comparison.records import Comparison, Metric, Row
 
 __all__ = ["MARK", "Floor", "Line", "Score", "Sheet", "make_sheet"]
 
-MARK = "best: differs from the second by more than the spread (Welch's t-test, p < 0.05)"
+MARK = "the best, and different from the second by more than the spread (Welch's t-test, p < 0.05)"
 _MOST_DECIMALS = 6
 
 
@@ -54,6 +54,7 @@ class Sheet:
         arrows: "↑", "↓" or "" for each of them.
         floors: above the lines.
         lines: the rows.
+        runs: heading of the last column: "seeds", or "state" where every run has a row of its own.
         has_parameters: whether a row says them.
         has_seconds: whether a row says them.
         has_best: whether a score is marked.
@@ -64,6 +65,7 @@ class Sheet:
     arrows: list[str]
     floors: list[Floor]
     lines: list[Line]
+    runs: str
     has_parameters: bool
     has_seconds: bool
     has_best: bool
@@ -78,16 +80,19 @@ def make_sheet(comparison: Comparison) -> Sheet:
     short = short_names(comparison.keys)
     rows, metrics = comparison.rows, comparison.metrics
     # without a key that differs, or with runs that have no configuration, the label says what there is to say
+    apart = "seed_everything" in comparison.keys and all(len(row.runs) == 1 for row in rows)
     by_label = not comparison.keys or any(not row.settings for row in rows)
     decimals = [_decimals(metric, rows) for metric in metrics]
     floors = list(dict.fromkeys(name for metric in metrics for name in metric.floors))
+    seconds = [row.seconds_per_step for row in rows if row.seconds_per_step]
+    places = max(0, 2 - _exponent(statistics.median(seconds))) if seconds else 0
     lines = [
         Line(
             [row.label] if by_label else [plain_value(row.settings.get(key)) for key in comparison.keys],
             "" if row.parameters is None else f"{row.parameters:,}",
-            "" if row.seconds_per_step is None else _significant(row.seconds_per_step),
-            [_score(row, metric, places) for metric, places in zip(metrics, decimals, strict=True)],
-            _runs(row),
+            "" if row.seconds_per_step is None else _text(row.seconds_per_step, places),
+            [_score(row, metric, digits) for metric, digits in zip(metrics, decimals, strict=True)],
+            row.runs[0].state if apart else _runs(row),
         )
         for row in rows
     ]
@@ -99,13 +104,14 @@ def make_sheet(comparison: Comparison) -> Sheet:
             Floor(
                 name,
                 [
-                    Score(_text(metric.floors[name], places) if name in metric.floors else "")
-                    for metric, places in zip(metrics, decimals, strict=True)
+                    Score(_text(metric.floors[name], digits) if name in metric.floors else "")
+                    for metric, digits in zip(metrics, decimals, strict=True)
                 ],
             )
             for name in floors
         ],
         lines=lines,
+        runs="state" if apart else "seeds",
         has_parameters=any(line.parameters for line in lines),
         has_seconds=any(line.seconds for line in lines),
         has_best=any(score.is_best for line in lines for score in line.scores),
@@ -147,7 +153,3 @@ def _text(value: float, decimals: int) -> str:
         return f"{value:.1e}" if value else "0"
     # a small negative number must not become -0.00
     return f"{round(value, decimals) + 0.0:.{decimals}f}"
-
-
-def _significant(value: float) -> str:
-    return _text(value, max(0, 2 - _exponent(value))) if value > 0 else "0"

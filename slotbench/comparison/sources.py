@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,7 +45,11 @@ class Sources:
         groups = {run.info.get("group") for run in self.runs}
         if len(groups) == 1 and (group := groups.pop()):
             return str(group)
-        common = os.path.commonprefix(titles).rstrip("-_=. ")
+        first, last = min(titles), max(titles)
+        same = next(
+            (place for place, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first)
+        )
+        common = first[:same].rstrip("-_=. ")
         return common if len(common) > 2 else f"{len(self.runs)} runs"
 
 
@@ -129,23 +133,37 @@ def _add_folder(path: Path, sources: Sources, seen: set[Path]) -> None:
     if (path / _GRID).is_file() and not sources.metrics:
         sources.metrics += _metrics(_yaml(path / _GRID))
     folders = list(find_run_folders(path))
-    if not folders:
+    if not folders and not _points(path):
         raise ComparisonError(f"no runs in {path}: neither it nor a folder in it, three deep, holds {RECORD}")
-    waiting = 0
+    points = _points(path)
+    strangers = [folder for folder in folders if points and folder.name not in points]
+    # a point that has not begun may have a folder already
+    waiting = [folder for folder in folders if not (folder / RECORD).exists() and (folder / "point.json").exists()]
     for folder in folders:
-        if (resolved := folder.resolve()) in seen:
+        if (resolved := folder.resolve()) in seen or folder in strangers or folder in waiting:
             continue
         seen.add(resolved)
-        # a point that has not begun has a folder already
-        if not (folder / RECORD).exists() and (folder / "point.json").exists():
-            waiting += 1
-            continue
         try:
             sources.runs.append(read_run_folder(folder))
         except ComparisonError as error:
             sources.notes.append(f"{error}: left out" if len(folders) > 1 else str(error))
-    if waiting:
-        sources.notes.append(f"{waiting} of {len(folders)} points of {path} have not run yet")
+    begun = len(folders) - len(strangers) - len(waiting)
+    expected = max(len(points), begun + len(waiting))
+    if begun < expected:
+        sources.notes.append(f"{expected - begun} of the {expected} points of {path} have not run yet")
+    if strangers:
+        sources.notes.append(
+            f"{len(strangers)} runs in {path} are no points of the grid as it is now, such as {strangers[0].name}: left out"
+        )
+
+
+def _points(path: Path) -> set[str]:
+    """The folders of a grid's points; none if the folder is not a grid's."""
+    try:
+        record = json.loads((path / "grid.json").read_bytes())
+        return {str(point["id"]) for point in record["points"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
 
 
 def _yaml(path: Path) -> Any:

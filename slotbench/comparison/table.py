@@ -68,7 +68,7 @@ def compare(
     chosen = choose_keys(runs, everything=everything)
     if keys:
         shown = [resolve_key(key, runs) for key in keys]
-        chosen = Keys(shown, shown, [key for key in chosen.seeds if key not in shown])
+        chosen = Keys(shown, shown, [key for key in chosen.seeds if key not in shown], are_given=True)
     if apart:
         seeds = [key for key in chosen.seeds if any(run.settings.get(key) is not None for run in runs)]
         chosen = replace(chosen, shown=[*chosen.shown, *seeds])

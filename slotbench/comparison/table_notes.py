@@ -45,6 +45,8 @@ def _unfinished(rows: Sequence[Row], columns: Sequence[Metric]) -> list[str]:
 
 def _within_rows(rows: Sequence[Row], keys: Keys) -> list[str]:
     """Settings, other than the seed, that are not the same within a row: only where the user has chosen the rows."""
+    if not keys.are_given:
+        return []
     varying: dict[str, list[RunRecord]] = {}
     for row in rows:
         within = choose_keys(row.runs)
@@ -64,7 +66,7 @@ def _seeds(rows: Sequence[Row], keys: Keys) -> list[str]:
             sets.setdefault(tuple(sorted(set(seeds))), []).append(row.label)
         twice = [f"{seed} ({count} runs)" for seed, count in Counter(seeds).items() if count > 1]
         # chosen rows hold several runs of a seed by design
-        if twice and not _within_rows([row], keys):
+        if twice and not keys.are_given:
             notes.append(f"{row.label}: the same configuration and seed more than once: seed {', '.join(twice)}")
     if len(sets) > 1:
         told = [f"{', '.join(labels)}: {', '.join(seeds) or 'unknown'}" for seeds, labels in sets.items()]
@@ -91,7 +93,7 @@ def _folded(runs: Sequence[RunRecord], keys: Keys) -> list[str]:
             present = [run.settings for run in runs if run.settings.get(key) is not None]
             classes = values_of(component, present)
             if len(classes) > 1 and len(values_of(key, present)) > 1:
-                shared.append(f"{key.removeprefix(component + '.')} ({_values(key, runs)})")
+                shared.append(f"{key.removeprefix(component + '.')} ({_values(key, runs, absent=False)})")
         if shared:
             notes.append(f"with {component} differ: {', '.join(_short(shared, 'more'))}")
     return notes
@@ -102,8 +104,9 @@ def _conduct(runs: Sequence[RunRecord], keys: Keys) -> list[str]:
     return [f"not counted as differences: {', '.join(_short(told, 'more'))}"] if told else []
 
 
-def _values(key: str, runs: Sequence[RunRecord]) -> str:
-    return ", ".join(_short(list(values_of(key, [run.settings for run in runs if run.settings])), "more"))
+def _values(key: str, runs: Sequence[RunRecord], *, absent: bool = True) -> str:
+    settings = [run.settings for run in runs if run.settings and (absent or run.settings.get(key) is not None)]
+    return ", ".join(_short(list(values_of(key, settings)), "more"))
 
 
 def _short(items: list[str], rest: str) -> list[str]:

@@ -59,7 +59,7 @@ def _headings(sheet: Sheet, shown: int) -> list[str]:
         *(["parameters"] if sheet.has_parameters else []),
         *(["s/step"] if sheet.has_seconds else []),
         *metrics[:shown],
-        "seeds",
+        sheet.runs,
     ]
 
 

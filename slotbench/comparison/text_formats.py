@@ -10,7 +10,7 @@ from typing import Any
 
 from slotbench.comparison.keys import plain_value
 from slotbench.comparison.records import Comparison
-from slotbench.comparison.sheet import MARK, Score, Sheet, make_sheet
+from slotbench.comparison.sheet import MARK, Line, Score, Sheet, make_sheet
 
 __all__ = ["runs_to_csv", "to_csv", "to_latex", "to_markdown"]
 
@@ -34,7 +34,8 @@ _LATEX = {
 def to_csv(comparison: Comparison) -> str:
     """One line per row, numbers in full; floors are lines too, told apart by the column "kind".
 
-    Of a metric M the columns are M (the mean), M_std, M_n, and M_low and M_high, the ends of the 95 % bootstrap interval.
+    Of a metric M the columns are M (the mean), M_std, M_n, and M_low and M_high, the ends of the 95 % bootstrap
+    interval.
     """
     names = [metric.name for metric in comparison.metrics]
     parts = [f"{name}{end}" for name in names for end in ("", "_std", "_n", "_low", "_high")]
@@ -42,10 +43,12 @@ def to_csv(comparison: Comparison) -> str:
         ["kind", "label", *comparison.keys, "parameters", "seconds_per_step", "runs", "unfinished", *parts]
     ]
     for floor in dict.fromkeys(name for metric in comparison.metrics for name in metric.floors):
-        scores = [[metric.floors.get(floor), None, None, None, None] for metric in comparison.metrics]
-        table.append(["floor", floor, *[None] * (len(comparison.keys) + 4), *sum(scores, [])])
+        line: list[Any] = ["floor", floor, *[None] * (len(comparison.keys) + 4)]
+        for metric in comparison.metrics:
+            line += [metric.floors.get(floor), *[None] * 4]
+        table.append(line)
     for row in comparison.rows:
-        line: list[Any] = ["runs", row.label, *(_setting(row.settings.get(key)) for key in comparison.keys)]
+        line = ["runs", row.label, *(_setting(row.settings.get(key)) for key in comparison.keys)]
         line += [row.parameters, row.seconds_per_step, len(row.runs), row.unfinished]
         for name in names:
             cell = row.cells.get(name)
@@ -89,12 +92,15 @@ def to_markdown(comparison: Comparison) -> str:
     count = len(sheet.names)
     lines = [_joined(headings), "|" + "---|" * count + "---:|" * (len(headings) - count)]
     blank = [""] * (count - 1 + sheet.has_parameters + sheet.has_seconds)
-    for floor in sheet.floors:
-        lines.append(_joined([f"*{_cell(floor.name)}*", *blank, *(score.mean for score in floor.scores), ""]))
+    lines += [
+        _joined([f"*{_cell(floor.name)}*", *blank, *(score.mean for score in floor.scores), ""])
+        for floor in sheet.floors
+    ]
     for line in sheet.lines:
         scores = [f"**{_score(score)}**" if score.is_best else _score(score) for score in line.scores]
         lines.append(_joined([*map(_cell, line.names), *_facts(sheet, line), *scores, line.runs]))
-    notes = [f"- {_cell(note)}" for note in [*([f"**bold**: {MARK}"] if sheet.has_best else []), *comparison.notes]]
+    notes = [f"- **bold**: {_cell(MARK)}"] if sheet.has_best else []
+    notes += [f"- {_cell(note)}" for note in comparison.notes]
     parts = [
         *([f"### {comparison.title}"] if comparison.title else []),
         *([f"    {comparison.command}"] if comparison.command else []),
@@ -107,10 +113,10 @@ def to_markdown(comparison: Comparison) -> str:
 def _headings(sheet: Sheet) -> list[str]:
     metrics = [f"{name} {arrow}".rstrip() for name, arrow in zip(sheet.metrics, sheet.arrows, strict=True)]
     facts = ["parameters"] * sheet.has_parameters + ["s per step"] * sheet.has_seconds
-    return [*sheet.names, *facts, *metrics, "seeds"]
+    return [*sheet.names, *facts, *metrics, sheet.runs]
 
 
-def _facts(sheet: Sheet, line: Any) -> list[str]:
+def _facts(sheet: Sheet, line: Line) -> list[str]:
     return [line.parameters] * sheet.has_parameters + [line.seconds] * sheet.has_seconds
 
 
@@ -119,7 +125,7 @@ def _score(score: Score) -> str:
 
 
 def _cell(text: str) -> str:
-    return re.sub(r"([|*_`<\[\]])", r"\\\1", text)
+    return re.sub(r"([|*`<])", r"\\\1", text)
 
 
 def _joined(cells: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import secrets
 import socket
@@ -119,24 +120,25 @@ class RayEngine(Engine):
 
         try:
             if not ray.is_initialized() and self.address:
-                ray.init(address=self.address, logging_level="ERROR", log_to_driver=False)
+                ray.init(address=self.address, logging_level=logging.ERROR, log_to_driver=False)
             elif not ray.is_initialized():
                 # room for as many points as were asked for, whether or not the machine has the cores
                 room = cores() if self.jobs is None else self.jobs * cpus
-                ray.init(num_cpus=max(cpus, room), include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+                ray.init(
+                    num_cpus=max(cpus, room), include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False
+                )
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             where = f"the cluster at {self.address}" if self.address else "a Ray on this machine"
             raise EngineError(
                 f"{where} cannot be used: {error}; start one with `ray start --head`, or use --engine local"
             ) from error
-        # a worker of its own for each point: what one leaves behind is not the next one's
-        return ray.remote(max_retries=0, max_calls=1, num_gpus=self._gpus_of(ray.cluster_resources()))(run_job)
+        return ray.remote(max_retries=0, num_gpus=self._gpus_of(ray.cluster_resources()))(run_job)
 
     def _gpus_of(self, resources: Mapping[str, float]) -> float:
         there = resources.get("GPU", 0.0)
         if self.gpus is not None or not there:
-            return self.gpus or 0
-        return 1 if self.jobs is None or self.jobs <= there else int(1e4 * there / self.jobs) / 1e4
+            return self.gpus or 0.0
+        return 1.0 if self.jobs is None or self.jobs <= there else int(1e4 * there / self.jobs) / 1e4
 
 
 def run_job(job: Job, token: str) -> int | None:

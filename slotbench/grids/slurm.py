@@ -75,6 +75,11 @@ class SlurmEngine(Engine):
                 "login node of the cluster, or use --engine local"
             )
 
+    @property
+    def threads(self) -> int:
+        """Of each process of a point: the cores that SLURM gives it, whatever the driver's machine has."""
+        return self.options.cpus_per_task or 1
+
     def submit(self, jobs: Sequence[Job]) -> None:
         """Hands jobs to sbatch, those excepted that an earlier driver has handed over and that have not ended."""
         queue = ask()
@@ -152,7 +157,7 @@ class SlurmEngine(Engine):
         except (FailedJobError, FailedSubmissionError) as error:
             for job in jobs:
                 (job.folder / SUBMISSION_FILE).unlink(missing_ok=True)
-            raise EngineError(f"sbatch refuses the points: {_last_line(str(error))}") from error
+            raise EngineError(f"sbatch refuses the points: {_errors(str(error))}") from error
         for index, job in enumerate(jobs):
             self._watched[job.id] = _Watched(job, name, index)
         # so that they are soon seen to run
@@ -203,8 +208,8 @@ def _scripts(grid: Path) -> Path:
     return grid / ".slurm"
 
 
-def _last_line(text: str) -> str:
+def _errors(text: str) -> str:
+    """What sbatch has said, without what submitit says around it."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return next(
-        (line for line in reversed(lines) if "sbatch: error" in line), lines[-1] if lines else "no reason given"
-    )
+    errors = [line.partition("sbatch: error: ")[2] for line in lines if "sbatch: error: " in line]
+    return "; ".join(dict.fromkeys(errors)) or next(reversed(lines), "no reason given")

@@ -81,7 +81,7 @@ class CommandProcess:
         """Of the command's process."""
         return self._process.pid
 
-    def wait(self, seconds: float = float("inf")) -> int | None:
+    def wait(self, seconds: float | int = float("inf")) -> int | None:
         """The exit code, negative for a signal, or None if the command is still running after that many seconds."""
         end = time.monotonic() + seconds
         while self.exit_code is None and time.monotonic() < end:
@@ -93,7 +93,7 @@ class CommandProcess:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
 
-    def stop(self, seconds: float) -> int:
+    def stop(self, seconds: float | int) -> int:
         """Asks it to save and end, and kills it if it has not after that many seconds; returns the exit code."""
         self.terminate()
         if self.wait(seconds) is None:

@@ -12,8 +12,8 @@ from typing import NoReturn
 
 from slotbench.commands import grid_checking
 from slotbench.commands.failures import UserError
-from slotbench.commands.grid_opening import OpenGrid, Parser, choose, open_grid
-from slotbench.commands.grid_progress import make_listener
+from slotbench.commands.grid_opening import OpenGrid, Parser, choose, open_grid, text
+from slotbench.commands.grid_progress import make_listener, print_failure
 from slotbench.commands.grid_status import print_points
 from slotbench.commands.grid_words import counts, points
 from slotbench.grids import jobs as job_making
@@ -140,10 +140,15 @@ def _run(
     # a point that runs elsewhere may turn out to have been cut off
     for point in [point for point in chosen if point in start or states[point.id] == "running"]:
         command = job_making.fit_command(point, folder, [*opened.options, "--threads", str(threads)])
-        folder.point(point.id).prepare(point, command)
+        try:
+            folder.point(point.id).prepare(point, command)
+        except OSError as error:
+            print_failure(opened, point, f"cannot be started: {error}")
+            states[point.id] = "failed"
+            continue
         jobs.append(job_making.make_job(point, folder, command, threads))
-    for point in start:
-        states[point.id] = "waiting"
+        if states[point.id] != "running":
+            states[point.id] = "waiting"
     listener = make_listener(opened, chosen, given.jobs)
     driver = Driver(folder, engine, given.engine, listener, 0.02 if given.engine == "local" else 1.0)
     interrupted: KeyboardInterrupt | None = None
@@ -152,7 +157,8 @@ def _run(
             driver.run(chosen, jobs, states)
         except KeyboardInterrupt as interrupt:
             interrupted = interrupt
-    _conclude(opened, driver.progress, failed_before=[point for point in chosen if states[point.id] == "failed"])
+    left = [point for point in chosen if states[point.id] == "failed" and point not in start]
+    _conclude(opened, driver.progress, failed_before=left)
     if interrupted is not None:
         raise SystemExit(128 + signal.SIGTERM if isinstance(interrupted, _Stopped) else 128 + signal.SIGINT)
     return 0 if driver.progress.count("done") == len(chosen) else 1
@@ -160,23 +166,21 @@ def _run(
 
 def _conclude(opened: OpenGrid, progress: Progress, failed_before: Sequence[Point]) -> None:
     """The counts, what was left alone, and what to type next."""
-    from slotbench.commands.grid_progress import print_failure
-
     for point in failed_before:
         print_failure(opened, point, "failed before, and is left alone")
     states: dict[State, int] = {state: progress.count(state) for state in STATES}
     print(f"{opened.folder.path}: {points(len(progress.states))}, {counts(states)}")
     file = opened.grid.file.path
-    where = "" if os.path.normpath(opened.folder.path) == os.path.normpath(f"runs/{file.stem}") else opened.folder.path
-    name = where or file
+    usual = os.path.normpath(opened.folder.path) == os.path.normpath(f"runs/{file.stem}")
+    name = str(file if usual else opened.folder.path)
     if states["done"] == len(progress.states):
-        print(f"compare them: slotbench compare {name}")
+        print(f"compare them: {text(['slotbench', 'compare', name])}")
         return
     if states["failed"]:
-        print(f"to run the failed ones again: slotbench grid retry {name}")
+        print(f"to run the failed ones again: {text(['slotbench', 'grid', 'retry', name])}")
     if sum(states[state] for state in _TO_START):
-        extra = " ".join(opened.grid.extra)
-        print(f"to go on: slotbench grid run {name} {extra}".rstrip())
+        words = ["slotbench", "grid", "run", name, *opened.options, *opened.grid.extra]
+        print(f"to go on: {text(words)}")
 
 
 @contextmanager

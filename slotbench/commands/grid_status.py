@@ -126,6 +126,6 @@ def _print_json(opened: OpenGrid, chosen: Sequence[Point], found: Sequence[Point
         "points": rows,
         "earlier": opened.folder.strangers(point.id for point in opened.grid.points),
     }
-    from slotbench.runs.folder import dump_json
+    from slotbench.runs.files import dump_json
 
     print(json.dumps(json.loads(dump_json(record)), indent=2, ensure_ascii=False))

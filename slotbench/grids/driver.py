@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from slotbench.grids.engine import Engine, Job, Outcome
 from slotbench.grids.expansion import Point
 from slotbench.grids.grid_folder import GridFolder
-from slotbench.grids.ledger import State
+from slotbench.grids.ledger import State, state_after
 from slotbench.grids.local import LocalEngine
 
 __all__ = ["Driver", "Listener", "Progress"]
@@ -136,15 +136,17 @@ class Driver:
 
     def _collect(self) -> None:
         """What the engine has to say."""
-        outcomes = self._engine.poll()
-        for point_id, where in self._engine.running().items():
-            if point_id not in self._attempts:
-                self._begin(point_id, where)
-        for outcome in outcomes:
+        for outcome in self._engine.poll():
             self._end(outcome)
+        for point_id, where in self._engine.running().items():
+            if point_id not in self._attempts and point_id in self._submitted:
+                self._begin(point_id, where)
 
     def _begin(self, point_id: str, where: str) -> None:
-        self._attempts[point_id] = self._folder.point(point_id).begin(self._engine_name, where)
+        try:
+            self._attempts[point_id] = self._folder.point(point_id).begin(self._engine_name, where)
+        except OSError:
+            self._attempts[point_id] = 0  # its disk is full; how it ends is known all the same
         self.progress.states[point_id] = "running"
         self.progress.where[point_id] = where
         self.progress.began[point_id] = time.monotonic()
@@ -161,9 +163,14 @@ class Driver:
             return
         if outcome.id not in self._attempts:
             self._begin(outcome.id, "")
-        folder.end(self._attempts.pop(outcome.id), outcome.exit_code, outcome.reason)
+        number = self._attempts.pop(outcome.id)
+        try:
+            if number:
+                folder.end(number, outcome.exit_code, outcome.reason)
+        except OSError as error:
+            outcome = replace(outcome, reason=f"{outcome.reason}; {error}".lstrip("; "))
         began = self.progress.began.pop(outcome.id)
-        self._finish(outcome)
+        self._finish(outcome, "done" if folder.result() else state_after(outcome.exit_code, outcome.reason))
         if self.progress.states[outcome.id] == "done":
             self.progress.durations.append(time.monotonic() - began)
 
@@ -182,14 +189,13 @@ class Driver:
             if folder.state() in ("waiting", "interrupted", "killed") and point_id in self._jobs:
                 self._submit([self._jobs[point_id]])
             else:
-                self._finish(Outcome(point_id, None, "ran in another process"))
+                self._finish(Outcome(point_id, None, "in another process"), folder.state(over=True))
 
     def _occupy(self) -> None:
         if isinstance(self._engine, LocalEngine):
             self._engine.occupied = len(self._elsewhere)
 
-    def _finish(self, outcome: Outcome) -> None:
-        state = self._folder.point(outcome.id).state(over=True)
+    def _finish(self, outcome: Outcome, state: State) -> None:
         self.progress.states[outcome.id] = state
         self.progress.where.pop(outcome.id, None)
         self._listener.ended(self._points[outcome.id], state, outcome)

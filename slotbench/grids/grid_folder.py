@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from slotbench.commands.failures import UserError, lines
 from slotbench.grids.expansion import Grid, Point
 from slotbench.grids.ledger import PointFolder
 from slotbench.grids.locks import hold, holder, release
-from slotbench.runs.folder import dump_json, write_atomically
+from slotbench.runs.files import dump_json, write_atomically
 
 __all__ = ["GridFolder"]
 
@@ -134,18 +134,3 @@ class GridFolder:
         finally:
             with contextlib.suppress(OSError):
                 release(descriptor)
-
-
-def stored_points(record: Mapping[str, Any]) -> tuple[Point, ...]:
-    """The points as the folder knows them, where the grid file is not at hand."""
-    return tuple(
-        Point(
-            id=str(point["id"]),
-            settings=point["settings"],
-            labels=point["labels"],
-            arguments=tuple(point["arguments"]),
-            fingerprint=str(point["fingerprint"]),
-            alternatives=(),
-        )
-        for point in record.get("points", [])
-    )

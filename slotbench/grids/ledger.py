@@ -21,9 +21,9 @@ from typing import Any, Literal
 
 from slotbench.grids.expansion import Point
 from slotbench.grids.locks import is_held
-from slotbench.runs.folder import dump_json, write_atomically
+from slotbench.runs.files import append_whole_line, cut_torn_line, dump_json, write_atomically
 
-__all__ = ["STATES", "Attempt", "PointFolder", "PointStatus", "State", "now"]
+__all__ = ["STATES", "Attempt", "PointFolder", "PointStatus", "State", "now", "state_after"]
 
 State = Literal["done", "running", "failed", "interrupted", "killed", "waiting"]
 STATES: tuple[State, ...] = ("done", "running", "failed", "interrupted", "killed", "waiting")
@@ -171,7 +171,7 @@ class PointFolder:
             return "running"
         attempts = self.attempts()
         if attempts and attempts[-1].ended is not None:
-            return _state_of(attempts[-1])
+            return state_after(attempts[-1].exit_code, attempts[-1].reason)
         said = self.record().get("state")
         if said in ("failed", "interrupted"):
             return "failed" if said == "failed" else "interrupted"
@@ -199,7 +199,8 @@ class PointFolder:
         error = None
         if state == "failed":
             last = attempts[-1] if attempts else None
-            error = record.get("error") or (last and _ending(last)) or None
+            said = self.last_lines(1)
+            error = record.get("error") or (said[0] if said else None) or (last and _ending(last)) or None
         return PointStatus(
             self.id,
             state,
@@ -227,9 +228,8 @@ class PointFolder:
 
     def _append(self, event: Mapping[str, Any]) -> None:
         path = self.path / "attempts.jsonl"
-        torn = path.exists() and not path.read_bytes().endswith(b"\n") and path.stat().st_size > 0
-        with open(path, "ab", buffering=0) as file:
-            file.write((("\n" if torn else "") + dump_json(event) + "\n").encode())
+        cut_torn_line(path)
+        append_whole_line(path, dump_json(event))
 
 
 def now() -> str:
@@ -237,11 +237,15 @@ def now() -> str:
     return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
-def _state_of(attempt: Attempt) -> State:
-    """What the end of an attempt makes of a point that has no result."""
-    code = attempt.exit_code
+def state_after(code: int | None, reason: str = "") -> State:
+    """What the end of an attempt makes of a point that has no result.
+
+    Args:
+        code: the exit code, negative for a signal; None if nobody knows.
+        reason: in words.
+    """
     if code is None:
-        return "interrupted" if attempt.reason in ("preempted", "time limit") else "killed"
+        return "interrupted" if reason in ("preempted", "time limit") else "killed"
     number = -code if code < 0 else code - 128
     if number == signal.SIGKILL:
         return "killed"

@@ -23,10 +23,12 @@ class EndReport(Callback):
     Args:
         folder: the run.
         console: where to print; standard output by default.
+        again: options that are to be given again to go on with the run, such as "--plugin FILE".
     """
 
-    def __init__(self, folder: RunFolder, console: Console | None = None) -> None:
+    def __init__(self, folder: RunFolder, console: Console | None = None, again: str = "") -> None:
         self._folder = folder
+        self._again = again
         self._console = console
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -60,9 +62,15 @@ class EndReport(Callback):
         pictures += [path for name in ("metrics.png", "loss.png") if (path := self._folder.media / name).is_file()]
         _section(console, "Look at", [str(path) for path in pictures])
         quoted = shlex.quote(str(run))
-        commands = [f"slotbench fit --config {quoted}/config.yaml --model.core NAME", "slotbench plugins cores"]
+        options = f" {self._again}" if self._again else ""
+        commands = [
+            f"slotbench fit --config {quoted}/config.yaml --model.core NAME{options}",
+            "slotbench plugins cores",
+        ]
         if self._folder.last_checkpoint() is not None:
-            commands.insert(0, f"slotbench test {quoted}")
+            commands.insert(0, f"slotbench test {quoted}{options}")
+        if info["state"] != "finished":
+            commands.insert(0, f"slotbench fit --resume {quoted}{options}")
         if info.get("wandb_mode") == "offline":
             commands += [f"wandb sync {shlex.quote(str(path))}" for path in sorted(run.glob("wandb/offline-run-*"))]
         _section(console, "Try next", commands)

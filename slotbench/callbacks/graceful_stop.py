@@ -1,4 +1,4 @@
-"""Turns Ctrl-C and SIGTERM into a clean end of the run."""
+"""Turns Ctrl-C and a scheduler's signals into a clean end of the run."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import os
 import signal
 import sys
 import threading
+import time
 from types import FrameType
 from typing import Any
 
+import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
@@ -17,13 +19,25 @@ from slotbench.callbacks.run_checkpoint import RunCheckpoint
 
 __all__ = ["GracefulStop"]
 
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2") if hasattr(signal, name))
+
+# with several processes: how often they ask one another whether one of them has been told to stop
+_SECONDS_BETWEEN = 1.0
+_MOST_STEPS_BETWEEN = 50
+
 
 class GracefulStop(Callback):
-    """Finishes the step, saves, and leaves with the signal's exit code; a second Ctrl-C stops at once.
+    """Finishes the step, saves, and leaves with exit code 130 for SIGINT and 143 for SIGTERM, SIGUSR1 and SIGUSR2.
 
-    Lightning already leaves a SIGTERM for the end of the batch, but exits with code 0 and saves nothing; and Ctrl-C
+    A second Ctrl-C stops at once. A validation that is due after the step, or is going on, is finished too.
+
+    Lightning already leaves a SIGTERM for the end of the batch, but exits with code 0 and saves nothing; Ctrl-C
     interrupts it anywhere, in the middle of an optimiser step if need be, so that what could be saved then is no state
-    that training ever was in. Here Ctrl-C takes the way of SIGTERM.
+    that training ever was in; and under SLURM it answers SIGUSR1 by queueing the job again, with a checkpoint of its
+    own elsewhere. Here all take one way, and queueing again is left to whoever sent the signal.
+
+    Several processes stop after the same step, whichever of them got the signal: about once a second they tell one
+    another. With Lightning's own handler, which talks to the others from within the signal, they would wait for ever.
 
     Args:
         checkpoint: saves the last state when the run is stopped between two steps.
@@ -31,54 +45,121 @@ class GracefulStop(Callback):
 
     def __init__(self, checkpoint: RunCheckpoint) -> None:
         self._checkpoint = checkpoint
-        self._previous: Any = None
-        self._signal: int = signal.SIGTERM
+        self._previous: dict[int, Any] = {}
+        self._signal: int | None = None
+        self._interrupts = 0
         self._process = os.getpid()
         self._in_training = self._listening = False
+        self._asked_at, self._asked_step, self._next = time.monotonic(), 0, 0
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Listens to Ctrl-C from here on; before the data loader's workers are forked, which inherit it."""
-        # several processes would stop at different steps and wait for one another; there Lightning's own handling stays
-        if trainer.world_size == 1 and threading.current_thread() is threading.main_thread():
+        """Listens from here on; before the data loader's workers are forked, which inherit it."""
+        if threading.current_thread() is threading.main_thread():
             self._process = os.getpid()
-            self._previous = signal.signal(signal.SIGINT, self._on_interrupt)
+            self._previous = {number: signal.getsignal(number) for number in _SIGNALS}
             self._listening = True
+            self._listen()
+
+    def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Listens again: Lightning has put a handler of its own in the place of ours."""
+        self._listen()
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """From here on there are steps to finish."""
+        self._listen()
         self._in_training = True
+        self._asked_at, self._asked_step, self._next = time.monotonic(), trainer.global_step, 0
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Has the run end with this step if there was a signal."""
+        # gradients that wait for more batches would be lost
+        if (batch_idx + 1) % trainer.accumulate_grad_batches:
+            return
+        if (trainer.world_size == 1 or trainer.global_step >= self._next) and self._agree(trainer):
+            self._end(trainer)
+            self._checkpoint.write(trainer)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Has the run end here if there was a signal while it validated; what is saved now is all there is."""
+        if self._in_training and not trainer.sanity_checking and self._agree(trainer):
+            self._end(trainer)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """There are no more steps to finish."""
         self._listening = False
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Gives Ctrl-C back."""
+        """Gives the signals back."""
         # not earlier: Lightning puts back the handlers that it found, ours among them, as it tears down
-        if signal.getsignal(signal.SIGINT) == self._on_interrupt:
-            signal.signal(signal.SIGINT, self._previous)
+        for number, handler in self._previous.items():
+            if signal.getsignal(number) == self._on_signal:
+                signal.signal(number, handler)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Saves after a stop between two steps; a state from within a step is none to continue from."""
-        self._listening = False  # no hook comes after Lightning has put our handler back, so it steps aside when called
+        self._listening = (
+            False  # no hook comes after Lightning has put our handlers back, so they step aside when called
+        )
         if isinstance(exception, SIGTERMException):
-            exception.code = 128 + self._signal
-        # a signal to the whole process group kills the data loader's workers, and the error about them comes first
-        batches = trainer.fit_loop.epoch_loop.batch_progress.current
-        between = isinstance(exception, SIGTERMException) or batches.ready == batches.completed
-        if trainer.received_sigterm and between and trainer.global_step > 0:
+            exception.code = self.exit_code
+        if isinstance(exception, SIGTERMException):
+            save = trainer.received_sigterm  # else there was nothing to finish yet
+        else:
+            # a signal to the whole process group kills the data loader's workers, and the error about them comes first
+            batches = trainer.fit_loop.epoch_loop.batch_progress.current
+            between = batches.ready == batches.completed and not isinstance(exception, KeyboardInterrupt)
+            save = self.told and between and trainer.world_size == 1
+        if save and trainer.global_step > 0:
             self._checkpoint.save(trainer)
 
-    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
+    @property
+    def exit_code(self) -> int:
+        """What the process ends with after the signal that it got."""
+        return 128 + (signal.SIGINT if self._signal == signal.SIGINT else signal.SIGTERM)
+
+    @property
+    def told(self) -> bool:
+        """Whether a signal has come."""
+        return self._signal is not None
+
+    def _listen(self) -> None:
+        if self._listening:
+            for number in _SIGNALS:
+                signal.signal(number, self._on_signal)
+
+    def _end(self, trainer: Trainer) -> None:
+        # Lightning looks at it when all that belongs to the step is done
+        trainer._signal_connector.received_sigterm = True
+
+    def _agree(self, trainer: Trainer) -> bool:
+        """Whether this process, or another of the run, has got a signal; all of them ask, and get the same answer."""
+        if trainer.world_size == 1:
+            return self.told
+        now, step = time.monotonic(), trainer.global_step
+        pace = (now - self._asked_at) / max(1, step - self._asked_step)
+        # the slowest counts, so that all of them ask again after the same step
+        said = torch.tensor([float(self._signal or 0), pace], device=trainer.strategy.root_device)
+        torch.distributed.all_reduce(said, op=torch.distributed.ReduceOp.MAX)
+        number, pace = int(said[0].item()), float(said[1].item())
+        self._asked_at, self._asked_step = now, step
+        self._next = step + min(_MOST_STEPS_BETWEEN, max(1, int(_SECONDS_BETWEEN / max(pace, 1e-9))))
+        self._signal = number or None
+        return number > 0
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._process:
             return  # the terminal signals the data loader's workers too, and they are still needed
         if not self._listening:
-            signal.signal(signal.SIGINT, self._previous)
+            signal.signal(number, self._previous[number])
             signal.raise_signal(number)
             return
-        if self._signal == signal.SIGINT or not self._in_training:
-            raise KeyboardInterrupt
-        self._signal = signal.SIGINT
+        self._interrupts += number == signal.SIGINT
+        self._signal = self._signal or number
+        if self._interrupts > 1 or not self._in_training:
+            raise KeyboardInterrupt if number == signal.SIGINT else SIGTERMException
+        name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+        more = "; Ctrl-C again stops at once" if number == signal.SIGINT else ""
         with contextlib.suppress(RuntimeError):  # the signal may have come in the middle of a write to the same stream
-            print("\nStopping after this step; Ctrl-C again stops at once.", file=sys.stderr)
-        signal.raise_signal(signal.SIGTERM)
+            print(f"\n{name}: stopping after this step{more}.", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Saves `last.ckpt` and `best.ckpt`, whole or not at all."""
+"""Saves `last.ckpt`, `previous.ckpt` and `best.ckpt`, whole or not at all."""
 
 from __future__ import annotations
 
@@ -10,31 +10,43 @@ from typing import Any
 
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities import rank_zero_warn
 
-__all__ = ["RunCheckpoint"]
+from slotbench.callbacks.checkpoint_file import CheckpointFile
+from slotbench.callbacks.random_state import RandomState
+from slotbench.runs.checkpoints import BEST, LAST, PREVIOUS
+from slotbench.runs.files import fsync_folder
+
+__all__ = ["RunCheckpoint", "link"]
 
 
 class RunCheckpoint(Checkpoint):
-    """Two files under fixed names: the newest state, and the one that scored best on the task's `monitor`.
+    """Three files under fixed names: the newest state, the one before it, and the one that scored best on `monitor`.
 
-    `last.ckpt` is replaced after each validation, every `minutes`, at the end, and on a clean interruption. `best.ckpt`
-    is another name for the `last.ckpt` that scored best, so that it costs no second serialisation. A file is written
-    beside its place and renamed into it. Lightning's ModelCheckpoint writes to the system's temporary folder and moves
-    the file, which is a plain copy, torn by a kill, whenever that folder is on another file system; and it saves the
-    last state only when the best ones changed.
+    `last.ckpt` is replaced after each validation, every `minutes`, at the end, and on a clean interruption; what it was
+    is `previous.ckpt` then, to go on from if the newest is damaged. `best.ckpt` is another name for the `last.ckpt`
+    that scored best, so that it costs no second serialisation. A file is written beside its place and renamed into it.
+    Lightning's ModelCheckpoint writes to the system's temporary folder and moves the file, which is a plain copy, torn
+    by a kill, whenever that folder is on another file system; and it saves the last state only when the best ones
+    changed.
 
     Args:
         folder: where the checkpoints go.
         minutes: longest time without a checkpoint while training.
+        random_state: is told before a checkpoint is made, to be part of it.
     """
 
-    def __init__(self, folder: str | Path, minutes: int | float = 10.0) -> None:
+    def __init__(
+        self, folder: str | Path, minutes: int | float = 10.0, random_state: RandomState | None = None
+    ) -> None:
         self._folder = Path(folder)
         self._seconds = 60 * minutes
+        self._random_state = random_state
         self._saved_at = time.monotonic()
         self._saved_step: int | None = None
+        self._written_step: int | None = None  # of the file that is written and not yet in its place
         self._warned = False
         self.best_score: float | None = None
         self.best_step: int | None = None
@@ -42,37 +54,68 @@ class RunCheckpoint(Checkpoint):
     @property
     def last_model_path(self) -> str:
         """`last.ckpt`, or "" before the first one; the name is Lightning's."""
-        return self._existing("last.ckpt")
+        return self._existing(LAST)
 
     @property
     def best_model_path(self) -> str:
         """`best.ckpt`, or "" before the first one; the name is Lightning's, for `ckpt_path="best"`."""
-        return self._existing("best.ckpt")
+        return self._existing(BEST)
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Has the file written straight to its folder where the strategy leaves that to others."""
+        if isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
+            trainer.strategy.checkpoint_io = CheckpointFile()
 
     def save(self, trainer: Trainer) -> None:
-        """Replaces `last.ckpt` by the present state, unless it is that already."""
+        """Replaces `last.ckpt` by the present state, unless it is that already; every process calls it."""
         if trainer.global_step == self._saved_step:
             return
-        last = self._folder / "last.ckpt"
-        partial = self._folder / ".last.ckpt.partial"
-        trainer.save_checkpoint(partial, weights_only=False)  # on every process: sharded strategies gather here
-        if trainer.is_global_zero:
-            os.replace(partial, last)
-        self._saved_at, self._saved_step = time.monotonic(), trainer.global_step
+        self.write(trainer)
+        if self._written_step is not None:
+            self._put_in_place(trainer)
+
+    def write(self, trainer: Trainer) -> None:
+        """Writes the present state beside `last.ckpt`; every process calls it, between a step and its metrics.
+
+        It is put in its place once the metrics of the step are on record, since a run that goes on from it will not log
+        them again, and dropped if a validation follows, which such a run would leave out.
+        """
+        if trainer.global_step in (self._written_step, self._saved_step):
+            return
+        if self._random_state is not None:
+            self._random_state.collect(trainer)
+        trainer.save_checkpoint(self._partial, weights_only=False)  # on every process: sharded strategies gather here
+        self._written_step = trainer.global_step
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Counts the time from here; a state that was loaded need not be saved again."""
         self._saved_at, self._saved_step = time.monotonic(), trainer.global_step
 
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        """Puts in its place what was written at the end of the step before."""
+        if self._written_step is not None:
+            self._put_in_place(trainer)
+
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Saves if the last checkpoint is old."""
-        # not at every step: with several processes asking costs a broadcast
-        if trainer.global_step % 20 == 0 and trainer.strategy.broadcast(
-            time.monotonic() - self._saved_at >= self._seconds
-        ):
-            self.save(trainer)
+        """Writes the state if the last checkpoint is old, and after the last step of all."""
+        # gradients that wait for more batches are in no checkpoint
+        if (batch_idx + 1) % trainer.accumulate_grad_batches:
+            return
+        if _is_last_step(trainer) or self._is_time(trainer):
+            self.write(trainer)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Puts in its place what was written at the end of the epoch's last step."""
+        if self._written_step is not None:
+            self._put_in_place(trainer)
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Drops what was written right before this validation."""
+        if self._written_step is not None and trainer.is_global_zero:
+            self._partial.unlink(missing_ok=True)
+        self._written_step = None
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Saves, and keeps the state as the best if it is."""
@@ -82,7 +125,7 @@ class RunCheckpoint(Checkpoint):
         self._saved_step = None if is_best else self._saved_step  # the score is part of what is saved
         self.save(trainer)
         if is_best and trainer.is_global_zero:
-            _link(self._folder / "last.ckpt", self._folder / "best.ckpt")
+            link(self._folder / LAST, self._folder / BEST)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Saves the final state."""
@@ -95,6 +138,25 @@ class RunCheckpoint(Checkpoint):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes up the best score of an earlier part of the run."""
         self.best_score, self.best_step = state_dict["best_score"], state_dict["best_step"]
+
+    @property
+    def _partial(self) -> Path:
+        return self._folder / f".{LAST}.partial"
+
+    def _is_time(self, trainer: Trainer) -> bool:
+        # not at every step: with several processes asking costs a broadcast
+        if trainer.global_step % 20:
+            return False
+        return bool(trainer.strategy.broadcast(time.monotonic() - self._saved_at >= self._seconds))
+
+    def _put_in_place(self, trainer: Trainer) -> None:
+        if trainer.is_global_zero:
+            last = self._folder / LAST
+            if last.is_file():
+                link(last, self._folder / PREVIOUS)
+            os.replace(self._partial, last)
+            fsync_folder(self._folder)
+        self._saved_at, self._saved_step, self._written_step = time.monotonic(), self._written_step, None
 
     def _is_best(self, trainer: Trainer, monitor: tuple[str, str] | None) -> bool:
         if monitor is None:
@@ -121,7 +183,12 @@ class RunCheckpoint(Checkpoint):
         return str(path) if path.is_file() else ""
 
 
-def _link(source: Path, target: Path) -> None:
+def _is_last_step(trainer: Trainer) -> bool:
+    of_epochs = trainer.max_epochs is not None and trainer.current_epoch + 1 == trainer.max_epochs
+    return trainer.global_step == trainer.max_steps or (trainer.is_last_batch and of_epochs)
+
+
+def link(source: Path, target: Path) -> None:
     """Makes `target` the same file as `source` in one step; a copy where the file system has no hard links."""
     partial = target.with_name(f".{target.name}.partial")
     partial.unlink(missing_ok=True)

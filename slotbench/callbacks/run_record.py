@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
@@ -10,6 +11,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
+from slotbench.callbacks.graceful_stop import GracefulStop
 from slotbench.callbacks.reporting import StepClock, headline_records
 from slotbench.nn.parameters import trainable_parameters
 from slotbench.ops import chosen_kernels
@@ -21,23 +23,39 @@ __all__ = ["RunRecord"]
 class RunRecord(Callback):
     """Writes state, step, speed, sizes of parts, kernels, headlines with their floors, and the last and best metrics.
 
-    The state goes from "starting" over "running" to "finished", "interrupted" (Ctrl-C, SIGTERM) or "failed", then with
-    the exception's last line under "error".
+    The state goes from "starting" over "running" to "finished", "interrupted" (Ctrl-C or another signal) or "failed",
+    then with the exception's last line under "error". Seconds and best metrics of a run that goes on count on.
 
     Args:
         folder: the run.
         interval: seconds between two updates of the step while training; validation always updates.
+        stop: knows whether there was a signal.
     """
 
-    def __init__(self, folder: RunFolder, interval: int | float = 10.0) -> None:
+    def __init__(self, folder: RunFolder, interval: int | float = 10.0, stop: GracefulStop | None = None) -> None:
         self._folder = folder
+        self._stop = stop
         self._interval = interval
         self._clock = StepClock()
         self._started = self._written = time.monotonic()
+        self._before: dict[str, Any] = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a run that goes on counts on from: its seconds, and the last and best metrics."""
+        info = self._folder.info
+        seconds = round(self._seconds(), 1)
+        return {"seconds": seconds, "metrics": info.get("metrics", {}), "best": info.get("best", {})}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes up what an earlier part of the run has counted."""
+        self._before = dict(state_dict)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """State "running", and what is known before the first step."""
         self._started = time.monotonic()
+        if self._before:
+            # the record may be ahead of the checkpoint
+            self._update(trainer, metrics=self._before["metrics"], best=self._before["best"])
         self._write(
             trainer,
             state="running",
@@ -94,28 +112,37 @@ class RunRecord(Callback):
         if trainer.state.fn != TrainerFn.FITTING:
             return
         # a signal to the whole process group kills the data loader's workers too, and that may be what is reported
-        if isinstance(exception, KeyboardInterrupt | SIGTERMException) or trainer.received_sigterm:
+        told = self._stop is not None and self._stop.told
+        if isinstance(exception, KeyboardInterrupt | SIGTERMException) or told:
             self._write(trainer, state="interrupted")
             return
         lines = [line for line in str(exception).splitlines() if line.strip()]
-        self._write(
-            trainer, state="failed", error=f"{type(exception).__name__}: {lines[-1] if lines else ''}".strip(": ")
-        )
+        error = f"{type(exception).__name__}: {lines[-1] if lines else ''}".strip(": ")
+        with contextlib.suppress(OSError):  # the disk may be what has failed, and that is to be reported
+            self._write(trainer, state="failed", error=error)
+
+    def _seconds(self) -> float:
+        """Seconds of this process, and of those before it up to the checkpoint that it goes on from."""
+        return float(self._before.get("seconds", 0)) + time.monotonic() - self._started
 
     def _write(self, trainer: Trainer, **fields: Any) -> None:
         self._written = time.monotonic()
-        if not trainer.is_global_zero:
-            return
+        # the loops are restored last: before that there is no step to tell
+        if trainer.global_step > 0 or not self._before:
+            fields |= {"step": trainer.global_step, "epoch": trainer.current_epoch}
         memory = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
-        self._folder.update(
-            step=trainer.global_step,
-            epoch=trainer.current_epoch,
-            seconds=round(self._written - self._started, 1),
+        self._update(
+            trainer,
+            seconds=round(self._seconds(), 1),
             seconds_per_step=self._clock.seconds_per_step,
             peak_device_memory=memory,
             kernels=chosen_kernels(),
             **fields,
         )
+
+    def _update(self, trainer: Trainer, **fields: Any) -> None:
+        if trainer.is_global_zero:
+            self._folder.update(**fields)
 
 
 def _finite(number: float) -> int | None:

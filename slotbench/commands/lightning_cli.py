@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
+import errno
+import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,26 +20,31 @@ from lightning_utilities.core.rank_zero import rank_zero_only
 from slotbench import __version__, registry
 from slotbench.commands.construction import explain_construction
 from slotbench.commands.explain import explain
-from slotbench.commands.failures import UserError, did_you_mean, lines
+from slotbench.commands.failures import UserError, did_you_mean, lines, wrapped
 from slotbench.commands.opening import opening
 from slotbench.commands.options import RunOptions
 from slotbench.commands.policy import allowed_prefixes, apply_policy
 from slotbench.commands.quiet import hush
+from slotbench.commands.resuming import RunPlace, disk_failure
 from slotbench.commands.settings import Setting
 from slotbench.data.base import SlotDataModule
 from slotbench.data.files import DataFilesError
 from slotbench.nn.weights import WeightError
 from slotbench.ops import KernelError
-from slotbench.runs.folder import RunFolder, RunFolderError
+from slotbench.runs.folder import RunFolderError
+from slotbench.runs.launch import find_launch
 from slotbench.runs.wiring import evaluation_parts, run_parts
 from slotbench.tasks.base import SlotTask
 
 __all__ = ["SlotbenchCLI", "config_only_cli", "resolve", "resolved_yaml", "train"]
 
+_DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+
 _PARTS = ("model", "data", "trainer")
 
-RUN_DIR_VARIABLE = "SLOTBENCH_RUN_DIR"
-"""By this environment variable the process that made the run folder tells the others of the run where it is."""
+
+class _NothingToDoError(Exception):
+    """The run is finished."""
 
 
 def train(
@@ -51,15 +55,34 @@ def train(
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     apply_policy(options.allow_import)
+    place = RunPlace(options, find_launch(_rank())) if command == "fit" else None
     try:
-        _one_command(command, SlotbenchCLI)([command, *arguments], settings, options, run)
+        _one_command(command, SlotbenchCLI)([command, *arguments], settings, options, run, place)
+        if place is not None:
+            place.finish()
+    except _NothingToDoError:
+        return 0
     except (DataFilesError, WeightError, RunFolderError, KernelError) as error:
+        if place is not None:
+            place.give_up()
         raise UserError(str(error)) from error
+    except UserError:
+        if place is not None:
+            place.give_up()
+        raise
+    except OSError as error:
+        if error.errno not in _DISK_FAILURES or place is None or place.folder is None:
+            raise
+        print(wrapped(f"slotbench: {disk_failure(error, place.folder)}"), file=sys.stderr)
+        return 1
     except SystemExit as end:
         # Lightning turns an interrupt into an exit with code 1
         if isinstance(end.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from end
         raise
+    finally:
+        if place is not None:
+            place.leave()
     return 0
 
 
@@ -104,10 +127,18 @@ class SlotbenchCLI(LightningCLI):
         settings: the same, as read beforehand, to explain a refusal.
         options: where and how to record the run.
         run: the run folder that is evaluated, if it is one.
+        place: where a training is recorded.
     """
 
-    def __init__(self, args: list[str], settings: list[Setting], options: RunOptions, run: Path | None = None) -> None:
-        self._settings, self._options, self._run = settings, options, run
+    def __init__(
+        self,
+        args: list[str],
+        settings: list[Setting],
+        options: RunOptions,
+        run: Path | None = None,
+        place: RunPlace | None = None,
+    ) -> None:
+        self._settings, self._options, self._run, self._place = settings, options, run, place
         super().__init__(
             SlotTask,
             SlotDataModule,
@@ -145,6 +176,11 @@ class SlotbenchCLI(LightningCLI):
     def _parse_ckpt_path(self) -> None:
         """Leaves the configuration as the user gave it, where LightningCLI would lay the checkpoint's over it."""
 
+    def before_instantiate_classes(self) -> None:
+        """Looks at the run folder before anything is built: what is finished, or another run, need not be."""
+        if self._place is not None and not self._place.look(resolved_yaml(self)):
+            raise _NothingToDoError
+
     def instantiate_classes(self) -> None:
         """Builds data, task and trainer; a value that a component refuses is reported with the component's key."""
         try:
@@ -170,16 +206,7 @@ class SlotbenchCLI(LightningCLI):
             self.config_init[self.subcommand]["verbose"] = False
         if config.get("default_root_dir") is None and folder is not None:
             config["default_root_dir"] = str(folder)
-        try:
-            trainer = super().instantiate_trainer(**kwargs)
-        except (ValueError, MisconfigurationException):
-            if folder is not None and self._run is None and _rank() == 0:
-                # nothing has been run: a folder of it would only be in the way
-                shutil.rmtree(folder)
-                with contextlib.suppress(OSError):
-                    folder.parent.rmdir()
-                    folder.parent.parent.rmdir()
-            raise
+        trainer = super().instantiate_trainer(**kwargs)
         if _rank() == 0:
             print(opening(str(self.subcommand), self.model, self.datamodule, trainer, folder))
         return trainer
@@ -190,17 +217,17 @@ class SlotbenchCLI(LightningCLI):
             if self._run is None:
                 return None, [], []
             return self._run, *evaluation_parts(self._run, str(self.subcommand))
-        text = resolved_yaml(self)
-        if _rank() == 0:
-            folder = RunFolder.create(self._options.runs_dir, self._options.name or "run", group=self._options.group)
-            folder.write_config(text)
-            os.environ[RUN_DIR_VARIABLE] = str(folder.path)
-        else:
-            folder = RunFolder.open(_folder_of_first_process())
-        parts = run_parts(
-            folder, wandb=self._options.wandb, wandb_project=self._options.wandb_project, config=yaml.safe_load(text)
+        place = self._place
+        assert place is not None  # as fit has
+        folder = place.enter()
+        if place.checkpoint is not None:
+            self.config_init["fit"] |= {"ckpt_path": str(place.checkpoint.path), "weights_only": True}
+        config = yaml.safe_load((folder.path / "config.yaml").read_text(encoding="utf-8"))
+        wandb = self._options.wandb or (folder.info.get("wandb_mode") if place.goes_on else None) or "off"
+        project = self._options.wandb_project
+        return folder.path, *run_parts(
+            folder, wandb=wandb, wandb_project=project, config=config, again=place.options_to_repeat()
         )
-        return folder.path, *parts
 
 
 class _ConfigOnlyCLI(SlotbenchCLI):
@@ -255,18 +282,6 @@ def _rank() -> int:
     # importing Lightning sets it, from the variables of whatever has started this process
     rank: int = getattr(rank_zero_only, "rank", 0)
     return rank
-
-
-def _folder_of_first_process() -> str:
-    if path := os.environ.get(RUN_DIR_VARIABLE):
-        return path
-    raise UserError(
-        lines(
-            f"process {_rank()} of this run does not know its run folder",
-            expected="slotbench fit --trainer.devices N, which starts the others itself, or "
-            f" {RUN_DIR_VARIABLE} set to it",
-        )
-    )
 
 
 def _check_checkpoint(path: str | None) -> None:

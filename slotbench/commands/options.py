@@ -20,7 +20,10 @@ class RunOptions:
         name: folder of the run below `runs_dir`.
         runs_dir: folder of all runs.
         group: label that belongs to several runs, such as those of a grid.
-        wandb: whether Weights & Biases mirrors the run.
+        run_dir: the run folder itself, new or to go on with; None for a new one below `runs_dir`.
+        resume: a run folder that exists, to go on with in its own configuration.
+        allow_changes: whether a run may be gone on with in another configuration.
+        wandb: whether Weights & Biases mirrors the run; None if nothing was said: as before, or "off".
         wandb_project: under which project.
         plugin: Python files of registered components to import first.
         allow_import: import paths beyond the registry that a configuration may name.
@@ -30,7 +33,10 @@ class RunOptions:
     name: str | None = None
     runs_dir: Path = Path("runs")
     group: str | None = None
-    wandb: Literal["off", "offline", "online"] = "off"
+    run_dir: Path | None = None
+    resume: Path | None = None
+    allow_changes: bool = False
+    wandb: Literal["off", "offline", "online"] | None = None
     wandb_project: str = "slotbench"
     plugin: list[Path] = field(default_factory=list)
     allow_import: list[str] = field(default_factory=list)
@@ -50,12 +56,21 @@ def options_parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--runs_dir", type=Path, default=Path("runs"), metavar="DIR", help="folder of all runs (default: runs)"
     )
+    group.add_argument(
+        "--run_dir",
+        type=Path,
+        metavar="DIR",
+        help="the run folder itself: a run that is there goes on, one that is finished is left alone",
+    )
+    group.add_argument("--resume", type=Path, metavar="RUN", help="go on with this run, in its own configuration")
+    group.add_argument(
+        "--allow-changes", action="store_true", help="go on though the configuration is not that of the run"
+    )
     group.add_argument("--group", help="label shared by several runs")
     group.add_argument(
         "--wandb",
         choices=["off", "offline", "online"],
-        default="off",
-        help="mirror the run in Weights & Biases (default: off)",
+        help="mirror the run in Weights & Biases (default: off; a run that goes on: as before)",
     )
     group.add_argument(
         "--wandb_project", default="slotbench", metavar="NAME", help="project there (default: slotbench)"
@@ -76,8 +91,11 @@ def options_parser() -> argparse.ArgumentParser:
 
 def usage(command: str) -> str:
     """The help of a training command, short; torch and lightning are not imported."""
-    first = "--config FILE" if command == "fit" else "RUN_FOLDER | --config FILE --ckpt_path FILE"
+    first = "--config FILE | --resume RUN" if command == "fit" else "RUN_FOLDER | --config FILE --ckpt_path FILE"
     more = {
+        **(
+            {"slotbench fit --resume runs/NAME/ID": "go on with a run that was interrupted"} if command == "fit" else {}
+        ),
         f"slotbench {command} --model.help TASK": "the arguments of a task",
         f"slotbench {command} --data.help DATASET": "the arguments of a data set",
         f"slotbench {command} --config FILE --model.core.help NAME": "the arguments of a core",
@@ -116,4 +134,6 @@ def split_options(arguments: list[str]) -> tuple[RunOptions, list[str]]:
     options = RunOptions(**vars(known))
     if options.threads is not None and options.threads < 1:
         raise UserError(f"--threads is {options.threads}; expected 1 or more")
+    if options.resume is not None and options.run_dir is not None:
+        raise UserError("--resume and --run_dir both name the run folder; give one of them")
     return options, rest

@@ -25,7 +25,12 @@ def main(command: str, arguments: list[str]) -> int:
     if "--help-all" in arguments:
         arguments = ["--help"]
     arguments, run = _expand_run(command, arguments)
-    options, arguments, settings = prepare(arguments)
+    options, arguments = split_options(arguments)
+    if command == "fit":
+        arguments = _expand_resume(options, arguments)
+    elif options.resume or options.run_dir:
+        raise UserError(f"{command} takes neither --resume nor --run_dir: it evaluates the run that it is given")
+    settings = _read(options, arguments)
     if run is not None:
         resolution = _resolution_of(run, settings)
         arguments, settings = [*arguments, *resolution], [*settings, *command_line_settings(resolution)]
@@ -40,12 +45,35 @@ def main(command: str, arguments: list[str]) -> int:
 def prepare(arguments: list[str]) -> tuple[RunOptions, list[str], list[Setting]]:
     """Takes the run's options out of the arguments, imports the components named, and returns what is left to parse."""
     options, arguments = split_options(arguments)
+    return options, arguments, _read(options, arguments)
+
+
+def _read(options: RunOptions, arguments: list[str]) -> list[Setting]:
     settings = read_settings(arguments)
-    if options.plugin:
-        for file in options.plugin:
-            registry.load_file(file)
+    for file in options.plugin:
+        registry.load_file(file)
     load_named(settings)
-    return options, arguments, settings
+    return settings
+
+
+def _expand_resume(options: RunOptions, arguments: list[str]) -> list[str]:
+    """`--resume RUN` stands for the run's configuration, and for what else it was started with."""
+    if options.resume is None:
+        return arguments
+    from slotbench.runs.folder import RunFolder, RunFolderError
+
+    try:
+        folder = RunFolder.open(options.resume)
+    except RunFolderError as error:
+        raise UserError(str(error)) from error
+    config = folder.path / "config.yaml"
+    if not config.is_file():
+        raise UserError(
+            f"{folder.path} has no config.yaml: it was killed before it began; start it again with --config"
+        )
+    options.name = options.name or folder.info.get("name")
+    # before the user's own settings, which may say otherwise
+    return ["--config", str(config), *arguments]
 
 
 def _expand_run(command: str, arguments: list[str]) -> tuple[list[str], Path | None]:

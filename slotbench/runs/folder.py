@@ -2,7 +2,7 @@
 
     RUN/config.yaml      the complete resolved configuration
     RUN/run.json         identity, versions, state; replaced by atomic rename, never edited in place
-    RUN/metrics.jsonl    one JSON object per logging call; appended to, and cut back to the checkpoint when a run goes on
+    RUN/metrics.jsonl    one JSON object per logging call; appended to, and cut back when a run goes on
     RUN/checkpoints/     last.ckpt, the one before it as previous.ckpt, best.ckpt
     RUN/media/           pictures
     RUN/result.json      what the run came to; written last, and only by a run that reached its end

@@ -27,7 +27,10 @@ class RunFolderLogger(Logger):
     def __init__(self, folder: RunFolder) -> None:
         super().__init__()
         self._folder = folder
-        self._start = time.monotonic()
+        rows = folder.history()
+        # a run that goes on counts on
+        before = float(rows[-1].get("seconds") or 0) if rows else 0.0
+        self._start = time.monotonic() - before
 
     @property
     def name(self) -> str:

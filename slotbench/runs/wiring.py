@@ -15,6 +15,7 @@ from slotbench.callbacks.end_report import EndReport
 from slotbench.callbacks.evaluation_record import EvaluationRecord
 from slotbench.callbacks.graceful_stop import GracefulStop
 from slotbench.callbacks.media_logger import MediaLogger
+from slotbench.callbacks.random_state import RandomState
 from slotbench.callbacks.run_checkpoint import RunCheckpoint
 from slotbench.callbacks.run_record import RunRecord
 from slotbench.callbacks.throughput_bar import ThroughputBar
@@ -26,15 +27,16 @@ __all__ = ["evaluation_parts", "run_parts"]
 
 
 def run_parts(
-    folder: RunFolder, *, wandb: str, wandb_project: str, config: dict[str, Any]
+    folder: RunFolder, *, wandb: str, wandb_project: str, config: dict[str, Any], again: str = ""
 ) -> tuple[list[Logger], list[Callback]]:
     """Loggers and callbacks of a training run, for `Trainer(logger=..., callbacks=...)`.
 
     Args:
-        folder: the run, new.
+        folder: the run, new, or to go on with: its metrics then end where the checkpoint does.
         wandb: "off", "offline" or "online".
         wandb_project: W&B project.
         config: the resolved configuration, nested, for W&B; the folder has it as text already.
+        again: options that are to be given again to go on with the run, for the end report.
 
     Raises:
         ValueError: `wandb` is something else.
@@ -45,16 +47,19 @@ def run_parts(
     loggers: list[Logger] = [RunFolderLogger(folder)]
     if wandb != "off":
         loggers.append(wandb_logger(folder, wandb, wandb_project, config))
-    checkpoint = RunCheckpoint(folder.checkpoints)
+    random_state = RandomState()
+    checkpoint = RunCheckpoint(folder.checkpoints, random_state=random_state)
+    stop = GracefulStop(checkpoint)
     # In this order when a run ends: its state, a last checkpoint, the terminal back, pictures, and only then the report
     # that names them. Lightning moves the checkpoint callback itself to the end.
     return loggers, [
-        RunRecord(folder),
-        GracefulStop(checkpoint),
+        RunRecord(folder, stop=stop),
+        stop,
         ThroughputBar(),
         MediaLogger(folder),
         CurveWriter(folder),
-        EndReport(folder),
+        EndReport(folder, again=again),
+        random_state,
         checkpoint,
     ]
 

@@ -1,0 +1,101 @@
+"""Keeps the states of the random generators in checkpoints."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.trainer.states import TrainerFn
+
+__all__ = ["RandomState"]
+
+
+class RandomState(Callback):
+    """A run that goes on draws the numbers that it would have drawn: those of Python, numpy, torch, and the device.
+
+    Each process of a run has its own states; all are in the checkpoint. If the run goes on with another number of
+    processes, or on another kind of device, there is nothing to take up, and a warning says so. What a validation
+    draws, training does not notice: how much that is depends on which workers were running already.
+    """
+
+    def __init__(self) -> None:
+        self._before_validation: dict[str, Any] | None = None
+        self._states: list[dict[str, Any]] = []
+        self._loaded: list[dict[str, Any]] | None = None
+
+    def collect(self, trainer: Trainer) -> None:
+        """Looks at the generators of all processes; every process calls it, right before a checkpoint is saved."""
+        own = _read(trainer.strategy.root_device)
+        if trainer.world_size == 1:
+            self._states = [own]
+            return
+        gathered: list[Any] = [None] * trainer.world_size
+        torch.distributed.all_gather_object(gathered, own)
+        self._states = gathered
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was collected last."""
+        return {"states": self._states}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Keeps the states until training starts: what is built until then may draw numbers."""
+        self._loaded = state_dict["states"]
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Puts the generators where they were."""
+        states, self._loaded = self._loaded, None
+        if not states:
+            return
+        if len(states) != trainer.world_size:
+            warnings.warn(
+                f"the checkpoint is of {len(states)} processes, and now there are {trainer.world_size}: random "
+                "numbers, if the model draws any, are others than they would have been",
+                stacklevel=2,
+            )
+            return
+        _write(states[trainer.global_rank], trainer.strategy.root_device)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Remembers the states: a validation that comes now begins to draw before any other hook is called."""
+        self._before_validation = _read(trainer.strategy.root_device)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Puts the generators where they were before the validation."""
+        if self._before_validation is not None and trainer.state.fn == TrainerFn.FITTING:
+            _write(self._before_validation, trainer.strategy.root_device)
+
+
+def _read(device: torch.device) -> dict[str, Any]:
+    version, internal, following = random.getstate()
+    kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)  # noqa: NPY002  the one that plugins may draw from
+    state: dict[str, Any] = {
+        # as tensors: a checkpoint holds nothing that reading it could execute
+        "python": (version, torch.from_numpy(np.array(internal, dtype=np.int64)), following),
+        "numpy": (kind, torch.from_numpy(keys.astype(np.int64)), position, has_gauss, gauss),
+        "torch": torch.get_rng_state(),
+    }
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def _write(state: dict[str, Any], device: torch.device) -> None:
+    version, internal, following = state["python"]
+    random.setstate((version, tuple(internal.tolist()), following))
+    kind, keys, position, has_gauss, gauss = state["numpy"]
+    np.random.set_state((kind, keys.numpy().astype(np.uint32), position, has_gauss, gauss))  # noqa: NPY002
+    torch.set_rng_state(state["torch"].cpu())
+    if (device.type == "cuda") != ("cuda" in state):
+        warnings.warn(
+            "the checkpoint is from another kind of device: random numbers that the model draws on the device are "
+            "others than they would have been",
+            stacklevel=2,
+        )
+    elif device.type == "cuda":
+        torch.cuda.set_rng_state(state["cuda"].cpu(), device)

@@ -1,0 +1,75 @@
+"""How two configurations of a run differ, where a difference matters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Difference", "configuration_differences"]
+
+# what says where and how a run is run, or shown, and not what comes out of it
+_IMMATERIAL = re.compile(
+    r"(ckpt_path|weights_only|config"
+    r"|trainer\.(accelerator|devices|num_nodes|strategy|logger|default_root_dir|profiler|plugins|benchmark"
+    r"|enable_progress_bar|enable_model_summary|enable_checkpointing|enable_autolog_hparams|model_registry)"
+    r"|data\.num_workers)(\..*)?"
+)
+_SILENT = ("init_args", "dict_kwargs")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One setting that differs.
+
+    Attributes:
+        key: as on the command line, such as "model.core.num_slots".
+        before: its value in the run that exists, as text; "absent" if it has none.
+        now: its value now.
+    """
+
+    key: str
+    before: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.before} in the run, {self.now} now"
+
+
+def configuration_differences(before: Any, now: Any) -> list[Difference]:
+    """The settings that differ between two complete configurations, in order.
+
+    Left out is what only says where and how a run is run: the checkpoint, the trainer's devices, strategy, loggers and
+    folders, the number of the data's workers.
+
+    Args:
+        before: configuration of the run that exists, as YAML gives it.
+        now: the other one.
+    """
+    ours, theirs = dict(_flat(before)), dict(_flat(now))
+    keys = [key for key in {**ours, **theirs} if not _IMMATERIAL.fullmatch(key)]
+    return [
+        Difference(key, _text(ours, key), _text(theirs, key))
+        for key in keys
+        if key not in ours or key not in theirs or ours[key] != theirs[key]
+    ]
+
+
+def _flat(tree: Any, key: str = "") -> list[tuple[str, Any]]:
+    if not isinstance(tree, Mapping) or not tree:
+        # a class without arguments is written either way
+        return [] if tree == {} and key.rpartition(".")[2] in _SILENT else [(_spoken(key), tree)]
+    return [pair for name, item in tree.items() for pair in _flat(item, f"{key}.{name}" if key else str(name))]
+
+
+def _spoken(key: str) -> str:
+    parts = [part for part in key.split(".") if part not in _SILENT]
+    return ".".join(parts[:-1] if parts[-1:] == ["class_path"] and len(parts) > 1 else parts)
+
+
+def _text(settings: Mapping[str, Any], key: str) -> str:
+    if key not in settings:
+        return "absent"
+    value = settings[key]
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

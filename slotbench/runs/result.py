@@ -1,0 +1,34 @@
+"""What a finished run came to, in one small file that is written last."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from slotbench.runs.checkpoints import PREVIOUS
+from slotbench.runs.files import dump_json, write_atomically
+from slotbench.runs.folder import RESULT, RunFolder
+
+__all__ = ["write_result"]
+
+
+def write_result(folder: RunFolder) -> dict[str, Any]:
+    """Writes `result.json` from the run's record and metrics, in one step, and returns its content.
+
+    The checkpoint before the last is removed: there is nothing more to go on with.
+    """
+    info = folder.info
+    metrics: dict[str, Any] = {}
+    for row in folder.history():
+        metrics |= {name: value for name, value in row.items() if name not in ("step", "epoch", "seconds")}
+    kept = ("id", "name", "group", "step", "seconds", "seconds_per_step", "parameters")
+    result = {
+        **{key: info.get(key) for key in kept},
+        "metrics": metrics,
+        "best": info.get("best", {}),
+        "headlines": info.get("headlines", []),
+        "finished": datetime.now().astimezone().isoformat(timespec="seconds"),
+    }
+    (folder.checkpoints / PREVIOUS).unlink(missing_ok=True)
+    write_atomically(folder.path / RESULT, dump_json(result, indent=2))
+    return result

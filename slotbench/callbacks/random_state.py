@@ -77,7 +77,7 @@ def _read(device: torch.device) -> dict[str, Any]:
     state: dict[str, Any] = {
         # as tensors: a checkpoint holds nothing that reading it could execute
         "python": (version, torch.from_numpy(np.array(internal, dtype=np.int64)), following),
-        "numpy": (kind, torch.from_numpy(keys.astype(np.int64)), position, has_gauss, gauss),
+        "numpy": (kind, torch.from_numpy(np.asarray(keys).astype(np.int64)), position, has_gauss, gauss),
         "torch": torch.get_rng_state(),
     }
     if device.type == "cuda":

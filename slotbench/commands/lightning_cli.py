@@ -221,7 +221,8 @@ class SlotbenchCLI(LightningCLI):
         assert place is not None  # as fit has
         folder = place.enter()
         if place.checkpoint is not None:
-            self.config_init["fit"] |= {"ckpt_path": str(place.checkpoint.path), "weights_only": True}
+            self.config_init["fit"]["ckpt_path"] = str(place.checkpoint.path)
+            self.config_init["fit"]["weights_only"] = True
         config = yaml.safe_load((folder.path / "config.yaml").read_text(encoding="utf-8"))
         wandb = self._options.wandb or (folder.info.get("wandb_mode") if place.goes_on else None) or "off"
         project = self._options.wandb_project

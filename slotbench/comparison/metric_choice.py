@@ -6,6 +6,7 @@ import fnmatch
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 from slotbench.comparison.records import Metric, RunRecord, UnknownNameError
@@ -101,7 +102,8 @@ def _floors(name: str, runs: Sequence[RunRecord]) -> tuple[dict[str, float], lis
                 own.setdefault(floor, value)
         for floor, value in own.items():
             found.setdefault(floor, []).append(value)
-    means = {floor: sum(values) / len(values) for floor, values in found.items()}
+    # the mean of equal numbers may not be equal to them
+    means = {floor: values[0] if len(set(values)) == 1 else fmean(values) for floor, values in found.items()}
     varying = [
         floor
         for floor, values in found.items()

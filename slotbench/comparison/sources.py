@@ -110,8 +110,10 @@ def _grid_folder(path: Path, runs_dir: Path, sources: Sources) -> Path:
     """The folder that a grid file's points run in."""
     grid = _yaml(path)
     if not isinstance(grid, dict) or "base" not in grid:
+        runs = runs_dir / path.stem
         raise ComparisonError(
             f"{path} is a file without `base`, so no grid; expected a run folder, a folder of runs, or a grid file"
+            + (f"; did you mean {runs}?" if runs.is_dir() else "")
         )
     folder = runs_dir / path.stem
     if not folder.is_dir():
@@ -153,7 +155,8 @@ def _add_folder(path: Path, sources: Sources, seen: set[Path]) -> None:
         sources.notes.append(f"{expected - begun} of the {expected} points of {path} have not run yet")
     if strangers:
         sources.notes.append(
-            f"{len(strangers)} runs in {path} are no points of the grid as it is now, such as {strangers[0].name}: left out"
+            f"{len(strangers)} runs in {path} are no points of the grid as it is now, and left out, "
+            f"such as {strangers[0].name}"
         )
 
 

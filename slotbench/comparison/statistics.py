@@ -27,6 +27,9 @@ def summarise(values: Sequence[float]) -> Cell:
     array = np.asarray(values, dtype=np.float64)
     if len(array) < 2:
         return Cell(tuple(values), float(array[0]))
+    if (array == array[0]).all():
+        # rounding must not make a spread of 1e-17
+        return Cell(tuple(values), float(array[0]), 0.0, float(array[0]), float(array[0]))
     if not np.isfinite(array).all():
         # one run that has diverged makes the mean meaningless, and the table should say so
         return Cell(tuple(values), math.nan, math.nan, math.nan, math.nan)

@@ -106,7 +106,10 @@ def _conduct(runs: Sequence[RunRecord], keys: Keys) -> list[str]:
 
 def _values(key: str, runs: Sequence[RunRecord], *, absent: bool = True) -> str:
     settings = [run.settings for run in runs if run.settings and (absent or run.settings.get(key) is not None)]
-    return ", ".join(_short(list(values_of(key, settings)), "more"))
+    values = values_of(key, settings)
+    if all(isinstance(value, int | float) for value in values.values()):
+        values = dict(sorted(values.items(), key=lambda item: item[1]))
+    return ", ".join(_short(list(values), "more"))
 
 
 def _short(items: list[str], rest: str) -> list[str]:

@@ -65,18 +65,22 @@ def _headings(sheet: Sheet, shown: int) -> list[str]:
 
 def _cells(sheet: Sheet, shown: int) -> list[tuple[bool, list[str]]]:
     """Rows of text, and whether a row is a floor."""
+    # where one score of a column is marked, the others keep that room free, so that the digits stay aligned
+    marks = [2 * any(line.scores[index].is_best for line in sheet.lines) for index in range(shown)]
     blank = [""] * (len(sheet.names) - 1 + sheet.has_parameters + sheet.has_seconds)
-    rows = [(True, [floor.name, *blank, *_scores(floor.scores[:shown]), ""]) for floor in sheet.floors]
+    rows = [(True, [floor.name, *blank, *_scores(floor.scores, marks), ""]) for floor in sheet.floors]
     for line in sheet.lines:
         facts = [line.parameters] * sheet.has_parameters + [line.seconds] * sheet.has_seconds
-        rows.append((False, [*line.names, *facts, *_scores(line.scores[:shown]), line.runs]))
+        rows.append((False, [*line.names, *facts, *_scores(line.scores, marks), line.runs]))
     return rows
 
 
-def _scores(scores: Sequence[Score]) -> list[str]:
-    return [
-        f"{score.mean}{f' ± {score.spread}' if score.spread else ''}{' *' if score.is_best else ''}" for score in scores
-    ]
+def _scores(scores: Sequence[Score], marks: Sequence[int]) -> list[str]:
+    texts = []
+    for score, room in zip(scores, marks, strict=False):
+        text = f"{score.mean} ± {score.spread}" if score.spread else score.mean
+        texts.append(f"{text} *" if score.is_best else text + " " * room)
+    return texts
 
 
 def _fitting(sheet: Sheet, width: int) -> int:

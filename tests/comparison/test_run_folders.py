@@ -1,0 +1,103 @@
+"""Run folders as records, in whatever state they are."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+
+import pytest
+from made_up_runs import config, make_run
+
+from slotbench.comparison.records import ComparisonError
+from slotbench.comparison.run_folders import find_run_folders, read_run_folder
+
+ROWS = [{"step": 9, "seconds": 1.0, "train/loss": 0.5}, {"step": 9, "val/iou": 0.7, "val/floor/iou/black": 0.1}]
+
+
+def test_a_finished_run(tmp_path):
+    settings = config("RIM", 3, top_k=4)
+    run = read_run_folder(
+        make_run(
+            tmp_path / "balls" / "id", settings, {"val/iou": 0.75}, ROWS, best={"val/iou": {"value": 0.8, "step": 50}}
+        )
+    )
+    assert (run.id, run.name, run.state) == ("id", "balls", "finished")
+    assert run.source == str(tmp_path / "balls" / "id")
+    assert run.settings["model.core"] == "RIM"
+    assert run.settings["model.core.top_k"] == 4
+    assert run.settings["model.optimizer"] == "AdamW"
+    assert run.settings["seed_everything"] == 3
+    assert run.summary == {"val/iou": 0.75}
+    assert run.best == {"val/iou": 0.8}
+    assert run.info["parameters"]["total"] == 1500
+    assert run.curves(100)["val/iou"][1].tolist() == [0.7]
+
+
+def test_before_the_first_record_of_metrics_the_log_is_read(tmp_path):
+    run = read_run_folder(make_run(tmp_path / "r", rows=ROWS, state="interrupted"))
+    assert run.summary == {"train/loss": 0.5, "val/iou": 0.7, "val/floor/iou/black": 0.1}
+    assert run.state == "interrupted"
+
+
+def test_a_result_outranks_the_record(tmp_path):
+    folder = make_run(tmp_path / "r", metrics={"val/iou": 0.1}, state="running")
+    (folder / "result.json").write_text(json.dumps({"metrics": {"val/iou": 0.9}, "seconds_per_step": 0.2}))
+    run = read_run_folder(folder)
+    assert (run.state, run.summary, run.info["seconds_per_step"]) == ("finished", {"val/iou": 0.9}, 0.2)
+    (folder / "result.json").write_text('{"metrics": {"val/i')
+    assert read_run_folder(folder).summary == {"val/iou": 0.1}
+
+
+def test_a_run_whose_process_is_gone_was_killed(tmp_path):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    folder = make_run(tmp_path / "r", state="running", pid=gone.pid, host=socket.gethostname())
+    assert read_run_folder(folder).state == "killed"
+
+
+def test_numbers_that_are_not_finite(tmp_path):
+    run = read_run_folder(make_run(tmp_path / "r", metrics={"val/iou": "NaN", "val/mse": "Infinity", "note": "text"}))
+    assert set(run.summary) == {"val/iou", "val/mse"}
+    assert run.summary["val/mse"] == float("inf")
+
+
+@pytest.mark.parametrize(("text", "problem"), [(None, "has no config.yaml"), ("a: [1", "cut off"), ("", "empty")])
+def test_a_configuration_that_is_not_there_is_a_note(tmp_path, text, problem):
+    folder = make_run(tmp_path / "r", metrics={"val/iou": 0.5})
+    (folder / "config.yaml").unlink()
+    if text is not None:
+        (folder / "config.yaml").write_text(text)
+    run = read_run_folder(folder)
+    assert run.settings == {}
+    assert problem in run.info["problem"]
+    assert run.summary == {"val/iou": 0.5}
+
+
+@pytest.mark.parametrize("text", [None, '{"id": "x", "sta', "[]"])
+def test_half_a_record_is_an_error(tmp_path, text):
+    folder = make_run(tmp_path / "r")
+    (folder / "run.json").unlink()
+    if text is not None:
+        (folder / "run.json").write_text(text)
+    with pytest.raises(ComparisonError, match="half-written run"):
+        read_run_folder(folder)
+
+
+def test_pictures_and_videos_are_found(tmp_path):
+    folder = make_run(tmp_path / "r")
+    (folder / "media" / "predict").mkdir(parents=True)
+    for name in ("b.png", "a.gif", "predict/c.mp4", "notes.txt"):
+        (folder / "media" / name).touch()
+    assert [path.name for path in read_run_folder(folder).media] == ["a.gif", "b.png", "c.mp4"]
+
+
+def test_runs_are_found_at_any_depth_but_not_within_one_another(tmp_path):
+    for name in ("b/1", "a/2", "a/deep/3", "a/deep/er/still/4", ".hidden/5"):
+        make_run(tmp_path / name)
+    make_run(tmp_path / "b" / "1" / "inner")
+    (tmp_path / "other").mkdir()
+    found = [str(path.relative_to(tmp_path)) for path in find_run_folders(tmp_path)]
+    assert found == ["a/2", "a/deep/3", "b/1"]
+    assert list(find_run_folders(tmp_path / "a" / "2")) == [tmp_path / "a" / "2"]

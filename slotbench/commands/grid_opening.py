@@ -69,6 +69,9 @@ def open_grid(action: str, arguments: Sequence[str], *, remember: bool = True) -
         example = f"slotbench grid {action} experiments/grids/slot_count.yaml"
         raise UserError(lines(f"grid {action} needs a grid file", example=example))
     options, settings = split_options(list(arguments[1:]))
+    for name in ("run_dir", "resume", "allow_changes"):
+        if getattr(options, name):
+            raise UserError(f"grid {action} takes no --{name.replace('allow_', 'allow-')}: each point has its own folder")
     given = Path(arguments[0])
     record: Mapping[str, Any] = {}
     if given.is_dir():
@@ -209,7 +212,7 @@ def _fit_options(options: RunOptions) -> list[str]:
     out: list[str] = []
     if options.group is not None:
         out += ["--group", options.group]
-    if options.wandb != "off":
+    if options.wandb is not None:
         out += ["--wandb", options.wandb]
     if options.wandb_project != RunOptions().wandb_project:
         out += ["--wandb_project", options.wandb_project]

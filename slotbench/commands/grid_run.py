@@ -128,6 +128,8 @@ def _run(
     opened: OpenGrid, chosen: Sequence[Point], again: bool, given: argparse.Namespace, wanted: EngineOptions
 ) -> int:
     grid, folder = opened.grid, opened.folder
+    for point in chosen:
+        folder.point(point.id).settle()
     states = {point.id: folder.point(point.id).state() for point in chosen}
     startable = (*_TO_START, "failed") if again else _TO_START
     start = [point for point in chosen if states[point.id] in startable]

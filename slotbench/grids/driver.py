@@ -181,10 +181,7 @@ class Driver:
             if folder.is_running():
                 continue
             self._elsewhere.discard(point_id)
-            attempts = folder.attempts()
-            if attempts and attempts[-1].ended is None:
-                code = 0 if folder.result() is not None else None
-                folder.end(attempts[-1].number, code, "ended after its driver was gone")
+            folder.settle()
             self._occupy()
             if folder.state() in ("waiting", "interrupted", "killed") and point_id in self._jobs:
                 self._submit([self._jobs[point_id]])

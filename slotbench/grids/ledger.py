@@ -159,6 +159,13 @@ class PointFolder:
         """Notes how an attempt has ended."""
         self._append({"attempt": number, "ended": now(), "exit_code": exit_code, "reason": reason})
 
+    def settle(self) -> None:
+        """Notes the end of an attempt that nobody has seen end: its driver was gone by then."""
+        attempts = self.attempts()
+        if attempts and attempts[-1].ended is None and not self.is_running():
+            code = 0 if self.result() is not None else None
+            self.end(attempts[-1].number, code, "ended after its driver was gone")
+
     def state(self, over: bool = False) -> State:
         """Where the point stands.
 

@@ -18,15 +18,20 @@ if TYPE_CHECKING:
 
 __all__ = ["main", "prepare_parser", "preparing"]
 
-_USAGE = """Usage: slotbench prepare NAME --path PATH --out DIR [--ARGUMENT VALUE ...] [--plugin FILE]
+_USAGE = """Usage: slotbench prepare NAME --path PATH --out DIR [--ARGUMENT VALUE ...] [--jobs N] [--plugin FILE]
+       slotbench prepare NAME --out DIR --verify
 
 Reads a data set once and writes its decoded clips to DIR, a cache that training reads as fast as memory is copied; name
-it as the data set's path. Interrupted, the same command goes on where it was.
+it as the data set's path. Interrupted, even killed, the same command goes on where it was. --jobs says how many
+processes work on it; the files are the same bytes whatever their number. SHA256SUMS beside the files has their check
+sums, and --verify compares them (exit code 1 if a file is damaged), as `sha256sum -c SHA256SUMS` does.
 
 With --features it writes what a frozen network makes of every frame instead, for the data set FeatureFile.
 
   slotbench prepare MOVi --path DIR --out CACHE --resolution 64
-  slotbench prepare CLEVR --path FILE --out CACHE
+  slotbench prepare CLEVR --path FILE --out CACHE --jobs 8
+  slotbench prepare MOViLike --out CACHE --level tex      simulated here: has no --path
+  slotbench prepare CLEVR --out CACHE --verify
   slotbench prepare MOVi --path DIR --out FEATURES --resolution 256 --features DINOFeatures --features.path WEIGHTS
   slotbench prepare NAME --help          what can be set"""
 
@@ -47,6 +52,10 @@ def main(command: str, arguments: list[str]) -> int:
     known = registry.names("datasets")
     if name not in known:
         raise UserError(lines(f"no data set named {name}{did_you_mean(name, known)}", available=listing(known)))
+    if "--verify" in rest:
+        from slotbench.commands.verify import verify
+
+        return verify(name, [argument for argument in rest if argument != "--verify"])
     if any(given.partition("=")[0] == "--features" for given in rest):
         from slotbench.commands.prepare_features import prepare_features
 
@@ -64,9 +73,9 @@ def _prepare(name: str, arguments: list[str]) -> int:
     others = set(inspect.signature(kind).parameters) - set(kind.prepare_arguments)
     parser.add_class_arguments(kind, skip=others)
     given = parser.parse_args(arguments)
-    out = given.pop("out")
+    out, jobs = given.pop("out"), given.pop("jobs")
     with preparing(name, out) as report:
-        kind(**given.as_dict()).prepare(out, report)
+        kind(**given.as_dict()).prepare(out, report, jobs)
     print(f"wrote {out}; use it with --data.path {out}")
     return 0
 
@@ -81,6 +90,7 @@ def prepare_parser(name: str, description: str) -> ArgumentParser:
 
     parser = Parser(prog=f"slotbench prepare {name}", description=description, exit_on_error=False)
     parser.add_argument("--out", type=Path, required=True, help="folder to write to")
+    parser.add_argument("--jobs", type=int | None, default=None, help="processes; null for what the machine has")
     return parser
 
 

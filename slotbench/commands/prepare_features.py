@@ -38,6 +38,7 @@ def prepare_features(name: str, arguments: list[str]) -> int:
     )
     parser.add_argument("--split", type=Literal["all", *get_args(Split)], default="all", help="the split to write")
     given = parser.parse_args(arguments)
+    jobs = given.pop("jobs")
     description = {"data": name} | json.loads(parser.dump(given, format="json", skip_none=False))
     built = parser.instantiate(given)
     out, features, split = (built.pop(key) for key in ("out", "features", "split"))
@@ -55,6 +56,6 @@ def prepare_features(name: str, arguments: list[str]) -> int:
             return extractor(frames[None].to(device))[0].cpu()
 
         splits = get_args(Split) if split == "all" else (split,)
-        write_features(data, extract, extractor.spec, extractor.resolution, out, description, splits, report)
+        write_features(data, extract, extractor.spec, extractor.resolution, out, description, splits, report, jobs)
     print(f"wrote {out}; use it with --data FeatureFile --data.path {out}")
     return 0

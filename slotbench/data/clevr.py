@@ -17,6 +17,7 @@ from slotbench.data.clip_cache import ClipCache, Preparable, Report, is_cache, w
 from slotbench.data.clip_source import CutClips
 from slotbench.data.example_proto import Feature, parse_example
 from slotbench.data.files import DataFilesError
+from slotbench.data.in_order import in_order, processes_for
 from slotbench.data.resizing import resize_bilinear, resize_nearest
 from slotbench.data.tfrecord import TFRecords, is_gzip, stream_gzip
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
@@ -27,6 +28,7 @@ _ROWS, _COLUMNS, _ENTITIES = 240, 320, 11
 _LABELS = ("size", "material", "shape", "color")
 _TIMED = ("positions", "rotation", "pixel_coords", "visibility")
 _PIECE = 64  # scenes that are written at a time
+_PIECE_ON_DISK = 4_000_000  # bytes, compressed, about
 _FLIP = 4  # tells the generators of flips from those of samples and orders
 _GET = (
     "`gsutil cp gs://multi-object-datasets/clevr_with_masks/clevr_with_masks_train.tfrecords DIR` copies it, and "
@@ -128,7 +130,7 @@ class CLEVR(SlotDataModule, Preparable):
         kind = _Flipped if self.flip and split == "train" else CutClips
         return kind(cache, split, self.sizes[split], 1, self.seed, chosen)
 
-    def prepare(self, out: Path, report: Report) -> None:
+    def prepare(self, out: Path, report: Report, jobs: int | None = None) -> None:
         """Crops and resizes all scenes into a cache.
 
         Raises:
@@ -138,22 +140,20 @@ class CLEVR(SlotDataModule, Preparable):
             what = "is a folder" if self.path.is_dir() else "does not exist"
             raise DataFilesError(f"{self.path} {what}; expected the TFRecord file of CLEVR with masks: {_GET}")
         size = self.path.stat().st_size
+        jobs = processes_for(jobs, size // _PIECE_ON_DISK)
         write_cache(
             out,
-            partial(self._pieces, report=lambda done: report("scenes", done, size)),
+            partial(self._pieces, lambda done: report("scenes", done, size), jobs),
             self._description() | {"file": self.path.name},
             _TIMED,
         )
         report("scenes", size, size)
 
-    def _pieces(self, first: int, report: Callable[[int], None]) -> Iterator[VideoBatch]:
+    def _pieces(self, report: Callable[[int], None], jobs: int, first: int) -> Iterator[VideoBatch]:
         records = _records(self.path, first, report)
-        while piece := list(islice(records, _PIECE)):
-            try:
-                batch = collate([_scene(record, self.crop, self.resolution) for record in piece])
-            except DataFilesError as error:
-                raise DataFilesError(f"{self.path}: {error}") from error
-            yield batch
+        # as bytes: a view of a file cannot be sent to another process
+        pieces = iter(lambda: [bytes(record) for record in islice(records, _PIECE)], [])
+        return in_order(partial(_scenes, self.path, self.crop, self.resolution), pieces, jobs)
 
     def _description(self) -> dict[str, object]:
         return {"set": "clevr_with_masks", "resolution": self.resolution, "crop": list(self.crop)}
@@ -191,11 +191,18 @@ def _records(path: Path, first: int, report: Callable[[int], None]) -> Iterator[
     if is_gzip(path):
         yield from stream_gzip(path, first, report=report)
         return
-    records = TFRecords([path])
+    records = TFRecords([path], verify=True)
     size = path.stat().st_size
     for index in range(first, len(records)):
         yield records[index]
         report(size * (index + 1) // len(records))
+
+
+def _scenes(path: Path, crop: tuple[int, int, int, int], resolution: int, records: list[bytes]) -> VideoBatch:
+    try:
+        return collate([_scene(memoryview(record), crop, resolution) for record in records])
+    except DataFilesError as error:
+        raise DataFilesError(f"{path}: {error}") from error
 
 
 def _scene(record: memoryview, crop: tuple[int, int, int, int], resolution: int) -> VideoBatch:

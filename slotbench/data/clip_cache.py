@@ -2,11 +2,13 @@
 
 A cache is a folder with one file per field, the videos one after the other, and `cache.json`, which says what they are.
 It is written in pieces; `progress.json` says how much of it is on the disk for good, and gives way to `cache.json` at
-the end, so a cache is either complete or known not to be, and one that was interrupted goes on.
+the end, so a cache is either complete or known not to be, and one that was interrupted goes on. `SHA256SUMS` has the
+check sums of all files.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -20,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from slotbench.data.checksums import SUMS, add_sums, file_digest
 from slotbench.data.clip_source import ClipSource
 from slotbench.data.files import DataFilesError, write_atomically
 from slotbench.interfaces import VideoBatch
@@ -32,6 +35,7 @@ Report = Callable[[str, int, int], None]
 _COMPLETE, _PARTIAL = "cache.json", "progress.json"
 _TIMED = ("frames", "masks", "actions", "rays")
 _FORMAT = 1
+_BLOCK = 1 << 22
 
 
 class Preparable(ABC):
@@ -41,8 +45,14 @@ class Preparable(ABC):
     """The constructor's arguments that decide what the cache holds: those that the command takes."""
 
     @abstractmethod
-    def prepare(self, out: Path, report: Report) -> None:
-        """Writes everything below `out`, or goes on where an earlier call was interrupted."""
+    def prepare(self, out: Path, report: Report, jobs: int | None = None) -> None:
+        """Writes everything below `out`, or goes on where an earlier call was interrupted.
+
+        Args:
+            out: the folder.
+            report: is told how far it has come.
+            jobs: processes that work on it, which change no byte of what is written; None for what the machine has.
+        """
 
 
 def is_cache(folder: Path) -> bool:
@@ -80,11 +90,16 @@ def write_cache(
                     "folder, or delete that one"
                 )
     if (folder / _COMPLETE).is_file():
+        if not (folder / SUMS).is_file():
+            # a cache of before there were sums
+            names = [_COMPLETE, *(_path(folder, name).name for name in ClipCache(folder).fields)]
+            add_sums(folder, {name: file_digest(folder / name) for name in names})
         return int(_read_json(folder / _COMPLETE)["videos"])
     state = _read_json(folder / _PARTIAL) if (folder / _PARTIAL).is_file() else None
     state = state or {"format": _FORMAT, "description": description, "videos": 0, "fields": {}}
     with ExitStack() as stack:
         files: dict[str, BinaryIO] = {}
+        digests: dict[str, Any] = {}
         for batch in batches(state["videos"]):
             fields = _fields(batch)
             layout = {
@@ -101,8 +116,11 @@ def write_cache(
             if not files:
                 for name in layout:
                     files[name] = stack.enter_context(_at(folder, name, layout[name], state["videos"]))
+                    digests[name] = _digest(files[name])
             for name, values in fields.items():
-                files[name].write(np.ascontiguousarray(values).data)
+                content = np.ascontiguousarray(values)
+                files[name].write(content.data)
+                digests[name].update(content.data)
             for file in files.values():
                 file.flush()
                 os.fsync(file.fileno())
@@ -112,6 +130,12 @@ def write_cache(
                 report(state["videos"])
     if not state["videos"]:
         raise DataFilesError(f"nothing to write to {folder}: the source has no videos")
+    sums = {name: digest.hexdigest() for name, digest in digests.items()}
+    # there are none if it was interrupted after the last piece
+    sums = sums or {name: file_digest(_path(folder, name)) for name in state["fields"]}
+    sums = {_path(folder, name).name: digest for name, digest in sums.items()}
+    add_sums(folder, sums | {_COMPLETE: hashlib.sha256(_as_json(state)).hexdigest()})
+    # last: with it the cache is complete
     _write_json(folder / _COMPLETE, state)
     (folder / _PARTIAL).unlink(missing_ok=True)
     return int(state["videos"])
@@ -205,8 +229,15 @@ def _at(folder: Path, name: str, field: dict[str, Any], videos: int) -> BinaryIO
     path.touch()
     file = path.open("r+b")
     file.truncate(_item_bytes(field) * videos)
-    file.seek(0, os.SEEK_END)
     return file
+
+
+def _digest(file: BinaryIO) -> Any:
+    """Of what lies in a file that goes on, to be updated by what follows."""
+    digest = hashlib.sha256()
+    while block := file.read(_BLOCK):
+        digest.update(block)
+    return digest
 
 
 def _item_bytes(field: dict[str, Any]) -> int:
@@ -226,7 +257,11 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
-    write_atomically(path, json.dumps(content, indent=1).encode())
+    write_atomically(path, _as_json(content))
+
+
+def _as_json(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, indent=1).encode()
 
 
 def _difference(there: dict[str, Any], asked: dict[str, Any]) -> str:

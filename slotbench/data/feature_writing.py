@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,14 +16,18 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from slotbench.data.base import SlotDataModule, Split
+from slotbench.data.checksums import SUMS, add_sums, file_digest, read_sums
 from slotbench.data.clip_cache import Report
-from slotbench.data.clip_source import CutClips
+from slotbench.data.clip_source import ClipSource, CutClips
 from slotbench.data.feature_file import StoredFeatures
 from slotbench.data.files import DataFilesError, write_atomically
+from slotbench.data.in_order import in_order, processes_for
 from slotbench.data.resizing import resize_nearest
 from slotbench.interfaces import VideoBatch, VideoSpec
 
 __all__ = ["write_features"]
+
+_WORTH_READING_ELSEWHERE = 16  # videos; most of the time is the network's
 
 
 def write_features(
@@ -34,6 +39,7 @@ def write_features(
     description: dict[str, Any],
     splits: Iterable[Split] = get_args(Split),
     report: Report | None = None,
+    jobs: int | None = None,
 ) -> None:
     """Writes train.h5, val.h5 and test.h5, or goes on where an earlier call was interrupted.
 
@@ -46,6 +52,7 @@ def write_features(
         description: what is written and how it was made, in JSON's types; files of something else are not touched.
         splits: those to write; of these, the ones that the data set does not have are left out.
         report: is told the split, how many of its videos have been written, and how many there are.
+        jobs: processes that read the videos; None for what the machine has.
 
     Raises:
         DataFilesError: the data set has none of the splits, no stored videos, or videos of different lengths; `out`
@@ -67,7 +74,7 @@ def write_features(
                 "set of stored videos, such as MOVi"
             )
         writer = _Writer(out, split, clips, description, resolution)
-        writer.write(extract, spec, report or (lambda what, done, total: None))
+        writer.write(extract, spec, report or (lambda what, done, total: None), jobs)
 
 
 class _Writer:
@@ -83,15 +90,16 @@ class _Writer:
             )
         self.length = int(lengths[0])
         self.complete, self.partial = out / f"{split}.h5", out / f"{split}.h5.part"
-        self.progress = out / f"{split}.progress.json"
+        self.progress, self._sums = out / f"{split}.progress.json", out / SUMS
         self.description = json.dumps(description | {"split": split, "videos": len(self.videos)}, sort_keys=True)
 
-    def write(self, extract: Callable[[Tensor], Tensor], spec: VideoSpec, report: Report) -> None:
+    def write(self, extract: Callable[[Tensor], Tensor], spec: VideoSpec, report: Report, jobs: int | None) -> None:
         total = len(self.videos)
         done = self._done()
         report(self.split, done, total)
-        for number in range(done, total):
-            batch = self.source.read([int(self.videos[number])], [0], self.length)
+        jobs = processes_for(jobs, (total - done) // _WORTH_READING_ELSEWHERE)
+        read = partial(_whole, self.source, self.length)
+        for number, batch in enumerate(in_order(read, map(int, self.videos[done:]), jobs), start=done):
             features = extract(batch.frames[0].float() / 255)
             with h5py.File(self.partial, "a" if number else "w") as file:
                 if not number:
@@ -103,6 +111,8 @@ class _Writer:
         if not self.complete.is_file():
             os.replace(self.partial, self.complete)
             StoredFeatures(self.complete)
+        if self.complete.name not in (read_sums(self.complete.parent) if self._sums.is_file() else {}):
+            add_sums(self.complete.parent, {self.complete.name: file_digest(self.complete)})
         self.progress.unlink(missing_ok=True)
 
     def _done(self) -> int:
@@ -145,6 +155,10 @@ class _Writer:
             file["masks"][number] = resize_nearest(batch.masks[0].numpy(), self.resolution, self.resolution)
         if "num_objects" in batch.objects:
             file["num_objects"][number] = int(batch.objects["num_objects"])
+
+
+def _whole(source: ClipSource, length: int, video: int) -> VideoBatch:
+    return source.read([video], [0], length)
 
 
 def _resized(frames: Tensor, side: int) -> Tensor:

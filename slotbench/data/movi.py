@@ -14,6 +14,7 @@ from slotbench.data.base import SlotDataModule, Split
 from slotbench.data.clip_cache import ClipCache, Preparable, Report, is_cache, write_cache
 from slotbench.data.clip_source import CutClips
 from slotbench.data.files import DataFilesError
+from slotbench.data.in_order import in_order, processes_for
 from slotbench.data.movi_record import TIMED, MOViRecords, find_shards
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
@@ -130,8 +131,8 @@ class MOVi(SlotDataModule, Preparable):
         num_frames = self.num_frames if split == "train" else self.eval_frames
         return CutClips(source, split, self.sizes[split], num_frames, self.seed, chosen)
 
-    def prepare(self, out: Path, report: Report) -> None:
-        """Decodes every split that `path` has into a cache below `out`.
+    def prepare(self, out: Path, report: Report, jobs: int | None = None) -> None:
+        """Decodes every split that `path` has into a cache below `out`; compares the check sum of every record.
 
         Raises:
             DataFilesError: there is nothing to prepare, or `out` holds something else.
@@ -142,15 +143,17 @@ class MOVi(SlotDataModule, Preparable):
         if not present:
             raise self._nothing("train")
         for split in present:
-            self._prepare_split(split, out, report)
+            self._prepare_split(split, out, report, jobs)
 
-    def _prepare_split(self, split: str, out: Path, report: Report) -> None:
-        source = self._records(split)
+    def _prepare_split(self, split: str, out: Path, report: Report, jobs: int | None) -> None:
+        source = self._records(split, verify=True)
         total = len(source.lengths)
+        jobs = processes_for(jobs, total // _PIECE)
         description = {"set": source.set_name, "split": split, "resolution": self.resolution, "depth": self.depth}
         description["num_objects"] = source.num_objects
         report(split, 0, total)
-        write_cache(out / split, partial(_pieces, source), description, TIMED, lambda done: report(split, done, total))
+        pieces = partial(_pieces, source, jobs)
+        write_cache(out / split, pieces, description, TIMED, lambda done: report(split, done, total))
         report(split, total, total)
 
     def _stored(self, split: Split) -> str:
@@ -169,11 +172,11 @@ class MOVi(SlotDataModule, Preparable):
     def _source(self, split: str) -> MOViRecords | ClipCache:
         return self._cache(split) if is_cache(self.path / split) else self._records(split)
 
-    def _records(self, split: str) -> MOViRecords:
+    def _records(self, split: str, verify: bool = False) -> MOViRecords:
         shards = find_shards(self.path, split) if self.path.is_dir() else []
         if not shards:
             raise self._nothing(split)
-        return MOViRecords(shards, self.resolution, self.num_objects, self.depth)
+        return MOViRecords(shards, self.resolution, self.num_objects, self.depth, verify)
 
     def _cache(self, split: str) -> ClipCache:
         cache = ClipCache(self.path / split)
@@ -195,9 +198,12 @@ class MOVi(SlotDataModule, Preparable):
         )
 
 
-def _pieces(source: MOViRecords, first: int) -> Iterator[VideoBatch]:
+def _pieces(source: MOViRecords, jobs: int, first: int) -> Iterator[VideoBatch]:
     """All videos from number `first` on, whole."""
-    total, length = len(source.lengths), int(source.lengths[0])
-    for start in range(first, total, _PIECE):
-        videos = list(range(start, min(start + _PIECE, total)))
-        yield source.read(videos, [0] * len(videos), length)
+    total = len(source.lengths)
+    pieces = (range(start, min(start + _PIECE, total)) for start in range(first, total, _PIECE))
+    return in_order(partial(_piece, source), pieces, jobs)
+
+
+def _piece(source: MOViRecords, videos: range) -> VideoBatch:
+    return source.read(videos, [0] * len(videos), int(source.lengths[0]))

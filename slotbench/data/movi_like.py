@@ -20,6 +20,7 @@ from slotbench.data.base import SlotDataModule, Split
 from slotbench.data.clip_cache import ClipCache, Preparable, Report, write_cache
 from slotbench.data.clip_source import CutClips
 from slotbench.data.files import DataFilesError
+from slotbench.data.in_order import in_order, processes_for
 from slotbench.data.movi_like_scenes import Level, SceneLaw, mujoco_version
 from slotbench.data.movi_like_videos import SimulatedVideos
 from slotbench.data.movi_record import TIMED
@@ -166,19 +167,21 @@ class MOViLike(SlotDataModule, Preparable):
             threads=threads,
         )
 
-    def prepare(self, out: Path, report: Report) -> None:
-        """Writes the videos of all splits to a cache below `out`.
+    def prepare(self, out: Path, report: Report, jobs: int | None = None) -> None:
+        """Writes the videos of all splits to a cache below `out`; in this process, on its threads, if `jobs` is None.
 
         Raises:
             DataFilesError: mujoco is missing, or `out` holds something else.
         """
         for split, stored in _STORED.items():
-            self._write(split, out / stored, report)
+            self._write(split, out / stored, report, jobs)
 
-    def _write(self, split: Split, folder: Path, report: Report) -> None:
-        source, total = self.simulated(split, torch.get_num_threads()), self.videos[split]
+    def _write(self, split: Split, folder: Path, report: Report, jobs: int | None = None) -> None:
+        jobs = None if jobs is None else processes_for(jobs, self.videos[split])
+        source = self.simulated(split, torch.get_num_threads() if jobs is None else 1)
+        total = self.videos[split]
         report(_STORED[split], 0, total)
-        pieces = partial(_pieces, source)
+        pieces = partial(_pieces, source, jobs or 1)
         written = partial(report, _STORED[split])
         write_cache(folder, pieces, self._description(split), TIMED, lambda done: written(done, total))
         report(_STORED[split], total, total)
@@ -260,9 +263,15 @@ def cache_home() -> Path:
     return (Path(general) if general else Path.home() / ".cache") / "slotbench"
 
 
-def _pieces(source: SimulatedVideos, first: int) -> Iterator[VideoBatch]:
+def _pieces(source: SimulatedVideos, jobs: int, first: int) -> Iterator[VideoBatch]:
     """All videos from number `first` on, whole."""
     total = len(source.lengths)
-    for start in range(first, total, _PIECE):
-        videos = list(range(start, min(start + _PIECE, total)))
-        yield source.read(videos, [0] * len(videos), source.num_frames)
+    if jobs > 1 and first < total:
+        _piece(source, range(first, first + 1))  # compiles, which only one should do
+    size = _PIECE if jobs == 1 else max(1, _PIECE // jobs)
+    pieces = (range(start, min(start + size, total)) for start in range(first, total, size))
+    return in_order(partial(_piece, source), pieces, jobs)
+
+
+def _piece(source: SimulatedVideos, videos: range) -> VideoBatch:
+    return source.read(videos, [0] * len(videos), source.num_frames)

@@ -43,7 +43,7 @@ def arguments(tmp_path, monkeypatch):
 def test_the_features_of_every_frame_are_written(arguments, tmp_path, capsys):
     assert run(["prepare", *arguments, "--features.resolution=12", "--split", "train"]) == 0
     assert f"--data FeatureFile --data.path {tmp_path / 'out'}" in capsys.readouterr().out
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["train.h5"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["SHA256SUMS", "train.h5"]
     data = FeatureFile(str(tmp_path / "out"))
     assert data.spec.features == VideoSpec(12, 3, 3)
     assert data.spec.input == VideoSpec(3, 12, 12)
@@ -60,7 +60,7 @@ def test_the_features_of_every_frame_are_written(arguments, tmp_path, capsys):
     assert source["features"]["init_args"]["arch"] == "small"
     # again, and the split that was left out; MOVi-A has no other to test on than its validation split
     assert run(["prepare", *arguments, "--features.resolution=12"]) == 0
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["test.h5", "train.h5", "val.h5"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["SHA256SUMS", "test.h5", "train.h5", "val.h5"]
 
 
 @pytest.mark.parametrize(

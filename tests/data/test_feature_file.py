@@ -163,7 +163,7 @@ def videos(tmp_path):
 def test_what_is_written_is_read_back(videos, tmp_path):
     out, told = tmp_path / "out", []
     write_features(videos, Cells(), Cells.spec, 6, out, {"made": "so"}, report=lambda *told_: told.append(told_))
-    assert sorted(path.name for path in out.iterdir()) == ["test.h5", "train.h5"]
+    assert sorted(path.name for path in out.iterdir()) == ["SHA256SUMS", "test.h5", "train.h5"]
     assert told[-1] == ("test", 2, 2)
     source = StoredFeatures(out / "train.h5")
     assert source.spec.features == Cells.spec
@@ -192,7 +192,7 @@ def test_writing_goes_on_where_it_was_interrupted(videos, tmp_path):
     cells = Cells()
     write_features(videos, cells, Cells.spec, 12, out, {"made": "so"}, ["train"])
     assert cells.calls == 1
-    assert [path.name for path in out.iterdir()] == ["train.h5"]
+    assert sorted(path.name for path in out.iterdir()) == ["SHA256SUMS", "train.h5"]
     for video in range(3):
         true = videos.dataset("train").source.read([video], [0], 4).frames
         batch = StoredFeatures(out / "train.h5").read([video], [0], 4)

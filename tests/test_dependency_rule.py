@@ -33,6 +33,7 @@ ALLOWED = {
     # for the tests of other packages
     "slotbench.testing": ("slotbench.testing", "slotbench.interfaces", "slotbench.ops"),
     # its messages are those of the commands
+    "slotbench.comparison": ("slotbench.comparison", "slotbench.runs"),
     "slotbench.grids": ("slotbench.grids", "slotbench.runs", "slotbench.commands.failures"),
     "slotbench.runs": ("slotbench.runs", "slotbench.callbacks"),
     "slotbench.interfaces": (),

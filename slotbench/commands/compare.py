@@ -34,6 +34,8 @@ wandb-offline:FOLDER; several may be given.
   --format terminal|csv|markdown|latex  (default: by the ending of --out, else terminal)
   --out FILE              write the table there: .csv, .md, .tex, or .txt
   --html FILE             write a page with curves, plots, configurations and pictures; one file that opens offline
+  --wandb_report ENTITY/PROJECT     make a W&B report of runs that are in that project; needs a key
+  --wandb_workspace ENTITY/PROJECT  the same as a saved view of the project
   --title TEXT            heading of the table
   --runs_dir DIR          where the runs of a grid file are (default: runs)
 
@@ -75,6 +77,9 @@ def main(command: str, arguments: list[str]) -> int:
         _show(comparison, form, given)
         if given.html:
             _write_page(comparison, given.html)
+        _send(comparison, given)
+    except ComparisonError as error:
+        raise UserError(str(error)) from error
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
@@ -94,6 +99,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--format", choices=_FORMATS)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--html", type=Path)
+    parser.add_argument("--wandb_report")
+    parser.add_argument("--wandb_workspace")
     parser.add_argument("--title", default="")
     parser.add_argument("--runs_dir", type=Path, default=Path("runs"))
     return parser
@@ -158,6 +165,16 @@ def _write_page(comparison: Comparison, file: Path) -> None:
     write_html(comparison, file)
     # standard output may be the table of a program that reads it
     print(f"wrote {file}", file=sys.stderr)
+
+
+def _send(comparison: Comparison, given: argparse.Namespace) -> None:
+    if given.wandb_report or given.wandb_workspace:
+        from slotbench.comparison.wandb_report import make_report, make_workspace
+
+        if given.wandb_report:
+            print(f"report: {make_report(comparison, given.wandb_report)}", file=sys.stderr)
+        if given.wandb_workspace:
+            print(f"workspace: {make_workspace(comparison, given.wandb_workspace)}", file=sys.stderr)
 
 
 def _text(comparison: Comparison, form: str, apart: bool) -> str:

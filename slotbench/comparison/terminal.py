@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from io import StringIO
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from slotbench.comparison.records import Comparison
@@ -15,8 +16,9 @@ from slotbench.comparison.sheet import MARK, Score, Sheet, make_sheet
 
 __all__ = ["plain_text", "print_comparison"]
 
-_GAP = 2
-_ROOM = 10_000
+_GAP, _NARROWEST = 2, 8
+# about how many lines a heading may take
+_HIGHEST = 3
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
@@ -27,91 +29,136 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         console: its width is kept to if it is a terminal; into a pipe or a file everything is written.
     """
     sheet = make_sheet(comparison)
-    shown = _fitting(sheet, console.width) if console.is_terminal else len(sheet.metrics)
-    left_out = [metric.name for metric in comparison.metrics[shown:]]
-    if comparison.title:
-        console.print(Text(comparison.title, style="bold"), soft_wrap=True)
-    if console.is_terminal:
-        console.print(_table(sheet, shown))
-    else:
-        for line in _lines(sheet, shown):
-            console.print(line, soft_wrap=True, highlight=False, markup=False)
-    notes = [*comparison.notes]
-    if sheet.has_best:
-        notes.insert(0, f"* {MARK}")
-    if left_out:
+    width = console.width if console.is_terminal else None
+    shown = len(sheet.metrics) if width is None else _fitting(sheet, width)
+    lines = [Text(comparison.title, style="bold")] if comparison.title else []
+    lines += _Layout(sheet, shown, width).lines()
+    for line in lines:
+        console.print(line, soft_wrap=True)
+    notes = [f"* {MARK}"] if sheet.has_best else []
+    notes += comparison.notes
+    if left_out := [metric.name for metric in comparison.metrics[shown:]]:
         notes.append(f"no room for {', '.join(left_out)}: a wider terminal, or --format markdown, shows them")
     for note in notes:
-        console.print(Text(note, style="dim"), soft_wrap=not console.is_terminal)
+        console.print(Text(note, style="dim"), soft_wrap=width is None)
 
 
 def plain_text(comparison: Comparison) -> str:
     """The table as in a pipe, without colours and without a limit to its width."""
     out = StringIO()
-    print_comparison(comparison, Console(file=out, width=_ROOM, force_terminal=False, color_system=None))
+    print_comparison(comparison, Console(file=out, force_terminal=False, color_system=None))
     return out.getvalue()
 
 
-def _headings(sheet: Sheet, shown: int) -> list[str]:
-    metrics = [f"{name} {arrow}".rstrip() for name, arrow in zip(sheet.metrics, sheet.arrows, strict=True)]
-    return [
-        *sheet.names,
-        *(["parameters"] if sheet.has_parameters else []),
-        *(["s/step"] if sheet.has_seconds else []),
-        *metrics[:shown],
-        sheet.runs,
-    ]
-
-
-def _cells(sheet: Sheet, shown: int) -> list[tuple[bool, list[str]]]:
-    """Rows of text, and whether a row is a floor."""
-    # where one score of a column is marked, the others keep that room free, so that the digits stay aligned
-    marks = [2 * any(line.scores[index].is_best for line in sheet.lines) for index in range(shown)]
-    blank = [""] * (len(sheet.names) - 1 + sheet.has_parameters + sheet.has_seconds)
-    rows = [(True, [floor.name, *blank, *_scores(floor.scores, marks), ""]) for floor in sheet.floors]
-    for line in sheet.lines:
-        facts = [line.parameters] * sheet.has_parameters + [line.seconds] * sheet.has_seconds
-        rows.append((False, [*line.names, *facts, *_scores(line.scores, marks), line.runs]))
-    return rows
-
-
-def _scores(scores: Sequence[Score], marks: Sequence[int]) -> list[str]:
-    texts = []
-    for score, room in zip(scores, marks, strict=False):
-        text = f"{score.mean} ± {score.spread}" if score.spread else score.mean
-        texts.append(f"{text} *" if score.is_best else text + " " * room)
-    return texts
-
-
 def _fitting(sheet: Sheet, width: int) -> int:
-    """How many scores there is room for; headings may break between words, numbers must not."""
+    """How many scores there is room for; one at least."""
     for shown in range(len(sheet.metrics), 1, -1):
-        widths = [max(cell_len(word) for word in heading.split(" ")) for heading in _headings(sheet, shown)]
-        for _, row in _cells(sheet, shown):
-            widths = [max(before, cell_len(cell)) for before, cell in zip(widths, row, strict=True)]
-        if sum(widths) + _GAP * (len(widths) - 1) <= width:
+        if _Layout(sheet, shown, None).least <= width:
             return shown
     return min(1, len(sheet.metrics))
 
 
-def _table(sheet: Sheet, shown: int) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
-    for index, heading in enumerate(_headings(sheet, shown)):
-        table.add_column(Text(heading), justify="left" if index < len(sheet.names) else "right", vertical="bottom")
-    for is_floor, row in _cells(sheet, shown):
-        cells = [Text(cell, style="bold" if cell.endswith(" *") else "", no_wrap=True) for cell in row]
-        table.add_row(*cells, style="dim italic" if is_floor else "")
-    return table
+@dataclass
+class _Column:
+    heading: str
+    cells: list[str]
+    floors: list[str]
+    is_setting: bool = False
+    best: frozenset[int] = frozenset()
+    width: int = 0
 
 
-def _lines(sheet: Sheet, shown: int) -> list[str]:
-    rows = [_headings(sheet, shown), *(row for _, row in _cells(sheet, shown))]
-    widths = [max(cell_len(row[index]) for row in rows) for index in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        padded = []
-        for index, (cell, width) in enumerate(zip(row, widths, strict=True)):
-            room = " " * (width - cell_len(cell))
-            padded.append(cell + room if index < len(sheet.names) else room + cell)
-        lines.append((" " * _GAP).join(padded).rstrip())
-    return lines
+class _Layout:
+    """Columns with their widths. The names of floors lie over the settings and facts, which floors do not have."""
+
+    def __init__(self, sheet: Sheet, shown: int, width: int | None) -> None:
+        self._floors = [floor.name for floor in sheet.floors]
+        blank = [""] * len(self._floors)
+        self._lead = [
+            _Column(heading, [line.names[index] for line in sheet.lines], blank, is_setting=True)
+            for index, heading in enumerate(sheet.names)
+        ]
+        if sheet.has_parameters:
+            self._lead.append(_Column("parameters", [line.parameters for line in sheet.lines], blank))
+        if sheet.has_seconds:
+            self._lead.append(_Column("s/step", [line.seconds for line in sheet.lines], blank))
+        self._rest = [_score_column(sheet, index) for index in range(shown)]
+        self._rest.append(_Column(sheet.runs, [line.runs for line in sheet.lines], blank))
+        columns = [*self._lead, *self._rest]
+        for column in columns:
+            # headings may break between words, numbers must not
+            words = [column.heading] if width is None and column.is_setting else column.heading.split(" ")
+            third = 0 if column.is_setting else -(-cell_len(column.heading) // _HIGHEST)
+            column.width = max(third, *map(cell_len, [*words, *column.cells, *column.floors]))
+        self._lead[0].width += max(0, max(map(cell_len, self._floors), default=0) - _total(self._lead))
+        self.least = _total(columns)
+        self._fit(columns, width)
+
+    def _fit(self, columns: Sequence[_Column], width: int | None) -> None:
+        """What is left over goes to headings, what is missing is taken from the settings."""
+        settings = [column for column in columns if column.is_setting]
+        while width is not None and _total(columns) > width:
+            widest = max(settings, key=lambda column: column.width)
+            if widest.width <= _NARROWEST:
+                return
+            widest.width -= 1
+        while width is None or _total(columns) < width:
+            longest = max(columns, key=lambda column: cell_len(column.heading) - column.width)
+            if longest.width >= cell_len(longest.heading):
+                return
+            longest.width += 1
+
+    def lines(self) -> list[Text]:
+        columns = [*self._lead, *self._rest]
+        headings = [textwrap.wrap(column.heading, column.width) for column in columns]
+        height = max(map(len, headings))
+        # the last line of a heading stands on the numbers
+        headings = [[""] * (height - len(parts)) + parts for parts in headings]
+        lines = [
+            _joined([_placed(parts[level], column) for parts, column in zip(headings, columns, strict=True)], "bold")
+            for level in range(height)
+        ]
+        for index, name in enumerate(self._floors):
+            lead = set_cell_size(name, max(_total(self._lead), 1))
+            cells = [_placed(column.floors[index], column) for column in self._rest]
+            lines.append(_joined([Text(lead), *cells], "dim italic"))
+        for index in range(len(self._lead[0].cells)):
+            cells = [_placed(column.cells[index], column, index in column.best) for column in columns]
+            lines.append(_joined(cells))
+        return lines
+
+
+def _score_column(sheet: Sheet, index: int) -> _Column:
+    best = frozenset(row for row, line in enumerate(sheet.lines) if line.scores[index].is_best)
+    # where one score is marked, the others keep that room free, so that the digits stay aligned
+    room = "  " if best else ""
+    return _Column(
+        f"{sheet.metrics[index]} {sheet.arrows[index]}".rstrip(),
+        [_score(line.scores[index], room) for line in sheet.lines],
+        [_score(floor.scores[index], room) for floor in sheet.floors],
+        best=best,
+    )
+
+
+def _score(score: Score, room: str) -> str:
+    text = f"{score.mean} ± {score.spread}" if score.spread else score.mean
+    return f"{text} *" if score.is_best else text + room
+
+
+def _total(columns: Sequence[_Column]) -> int:
+    return sum(column.width for column in columns) + _GAP * (len(columns) - 1)
+
+
+def _placed(text: str, column: _Column, is_best: bool = False) -> Text:
+    """Settings to the left and cut if they must be, numbers to the right."""
+    if cell_len(text) > column.width:
+        text = set_cell_size(text, column.width - 1) + "…"
+    room = " " * (column.width - cell_len(text))
+    return Text(text + room if column.is_setting else room + text, style="bold" if is_best else "")
+
+
+def _joined(cells: Sequence[Text], style: str = "") -> Text:
+    line = Text(" " * _GAP).join(cells)
+    line.rstrip()
+    line.stylize_before(style)
+    return line

@@ -128,6 +128,9 @@ def test_a_grid_file_knows_its_metrics(runs, capsys):
         (["grid.yaml"], ["no point of grid.yaml has run yet", "slotbench grid run grid.yaml"]),
         (["half"], ["half is a half-written run: run.json is cut off"]),
         (["wandb:"], ["wandb:ENTITY/PROJECT"]),
+        (["wandb:me/project"], ["no W&B key"]),
+        (["wandb-offline:nowhere"], ["no W&B runs at nowhere"]),
+        (["runs/balls", "--wandb_report", "me/project"], ["no run"]),
     ],
 )
 def test_what_cannot_be_compared_is_said_in_a_sentence(runs, capsys, arguments, words):

@@ -81,6 +81,11 @@ class GracefulStop(Callback):
             self._end(trainer)
             self._checkpoint.write(trainer)
 
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Lets the validation that belongs to the step be done: Lightning would break it off."""
+        if self._in_training:
+            trainer._signal_connector.received_sigterm = False
+
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Has the run end here if there was a signal while it validated; what is saved now is all there is."""
         if self._in_training and not trainer.sanity_checking and self._agree(trainer):

@@ -90,6 +90,12 @@ class RunCheckpoint(Checkpoint):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Counts the time from here; a state that was loaded need not be saved again."""
         self._saved_at, self._saved_step = time.monotonic(), trainer.global_step
+        # Lightning tells the loader where it was when it makes it, and by then has not read that if the number of steps
+        # was asked for before, as the schedule does
+        loop = trainer.fit_loop
+        if loop._combined_loader_states_to_load and loop._data_fetcher is not None:
+            loop._load_combined_loader_states()
+            iter(loop._data_fetcher)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Puts in its place what was written at the end of the step before."""

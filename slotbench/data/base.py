@@ -208,6 +208,8 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
             persistent_workers=self.num_workers > 0,
             pin_memory=torch.cuda.is_available(),
             worker_init_fn=_leave_signals_to_the_main_process,
+            # for the workers' seeds: drawn from torch's own generator, they would depend on which workers run already
+            generator=torch.Generator().manual_seed(self.seed),
         )
 
 

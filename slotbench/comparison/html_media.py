@@ -116,5 +116,5 @@ def _in_order(comparison: Comparison) -> Iterator[tuple[int, Medium]]:
         place, run, medium = entry
         return medium.name in _DRAWN_BY_THE_PAGE, place, -rows_with[medium.name], medium.name, run
 
-    for _, run, medium in sorted(ranked, key=rank):
-        yield run, medium
+    for _, owner, medium in sorted(ranked, key=rank):
+        yield owner, medium

@@ -26,15 +26,8 @@ __all__ = ["write_html"]
 
 # in the order in which they build on one another
 _SCRIPTS = (
-    "base.js",
-    "table.js",
-    "plot.js",
-    "series.js",
-    "curves.js",
-    "axis.js",
-    "settings.js",
-    "media.js",
-    "start.js",
+    *("base.js", "columns.js", "table.js", "plot.js", "series.js", "curves.js"),
+    *("axis.js", "settings.js", "media.js", "start.js"),
 )
 
 

@@ -1,6 +1,15 @@
 // A metric's score against a setting, the parameters or the time per step.
 
-const axis = { x: null, y: page.metrics[0]?.name ?? null, group: "", bars: "std", isLogX: false, isLogY: false, withSeeds: true, withFloors: false };
+const axis = {
+  x: null,
+  y: page.metrics[0]?.name ?? null,
+  group: "",
+  bars: "std",
+  isLogX: false,
+  isLogY: false,
+  withSeeds: true,
+  withFloors: false,
+};
 
 const isNumeric = (values) => values.every((value) => typeof value === "number");
 const distinct = (values) => [...new Map(values.map((value) => [text(value), value])).values()];
@@ -53,7 +62,8 @@ function bar(cell) {
   const mean = Number(cell.mean);
   if (axis.bars === "std" && cell.std !== null) return [mean - cell.std, mean + cell.std];
   if (axis.bars === "interval" && cell.low !== null) return [Number(cell.low), Number(cell.high)];
-  if (axis.bars === "range" && cell.values.length > 1) return [Math.min(...cell.values.map(Number)), Math.max(...cell.values.map(Number))];
+  if (axis.bars === "range" && cell.values.length > 1)
+    return [Math.min(...cell.values.map(Number)), Math.max(...cell.values.map(Number))];
   return null;
 }
 
@@ -69,39 +79,87 @@ function drawAxis() {
   const { found, names, groups } = points(x, metric.name);
   byId("axis-legend").replaceChildren(
     ...(axis.group
-      ? [element("span", { class: "quiet" }, `${keyLabel(axis.group)}:`), ...groups.map((name, index) => element("span", { class: "entry" }, swatch(index), name))]
-      : legend("axis", filtered())),
+      ? [
+          element("span", { class: "quiet" }, `${keyLabel(axis.group)}:`),
+          ...groups.map((name, index) => element("span", { class: "entry" }, swatch(index), name)),
+        ]
+      : filtered().length <= 24
+        ? legend("axis", filtered())
+        : []),
   );
   const floors = axis.withFloors ? metric.floors : {};
   const isLogX = axis.isLogX && !names;
-  const heights = found.flatMap(({ cell }) => [Number(cell.mean), ...(bar(cell) ?? []), ...(axis.withSeeds ? cell.values.map(Number) : [])]);
-  const xRange = names ? [-0.5, names.length - 0.5] : extent(found.map(({ at }) => at), isLogX, 0.06);
+  const heights = found.flatMap(({ cell }) => [
+    Number(cell.mean),
+    ...(bar(cell) ?? []),
+    ...(axis.withSeeds ? cell.values.map(Number) : []),
+  ]);
+  const xRange = names
+    ? [-0.5, names.length - 0.5]
+    : extent(
+        found.map(({ at }) => at),
+        isLogX,
+        0.06,
+      );
   const { near, far } = nearFloors(heights, floors, axis.isLogY);
   const yRange = extent([...heights, ...Object.values(near)], axis.isLogY, 0.08);
   if (!found.length || !xRange || !yRange) {
-    box.replaceChildren(element("p", { class: "quiet empty" }, found.length ? "Nothing above zero for a logarithmic scale." : "None of the rows that are shown has both."));
+    box.replaceChildren(
+      element(
+        "p",
+        { class: "quiet empty" },
+        found.length ? "Nothing above zero for a logarithmic scale." : "None of the rows that are shown has both.",
+      ),
+    );
     return;
   }
   const places = distinct(found.map(({ at }) => at)).sort((a, b) => a - b);
   const width = Math.max(300, Math.min(900, box.clientWidth));
   const label = `${metric.label} against ${x.title}, ${plural(found.length, "row")}`;
-  const frame = plot({ width, height: 380, x: { range: xRange, isLog: isLogX, label: x.title, names, ticks: !names && places.length <= 8 ? places : null }, y: { range: yRange, isLog: axis.isLogY }, label });
+  const frame = plot({
+    width,
+    height: 380,
+    x: { range: xRange, isLog: isLogX, label: x.title, names, ticks: !names && places.length <= 8 ? places : null },
+    y: { range: yRange, isLog: axis.isLogY },
+    label,
+  });
   drawFloors(frame, near);
   drawPoints(frame, found, Boolean(names), x, metric);
   const better = metric.higher === null ? "" : metric.higher ? ", higher is better" : ", lower is better";
-  box.replaceChildren(element("figure", {}, element("figcaption", {}, element("strong", {}, metric.label), element("span", { class: "quiet" }, `${metric.name}${better}`)), frame.root, farText(far) ?? ""));
+  box.replaceChildren(
+    element(
+      "figure",
+      {},
+      element(
+        "figcaption",
+        {},
+        element("strong", {}, metric.label),
+        element("span", { class: "quiet" }, `${metric.name}${better}`),
+      ),
+      frame.root,
+      farText(far) ?? "",
+    ),
+  );
 }
 
 function drawPoints(frame, found, isCategory, x, metric) {
   const inOrder = [...new Set(found.map(({ group }) => group))].sort((a, b) => a - b);
   // beside one another where several groups share a category, and a little apart where rows share a number
-  const room = isCategory ? (frame.x(1) - frame.x(0)) * 0.6 : 0;
-  const shift = (group) => (axis.group && inOrder.length > 1 ? (inOrder.indexOf(group) / (inOrder.length - 1) - 0.5) * room : 0);
+  const room = isCategory ? (frame.x(1) - frame.x(0)) * 0.6 : Math.min(30, 5 * (inOrder.length - 1));
+  const shift = (group) =>
+    axis.group && inOrder.length > 1 ? (inOrder.indexOf(group) / (inOrder.length - 1) - 0.5) * room : 0;
   for (const group of inOrder) {
     const mine = found.filter((point) => point.group === group).sort((a, b) => a.at - b.at);
     const holder = svg("g", { class: `series ${colour(group)}`, "data-row": axis.group ? null : group });
     const isLine = !isCategory && mine.length > 1 && new Set(mine.map(({ at }) => at)).size === mine.length;
-    if (isLine) holder.append(svg("path", { class: "line", d: line(frame, mine.map(({ at }) => at), mine.map(({ cell }) => Number(cell.mean))) }));
+    if (isLine) {
+      const path = line(
+        frame,
+        mine.map(({ at }) => at),
+        mine.map(({ cell }) => Number(cell.mean)),
+      );
+      holder.append(svg("path", { class: "line", d: path, transform: `translate(${shift(group)} 0)` }));
+    }
     for (const point of mine) drawPoint(frame, holder, point, shift(group), x, metric);
     frame.inside.append(holder);
   }
@@ -112,7 +170,13 @@ function drawPoint(frame, holder, { row, at, cell, group }, shift, x, metric) {
   const height = frame.y(Number(cell.mean));
   if (!Number.isFinite(centre) || !Number.isFinite(height)) return;
   const ends = bar(cell)?.map((end) => (frame.y.isLog && end <= 0 ? frame.foot : frame.y(end)));
-  if (ends) holder.append(svg("path", { class: "bar-line", d: `M${centre} ${ends[0]}V${ends[1]}M${centre - 4} ${ends[0]}h8M${centre - 4} ${ends[1]}h8` }));
+  if (ends)
+    holder.append(
+      svg("path", {
+        class: "bar-line",
+        d: `M${centre} ${ends[0]}V${ends[1]}M${centre - 4} ${ends[0]}h8M${centre - 4} ${ends[1]}h8`,
+      }),
+    );
   if (axis.withSeeds && cell.values.length > 1) {
     for (const value of cell.values) {
       const y = frame.y(Number(value));
@@ -125,11 +189,25 @@ function drawPoint(frame, holder, { row, at, cell, group }, shift, x, metric) {
       clientX,
       clientY,
       element("strong", {}, record.label),
-      element("div", {}, `${x.title}: ${x.id === "row" ? record.label : x.isNumber ? short(x.value(record), 6) : text(x.value(record))}`),
-      element("div", {}, `${metric.label}: ${short(cell.mean)}${cell.std === null ? "" : ` ± ${short(cell.std, 2)} (${cell.values.length})`}`),
+      element(
+        "div",
+        {},
+        `${x.title}: ${x.id === "row" ? record.label : x.isNumber ? short(x.value(record), 6) : text(x.value(record))}`,
+      ),
+      element(
+        "div",
+        {},
+        `${metric.label}: ${short(cell.mean)}${cell.std === null ? "" : ` ± ${short(cell.std, 2)} (${cell.values.length})`}`,
+      ),
     );
   };
-  const mark = dot(group, centre, height, 5, { class: "point", tabindex: 0, role: "img", "aria-label": `${page.rows[row].label}: ${short(cell.mean)}`, "data-point": row });
+  const mark = dot(group, centre, height, 5, {
+    class: "point",
+    tabindex: 0,
+    role: "img",
+    "aria-label": `${page.rows[row].label}: ${short(cell.mean)}`,
+    "data-point": row,
+  });
   mark.addEventListener("pointermove", (event) => show(event.clientX, event.clientY));
   mark.addEventListener("pointerenter", () => emphasise(axis.group ? -1 : row));
   mark.addEventListener("focus", () => {
@@ -152,7 +230,8 @@ function keyLabel(key) {
 /** The setting to colour by when nobody has chosen: the other one that varies, if it has few values. */
 function firstGroup() {
   const others = page.keys.filter(({ key }) => `key ${key}` !== axis.x && settingValues(key).length > 1);
-  const isTelling = axis.x.startsWith("key ") && others.length > 0 && settingValues(others[0].key).length < page.rows.length;
+  const isTelling =
+    axis.x.startsWith("key ") && others.length > 0 && settingValues(others[0].key).length < page.rows.length;
   return isTelling ? others[0].key : "";
 }
 
@@ -164,12 +243,38 @@ function startAxis() {
       axis[name] = value;
       drawAxis();
     };
-    const groups = [["", "row"], ...page.keys.filter(({ key }) => settingValues(key).length > 1).map(({ key, label }) => [key, label])];
+    const groups = [
+      ["", "row"],
+      ...page.keys.filter(({ key }) => settingValues(key).length > 1).map(({ key, label }) => [key, label]),
+    ];
     byId("axis-controls").append(
-      select("x", "axis-x", choices.map(({ id, title }) => [id, title]), axis.x, set("x")),
-      select("y", "axis-y", page.metrics.map(({ name, label }) => [name, label]), axis.y, set("y")),
+      select(
+        "x",
+        "axis-x",
+        choices.map(({ id, title }) => [id, title]),
+        axis.x,
+        set("x"),
+      ),
+      select(
+        "y",
+        "axis-y",
+        page.metrics.map(({ name, label }) => [name, label]),
+        axis.y,
+        set("y"),
+      ),
       select("colour", "axis-group", groups, axis.group, set("group")),
-      select("bars", "axis-bars", [["std", "standard deviation"], ["interval", "95 % interval"], ["range", "lowest to highest"], ["none", "none"]], axis.bars, set("bars")),
+      select(
+        "bars",
+        "axis-bars",
+        [
+          ["std", "standard deviation"],
+          ["interval", "95 % interval"],
+          ["range", "lowest to highest"],
+          ["none", "none"],
+        ],
+        axis.bars,
+        set("bars"),
+      ),
       check("log x", "axis-log-x", axis.isLogX, set("isLogX")),
       check("log y", "axis-log-y", axis.isLogY, set("isLogY")),
       hasSeeds ? check("single seeds", "axis-seeds", axis.withSeeds, set("withSeeds")) : "",

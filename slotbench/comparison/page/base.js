@@ -2,17 +2,12 @@
 
 const page = JSON.parse(document.getElementById("data").textContent);
 
-const FIRST_ROWS = 10;
 const COLOURS = 8;
 const DASHES = ["", "7 3", "2 2.5", "9 3 2 3", "14 4"];
 
 // ---- what is shown ----------------------------------------------------------------------------------------------
 
-const state = {
-  hidden: new Set(page.rows.length > 12 ? page.rows.keys() : []),
-  filter: "",
-};
-if (page.rows.length > 12) for (let row = 0; row < FIRST_ROWS; row++) state.hidden.delete(row);
+const state = { hidden: new Set(), filter: "" };
 
 const parts = [];
 let waiting = false;
@@ -127,7 +122,8 @@ function check(label, id, isOn, onchoice, title) {
 /** A menu of check boxes with a box to search it, for [value, label] pairs; `chosen` is a set that it changes. */
 function menu(label, id, options, chosen, onchoice) {
   const summary = element("summary", {});
-  const say = () => (summary.textContent = `${label}: ${options.filter(([value]) => chosen.has(value)).length} of ${options.length}`);
+  const say = () =>
+    (summary.textContent = `${label}: ${options.filter(([value]) => chosen.has(value)).length} of ${options.length}`);
   const list = element("div", { class: "choices" });
   for (const [value, name] of options) {
     const flip = (isOn) => {
@@ -138,16 +134,27 @@ function menu(label, id, options, chosen, onchoice) {
     };
     list.append(check(name, null, chosen.has(value), flip));
   }
-  const search = element("input", { type: "search", placeholder: "find", "aria-label": `Find in ${label.toLowerCase()}` });
+  const search = element("input", {
+    type: "search",
+    placeholder: "find",
+    "aria-label": `Find in ${label.toLowerCase()}`,
+  });
   search.addEventListener("input", () => {
-    for (const choice of list.children) choice.hidden = !choice.textContent.toLowerCase().includes(search.value.toLowerCase());
+    for (const choice of list.children)
+      choice.hidden = !choice.textContent.toLowerCase().includes(search.value.toLowerCase());
   });
   say();
-  return element("details", { class: "menu", id }, summary, element("div", { class: "sheet" }, options.length > 8 ? search : null, list));
+  return element(
+    "details",
+    { class: "menu", id },
+    summary,
+    element("div", { class: "sheet" }, options.length > 8 ? search : null, list),
+  );
 }
 
 document.addEventListener("pointerdown", (event) => {
-  for (const open of document.querySelectorAll("details.menu[open]")) if (!open.contains(event.target)) open.open = false;
+  for (const open of document.querySelectorAll("details.menu[open]"))
+    if (!open.contains(event.target)) open.open = false;
 });
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Escape") return;

@@ -2,6 +2,7 @@
 
 const HEIGHT = 240;
 const MOST_IN_TIP = 14;
+const FEW_ROWS = 10;
 const hasClock = Object.keys(page.curves.clocks).length > 0;
 const hasSeeds = page.rows.some((row) => row.runs.length > 1);
 const metricByName = new Map(page.metrics.map((metric) => [metric.name, metric]));
@@ -14,19 +15,35 @@ const curves = {
   smoothing: 0,
   withSeeds: false,
   withFloors: true,
+  most: FEW_ROWS,
 };
 
 function firstMetrics() {
   const named = page.metrics.map((metric) => metric.name).filter((name) => name in page.curves.values);
   const losses = ["train/loss", "val/loss"].filter((name) => page.curves.metrics.includes(name));
-  return [...named.slice(0, 5), ...losses.filter((name) => !named.includes(name)).slice(0, Math.max(1, 6 - named.length))];
+  return [
+    ...named.slice(0, 5),
+    ...losses.filter((name) => !named.includes(name)).slice(0, Math.max(1, 6 - named.length)),
+  ];
+}
+
+/** The rows that have lines: of those that are shown, the first of the table as it is sorted now. */
+function rowsWithLines() {
+  return sorted(shown()).slice(0, curves.most);
 }
 
 function drawCurves() {
-  const rows = shown();
+  const rows = rowsWithLines();
   const box = byId("curves");
   hideTip();
-  byId("curves-legend").replaceChildren(...legend("curves", filtered()));
+  const isFew = filtered().length <= FEW_ROWS;
+  const entries = page.curves.metrics.length ? legend("curves", isFew ? filtered() : rows) : [];
+  const others = shown().length - rows.length;
+  byId("curves-legend").replaceChildren(
+    ...entries,
+    others > 0 ? element("span", { class: "quiet small" }, `and ${plural(others, "row")} further down the table`) : "",
+  );
+  box.classList.toggle("many", rows.length > 4);
   const names = page.curves.metrics.filter((name) => curves.metrics.has(name));
   if (!names.length) {
     const why = page.curves.metrics.length ? "Choose metrics above." : "These runs have no curves.";
@@ -50,19 +67,36 @@ function curvePlot(name, rows, width) {
   const figure = element(
     "figure",
     { "data-metric": name },
-    element("figcaption", {}, element("strong", {}, metric?.label ?? name), element("span", { class: "quiet" }, metric && metric.label !== name ? name : "\u00a0")),
+    element(
+      "figcaption",
+      {},
+      element("strong", {}, metric?.label ?? name),
+      element("span", { class: "quiet" }, metric && metric.label !== name ? name : "\u00a0"),
+    ),
   );
-  const xRange = extent(drawn.flatMap(({ curve }) => [curve.x[0], curve.x[curve.x.length - 1]]), false, 0.01);
+  const xRange = extent(
+    drawn.flatMap(({ curve }) => [curve.x[0], curve.x[curve.x.length - 1]]),
+    false,
+    0.01,
+  );
   const scores = drawn.flatMap(({ curve }) => heights(curve));
   const { near, far } = nearFloors(scores, floors, isLog);
   const yRange = extent([...scores, ...Object.values(near)], isLog);
   if (!drawn.length || !yRange) {
-    const why = !drawn.length ? "None of the rows that are shown has this curve." : "Nothing above zero for a logarithmic scale.";
+    const why = !drawn.length
+      ? "None of the rows that are shown has this curve."
+      : "Nothing above zero for a logarithmic scale.";
     figure.append(element("p", { class: "quiet empty" }, why));
     return figure;
   }
   const label = `${metric?.label ?? name} over ${curves.over}, ${plural(drawn.length, "row")}. Arrow keys read it off.`;
-  const frame = plot({ width, height: HEIGHT, x: { range: xRange, label: curves.over }, y: { range: yRange, isLog }, label });
+  const frame = plot({
+    width,
+    height: HEIGHT,
+    x: { range: xRange, label: curves.over },
+    y: { range: yRange, isLog },
+    label,
+  });
   drawFloors(frame, near);
   // the first row is drawn last, on top
   for (const { row, curve } of [...drawn].reverse()) drawRow(frame, row, curve);
@@ -89,12 +123,30 @@ function drawRow(frame, row, curve) {
   if (curves.band !== "none" && curve.seeds.length > 1) {
     group.append(svg("path", { class: "band", d: band(frame, curve.x, ...edges(curve, curves.band)) }));
   }
-  if (curves.withSeeds) for (const seed of curve.seeds) group.append(svg("path", { class: "line thin", d: line(frame, seed.x, seed.y) }));
-  group.append(svg("path", { class: "line", d: line(frame, curve.x, curve.mean) }));
+  if (curves.withSeeds)
+    for (const seed of curve.seeds) group.append(svg("path", { class: "line thin", d: line(frame, seed.x, seed.y) }));
+  // where some seeds have no value the mean is of others, and a bend there says nothing: a thinner line
+  const isWhole = curve.n.map((n) => n === curve.seeds.length);
+  const only = (keep) => curve.mean.map((mean, index) => (keep(index) ? mean : null));
+  if (!isWhole.every(Boolean)) {
+    const part = only((index) => !(isWhole[index - 1] ?? true) || !isWhole[index] || !(isWhole[index + 1] ?? true));
+    group.append(svg("path", { class: "line part", d: line(frame, curve.x, part) }));
+  }
+  group.append(
+    svg("path", {
+      class: "line",
+      d: line(
+        frame,
+        curve.x,
+        only((index) => isWhole[index]),
+      ),
+    }),
+  );
   if (curve.x.length <= 12) {
     curve.x.forEach((x, index) => {
       const y = frame.y(curve.mean[index]);
-      if (Number.isFinite(y)) group.append(dot(row, frame.x(x), y, curve.x.length === 1 ? 4 : 2.5));
+      if (Number.isFinite(y) && (isWhole[index] || curve.x.length === 1))
+        group.append(dot(row, frame.x(x), y, curve.x.length === 1 ? 4 : 2.5));
     });
   }
   frame.inside.append(group);
@@ -112,18 +164,47 @@ function readOff(frame, name, drawn, floors) {
     hair.setAttribute("x2", frame.x(place));
     hair.setAttribute("visibility", "visible");
     const values = drawn
-      .map(({ row, curve }) => ({ row, mean: at(curve.x, curve.mean, place), std: at(curve.x, curve.std, place), n: curve.n[curve.x.findLastIndex((other) => other <= place)] }))
+      .map(({ row, curve }) => ({
+        row,
+        mean: at(curve.x, curve.mean, place),
+        std: at(curve.x, curve.std, place),
+        n: curve.n[curve.x.findLastIndex((other) => other <= place)],
+      }))
       .filter(({ mean }) => Number.isFinite(mean))
       .sort((left, right) => (better === false ? left.mean - right.mean : right.mean - left.mean));
-    const lines = values.slice(0, MOST_IN_TIP).map(({ row, mean, std, n }) =>
-      element("tr", {}, element("td", {}, swatch(row)), element("td", {}, page.rows[row].label), element("td", { class: "number" }, short(mean)), element("td", { class: "number quiet" }, n > 1 ? `± ${short(std, 2)} (${n})` : "")),
-    );
+    const lines = values
+      .slice(0, MOST_IN_TIP)
+      .map(({ row, mean, std, n }) =>
+        element(
+          "tr",
+          {},
+          element("td", {}, swatch(row)),
+          element("td", {}, page.rows[row].label),
+          element("td", { class: "number" }, short(mean)),
+          element("td", { class: "number quiet" }, n > 1 ? `± ${short(std, 2)} (${n})` : ""),
+        ),
+      );
     showTip(
       clientX,
       clientY,
       element("strong", {}, curves.over === "hours" ? `${short(place, 3)} h` : `step ${place.toLocaleString("en")}`),
-      element("table", {}, ...lines, ...Object.entries(floors).map(([floor, value]) => element("tr", { class: "quiet" }, element("td", {}), element("td", {}, floor), element("td", { class: "number" }, short(value))))),
-      values.length > MOST_IN_TIP ? element("div", { class: "quiet" }, `and ${plural(values.length - MOST_IN_TIP, "more row")}`) : null,
+      element(
+        "table",
+        {},
+        ...lines,
+        ...Object.entries(floors).map(([floor, value]) =>
+          element(
+            "tr",
+            { class: "quiet" },
+            element("td", {}),
+            element("td", {}, floor),
+            element("td", { class: "number" }, short(value)),
+          ),
+        ),
+      ),
+      values.length > MOST_IN_TIP
+        ? element("div", { class: "quiet" }, `and ${plural(values.length - MOST_IN_TIP, "more row")}`)
+        : null,
     );
   };
   follow(frame, show, () => {
@@ -138,19 +219,85 @@ function startCurves() {
     drawCurves();
   };
   if (page.curves.metrics.length) {
-    const options = page.curves.metrics.map((name) => [name, metricByName.has(name) && metricByName.get(name).label !== name ? `${name} (${metricByName.get(name).label})` : name]);
+    const options = page.curves.metrics.map((name) => [
+      name,
+      metricByName.has(name) && metricByName.get(name).label !== name
+        ? `${name} (${metricByName.get(name).label})`
+        : name,
+    ]);
     const withFloors = page.metrics.some((metric) => Object.keys(metric.floors).length);
     byId("curves-controls").append(
       menu("Metrics", "curve-metrics", options, curves.metrics, drawCurves),
-      select("scale", "curve-scale", [["linear", "linear"], ["log", "logarithmic"], ["middle", "linear, without extremes"]], curves.scale, set("scale")),
-      hasClock ? select("over", "curve-over", [["steps", "steps"], ["hours", "hours"]], curves.over, set("over")) : "",
-      select("smooth", "curve-smoothing", [["0", "as recorded"], ["0.05", "a little"], ["0.15", "more"], ["0.3", "much"]], "0", (value) => set("smoothing")(Number(value))),
-      hasSeeds ? select("band", "curve-band", [["std", "standard deviation"], ["range", "lowest to highest"], ["none", "none"]], curves.band, set("band")) : "",
+      select(
+        "scale",
+        "curve-scale",
+        [
+          ["linear", "linear"],
+          ["log", "logarithmic"],
+          ["middle", "linear, without extremes"],
+        ],
+        curves.scale,
+        set("scale"),
+      ),
+      hasClock
+        ? select(
+            "over",
+            "curve-over",
+            [
+              ["steps", "steps"],
+              ["hours", "hours"],
+            ],
+            curves.over,
+            set("over"),
+          )
+        : "",
+      page.rows.length > FEW_ROWS
+        ? select(
+            "rows",
+            "curve-rows",
+            [
+              ["10", "first 10 of the table"],
+              ["25", "first 25"],
+              ["1000000", "all"],
+            ],
+            "10",
+            (value) => set("most")(Number(value)),
+          )
+        : "",
+      select(
+        "smooth",
+        "curve-smoothing",
+        [
+          ["0", "as recorded"],
+          ["0.05", "a little"],
+          ["0.15", "more"],
+          ["0.3", "much"],
+        ],
+        "0",
+        (value) => set("smoothing")(Number(value)),
+      ),
+      hasSeeds
+        ? select(
+            "band",
+            "curve-band",
+            [
+              ["std", "standard deviation"],
+              ["range", "lowest to highest"],
+              ["none", "none"],
+            ],
+            curves.band,
+            set("band"),
+          )
+        : "",
       hasSeeds ? check("single seeds", "curve-seeds", curves.withSeeds, set("withSeeds")) : "",
-      withFloors ? check("floors", "curve-floors", curves.withFloors, set("withFloors"), "What trivial answers score, dashed") : "",
+      withFloors
+        ? check("floors", "curve-floors", curves.withFloors, set("withFloors"), "What trivial answers score, dashed")
+        : "",
     );
   }
   const lacking = page.curves.left_out;
-  if (lacking.length) byId("curves-notes").textContent = `No room in this page for the curves of ${plural(lacking.length, "further metric")}: ${lacking.slice(0, 12).join(", ")}${lacking.length > 12 ? ", …" : ""}.`;
+  if (lacking.length)
+    byId("curves-notes").textContent =
+      `No room in this page for the curves of ${plural(lacking.length, "further metric")}: ${lacking.slice(0, 12).join(", ")}${lacking.length > 12 ? ", …" : ""}.`;
   onChange(drawCurves);
 }

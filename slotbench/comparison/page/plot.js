@@ -49,9 +49,10 @@ function ticks(axis, count) {
   }
   const rough = (high - low) / count;
   const unit = 10 ** Math.floor(Math.log10(rough));
-  const step = unit * [1, 2, 5, 10].find((factor) => factor * unit >= rough);
+  const step = unit * [1, 2, 2.5, 5, 10].find((factor) => factor * unit >= rough);
   const found = [];
-  for (let index = Math.ceil(low / step); index * step <= high; index++) found.push(Number((index * step).toPrecision(12)));
+  for (let index = Math.ceil(low / step); index * step <= high; index++)
+    found.push(Number((index * step).toPrecision(12)));
   return found;
 }
 
@@ -81,9 +82,21 @@ function plot({ width, height, x, y, label }) {
   const foot = height - bottom;
   const xs = scale(...x.range, MARGIN.left, right, x.isLog);
   const ys = scale(...y.range, foot, MARGIN.top, y.isLog);
-  const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "plot", role: "img", "aria-label": label, tabindex: 0 });
+  const root = svg("svg", {
+    viewBox: `0 0 ${width} ${height}`,
+    class: "plot",
+    role: "img",
+    "aria-label": label,
+    tabindex: 0,
+  });
   const clip = `clip-${clips++}`;
-  root.append(svg("clipPath", { id: clip }, svg("rect", { x: MARGIN.left, y: MARGIN.top - 4, width: right - MARGIN.left + 4, height: foot - MARGIN.top + 8 })));
+  root.append(
+    svg(
+      "clipPath",
+      { id: clip },
+      svg("rect", { x: MARGIN.left, y: MARGIN.top - 4, width: right - MARGIN.left + 4, height: foot - MARGIN.top + 8 }),
+    ),
+  );
   const heights = ticks(ys, Math.max(2, Math.round(height / 55)));
   tickTexts(heights).forEach((name, index) => {
     const at = ys(heights[index]);
@@ -97,8 +110,12 @@ function plot({ width, height, x, y, label }) {
     const at = xs(places[index]);
     root.append(svg("line", { class: "mark", x1: at, x2: at, y1: foot, y2: foot + 4 }));
     const shortName = turned && name.length > 18 ? `${name.slice(0, 17)}…` : name;
-    const place = turned ? { transform: `translate(${at + 4} ${foot + 14}) rotate(-35)`, "text-anchor": "end" } : { x: at, y: foot + 16, "text-anchor": "middle" };
-    root.append(svg("text", { class: "tick", ...place }, shortName, shortName === name ? null : svg("title", {}, name)));
+    const place = turned
+      ? { transform: `translate(${at + 4} ${foot + 14}) rotate(-35)`, "text-anchor": "end" }
+      : { x: at, y: foot + 16, "text-anchor": "middle" };
+    root.append(
+      svg("text", { class: "tick", ...place }, shortName, shortName === name ? null : svg("title", {}, name)),
+    );
   });
   root.append(
     svg("line", { class: "mark", x1: MARGIN.left, x2: right, y1: foot, y2: foot }),
@@ -132,7 +149,7 @@ function nearFloors(heights, floors, isLog) {
 /** A line of text on the floors that are too far away to be drawn. */
 function farText(far) {
   const all = Object.entries(far).map(([name, value]) => `${name} ${short(value)}`);
-  return all.length ? element("p", { class: "quiet small" }, `Far off: ${all.join(", ")}.`) : null;
+  return all.length ? element("p", { class: "quiet small" }, `Far off this scale: ${all.join(", ")}.`) : null;
 }
 
 /** Dashed lines for what trivial answers score, named where there is room. */
@@ -143,7 +160,13 @@ function drawFloors(frame, floors) {
     .filter(([, at]) => Number.isFinite(at) && at >= MARGIN.top - 2 && at <= frame.foot + 2)
     .sort((left, right) => right[1] - left[1]);
   for (const [name, at, value] of visible) {
-    frame.inside.append(svg("line", { class: "floor", x1: frame.left, x2: frame.right, y1: at, y2: at }, svg("title", {}, `${name}: ${short(value)}`)));
+    frame.inside.append(
+      svg(
+        "line",
+        { class: "floor", x1: frame.left, x2: frame.right, y1: at, y2: at },
+        svg("title", {}, `${name}: ${short(value)}`),
+      ),
+    );
     if (last - at < 11 || at < MARGIN.top + 8) continue;
     last = at;
     frame.root.append(svg("text", { class: "floor-name", x: frame.right, y: at - 3, "text-anchor": "end" }, name));
@@ -192,7 +215,12 @@ const SHAPES = [
 /** A mark whose colour and shape tell row or group `index`. */
 function dot(index, x, y, radius, attributes = {}) {
   const shape = SHAPES[Math.floor(index / COLOURS) % SHAPES.length];
-  return svg("path", { ...attributes, class: `dot ${colour(index)} ${attributes.class ?? ""}`, d: shape(radius), transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` });
+  return svg("path", {
+    ...attributes,
+    class: `dot ${colour(index)} ${attributes.class ?? ""}`,
+    d: shape(radius),
+    transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`,
+  });
 }
 
 /** Calls `show(x, event)` with the pointer's place in the data, and `hide()` when it leaves; arrow keys move it, too. */

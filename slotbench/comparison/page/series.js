@@ -69,7 +69,11 @@ function rowCurve(metric, row, over, smoothing) {
 
 function average(seeds) {
   let x = [...new Set(seeds.flatMap((seed) => seed.x))].sort((a, b) => a - b);
-  if (x.length > MOST_ON_GRID) x = Array.from({ length: MOST_ON_GRID }, (_, index) => x[Math.round((index * (x.length - 1)) / (MOST_ON_GRID - 1))]);
+  if (x.length > MOST_ON_GRID)
+    x = Array.from(
+      { length: MOST_ON_GRID },
+      (_, index) => x[Math.round((index * (x.length - 1)) / (MOST_ON_GRID - 1))],
+    );
   const curve = { x, mean: [], std: [], low: [], high: [], n: [], seeds };
   for (const place of x) {
     const values = seeds.map((seed) => at(seed.x, seed.y, place)).filter(Number.isFinite);
@@ -87,5 +91,8 @@ function average(seeds) {
 /** The two edges of a curve's band: "std", "range" or "none". */
 function edges(curve, kind) {
   if (kind === "range") return [curve.low, curve.high];
-  return [curve.mean.map((mean, index) => mean - curve.std[index]), curve.mean.map((mean, index) => mean + curve.std[index])];
+  return [
+    curve.mean.map((mean, index) => mean - curve.std[index]),
+    curve.mean.map((mean, index) => mean + curve.std[index]),
+  ];
 }

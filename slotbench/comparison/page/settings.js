@@ -29,14 +29,36 @@ function drawSettings() {
         "tr",
         { class: differs ? "differs" : null },
         element("th", { scope: "row" }, key),
-        ...values.map((value) => element("td", { class: value === "–" ? "absent" : null, title: value === "–" ? "not a setting of this row" : null }, value)),
+        ...values.map((value) =>
+          element(
+            "td",
+            { class: value === "–" ? "absent" : null, title: value === "–" ? "not a setting of this row" : null },
+            value,
+          ),
+        ),
       ),
     );
   }
   const why = page.order.length ? "No setting differs." : "These runs have no settings.";
   box.replaceChildren(
     lines.length
-      ? element("table", {}, element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "setting"), ...rows.map((row) => element("th", { scope: "col" }, element("span", { class: "first" }, swatch(row), page.rows[row].label))))), element("tbody", {}, ...lines))
+      ? element(
+          "table",
+          {},
+          element(
+            "thead",
+            {},
+            element(
+              "tr",
+              {},
+              element("th", { scope: "col" }, "setting"),
+              ...rows.map((row) =>
+                element("th", { scope: "col" }, element("span", { class: "first" }, swatch(row), page.rows[row].label)),
+              ),
+            ),
+          ),
+          element("tbody", {}, ...lines),
+        )
       : element("p", { class: "quiet" }, diff.search ? "No such setting among them." : why),
   );
 }
@@ -46,8 +68,17 @@ function startSettings() {
     diff[name] = value;
     drawSettings();
   };
+  if (!page.rows.length) {
+    onChange(drawSettings);
+    return;
+  }
   const rows = page.rows.map((row, index) => [String(index), row.label]);
-  const search = element("input", { type: "search", id: "settings-search", placeholder: "find a setting", "aria-label": "Find a setting" });
+  const search = element("input", {
+    type: "search",
+    id: "settings-search",
+    placeholder: "find a setting",
+    "aria-label": "Find a setting",
+  });
   search.addEventListener("input", () => set("search")(search.value));
   byId("settings-controls").append(
     select("of", "settings-left", rows, diff.left, set("left")),

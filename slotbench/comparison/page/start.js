@@ -9,11 +9,17 @@ function startHeader() {
     seeds > 1 ? `up to ${seeds} seeds a row` : "",
     `made ${made.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" })}`,
     `slotbench ${page.version}`,
-  ].filter(Boolean).join(" · ");
+  ]
+    .filter(Boolean)
+    .join(" · ");
   if (page.command) byId("command").append(element("code", { class: "command" }, page.command));
   if (!page.notes.length) return;
   const list = element("ul", {}, ...page.notes.map((note) => element("li", {}, note)));
-  byId("notes").append(page.notes.length < 4 ? list : element("details", {}, element("summary", {}, plural(page.notes.length, "note")), list));
+  byId("notes").append(
+    page.notes.length < 4
+      ? list
+      : element("details", {}, element("summary", {}, plural(page.notes.length, "note")), list),
+  );
 }
 
 startHeader();

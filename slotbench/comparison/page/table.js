@@ -1,59 +1,5 @@
 // The table: rows that can be sorted, filtered, opened into their runs, and switched on and off.
 
-const ARROWS = { true: "↑", false: "↓", null: "" };
-
-const placesOf = new Map(
-  page.metrics.map((metric) => [
-    metric.name,
-    decimals(page.rows.filter((row) => metric.name in row.cells).map((row) => row.cells[metric.name].mean)),
-  ]),
-);
-
-const columns = [
-  ...page.keys.map(({ key, label }) => ({
-    id: `key ${key}`,
-    title: label,
-    hint: key,
-    isNumber: page.rows.every((row) => row.settings[key] === undefined || typeof row.settings[key] === "number"),
-    value: (row) => row.settings[key],
-    cell: (row) => settingCell(row.settings[key]),
-  })),
-  ...page.metrics.map((metric) => ({
-    id: `metric ${metric.name}`,
-    title: metric.label,
-    hint: metric.name,
-    metric,
-    isNumber: true,
-    isFirstDescending: metric.higher !== false,
-    value: (row) => row.cells[metric.name]?.mean,
-    cell: (row) => metricCell(row, metric),
-  })),
-  {
-    id: "parameters",
-    title: "parameters",
-    hint: "trainable ones",
-    isNumber: true,
-    value: (row) => row.parameters,
-    cell: (row) => element("td", { class: "number" }, row.parameters === null ? "–" : row.parameters.toLocaleString("en")),
-  },
-  {
-    id: "seconds",
-    title: "time per step",
-    hint: "median over the runs",
-    isNumber: true,
-    value: (row) => row.seconds_per_step,
-    cell: (row) => element("td", { class: "number" }, row.seconds_per_step === null ? "–" : duration(row.seconds_per_step)),
-  },
-  {
-    id: "runs",
-    title: "runs",
-    hint: "runs that differ in nothing but their seed",
-    isNumber: true,
-    value: (row) => row.runs.length,
-    cell: (row) => element("td", { class: "number" }, String(row.runs.length)),
-  },
-];
-
 const table = {
   sort: null,
   isDescending: false,
@@ -61,8 +7,14 @@ const table = {
   withIntervals: false,
   withFloors: true,
   columns: new Set([
-    ...columns.filter((column) => column.id.startsWith("key ")).slice(0, 6).map((column) => column.id),
-    ...columns.filter((column) => column.metric).slice(0, 6).map((column) => column.id),
+    ...columns
+      .filter((column) => column.id.startsWith("key "))
+      .slice(0, 6)
+      .map((column) => column.id),
+    ...columns
+      .filter((column) => column.metric)
+      .slice(0, 6)
+      .map((column) => column.id),
     ...(page.rows.some((row) => row.parameters !== null) ? ["parameters"] : []),
     ...(page.rows.some((row) => row.seconds_per_step !== null) ? ["seconds"] : []),
     "runs",
@@ -70,51 +22,6 @@ const table = {
 };
 
 const byLabel = { id: "label", title: "row", isNumber: false, value: (row) => row.label };
-
-function settingCell(value) {
-  const isLong = typeof value === "string" || typeof value === "object";
-  return element("td", { class: `setting${typeof value === "number" ? " number" : ""}`, title: isLong ? text(value) : null }, text(value));
-}
-
-function metricCell(row, metric) {
-  const cell = row.cells[metric.name];
-  if (!cell) return element("td", { class: "number quiet" }, "–");
-  const places = placesOf.get(metric.name);
-  const spread = cell.std === null ? "" : ` ± ${fixed(cell.std, places)}`;
-  const interval = cell.low === null ? "" : `${fixed(cell.low, places)} to ${fixed(cell.high, places)}`;
-  const node = element(
-    "td",
-    { class: `number score${cell.best ? " best" : ""}` },
-    element("span", { class: "mean" }, fixed(cell.mean, places)),
-    element("span", { class: "spread" }, spread),
-    cell.std === null ? null : element("span", { class: "count" }, ` (${cell.values.length})`),
-    cell.best ? element("span", { class: "aside" }, " best of its column") : null,
-    table.withIntervals && interval ? element("span", { class: "interval" }, interval) : null,
-  );
-  node.addEventListener("pointermove", (event) => {
-    const beaten = floorsAbove(cell, metric);
-    showTip(
-      event.clientX,
-      event.clientY,
-      element("strong", {}, row.label),
-      element("div", { class: "quiet" }, metric.label),
-      element("div", {}, `${short(cell.mean, 5)}${cell.std === null ? "" : ` ± ${short(cell.std, 3)}, n = ${cell.values.length}`}`),
-      interval ? element("div", {}, `95 % interval of the mean: ${interval}`) : null,
-      cell.values.length > 1 ? element("div", {}, `seeds: ${cell.values.map((value) => short(value)).join(", ")}`) : null,
-      beaten.length ? element("div", { class: "warn" }, `no better than ${beaten.join(", ")}`) : null,
-    );
-  });
-  node.addEventListener("pointerleave", hideTip);
-  return node;
-}
-
-function floorsAbove(cell, metric) {
-  if (metric.higher === null) return [];
-  const sign = metric.higher ? 1 : -1;
-  return Object.entries(metric.floors)
-    .filter(([, floor]) => sign * Number(floor) >= sign * Number(cell.mean))
-    .map(([name, floor]) => `“${name}” (${short(floor)})`);
-}
 
 /** Rows in the order that is asked for; those without a value last, either way. */
 function sorted(rows) {
@@ -133,12 +40,12 @@ function sorted(rows) {
 function sortBy(column) {
   if (table.sort === column.id) table.isDescending = !table.isDescending;
   else [table.sort, table.isDescending] = [column.id, Boolean(column.isFirstDescending)];
-  keepFocus(drawTable);
+  changed();
 }
 
 function heading(column) {
   const order = table.sort !== column.id ? "none" : table.isDescending ? "descending" : "ascending";
-  const arrow = { none: "", descending: " ▼", ascending: " ▲" }[order];
+  const arrow = { none: "", descending: "\u00a0▼", ascending: "\u00a0▲" }[order];
   const better = column.metric ? ARROWS[column.metric.higher] : "";
   const hint = better ? `${column.hint}; ${column.metric.higher ? "higher" : "lower"} is better` : column.hint;
   return element(
@@ -148,7 +55,7 @@ function heading(column) {
       "button",
       { type: "button", id: `sort ${column.id}`, title: hint, onclick: () => sortBy(column) },
       column.title,
-      better ? element("span", { "aria-hidden": "true" }, ` ${better}`) : null,
+      better ? element("span", { "aria-hidden": "true" }, `\u00a0${better}`) : null,
       element("span", { class: "order", "aria-hidden": "true" }, arrow),
     ),
   );
@@ -191,7 +98,18 @@ function tableRow(index, shownColumns) {
       element(
         "span",
         { class: "first" },
-        element("button", { type: "button", id: `open-${index}`, class: "open", "aria-expanded": String(isOpen), "aria-label": `Runs of ${row.label}`, onclick: flipOpen }, isOpen ? "▾" : "▸"),
+        element(
+          "button",
+          {
+            type: "button",
+            id: `open-${index}`,
+            class: "open",
+            "aria-expanded": String(isOpen),
+            "aria-label": `Runs of ${row.label}`,
+            onclick: flipOpen,
+          },
+          isOpen ? "▾" : "▸",
+        ),
         element(
           "button",
           {
@@ -215,22 +133,35 @@ function tableRow(index, shownColumns) {
 
 function runRow(row, index, place, shownColumns) {
   const run = page.runs[index];
-  const step = run.step === undefined ? "" : `step ${run.step.toLocaleString("en")}${run.total_steps > run.step ? ` of ${run.total_steps.toLocaleString("en")}` : ""}`;
-  const facts = [step, duration(run.seconds), run.device, run.source].filter(Boolean).join(" · ");
+  const step =
+    run.step === undefined
+      ? ""
+      : `step ${run.step.toLocaleString("en")}${run.total_steps > run.step ? ` of ${run.total_steps.toLocaleString("en")}` : ""}`;
+  const facts = [step, duration(run.seconds), run.device].filter(Boolean).join(" · ");
   return element(
     "tr",
     { class: "run" },
     element(
       "th",
       { scope: "row" },
-      element("span", { class: "first" }, run.seed === null ? run.name : `seed ${text(run.seed)}`, badge(run.state)),
+      element(
+        "span",
+        { class: "first" },
+        run.seed === null ? run.name : `seed ${text(run.seed)}`,
+        run.state === "finished" ? "" : badge(run.state),
+      ),
       element("span", { class: "facts", title: run.command }, facts),
+      element("span", { class: "facts", title: run.source }, run.source),
       run.error ? element("span", { class: "facts warn" }, run.error) : null,
     ),
     ...shownColumns.map((column) => {
       if (column.metric) {
         const value = row.cells[column.metric.name]?.by_run[place];
-        return element("td", { class: "number" }, value === null || value === undefined ? "" : fixed(value, placesOf.get(column.metric.name)));
+        return element(
+          "td",
+          { class: "number" },
+          value === null || value === undefined ? "" : fixed(value, placesOf.get(column.metric.name)),
+        );
       }
       return element("td", { class: "number" }, column.id === "seconds" ? duration(run.seconds_per_step) : "");
     }),
@@ -246,7 +177,11 @@ function floorRows(shownColumns) {
       element("th", { scope: "row" }, element("span", { class: "first" }, element("span", { class: "name" }, name))),
       ...shownColumns.map((column) => {
         const floor = column.metric?.floors[name];
-        return element("td", { class: "number" }, floor === undefined || floor === null ? "" : fixed(floor, placesOf.get(column.metric.name)));
+        return element(
+          "td",
+          { class: "number" },
+          floor === undefined || floor === null ? "" : fixed(floor, placesOf.get(column.metric.name)),
+        );
       }),
     ),
   );
@@ -262,7 +197,18 @@ function drawTable() {
     const row = page.rows[index];
     if (table.open.has(index)) body.append(...row.runs.map((run, place) => runRow(row, run, place, shownColumns)));
   }
-  if (!rows.length) body.append(element("tr", {}, element("td", { colspan: shownColumns.length + 1, class: "quiet" }, page.rows.length ? "No row has all these words." : "No runs.")));
+  if (!rows.length)
+    body.append(
+      element(
+        "tr",
+        {},
+        element(
+          "td",
+          { colspan: shownColumns.length + 1, class: "quiet" },
+          page.rows.length ? "No row has all these words." : "No runs.",
+        ),
+      ),
+    );
   const floors = table.withFloors ? floorRows(shownColumns) : [];
   const scrolled = byId("table").scrollLeft;
   byId("table").replaceChildren(
@@ -275,7 +221,15 @@ function drawTable() {
         ? element(
             "tbody",
             { class: "floors" },
-            element("tr", {}, element("th", { scope: "rowgroup", colspan: shownColumns.length + 1 }, element("span", { class: "first" }, "Floors: what trivial answers score"))),
+            element(
+              "tr",
+              {},
+              element(
+                "th",
+                { scope: "rowgroup", colspan: shownColumns.length + 1 },
+                element("span", { class: "first" }, "Floors: what trivial answers score"),
+              ),
+            ),
             ...floors,
           )
         : null,
@@ -284,7 +238,10 @@ function drawTable() {
   byId("table").scrollLeft = scrolled;
   const total = page.rows.length;
   const drawn = shown().length;
-  byId("shown").textContent = rows.length < total ? `${drawn} of ${plural(total, "row")} drawn, ${rows.length} match` : `${drawn} of ${plural(total, "row")} drawn`;
+  byId("shown").textContent =
+    rows.length < total
+      ? `${drawn} of ${plural(total, "row")} drawn, ${rows.length} match`
+      : `${drawn} of ${plural(total, "row")} drawn`;
 }
 
 function startTable() {
@@ -294,13 +251,34 @@ function startTable() {
     drawTable();
   };
   byId("table-controls").append(
-    menu("Columns", "columns", columns.map((column) => [column.id, column.metric ? `${column.title} (${column.hint})` : column.hint && column.id.startsWith("key ") ? column.hint : column.title]), table.columns, drawTable),
-    check("intervals", "intervals", table.withIntervals, redraw("withIntervals"), "95 % bootstrap interval of the mean"),
+    menu(
+      "Columns",
+      "columns",
+      columns.map((column) => [
+        column.id,
+        column.metric
+          ? `${column.title} (${column.hint})`
+          : column.hint && column.id.startsWith("key ")
+            ? column.hint
+            : column.title,
+      ]),
+      table.columns,
+      drawTable,
+    ),
+    check(
+      "intervals",
+      "intervals",
+      table.withIntervals,
+      redraw("withIntervals"),
+      "95 % bootstrap interval of the mean",
+    ),
     hasFloors ? check("floors", "floors", table.withFloors, redraw("withFloors")) : "",
   );
   const hasSpread = page.rows.some((row) => Object.values(row.cells).some((cell) => cell.std !== null));
   byId("table-legend").textContent =
-    (hasSpread ? "Mean ± standard deviation (number of seeds). Bold on colour: the best of its column by more than the spread (Welch’s t-test, p < 0.05). " : "") +
+    (hasSpread
+      ? "Mean ± standard deviation (number of seeds). Bold on colour: the best of its column by more than the spread (Welch’s t-test, p < 0.05). "
+      : "") +
     "Click a heading to sort, a row to show or hide it in the plots, with Shift to draw only it, ▸ to see its runs.";
   byId("filter").addEventListener("input", () => {
     state.filter = byId("filter").value;
@@ -314,11 +292,5 @@ function startTable() {
     for (const row of filtered()) state.hidden.add(row);
     changed();
   });
-  byId("show-first").addEventListener("click", () => {
-    const first = new Set(sorted(filtered()).slice(0, FIRST_ROWS));
-    state.hidden = new Set([...page.rows.keys()].filter((row) => !first.has(row)));
-    changed();
-  });
-  byId("show-first").hidden = page.rows.length <= FIRST_ROWS;
   onChange(drawTable);
 }

@@ -1,0 +1,292 @@
+"""The page of a comparison, opened from a file and used in a real browser.
+
+`SLOTBENCH_SCREENSHOTS=FOLDER` makes the last test keep the pictures of the docs there, of the runs that
+`SLOTBENCH_SCREENSHOTS_OF` names (folders, as one gives them to `slotbench compare`), or else of made-up ones.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from page_comparisons import ERROR, SCORE, made_up
+
+from slotbench.comparison.html_page import write_html
+from slotbench.comparison.records import Comparison
+from slotbench.comparison.sources import open_sources
+from slotbench.comparison.table import compare
+
+LINES = "#curves figure[data-metric='{}'] g.series"
+
+
+def test_what_the_page_shows_when_it_is_opened(open_page, comparison):
+    tab = open_page(comparison)
+    page = tab.page
+    assert page.title() == page.inner_text("h1") == "Made up"
+    assert page.inner_text("#facts").startswith("27 runs in 9 rows · up to 3 seeds a row")
+    assert page.inner_text("#command") == comparison.command
+    assert page.inner_text("#notes") == "a note"
+    assert tab.labels() == [row.label for row in comparison.rows]
+    assert page.locator("td.best").count() == 1
+    assert "best of its column" in page.locator("td.best").text_content()
+    assert page.locator(".rows .badge").all_inner_texts() == ["1 failed"]
+    assert page.locator(".floors th .name").all_inner_texts() == ["one slot", "k-means", "copy the last frame", "black"]
+    assert page.locator("#curves figure").count() == 3
+    assert page.locator(LINES.format(SCORE)).count() == 9
+    assert page.locator("#axis [data-point]").count() == 9
+    assert page.locator("#settings tr.differs").count() > 0
+    assert page.locator("#media img").count() == 9
+
+
+def test_a_heading_sorts_and_says_so(open_page, comparison):
+    tab = open_page(comparison)
+    heading = tab.page.locator(f"th[data-column='metric {ERROR}']")
+    best_first = tab.labels()
+    assert heading.get_attribute("aria-sort") == "none"
+    heading.locator("button").click()
+    tab.settle()
+    assert heading.get_attribute("aria-sort") == "ascending"
+    assert tab.labels() == best_first
+    heading.locator("button").press("Enter")
+    tab.settle()
+    assert heading.get_attribute("aria-sort") == "descending"
+    assert tab.labels() == best_first[::-1]
+    assert tab.page.evaluate("document.activeElement.id") == f"sort metric {ERROR}"
+    tab.page.locator("th[data-column='key model.core.num_slots'] button").click()
+    tab.settle()
+    assert [label.split(", ")[1] for label in tab.labels()] == ["4 slots"] * 3 + ["8 slots"] * 3 + ["16 slots"] * 3
+
+
+def test_rows_without_a_value_are_last_either_way(open_page, comparison):
+    first = comparison.rows[0]
+    lacking = replace(first, cells={SCORE: first.cells[SCORE]})
+    tab = open_page(replace(comparison, rows=[lacking, *comparison.rows[1:]]))
+    button = tab.page.locator(f"th[data-column='metric {ERROR}'] button")
+    for _ in range(2):
+        button.click()
+        tab.settle()
+        assert tab.labels()[-1] == first.label
+
+
+def test_the_filter_keeps_rows_with_all_words_everywhere(open_page, comparison):
+    tab = open_page(comparison)
+    tab.page.fill("#filter", "num_slots=8 -core=psb")
+    tab.settle()
+    assert sorted(tab.labels()) == ["OCSlotSSM, 8 slots", "SlotSSM, 8 slots"]
+    assert tab.page.locator(LINES.format(SCORE)).count() == 2
+    assert tab.page.locator("#axis [data-point]").count() == 2
+    assert tab.page.locator("#media figure").count() == 2
+    assert tab.page.inner_text("#shown") == "2 of 9 rows drawn, 2 match"
+    tab.page.fill("#filter", "no such thing")
+    tab.settle()
+    assert tab.labels() == []
+    assert "No row has all these words" in tab.page.inner_text("#table")
+
+
+def test_a_row_that_is_hidden_loses_its_lines_points_and_pictures(open_page, comparison):
+    tab = open_page(comparison)
+    page = tab.page
+    line = page.locator(f"{LINES.format(SCORE)}[data-row='2']")
+    drawn = line.locator("path.line").get_attribute("d")
+    page.locator("tr[data-row='2'] td").first.click()
+    tab.settle()
+    assert line.count() == 0
+    assert page.locator("[data-point='2']").count() == 0
+    assert page.locator("#media figure[data-row='2']").count() == 0
+    assert page.locator("#eye-2").get_attribute("aria-pressed") == "false"
+    page.locator("#curves-entry-2").press("Enter")
+    tab.settle()
+    assert line.locator("path.line").get_attribute("d") == drawn
+    assert page.evaluate("document.activeElement.id") == "curves-entry-2"
+    page.locator("#eye-5").click(modifiers=["Shift"])
+    tab.settle()
+    assert page.locator(LINES.format(SCORE)).evaluate_all("nodes => nodes.map((node) => node.dataset.row)") == ["5"]
+    page.click("#show-none")
+    tab.settle()
+    assert "None of the rows that are shown" in page.inner_text("#curves")
+    page.click("#show-all")
+    tab.settle()
+    assert page.locator(LINES.format(SCORE)).count() == 9
+
+
+def test_a_row_has_the_same_colour_in_the_table_and_in_the_plots(open_page, comparison):
+    tab = open_page(comparison)
+    stroke = "node => getComputedStyle(node).stroke + getComputedStyle(node).strokeDasharray"
+    looks = []
+    for row in range(9):
+        in_table = tab.page.locator(f"#table tr[data-row='{row}'] .swatch line").evaluate(stroke)
+        assert tab.page.locator(f"{LINES.format(SCORE)}[data-row='{row}'] path.line").evaluate(stroke) == in_table
+        looks.append(in_table)
+    assert len(set(looks)) == 9
+    tab.page.locator(f"th[data-column='metric {ERROR}'] button").dblclick()
+    tab.settle()
+    assert tab.page.locator("#table tr[data-row='8'] .swatch line").evaluate(stroke) == looks[8]
+
+
+def test_a_row_opens_into_its_runs(open_page, comparison):
+    tab = open_page(comparison)
+    position = next(place for place, row in enumerate(comparison.rows) if row.unfinished)
+    tab.page.click(f"#open-{position}")
+    runs = tab.page.locator("tr.run")
+    assert runs.count() == 3
+    said = runs.all_inner_texts()
+    assert sum("failed" in text for text in said) == 1
+    for text, run, value in zip(
+        said, comparison.rows[position].runs, comparison.rows[position].cells[SCORE].values, strict=True
+    ):
+        assert run.source in text
+        assert f"{value:.4f}" in text
+    tab.page.click(f"#open-{position}")
+    assert runs.count() == 0
+
+
+def test_the_interval_is_shown_beside_the_pointer_and_on_demand(open_page, comparison):
+    tab = open_page(comparison)
+    cell = comparison.rows[0].cells[SCORE]
+    tab.page.locator("tr[data-row='0'] td.score").first.hover()
+    assert f"{cell.low:.4f} to {cell.high:.4f}" in tab.page.inner_text("#tip")
+    tab.page.mouse.move(0, 0)
+    assert tab.page.locator("#tip").is_hidden()
+    tab.page.check("#intervals")
+    assert f"{cell.low:.4f} to {cell.high:.4f}" in tab.page.locator("tr[data-row='0'] td.score").first.inner_text()
+
+
+def test_columns_are_chosen(open_page, comparison):
+    tab = open_page(comparison)
+    tab.page.click("#columns summary")
+    tab.page.locator("#columns label", has_text="parameters").click()
+    assert tab.page.locator("th[data-column=parameters]").count() == 0
+    tab.page.keyboard.press("Escape")
+    assert tab.page.locator("#columns .sheet").is_hidden()
+
+
+def test_text_from_runs_stays_text(open_page, comparison):
+    evil = '</script><img src=x onerror="window.harmed = true"><b>&amp;'
+    row = replace(comparison.rows[0], label=evil, settings={evil: evil, "model.core": evil})
+    row = replace(row, runs=[replace(run, name=evil, settings={**run.settings, evil: evil}) for run in row.runs])
+    rows = [row, *comparison.rows[1:]]
+    tab = open_page(replace(comparison, title=evil, keys=["model.core", evil], rows=rows, notes=[evil], command=evil))
+    assert tab.page.title() == tab.page.inner_text("h1") == evil
+    assert tab.labels()[0] == evil
+    assert tab.page.inner_text("#notes") == tab.page.inner_text("#command") == evil
+    tab.page.locator("#table td.score").first.hover()
+    assert tab.page.inner_text("#tip").startswith(evil)
+    tab.page.select_option("#axis-x", "key model.core")
+    assert tab.page.evaluate("window.harmed") is None
+    assert tab.page.locator("img[src=x], b").count() == 0
+
+
+def test_the_page_can_ask_no_server_for_anything(browser, comparison, tmp_path):
+    write_html(comparison, tmp_path / "page.html")
+    page = browser.new_page()
+    asked = []
+    page.goto((tmp_path / "page.html").as_uri())
+    page.on("requestfinished", lambda request: asked.append(request.url))
+    refused = page.evaluate("fetch('https://127.0.0.1:9/data').then(() => 'answered', (error) => error.name)")
+    loaded = page.evaluate(
+        "() => new Promise((done) => { const image = new Image(); image.onload = () => done('loaded');"
+        "image.onerror = () => done('refused'); image.src = 'https://127.0.0.1:9/a.png'; })"
+    )
+    page.close()
+    assert (refused, loaded, asked) == ("TypeError", "refused", [])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (Comparison("", [], [], []), {"#table": "No runs.", "#curves": "no curves", "#axis": "no scores"}),
+        (made_up(cores=1, slots=(4,), seeds=1), {"#settings": "No setting differs", "#media": "no pictures"}),
+        (made_up(cores=2, slots=(4,), points=0), {"#curves": "no curves", "#media": "no pictures"}),
+        (made_up(cores=1, slots=(4,), seeds=1, points=1), {"#curves": "FG-ARI"}),
+    ],
+    ids=["no runs", "one run", "no curves", "one point"],
+)
+@pytest.mark.parametrize("width", [400, 1300])
+def test_little_to_show_is_shown_all_the_same(open_page, given, said, width):
+    tab = open_page(given, width=width)
+    for part, text in said.items():
+        assert text in tab.page.inner_text(part)
+    assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_page_is_dark_where_the_reader_s_system_is(open_page, comparison):
+    grounds = [
+        open_page(comparison, colours=colours).page.evaluate("getComputedStyle(document.body).backgroundColor")
+        for colours in ("light", "dark")
+    ]
+    assert grounds == ["rgb(255, 255, 255)", "rgb(20, 23, 28)"]
+
+
+# text on its ground, and lines on the page's
+PAIRS = """() => {
+  const style = getComputedStyle(document.documentElement);
+  const value = (name) => style.getPropertyValue(name).trim();
+  const light = (colour) => {
+    const parts = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16) / 255);
+    const [r, g, b] = parts.map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const contrast = (a, b) => {
+    const [high, low] = [light(value(a)), light(value(b))].sort((x, y) => y - x);
+    return (high + 0.05) / (low + 0.05);
+  };
+  const on = (ground, ...inks) => inks.map((ink) => [`--${ink}`, `--${ground}`]);
+  const texts = [
+    ...on("ground", "ink", "quiet", "link", "floor", "warn"), ...on("raised", "ink", "quiet"),
+    ...on("best", "ink", "quiet"), ...on("differs", "ink", "quiet"),
+    ...on("bad", "bad-ink"), ...on("busy", "busy-ink"), ...on("odd", "odd-ink"),
+  ];
+  const lines = Array.from({ length: 8 }, (_, index) => [`--line-${index}`, "--ground"]);
+  return { texts: texts.map((pair) => contrast(...pair)), lines: lines.map((pair) => contrast(...pair)) };
+}"""
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_text_and_lines_stand_out_from_their_ground(open_page, colours):
+    tab = open_page(made_up(cores=1), colours=colours)
+    contrasts = tab.page.evaluate(PAIRS)
+    assert min(contrasts["texts"]) >= 4.5
+    assert min(contrasts["lines"]) >= 3
+
+
+NAMELESS = """() => [...document.querySelectorAll("button, input, select, summary, svg[role=img]")]
+  .filter((node) => {
+    const label = node.getAttribute("aria-label") || node.querySelector("img")?.alt;
+    return !(label || node.textContent.trim() || node.closest("label")?.textContent.trim());
+  })
+  .map((node) => node.outerHTML)"""
+
+
+def test_everything_that_can_be_used_has_a_name(open_page, comparison):
+    assert open_page(comparison).page.evaluate(NAMELESS) == []
+
+
+def test_printed_it_has_the_whole_table_and_no_controls(open_page, comparison):
+    tab = open_page(comparison)
+    tab.page.emulate_media(media="print")
+    assert tab.page.locator(".bar").is_hidden()
+    assert tab.page.locator("#curves-controls").is_hidden()
+    box, table = (tab.page.locator(name).bounding_box()["height"] for name in ("#table", "#table > table"))
+    assert box >= table - 1
+
+
+@pytest.mark.skipif(
+    "SLOTBENCH_SCREENSHOTS" not in os.environ, reason="makes the pictures of the docs: SLOTBENCH_SCREENSHOTS=FOLDER"
+)
+def test_pictures_for_the_docs(open_page, comparison):
+    folder = Path(os.environ["SLOTBENCH_SCREENSHOTS"])
+    sources = shlex.split(os.environ.get("SLOTBENCH_SCREENSHOTS_OF", ""))
+    if sources:
+        found = open_sources(sources)
+        command = f"slotbench compare runs/{found.title} --html {found.title}.html"
+        comparison = compare(found.runs, title=found.title, command=command)
+    tab = open_page(comparison)
+    tab.page.screenshot(path=folder / "compare_page.png")
+    for part in ("curves", "axis", "settings", "media"):
+        tab.page.locator(f"#{part}-part").screenshot(path=folder / f"compare_{part}.png")
+    open_page(comparison, colours="dark").page.screenshot(path=folder / "compare_page_dark.png")
+    for name in ("page", "page_dark", "curves", "axis", "settings", "media"):
+        assert (folder / f"compare_{name}.png").stat().st_size > 1000

@@ -21,6 +21,11 @@ SCORES = {"SlotSSM": [0.90, 0.91, 0.92], "RIM": [0.3, 0.5, 0.4]}
 def runs(tmp_path, monkeypatch) -> Path:
     """Two cores with three seeds each below `runs/balls`, in an empty working directory."""
     monkeypatch.chdir(tmp_path)
+    # whatever key there is on this machine
+    for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "WANDB_BASE_URL", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HOME", "WANDB_CONFIG_DIR"):
+        monkeypatch.setenv(name, str(tmp_path))
     for core, values in SCORES.items():
         for seed, value in enumerate(values):
             write_run(tmp_path / "runs" / "balls" / f"{core}-{seed}", core, seed, value)
@@ -130,7 +135,7 @@ def test_a_grid_file_knows_its_metrics(runs, capsys):
         (["wandb:"], ["wandb:ENTITY/PROJECT"]),
         (["wandb:me/project"], ["no W&B key"]),
         (["wandb-offline:nowhere"], ["no W&B runs at nowhere"]),
-        (["runs/balls", "--wandb_report", "me/project"], ["no run"]),
+        (["runs/balls", "--wandb_report", "me/project"], ["no W&B report", "no W&B key"]),
     ],
 )
 def test_what_cannot_be_compared_is_said_in_a_sentence(runs, capsys, arguments, words):

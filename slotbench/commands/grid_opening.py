@@ -71,7 +71,8 @@ def open_grid(action: str, arguments: Sequence[str], *, remember: bool = True) -
     options, settings = split_options(list(arguments[1:]))
     for name in ("run_dir", "resume", "allow_changes"):
         if getattr(options, name):
-            raise UserError(f"grid {action} takes no --{name.replace('allow_', 'allow-')}: each point has its own folder")
+            option = name.replace("allow_", "allow-")
+            raise UserError(f"grid {action} takes no --{option}: each point has a folder of its own")
     given = Path(arguments[0])
     record: Mapping[str, Any] = {}
     if given.is_dir():

@@ -77,7 +77,7 @@ def driver(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def wait_until(what: Callable[[], bool], seconds: float = 60.0) -> None:
+def wait_until(what: Callable[[], object], seconds: float = 60.0) -> None:
     until = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < until, "it has not come to that"

@@ -18,22 +18,34 @@ from typing import Any
 
 from slotbench.comparison.records import ComparisonError
 
-__all__ = ["Record", "has_inspector", "read_directly", "read_log", "read_with_wandb"]
+__all__ = ["Record", "UnreadableLogError", "has_inspector", "read_directly", "read_log", "read_with_wandb"]
 
 Record = tuple[str, dict[str, Any]]
 """The kind, "run", "config", "summary", "history" or "exit", and what the record says."""
 
 _KINDS = ("run", "config", "summary", "history", "exit")
+_MAGIC = b":W&B"
 _HEADER, _BLOCK = 7, 32 * 1024
 _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+
+
+class UnreadableLogError(ComparisonError):
+    """A file is no log of wandb's, or its beginning is broken."""
 
 
 def read_log(path: Path) -> Iterator[Record]:
     """Every record that a comparison can use, in the order in which they were written.
 
     Raises:
-        ComparisonError: the file is no log of wandb's, or wandb is not installed.
+        UnreadableLogError: the file is no log.
+        ComparisonError: wandb is not installed.
     """
+    with open(path, "rb") as file:
+        begins = file.read(len(_MAGIC))
+    if not _MAGIC.startswith(begins):
+        raise UnreadableLogError(f"{path} is no log of wandb's: it does not begin with {_MAGIC.decode()}")
+    if len(begins) < len(_MAGIC):
+        return iter(())  # nothing has been written yet
     return read_with_wandb(path) if has_inspector() else read_directly(path)
 
 
@@ -61,7 +73,9 @@ def read_with_wandb(path: Path) -> Iterator[Record]:
             yield record["type"], _content(record["type"], record.get(record["type"]) or {})
         said = process.stderr.read().strip()
     if process.returncode != 0:
-        raise ComparisonError(f"wandb cannot read {path}: {said.splitlines()[-1] if said else 'it does not say why'}")
+        raise UnreadableLogError(
+            f"wandb cannot read {path}: {said.splitlines()[-1] if said else 'it does not say why'}"
+        )
 
 
 def read_directly(path: Path) -> Iterator[Record]:
@@ -134,8 +148,6 @@ def _config(part: Any) -> dict[str, Any]:
 def _chunks(path: Path) -> Iterator[bytes]:
     """The records' bytes; what does not fit in a block comes in pieces."""
     data = path.read_bytes()
-    if data[:4] != b":W&B":
-        raise ComparisonError(f"{path} is no log of wandb's: it does not begin with :W&B")
     position, pieces = _HEADER, b""
     while position + _HEADER <= len(data):
         left = _BLOCK - position % _BLOCK

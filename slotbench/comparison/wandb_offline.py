@@ -16,7 +16,7 @@ from typing import Any
 
 from slotbench.comparison.flat_settings import flat_settings
 from slotbench.comparison.records import ComparisonError, Curve, RunRecord
-from slotbench.comparison.wandb_log_file import Record, has_inspector, read_log
+from slotbench.comparison.wandb_log_file import Record, UnreadableLogError, has_inspector, read_log
 from slotbench.comparison.wandb_rows import MetricRows, metrics_of, thinned
 
 __all__ = ["find_logs", "read_wandb_offline"]
@@ -52,7 +52,10 @@ def read_wandb_offline(folder: Path) -> list[RunRecord]:
         )
     has_inspector()  # once, and not in every thread
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(_read_run, by_run, by_run.values()))
+        records = list(pool.map(_read_run_if_possible, by_run, by_run.values()))
+    if all(record.state == "unknown" for record in records):
+        raise ComparisonError(str(records[0].info["problem"]))
+    return records
 
 
 def find_logs(folder: Path) -> Iterator[Path]:
@@ -105,6 +108,14 @@ class _Log:
         return "interrupted" if self.exit_code in _INTERRUPTED else "failed"
 
 
+def _read_run_if_possible(run_id: str, paths: Sequence[Path]) -> RunRecord:
+    """The run, or one in state "unknown" that says why its log cannot be read: the others are still of use."""
+    try:
+        return _read_run(run_id, paths)
+    except UnreadableLogError as error:
+        return RunRecord(run_id, run_id, str(paths[-1].parent), "unknown", {}, {}, info={"problem": str(error)})
+
+
 def _read_run(run_id: str, paths: Sequence[Path]) -> RunRecord:
     logs = sorted(map(_read_log, paths), key=lambda log: log.started)
     rows, told, summary = MetricRows(), {}, {}
@@ -133,8 +144,8 @@ def _read_run(run_id: str, paths: Sequence[Path]) -> RunRecord:
         source=str(newest.path.parent),
         state=newest.state,
         settings=flat_settings(config),
-        # what was only told as a summary, and over it what the rows say
-        summary={**summary, **rows.last()},
+        # a metric that has rows is what they say: an older log's summary is from beyond the checkpoint
+        summary={**{name: value for name, value in summary.items() if name not in rows.names}, **rows.last()},
         best=_best(around),
         info={key: value for key, value in info.items() if value not in (None, "", [])},
         curves=partial(_curves, rows.curves(_KEPT_POINTS)),

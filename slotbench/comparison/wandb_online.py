@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -33,7 +34,9 @@ def read_wandb(address: str, api: Any = None) -> list[RunRecord]:
     where = parse_address(address)
     api = wandb_api() if api is None else api
     try:
-        found = api.runs(where.path, filters=dict(where.filters), per_page=_RUNS_PER_PAGE, lazy=False)
+        # newer versions leave configuration and summary out at first, and would then ask for each run's on its own
+        whole = {"lazy": False} if "lazy" in inspect.signature(api.runs).parameters else {}
+        found = api.runs(where.path, filters=dict(where.filters), per_page=_RUNS_PER_PAGE, **whole)
         records = [_record(run, where) for run in found]
     except Exception as error:
         raise _explained(error, where) from error
@@ -62,7 +65,7 @@ def wandb_api() -> Any:
 
 
 def _record(run: Any, where: WandbAddress) -> RunRecord:
-    summary = getattr(run, "summary_metrics", None) or dict(run.summary)
+    summary = run.summary_metrics
     info = {
         "group": run.group,
         "project": where.project,

@@ -68,6 +68,11 @@ class MetricRows:
             self._values.setdefault(name, {})[step] = value
 
     @property
+    def names(self) -> set[str]:
+        """Every metric that a row has had, also one that a later log has taken back."""
+        return set(self._values)
+
+    @property
     def step(self) -> int:
         """The last one."""
         return self._step

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from tiny_run import TinyTask, fit
 
 from slotbench.runs.folder import RunFolder
 from slotbench.runs.wandb_logger import wandb_logger
+from slotbench.runs.wandb_login import WandbLoginError
 
 SCRIPT = Path(__file__).with_name("tiny_run.py")
 CONFIG = {"model": {"class_path": "TinyTask", "init_args": {"width": 4}}, "seed_everything": 0}
@@ -99,6 +101,64 @@ def test_a_run_that_goes_on_keeps_its_id(folder: RunFolder) -> None:
     assert logger.version == "earlier"
     assert folder.info["wandb_id"] == "earlier"
     assert folder.info["wandb_mode"] == "offline"
+
+
+def test_a_run_at_a_path_of_choice_gets_an_id_that_no_other_run_has(folder: RunFolder) -> None:
+    folder.update(id="slots=4,seed=0-0a1b2c3d")
+    logger = wandb_logger(folder, "offline", "tests", CONFIG)
+    assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", str(logger.version))
+    assert wandb_logger(folder, "offline", "tests", CONFIG).version == logger.version
+
+
+def test_a_point_of_a_grid_is_named_by_what_differs(folder: RunFolder) -> None:
+    (folder.path / "point.json").write_text('{"id": "core=RIM,slots=4,seed=0-0a1b2c3d", "settings": {}}')
+    core = {"class_path": "my_package.cores.RIM"}
+    config = {"model": {"class_path": "T", "init_args": {"core": core}}, "data": {"class_path": "T"}}
+    given = wandb_logger(folder, "offline", "tests", config)._wandb_init
+    assert given["name"] == "core=RIM,slots=4,seed=0"
+    assert given["group"] == folder.path.parent.name == "tiny"
+    assert given["tags"] == ["RIM", "T", "tiny"]
+    assert (given["job_type"], given["resume"]) == ("train", "allow")
+    folder.update(group="cores")
+    assert wandb_logger(folder, "offline", "tests", config)._wandb_init["group"] == "cores"
+
+
+def test_rows_that_the_server_has_are_not_sent_again(folder: RunFolder) -> None:
+    class Server:
+        starting_step = 5
+        sent: list[tuple[int, dict[str, Any]]] = []  # noqa: RUF012
+
+        def log(self, values: dict[str, Any], step: int) -> None:
+            self.sent.append((step, values))
+
+    logger = wandb_logger(folder, "offline", "tests", CONFIG)
+    logger._experiment = Server()
+    for step in range(3, 7):
+        logger.log_metrics({"loss": 1.0}, step=step)
+    assert Server.sent == [(step, {"loss": 1.0, "trainer/global_step": step}) for step in (5, 6)]
+
+
+def test_an_agent_of_a_sweep_chooses_id_and_project(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_SWEEP_ID", "s1")
+    monkeypatch.setenv("WANDB_RUN_ID", "r1")
+    monkeypatch.setenv("WANDB_PROJECT", "swept")
+    given = wandb_logger(folder, "offline", "tests", CONFIG)._wandb_init
+    assert (folder.info["wandb_id"], folder.info["wandb_project"]) == ("r1", "swept")
+    assert given["id"] is None
+
+
+def test_online_without_a_key_nothing_is_made(
+    folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "WANDB_MODE"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "none"))
+    monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(WandbLoginError, match="wandb login"):
+        wandb_logger(folder, "online", "tests", CONFIG)
+    assert folder.info["wandb_id"] is None
+    assert not (folder.path / "wandb").exists()
 
 
 def test_another_mode_is_refused(folder: RunFolder) -> None:

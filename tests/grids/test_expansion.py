@@ -1,0 +1,326 @@
+"""From a grid file to its points."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slotbench.commands.failures import UserError
+from slotbench.grids.expansion import Grid, expand, shortest_keys
+from slotbench.grids.grid_file import read_grid_file
+
+BASE = "model: {class_path: TinyTask, init_args: {core: {class_path: TinyCore}}}\n"
+
+
+def grid_of(folder: Path, content: dict | str, extra: dict | None = None) -> Grid:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "base.yaml").write_text(BASE)
+    text = content if isinstance(content, str) else yaml.safe_dump({"base": "base.yaml", **content}, sort_keys=False)
+    (folder / "grid.yaml").write_text(text)
+    return expand(read_grid_file(folder / "grid.yaml"), extra=extra)
+
+
+def refusal(folder: Path, content: dict | str) -> str:
+    with pytest.raises(UserError) as caught:
+        grid_of(folder, content)
+    return str(caught.value)
+
+
+@pytest.fixture
+def overlays(tmp_path: Path) -> Path:
+    for name in ("SlotSSM", "RIM"):
+        (tmp_path / f"{name}.yaml").write_text(f"model: {{init_args: {{core: {{class_path: {name}}}}}}}\n")
+    return tmp_path
+
+
+def test_every_combination_of_a_product_is_a_point(tmp_path):
+    grid = grid_of(tmp_path, {"product": {"model.core.num_slots": [2, 4, 8], "data.size": [1, 2]}, "seeds": 2})
+    found = [
+        (p.settings["model.core.num_slots"], p.settings["data.size"], p.settings["seed_everything"])
+        for p in grid.points
+    ]
+    assert sorted(found) == sorted(itertools.product([2, 4, 8], [1, 2], [0, 1]))
+
+
+def test_a_seed_is_finished_before_the_next_begins(tmp_path):
+    grid = grid_of(tmp_path, {"product": {"data.size": [1, 2]}, "seeds": [5, 3]})
+    assert [(p.labels["seed"], p.labels["size"]) for p in grid.points] == [
+        ("5", "1"),
+        ("5", "2"),
+        ("3", "1"),
+        ("3", "2"),
+    ]
+
+
+def test_zipped_axes_vary_together_and_make_one_axis(tmp_path):
+    grid = grid_of(tmp_path, {"product": {"data.a": [0, 1]}, "zip": {"data.b": [6, 11], "data.c": [16, 8]}})
+    found = [(p.settings["data.a"], p.settings["data.b"], p.settings["data.c"]) for p in grid.points]
+    assert found == [(0, 6, 16), (0, 11, 8), (1, 6, 16), (1, 11, 8)]
+
+
+def test_alternatives_may_say_what_others_do_not(tmp_path):
+    grid = grid_of(tmp_path, {"list": [{"label": "mixer", "model.core.mixer": True}, {"label": "plain"}]})
+    with_mixer, plain = grid.points
+    assert with_mixer.arguments[2:4] == ("--model.core.mixer", "true")
+    assert "model.core.mixer" not in plain.settings
+    assert [p.labels["variant"] for p in grid.points] == ["mixer", "plain"]
+
+
+def test_an_alternative_may_replace_what_holds_for_the_others(tmp_path):
+    content = {
+        "settings": {"trainer.max_steps": 10},
+        "list": [{"label": "long", "trainer.max_steps": 50}, {"label": "short"}],
+    }
+    assert [p.settings["trainer.max_steps"] for p in grid_of(tmp_path, content).points] == [50, 10]
+
+
+def test_unlabelled_alternatives_are_known_by_their_settings(tmp_path):
+    grid = grid_of(tmp_path, {"list": [{"model.core.mixer": True}, {"model.core.depth": 3}]})
+    assert [dict(p.labels) for p in grid.points] == [{"mixer": "true", "seed": "0"}, {"depth": "3", "seed": "0"}]
+
+
+@pytest.mark.parametrize(
+    "entry", [{"model.core.num_slots": 8, "config": "RIM"}, {"num_slots": 8, "config": "RIM.yaml"}]
+)
+def test_points_are_excluded_by_value_or_by_label(overlays, entry):
+    product = {"model.core.num_slots": [4, 8], "config": ["SlotSSM.yaml", "RIM.yaml"]}
+    grid = grid_of(overlays, {"product": product, "exclude": [entry]})
+    found = [(p.labels["num_slots"], p.labels["config"]) for p in grid.points]
+    assert found == [("4", "SlotSSM"), ("4", "RIM"), ("8", "SlotSSM")]
+
+
+def test_seeds_can_be_excluded(tmp_path):
+    grid = grid_of(tmp_path, {"product": {"data.size": [1, 2]}, "seeds": 2, "exclude": [{"size": 2, "seed": 1}]})
+    assert [(p.labels["size"], p.labels["seed"]) for p in grid.points] == [("1", "0"), ("2", "0"), ("1", "1")]
+
+
+def test_a_configuration_file_is_laid_over_the_base(overlays):
+    (point, _) = grid_of(overlays, {"product": {"config": ["SlotSSM.yaml", "RIM.yaml"]}}).points
+    files = [Path(word).name for flag, word in itertools.pairwise(point.arguments) if flag == "--config"]
+    assert files == ["base.yaml", "SlotSSM.yaml"]
+
+
+def test_no_configuration_file_is_a_value_too(overlays):
+    first, second = grid_of(overlays, {"product": {"config": [None, "RIM.yaml"]}}).points
+    assert first.labels["config"] == "none"
+    assert (first.arguments.count("--config"), second.arguments.count("--config")) == (1, 2)
+
+
+def test_a_component_comes_before_its_arguments_whatever_the_order_of_the_file(tmp_path):
+    product = {"model.core.num_slots": [2], "model.core": ["RIM"]}
+    (point,) = grid_of(tmp_path, {"settings": {"model.core.dim": 8}, "product": product}).points
+    assert point.arguments[2:] == (
+        "--model.core", "RIM", "--model.core.dim", "8", "--model.core.num_slots", "2", "--seed_everything", "0",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "argument", "label"),
+    [
+        (1e-3, "0.001", "0.001"),
+        (True, "true", "true"),
+        (None, "null", "null"),
+        ([0.9, 0.95], "[0.9, 0.95]", "0.9 0.95"),
+        (
+            {"class_path": "torch.optim.SGD", "init_args": {"lr": 0.1}},
+            '{"class_path": "torch.optim.SGD", "init_args": {"lr": 0.1}}',
+            "SGD lr 0.1",
+        ),
+        ("word", "word", "word"),
+    ],
+)
+def test_values_are_handed_over_as_they_are_typed(tmp_path, value, argument, label):
+    (point,) = grid_of(tmp_path, {"product": {"model.x": [value]}}).points
+    assert point.arguments[3] == argument
+    assert point.labels["x"] == label
+
+
+def test_a_value_that_begins_with_a_dash_stays_with_its_key(tmp_path):
+    (point,) = grid_of(tmp_path, {"product": {"model.x": [-1]}}).points
+    assert "--model.x=-1" in point.arguments
+
+
+def test_a_number_may_be_written_with_an_exponent(tmp_path):
+    grid = grid_of(tmp_path, "base: base.yaml\nproduct: {model.lr: [1e-3, 3e-4]}\n")
+    assert [p.settings["model.lr"] for p in grid.points] == [1e-3, 3e-4]
+
+
+def test_class_paths_and_init_args_may_be_spelled_out(tmp_path):
+    long = grid_of(tmp_path, {"product": {"model.init_args.core.init_args.num_slots": [2]}})
+    short = grid_of(tmp_path, {"product": {"model.core.num_slots": [2]}})
+    assert long.points == short.points
+
+
+def test_settings_of_the_command_line_make_other_points(tmp_path):
+    content = {"settings": {"trainer.max_steps": 10}, "product": {"data.size": [1, 2]}}
+    plain, short = grid_of(tmp_path, content), grid_of(tmp_path, content, {"trainer.max_steps": 2})
+    assert {p.settings["trainer.max_steps"] for p in short.points} == {2}
+    assert not {p.id for p in plain.points} & {p.id for p in short.points}
+    assert short.extra == ("--trainer.max_steps", "2")
+
+
+def test_the_id_says_what_varies_and_hashes_what_decides(tmp_path):
+    content = {"product": {"model.core.num_slots": [2, 4]}}
+    before = [p.id for p in grid_of(tmp_path, content).points]
+    assert re.fullmatch(r"num_slots=2,seed=0-[0-9a-f]{8}", before[0])
+    commented = [p.id for p in grid_of(tmp_path, "# words\n" + yaml.safe_dump({"base": "base.yaml", **content})).points]
+    assert commented == before
+    other = [p.id for p in grid_of(tmp_path, {**content, "settings": {"data.size": 3}}).points]
+    assert not set(other) & set(before)
+
+
+def test_another_base_or_another_overlay_is_another_point(overlays):
+    content = {"product": {"config": ["RIM.yaml", "SlotSSM.yaml"]}}
+    before = [p.fingerprint for p in grid_of(overlays, content).points]
+    (overlays / "RIM.yaml").write_text("model: {init_args: {core: {class_path: RIM, init_args: {top_k: 2}}}}\n")
+    after = [p.fingerprint for p in grid_of(overlays, content).points]
+    assert [one == other for one, other in zip(before, after, strict=True)] == [False, True]
+
+
+def test_ids_stay_the_same_when_values_are_added(tmp_path):
+    before = {p.id for p in grid_of(tmp_path, {"product": {"data.size": [1, 2]}}).points}
+    after = {p.id for p in grid_of(tmp_path, {"product": {"data.size": [3, 1, 2]}, "seeds": 2}).points}
+    assert before < after
+
+
+@pytest.mark.parametrize(
+    ("keys", "short"),
+    [
+        (["model.core.dim", "data.size"], ["dim", "size"]),
+        (["model.core.dim", "model.decoder.dim"], ["core.dim", "decoder.dim"]),
+        (["model.core", "model.core.dim"], ["core", "dim"]),
+        (["a.b.c", "b.c"], ["a.b.c", "b.c"]),
+        (["data.seed"], ["data.seed"]),
+    ],
+)
+def test_keys_are_as_short_as_they_can_be(keys, short):
+    assert [shortest_keys(keys)[key] for key in keys] == short
+
+
+NAMES = st.sampled_from(
+    ["model.core.num_slots", "model.core.dim", "model.decoder.dim", "data.size", "trainer.max_steps"]
+)
+VALUES = st.lists(
+    st.one_of(st.integers(-9, 99), st.booleans(), st.floats(-2, 2), st.text("ab/ :é-=", min_size=1, max_size=60)),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda value: (type(value) is bool, str(value).strip(), value),
+)
+PRODUCTS = st.dictionaries(NAMES, VALUES, max_size=4)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("grids")
+
+
+@settings(max_examples=25)
+@given(product=PRODUCTS, seeds=st.integers(1, 3))
+def test_a_product_has_as_many_points_as_its_axes_multiply_to(folder, product, seeds):
+    grid = grid_of(folder, {"product": product, "seeds": seeds})
+    assert len(grid.points) == math.prod(map(len, product.values())) * seeds
+    ids = [p.id for p in grid.points]
+    assert len(set(ids)) == len(ids)
+    for point in grid.points:
+        assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+=,@-]*", point.id)
+        assert len(point.id) <= 120
+
+
+@settings(max_examples=25)
+@given(product=PRODUCTS, data=st.data())
+def test_ids_do_not_depend_on_the_order_of_the_file(folder, product, data):
+    shuffled = dict(data.draw(st.permutations(list(product.items()))))
+    one, other = grid_of(folder, {"product": product}), grid_of(folder, {"product": shuffled})
+    assert {p.id for p in one.points} == {p.id for p in other.points}
+    assert {p.id: sorted(p.arguments) for p in one.points} == {p.id: sorted(p.arguments) for p in other.points}
+
+
+@settings(max_examples=25)
+@given(product=PRODUCTS.filter(bool), data=st.data())
+def test_exclusion_takes_away_what_it_names_and_nothing_else(folder, product, data):
+    everything = grid_of(folder, {"product": product}).points
+    keys = data.draw(st.lists(st.sampled_from(sorted(product)), min_size=1, unique=True))
+    entry = {key: data.draw(st.sampled_from(product[key])) for key in keys}
+    gone = [
+        p
+        for p in everything
+        if all(p.settings[key] == value and type(p.settings[key]) is type(value) for key, value in entry.items())
+    ]
+    if len(gone) == len(everything):
+        assert "leaves no point" in refusal(folder, {"product": product, "exclude": [entry]})
+        return
+    kept = grid_of(folder, {"product": product, "exclude": [entry]}).points
+    assert [p.id for p in kept] == [p.id for p in everything if p not in gone]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"porduct": {"data.size": [1]}}, ["no key porduct", "did you mean product?"]),
+        ({"base": "bsae.yaml"}, ["bsae.yaml is not there", "did you mean", "base.yaml"]),
+        ({"base": None}, ["it needs a base"]),
+        ({"zip": {"data.a": [1, 2], "data.b": [1]}}, ["same number of values", "data.a has 2, data.b has 1"]),
+        ({"product": {"data.a": []}}, ["data.a has no values"]),
+        ({"product": {"data.a": 3}}, ["data.a is 3", "a list of values: [3]"]),
+        ({"product": {"data.a": [1]}, "zip": {"data.a": [2]}}, ["data.a is said twice", "under product or under zip"]),
+        ({"product": {"data.a": [1]}, "settings": {"data.a": 2}}, ["data.a is said twice", "settings"]),
+        ({"product": {"data.a": [1, 2]}, "exclude": [{"data.a": 3}]}, ["excludes nothing", '{"data.a":3}']),
+        ({"product": {"data.a": [1, 2]}, "exclude": [{"data.b": 1}]}, ["data.b does not vary", "data.a"]),
+        ({"product": {"data.a": [1, 1]}}, ["two points are the same run"]),
+        (
+            {"list": [{"label": "x", "data.a": 1}, {"label": "y", "data.a": 1}]},
+            ["two points are the same run", "variant=y"],
+        ),
+        ({"list": [{"label": "x"}, {"label": "x", "data.a": 1}]}, ["its label x is another entry's"]),
+        ({"list": []}, ["list has no entries"]),
+        ({"product": {"modle.core": ["RIM"]}}, ["no setting modle.core", "did you mean model?"]),
+        ({"product": {"model..core": ["RIM"]}}, ["is no key"]),
+        ({"product": {"seed_everything": [1]}}, ["seeds: 3"]),
+        ({"settings": {"threads": 2}}, ["threads says where or how to run"]),
+        ({"settings": {"config": "base.yaml"}}, ["config is not for all points", "base:"]),
+        ({"product": {"config": ["gone.yaml"]}}, ["gone.yaml is not there", "product.config"]),
+        ({"product": {"config": [3]}}, ["config cannot be 3"]),
+        ({"seeds": 0}, ["seeds is 0"]),
+        ({"seeds": [1, 1]}, ["each seed once"]),
+        ({"seeds": True}, ["seeds is true"]),
+        ({"metrics": "val/loss"}, ["metrics is val/loss", "a list of names"]),
+        ("base: base.yaml\nproduct: {data.a: [2024-01-01]}", ["data.a cannot be", "date", "quotes"]),
+        ("base: base.yaml\nproduct: {data.a: [.nan]}", ["data.a cannot be nan"]),
+        ("base: base.yaml\nproduct:\n  data.a: [1]\n  data.a: [2]\n", ["line 4", "data.a is given twice", "line 3"]),
+        ("base: base.yaml\nlist:\n  - {label: no, data.a: 1}\n", ["its label is False"]),
+        ("base: [base.yaml\n", ["grid.yaml, line"]),
+        ("just words", ["is not a grid", "base"]),
+        (BASE, ["is an experiment, not a grid", "base: grid.yaml"]),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_was_given_and_what_is_expected(tmp_path, content, words):
+    said = refusal(tmp_path, content)
+    for word in words:
+        assert word in said
+
+
+def test_a_grid_too_large_to_hold_is_refused_before_it_is_made(tmp_path):
+    axes = {f"data.a{index}": list(range(10)) for index in range(9)}
+    assert "1,000,000,000 points" in refusal(tmp_path, {"product": axes})
+
+
+def test_expansion_needs_no_torch(tmp_path):
+    grid_of(tmp_path, {"product": {"data.size": [1, 2]}})
+    program = (
+        "import sys; from slotbench.cli import run; "
+        "codes = run(['grid', 'run', 'grid.yaml', '--dry-run']), run(['grid', 'status', 'grid.yaml']); "
+        "assert codes == (0, 1), codes; assert 'torch' not in sys.modules; assert 'lightning' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "2 points would be run" in done.stdout
+    assert not (tmp_path / "runs").exists()

@@ -31,6 +31,7 @@ COMMANDS = {
     "match": ("match", "find the widths at which cores have the same number of parameters"),
     "prepare": ("prepare", "write a data set to a cache that is quick to read"),
     "bench": ("bench", "measure speed and memory of the cores on this machine"),
+    "new": ("new", "start a package, or a file, that adds a component"),
     "plugins": ("plugins", "list the components that can be named in a configuration"),
     "compare": ("compare", "print one table of runs, over seeds and variants"),
     "doctor": ("doctor", "check this installation, and say what to type where something is wrong"),

@@ -30,6 +30,7 @@ ALLOWED = {
         "slotbench.runs",
         "slotbench.tasks",
     ),
+    "slotbench.templates": (),
     # for the tests of other packages
     "slotbench.testing": ("slotbench.testing", "slotbench.interfaces", "slotbench.ops"),
     # its messages are those of the commands

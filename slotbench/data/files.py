@@ -6,11 +6,19 @@ import os
 import tempfile
 from pathlib import Path
 
-__all__ = ["DataFilesError", "write_atomically"]
+__all__ = ["DataFilesError", "cache_home", "write_atomically"]
 
 
 class DataFilesError(ValueError):
     """The files of a data set are missing, incomplete, or not in the form that was expected."""
+
+
+def cache_home() -> Path:
+    """The user's folder for what can be made again."""
+    if named := os.environ.get("SLOTBENCH_CACHE"):
+        return Path(named).expanduser()
+    general = os.environ.get("XDG_CACHE_HOME")
+    return (Path(general) if general else Path.home() / ".cache") / "slotbench"
 
 
 def write_atomically(path: Path, content: bytes) -> None:

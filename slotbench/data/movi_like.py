@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -19,14 +18,14 @@ from torch.utils.data import Dataset
 from slotbench.data.base import SlotDataModule, Split
 from slotbench.data.clip_cache import ClipCache, Preparable, Report, write_cache
 from slotbench.data.clip_source import CutClips
-from slotbench.data.files import DataFilesError
+from slotbench.data.files import DataFilesError, cache_home
 from slotbench.data.in_order import in_order, processes_for
 from slotbench.data.movi_like_scenes import Level, SceneLaw, mujoco_version
 from slotbench.data.movi_like_videos import SimulatedVideos
 from slotbench.data.movi_record import TIMED
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
-__all__ = ["MOViLike", "cache_home"]
+__all__ = ["MOViLike"]
 
 _STORED: dict[Split, str] = {"train": "train", "val": "validation", "test": "test"}
 _FORMAT = 1  # to be raised by every change that changes a byte of a video
@@ -253,14 +252,6 @@ class MOViLike(SlotDataModule, Preparable):
                 f"{argument} to that or less"
             )
         return cache
-
-
-def cache_home() -> Path:
-    """The user's folder for what can be made again."""
-    if named := os.environ.get("SLOTBENCH_CACHE"):
-        return Path(named).expanduser()
-    general = os.environ.get("XDG_CACHE_HOME")
-    return (Path(general) if general else Path.home() / ".cache") / "slotbench"
 
 
 def _pieces(source: SimulatedVideos, jobs: int, first: int) -> Iterator[VideoBatch]:

@@ -83,7 +83,7 @@ def disk(runs: Path) -> Iterator[Finding]:
     Args:
         runs: the folder of all runs.
     """
-    from slotbench.data.movi_like import cache_home
+    from slotbench.data.files import cache_home
 
     places = {
         "runs folder": (lambda: runs, "--runs_dir DIR"),
@@ -134,7 +134,7 @@ def _memory_limit() -> float:
     for folder in _group_folders("memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
             try:
-                return int((folder / name).read_text())
+                return float((folder / name).read_text())
             except (OSError, ValueError):
                 continue
     return math.inf

@@ -1,0 +1,1 @@
+"""The files that `slotbench new` writes; `@name@` in them is replaced."""

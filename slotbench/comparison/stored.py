@@ -22,8 +22,8 @@ def departures(comparison: Comparison, path: Path) -> list[str]:
     """What of the stored table is not so any more, a sentence each; nothing if all of it still is.
 
     Two means of n and m runs are apart if they differ by more than `FACTOR` times s sqrt(1/n + 1/m), with s the pooled
-    standard deviation of the runs of both, and by more than a hundredth of the stored one. What is stored and not there any
-    more is a departure too; what is new is none.
+    standard deviation of the runs of both, and by more than a hundredth of the stored one. What is stored and not there
+    any more is a departure too; what is new is none.
 
     Args:
         comparison: as it is now.

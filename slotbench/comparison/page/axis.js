@@ -183,22 +183,16 @@ function drawPoint(frame, holder, { row, at, cell, group }, shift, x, metric) {
       if (Number.isFinite(y)) holder.append(svg("circle", { class: "seed", cx: centre + 7, cy: y, r: 2 }));
     }
   }
+  const record = page.rows[row];
+  const place = x.id === "row" ? record.label : x.isNumber ? short(x.value(record), 6) : text(x.value(record));
+  const spread = cell.std === null ? "" : ` ± ${short(cell.std, 2)} (${cell.values.length})`;
   const show = (clientX, clientY) => {
-    const record = page.rows[row];
     showTip(
       clientX,
       clientY,
       element("strong", {}, record.label),
-      element(
-        "div",
-        {},
-        `${x.title}: ${x.id === "row" ? record.label : x.isNumber ? short(x.value(record), 6) : text(x.value(record))}`,
-      ),
-      element(
-        "div",
-        {},
-        `${metric.label}: ${short(cell.mean)}${cell.std === null ? "" : ` ± ${short(cell.std, 2)} (${cell.values.length})`}`,
-      ),
+      element("div", {}, `${x.title}: ${place}`),
+      element("div", {}, `${metric.label}: ${short(cell.mean)}${spread}`),
     );
   };
   const mark = dot(group, centre, height, 5, {

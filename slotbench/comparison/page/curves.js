@@ -296,8 +296,10 @@ function startCurves() {
     );
   }
   const lacking = page.curves.left_out;
-  if (lacking.length)
+  if (lacking.length) {
+    const names = `${lacking.slice(0, 12).join(", ")}${lacking.length > 12 ? ", …" : ""}`;
     byId("curves-notes").textContent =
-      `No room in this page for the curves of ${plural(lacking.length, "further metric")}: ${lacking.slice(0, 12).join(", ")}${lacking.length > 12 ? ", …" : ""}.`;
+      `No room in this page for the curves of ${plural(lacking.length, "further metric")}: ${names}.`;
+  }
   onChange(drawCurves);
 }

@@ -72,8 +72,9 @@ let clips = 0;
 /**
  * An empty plot with its axes.
  *
- * `x` and `y`: {range: [low, high], isLog, label, names}; `names` are the categories of an axis whose positions are 0, 1, 2...
- * Gives {root, x, y, inside, width, height}: the element, the two scales and the group to draw in, cut off at the frame.
+ * `x` and `y`: {range: [low, high], isLog, label, names, ticks}; `names` are the categories of an axis whose positions
+ * are 0, 1, 2..., `ticks` the numbers to write at it where they are not to be chosen here. Gives {root, x, y, inside,
+ * width, height, foot, left, right}: the element, the two scales, the group to draw in, cut off at the frame, and pixels.
  */
 function plot({ width, height, x, y, label }) {
   const turned = x.names && x.names.some((name) => name.length * 6.5 > (width - MARGIN.left) / x.names.length);
@@ -223,7 +224,7 @@ function dot(index, x, y, radius, attributes = {}) {
   });
 }
 
-/** Calls `show(x, event)` with the pointer's place in the data, and `hide()` when it leaves; arrow keys move it, too. */
+/** Calls `show(x, clientX, clientY)` with the pointer's place in the data, `hide()` when it leaves; arrow keys move it. */
 function follow(frame, show, hide) {
   let at = null;
   const move = (pixel, clientX, clientY) => {

@@ -133,10 +133,8 @@ function tableRow(index, shownColumns) {
 
 function runRow(row, index, place, shownColumns) {
   const run = page.runs[index];
-  const step =
-    run.step === undefined
-      ? ""
-      : `step ${run.step.toLocaleString("en")}${run.total_steps > run.step ? ` of ${run.total_steps.toLocaleString("en")}` : ""}`;
+  const total = run.total_steps > run.step ? ` of ${run.total_steps.toLocaleString("en")}` : "";
+  const step = run.step === undefined ? "" : `step ${run.step.toLocaleString("en")}${total}`;
   const facts = [step, duration(run.seconds), run.device].filter(Boolean).join(" · ");
   return element(
     "tr",
@@ -277,7 +275,8 @@ function startTable() {
   const hasSpread = page.rows.some((row) => Object.values(row.cells).some((cell) => cell.std !== null));
   byId("table-legend").textContent =
     (hasSpread
-      ? "Mean ± standard deviation (number of seeds). Bold on colour: the best of its column by more than the spread (Welch’s t-test, p < 0.05). "
+      ? "Mean ± standard deviation (number of seeds). " +
+        "Bold on colour: the best of its column by more than the spread (Welch’s t-test, p < 0.05). "
       : "") +
     "Click a heading to sort, a row to show or hide it in the plots, with Shift to draw only it, ▸ to see its runs.";
   byId("filter").addEventListener("input", () => {

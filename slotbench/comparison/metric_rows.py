@@ -18,7 +18,7 @@ _VALIDATION, _FLOOR = b'"val/', "val/floor/"
 _NO_METRICS = frozenset({"step", "epoch", "seconds"})
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _TAIL = 50
-_Pairs = tuple[list[int], list[Any]]
+_Pairs = tuple[tuple[int, ...], tuple[Any, ...]]
 
 
 def read_curves(path: Path, limit: int, expected: Collection[str] = ()) -> dict[str, Curve]:
@@ -127,21 +127,27 @@ def _parsed(text: bytes) -> Any:
 
 
 def _points(content: bytes, ends: np.ndarray, lines: np.ndarray) -> dict[str, _Pairs]:
-    points: dict[str, _Pairs] = {}
+    # most lines are of one of two or three kinds: turned into columns kind by kind, not value by value
+    kinds: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in _rows(content, ends, lines):
-        step = row["step"]
-        for name, value in row.items():
-            if name not in points:
-                points[name] = [], []
-            steps, values = points[name]
-            steps.append(step)
-            values.append(value)
-    return {name: pairs for name, pairs in points.items() if name not in _NO_METRICS and not name.startswith(_FLOOR)}
+        kinds.setdefault(tuple(row), []).append(row)
+    points: dict[str, _Pairs] = {}
+    for names, rows in kinds.items():
+        columns = dict(zip(names, zip(*(row.values() for row in rows), strict=True), strict=True))
+        for name, values in columns.items():
+            if name not in _NO_METRICS and not name.startswith(_FLOOR):
+                before = points.get(name, ((), ()))
+                points[name] = (before[0] + columns["step"], before[1] + values)
+    return points
 
 
 def _curve(pairs: _Pairs, limit: int) -> Curve:
     steps = np.asarray(pairs[0], dtype=np.int64)
-    values = np.asarray([math.nan if (value := number(given)) is None else value for given in pairs[1]])
+    try:
+        # takes "NaN" and "Infinity" as what they say, and null as NaN
+        values = np.asarray(pairs[1], dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.asarray([math.nan if (value := number(given)) is None else value for given in pairs[1]])
     if len(steps) > 1 and not (np.diff(steps) > 0).all():
         # a step that was logged twice counts as it was logged last
         last = {step: place for place, step in enumerate(pairs[0])}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slotbench.grids.engine import Engine, EngineError, Job, Outcome
+from slotbench.grids.ledger import PointFolder
 from slotbench.grids.slurm_options import SlurmOptions
 from slotbench.grids.slurm_task import SlurmTask, end_of
 from slotbench.grids.squeue import BEGUN, ENDED, QueuedJob, ask, take_back
@@ -50,8 +51,10 @@ class SlurmEngine(Engine):
 
     Before anything is handed to sbatch, each point's folder is told the name of the submission (`slurm.json`). So a
     driver that is started again after a kill finds the jobs of the one before in the queue, by that name, and watches
-    them instead of submitting them twice. How a job has ended is read from the file that it leaves (`slurm_end.json`);
-    squeue is asked for the jobs that left none. sacct, which needs an accounting database, is not used.
+    them instead of submitting them twice; and learns how those have ended that ended while there was no driver.
+
+    How a job has ended is read from the file that it leaves (`slurm_end.json`); squeue is asked for the jobs that left
+    none. sacct, which needs an accounting database, is not used.
 
     Args:
         options: what each point asks for.
@@ -65,6 +68,7 @@ class SlurmEngine(Engine):
         self.options = options or SlurmOptions()
         self.jobs = jobs
         self._watched: dict[str, _Watched] = {}
+        self._unseen: list[Outcome] = []
         self._looked = self._asked = float("-inf")
         if importlib.util.find_spec("submitit") is None:
             raise EngineError('--engine slurm needs submitit: pip install "slotbench[grid]"; or use --engine local')
@@ -91,12 +95,13 @@ class SlurmEngine(Engine):
         rows = {_token(row.name, row.index): row for row in queue if row.state not in ENDED}
         new = []
         for job in jobs:
-            note = read_json(job.folder / SUBMISSION_FILE)
-            row = rows.get(str(note.get("token")))
-            if row is None:
-                new.append(job)
-            else:
+            token = str(read_json(job.folder / SUBMISSION_FILE).get("token"))
+            if (row := rows.get(token)) is not None:
                 self._watched[job.id] = _Watched(job, row.name, row.index, row)
+            elif (outcome := _unseen_end(job, token)) is not None:
+                self._unseen.append(outcome)
+            else:
+                new.append(job)
         for part in _parts(new):
             self._submit_array(part)
 
@@ -106,7 +111,7 @@ class SlurmEngine(Engine):
         if now - self._looked < _LOOK_SECONDS:
             return []
         self._looked = now
-        outcomes = []
+        outcomes, self._unseen = self._unseen, []
         for watched in list(self._watched.values()):
             end = end_of(watched.job.folder, watched.token)
             if end.get("final"):
@@ -197,6 +202,15 @@ class SlurmEngine(Engine):
 
 def _token(name: str, index: int) -> str:
     return f"{name}/{index}"
+
+
+def _unseen_end(job: Job, token: str) -> Outcome | None:
+    """How a submission failed that ended while no driver was there to write it into the ledger."""
+    end = end_of(job.folder, token)
+    attempts = PointFolder(job.folder).attempts()
+    if not end.get("final") or end["exit_code"] is None or (attempts and attempts[-1].exit_code is not None):
+        return None
+    return Outcome(job.id, end["exit_code"], end["reason"])
 
 
 def _parts(jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:

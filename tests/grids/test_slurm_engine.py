@@ -120,7 +120,7 @@ def test_wrong_options_are_refused_with_what_to_type(key: str, value: str, said:
 
 def test_without_slurm_it_says_what_to_type_instead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(EngineError, match="no sbatch, srun, squeue.* here.*--engine local"):
+    with pytest.raises(EngineError, match=r"no sbatch, srun, squeue.* here.*--engine local"):
         SlurmEngine()
 
 
@@ -153,6 +153,22 @@ def test_a_new_driver_finds_the_jobs_of_the_one_before(slurm: FakeSlurm, jobs: l
     assert second.running() == {"a": "slurm job 7_0 on node1"}
     end(jobs[1], 0)
     assert Outcome("b", 0) in second.poll()
+
+
+def test_a_new_driver_learns_of_a_failure_that_nobody_saw(slurm: FakeSlurm, jobs: list[Job]) -> None:
+    (job, *_) = jobs
+    engine().submit([job])
+    attempt = PointFolder(job.folder).begin("slurm", "slurm job 7 on node1")
+    end(job, 3)
+    second = engine()
+    second.submit([job])
+    assert second.poll() == [Outcome("a", 3)]
+    assert len(slurm.scripts) == 1
+    # once it is in the ledger, whoever submits the point wants it run again
+    PointFolder(job.folder).end(attempt, 3)
+    second.submit([job])
+    assert second.poll() == []
+    assert len(slurm.scripts) == 2
 
 
 def test_nothing_is_submitted_while_nobody_knows_what_is_in_the_queue(slurm: FakeSlurm, jobs: list[Job]) -> None:

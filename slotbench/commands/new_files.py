@@ -37,7 +37,7 @@ class Kind:
     key: str
     swap: str
     experiment: str
-    expected: str = "write down here what it gives."
+    expected: str = "not measured yet; write down here what it gives."
 
 
 _BALLS = "experiments/bouncing_balls.yaml"

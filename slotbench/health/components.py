@@ -21,8 +21,10 @@ def component_names() -> list[str]:
 def components() -> Iterator[Finding]:
     """Imports every component."""
     for kind, singular in registry.KINDS.items():
+        # once: it reads the source of each
+        entries = registry.entries(kind)
         for name in registry.names(kind):
-            origins = sorted({entry.distribution for entry in registry.entries(kind) if entry.name == name})
+            origins = sorted({entry.distribution for entry in entries if entry.name == name})
             text = f"{singular} of {', '.join(origins)}"
             try:
                 registry.load(kind, name)

@@ -164,5 +164,5 @@ def _meminfo() -> dict[str, int]:
     return {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
 
 
-def _size(size: float) -> str:
+def _size(size: float | int) -> str:
     return f"{size / _GIB:.1f} GiB" if size < 100 * _GIB else f"{size / _GIB:,.0f} GiB"

@@ -104,12 +104,8 @@ class GracefulStop(Callback):
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Saves after a stop between two steps; a state from within a step is none to continue from."""
-        self._listening = (
-            False  # no hook comes after Lightning has put our handlers back, so they step aside when called
-        )
         if isinstance(exception, SIGTERMException):
             exception.code = self.exit_code
-        if isinstance(exception, SIGTERMException):
             save = trainer.received_sigterm  # else there was nothing to finish yet
         else:
             # a signal to the whole process group kills the data loader's workers, and the error about them comes first
@@ -118,6 +114,8 @@ class GracefulStop(Callback):
             save = self.told and between and trainer.world_size == 1
         if save and trainer.global_step > 0:
             self._checkpoint.save(trainer)
+        # no hook comes after Lightning has put our handlers back, so they step aside when called
+        self._listening = False
 
     @property
     def exit_code(self) -> int:

@@ -162,6 +162,8 @@ class RunCheckpoint(Checkpoint):
                 link(last, self._folder / PREVIOUS)
             os.replace(self._partial, last)
             fsync_folder(self._folder)
+        # whoever has started the processes ends the others when one is gone
+        trainer.strategy.barrier("checkpoint in its place")
         self._saved_at, self._saved_step, self._written_step = time.monotonic(), self._written_step, None
 
     def _is_best(self, trainer: Trainer, monitor: tuple[str, str] | None) -> bool:

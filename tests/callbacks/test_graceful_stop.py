@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.trainer.connectors.signal_connector import _SignalConnector
 from tiny_run import TinyTask, fit
 
 from slotbench.callbacks.graceful_stop import GracefulStop
@@ -39,7 +40,9 @@ class Signalled(TinyTask):
         return super().training_step(batch, batch_idx)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 143), (signal.SIGUSR2, 143)]
+)
 def test_the_step_is_finished_and_saved(
     folder: RunFolder, number: int, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,17 +68,49 @@ def test_a_second_interrupt_stops_at_once_and_keeps_the_checkpoint_before(folder
 
 
 def test_a_finished_run_gives_the_handlers_back(folder: RunFolder) -> None:
-    before = signal.getsignal(signal.SIGINT)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+    before = [signal.getsignal(number) for number in numbers]
     fit(folder, TinyTask(), max_steps=2)
-    assert signal.getsignal(signal.SIGINT) is before
+    assert [signal.getsignal(number) for number in numbers] == before
+
+
+class SignalledInValidation(TinyTask):
+    """Gets SIGTERM in the first of the two batches of its second validation."""
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        if self.global_step == 8 and batch_idx == 0:
+            signal.raise_signal(signal.SIGTERM)
+        super().validation_step(batch, batch_idx)
+
+
+def test_a_validation_is_finished_and_no_step_follows(folder: RunFolder) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        fit(folder, SignalledInValidation(), val_check_interval=4)
+    assert stopped.value.code == 143
+    assert (folder.info["state"], folder.info["step"]) == ("interrupted", 8)
+    assert [row["step"] for row in folder.history() if "val/score" in row] == [3, 7]
+    assert torch.load(folder.checkpoints / "last.ckpt", weights_only=True)["global_step"] == 8
+
+
+def test_our_handlers_come_before_those_that_lightning_sets_under_slurm(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"NTASKS": "1", "JOB_ID": "7", "PROCID": "0", "LOCALID": "0", "JOB_NAME": "train"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    # it would save beside the run folder and queue the job again
+    monkeypatch.setattr(_SignalConnector, "_slurm_sigusr_handler_fn", lambda *_: pytest.fail("Lightning's handler"))
+    with pytest.raises(SystemExit) as stopped:
+        fit(folder, Signalled(signal.SIGUSR1))
+    assert stopped.value.code == 143
+    assert (folder.info["state"], folder.info["step"]) == ("interrupted", 6)
 
 
 def test_a_worker_that_inherited_the_handler_goes_on(folder: RunFolder) -> None:
     stop = GracefulStop(RunCheckpoint(folder.checkpoints))
     stop._process = os.getpid() + 1
     stop._in_training = stop._listening = True
-    stop._on_interrupt(signal.SIGINT, None)
-    assert stop._signal == signal.SIGTERM
+    stop._on_signal(signal.SIGINT, None)
+    assert not stop.told
 
 
 class WorkersDie(Callback):

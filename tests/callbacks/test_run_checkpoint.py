@@ -1,4 +1,4 @@
-"""last.ckpt and best.ckpt are there, whole, and what they say they are."""
+"""The checkpoints are there, whole, and what they say they are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import torch
 from lightning.pytorch import Callback, Trainer
 from tiny_run import TinyTask, fit, loader, make_trainer
 
+from slotbench.callbacks.random_state import RandomState
 from slotbench.callbacks.run_checkpoint import RunCheckpoint
+from slotbench.callbacks.run_record import RunRecord
 from slotbench.nn.weights import match_weights
 from slotbench.runs.folder import RunFolder
 
@@ -39,8 +41,9 @@ def step_of(path: Path) -> int:
 
 def test_last_is_the_end_and_best_is_the_best(folder: RunFolder) -> None:
     fit(folder, Scores(), max_steps=14)
-    assert sorted(path.name for path in folder.checkpoints.iterdir()) == ["best.ckpt", "last.ckpt"]
+    assert sorted(path.name for path in folder.checkpoints.iterdir()) == ["best.ckpt", "last.ckpt", "previous.ckpt"]
     assert step_of(folder.checkpoints / "last.ckpt") == 14
+    assert step_of(folder.checkpoints / "previous.ckpt") == 12
     assert step_of(folder.checkpoints / "best.ckpt") == 8
     assert folder.last_checkpoint() == folder.checkpoints / "last.ckpt"
 
@@ -98,7 +101,8 @@ def test_a_save_that_breaks_off_leaves_the_checkpoint_before(folder: RunFolder) 
 def test_a_resumed_run_remembers_its_best_score(folder: RunFolder) -> None:
     fit(folder, Scores(), max_steps=8)
     second = RunCheckpoint(folder.checkpoints)
-    trainer = make_trainer([], [second], max_steps=12, val_check_interval=4)
+    callbacks = [RunRecord(folder), RandomState(), second]
+    trainer = make_trainer([], callbacks, max_steps=12, val_check_interval=4)
     trainer.fit(Scores(), loader(), loader(16), ckpt_path=folder.last_checkpoint(), weights_only=True)
     assert (second.best_score, second.best_step) == (pytest.approx(0.9), 8)
     assert step_of(folder.checkpoints / "last.ckpt") == 12

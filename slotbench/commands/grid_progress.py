@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from abc import abstractmethod
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from slotbench.commands.grid_opening import OpenGrid
 from slotbench.commands.grid_words import COLOURS, counts, duration, number
@@ -17,23 +16,12 @@ from slotbench.grids.estimate import Remaining, remaining_seconds
 from slotbench.grids.expansion import Point
 from slotbench.grids.ledger import STATES, PointStatus, State
 
-__all__ = ["GridListener", "make_listener", "print_failure"]
+__all__ = ["Shown", "make_listener", "print_failure"]
 
 _LINE_EVERY = 60.0
 
 
-class GridListener(Listener, Protocol):
-    """A listener that shows something from entering to leaving it."""
-
-    def __enter__(self) -> None: ...
-
-    @abstractmethod
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-def make_listener(opened: OpenGrid, chosen: Sequence[Point], jobs: int | None) -> GridListener:
+def make_listener(opened: OpenGrid, chosen: Sequence[Point], jobs: int | None) -> Shown:
     """The one that fits what we print to."""
     return _Bars(opened, chosen, jobs) if sys.stdout.isatty() else _Lines(opened, chosen, jobs)
 
@@ -62,8 +50,8 @@ def _ending(state: State, outcome: Outcome, took: float | None) -> str:
     return f"{words}{took_words}" + (f" ({why})" if why else "")
 
 
-class _Shown:
-    """What both ways of showing need."""
+class Shown(Listener):
+    """Shows how a grid gets on from entering to leaving it; this is what both ways of showing need."""
 
     def __init__(self, opened: OpenGrid, chosen: Sequence[Point], jobs: int | None) -> None:
         self._opened, self._chosen, self._jobs = opened, chosen, jobs or 1
@@ -73,6 +61,14 @@ class _Shown:
             for point in chosen
             if (result := opened.folder.point(point.id).result()) and (seconds := result.get("seconds"))
         ]
+
+    def __enter__(self) -> None:
+        """Nothing to set up."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing to put back."""
 
     def _took(self, point: Point) -> float | None:
         began = self._began.pop(point.id, None)
@@ -97,20 +93,12 @@ class _Shown:
         return remaining_seconds(finished, remaining, progress.count("waiting"), self._jobs)
 
 
-class _Lines(_Shown):
+class _Lines(Shown):
     """A line per event, and one per minute."""
 
     def __init__(self, opened: OpenGrid, chosen: Sequence[Point], jobs: int | None) -> None:
         super().__init__(opened, chosen, jobs)
         self._said = time.monotonic()
-
-    def __enter__(self) -> None:
-        """Nothing to set up."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing to put back."""
 
     def began(self, point: Point, where: str) -> None:
         self._began[point.id] = time.monotonic()
@@ -136,7 +124,7 @@ class _Lines(_Shown):
             print(f"  {status.id.rpartition('-')[0]}: {_how(status)}", flush=True)
 
 
-class _Bars(_Shown):
+class _Bars(Shown):
     """One bar for the grid, and a line per running point."""
 
     def __init__(self, opened: OpenGrid, chosen: Sequence[Point], jobs: int | None) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from slotbench.grids.engine import Engine, Job, Outcome
 from slotbench.grids.expansion import Point
@@ -44,15 +44,18 @@ class Progress:
         return [point_id for point_id, state in self.states.items() if state == "running"]
 
 
-class Listener(Protocol):
+class Listener(ABC):
     """Is told what happens."""
 
+    @abstractmethod
     def began(self, point: Point, where: str) -> None:
         """A point has begun."""
 
+    @abstractmethod
     def ended(self, point: Point, state: State, outcome: Outcome) -> None:
         """A point has ended, well or not."""
 
+    @abstractmethod
     def tick(self, progress: Progress) -> None:
         """Some time has passed."""
 

@@ -36,7 +36,7 @@ def make_engine(name: str, options: EngineOptions) -> Engine:
     if name == "local":
         from slotbench.grids.local import LocalEngine
 
-        return LocalEngine(options.jobs or 1)
+        return LocalEngine(1 if options.jobs is None else options.jobs)
     if name == "slurm":
         from slotbench.grids.slurm import SlurmEngine
         from slotbench.grids.slurm_options import SlurmOptions

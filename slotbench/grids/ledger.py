@@ -199,6 +199,7 @@ class PointFolder:
                 seconds=_number(result.get("seconds")),
                 seconds_per_step=_number(result.get("seconds_per_step")),
                 headline=_headline(result, metrics),
+                attempts=len(self.attempts()),
             )
         state = self.state()
         record = self.record()

@@ -1,0 +1,230 @@
+"""What the driver and the engine of this machine do with points, seen in their files."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import stand_in_grid
+
+from slotbench.grids.engine import EngineError, Job
+from slotbench.grids.engines import EngineOptions, make_engine
+from slotbench.grids.estimate import Remaining, remaining_seconds
+from slotbench.grids.grid_folder import GridFolder
+from slotbench.grids.ledger import PointFolder, state_after
+from slotbench.grids.local import LocalEngine
+from slotbench.grids.locks import hold, is_held, release
+
+
+@pytest.fixture
+def point(tmp_path: Path) -> PointFolder:
+    return PointFolder(tmp_path / "p")
+
+
+def job(folder: PointFolder, *command: str) -> Job:
+    folder.path.mkdir(parents=True, exist_ok=True)
+    return Job(folder.id, folder.path, command, {"WORD": "set"}, folder.log)
+
+
+def drained(engine: LocalEngine) -> dict[str, int | None]:
+    outcomes = {}
+
+    def is_over() -> bool:
+        outcomes.update({outcome.id: outcome.exit_code for outcome in engine.poll()})
+        return not engine.running() and not engine._queue
+
+    stand_in_grid.wait_until(is_over)
+    return outcomes
+
+
+class TestPointFolder:
+    def test_a_point_that_nobody_has_touched_is_waiting(self, point):
+        assert point.state() == "waiting"
+        assert point.status().step is None
+
+    def test_only_a_result_makes_it_done(self, point):
+        point.path.mkdir()
+        point.end(point.begin("local", "pid 1"), 0)
+        assert point.state() == "failed"
+        (point.path / "result.json").write_text('{"step": 3, ')
+        assert point.state() == "failed"  # half-written
+        (point.path / "result.json").write_text('{"step": 3}')
+        assert point.state() == "done"
+
+    @pytest.mark.parametrize(
+        ("code", "reason", "state"),
+        [
+            (1, "", "failed"),
+            (2, "", "failed"),
+            (0, "", "failed"),
+            (-signal.SIGSEGV, "", "failed"),
+            (-signal.SIGKILL, "", "killed"),
+            (137, "", "killed"),
+            (143, "", "interrupted"),
+            (130, "", "interrupted"),
+            (-signal.SIGTERM, "", "interrupted"),
+            (None, "", "killed"),
+            (None, "preempted", "interrupted"),
+        ],
+    )
+    def test_the_end_of_an_attempt_says_whether_it_failed(self, code, reason, state):
+        assert state_after(code, reason) == state
+
+    @pytest.mark.parametrize(
+        ("said", "state"), [("running", "killed"), ("failed", "failed"), ("interrupted", "interrupted")]
+    )
+    def test_a_run_whose_end_nobody_saw_is_judged_by_its_own_record(self, point, said, state):
+        point.path.mkdir()
+        point.begin("local", "pid 1")
+        (point.path / "run.json").write_text(json.dumps({"state": said, "step": 7}))
+        assert point.state() == state
+        assert point.status().step == 7
+
+    def test_a_lock_means_running_until_its_holder_is_gone(self, point):
+        point.path.mkdir()
+        lock = hold(point.lock)
+        assert lock is not None
+        assert point.state() == "running"
+        assert point.state(over=True) == "waiting"
+        release(lock)
+        assert point.state() == "waiting"
+
+    def test_the_ledger_survives_a_line_that_was_cut_off(self, point):
+        point.path.mkdir()
+        point.end(point.begin("local", "pid 1"), 1)
+        with open(point.path / "attempts.jsonl", "a") as file:
+            file.write('{"attempt": 2, "star')
+        assert point.begin("local", "pid 2") == 2
+        assert [attempt.ended is None for attempt in point.attempts()] == [False, True]
+
+    def test_an_attempt_whose_driver_is_gone_is_settled_once(self, point):
+        point.path.mkdir()
+        point.begin("local", "pid 1")
+        point.settle()
+        point.settle()
+        (attempt,) = point.attempts()
+        assert (attempt.exit_code, attempt.reason) == (None, "ended after its driver was gone")
+        assert len((point.path / "attempts.jsonl").read_text().splitlines()) == 2
+
+    def test_the_headline_is_the_first_metric_that_the_grid_names_and_the_run_has(self, point):
+        point.path.mkdir()
+        record = {"metrics": {"a": 1, "b": "NaN", "c": 3}, "headlines": [{"metric": "c"}]}
+        (point.path / "run.json").write_text(json.dumps(record))
+        assert point.status(["x", "a"]).headline == ("a", 1.0)
+        assert point.status(["x"]).headline == ("c", 3.0)
+        name, value = point.status(["b"]).headline
+        assert name == "b"
+        assert value != value
+
+    def test_the_last_lines_of_the_log_are_those_of_the_last_attempt_as_a_terminal_shows_them(self, point):
+        point.path.mkdir()
+        point.log.write_bytes(b"=== one\nold\n=== two\n 10%\r 20%\r100%\n\nValueError: no\n")
+        assert point.last_lines() == ["100%", "ValueError: no"]
+        assert point.last_lines(1) == ["ValueError: no"]
+
+
+class TestLocalEngine:
+    def test_it_runs_so_many_at_a_time_and_all_in_the_end(self, tmp_path):
+        engine = LocalEngine(2)
+        folders = [PointFolder(tmp_path / str(index)) for index in range(5)]
+        engine.submit([job(folder, "sh", "-c", "sleep 0.1; echo $WORD; exit 3") for folder in folders])
+        assert sorted(engine.running()) == ["0", "1"]
+        assert drained(engine) == {str(index): 3 for index in range(5)}
+        assert all(folder.last_lines() == ["set"] for folder in folders)
+
+    def test_a_job_holds_the_lock_of_its_folder_as_long_as_it_runs(self, point):
+        engine = LocalEngine(1)
+        engine.submit([job(point, "sleep", "60")])
+        assert point.is_running()
+        engine.kill()
+        assert not point.is_running()
+        assert drained(engine) == {"p": -signal.SIGKILL}
+
+    def test_a_job_that_another_process_runs_is_not_started(self, point):
+        other = LocalEngine(1)
+        other.submit([job(point, "sleep", "60")])
+        engine = LocalEngine(1)
+        engine.submit([job(point, "touch", str(point.path / "twice"))])
+        assert drained(engine) == {"p": None}
+        assert not (point.path / "twice").exists()
+        other.kill()
+
+    def test_a_program_that_is_not_there_is_a_failure_of_that_job(self, tmp_path):
+        engine = LocalEngine(1)
+        folders = [PointFolder(tmp_path / name) for name in "ab"]
+        engine.submit([job(folders[0], "no-such-program"), job(folders[1], "true")])
+        assert drained(engine) == {"a": 1, "b": 0}
+
+    def test_a_job_is_in_a_session_of_its_own_and_sees_no_scheduler(self, point, monkeypatch):
+        monkeypatch.setenv("SLURM_JOB_ID", "7")
+        engine = LocalEngine(1)
+        engine.submit([job(point, "sh", "-c", "echo $(ps -o sid= -p $$) $$ [$SLURM_JOB_ID]")])
+        drained(engine)
+        session, pid, slurm = point.last_lines(1)[0].split()
+        assert session == pid
+        assert int(session) != os.getsid(0)
+        assert slurm == "[]"
+
+    def test_cancelled_jobs_end_as_they_like_and_queued_ones_never_begin(self, tmp_path):
+        engine = LocalEngine(1)
+        one, two = PointFolder(tmp_path / "1"), PointFolder(tmp_path / "2")
+        program = "trap 'echo saved; exit 143' TERM; echo ready; while true; do sleep 0.02; done"
+        engine.submit([job(one, "sh", "-c", program), job(two, "true")])
+        stand_in_grid.wait_until(lambda: one.last_lines() == ["ready"])
+        engine.cancel()
+        assert drained(engine) == {"1": 143}
+        assert one.last_lines(1) == ["saved"]
+        assert not two.log.exists()
+
+
+def test_a_lock_that_is_asked_about_is_neither_taken_nor_made(tmp_path):
+    assert not is_held(tmp_path / "lock")
+    assert not (tmp_path / "lock").exists()
+
+
+def test_a_grid_is_run_by_one_driver_at_a_time(tmp_path):
+    from slotbench.commands.failures import UserError
+
+    folder = GridFolder(tmp_path / "grid")
+    with (
+        folder.driven(),
+        pytest.raises(UserError, match=rf"is being run already, by process {os.getpid()}"),
+        folder.driven(),
+    ):
+        pass
+    with folder.driven():
+        assert (tmp_path / "grid").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("cloud", EngineOptions(), "no engine cloud; there are local, slurm, ray"),
+        ("local", EngineOptions(jobs=0), "--jobs is 0"),
+        ("local", EngineOptions(slurm=[("partition", "gpu")]), "--slurm.partition is for --engine slurm"),
+    ],
+)
+def test_an_engine_that_cannot_be_is_refused(name, options, words):
+    with pytest.raises(EngineError, match=words):
+        make_engine(name, options)
+
+
+class TestEstimate:
+    def test_nothing_is_said_as_long_as_nothing_is_known(self):
+        assert remaining_seconds([], [Remaining(5.0, None, None, None)], 3, 1) is None
+
+    def test_waiting_points_take_as_long_as_finished_ones_did(self):
+        assert remaining_seconds([10.0, 30.0], [], 4, 2) == pytest.approx(40.0)
+
+    def test_a_running_point_goes_on_at_its_own_speed(self):
+        assert remaining_seconds([], [Remaining(50.0, 25, 100, 2.0)], 0, 1) == pytest.approx(150.0)
+
+    def test_the_first_points_say_how_long_the_others_will_take(self):
+        assert remaining_seconds([], [Remaining(50.0, 25, 100, 2.0)], 1, 1) == pytest.approx(150 + 200)
+
+    def test_the_last_point_ends_no_sooner_than_it_can(self):
+        slow = Remaining(0.0, 10, 100, 1.0)
+        assert remaining_seconds([1.0], [slow], 0, 8) == pytest.approx(90.0)

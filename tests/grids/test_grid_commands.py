@@ -1,0 +1,329 @@
+"""`slotbench grid ...`, with the stand-in in the place of the training."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+import stand_in_grid
+import yaml
+
+from slotbench.cli import run
+from slotbench.commands import grid_checking
+from slotbench.commands.grid_checking import covering
+from slotbench.grids.expansion import expand
+from slotbench.grids.grid_file import read_grid_file
+from slotbench.grids.ledger import PointFolder
+
+
+@pytest.fixture(autouse=True)
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory in which the stand-in trains."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    stand_in_grid.stand_in(monkeypatch)
+    return tmp_path
+
+
+def states(*arguments: str, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    capsys.readouterr()
+    run(["grid", "status", *(arguments or ("widths.yaml",)), "--json"])
+    rows = json.loads(capsys.readouterr().out)["points"]
+    return {row["id"].rpartition("-")[0]: row["state"] for row in rows}
+
+
+def refusal(*arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    assert run(["grid", *arguments]) == 2
+    return capsys.readouterr().err
+
+
+def test_a_grid_that_is_done_is_not_run_again(workspace, capsys):
+    stand_in_grid.write_grid(workspace, (1, 2))
+    assert run(["grid", "status", "widths.yaml"]) == 1
+    assert run(["grid", "run", "widths.yaml"]) == 0
+    assert run(["grid", "run", "widths.yaml"]) == 0
+    assert stand_in_grid.starts(workspace / "runs/widths") == dict.fromkeys(
+        stand_in_grid.starts(workspace / "runs/widths"), 1
+    )
+    assert run(["grid", "status", "widths.yaml"]) == 0
+    said = capsys.readouterr().out
+    assert "runs/widths: 2 points, 2 done" in said
+    assert "compare them: slotbench compare widths.yaml" in said
+
+
+def test_each_point_says_in_its_folder_what_it_is_and_how_it_is_run(workspace):
+    grid = stand_in_grid.write_grid(workspace, (1,))
+    run(["grid", "run", "widths.yaml", "--threads", "3", "--plugin", "mine.py"])
+    (folder,) = (workspace / "runs/widths").glob("dim=*")
+    record = json.loads((folder / "point.json").read_text())
+    assert record["id"] == grid.points[0].id == folder.name
+    assert record["settings"] == {"model.core.dim": 1, "seed_everything": 0}
+    line = shlex.join(record["command"])
+    for words in ("--run_dir runs/widths/dim=1,seed=0-", "--group widths", "--threads 3", "--plugin mine.py"):
+        assert words in line
+    assert (workspace / "runs/widths/grid.yaml").read_text() == (workspace / "widths.yaml").read_text()
+
+
+def test_threads_are_the_cores_divided_by_the_jobs(workspace, monkeypatch):
+    from slotbench.grids import jobs
+
+    stand_in_grid.write_grid(workspace, (1,))
+    monkeypatch.setattr(jobs, "cores", lambda: 12)
+    run(["grid", "run", "widths.yaml", "--jobs", "5"])
+    (point,) = (workspace / "runs/widths").glob("*/point.json")
+    command = json.loads(point.read_text())["command"]
+    assert command[command.index("--threads") + 1] == "2"
+
+
+def test_one_failed_point_stops_no_other_and_is_run_again_only_by_retry(workspace, capsys):
+    stand_in_grid.write_grid(workspace, (1, 2, 3))
+    fault = stand_in_grid.fault(workspace, 2, 0, "raise")
+    assert run(["grid", "run", "widths.yaml"]) == 1
+    said = capsys.readouterr().out
+    assert "dim=2,seed=0 failed" in said
+    assert "RuntimeError: the loss is not finite" in said
+    assert "slotbench grid retry widths.yaml" in said
+    assert states(capsys=capsys) == {"dim=1,seed=0": "done", "dim=2,seed=0": "failed", "dim=3,seed=0": "done"}
+
+    assert run(["grid", "run", "widths.yaml"]) == 1
+    said = capsys.readouterr().out
+    assert "dim=2,seed=0 failed before, and is left alone" in said
+    assert max(stand_in_grid.starts(workspace / "runs/widths").values()) == 1
+
+    fault.unlink()
+    assert run(["grid", "retry", "widths.yaml"]) == 0
+    assert sorted(stand_in_grid.starts(workspace / "runs/widths").values()) == [1, 1, 2]
+
+
+def test_status_shows_numbers_and_the_error(workspace, capsys):
+    stand_in_grid.write_grid(workspace, (1, 2))
+    stand_in_grid.fault(workspace, 2, 0, "raise")
+    run(["grid", "run", "widths.yaml"])
+    capsys.readouterr()
+    run(["grid", "status", "widths.yaml"])
+    said = capsys.readouterr().out
+    assert re.search(r"1 +1 +0 +done +4 +2\.0 s +1\n", said)
+    assert re.search(r"2 +2 +0 +failed +1/4", said)
+    assert "2 failed: RuntimeError: the loss is not finite" in said
+
+
+def test_a_dry_run_writes_nothing(workspace, capsys):
+    stand_in_grid.write_grid(workspace, (1, 2))
+    assert run(["grid", "run", "widths.yaml", "--dry-run", "--only", "dim=2"]) == 0
+    assert "1 point would be run" in capsys.readouterr().out
+    assert not (workspace / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("only", "chosen"),
+    [
+        (["--only", "dim=1"], ["1-0", "1-1"]),
+        (["--only", "model.core.dim=1", "seed=1"], ["1-1"]),
+        (["--only", "dim=1", "--only", "dim=3"], ["1-0", "3-0", "1-1", "3-1"]),
+        (["--only", "dim=[12]", "seed=0"], ["1-0", "2-0"]),
+        (["--only", "*dim=3*"], ["3-0", "3-1"]),
+    ],
+)
+def test_some_points_can_be_chosen(workspace, capsys, only, chosen):
+    stand_in_grid.write_grid(workspace, (1, 2, 3), seeds=2)
+    run(["grid", "status", "widths.yaml", "--json", *only])
+    rows = json.loads(capsys.readouterr().out)["points"]
+    assert [f"{row['labels']['dim']}-{row['labels']['seed']}" for row in rows] == chosen
+
+
+def test_settings_for_all_points_make_a_grid_of_its_own_that_retry_and_status_remember(workspace, capsys):
+    stand_in_grid.write_grid(workspace, (1,))
+    assert run(["grid", "run", "widths.yaml", "--trainer.max_steps", "2"]) == 0
+    assert states(capsys=capsys) == {"dim=1,seed=0": "done"}
+    assert states("runs/widths", capsys=capsys) == {"dim=1,seed=0": "done"}
+    assert run(["grid", "run", "widths.yaml"]) == 0  # the file's own
+    capsys.readouterr()
+    run(["grid", "status", "widths.yaml"])
+    assert "1 more folder of an earlier version of the file: dim=1,seed=0-" in capsys.readouterr().out
+    assert len(stand_in_grid.starts(workspace / "runs/widths")) == 2
+
+
+def test_a_running_driver_that_is_told_to_stop_lets_its_points_save_and_the_next_goes_on(workspace, capsys):
+    grid = stand_in_grid.write_grid(workspace, (1, 2))
+    waiting = stand_in_grid.fault(workspace, 1, 0, "wait")
+    folder = PointFolder(workspace / "runs/widths" / grid.points[0].id)
+    driver = stand_in_grid.driver(workspace, "grid", "run", "widths.yaml")
+    stand_in_grid.wait_until(folder.record)
+    assert "is being run already, by process" in refusal("run", "widths.yaml", capsys=capsys)
+    driver.send_signal(signal.SIGINT)
+    said, _ = driver.communicate(timeout=60)
+    assert driver.returncode == 130
+    assert "to go on: slotbench grid run widths.yaml" in said
+    assert states(capsys=capsys) == {"dim=1,seed=0": "interrupted", "dim=2,seed=0": "waiting"}
+    (attempt,) = folder.attempts()
+    assert attempt.exit_code == 143
+    waiting.unlink()
+    assert run(["grid", "run", "widths.yaml"]) == 0
+    # it went on where it had been stopped
+    assert re.findall(r"step \d", folder.log.read_text()) == ["step 1", "step 2", "step 3", "step 4"]
+
+
+def test_on_a_terminal_there_is_a_bar_and_a_line_per_point(workspace):
+    grid = stand_in_grid.write_grid(workspace, (1, 2))
+    waiting = stand_in_grid.fault(workspace, 2, 0, "wait")
+    ours, theirs = os.openpty()
+    program = stand_in_grid.driver_command("grid", "run", "widths.yaml")
+    driver = subprocess.Popen(program, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"})
+    os.close(theirs)
+    seen = ""
+    while True:
+        try:
+            seen += os.read(ours, 65536).decode(errors="replace")
+        except OSError:
+            break
+        if "step 1/4" in seen:
+            waiting.unlink(missing_ok=True)
+    os.close(ours)
+    assert driver.wait(timeout=60) == 0
+    assert "1/2" in seen
+    assert "1 done, 1 running" in seen
+    assert "2 points, 2 done" in seen
+    assert PointFolder(workspace / "runs/widths" / grid.points[1].id).state() == "done"
+
+
+def test_a_covering_set_has_every_value_of_every_axis(workspace):
+    stand_in_grid.write_grid(workspace)
+    text = "base: base.yaml\nproduct: {data.a: [1, 2, 3], data.b: [1, 2]}\nlist: [{label: x}, {label: y, data.c: 1}]\n"
+    (workspace / "g.yaml").write_text(text + "seeds: 3\n")
+    points = expand(read_grid_file(workspace / "g.yaml")).points
+    some = covering(points)
+    assert {pair for point in some for pair in point.alternatives} == {
+        pair for point in points for pair in point.alternatives
+    }
+    assert len(some) <= 4
+
+
+def test_points_that_the_parser_has_seen_are_not_checked_again(workspace, monkeypatch):
+    asked = []
+
+    def note(opened, unchecked):
+        asked.append(len(unchecked))
+        opened.folder.note_checked(unchecked)
+
+    monkeypatch.setattr(grid_checking, "check_before_start", note)
+    stand_in_grid.write_grid(workspace, (1, 2))
+    run(["grid", "run", "widths.yaml", "--only", "dim=1"])
+    run(["grid", "run", "widths.yaml"])
+    stand_in_grid.write_grid(workspace, (1, 2, 3))
+    run(["grid", "run", "widths.yaml"])
+    assert asked == [2, 1]
+
+
+class TestExport:
+    def test_a_product_is_a_sweep_with_a_parameter_per_axis(self, workspace, capsys):
+        from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
+
+        stand_in_grid.write_grid(workspace, (1, 2), seeds=2)
+        assert run(["grid", "export", "widths.yaml", "--to", "wandb-sweep", "--out", "sweep.yaml"]) == 0
+        sweep = yaml.safe_load((workspace / "sweep.yaml").read_text())
+        assert sweep["method"] == "grid"
+        assert sweep["parameters"] == {"model.core.dim": {"values": [1, 2]}, "seed_everything": {"values": [0, 1]}}
+        agent = {"args": {key: {"value": values["values"][0]} for key, values in sweep["parameters"].items()}}
+        words = [word for word in sweep["command"] if not word.startswith("${")]
+        line = [*words, *create_sweep_command_args(agent)["args"]]
+        assert line[:3] == ["fit", "--config", "base.yaml"]
+        assert line[-2:] == ["--model.core.dim=1", "--seed_everything=0"]
+
+    @pytest.mark.parametrize(
+        "more",
+        [
+            "zip: {data.a: [1, 2]}",
+            "list: [{label: x, data.a: 1}]",
+            "product: {data.a: [1, 2], data.b: [1]}\nexclude: [{data.a: 1}]",
+            "product: {config: [base.yaml]}",
+            "product: {data.a: [[1, 2]]}",
+            "product: {data.a: [null]}",
+            "product: {model.core: [RIM], model.core.dim: [1]}",
+        ],
+    )
+    def test_what_a_sweep_cannot_say_is_a_sweep_over_points(self, workspace, capsys, more):
+        stand_in_grid.write_grid(workspace)
+        (workspace / "g.yaml").write_text(f"base: base.yaml\n{more}\n")
+        assert run(["grid", "export", "g.yaml", "--to", "wandb-sweep"]) == 0
+        sweep = yaml.safe_load(capsys.readouterr().out)
+        points = expand(read_grid_file(workspace / "g.yaml")).points
+        assert sweep["parameters"] == {"point": {"values": [point.id for point in points]}}
+        assert sweep["command"][2:5] == ["grid", "point", "g.yaml"]
+
+    def test_a_matrix_has_the_arguments_of_every_point(self, workspace, capsys):
+        grid = stand_in_grid.write_grid(workspace, (1, 2))
+        assert run(["grid", "export", "widths.yaml", "--to", "github-matrix"]) == 0
+        matrix = json.loads(capsys.readouterr().out)
+        assert [entry["point"] for entry in matrix["include"]] == [point.id for point in grid.points]
+        assert shlex.split(matrix["include"][1]["arguments"]) == list(grid.points[1].arguments)
+
+    def test_a_matrix_beyond_what_github_takes_is_refused(self, workspace, capsys):
+        stand_in_grid.write_grid(workspace, range(1, 258))
+        assert "257 points; GitHub takes 256" in refusal(
+            "export", "widths.yaml", "--to", "github-matrix", capsys=capsys
+        )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run"], ["grid run needs a grid file", "slotbench grid run experiments/"]),
+        (["rnu", "widths.yaml"], ["grid has no action rnu", "did you mean run?"]),
+        (["widths.yaml"], ["did you mean slotbench grid run widths.yaml?"]),
+        (["run", "width.yaml"], ["no grid file width.yaml", "did you mean widths.yaml?"]),
+        (["run", "base.yaml"], ["base.yaml is an experiment, not a grid"]),
+        (["status", "faults"], ["faults is not the folder of a grid"]),
+        (["run", "widths.yaml", "--only", "width=1"], ["width does not vary", "dim, seed"]),
+        (["run", "widths.yaml", "--only", "dim=9"], ["no point is like that", "1, 2"]),
+        (["run", "widths.yaml", "--model.core.dim", "9"], ["is an axis of widths.yaml", "--only dim=VALUE"]),
+        (["run", "widths.yaml", "--modle.x", "9"], ["no setting modle.x", "did you mean model?"]),
+        (["run", "widths.yaml", "stray"], ["stray stands alone"]),
+        (["run", "widths.yaml", "--jobs", "0"], ["--jobs is 0"]),
+        (["run", "widths.yaml", "--run_dir", "x"], ["takes no --run_dir"]),
+        (["run", "widths.yaml", "--slurm.partition", "gpu"], ["--slurm.partition is for --engine slurm"]),
+        (["show", "widths.yaml"], ["needs a grid file and a point", "slotbench grid show widths.yaml 1"]),
+        (["show", "widths.yaml", "7"], ["no point 7", "a number from 1 to 2"]),
+        (["show", "widths.yaml", "dim="], ["2 points begin like dim="]),
+        (["export", "widths.yaml", "--to", "paper"], ["invalid choice", "slotbench grid export --help"]),
+        (["adopt", "widths.yaml"], ["grid adopt needs a grid file and runs"]),
+        (["adopt", "widths.yaml", "runs/none"], ["no run folder at runs/none"]),
+    ],
+)  # fmt: skip
+def test_slips_are_explained(workspace, capsys, arguments, words):
+    stand_in_grid.write_grid(workspace, (1, 2))
+    said = refusal(*arguments, capsys=capsys)
+    for word in words:
+        assert word in said
+    assert "Traceback" not in said
+
+
+def test_a_record_that_cannot_be_read_is_reported(workspace, capsys):
+    stand_in_grid.write_grid(workspace)
+    (workspace / "runs/widths").mkdir(parents=True)
+    (workspace / "runs/widths/grid.json").write_text('{"name": ')
+    assert "grid.json cannot be read" in refusal("status", "widths.yaml", capsys=capsys)
+
+
+def test_point_folders_that_are_half_written_are_waiting_and_get_run(workspace, capsys):
+    grid = stand_in_grid.write_grid(workspace, (1, 2))
+    for point, content in zip(grid.points, ("", '{"id": '), strict=True):
+        folder = workspace / "runs/widths" / point.id
+        folder.mkdir(parents=True)
+        (folder / "point.json").write_text(content)
+    assert set(states(capsys=capsys).values()) == {"waiting"}
+    assert run(["grid", "run", "widths.yaml"]) == 0
+
+
+@pytest.mark.parametrize("action", ["", "run", "retry", "status", "show", "point", "check", "export", "adopt"])
+def test_every_action_has_help_with_an_example(capsys, action):
+    assert run(["grid", *([action] if action else []), "--help"]) == 0
+    said = capsys.readouterr().out
+    assert "Usage: slotbench grid" in said
+    assert re.search(r"Examples?:\n  slotbench grid", said)

@@ -50,7 +50,8 @@ def frame_psnr(predicted: Frames, true: Frames) -> Float[Tensor, "*batch"]:
 def frame_ssim(predicted: Frames, true: Frames) -> Float[Tensor, "*batch"]:
     """Structural similarity of each frame, mean over channels and over the pixels whose whole window is in the frame.
 
-    Gaussian window of 11 x 11 pixels with a standard deviation of 1.5, population covariance, data range 1.
+    Gaussian window of 11 x 11 pixels with a standard deviation of 1.5, population covariance, data range 1. Computed
+    without autocast.
 
     Raises:
         ValueError: a frame is smaller than the window.
@@ -71,7 +72,8 @@ def frame_ssim(predicted: Frames, true: Frames) -> Float[Tensor, "*batch"]:
     def blur(planes: Tensor) -> Tensor:
         return F.conv2d(F.conv2d(planes, taps.view(1, 1, -1, 1)), taps.view(1, 1, 1, -1))
 
-    mean_x, mean_y, xx, yy, xy = blur(torch.cat([x, y, x * x, y * y, x * y])).chunk(5)
+    with torch.autocast(x.device.type, enabled=False):
+        mean_x, mean_y, xx, yy, xy = blur(torch.cat([x, y, x * x, y * y, x * y])).chunk(5)
     variance_x, variance_y, covariance = xx - mean_x**2, yy - mean_y**2, xy - mean_x * mean_y
     similarity = ((2 * mean_x * mean_y + _C1) * (2 * covariance + _C2)) / (
         (mean_x**2 + mean_y**2 + _C1) * (variance_x + variance_y + _C2)

@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 import torch
 from lightning.pytorch import LightningModule
+from lightning.pytorch.plugins.precision import MixedPrecision, Precision
+from lightning.pytorch.utilities import GradClipAlgorithmType
 from lightning.pytorch.utilities.seed import isolate_rng
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
@@ -149,6 +151,24 @@ class SlotTask(LightningModule, ABC):
             batches = self.trainer.fit_loop.total_batch_idx
             drawn = np.random.SeedSequence([self._seed or 0, self.global_rank, batches]).generate_state(1, np.uint64)
             torch.manual_seed(int(drawn[0]))
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: Optimizer,
+        gradient_clip_val: int | float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clips as Lightning does, and in bfloat16 with a fused optimiser too.
+
+        Lightning refuses that: such an optimiser takes gradients that a scaler has enlarged, and makes them small again
+        only in its step, after the clipping. Bfloat16 has the range of float32, and no scaler.
+        """
+        plugin = self.trainer.precision_plugin
+        if isinstance(plugin, MixedPrecision) and plugin.scaler is None and gradient_clip_val is not None:
+            kind = GradClipAlgorithmType(gradient_clip_algorithm or "norm")
+            Precision.clip_gradients(plugin, optimizer, gradient_clip_val, kind)
+        else:
+            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
     @contextmanager
     def drawn_alike(self, batch: VideoBatch, seed: int) -> Iterator[None]:

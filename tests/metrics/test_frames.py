@@ -73,3 +73,10 @@ def test_a_horizon_curve_does_not_depend_on_how_clips_are_batched(cuts, seed):
     for part in torch.tensor_split(values, sorted(cuts)):
         curve.update(part)
     torch.testing.assert_close(curve.compute(), values.double().mean(0))
+
+
+def test_ssim_is_the_same_under_autocast():
+    predicted, true = torch.rand(2, 2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    expected = frame_ssim(predicted, true)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(frame_ssim(predicted, true), expected)

@@ -13,6 +13,7 @@ from slotbench.grids.engine import EngineError
 
 __all__ = ["SlurmOptions"]
 
+_WAIT_SECONDS = 300
 _REPEATED = ("setup", "sbatch")
 
 
@@ -95,8 +96,10 @@ class SlurmOptions:
         values["signal_delay_s"] = self.save_seconds
         values["setup"] = list(self.setup) or None
         values["mem"] = None if self.mem_gb is None else f"{round(self.mem_gb * 1024)}M"
-        # srun is to end a point of several processes when one of them has failed: the others would wait for it forever
-        values["srun_args"] = ["--kill-on-bad-exit=1"]
+        # once one process of a point has ended, the others may finish what they write, but not wait forever for it
+        values["srun_args"] = ["--kill-on-bad-exit=0", f"--wait={_WAIT_SECONDS}"]
+        if self.cpus_per_task is not None:  # srun no longer takes it from sbatch by itself
+            values["srun_args"].append(f"--cpus-per-task={self.cpus_per_task}")
         values["additional_parameters"] = {"requeue": True, **dict(map(_flag, self.sbatch))}
         return {key: value for key, value in values.items() if value is not None}
 

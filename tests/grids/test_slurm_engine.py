@@ -68,7 +68,7 @@ def test_points_are_one_array_with_so_many_at_once(slurm: FakeSlurm, jobs: list[
     (script,) = slurm.scripts
     assert "#SBATCH --array=0-2%2\n" in script
     assert "#SBATCH --requeue\n" in script
-    assert "--kill-on-bad-exit=1" in script
+    assert "--kill-on-bad-exit=0 --wait=300" in script
 
 
 def test_options_reach_the_script(slurm: FakeSlurm, jobs: list[Job]) -> None:
@@ -88,6 +88,7 @@ def test_options_reach_the_script(slurm: FakeSlurm, jobs: list[Job]) -> None:
     (script,) = slurm.scripts
     flags = [line.removeprefix("#SBATCH --") for line in script.splitlines() if line.startswith("#SBATCH")]
     assert {"partition=gpu", "time=1560", "gpus-per-node=1", "cpus-per-task=4", "mem=1536M"} <= set(flags)
+    assert "--cpus-per-task=4" in script.partition("srun ")[2]
     assert {"reservation=lab", "hold", "signal=USR2@30"} <= set(flags)
     assert script.index("module load cuda\nexport A=1\n") < script.index("srun")
 

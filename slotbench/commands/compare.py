@@ -73,6 +73,8 @@ def main(command: str, arguments: list[str]) -> int:
         raise UserError(lines(f"{error}{near}", **{f"{error.kind}s": listing(error.known)})) from error
     except ComparisonError as error:
         raise UserError(str(error)) from error
+    except OSError as error:
+        raise UserError(f"{error.filename or 'a run'} cannot be read: {error.strerror}") from error
     try:
         _show(comparison, form, given)
         if given.html:

@@ -39,7 +39,7 @@ _CONDUCT = frozenset(
         "trainer.inference_mode",
         "trainer.use_distributed_sampler",
         "trainer.detect_anomaly",
-        "trainer.max_time",
+        "trainer.plugins",
     }
 )
 _ORDER = ("model.core", "model.", "data", "model.optimizer", "model.schedule", "trainer.", "")
@@ -79,7 +79,7 @@ def choose_keys(runs: Sequence[RunRecord], *, everything: bool = False) -> Keys:
     settings = [run.settings for run in runs if run.settings]
     differing = _differing(settings)
     seeds = _seeds(settings, differing)
-    conduct = [] if everything else [key for key in differing if key in _CONDUCT]
+    conduct = [] if everything else [key for key in differing if _is_conduct(key)]
     grouping = sorted((key for key in differing if key not in (*seeds, *conduct)), key=_rank)
     folded: dict[str, list[str]] = {}
     if not everything:
@@ -90,6 +90,11 @@ def choose_keys(runs: Sequence[RunRecord], *, everything: bool = False) -> Keys:
                 folded.setdefault(parents[-1], []).append(key)
     hidden = {key for keys in folded.values() for key in keys}
     return Keys([key for key in grouping if key not in hidden], grouping, seeds, folded, conduct)
+
+
+def _is_conduct(key: str) -> bool:
+    # arguments of a strategy or a logger too
+    return key in _CONDUCT or any(key.startswith(f"{conduct}.") for conduct in _CONDUCT)
 
 
 def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -53,6 +53,12 @@ def test_everything_folds_nothing_and_counts_the_execution():
     assert not keys.conduct
 
 
+def test_arguments_of_the_execution_are_execution():
+    runs = [record(n, {"trainer.strategy": "DDP", "trainer.strategy.static_graph": n == "a"}, {}) for n in "ab"]
+    assert choose_keys(runs).conduct == ["trainer.strategy.static_graph"]
+    assert choose_keys(runs).grouping == []
+
+
 def test_the_most_telling_come_first():
     first = record(
         "a",

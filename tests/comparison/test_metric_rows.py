@@ -46,6 +46,11 @@ def test_training_is_thinned_and_validation_is_not(tmp_path):
     assert np.diff(steps).max() < 4 * 5000 / 60
 
 
+def test_validations_close_to_one_another_are_all_kept(tmp_path):
+    rows = [{"step": step, ("val/loss" if 3000 <= step < 3040 else "train/loss"): 1.0} for step in range(6000)]
+    assert read_curves(write(tmp_path / "m", rows), 50)["val/loss"][0].tolist() == list(range(3000, 3040))
+
+
 def test_a_curve_never_has_more_points_than_asked_for(tmp_path):
     curves = read_curves(write(tmp_path / "m", training(900, every=2)), 50)
     assert max(len(steps) for steps, _ in curves.values()) == 50

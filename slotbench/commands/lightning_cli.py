@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import torch
 import yaml
@@ -208,7 +208,9 @@ class SlotbenchCLI(LightningCLI):
             config["default_root_dir"] = str(folder)
         trainer = super().instantiate_trainer(**kwargs)
         if _rank() == 0:
-            print(opening(str(self.subcommand), self.model, self.datamodule, trainer, folder))
+            checkpoint = self._place.checkpoint if self._place is not None else None
+            step = checkpoint.step if checkpoint is not None else None
+            print(opening(str(self.subcommand), self.model, self.datamodule, trainer, folder, step))
         return trainer
 
     def _recorders(self) -> tuple[Path | None, list[Logger], list[Callback]]:
@@ -223,6 +225,8 @@ class SlotbenchCLI(LightningCLI):
         if place.checkpoint is not None:
             self.config_init["fit"]["ckpt_path"] = str(place.checkpoint.path)
             self.config_init["fit"]["weights_only"] = True
+            # the weights that it started from have done their work, and may be gone
+            cast("SlotTask", self.model)._init_from = None
         config = yaml.safe_load((folder.path / "config.yaml").read_text(encoding="utf-8"))
         wandb = self._options.wandb or (folder.info.get("wandb_mode") if place.goes_on else None) or "off"
         project = self._options.wandb_project

@@ -14,8 +14,18 @@ from slotbench.tasks.base import SlotTask
 __all__ = ["opening"]
 
 
-def opening(command: str, task: SlotTask, data: SlotDataModule, trainer: Trainer, folder: Path | None) -> str:
-    """Five lines: the run folder, the parts of the model, their trainable parameters, the data, the device."""
+def opening(
+    command: str,
+    task: SlotTask,
+    data: SlotDataModule,
+    trainer: Trainer,
+    folder: Path | None,
+    step: int | None = None,
+) -> str:
+    """Five lines: the run folder, the parts of the model, their trainable parameters, the data, the device.
+
+    A sixth says after which step a run goes on, if it does.
+    """
     parts = " -> ".join(type(part).__name__ for part in (task.encoder, task.core, task.decoder))
     counts = trainable_parameters(task)
     total = counts.pop("total")
@@ -27,6 +37,7 @@ def opening(command: str, task: SlotTask, data: SlotDataModule, trainer: Trainer
             f"  size    {f'{sizes} = ' if sizes else ''}{total:,} trainable parameters",
             f"  data    {type(data).__name__}",
             f"  device  {_device(trainer)}",
+            *([f"  goes on after step {step:,}"] if step is not None else []),
         ]
     )
 

@@ -51,6 +51,7 @@ class RunPlace:
         self._config = ""
         self._differences: list[Difference] = []
         self._made = False
+        self._is_new = False
         self.folder: RunFolder | None = None
         self.checkpoint: GoodCheckpoint | None = None
         self.goes_on = False
@@ -72,6 +73,7 @@ class RunPlace:
         self._config = config
         path = self._path
         if path is None:
+            self._is_new = True
             return True
         exists = (path / RECORD).is_file()
         if self._options.resume is not None or exists:
@@ -87,6 +89,7 @@ class RunPlace:
             self._take_lock(path)
             exists = (path / RECORD).is_file()  # another process may just have made it, and ended
         if not exists:
+            self._is_new = True
             return True
         folder = RunFolder.open(path)
         if not (path / CONFIG).is_file():
@@ -139,8 +142,8 @@ class RunPlace:
 
     def give_up(self) -> None:
         """Removes what this process has made if the run never started; a run that has begun keeps everything."""
-        if not self.is_first or self.goes_on:
-            return
+        if not self.is_first or not self._is_new or self._lock is None:
+            return  # what is there is a run that has begun, or somebody else's
         path = self.folder.path if self.folder is not None else self._path
         if path is None or not path.is_dir():
             return
@@ -160,7 +163,9 @@ class RunPlace:
                     path.parent.parent.rmdir()
 
     def leave(self) -> None:
-        """Gives the lock back."""
+        """Gives the lock back; a folder in which nothing was recorded goes with it."""
+        if self.folder is None:
+            self.give_up()
         if self._lock is not None:
             self._lock.release()
 

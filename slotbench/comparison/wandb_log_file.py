@@ -6,6 +6,7 @@ directly: records of wandb's protocol in blocks of 32 KiB, as LevelDB frames its
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import struct
@@ -81,7 +82,7 @@ def read_with_wandb(path: Path) -> Iterator[Record]:
 def read_directly(path: Path) -> Iterator[Record]:
     """`read_log` without wandb's command: its protocol only."""
     try:
-        from wandb.proto import wandb_internal_pb2 as protocol
+        protocol: Any = importlib.import_module("wandb.proto.wandb_internal_pb2")
     except ImportError as error:
         raise ComparisonError(f"reading {path} needs wandb: {error}; type `pip install wandb`") from error
     from google.protobuf.message import DecodeError

@@ -118,7 +118,9 @@ def _read_run_if_possible(run_id: str, paths: Sequence[Path]) -> RunRecord:
 
 def _read_run(run_id: str, paths: Sequence[Path]) -> RunRecord:
     logs = sorted(map(_read_log, paths), key=lambda log: log.started)
-    rows, told, summary = MetricRows(), {}, {}
+    rows = MetricRows()
+    told: dict[str, Any] = {}
+    summary: dict[str, float] = {}
     for log in logs:
         told |= log.run
         summary |= metrics_of(log.summary)

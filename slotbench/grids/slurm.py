@@ -137,6 +137,9 @@ class SlurmEngine(Engine):
         while time.monotonic() < end and any(row.state not in ENDED for row in self._rows()):
             time.sleep(_LOOK_SECONDS)
             self._ask_rows()
+        # the driver polls once more, and then there is nobody to wait for a node's last words
+        for watched in self._watched.values():
+            watched.asks_without_it = _ASKS_BEFORE_GIVING_UP
         self._looked = self._asked = float("-inf")
 
     def _submit_array(self, jobs: Sequence[Job]) -> None:

@@ -238,6 +238,7 @@ def test_cancelling_takes_back_all_that_have_not_ended(slurm: FakeSlurm, jobs: l
     running.poll()
     running.cancel()
     assert slurm.cancelled == ["7_1", "7_2"]
+    assert [outcome.id for outcome in running.poll()] == ["b", "c"]
 
 
 # on the node

@@ -42,7 +42,14 @@ class Kind:
 
 _BALLS = "experiments/bouncing_balls.yaml"
 KINDS = {
-    "core": Kind("SlotSSM", "model.core", "--model.core {name}", _BALLS),
+    "core": Kind(
+        "SlotSSM",
+        "model.core",
+        "--model.core {name}",
+        _BALLS,
+        "squared error per pixel 0.095 six frames ahead (one run); a grey picture has 0.105, the simulator's\n"
+        "#   constant velocity 0.014. It has begun to learn; more steps, and a better core, are yours to add.",
+    ),
     "encoder": Kind("PatchEncoder", "model.encoder", "--model.encoder {name}", _BALLS),
     "decoder": Kind("TransformerDecoder", "model.decoder", "--model.decoder {name}", _BALLS),
     "aggregation": Kind(

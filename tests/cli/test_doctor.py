@@ -49,6 +49,11 @@ def clear() -> None:
     versions.requirements.cache_clear()
 
 
+def only_cores(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """The others need not be imported to see what is said of these."""
+    monkeypatch.setattr(registry, "names", lambda kind: list(names) if kind == "cores" else [])
+
+
 def distribution(folder: Path, name: str, version: str, requires: tuple[str, ...] = (), entry: str = "") -> None:
     info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir()
@@ -106,9 +111,10 @@ def test_an_extra_is_complete_or_names_what_is_missing(monkeypatch: pytest.Monke
 
 
 def test_a_plugin_that_cannot_be_imported_is_named_with_its_traceback(
-    installed: Path, capsys: pytest.CaptureFixture[str]
+    installed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     entry = "[slotbench.cores]\nTorn = torn_module:Torn\n"
+    only_cores(monkeypatch, "SlotSSM", "Torn")
     distribution(installed, "torn-plugin", "1.0", ("slotbench>=99",), entry)
     (installed / "torn_module.py").write_text('"""Torn."""\nraise RuntimeError("no such luck")\n')
     assert run(["doctor", "components", "plugins"]) == 1
@@ -248,7 +254,8 @@ def test_a_check_that_fails_itself_is_a_finding_and_no_traceback() -> None:
     assert "ZeroDivisionError: by nothing" in found[1].text
 
 
-def test_a_component_of_two_distributions_is_broken(installed: Path) -> None:
+def test_a_component_of_two_distributions_is_broken(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    only_cores(monkeypatch, "SlotSSM")
     distribution(installed, "twin", "1.0", (), "[slotbench.cores]\nSlotSSM = twin:SlotSSM\n")
     (installed / "twin.py").write_text('"""Twin."""\n\nclass SlotSSM:\n    """Twin."""\n')
     twin = by_name(components.components())["SlotSSM"]

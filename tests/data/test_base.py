@@ -1,16 +1,19 @@
 import copy
 import pickle
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import lightning
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from slotbench.data.base import ClipDataset, SlotDataModule, Split, collate, generator_for, to_unit_range
+from slotbench.data.base import ClipDataset, SlotDataModule, Split, _InOrder, collate, generator_for, to_unit_range
 from slotbench.data.blinking_balls import BlinkingBalls
 from slotbench.data.bouncing_balls import BouncingBalls
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
@@ -226,3 +229,42 @@ def test_frames_of_one_clip_are_not_shared_with_another() -> None:
     untouched = batch.frames[1].clone()
     batch.frames[0] = 7
     np.testing.assert_array_equal(batch.frames[1], untouched)
+
+
+@given(size=st.integers(1, 60), batch_size=st.integers(1, 5), processes=st.integers(1, 4))
+def test_processes_share_each_batch_and_together_read_what_one_reads(
+    size: int, batch_size: int, processes: int
+) -> None:
+    def parts(equal_shares: bool) -> list[list[list[int]]]:
+        samplers = [_InOrder(Numbers(size), batch_size, rank, processes, equal_shares) for rank in range(processes)]
+        orders = [list(sampler) for sampler in samplers]
+        assert [len(order) for order in orders] == [len(sampler) for sampler in samplers]
+        return [[order[at : at + batch_size] for at in range(0, len(order), batch_size)] for order in orders]
+
+    whole, rest = divmod(size, batch_size * processes)
+    training = parts(equal_shares=True)
+    together = [[*chain(*batch)] for batch in zip(*training, strict=True)]  # all have the same number of batches
+    read = size - rest % processes
+    assert [*chain(*together)] == list(range(read))
+    assert [len(batch) for batch in together[:whole]] == [batch_size * processes] * whole
+    assert len({len(part[-1]) for part in training if part}) <= 1
+    evaluated = [[*chain(*part)] for part in parts(equal_shares=False)]
+    assert sorted(chain(*evaluated)) == list(range(size))
+    assert max(map(len, evaluated)) - min(map(len, evaluated)) <= 1
+
+
+def test_clips_of_a_data_set_that_gives_them_one_by_one_say_which_they_are() -> None:
+    class Single(Dataset[VideoBatch]):
+        def __len__(self) -> int:
+            return 5
+
+        def __getitem__(self, index: int) -> VideoBatch:
+            return Numbers(5).clips([index])
+
+    class SingleData(NumberData):
+        def dataset(self, split: Split) -> Dataset[VideoBatch]:
+            return Single()
+
+    batches = list(SingleData(val_batch_size=3).val_dataloader())
+    assert [batch.index.tolist() for batch in batches if batch.index is not None] == [[0, 1, 2], [3, 4]]
+    assert [batch.frames.flatten().tolist() for batch in batches] == [[0, 1, 2], [3, 4]]

@@ -7,7 +7,7 @@ import torch
 
 from slotbench.interfaces import SlotSpec
 from slotbench.nn.parameters import decay_groups
-from slotbench.nn.slot_init import GaussianSlots, InitialisedSlots, LearnedSlots, initial_slots
+from slotbench.nn.slot_init import GaussianSlots, InitialisedSlots, LearnedSlots, drawn_by_clip, initial_slots
 
 
 def test_learned_slots_are_the_same_for_every_clip_and_differ_from_one_another():
@@ -101,3 +101,21 @@ def test_who_has_initial_slots_says_how_many_and_what_tells_them_apart(kind, dec
         with pytest.raises(ValueError, match="num_slots=6"):
             core.num_slots = 6
         assert core.slot_spec == SlotSpec(4, 8)
+
+
+def test_slots_drawn_by_clip_depend_on_nothing_but_the_number_of_the_clip():
+    slots = GaussianSlots(num_slots=3, dim=4).double()
+    with torch.no_grad():
+        slots.mean.fill_(2.0)
+        with drawn_by_clip([5, 9, 7]):
+            together, again = slots(3), slots(3)
+        with drawn_by_clip([7]):
+            torch.rand(3)
+            alone = slots(1)
+    assert torch.equal(together, again)
+    assert torch.equal(together[2:], alone)
+    assert together.dtype == torch.float64
+    assert not torch.isclose(together[0], together[1]).any()
+    with drawn_by_clip([1, 2]), pytest.raises(ValueError, match="2 clips, and the batch has 3"):
+        slots(3)
+    assert not torch.equal(slots(3), slots(3))  # and outside it every call draws anew

@@ -6,7 +6,8 @@
 The points are stand-ins: a process that starts Python, writes `result.json` and ends. By hand means the same commands,
 one after the other, from a loop in one process. What is measured of the grid is the whole of `slotbench grid run`, in
 a process of its own, its own start-up included, without the check by the parser, which takes as long for 1,000 points
-as for one. The two are run in turn, and the smallest of the differences between neighbours and the median are printed.
+as for one. The two are run in turn; printed are the smallest difference and the median, once of the wall clock and once
+of the processor's seconds, which say more on a busy machine.
 
 Bars: 50 ms per point; 1 s for the status of 1,000 points.
 """
@@ -15,11 +16,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 STAND_IN = """
@@ -59,35 +62,43 @@ def main() -> None:
         seconds = status(folder, many, given.repeats)
     found = {
         "points": points,
-        "added_ms_per_point": {"min": round(min(added), 1), "median": round(statistics.median(added), 1)},
+        "added_ms_per_point": summary(wall for wall, _ in added),
+        "added_cpu_ms_per_point": summary(cpu for _, cpu in added),
         "status_points": many,
-        "status_seconds": {"min": round(min(seconds), 2), "median": round(statistics.median(seconds), 2)},
+        "status_seconds": summary(wall for wall, _ in seconds),
+        "status_cpu_seconds": summary(cpu for _, cpu in seconds),
     }
     print(json.dumps(found, indent=2))
     if given.out:
         given.out.write_text(json.dumps(found, indent=2) + "\n")
 
 
-def overhead(folder: Path, points: int, repeats: int) -> list[float]:
-    """Milliseconds per point that a grid adds, once per repeat."""
+def summary(values: Iterable[float]) -> dict[str, float]:
+    """The smallest and the median."""
+    values = list(values)
+    return {"min": round(min(values), 2), "median": round(statistics.median(values), 2)}
+
+
+def overhead(folder: Path, points: int, repeats: int) -> list[tuple[float, float]]:
+    """Milliseconds per point that a grid adds, of the wall clock and of the processor, once per repeat."""
     write_grid(folder, points)
     added = []
     for repeat in range(repeats):
-        grid = timed(folder, "grid", "run", "grid.yaml", "--runs_dir", f"grid{repeat}")
+        grid, grid_cpu = timed(folder, "grid", "run", "grid.yaml", "--runs_dir", f"grid{repeat}")
         recorded = sorted((folder / f"grid{repeat}" / "grid").glob("*/point.json"))
         commands = [json.loads(path.read_text())["command"] for path in recorded]
         by_hand = [[word.replace(f"grid{repeat}/", f"hand{repeat}/") for word in command] for command in commands]
-        began = time.perf_counter()
+        began, began_cpu = time.perf_counter(), children()
         for command in by_hand:
             subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-        hand = time.perf_counter() - began
+        hand, hand_cpu = time.perf_counter() - began, children() - began_cpu
         print(f"{points} points: {grid:.2f} s as a grid, {hand:.2f} s by hand", file=sys.stderr)
-        added.append((grid - hand) / points * 1000)
+        added.append(((grid - hand) / points * 1000, (grid_cpu - hand_cpu) / points * 1000))
     return added
 
 
-def status(folder: Path, points: int, repeats: int) -> list[float]:
-    """Seconds that the status of a grid takes of which a third is done, a third failed and a third waiting."""
+def status(folder: Path, points: int, repeats: int) -> list[tuple[float, float]]:
+    """Seconds, of the wall clock and of the processor, that the status of a grid takes of which a third is done, a third failed and a third waiting."""
     write_grid(folder, points)
     timed(folder, "grid", "run", "grid.yaml", "--runs_dir", "many", "--only", "num_slots=0")
     listed = json.loads((folder / "many" / "grid" / "grid.json").read_text())["points"]
@@ -112,11 +123,17 @@ def write_grid(folder: Path, points: int) -> None:
     (folder / "grid.yaml").write_text(f"base: base.yaml\nproduct: {{model.core.num_slots: [{values}]}}\n")
 
 
-def timed(folder: Path, *arguments: str, code: int = 0) -> float:
-    """Seconds of one `slotbench` command, its start-up included."""
-    began = time.perf_counter()
+def children() -> float:
+    """Seconds that the processor has spent on our children so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def timed(folder: Path, *arguments: str, code: int = 0) -> tuple[float, float]:
+    """Seconds, of the wall clock and of the processor, of one `slotbench` command, its start-up included."""
+    began, began_cpu = time.perf_counter(), children()
     done = subprocess.run([sys.executable, "-c", PROGRAM, *arguments], cwd=folder, capture_output=True, text=True)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - began, children() - began_cpu
     if done.returncode != code:
         sys.exit(done.stdout + done.stderr)
     return seconds

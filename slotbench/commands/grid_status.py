@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from slotbench.commands.grid_opening import OpenGrid, Parser, choose, open_grid
-from slotbench.commands.grid_words import COLOURS, counts, duration, number, points
+from slotbench.commands.grid_words import counts, duration, number, points
 from slotbench.grids.expansion import Point
 from slotbench.grids.ledger import STATES, PointStatus
+from slotbench.runs.files import dump_json
 
 __all__ = ["count_states", "main", "print_points"]
 
@@ -29,6 +32,10 @@ Settings that were given to `grid run` for all points are those of the last `gri
 Examples:
   slotbench grid status experiments/grids/slot_count.yaml
   slotbench grid status runs/slot_count --only seed=0 --json"""
+
+
+_LONGEST = 40
+_CODES: Mapping[str, int] = {"done": 32, "running": 36, "failed": 31, "interrupted": 33, "killed": 33, "waiting": 90}
 
 
 def main(action: str, arguments: list[str]) -> int:
@@ -57,52 +64,48 @@ def count_states(found: Sequence[PointStatus]) -> str:
 
 def print_points(opened: OpenGrid, chosen: Sequence[Point], found: Sequence[PointStatus]) -> None:
     """The table, then the counts."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     grid = opened.grid
-    numbers = {point.id: index for index, point in enumerate(grid.points, 1)}
+    numbers = {point.id: str(index) for index, point in enumerate(grid.points, 1)}
     keys = [key for key in grid.keys if any(key in point.labels for point in chosen)]
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("", justify="right", style="bright_black")
-    for key in keys:
-        table.add_column(key, overflow="fold")
-    table.add_column("state")
-    table.add_column("step", justify="right")
-    table.add_column("duration", justify="right")
     headlines = {status.headline[0] for status in found if status.headline}
-    table.add_column(headlines.pop() if len(headlines) == 1 else "headline", justify="right", overflow="fold")
+    score = headlines.pop() if len(headlines) == 1 else "headline"
+    rows = [["", *keys, "state", "step", "duration", score]]
     for point, status in zip(chosen, found, strict=True):
-        headline = ""
-        if status.headline:
-            name, value = status.headline
-            headline = number(value) if not headlines else f"{name} {number(value)}"
-        table.add_row(
-            str(numbers[point.id]),
-            *(Text(point.labels.get(key, "")) for key in keys),
-            Text(status.state, style=COLOURS[status.state]),
-            _step(status),
-            duration(status.seconds),
-            Text(headline),
-        )
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=max(console.measure(table).maximum, 80))
+        labels = [_cut(point.labels.get(key, "")) for key in keys]
+        headline = f"{status.headline[0]} " * bool(headlines) + number(status.headline[1]) if status.headline else ""
+        rows.append([numbers[point.id], *labels, status.state, _step(status), duration(status.seconds), headline])
     if opened.remembered:
-        console.print(f"as last run, with {opened.remembered}", markup=False)
-    console.print(table)
+        print(f"as last run, with {opened.remembered}")
+    print("\n".join(_columns(rows, left=range(1, len(keys) + 2), state=len(keys) + 1)))
     for point, status in zip(chosen, found, strict=True):
         if status.error:
-            console.print(Text.assemble((f"{numbers[point.id]} failed: ", "red"), status.error), soft_wrap=True)
-    console.print(f"{opened.folder.path}: {points(len(found))}, {count_states(found)}", soft_wrap=True, markup=False)
+            print(f"{numbers[point.id]} {status.state}: {status.error}")
+    print(f"{opened.folder.path}: {points(len(found))}, {count_states(found)}")
     if strangers := opened.folder.strangers(numbers):
-        console.print(
-            f"{len(strangers)} more folder{'s' * (len(strangers) != 1)} of an earlier version of the file: "
-            + ", ".join(strangers[:3]) + (", …" if len(strangers) > 3 else ""),
-            soft_wrap=True,
-            markup=False,
-        )  # fmt: skip
+        shown = ", ".join(strangers[:3]) + (", …" if len(strangers) > 3 else "")
+        folders = f"{len(strangers)} more folder{'s' * (len(strangers) != 1)}"
+        print(f"{folders} of an earlier version of the file: {shown}")
+
+
+def _columns(rows: Sequence[Sequence[str]], left: Iterable[int], state: int) -> Iterator[str]:
+    """Lines of a table; by hand, as a table of rich's takes seconds for a thousand rows."""
+    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    left = set(left)
+    for row_index, row in enumerate(rows):
+        cells = [
+            cell.ljust(width) if index in left else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        if coloured and row_index == 0:
+            cells = [f"\033[1m{cell}\033[0m" for cell in cells]
+        elif coloured:
+            cells[state] = f"\033[{_CODES[row[state]]}m{cells[state]}\033[0m"
+        yield "  ".join(cells).rstrip()
+
+
+def _cut(label: str) -> str:
+    return label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…"
 
 
 def _step(status: PointStatus) -> str:
@@ -126,6 +129,4 @@ def _print_json(opened: OpenGrid, chosen: Sequence[Point], found: Sequence[Point
         "points": rows,
         "earlier": opened.folder.strangers(point.id for point in opened.grid.points),
     }
-    from slotbench.runs.files import dump_json
-
     print(json.dumps(json.loads(dump_json(record)), indent=2, ensure_ascii=False))

@@ -164,7 +164,7 @@ def test_columns_are_chosen(open_page, comparison):
 
 
 def test_text_from_runs_stays_text(open_page, comparison):
-    evil = '</script><img src=x onerror="window.harmed = true"><b>&amp;'
+    evil = '</script ></script><img src=x onerror="window.harmed = true"><b>&amp;'
     row = replace(comparison.rows[0], label=evil, settings={evil: evil, "model.core": evil})
     row = replace(row, runs=[replace(run, name=evil, settings={**run.settings, evil: evil}) for run in row.runs])
     rows = [row, *comparison.rows[1:]]

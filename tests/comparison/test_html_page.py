@@ -23,7 +23,7 @@ from slotbench.comparison.html_data import short_names
 from slotbench.comparison.html_page import write_html
 from slotbench.comparison.records import Cell, Comparison, Curve, Metric, Row, RunRecord
 
-BREAKOUT = "</script><img src=x onerror=alert(1)><!--<script>"
+BREAKOUT = "</script ><img src=x onerror=alert(1)></script><!--<script>"
 
 
 class _Page(HTMLParser):
@@ -136,6 +136,7 @@ def test_nothing_in_the_data_can_break_out(tmp_path):
     page = _written(evil, tmp_path)
     assert [tag for tag, _ in page.elements] == [tag for tag, _ in harmless.elements]
     assert page.count("img") == 0
+    assert "<" not in page.texts["data"] + page.texts["contents"]
     assert page.data["rows"][0]["settings"] == {BREAKOUT: BREAKOUT}
     assert page.data["command"] == "{{script}}{{data}}"
     assert page.texts["title"] == BREAKOUT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import math
@@ -29,13 +30,12 @@ def write_atomically(path: Path, text: str) -> None:
 
 def fsync_folder(path: Path) -> None:
     """Makes the renames in a folder last through a crash of the machine."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass  # some file systems cannot, and need not
-    finally:
-        os.close(handle)
+    with contextlib.suppress(OSError):  # some systems cannot, and need not
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def dump_json(value: Any, indent: int | None = None) -> str:

@@ -32,7 +32,7 @@ class RunLock:
     """An advisory lock on a file, which the operating system takes back when the process ends, however it ends.
 
     The file stays when the lock is given back: removing it would let two processes lock two files of one name. On
-    Windows nothing is locked.
+    Windows, and on file systems without locks, nothing is locked.
 
     Args:
         path: the file; made if absent.
@@ -58,7 +58,7 @@ class RunLock:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
-            except OSError as error:
+            except BlockingIOError as error:
                 if time.monotonic() < patience:
                     time.sleep(0.02)
                     continue
@@ -66,6 +66,8 @@ class RunLock:
                 holder = _parsed(file.read())
                 file.close()
                 raise LockedError(holder) from error
+            except OSError:
+                break  # a file system without locks: better unguarded than not at all
         file.truncate(0)
         file.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
         file.flush()

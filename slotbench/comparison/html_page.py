@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import slotbench
+from slotbench import __version__
 from slotbench.comparison.html_data import describe
 from slotbench.comparison.html_media import MEDIA_BUDGET, embed
 from slotbench.comparison.records import Comparison
@@ -55,7 +55,7 @@ def write_html(comparison: Comparison, path: Path, max_points: int = 400, media_
         **describe(comparison, max_points),
         "media": media,
         "made": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "version": slotbench.__version__,
+        "version": __version__,
     }
     script = f'(() => {{\n"use strict";\n{"".join(_read(name) for name in _SCRIPTS)}}})();\n'
     style = _read("style.css")

@@ -42,6 +42,8 @@ _EXAMPLES = (
     ("slotbench fit --config FILE --model.core NAME", "the same with another temporal core"),
     ("slotbench plugins cores", "which cores there are"),
     ("slotbench test runs/NAME/ID", "evaluate a finished run"),
+    ("slotbench grid run FILE --jobs 2", "train every point of a grid"),
+    ("slotbench compare runs/NAME", "one table of runs, over seeds"),
 )
 
 

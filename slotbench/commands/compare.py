@@ -36,13 +36,14 @@ wandb-offline:FOLDER; several may be given.
   --html FILE             write a page with curves, plots, configurations and pictures; one file that opens offline
   --wandb_report ENTITY/PROJECT     make a W&B report of runs that are in that project; needs a key
   --wandb_workspace ENTITY/PROJECT  the same as a saved view of the project
+  --against FILE.csv      end with 1 if a score is not any more what an earlier --out FILE.csv says, within its spread
   --title TEXT            heading of the table
   --runs_dir DIR          where the runs of a grid file are (default: runs)
 
 Examples:
   slotbench compare runs/bouncing_balls
   slotbench compare runs/bouncing_balls-* --metric 'val/rollout_mse/step_0[15]' val/loss --html balls.html
-  slotbench compare experiments/grids/cores.yaml --by model.core --out table.tex"""
+  slotbench compare experiments/grids/bouncing_balls_cores.yaml --by model.core --out table.tex"""
 
 _FORMATS = ("terminal", "csv", "markdown", "latex")
 _ENDINGS = {".csv": "csv", ".md": "markdown", ".markdown": "markdown", ".tex": "latex", ".txt": "terminal"}
@@ -80,13 +81,13 @@ def main(command: str, arguments: list[str]) -> int:
         if given.html:
             _write_page(comparison, given.html)
         _send(comparison, given)
+        return 0 if given.against is None else _against(comparison, given.against)
     except ComparisonError as error:
         raise UserError(str(error)) from error
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
         raise UserError(f"{error.filename or given.out or given.html} cannot be written: {error.strerror}") from error
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -103,6 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--html", type=Path)
     parser.add_argument("--wandb_report")
     parser.add_argument("--wandb_workspace")
+    parser.add_argument("--against", type=Path)
     parser.add_argument("--title", default="")
     parser.add_argument("--runs_dir", type=Path, default=Path("runs"))
     return parser
@@ -177,6 +179,16 @@ def _send(comparison: Comparison, given: argparse.Namespace) -> None:
             print(f"report: {make_report(comparison, given.wandb_report)}", file=sys.stderr)
         if given.wandb_workspace:
             print(f"workspace: {make_workspace(comparison, given.wandb_workspace)}", file=sys.stderr)
+
+
+def _against(comparison: Comparison, stored: Path) -> int:
+    """1 if scores have moved, which are named."""
+    from slotbench.comparison.stored import departures
+
+    found = departures(comparison, stored)
+    # standard output may be the table of a program that reads it
+    print("\n".join(found) or f"every score of {stored} is what it was, within its spread", file=sys.stderr)
+    return int(bool(found))
 
 
 def _text(comparison: Comparison, form: str, apart: bool) -> str:

@@ -22,10 +22,10 @@ Runs every point of a grid file, each in a folder of its own, as often as it tak
   adopt FILE RUN ...     take in runs that were made by hand
 
 Examples:
-  slotbench grid run experiments/grids/slot_count.yaml --dry-run
-  slotbench grid run experiments/grids/slot_count.yaml --jobs 2
-  slotbench grid status experiments/grids/slot_count.yaml
-  slotbench compare experiments/grids/slot_count.yaml
+  slotbench grid run experiments/grids/bouncing_balls_slots.yaml --dry-run
+  slotbench grid run experiments/grids/bouncing_balls_slots.yaml --jobs 2
+  slotbench grid status experiments/grids/bouncing_balls_slots.yaml
+  slotbench compare experiments/grids/bouncing_balls_slots.yaml
 
 slotbench grid ACTION --help says more."""
 

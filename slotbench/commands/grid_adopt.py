@@ -27,8 +27,8 @@ and how it was run (devices, loggers, folders) is no difference. The run itself 
   --allow-difference KEY   take a run in although KEY, or something below it, differs; may be repeated
 
 Examples:
-  slotbench grid adopt experiments/grids/slot_count.yaml runs/blinking_balls/*
-  slotbench grid adopt experiments/grids/slot_count.yaml RUN --allow-difference trainer.log_every_n_steps"""
+  slotbench grid adopt experiments/grids/bouncing_balls_slots.yaml runs/blinking_balls/*
+  slotbench grid adopt experiments/grids/bouncing_balls_slots.yaml RUN --allow-difference trainer.log_every_n_steps"""
 
 
 def main(action: str, arguments: list[str]) -> int:
@@ -43,7 +43,7 @@ def main(action: str, arguments: list[str]) -> int:
     last = next((index for index, word in enumerate(rest) if word.startswith("-")), len(rest))
     runs = rest[1:last]
     if not named or named[0] != 0 or not runs:
-        example = "slotbench grid adopt experiments/grids/slot_count.yaml runs/NAME/ID"
+        example = "slotbench grid adopt experiments/grids/bouncing_balls_slots.yaml runs/NAME/ID"
         raise UserError(lines("grid adopt needs a grid file and runs", example=example))
     opened = open_grid(action, [rest[0], *rest[last:]])
     folders = [_finished(run) for run in runs]

@@ -20,7 +20,7 @@ Exit code 2 if a point cannot be run.
   --only WHAT ...   points whose id is like WHAT (core=RIM*), or KEY=VALUE
 
 Example:
-  slotbench grid check experiments/grids/slot_count.yaml"""
+  slotbench grid check experiments/grids/bouncing_balls_slots.yaml"""
 
 
 def main(action: str, arguments: list[str]) -> int:

@@ -26,8 +26,9 @@ github-matrix   the matrix of a job of GitHub Actions: {"include": [{"point": ..
   --wandb_project NAME    of the sweep (default: slotbench)
 
 Examples:
-  slotbench grid export experiments/grids/slot_count.yaml --to wandb-sweep --out sweep.yaml && wandb sweep sweep.yaml
-  echo "matrix=$(slotbench grid export experiments/grids/slot_count.yaml --to github-matrix)" >> "$GITHUB_OUTPUT"
+  slotbench grid export experiments/grids/nightly.yaml --to wandb-sweep --out sweep.yaml
+  wandb sweep sweep.yaml
+  echo "matrix=$(slotbench grid export experiments/grids/nightly.yaml --to github-matrix)" >> "$GITHUB_OUTPUT"
   # then, in the job: slotbench fit ${{ matrix.arguments }}"""
 
 

@@ -66,7 +66,7 @@ def open_grid(action: str, arguments: Sequence[str], *, remember: bool = True) -
         UserError: there is no such grid, or it cannot be expanded.
     """
     if not arguments or arguments[0].startswith("-"):
-        example = f"slotbench grid {action} experiments/grids/slot_count.yaml"
+        example = f"slotbench grid {action} experiments/grids/bouncing_balls_slots.yaml"
         raise UserError(lines(f"grid {action} needs a grid file", example=example))
     options, settings = split_options(list(arguments[1:]))
     for name in ("run_dir", "resume", "allow_changes"):

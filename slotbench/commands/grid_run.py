@@ -51,10 +51,10 @@ leaves its points running; the next one waits for them. Exit code 0 if all point
 cannot be run, 130 or 143 if it was interrupted.
 
 Examples:
-  slotbench grid run experiments/grids/slot_count.yaml --dry-run
-  slotbench grid run experiments/grids/slot_count.yaml --jobs 2
-  slotbench grid run experiments/grids/slot_count.yaml --only seed=0 --trainer.max_steps 20
-  slotbench grid retry experiments/grids/slot_count.yaml"""
+  slotbench grid run experiments/grids/bouncing_balls_slots.yaml --dry-run
+  slotbench grid run experiments/grids/bouncing_balls_slots.yaml --jobs 2
+  slotbench grid run experiments/grids/bouncing_balls_slots.yaml --only seed=0 --trainer.max_steps 20
+  slotbench grid retry experiments/grids/bouncing_balls_slots.yaml"""
 
 
 _TO_START: tuple[State, ...] = ("waiting", "interrupted", "killed")
@@ -152,7 +152,7 @@ def _run(
         if states[point.id] != "running":
             states[point.id] = "waiting"
     listener = make_listener(opened, chosen, given.jobs)
-    driver = Driver(folder, engine, given.engine, listener, 0.02 if given.engine == "local" else 1.0)
+    driver = Driver(folder, engine, given.engine, listener, 0.01 if given.engine == "local" else 1.0)
     interrupted: KeyboardInterrupt | None = None
     with listener:
         try:

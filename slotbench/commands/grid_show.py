@@ -15,8 +15,8 @@ Prints the complete configuration of one point of a grid, as `slotbench show` do
 line that runs the point by hand. POINT is its number in `grid status`, or the beginning of its id or of its hash.
 
 Examples:
-  slotbench grid show experiments/grids/slot_count.yaml 3
-  slotbench grid show experiments/grids/slot_count.yaml num_slots=4 > mine.yaml"""
+  slotbench grid show experiments/grids/bouncing_balls_slots.yaml 3
+  slotbench grid show experiments/grids/bouncing_balls_slots.yaml num_slots=4 > mine.yaml"""
 
 _POINT = """Usage: slotbench grid point FILE POINT [--threads N]
 
@@ -25,8 +25,8 @@ A point that has been interrupted goes on, and one that is done ends at once. PO
 the beginning of its id or of its hash; --point POINT says the same.
 
 Examples:
-  slotbench grid point experiments/grids/slot_count.yaml 3
-  slotbench grid point experiments/grids/slot_count.yaml --point num_slots=4,seed=0-0123abcd"""
+  slotbench grid point experiments/grids/bouncing_balls_slots.yaml 3
+  slotbench grid point experiments/grids/bouncing_balls_slots.yaml --point num_slots=4,seed=0-0123abcd"""
 
 
 def main(action: str, arguments: list[str]) -> int:
@@ -41,7 +41,7 @@ def main(action: str, arguments: list[str]) -> int:
     if wanted is None and len(rest) > 1 and not rest[1].startswith("-"):
         wanted = rest.pop(1)
     if wanted is None:
-        example = f"slotbench grid {action} {rest[0] if rest else 'experiments/grids/slot_count.yaml'} 1"
+        example = f"slotbench grid {action} {rest[0] if rest else 'experiments/grids/bouncing_balls_slots.yaml'} 1"
         raise UserError(lines(f"grid {action} needs a grid file and a point", example=example))
     opened = open_grid(action, rest)
     point = find_point(opened.grid, wanted)

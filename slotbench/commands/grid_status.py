@@ -30,7 +30,7 @@ else 1.
 Settings that were given to `grid run` for all points are those of the last `grid run`, unless others are given.
 
 Examples:
-  slotbench grid status experiments/grids/slot_count.yaml
+  slotbench grid status experiments/grids/bouncing_balls_slots.yaml
   slotbench grid status runs/slot_count --only seed=0 --json"""
 
 

@@ -36,10 +36,24 @@ def main(command: str, arguments: list[str]) -> int:
         arguments, settings = [*arguments, *resolution], [*settings, *command_line_settings(resolution)]
     if options.name is None:
         options.name = _name_of(config_files(arguments))
+    if command == "fit":
+        _check_wandb(options.wandb)
     # everything above answers before torch is imported
     from slotbench.commands import lightning_cli
 
     return lightning_cli.train(command, arguments, settings, options, run)
+
+
+def _check_wandb(mode: str | None) -> None:
+    """Finds out before anything is trained whether W&B can be reached as asked."""
+    if mode != "online":
+        return
+    from slotbench.runs.wandb_login import WandbLoginError, check_wandb_login
+
+    try:
+        check_wandb_login(mode)
+    except WandbLoginError as error:
+        raise UserError(str(error)) from error
 
 
 def prepare(arguments: list[str]) -> tuple[RunOptions, list[str], list[Setting]]:

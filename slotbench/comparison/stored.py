@@ -6,8 +6,10 @@ import csv
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from slotbench.comparison.records import Cell, Comparison, ComparisonError
+from slotbench.comparison.keys import plain_value
+from slotbench.comparison.records import Cell, Comparison, ComparisonError, Row
 
 __all__ = ["FACTOR", "departures"]
 
@@ -32,14 +34,13 @@ def departures(comparison: Comparison, path: Path) -> list[str]:
     Raises:
         ComparisonError: there is no such file, or it is no such table, or no row of it has a score.
     """
-    rows = {row.label: row for row in comparison.rows}
     found, compared = [], 0
     for stored in _read(path):
-        label = stored["label"]
+        label, row = stored["label"], _row_of(stored, comparison)
         for name in [name for name in stored if f"{name}_n" in stored and stored[name]]:
             compared += 1
             before = _cell(stored, name)
-            after = rows[label].cells.get(name) if label in rows else None
+            after = row.cells.get(name) if row else None
             if after is None:
                 found.append(f"{label}, {name}: {before.mean:.4g} is stored, and nothing is there now")
             elif _are_apart(before, after):
@@ -57,9 +58,24 @@ def _read(path: Path) -> list[dict[str, str]]:
     except (OSError, UnicodeDecodeError) as error:
         raise ComparisonError(f"{path} cannot be read: {error}") from error
     table = list(csv.DictReader(text.splitlines()))
-    if not table or not {"kind", "label"} <= set(table[0]):
+    if not table or not {"kind", "label", "parameters"} <= set(table[0]):
         raise ComparisonError(f"{path} is no table of slotbench compare ... --out FILE.csv")
     return [row for row in table if row["kind"] == "runs"]
+
+
+def _row_of(stored: Mapping[str, str], comparison: Comparison) -> Row | None:
+    """The row of the same settings: what they are called depends on what else is compared."""
+    columns = list(stored)
+    keys = columns[columns.index("label") + 1 : columns.index("parameters")]
+    for row in comparison.rows:
+        settings = row.runs[0].settings
+        if all(_text(settings.get(key)) == stored[key] for key in keys) and (keys or row.label == stored["label"]):
+            return row
+    return None
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(plain_value(value))
 
 
 def _cell(row: Mapping[str, str], name: str) -> Cell:

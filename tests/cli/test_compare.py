@@ -168,3 +168,16 @@ def test_a_file_that_cannot_be_written(runs, capsys):
     Path("file").touch()
     assert run(["compare", "runs/balls", "--out", "file/table.md"]) == 2
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_scores_that_have_moved_from_a_stored_table_end_with_1(runs, capsys):
+    assert run(["compare", str(runs), "--out", "stored.csv"]) == 0
+    assert run(["compare", str(runs), "--against", "stored.csv"]) == 0
+    assert "every score of stored.csv is what it was" in capsys.readouterr().err
+    for seed in range(3):
+        write_run(runs.parent / "later" / f"SlotSSM-{seed}", "SlotSSM", seed, 0.5 + 0.01 * seed)
+    assert run(["compare", str(runs.parent / "later"), "--against", "stored.csv"]) == 1
+    said = capsys.readouterr().err
+    assert "SlotSSM, val/iou: 0.91 ± 0.01 (3) is stored, and now it is 0.51 ± 0.01 (3)" in said
+    assert "RIM, val/iou: 0.4 is stored, and nothing is there now" in said
+    assert run(["compare", str(runs), "--against", "nowhere.csv"]) == 2

@@ -66,7 +66,7 @@ def test_a_run_that_has_diverged_is_a_departure(stored):
     assert departures(table(A=[math.nan], B=[1.0]), stored(A=[math.nan], B=[1.0])) == []
 
 
-@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "kind,label\nruns,A\n"])
+@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "kind,label,parameters\nruns,A,1\n"])
 def test_what_is_no_stored_table_is_refused(tmp_path, text):
     path = tmp_path / "stored.csv"
     path.write_text(text)

@@ -97,7 +97,8 @@ class RunRecord(Callback):
             value, before = metrics.get(name), best.get(name)
             if value is None or value != value:
                 continue
-            if before is None or (value > before["value"] if higher else value < before["value"]):
+            # the record says infinity in a word
+            if before is None or (value > float(before["value"]) if higher else value < float(before["value"])):
                 best[name] = {"value": value, "step": trainer.global_step}
         # floors are computed from the data, so a task may know them only after its first validation
         self._write(trainer, headlines=headlines, metrics=metrics, best=best)

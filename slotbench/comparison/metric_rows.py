@@ -15,14 +15,15 @@ from slotbench.comparison.records import Curve
 __all__ = ["last_values", "number", "read_curves"]
 
 _VALIDATION, _FLOOR = b'"val/', "val/floor/"
-_NO_METRICS = frozenset({"step", "epoch", "seconds"})
+_CLOCK = "seconds"
+_NO_METRICS = frozenset({"step", "epoch", _CLOCK})
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _TAIL = 50
 _Pairs = tuple[tuple[int, ...], tuple[Any, ...]]
 
 
 def read_curves(path: Path, limit: int, expected: Collection[str] = ()) -> dict[str, Curve]:
-    """Every metric over the steps, floors left out.
+    """Every metric over the steps, floors left out, and "seconds", the clock of the run.
 
     Lines with validation values are thinned only if there are more than `limit` of them; of the others about `limit`
     are parsed. A last line without its end, and a line that is no JSON, are passed over.
@@ -135,7 +136,7 @@ def _points(content: bytes, ends: np.ndarray, lines: np.ndarray) -> dict[str, _P
     for names, rows in kinds.items():
         columns = dict(zip(names, zip(*(row.values() for row in rows), strict=True), strict=True))
         for name, values in columns.items():
-            if name not in _NO_METRICS and not name.startswith(_FLOOR):
+            if (name == _CLOCK or name not in _NO_METRICS) and not name.startswith(_FLOOR):
                 before = points.get(name, ((), ()))
                 points[name] = (before[0] + columns["step"], before[1] + values)
     return points

@@ -27,7 +27,7 @@ def training(count, every=100):
 
 def test_short_files_are_read_whole(tmp_path):
     curves = read_curves(write(tmp_path / "m", training(300)), 400)
-    assert set(curves) == {"train/loss", "val/loss"}
+    assert set(curves) == {"train/loss", "val/loss", "seconds"}
     steps, values = curves["train/loss"]
     assert steps.tolist() == list(range(300))
     assert values.tolist() == [1 / (1 + step) for step in range(300)]

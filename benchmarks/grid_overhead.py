@@ -98,7 +98,7 @@ def overhead(folder: Path, points: int, repeats: int) -> list[tuple[float, float
 
 
 def status(folder: Path, points: int, repeats: int) -> list[tuple[float, float]]:
-    """Seconds, of the wall clock and of the processor, that the status of a grid takes of which a third is done, a third failed and a third waiting."""
+    """Seconds, of both clocks, that the status takes where a third is done, a third failed and a third waiting."""
     write_grid(folder, points)
     timed(folder, "grid", "run", "grid.yaml", "--runs_dir", "many", "--only", "num_slots=0")
     listed = json.loads((folder / "many" / "grid" / "grid.json").read_text())["points"]

@@ -1,0 +1,227 @@
+"""`slotbench grid` with the true parser and the true training, of the tiny components."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from slotbench.cli import run
+from slotbench.grids.ledger import PointFolder
+
+# Lightning, on a machine that has SLURM
+pytestmark = pytest.mark.filterwarnings("ignore:The `srun` command is available")
+
+GRID = {
+    "base": "tiny.yaml",
+    "product": {"model.core.num_slots": [1, 2]},
+    "list": [
+        {"label": "tiny", "model.core.depth": 3},
+        {"label": "other", "model.core": {"class_path": "OtherCore", "init_args": {"mode": "b"}}},
+    ],
+    "seeds": [7],
+    "metrics": ["val/loss"],
+}
+
+
+@pytest.fixture
+def grid(workspace, tiny_components):
+    """Writes `tiny_grid.yaml`, with changes, and runs actions on it."""
+
+    def call(action: str, *arguments: str, **changes: object) -> int:
+        Path("tiny_grid.yaml").write_text(yaml.safe_dump({**GRID, **changes}, sort_keys=False))
+        return run(["grid", action, "tiny_grid.yaml", *arguments, "--plugin", str(tiny_components)])
+
+    return call
+
+
+def done_points() -> list[Path]:
+    return sorted(path.parent for path in Path("runs/tiny_grid").glob("*/result.json"))
+
+
+def test_the_parser_takes_every_point(grid, capsys):
+    assert grid("check") == 0
+    assert "4 points, and the parser takes all of them" in capsys.readouterr().out
+
+
+def test_the_check_names_every_wrong_point_and_what_is_wrong_with_it(grid, capsys):
+    wrong = [{"label": label, "model.core.num_slotz": number} for number, label in enumerate(("typo", "again"))]
+    others = [{"label": "fine"}, {"label": "long", "trainer.max_steps": "many"}]
+    assert grid("check", product=None, list=[*wrong, *others]) == 2
+    said = capsys.readouterr().err
+    assert "3 points of 4 in tiny_grid.yaml cannot be run" in said
+    assert "TinyCore has no argument num_slotz; did you mean num_slots?" in said
+    assert "variant=typo,seed=7-" in said
+    assert " and 1 more:" not in said  # each with the line that was given
+    assert "max_steps" in said
+    assert "many" in said
+    assert "variant=fine" not in said
+
+
+def test_nothing_is_started_if_the_parser_refuses_a_point(grid, capsys):
+    assert grid("run", product={"model.core.num_slots": [1, "many"]}, list=None) == 2
+    said = capsys.readouterr().err
+    assert "nothing has been started" in said
+    assert "num_slots of TinyCore cannot be many" in said
+    assert "num_slots=many" in said
+    assert not list(Path("runs/tiny_grid").glob("*/log.txt"))
+
+
+def test_what_is_shown_is_the_configuration_that_the_line_above_it_runs(grid, capsys, tiny_components):
+    assert grid("show", "4") == 0
+    text = capsys.readouterr().out
+    shown = yaml.safe_load(text)
+    core = shown["model"]["init_args"]["core"]
+    assert core == {"class_path": "OtherCore", "init_args": {"num_slots": 2, "heads": 1, "mode": "b"}}
+    assert shown["seed_everything"] == 7
+    line = text.splitlines()[1].removeprefix("# slotbench ")
+    assert run(shlex.split(line)) == 0
+    (folder,) = done_points()
+    assert yaml.safe_load((folder / "config.yaml").read_text()) == shown
+    capsys.readouterr()
+    grid("status", "--json")
+    rows = json.loads(capsys.readouterr().out)["points"]
+    assert [row["state"] for row in rows] == ["waiting"] * 3 + ["done"]
+    assert rows[3]["headline"].keys() == {"val/loss"}
+
+
+def test_a_point_runs_here_once(grid):
+    assert grid("point", "--point", "1") == 0
+    (folder,) = done_points()
+    written = (folder / "result.json").stat().st_mtime_ns
+    assert grid("point", "1") == 0
+    assert (folder / "result.json").stat().st_mtime_ns == written
+
+
+def test_a_run_made_by_hand_becomes_the_point_that_it_is(grid, capsys, tiny_components):
+    line = ["fit", "--config", "tiny.yaml", "--plugin", str(tiny_components), "--seed_everything", "7"]
+    assert run([*line, "--model.core.num_slots", "2", "--model.core.depth", "3", "--run_dir", "mine"]) == 0
+    assert grid("adopt", "mine") == 0
+    (folder,) = done_points()
+    assert folder.name.startswith("num_slots=2,variant=tiny,seed=7-")
+    (attempt,) = PointFolder(folder).attempts()
+    assert (attempt.engine, attempt.exit_code) == ("adopted", 0)
+    assert attempt.where == str(Path("mine").resolve())
+    assert Path("mine/result.json").is_file()
+    capsys.readouterr()
+    assert grid("adopt", "mine") == 2
+    assert "is done already" in capsys.readouterr().err
+
+    # one step longer, it is none of them
+    changed = {"settings": {"trainer.max_epochs": 2}}
+    assert grid("adopt", "mine", **changed) == 2
+    said = capsys.readouterr().err
+    assert "mine is no point of tiny_grid.yaml" in said
+    assert "trainer.max_epochs: 1 in the run, 2 in the point" in said
+    assert grid("adopt", "mine", "--allow-difference", "trainer.max_epochs", **changed) == 0
+    assert len(done_points()) == 2
+
+
+def test_a_run_that_has_not_finished_is_not_taken_in(grid, capsys):
+    Path("mine").mkdir()
+    Path("mine/run.json").write_text(json.dumps({"id": "mine", "state": "interrupted"}))
+    assert grid("adopt", "mine") == 2
+    assert "mine is interrupted: only a run that has reached its end" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_true_trainings_end_with_all_results_whatever_goes_wrong(workspace, tiny_components, capsys):
+    """One raises, one is killed while it trains, one has a full disk, and the driver is killed once."""
+    shutil.copy(tiny_components, "parts.py")
+    with open("parts.py", "a", encoding="utf-8") as file:
+        file.write(_FAULTS)
+    content = {
+        "base": "tiny.yaml",
+        "settings": {"model.core": "FaultyCore", "trainer.max_epochs": 3},
+        "product": {"model.core.num_slots": [1, 2, 3, 4, 5, 6]},
+        "seeds": 2,
+    }
+    Path("faulty.yaml").write_text(yaml.safe_dump(content))
+    for name in ("raise-1", "kill-2", "full-3", "wait-4"):
+        Path(name).touch()
+    command = [sys.executable, "-m", "slotbench", "grid"]
+    options = ["faulty.yaml", "--plugin", "parts.py", "--jobs", "2"]
+    driver = subprocess.Popen([*command, "run", *options, "--threads", "1"])
+    folder = Path("runs/faulty")
+    until = time.monotonic() + 600
+    while not Path("waits-4").exists():
+        assert driver.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    driver.send_signal(signal.SIGKILL)
+    driver.wait()
+    Path("wait-4").unlink()
+    assert subprocess.run([*command, "run", *options, "--threads", "1"], check=False).returncode == 1
+    states = {path.name: PointFolder(path).state() for path in folder.glob("num_slots=*")}
+    assert sorted(states.values()) == ["done"] * 8 + ["failed"] * 4, states
+    for name in ("raise-1", "full-3"):
+        Path(name).unlink()
+    assert subprocess.run([*command, "retry", *options, "--threads", "1"], check=False).returncode == 0
+    for path in folder.glob("num_slots=*"):
+        codes = [attempt.exit_code for attempt in PointFolder(path).attempts()]
+        assert codes[-1:] == [code for code in codes if code == 0], path.name
+        rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+        steps = [row["step"] for row in rows if "val/loss" in row]
+        assert steps == sorted(set(steps)), path.name
+        result = json.loads((path / "result.json").read_text())
+        assert result["metrics"]["val/loss"] > 0
+    # the same as a run that nothing has happened to
+    line = [
+        "fit",
+        "--config",
+        "tiny.yaml",
+        "--plugin",
+        "parts.py",
+        "--model.core",
+        "FaultyCore",
+        "--trainer.max_epochs",
+        "3",
+    ]
+    for slots in (1, 2, 3, 4):
+        more = ["--model.core.num_slots", str(slots), "--seed_everything", "1", "--run_dir", f"calm{slots}"]
+        assert subprocess.run([sys.executable, "-m", "slotbench", *line, *more], check=False).returncode == 0
+        (point,) = folder.glob(f"num_slots={slots},seed=1-*")
+        ours, theirs = (json.loads((path / "result.json").read_text()) for path in (point, Path(f"calm{slots}")))
+        assert ours["metrics"]["val/loss"] == pytest.approx(theirs["metrics"]["val/loss"], rel=1e-6)
+
+
+_FAULTS = '''
+
+import os
+import resource
+import signal
+import time
+
+
+@register("cores")
+class FaultyCore(TinyCore):
+    """Goes wrong in its third step, as the files in the working directory say."""
+
+    calls = 0
+
+    def forward(self, tokens, state=None):
+        FaultyCore.calls += self.training
+        slots = self.slot_spec.num_slots
+        if self.training and FaultyCore.calls == 3:
+            if os.path.exists(f"raise-{slots}"):
+                raise RuntimeError("the loss is not finite")
+            if os.path.exists(f"kill-{slots}"):
+                os.rename(f"kill-{slots}", f"killed-{slots}")
+                os.kill(os.getpid(), signal.SIGKILL)
+            if os.path.exists(f"full-{slots}"):
+                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (1024, resource.RLIM_INFINITY))
+            if os.path.exists(f"wait-{slots}"):
+                open(f"waits-{slots}", "w").close()
+                while os.path.exists(f"wait-{slots}"):
+                    time.sleep(0.1)
+        return super().forward(tokens, state)
+'''

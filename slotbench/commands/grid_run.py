@@ -132,7 +132,7 @@ def _run(
         folder.point(point.id).settle()
     states = {point.id: folder.point(point.id).state() for point in chosen}
     startable = (*_TO_START, "failed") if again else _TO_START
-    start = [point for point in chosen if states[point.id] in startable]
+    start = {point.id for point in chosen if states[point.id] in startable}
     engine = make_engine(given.engine, wanted)
     folder.write(grid, opened.options)
     if start and (unchecked := folder.unchecked(grid.points)):
@@ -140,7 +140,7 @@ def _run(
     threads = opened.threads or max(1, job_making.cores() // (given.jobs or 1))
     jobs = []
     # a point that runs elsewhere may turn out to have been cut off
-    for point in [point for point in chosen if point in start or states[point.id] == "running"]:
+    for point in [point for point in chosen if point.id in start or states[point.id] == "running"]:
         command = job_making.fit_command(point, folder, [*opened.options, "--threads", str(threads)])
         try:
             folder.point(point.id).prepare(point, command)
@@ -159,7 +159,7 @@ def _run(
             driver.run(chosen, jobs, states)
         except KeyboardInterrupt as interrupt:
             interrupted = interrupt
-    left = [point for point in chosen if states[point.id] == "failed" and point not in start]
+    left = [point for point in chosen if states[point.id] == "failed" and point.id not in start]
     _conclude(opened, driver.progress, failed_before=left)
     if interrupted is not None:
         raise SystemExit(128 + signal.SIGTERM if isinstance(interrupted, _Stopped) else 128 + signal.SIGINT)

@@ -10,6 +10,7 @@ The rest is the run folder of that point.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -164,7 +165,9 @@ class PointFolder:
         attempts = self.attempts()
         if attempts and attempts[-1].ended is None and not self.is_running():
             code = 0 if self.result() is not None else None
-            self.end(attempts[-1].number, code, "ended after its driver was gone")
+            # on a full disk it stays open, which does no harm
+            with contextlib.suppress(OSError):
+                self.end(attempts[-1].number, code, "ended after its driver was gone")
 
     def state(self, over: bool = False) -> State:
         """Where the point stands.

@@ -26,12 +26,12 @@ DECLARED = [
     for group, entries in PYPROJECT["project"]["entry-points"].items()
     for name, target in entries.items()
 ]
-# the files in experiments/matched are the core of an experiment and no experiment of their own
+# files in experiments/matched are the core of an experiment and none of their own; grids have tests of their own
 EXPERIMENTS = sorted(
     path
     for pattern in ("experiments/**/*.yaml", "tests/plugin_example/experiments/*.yaml")
     for path in ROOT.glob(pattern)
-    if "matched" not in path.parts
+    if not {"matched", "grids"} & set(path.parts)
 )
 
 FIT = (

@@ -137,7 +137,7 @@ def _run(
     folder.write(grid, opened.options)
     if start and (unchecked := folder.unchecked(grid.points)):
         grid_checking.check_before_start(opened, unchecked)
-    threads = opened.threads or max(1, job_making.cores() // (given.jobs or 1))
+    threads = opened.threads or engine.threads or max(1, job_making.cores() // (given.jobs or 1))
     jobs = []
     # a point that runs elsewhere may turn out to have been cut off
     for point in [point for point in chosen if point.id in start or states[point.id] == "running"]:

@@ -57,6 +57,11 @@ class Engine(ABC):
     An engine never decides whether a point is done: the ledger does, from `result.json`.
     """
 
+    @property
+    def threads(self) -> int | None:
+        """How many a job has where the engine decides it; None leaves it to the driver."""
+        return None
+
     @abstractmethod
     def submit(self, jobs: Sequence[Job]) -> None:
         """Takes jobs over, at once or into a queue of its own.

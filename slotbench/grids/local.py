@@ -8,14 +8,15 @@ import shlex
 import signal
 import subprocess
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from slotbench.grids.engine import Engine, EngineError, Job, Outcome
 from slotbench.grids.ledger import PointFolder, now
 from slotbench.grids.locks import hold, release
 
-__all__ = ["LocalEngine"]
+__all__ = ["LocalEngine", "cards"]
 
 _PATIENCE = 120.0
 # what a scheduler or a run above us has set is not about the jobs
@@ -26,7 +27,8 @@ class LocalEngine(Engine):
     """Runs jobs on this machine, each in a session of its own: Ctrl-C on the terminal does not reach them.
 
     A job holds the lock of its folder from the moment it is started, through the descriptor that it inherits. So
-    whoever looks later, this driver being gone, sees that it runs.
+    whoever looks later, this driver being gone, sees that it runs. Where several run at a time and there are CUDA
+    devices, each sees one of these; one job at a time sees all.
 
     Args:
         jobs: how many run at the same time.
@@ -43,6 +45,8 @@ class LocalEngine(Engine):
         self._queue: deque[Job] = deque()
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._ended: list[Outcome] = []
+        self._cards = cards() if jobs > 1 else []
+        self._card_of: dict[str, str] = {}
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Puts jobs at the end of the queue."""
@@ -96,6 +100,8 @@ class LocalEngine(Engine):
                 self._ended.append(Outcome(job.id, None, "another process runs it"))
                 continue
             environment = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_HANDED_ON)}
+            if self._cards:
+                environment["CUDA_VISIBLE_DEVICES"] = self._card_of[job.id] = self._freest_card()
             try:
                 with open(job.log, "ab", buffering=0) as log:
                     log.write(f"=== {now()} {shlex.join(job.command)}\n".encode())
@@ -113,3 +119,16 @@ class LocalEngine(Engine):
                 self._ended.append(Outcome(job.id, 1, f"could not be started: {error}"))
             finally:
                 release(lock)
+
+    def _freest_card(self) -> str:
+        taken = Counter(self._card_of[job_id] for job_id in self._running)
+        return min(self._cards, key=lambda card: taken[card])
+
+
+def cards() -> list[str]:
+    """The CUDA devices that this process may use, as `CUDA_VISIBLE_DEVICES` names them; found without torch."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [card.strip() for card in visible.split(",") if card.strip() not in ("", "-1")]
+    numbers = (path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia[0-9]*"))
+    return sorted((number for number in numbers if number.isdigit()), key=int)

@@ -168,6 +168,15 @@ class TestLocalEngine:
         assert int(session) != os.getsid(0)
         assert slurm == "[]"
 
+    @pytest.mark.parametrize(("at_a_time", "seen"), [(2, ["5", "7"]), (1, ["5, 7", "5, 7"])])
+    def test_several_jobs_at_a_time_see_a_card_each(self, tmp_path, monkeypatch, at_a_time, seen):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5, 7")
+        folders = [PointFolder(tmp_path / name) for name in "ab"]
+        engine = LocalEngine(at_a_time)
+        engine.submit([job(folder, "sh", "-c", "sleep 0.1; echo $CUDA_VISIBLE_DEVICES") for folder in folders])
+        assert drained(engine) == {"a": 0, "b": 0}
+        assert sorted(folder.last_lines()[0] for folder in folders) == seen
+
     def test_cancelled_jobs_end_as_they_like_and_queued_ones_never_begin(self, tmp_path):
         engine = LocalEngine(1)
         one, two = PointFolder(tmp_path / "1"), PointFolder(tmp_path / "2")

@@ -78,7 +78,7 @@ def test_debug_adds_the_traceback_of_an_error(capsys):
     assert run(["fti", "--debug"]) == 2
     err = capsys.readouterr().err
     assert "Traceback (most recent call last)" in err
-    assert err.rstrip().splitlines()[-2].startswith("slotbench: no command named fti")
+    assert "\nslotbench: no command named fti" in err
 
 
 def test_interrupt_is_quiet(monkeypatch, capsys):
@@ -108,32 +108,6 @@ def test_plugins_lists_name_kind_description_distribution_and_state(capsys, monk
     assert "slotbench" in line
     assert "Slots" in line
     assert "PatchEncoder" not in out
-
-
-def test_doctor_succeeds_and_names_kernels_and_components(capsys):
-    assert run(["doctor"]) == 0
-    out = capsys.readouterr().out
-    assert "selective_scan on cpu" in out
-    assert "mamba_ssm: " in out, "a kernel that cannot run says why"
-    assert [line.split()[0] for line in out.splitlines() if line.endswith(" SlotSSM")] == ["ok"]
-
-
-def test_doctor_shows_a_broken_component_with_its_traceback(capsys, tmp_path, monkeypatch):
-    from slotbench import registry
-
-    info = tmp_path / "acme-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[slotbench.cores]\nAcme = acme_broken:Acme\n")
-    (tmp_path / "acme_broken.py").write_text("import nonexistent_thing\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, "_failures", {})
-
-    assert run(["doctor"]) == 1
-    out = capsys.readouterr().out
-    assert "the core Acme of acme cannot be imported" in out
-    assert f'File "{tmp_path / "acme_broken.py"}", line 1' in out
-    assert "ok      core         SlotSSM" in out
 
 
 def test_lines_labels_and_wraps():

@@ -7,6 +7,8 @@ nox --no-venv -s tests       in the environment that nox itself runs in, nothing
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import nox
@@ -14,16 +16,17 @@ import nox
 # venv and pip, because constraints.txt names the CPU build of torch that they find and other installers may not.
 nox.options.default_venv_backend = "venv"
 nox.options.reuse_existing_virtualenvs = True
-nox.options.sessions = ["lint", "types", "tests", "docs"]
+nox.options.sessions = ["lint", "types", "tests", "doctests", "docs"]
 nox.needs_version = ">=2024.10"
 
 EXAMPLE = "tests/plugin_example"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
-def install(session: nox.Session, *packages: str) -> None:
+def install(session: nox.Session, *packages: str, constraints: str = "constraints.txt") -> None:
     """Installs under the constraints; does nothing under --no-venv."""
     if session.virtualenv.is_sandboxed:
-        session.install("-c", "constraints.txt", *packages)
+        session.install("-c", constraints, *packages)
 
 
 @nox.session
@@ -31,6 +34,29 @@ def tests(session: nox.Session) -> None:
     """Run the tests; arguments after -- go to pytest (-- -m slow for the slow ones)."""
     install(session, "-e", ".[test]")
     session.run("pytest", *session.posargs)
+
+
+@nox.session
+def lowest(session: nox.Session) -> None:
+    """Run the tests with the oldest versions that pyproject.toml allows."""
+    install(session, "-e", ".[test]", constraints="constraints-lowest.txt")
+    # old packages warn of what newer ones beside them are about to change
+    session.run("pytest", "-W", "default", *session.posargs)
+
+
+@nox.session
+def grids(session: nox.Session) -> None:
+    """Check every point of every shipped grid: it resolves and trains two steps; -- -k NAME for some grids."""
+    install(session, "-e", ".[test]")
+    workers = str(min(4, os.cpu_count() or 1))  # `auto` means none for a single file
+    session.run("pytest", "-n", workers, "-m", "slow or not slow", "tests/test_grids.py", *session.posargs)
+
+
+@nox.session
+def doctests(session: nox.Session) -> None:
+    """Run the examples in docstrings."""
+    install(session, "-e", ".[test]")
+    session.run("pytest", "-n", "0", "--doctest-modules", "slotbench", "plugins/slotbench_plugins", *session.posargs)
 
 
 @nox.session
@@ -53,6 +79,15 @@ def docs(session: nox.Session) -> None:
     """Build the documentation; a broken link is an error."""
     install(session, "-e", ".[docs]")
     session.run("mkdocs", "build", "--strict", *session.posargs, env={"NO_MKDOCS_2_WARNING": "1"})
+
+
+@nox.session
+def browser(session: nox.Session) -> None:
+    """Open the page of a comparison in a real browser; needs Chromium or Chrome."""
+    if not os.environ.get("SLOTBENCH_CHROMIUM") and not any(map(shutil.which, BROWSERS)):
+        session.error(f"no {', '.join(BROWSERS)}: apt-get install chromium, or name one in SLOTBENCH_CHROMIUM")
+    install(session, "-e", ".[test]")
+    session.run("pytest", "-n", "0", "tests/browser", *session.posargs)
 
 
 @nox.session
@@ -91,3 +126,10 @@ def plugin_example(session: nox.Session) -> None:
     session.run("pytest", "-n", "0", "tests/contracts", "-k", "LeakyIntegrator", env=env)
     config = f"{EXAMPLE}/experiments/leaky_balls.yaml"
     session.run("slotbench", "fit", "--config", config, "--trainer.max_steps", "2", "--runs_dir", beside, env=env)
+
+
+@nox.session
+def new_plugin(session: nox.Session) -> None:
+    """Write a package with `slotbench new plugin`, install it, and run its tests."""
+    install(session, "-e", ".[test]")
+    session.run("pytest", "-n", "0", "-m", "slow", "tests/cli/test_new_plugin.py", *session.posargs)

@@ -14,6 +14,7 @@ def accuracy(predicted: Integer[Tensor, " rows"], true: Integer[Tensor, " rows"]
     """Share of the rows whose class is right; nan without rows.
 
     Example:
+        >>> import torch
         >>> accuracy(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1, 1, 2]))
         0.75
     """
@@ -29,6 +30,7 @@ def coefficient_of_determination(
     is worse than this mean is negative.
 
     Example:
+        >>> import torch
         >>> true = torch.tensor([[0.0, 5.0], [1.0, 5.0], [2.0, 5.0]])
         >>> coefficient_of_determination(torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 0.0]]), true)
         0.5

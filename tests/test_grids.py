@@ -134,7 +134,7 @@ def written(point: Point) -> dict[str, Any]:
 def train(path: Path, point: Point, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two steps of the point; what the grid compares has been logged."""
     monkeypatch.setenv("SLOTBENCH_CACHE", str(folder / "cache"))
-    # pictures are half of the time, and those of every experiment are made in test_experiments.py
+    # a quarter of the time, and always the same
     monkeypatch.setattr("slotbench.callbacks.curve_writer.draw_curves", lambda folder: None)
     config = written(point)
     own = {key: value for key, value in point.settings.items() if key.startswith("model.")}

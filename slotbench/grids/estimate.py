@@ -8,6 +8,9 @@ from statistics import fmean
 
 __all__ = ["Remaining", "remaining_seconds"]
 
+_FIRST = 10
+"""Steps before which the speed says nothing: the first ones compile kernels."""
+
 
 @dataclass(frozen=True)
 class Remaining:
@@ -27,7 +30,7 @@ class Remaining:
 
     def rest(self, typical: float | None) -> float | None:
         """Seconds until it ends: from its own speed, or else from how long a point takes."""
-        if self.step and self.total_steps:
+        if self.step and self.total_steps and self.step >= min(_FIRST, self.total_steps // 10):
             left = max(0, self.total_steps - self.step)
             if self.seconds_per_step:
                 return left * self.seconds_per_step

@@ -167,7 +167,7 @@ def test_a_run_that_cannot_be_read(runs, capsys):
 def test_a_file_that_cannot_be_written(runs, capsys):
     Path("file").touch()
     assert run(["compare", "runs/balls", "--out", "file/table.md"]) == 2
-    assert "cannot be written" in capsys.readouterr().err
+    assert "cannot be written" in " ".join(capsys.readouterr().err.split())
 
 
 def test_scores_that_have_moved_from_a_stored_table_end_with_1(runs, capsys):

@@ -152,7 +152,7 @@ def test_both_kernels_give_the_same_bytes(
 
 def test_a_clip_is_the_same_alone_and_in_a_batch() -> None:
     dataset = BlinkingBalls(resolution=16).dataset("val")
-    together = dataset.clips([5, 3, 900])
+    (together,) = dataset.__getitems__([5, 3, 900])
     for place, index in enumerate([5, 3, 900]):
         for name, value in tensors(dataset[index]).items():
             assert torch.equal(value[0], tensors(together)[name][place]), name

@@ -237,3 +237,7 @@ class TestEstimate:
     def test_the_last_point_ends_no_sooner_than_it_can(self):
         slow = Remaining(0.0, 10, 100, 1.0)
         assert remaining_seconds([1.0], [slow], 0, 8) == pytest.approx(90.0)
+
+    def test_the_first_steps_say_nothing_about_the_speed(self):
+        assert remaining_seconds([], [Remaining(50.0, 1, 100, 40.0)], 1, 1) is None
+        assert remaining_seconds([], [Remaining(4.0, 1, 2, 2.0)], 0, 1) == pytest.approx(2.0)

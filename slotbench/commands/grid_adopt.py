@@ -52,9 +52,10 @@ def main(action: str, arguments: list[str]) -> int:
         opened.folder.write(opened.grid, opened.options)
         for folder in folders:
             try:
-                point, differences = _match(opened, folder, given.allow_difference)
+                own = _resolved(["--config", str(folder.path / "config.yaml")], opened.options)
+                point, differences = _match(opened, folder, yaml.safe_load(own), given.allow_difference)
                 command = ["slotbench", "fit", *fit_arguments(point, opened.folder, opened.options)]
-                target = copy_in(opened.folder, point, folder, command)
+                target = copy_in(opened.folder, point, folder, command, own)
             except UserError as error:
                 refused.append(str(error))
                 continue
@@ -80,16 +81,17 @@ def _finished(run: str) -> RunFolder:
     return folder
 
 
-def _match(opened: OpenGrid, run: RunFolder, allowed: Sequence[str]) -> tuple[Point, list[Difference]]:
-    """The point that the run is, with the differences that are allowed.
+def _match(
+    opened: OpenGrid, run: RunFolder, own: dict[str, Any], allowed: Sequence[str]
+) -> tuple[Point, list[Difference]]:
+    """The point that the run of this configuration is, with the differences that are allowed.
 
     Raises:
         UserError: it is none; says how it differs from the nearest.
     """
-    own = _resolved(["--config", str(run.path / "config.yaml")], opened.options)
     nearest: tuple[Point, list[Difference]] | None = None
     for point in likely_points(opened.grid.points, flat_settings(own)):
-        differences = configuration_differences(own, _resolved(point.arguments, opened.options))
+        differences = configuration_differences(own, yaml.safe_load(_resolved(point.arguments, opened.options)))
         wrong = [difference for difference in differences if not _is_allowed(difference.key, allowed)]
         if not wrong:
             return point, differences
@@ -114,12 +116,12 @@ def _is_allowed(key: str, allowed: Sequence[str]) -> bool:
     return any(key == prefix or key.startswith(f"{prefix}.") for prefix in allowed)
 
 
-def _resolved(arguments: Sequence[str], options: Sequence[str]) -> dict[str, Any]:
+def _resolved(arguments: Sequence[str], options: Sequence[str]) -> str:
+    """The complete configuration as YAML."""
     from slotbench.commands import lightning_cli
     from slotbench.commands.quiet import hush
     from slotbench.commands.training import prepare
 
     hush()
     run_options, rest, settings = prepare([*arguments, *options])
-    tree: dict[str, Any] = yaml.safe_load(lightning_cli.resolve("fit", rest, settings, run_options))
-    return tree
+    return lightning_cli.resolve("fit", rest, settings, run_options)

@@ -13,6 +13,7 @@ from slotbench.grids.expansion import Point
 from slotbench.grids.grid_file import CONFIG
 from slotbench.grids.grid_folder import GridFolder
 from slotbench.grids.ledger import PointFolder
+from slotbench.runs.folder import CONFIG as CONFIG_FILE
 from slotbench.runs.folder import RunFolder
 from slotbench.runs.result import write_result
 
@@ -37,8 +38,18 @@ def likely_points(points: Iterable[Point], settings: Mapping[str, Any]) -> list[
     return [point for score, point in scored if score == fewest]
 
 
-def copy_in(folder: GridFolder, point: Point, run: RunFolder, command: Sequence[str]) -> PointFolder:
+def copy_in(folder: GridFolder, point: Point, run: RunFolder, command: Sequence[str], config: str) -> PointFolder:
     """Copies a finished run into the folder of a point, which appears whole or not at all.
+
+    A run of an earlier version does not say what had not been settings yet. Its configuration is replaced by the
+    complete one, so that it compares with its neighbours, and kept as `config.adopted.yaml`.
+
+    Args:
+        folder: of the grid.
+        point: that the run is.
+        run: finished.
+        command: that makes the point.
+        config: the run's complete configuration, as YAML.
 
     Raises:
         UserError: the point has been run already.
@@ -57,6 +68,9 @@ def copy_in(folder: GridFolder, point: Point, run: RunFolder, command: Sequence[
     shutil.copytree(run.path, partial, ignore=shutil.ignore_patterns(".lock", ".attempt.lock", "*.partial"))
     try:
         copied = PointFolder(partial)
+        if (own := partial / CONFIG_FILE).read_text(encoding="utf-8") != config:
+            os.replace(own, partial / "config.adopted.yaml")
+            own.write_text(config, encoding="utf-8")
         if (before := target.path / "attempts.jsonl").is_file():
             shutil.copyfile(before, partial / "attempts.jsonl")
         copied.prepare(point, command)

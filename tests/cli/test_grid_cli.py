@@ -111,6 +111,7 @@ def test_a_run_made_by_hand_becomes_the_point_that_it_is(grid, capsys, tiny_comp
     assert (attempt.engine, attempt.exit_code) == ("adopted", 0)
     assert attempt.where == str(Path("mine").resolve())
     assert Path("mine/result.json").is_file()
+    assert (folder / "config.yaml").read_text() == Path("mine/config.yaml").read_text()
     capsys.readouterr()
     assert grid("adopt", "mine") == 2
     assert "is done already" in capsys.readouterr().err
@@ -123,6 +124,19 @@ def test_a_run_made_by_hand_becomes_the_point_that_it_is(grid, capsys, tiny_comp
     assert "trainer.max_epochs: 1 in the run, 2 in the point" in said
     assert grid("adopt", "mine", "--allow-difference", "trainer.max_epochs", **changed) == 0
     assert len(done_points()) == 2
+
+
+def test_a_run_from_before_a_setting_was_one_gets_it(grid, tiny_components):
+    line = ["fit", "--config", "tiny.yaml", "--plugin", str(tiny_components), "--seed_everything", "7"]
+    assert run([*line, "--model.core.num_slots", "2", "--model.core.depth", "3", "--run_dir", "mine"]) == 0
+    complete = yaml.safe_load(Path("mine/config.yaml").read_text())
+    older = yaml.safe_load(Path("mine/config.yaml").read_text())
+    del older["trainer"]["detect_anomaly"]
+    Path("mine/config.yaml").write_text(yaml.safe_dump(older))
+    assert grid("adopt", "mine") == 0
+    (folder,) = done_points()
+    assert yaml.safe_load((folder / "config.yaml").read_text()) == complete
+    assert yaml.safe_load((folder / "config.adopted.yaml").read_text()) == older
 
 
 def test_a_run_that_has_not_finished_is_not_taken_in(grid, capsys):

@@ -28,8 +28,8 @@ import numpy as np
 import yaml
 from slot_counts_report import SCORES, report
 
-from slotbench.commands.failures import UserError
 from slotbench.commands.settings import command_line_settings
+from slotbench.errors import UserError
 
 FLOOR = "test/floor/fg_ari/frame/"
 

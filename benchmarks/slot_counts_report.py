@@ -8,7 +8,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from slotbench.commands.failures import UserError
+from slotbench.errors import UserError
 
 # name -> metric of `slotbench test`, heading, decimals
 SCORES = {

@@ -14,8 +14,9 @@ import traceback
 from collections.abc import Sequence
 
 from slotbench import __version__
-from slotbench.commands.failures import UserError, wrapped
+from slotbench.errors import FileError, UserError, wrapped
 from slotbench.registry import RegistryError
+from slotbench.text import printable
 
 __all__ = ["COMMANDS", "run"]
 
@@ -64,10 +65,10 @@ def run(arguments: Sequence[str]) -> int:
             print(f"slotbench {__version__}")
             return 0
         return _command(arguments[0], arguments[1:])
-    except (UserError, RegistryError) as error:
+    except (UserError, RegistryError, FileError) as error:
         if debug:
             traceback.print_exc()
-        print(wrapped(f"slotbench: {error}"), file=sys.stderr)
+        print(wrapped(printable(f"slotbench: {error}")), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         if debug:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from slotbench import registry
-from slotbench.commands.failures import UserError, did_you_mean, lines, listing
+from slotbench.errors import UserError, did_you_mean, lines, listing
 
 if TYPE_CHECKING:
     from slotbench.bench.results import Results

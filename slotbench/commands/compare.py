@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from slotbench.commands.failures import UserError, did_you_mean, lines, listing
+from slotbench.errors import UserError, did_you_mean, lines, listing
 
 if TYPE_CHECKING:
     from slotbench.comparison.records import Comparison

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jsonargparse import Namespace
 from lightning.pytorch import Trainer
 
-from slotbench.commands.failures import lines
+from slotbench.errors import lines
 
 __all__ = ["explain_construction"]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from slotbench import registry
 from slotbench.commands.doctor_report import print_report
-from slotbench.commands.failures import UserError, did_you_mean, lines, listing
 from slotbench.commands.options import split_options
+from slotbench.errors import UserError, did_you_mean, lines, listing
 from slotbench.health.findings import Check, Finding, run_check
 
 __all__ = ["main"]

@@ -14,13 +14,13 @@ from typing import Any
 from lightning.pytorch import Trainer
 
 from slotbench import registry
-from slotbench.commands.failures import UserError, did_you_mean, lines, listing
 from slotbench.commands.hints import Wanted, describe_type, wanted_class
 from slotbench.commands.parameters import Parameter, fits, parameters_of, plain
 from slotbench.commands.policy import is_allowed
 from slotbench.commands.settings import Setting
 from slotbench.commands.tree import Node, tree_of
 from slotbench.data.base import SlotDataModule
+from slotbench.errors import UserError, did_you_mean, lines, listing
 from slotbench.interfaces import Aggregation, Decoder, Encoder, TemporalCore
 from slotbench.tasks.base import SlotTask
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from slotbench.commands.failures import UserError, did_you_mean, lines
+from slotbench.errors import UserError, did_you_mean, lines
 
 __all__ = ["main"]
 

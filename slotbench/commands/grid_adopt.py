@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from slotbench.commands.failures import UserError, lines
 from slotbench.commands.grid_opening import OpenGrid, Parser, open_grid
 from slotbench.comparison.flat_settings import flat_settings
+from slotbench.errors import UserError, lines
 from slotbench.grids.adoption import copy_in, likely_points
 from slotbench.grids.expansion import Point
 from slotbench.grids.jobs import fit_arguments

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slotbench.commands.failures import UserError
 from slotbench.commands.grid_opening import Parser, choose, open_grid
 from slotbench.commands.grid_words import points
+from slotbench.errors import UserError
 from slotbench.grids.expansion import Point
 from slotbench.registry import RegistryError
 

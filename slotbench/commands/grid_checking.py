@@ -6,9 +6,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from slotbench.commands.failures import UserError
 from slotbench.commands.grid_opening import OpenGrid
 from slotbench.commands.grid_words import points
+from slotbench.errors import UserError
 from slotbench.grids.expansion import Point
 
 __all__ = ["check_before_start", "covering"]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import yaml
 
-from slotbench.commands.failures import UserError
 from slotbench.commands.grid_opening import Parser, open_grid
 from slotbench.commands.options import split_options
+from slotbench.errors import UserError
 from slotbench.grids.exports import MATRIX_LIMIT, github_matrix, reason_for_points, wandb_sweep
 
 __all__ = ["main"]

@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 
 import yaml
 
-from slotbench.commands.failures import UserError, did_you_mean, lines, listing
 from slotbench.commands.options import RunOptions, split_options
 from slotbench.commands.settings import command_line_settings
+from slotbench.errors import UserError, did_you_mean, lines, listing
 from slotbench.grids.expansion import Grid, Point, expand
 from slotbench.grids.grid_file import check_key, read_grid_file
 from slotbench.grids.grid_folder import GridFolder

@@ -11,11 +11,11 @@ from types import FrameType
 from typing import NoReturn
 
 from slotbench.commands import grid_checking
-from slotbench.commands.failures import UserError
 from slotbench.commands.grid_opening import OpenGrid, Parser, choose, open_grid, text
 from slotbench.commands.grid_progress import make_listener, print_failure
 from slotbench.commands.grid_status import print_points
 from slotbench.commands.grid_words import counts, points
+from slotbench.errors import UserError
 from slotbench.grids import jobs as job_making
 from slotbench.grids.driver import Driver, Progress
 from slotbench.grids.engine import EngineError

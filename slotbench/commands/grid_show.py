@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from slotbench.commands.failures import UserError, lines
 from slotbench.commands.grid_opening import OpenGrid, Parser, find_point, open_grid, text
+from slotbench.errors import UserError, lines
 from slotbench.grids.expansion import Point
 from slotbench.grids.jobs import fit_arguments
 

@@ -20,7 +20,6 @@ from lightning_utilities.core.rank_zero import rank_zero_only
 from slotbench import __version__, registry
 from slotbench.commands.construction import explain_construction
 from slotbench.commands.explain import explain
-from slotbench.commands.failures import UserError, did_you_mean, lines, wrapped
 from slotbench.commands.opening import opening
 from slotbench.commands.options import RunOptions
 from slotbench.commands.policy import allowed_prefixes, apply_policy
@@ -29,6 +28,7 @@ from slotbench.commands.resuming import RunPlace, disk_failure
 from slotbench.commands.settings import Setting
 from slotbench.data.base import SlotDataModule
 from slotbench.data.files import DataFilesError
+from slotbench.errors import UserError, did_you_mean, lines, wrapped
 from slotbench.nn.weights import WeightError
 from slotbench.ops import KernelError
 from slotbench.runs.folder import RunFolderError

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from slotbench import registry
-from slotbench.commands.failures import UserError, lines, listing
 from slotbench.commands.match_settings import CoreSettings
 from slotbench.commands.options import split_options
+from slotbench.errors import UserError, lines, listing
 
 __all__ = ["main"]
 

@@ -12,11 +12,11 @@ import yaml
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from slotbench.commands.construction import explain_construction
-from slotbench.commands.failures import UserError, did_you_mean, lines, listing
 from slotbench.commands.lightning_cli import config_only_cli, resolved_yaml
 from slotbench.commands.match_width import RefusedError
 from slotbench.commands.options import RunOptions
 from slotbench.commands.settings import Setting
+from slotbench.errors import UserError, did_you_mean, lines, listing
 from slotbench.nn.parameters import trainable_parameters
 
 __all__ = ["Counts", "Model"]

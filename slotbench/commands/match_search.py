@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from slotbench import registry
-from slotbench.commands.failures import UserError, did_you_mean, lines, listing
 from slotbench.commands.match_model import Counts
 from slotbench.commands.match_settings import CoreSettings
 from slotbench.commands.match_width import RefusedError, find_width
+from slotbench.errors import UserError, did_you_mean, lines, listing
 
 __all__ = ["Budget", "Match", "Size", "budget_of", "match"]
 

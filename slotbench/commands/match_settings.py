@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from slotbench import registry
-from slotbench.commands.failures import UserError, did_you_mean, lines, listing
 from slotbench.commands.options import RunOptions
 from slotbench.commands.settings import Setting, command_line_settings, load_named, read_settings
+from slotbench.errors import UserError, did_you_mean, lines, listing
 
 if TYPE_CHECKING:
     from slotbench.commands.match_model import Model

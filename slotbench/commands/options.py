@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NoReturn
 
-from slotbench.commands.failures import UserError
+from slotbench.errors import UserError
 
 __all__ = ["RunOptions", "split_options", "usage"]
 

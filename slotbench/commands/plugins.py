@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.table import Table
 
 from slotbench import registry
-from slotbench.commands.failures import UserError
 from slotbench.commands.options import split_options
+from slotbench.errors import UserError
 
 __all__ = ["main", "table_of"]
 

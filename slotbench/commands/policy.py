@@ -13,7 +13,7 @@ from jsonargparse import set_parsing_settings
 
 from slotbench import registry
 from slotbench.commands.class_changes import keep_only_what_was_said, take_null_for_a_value
-from slotbench.commands.failures import UserError
+from slotbench.errors import UserError
 
 __all__ = ["allowed_prefixes", "apply_policy", "is_allowed"]
 

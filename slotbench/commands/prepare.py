@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from slotbench import registry
-from slotbench.commands.failures import UserError, did_you_mean, lines, listing
+from slotbench.errors import UserError, did_you_mean, lines, listing
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser

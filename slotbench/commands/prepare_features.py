@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from slotbench import registry
-from slotbench.commands.failures import UserError
 from slotbench.commands.policy import apply_policy
 from slotbench.commands.prepare import prepare_parser, preparing
 from slotbench.data.base import SlotDataModule, Split
 from slotbench.data.clip_cache import Preparable
 from slotbench.data.feature_writing import write_features
+from slotbench.errors import UserError
 from slotbench.interfaces import VideoSpec
 from slotbench.nn.feature_extractor import FeatureExtractor
 from slotbench.nn.weights import WeightError

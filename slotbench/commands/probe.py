@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from slotbench import registry
-from slotbench.commands.failures import UserError, did_you_mean, lines
 from slotbench.commands.options import split_options
 from slotbench.commands.settings import command_line_settings
+from slotbench.errors import UserError, did_you_mean, lines
 
 if TYPE_CHECKING:
     import torch

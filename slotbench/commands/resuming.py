@@ -16,8 +16,8 @@ from typing import Any
 import yaml
 
 from slotbench.callbacks.run_checkpoint import link
-from slotbench.commands.failures import UserError, lines
 from slotbench.commands.options import RunOptions
+from slotbench.errors import UserError, lines
 from slotbench.runs.checkpoints import LAST, GoodCheckpoint, find_good, remove_partial
 from slotbench.runs.differences import Difference, configuration_differences
 from slotbench.runs.files import write_atomically

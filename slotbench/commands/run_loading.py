@@ -10,12 +10,12 @@ import torch
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from slotbench.commands.construction import explain_construction
-from slotbench.commands.failures import UserError, did_you_mean, lines
 from slotbench.commands.lightning_cli import config_only_cli
 from slotbench.commands.options import RunOptions
 from slotbench.commands.quiet import hush
 from slotbench.commands.settings import command_line_settings, load_named, read_settings
 from slotbench.data.base import SlotDataModule
+from slotbench.errors import UserError, did_you_mean, lines
 from slotbench.runs.folder import RunFolder, RunFolderError
 from slotbench.tasks.base import SlotTask
 

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from slotbench import registry
-from slotbench.commands.failures import UserError, did_you_mean, lines
+from slotbench.errors import UserError, did_you_mean, lines
 
 __all__ = ["Setting", "command_line_settings", "config_files", "load_named", "read_settings"]
 

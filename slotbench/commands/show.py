@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from slotbench.commands.failures import UserError, lines
 from slotbench.commands.training import prepare
+from slotbench.errors import UserError, lines
 
 __all__ = ["main"]
 

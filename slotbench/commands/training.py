@@ -8,9 +8,9 @@ from pathlib import Path
 import yaml
 
 from slotbench import registry
-from slotbench.commands.failures import UserError, lines
 from slotbench.commands.options import RunOptions, split_options, usage
 from slotbench.commands.settings import Setting, command_line_settings, config_files, load_named, read_settings
+from slotbench.errors import UserError, lines
 
 __all__ = ["main", "prepare"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slotbench.commands.failures import UserError, lines
 from slotbench.commands.prepare import preparing
+from slotbench.errors import UserError, lines
 
 __all__ = ["verify"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from slotbench.commands.failures import UserError, lines
+from slotbench.errors import UserError, lines
 from slotbench.grids.expansion import Point
 from slotbench.grids.grid_file import CONFIG
 from slotbench.grids.grid_folder import GridFolder

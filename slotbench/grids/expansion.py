@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from slotbench.commands.failures import UserError, did_you_mean, lines, listing
+from slotbench.errors import UserError, did_you_mean, lines, listing
 from slotbench.grids.grid_file import CONFIG, SEED, GridFile
 from slotbench.grids.values import as_argument, as_label, as_word, canonical, sha256
 from slotbench.grids.yaml_text import parse_file

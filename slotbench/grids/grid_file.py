@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from slotbench.commands.failures import UserError, did_you_mean, lines
+from slotbench.errors import UserError, did_you_mean, lines
 from slotbench.grids.values import as_argument, is_possible
 from slotbench.grids.yaml_text import parse_file
 

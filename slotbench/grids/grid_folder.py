@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from slotbench import __version__
-from slotbench.commands.failures import UserError, lines
+from slotbench.errors import UserError, lines
 from slotbench.grids.expansion import Grid, Point
 from slotbench.grids.ledger import PointFolder
 from slotbench.grids.locks import hold, holder, release

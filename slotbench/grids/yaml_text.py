@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from slotbench.commands.failures import UserError, did_you_mean, lines
+from slotbench.errors import UserError, did_you_mean, lines
 
 __all__ = ["parse", "parse_file"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import math
@@ -11,31 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from slotbench.files import fsync_folder, write_atomically
+
 __all__ = ["append_whole_line", "cut_torn_line", "dump_json", "fsync_folder", "number", "plain", "write_atomically"]
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replaces a file in one step: a reader, or a process killed half-way, finds the old content or the new."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with open(partial, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)  # of a disk that is full it holds what little is left
-        raise
-
-
-def fsync_folder(path: Path) -> None:
-    """Makes the renames in a folder last through a crash of the machine."""
-    with contextlib.suppress(OSError):  # some systems cannot, and need not
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def dump_json(value: Any, indent: int | None = None) -> str:

@@ -25,6 +25,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from slotbench.errors import FileError
 from slotbench.runs.files import append_whole_line, cut_torn_line, dump_json, number, plain, write_atomically
 from slotbench.runs.lock import is_locked
 from slotbench.runs.provenance import describe_environment
@@ -35,7 +36,7 @@ CONFIG, RECORD, METRICS, RESULT, LOCK = "config.yaml", "run.json", "metrics.json
 _ALLOWED_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=,@-]*")
 
 
-class RunFolderError(ValueError):
+class RunFolderError(FileError):
     """A path is not a run folder, or a run folder lacks what was asked for."""
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from slotbench import __version__
 from slotbench.cli import COMMANDS, run
-from slotbench.commands.failures import did_you_mean, lines, listing, wrapped
+from slotbench.errors import did_you_mean, lines, listing, wrapped
 
 
 def imported_by(*arguments: str) -> tuple[int, set[str], str]:

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from slotbench.commands import resuming
-from slotbench.commands.failures import UserError
 from slotbench.commands.options import RunOptions
 from slotbench.commands.resuming import RunPlace
+from slotbench.errors import UserError
 from slotbench.runs.folder import RunFolder
 from slotbench.runs.launch import Launch
 

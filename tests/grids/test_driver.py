@@ -195,7 +195,7 @@ def test_a_lock_that_is_asked_about_is_neither_taken_nor_made(tmp_path):
 
 
 def test_a_grid_is_run_by_one_driver_at_a_time(tmp_path):
-    from slotbench.commands.failures import UserError
+    from slotbench.errors import UserError
 
     folder = GridFolder(tmp_path / "grid")
     with (

@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotbench.commands.failures import UserError
+from slotbench.errors import UserError
 from slotbench.grids.expansion import Grid, expand, shortest_keys
 from slotbench.grids.grid_file import read_grid_file
 

@@ -1,11 +1,11 @@
-"""Errors that are the user's to mend: a few lines on stderr, exit code 2."""
+"""Errors that the user can mend: a few lines on stderr, exit code 2. Imports nothing of slotbench."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["UserError", "did_you_mean", "lines", "listing", "wrapped"]
+__all__ = ["FileError", "UserError", "did_you_mean", "lines", "listing", "wrapped"]
 
 _WIDTH = 98
 
@@ -14,6 +14,13 @@ class UserError(Exception):
     """A command line or configuration that cannot be run.
 
     The message's first line says what is wrong; further ones, made with `lines`, what was given and what is expected.
+    """
+
+
+class FileError(ValueError):
+    """A file or folder is missing, damaged, too large, or not in the expected form; one sentence that names its path.
+
+    Every command ends with the sentence and exit code 2 where nothing nearer handles it.
     """
 
 

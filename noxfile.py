@@ -37,6 +37,13 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def slow(session: nox.Session) -> None:
+    """Run the slow tests, all of them; -- --part 2/4 for the second quarter."""
+    install(session, "-e", ".[test]")
+    session.run("pytest", "-m", "slow", *session.posargs)
+
+
+@nox.session
 def lowest(session: nox.Session) -> None:
     """Run the tests with the oldest versions that pyproject.toml allows."""
     install(session, "-e", ".[test]", constraints="constraints-lowest.txt")

@@ -17,6 +17,7 @@ from types import ModuleType
 import pytest
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
+from parts import keep_part
 
 # Small tensors are slower on several threads than on one, and the workers share the cores. torch reads this on import.
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
@@ -70,7 +71,12 @@ def plugin_files_leave_no_trace() -> Iterator[None]:
             del sys.modules[name]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", metavar="K/N", help="run the K-th of N parts of the tests, for machines side by side")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    keep_part(config, items)
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if not on_gpu:
         return

@@ -72,23 +72,29 @@ class GroupGRU(nn.Module):
 
 
 class GroupLSTM(nn.Module):
-    """An LSTM without biases for each group.
+    """An LSTM for each group, without biases or with the two of `torch.nn.LSTMCell`.
 
-        i, f, o = sigmoid(W x + U h),  g = tanh(W x + U h)
+        i, f, o = sigmoid(W x + U h + b),  g = tanh(W x + U h + b)
         c' = f * c + i * g,  h' = o * tanh(c')
 
-    Source: the primitives of the RIM thesis' code.
+    Source: the primitives of the RIM thesis' code, which have no biases; the RIM authors' code has them.
 
     Args:
         groups: how many LSTMs side by side.
         input_dim: width of a group's input.
         dim: width of a group's state.
+        bias: add a bias to the input's part and another to the state's.
     """
 
-    def __init__(self, groups: int, input_dim: int, dim: int):
+    def __init__(self, groups: int, input_dim: int, dim: int, bias: bool = False):
         super().__init__()
         self.input_weight = nn.Parameter(torch.empty(groups, input_dim, 4 * dim))
         self.hidden_weight = nn.Parameter(torch.empty(groups, dim, 4 * dim))
+        self.input_bias: nn.Parameter | None = None
+        self.hidden_bias: nn.Parameter | None = None
+        if bias:
+            self.input_bias = without_decay(nn.Parameter(torch.empty(groups, 1, 4 * dim)))
+            self.hidden_bias = without_decay(nn.Parameter(torch.empty(groups, 1, 4 * dim)))
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -(dim**-0.5), dim**-0.5)
 
@@ -101,6 +107,8 @@ class GroupLSTM(nn.Module):
         """(h, c) after one step."""
         dim = hidden.shape[-1]
         hidden_gates = torch.bmm(hidden.transpose(0, 1), self.hidden_weight)
+        if self.input_bias is not None and self.hidden_bias is not None:
+            hidden_gates = hidden_gates + (self.input_bias + self.hidden_bias)
         gates = torch.baddbmm(hidden_gates, x.transpose(0, 1), self.input_weight).to(memory.dtype)
         sigmoids, candidate = gates.split((3 * dim, dim), dim=-1)
         enter, keep, show = torch.sigmoid(sigmoids).chunk(3, dim=-1)

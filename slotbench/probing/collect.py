@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Integer
-from lightning.pytorch.utilities.seed import isolate_rng
 from torch import Tensor, nn
 
 from slotbench.interfaces import VideoBatch
@@ -24,7 +24,10 @@ MaskSource = Literal["decoder", "attention"]
 
 @runtime_checkable
 class SlotMasks(Protocol):
-    """A task that says which pixels each slot has."""
+    """A task that says which pixels each slot has, and how slots are drawn in its evaluation."""
+
+    def drawn_alike(self, batch: VideoBatch, seed: int) -> AbstractContextManager[None]:
+        """Within it, what is drawn for `batch`, the `seed`-th of a split, is what the task's own evaluation draws."""
 
     def evaluate(self, batch: VideoBatch) -> Any:
         """Takes clips apart; what it returns has `slots`, `attention` and `masks`."""
@@ -76,7 +79,8 @@ def collect(
     """Slots and labels of the first clips.
 
     Memory is that of the slots (4 bytes per clip, frame, slot and channel) and of one batch: masks are reduced to
-    tables of counts as they come. Slots that are drawn are drawn alike for the same batch each time.
+    tables of counts as they come. Slots that are drawn are those of the task's own evaluation of the same clips, and
+    the run's own random state is put back.
 
     Args:
         task: trained; it is used as it is, without gradient.
@@ -98,11 +102,11 @@ def collect(
     parts: list[Clips] = []
     done = 0
     task.eval()
-    with torch.no_grad(), isolate_rng():
+    with torch.no_grad():
         for index, batch in enumerate(batches):
-            torch.manual_seed(index)
             batch = batch.map(lambda value: value[: num_clips - done])  # noqa: B023  called at once
-            parts.append(_part(task, batch, masks, min_pixels, names))
+            with task.drawn_alike(batch, index):
+                parts.append(_part(task, batch, masks, min_pixels, names))
             done += len(batch)
             report(done)
             if done >= num_clips:

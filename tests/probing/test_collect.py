@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from drawing_tasks import DrawnByBatch
 from torch import nn
 
 from slotbench.interfaces import VideoBatch
@@ -15,7 +16,7 @@ from slotbench.probing.factors import Factor, ProbeError, choose_factors
 SIZE, SLOTS, DIM = 6, 3, 4
 
 
-class Stripes(nn.Module):
+class Stripes(DrawnByBatch, nn.Module):
     """Slot k has the columns 2 k and 2 k + 1; its content is drawn, and depends on the first pixel."""
 
     def __init__(self, masks: bool = True) -> None:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from drawing_tasks import DrawnByBatch
 from torch import nn
 
 from slotbench.data.base import SlotDataModule, to_unit_range
@@ -16,7 +17,7 @@ from slotbench.probing.factors import choose_factors
 from slotbench.probing.probe import ProbeSettings, probe
 
 
-class Oracle(nn.Module):
+class Oracle(DrawnByBatch, nn.Module):
     """A slot per true id, in an order drawn for each clip: centre, area and mean colour of its pixels."""
 
     def __init__(self, num_slots: int) -> None:

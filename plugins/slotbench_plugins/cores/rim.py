@@ -14,6 +14,8 @@ from slotbench.nn.parameters import without_decay
 from slotbench.nn.rim_cell import Communication, InputAttention, block_gradient, most_relevant
 from slotbench.nn.slot_encoder import SlotEncoder
 
+RIMInit = Literal["plain", "thesis", "original"]
+
 
 class RIMState(NamedTuple):
     """What the modules remember: their states, and the memory cells of LSTMs."""
@@ -66,6 +68,7 @@ class RIM(RecurrentCore):
         encoder_layers: self-cross layers of the slot encoder.
         mlp_ratio: hidden width of the slot encoder's MLPs in units of `dim`.
         cell_type: recurrent unit of every module.
+        lstm_bias: whether LSTMs have biases; GRUs have them.
         initial: states before the first step: learned ones, zeros, or normal noise (anew for every clip in training,
             the same for all clips in evaluation).
         input_attention: what is normalised first, see `slotbench.nn.rim_cell.InputAttention`.
@@ -73,7 +76,8 @@ class RIM(RecurrentCore):
         input_key_dim: width of its queries and keys.
         input_value_dim: width of what a module reads.
         input_bias: whether its keys and values have a bias.
-        input_dropout: rate on its weights.
+        input_dropout: rate of its dropout.
+        input_dropout_on: whether that is on the weights or on what has been read.
         share_query: whether all modules make their queries with one map; needs another start than zeros.
         null_row: where the null input stands among the inputs; of no effect on slots and gradients.
         communication: whether active modules attend to all modules, each to itself alone, or there is none.
@@ -85,7 +89,12 @@ class RIM(RecurrentCore):
         communication_dropout: rate on its weights ("linear") or output ("gated").
         expose_inactive_update: whether others see, of a module that is not active, the state that it would have had, in
             place of the state that it keeps.
-        projection_std: standard deviation of the initial weights of the modules' own projections; Xavier if None.
+        mask_inactive_reads: whether a module that is not active reads zeros; otherwise it reads as the others do. It
+            keeps its state either way, so this matters only to those who see its update (`expose_inactive_update`).
+        projection_std: standard deviation of the initial weights of the modules' own projections; if None, that of
+            `init`, which is Xavier's for "plain" and 0.01 for the others.
+        init: initial weights of keys, values, units and gate: ours ("plain"), or those of the "thesis" or of the
+            "original" authors' code.
 
     Raises:
         ValueError: `top_k` is not between 1 and `num_slots`, a size is below 1, `share_query` with a start from zeros,
@@ -106,6 +115,7 @@ class RIM(RecurrentCore):
         encoder_layers: int = 3,
         mlp_ratio: int = 4,
         cell_type: Literal["gru", "lstm"] = "gru",
+        lstm_bias: bool = False,
         initial: Literal["learned", "zeros", "normal"] = "learned",
         input_attention: Literal["competitive", "standard"] = "competitive",
         input_heads: int = 1,
@@ -113,6 +123,7 @@ class RIM(RecurrentCore):
         input_value_dim: int = 64,
         input_bias: bool = False,
         input_dropout: float = 0.1,
+        input_dropout_on: Literal["weights", "read"] = "weights",
         share_query: bool = False,
         null_row: Literal["first", "last"] = "last",
         communication: Literal["full", "self", "off"] = "full",
@@ -122,7 +133,9 @@ class RIM(RecurrentCore):
         communication_output: Literal["linear", "gated"] = "gated",
         communication_dropout: float = 0.1,
         expose_inactive_update: bool = False,
+        mask_inactive_reads: bool = True,
         projection_std: float | None = None,
+        init: RIMInit = "plain",
     ):
         super().__init__()
         if num_slots < 1:
@@ -138,11 +151,14 @@ class RIM(RecurrentCore):
                 "share_query=True with initial='zeros' gives all modules the same query at the first step: "
                 "use initial='learned' or 'normal'"
             )
+        if projection_std is None and init != "plain":
+            projection_std = 0.01
         self.slot_spec = SlotSpec(num_slots, dim)
         self.cell_type = cell_type
         self.initial = initial
         self.communication_mode = communication
         self.expose_inactive_update = expose_inactive_update
+        self.mask_inactive_reads = mask_inactive_reads
         self.encoder: SlotEncoder | None = None
         if num_inputs is not None:
             count = num_slots if num_inputs == "num_slots" else num_inputs
@@ -161,8 +177,12 @@ class RIM(RecurrentCore):
             std=projection_std,
         )
         self.input_dropout = nn.Dropout(input_dropout)
+        self.drops_what_is_read = input_dropout_on == "read"
         self.units: GroupGRU | GroupLSTM
-        self.units = (GroupLSTM if cell_type == "lstm" else GroupGRU)(num_slots, input_value_dim, dim)
+        if cell_type == "lstm":
+            self.units = GroupLSTM(num_slots, input_value_dim, dim, bias=lstm_bias)
+        else:
+            self.units = GroupGRU(num_slots, input_value_dim, dim)
         self.communication: Communication | None = None
         if communication != "off":
             self.communication = Communication(
@@ -178,6 +198,24 @@ class RIM(RecurrentCore):
         if initial == "learned":
             leaves = 2 if cell_type == "lstm" else 1
             self.initial_modules = without_decay(nn.Parameter(torch.randn(leaves, num_slots, dim)))
+        if init != "plain":
+            self._start_as_published(init)
+
+    @torch.no_grad()
+    def _start_as_published(self, init: RIMInit) -> None:
+        """The initial weights of the thesis' or the authors' code, where they are not those of the layers here."""
+        for layer in (self.input_attention.key, self.input_attention.value):
+            if init == "original":
+                nn.init.normal_(layer.weight, std=0.01)
+            else:
+                layer.reset_parameters()
+        if init == "original":
+            # its units are one GRU or LSTM as wide as all modules together, with what lies between modules set to zero
+            bound = (self.slot_spec.num_slots * self.slot_spec.dim) ** -0.5
+            for parameter in self.units.parameters():
+                nn.init.uniform_(parameter, -bound, bound)
+            if self.communication is not None and self.communication.gated:
+                self.communication.output.reset_parameters()  # type: ignore[operator]
 
     @classmethod
     def thesis(cls, token_spec: TokenSpec, num_slots: int = 6, top_k: int = 6, dim: int = 100) -> RIM:
@@ -199,7 +237,7 @@ class RIM(RecurrentCore):
             communication_value_dim=dim,
             communication_output="linear",
             expose_inactive_update=True,
-            projection_std=0.01,
+            init="thesis",
         )
 
     @classmethod
@@ -213,8 +251,11 @@ class RIM(RecurrentCore):
     ) -> RIM:
         """The settings of the RIM authors' code; the tokens themselves are the inputs.
 
+        Modules that are not active read and step as the others do, and the others see it; only in the end they are put
+        back to the state that they had.
+
         Source: github.com/anirudh9119/RIMs, event_based/blocks_core.py and attention.py. There the key and value maps
-        differ from input to input, which here they do not, and the input dropout is on what is read.
+        differ from input to input; here they do not, which is the same for a single input, as in the authors' runs.
         """
         return cls(
             token_spec,
@@ -223,12 +264,15 @@ class RIM(RecurrentCore):
             top_k,
             num_inputs=None,
             cell_type=cell_type,
+            lstm_bias=True,
             initial="zeros",
             input_attention="standard",
             input_value_dim=4 * dim,
+            input_dropout_on="read",
             null_row="first",
             expose_inactive_update=True,
-            projection_std=0.01,
+            mask_inactive_reads=False,
+            init="original",
         )
 
     def initial_state(self, tokens: Float[Tensor, "batch tokens token_dim"]) -> RIMState:
@@ -259,11 +303,16 @@ class RIM(RecurrentCore):
     ) -> tuple[Float[Tensor, "batch slots dim"], Float[Tensor, "batch slots tokens"], RIMState]:
         """One step: (slots, what active modules read, state)."""
         weights = self.input_attention(state.hidden, inputs.keys)
-        active = None
+        active, reading = None, weights
         if self.top_k < self.slot_spec.num_slots:
             active = most_relevant(self.input_attention.null_weights(weights), self.top_k)
             weights = weights * active[..., None]
-        read = torch.matmul(self.input_dropout(weights).to(inputs.values.dtype), inputs.values)
+            reading = weights if self.mask_inactive_reads else reading
+        if not self.drops_what_is_read:
+            reading = self.input_dropout(reading)
+        read = torch.matmul(reading.to(inputs.values.dtype), inputs.values)
+        if self.drops_what_is_read:
+            read = self.input_dropout(read)
         after = self._update(read, state)
         hidden = self._communicate(after.hidden, state.hidden, active)
         if active is not None:

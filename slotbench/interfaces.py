@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from jaxtyping import Float, Integer
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 __all__ = [
     "Aggregation",
+    "AttentionKind",
     "CoreOutput",
     "DataSpec",
     "Decoded",
@@ -39,6 +40,15 @@ __all__ = [
 
 State = Any
 """A pytree (nested tuples, lists and dicts) of tensors whose first axis is the batch. The caller owns it."""
+
+AttentionKind = Literal["assignment", "reading"]
+"""What attention says: which slot has won each token, or which tokens each slot has read.
+
+"assignment": slots compete for a token, so that the weights of every token sum to 1 over the slots (with several heads,
+over the slots of all heads where these compete, summed over heads). Only this is a segmentation of the tokens.
+"reading": a slot spreads over the tokens, so that its weights sum to 1 over the tokens, or to less where the core can
+also read nothing (RIM's null input). Every slot may read the same token.
+"""
 
 
 @dataclass(frozen=True)
@@ -186,11 +196,30 @@ class VideoBatch:
 
 @dataclass
 class CoreOutput:
-    """Slots of every step, where in its tokens the core attended (if it says so), and the state after the last."""
+    """Slots of every step, where in its tokens the core attended (if it says so), and the state after the last.
+
+    Attributes:
+        slots: of every step.
+        attention: weights of slots and tokens, if the core has any to show.
+        state: after the last step.
+        attention_kind: what the weights sum to, and so what they mean; required with `attention`.
+
+    Raises:
+        ValueError: `attention` without its kind.
+    """
 
     slots: Float[Tensor, "batch time slots dim"]
     attention: Float[Tensor, "batch time slots tokens"] | None
     state: State
+    attention_kind: AttentionKind | None = None
+
+    def __post_init__(self) -> None:
+        if self.attention is not None and self.attention_kind not in get_args(AttentionKind):
+            raise ValueError(
+                f"a core hands over attention with attention_kind={self.attention_kind!r}: give 'assignment' where "
+                "slots compete for each token, or 'reading' where each slot spreads over the tokens; a RecurrentCore "
+                "sets it as a class attribute"
+            )
 
 
 @dataclass
@@ -258,6 +287,9 @@ class RecurrentCore(TemporalCore):
     into `per_step`, which sees all steps of a call at once; `cell` then gets its share of what `per_step` returned.
     """
 
+    attention_kind: ClassVar[AttentionKind | None] = None
+    """What the attention that `cell` returns means; a subclass whose `cell` returns attention sets it."""
+
     @abstractmethod
     def initial_state(self, tokens: Float[Tensor, "batch tokens dim"]) -> State:
         """State before the first step, for the batch size, device and dtype of the first step's `tokens`."""
@@ -289,7 +321,9 @@ class RecurrentCore(TemporalCore):
             slots.append(slot)
             if attention is not None:
                 attentions.append(attention)
-        return CoreOutput(torch.stack(slots, dim=1), torch.stack(attentions, dim=1) if attentions else None, state)
+        if not attentions:
+            return CoreOutput(torch.stack(slots, dim=1), None, state)
+        return CoreOutput(torch.stack(slots, dim=1), torch.stack(attentions, dim=1), state, self.attention_kind)
 
 
 class Decoder(nn.Module, ABC):

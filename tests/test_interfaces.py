@@ -150,6 +150,8 @@ def test_a_detached_state_has_the_same_values_and_no_history() -> None:
 class Adder(RecurrentCore):
     """State = sum of all tokens so far; the slots show it."""
 
+    attention_kind = "assignment"
+
     def __init__(self, tokens: TokenSpec, shows_attention: bool) -> None:
         super().__init__()
         self.slot_spec = SlotSpec(num_slots=1, dim=tokens.dim)
@@ -184,3 +186,32 @@ def test_a_core_promises_nothing_about_slots_unless_it_says_so() -> None:
     assert Adder(TokenSpec(dim=3, num_tokens=4), False).slot_parameters() is None
     with pytest.raises(TypeError, match="abstract"):
         TemporalCore()
+
+
+def test_attention_without_its_kind_is_refused_in_a_sentence() -> None:
+    slots, weights = torch.zeros(1, 2, 3, 4), torch.full((1, 2, 3, 5), 0.2)
+    with pytest.raises(ValueError, match=r"give 'assignment' where slots compete for each token, or 'reading'"):
+        CoreOutput(slots, weights, None)
+    assert CoreOutput(slots, weights, None, "reading").attention_kind == "reading"
+    assert CoreOutput(slots, None, None).attention_kind is None
+
+
+def test_a_recurrent_core_hands_on_the_kind_of_its_attention() -> None:
+    class Reader(RecurrentCore):
+        def __init__(self) -> None:
+            super().__init__()
+            self.slot_spec = SlotSpec(1, 4)
+
+        def initial_state(self, tokens: Tensor) -> State:
+            return tokens[:, :1]
+
+        def cell(self, inputs: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
+            return state, inputs.mean(-1)[:, None].softmax(-1), state
+
+    with pytest.raises(ValueError, match="a RecurrentCore sets it as a class attribute"):
+        Reader()(torch.zeros(2, 3, 5, 4))
+
+    class Labelled(Reader):
+        attention_kind = "reading"
+
+    assert Labelled()(torch.zeros(2, 3, 5, 4)).attention_kind == "reading"

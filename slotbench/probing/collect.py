@@ -30,7 +30,7 @@ class SlotMasks(Protocol):
         """Within it, what is drawn for `batch`, the `seed`-th of a split, is what the task's own evaluation draws."""
 
     def evaluate(self, batch: VideoBatch) -> Any:
-        """Takes clips apart; what it returns has `slots`, `attention` and `masks`."""
+        """Takes clips apart; what it returns has `slots`, `masks`, and `attention` if slots compete for the tokens."""
 
     def attention_masks(
         self, attention: Float[Tensor, "batch time slots tokens"], size: tuple[int, int]
@@ -160,10 +160,11 @@ def _masks(task: SlotMasks, out: object, source: MaskSource, size: tuple[int, in
     if source == "decoder":
         masks, other = getattr(out, "masks", None), "attention"
     else:
-        attention, other = getattr(out, "attention", None), "decoder"
+        read = getattr(out, "attention_kind", "assignment") == "reading"
+        attention, other = None if read else getattr(out, "attention", None), "decoder"
         masks = None if attention is None else task.attention_masks(attention, size)
     if masks is None:
-        whose = "decoder has no masks" if source == "decoder" else "core gives no attention over a grid of tokens"
+        whose = "decoder has no masks" if source == "decoder" else "core has no slots that compete for a grid of tokens"
         raise ProbeError(f"this run's {whose}: match by masks of the {other}, or by position")
     return masks
 

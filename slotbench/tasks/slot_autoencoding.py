@@ -15,6 +15,7 @@ from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from slotbench.interfaces import (
+    AttentionKind,
     CoreOutput,
     DataSpec,
     Decoded,
@@ -57,24 +58,27 @@ class Autoencoded:
 
     Attributes:
         slots: the slots of every frame.
-        attention: share of each token that a slot won, if the core says so.
+        attention: share of each token that a slot won, if slots compete for the tokens in the core and it says so.
         decoded: what the decoder made of the slots, in its own range and size.
         masks: the decoder's masks at the size of the frames, if it has masks.
+        attention_kind: of the core's attention; only an "assignment" is in `attention`.
     """
 
     slots: Float[Tensor, "batch time slots dim"]
     attention: Float[Tensor, "batch time slots tokens"] | None
     decoded: Decoded
     masks: Float[Tensor, "batch time slots height width"] | None
+    attention_kind: AttentionKind | None = None
 
 
 class SlotAutoencoding(SlotTask):
     """Reconstructs every frame, or its features, from a few slots, and is scored by what each slot has taken.
 
     Nothing is labelled in training: the loss is the mean squared error of the reconstruction. Evaluation scores two
-    segmentations, the decoder's masks and the core's attention over the tokens, per video and per frame, against the
-    true instances where the data has them, beside segmentations that learn nothing. `largest_slot` and `live_slots`
-    show a collapse into one slot, which the loss does not; `collapsed` is the share of clips that have.
+    segmentations, the decoder's masks and the core's attention over the tokens (if slots compete for them there), per
+    video and per frame, against the true instances where the data has them, beside segmentations that learn nothing.
+    `largest_slot` and `live_slots` show a collapse into one slot, which the loss does not; `collapsed` is the share of
+    clips that have.
 
     Names: see `DiscoveryScores`; `val/fg_ari/video/decoder` is the FG-ARI per video of the decoder's masks.
 
@@ -162,6 +166,7 @@ class SlotAutoencoding(SlotTask):
         self.floors: dict[Stage, dict[str, float]] = {"val": {}, "test": {}}
         self._clips_done = 0
         self._last_stage: Stage = "val"
+        self._said_what_is_not_scored = False
         # not a submodule: no checkpoint holds its weights
         self._lpips: tuple[LPIPS, ...] = ()
 
@@ -317,7 +322,9 @@ class SlotAutoencoding(SlotTask):
             out = self.core.sliding_window(tokens, window)
         decoded = self.decoder(out.slots, read)
         masks = None if decoded.masks is None else _resized(decoded.masks, _size(batch))
-        return Autoencoded(out.slots, out.attention, decoded, masks)
+        # what slots have merely read is no segmentation: several may read the same token
+        attention = out.attention if out.attention_kind == "assignment" else None
+        return Autoencoded(out.slots, attention, decoded, masks, out.attention_kind)
 
     def _target(self, read: VideoBatch) -> Tensor:
         return 2 * read.frames - 1 if self.pixels == "signed" and not self.learns_features else read.frames
@@ -330,6 +337,12 @@ class SlotAutoencoding(SlotTask):
         read = self._read(batch)
         with self.drawn_alike(batch, batch_idx):
             out = self._autoencode(batch, read, self.eval_window)
+        if out.attention_kind == "reading" and not self._said_what_is_not_scored:
+            self._said_what_is_not_scored = True
+            self.print(
+                f"the attention of {type(self.core).__name__} is not scored: its slots do not compete for tokens, so "
+                "it says what each slot has read, which is no segmentation"
+            )
         self.add_loss(stage, self.loss(out.decoded, self._target(read)), len(batch))
         if not self.learns_features:
             lpips = self._lpips[0].to(self.device) if self._lpips else None

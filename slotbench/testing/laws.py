@@ -133,6 +133,47 @@ def permuting_slot_parameters_permutes_slots(build: Build, spec: TokenSpec = SPE
         _assert_close(after.attention, before.attention[:, :, permutation], 1e-9, "attention after permuting")
 
 
+def attention_sums_as_its_kind_says(build: Build, shapes: int = 6) -> None:
+    """Attention is finite, not negative, and normalised as `CoreOutput.attention_kind` says, over random shapes.
+
+    An assignment sums to 1 over the slots for each token; a reading sums to at most 1 over the tokens for each slot.
+    Holds trivially for a core that shows no attention.
+    """
+    sizes = torch.Generator().manual_seed(0)
+
+    def between(low: int, high: int) -> int:
+        return int(torch.randint(low, high + 1, (), generator=sizes))
+
+    for index in range(shapes):
+        # the first grid has more tokens than a small core has slots: no reading can pass for an assignment there
+        rows, columns = (6, 6) if index == 0 else (between(1, 5), between(1, 5))
+        spec = TokenSpec(between(4, 16), rows * columns, (rows, columns))
+        batch, time = between(1, 3), between(1, 5)
+        core = _core(build, spec)
+        with torch.no_grad():
+            output = _run(core, _tokens(spec, batch, time, seed=index))
+        if output.attention is None:
+            continue
+        attention, expected = output.attention, (batch, time, core.slot_spec.num_slots, spec.num_tokens)
+        assert attention.shape == expected, (
+            f"attention has shape {tuple(attention.shape)}; expected {expected}, batch time slots tokens"
+        )
+        assert attention.isfinite().all(), "attention is not finite"
+        assert attention.min() >= 0, f"attention has a weight of {attention.min().item():.3g}; none may be negative"
+        if output.attention_kind == "assignment":
+            error = (attention.sum(dim=2) - 1).abs().max().item()
+            assert error <= 1e-6, (
+                f"attention of the kind 'assignment' sums over the slots to a number that is {error:.3g} from 1 for "
+                "some token; if each slot spreads over the tokens, its kind is 'reading'"
+            )
+        else:
+            total = attention.sum(dim=3).max().item()
+            assert total <= 1 + 1e-6, (
+                f"attention of the kind 'reading' sums over the tokens to {total:.6g} for some slot, and not to at "
+                "most 1; if slots compete for each token, its kind is 'assignment'"
+            )
+
+
 def kernels_agree(build: Build, spec: TokenSpec = SPEC) -> None:
     """Law 5, first half: every kernel of its scans that runs here gives the slots and the gradients of the reference.
 
@@ -223,6 +264,7 @@ BUILT_FROM_A_SPEC: tuple[Callable[[Build], None], ...] = (
     past_ignores_future,
     gradient_reaches_every_parameter,
     smallest_sizes_are_finite,
+    attention_sums_as_its_kind_says,
     kernels_agree,
     autocast_stays_close,
     checkpoint_reloads,

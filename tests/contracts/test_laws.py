@@ -33,6 +33,48 @@ class Sound(RecurrentCore):
         return {"slots": 0}
 
 
+class Reads(Sound):
+    """What each slot has read, by tokens: weights sum to 1 over the tokens."""
+
+    attention_kind = "reading"
+
+    def cell(self, tokens: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
+        slots, _, state = super().cell(tokens, state)
+        scores = self.slots.to(tokens.dtype) @ self.read(tokens).mT
+        return slots, scores.softmax(dim=-1), state
+
+
+class Competes(Sound):
+    """Which slot has won each token: weights sum to 1 over the slots."""
+
+    attention_kind = "assignment"
+
+    def cell(self, tokens: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
+        slots, _, state = super().cell(tokens, state)
+        scores = self.slots.to(tokens.dtype) @ self.read(tokens).mT
+        return slots, scores.softmax(dim=-2), state
+
+
+class CallsAReadingAnAssignment(Reads):
+    attention_kind = "assignment"
+
+
+class CallsAnAssignmentAReading(Competes):
+    attention_kind = "reading"
+
+
+class HasNegativeAttention(Reads):
+    def cell(self, tokens: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
+        slots, attention, state = super().cell(tokens, state)
+        return slots, attention - 0.5, state
+
+
+class HasAttentionThatIsNotFinite(Reads):
+    def cell(self, tokens: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
+        slots, attention, state = super().cell(tokens, state)
+        return slots, attention * float("nan"), state
+
+
 class DropsState(Sound):
     def forward(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
         return super().forward(tokens)
@@ -171,6 +213,10 @@ BROKEN: list[tuple[type[TemporalCore], object, str]] = [
     (HasAMultipliedAwayParameter, laws.gradient_reaches_every_parameter, "forgotten"),
     (DividesByTheSpreadOverTime, laws.smallest_sizes_are_finite, "not finite"),
     (TreatsSlotsDifferently, laws.permuting_slot_parameters_permutes_slots, "permuting"),
+    (CallsAReadingAnAssignment, laws.attention_sums_as_its_kind_says, "from 1 for some token"),
+    (CallsAnAssignmentAReading, laws.attention_sums_as_its_kind_says, "not to at most 1"),
+    (HasNegativeAttention, laws.attention_sums_as_its_kind_says, "none may be negative"),
+    (HasAttentionThatIsNotFinite, laws.attention_sums_as_its_kind_says, "not finite"),
     (KernelsThatDisagree, laws.kernels_agree, "under the kernel"),
     (ComputesInAHurryUnderAutocast, laws.autocast_stays_close, "autocast"),
     (ForgetsASettingInItsCheckpoint, laws.checkpoint_reloads, "state dict"),
@@ -188,6 +234,13 @@ BROKEN: list[tuple[type[TemporalCore], object, str]] = [
 )
 def test_sound_core_keeps_the_law(law):
     law(Sound)
+
+
+@pytest.mark.parametrize("core", [Reads, Competes])
+def test_attention_of_either_kind_keeps_the_law(core):
+    laws.attention_sums_as_its_kind_says(core)
+    output = core(laws.SPEC)(torch.randn(1, 2, 4, 12))
+    assert output.attention_kind == core.attention_kind
 
 
 @pytest.mark.parametrize(("core", "law", "message"), BROKEN, ids=[core.__name__ for core, _, _ in BROKEN])

@@ -123,8 +123,25 @@ def test_what_cannot_be_probed_is_said() -> None:
         collect(Reader(), [batch(0)], 10)
     with pytest.raises(ProbeError, match="decoder has no masks: match by masks of the attention, or by position"):
         collect(Stripes(masks=False), [batch(0)], 10)
-    with pytest.raises(ProbeError, match="no attention over a grid of tokens: match by masks of the decoder"):
+    with pytest.raises(
+        ProbeError, match="core has no slots that compete for a grid of tokens: match by masks of the decoder"
+    ):
         collect(Stripes(), [batch(0)], 10, masks="attention")
+
+
+def test_what_slots_have_read_does_not_say_what_they_cover():
+    class Reading(Stripes):
+        def evaluate(self, batch: VideoBatch) -> SimpleNamespace:
+            out = super().evaluate(batch)
+            return SimpleNamespace(
+                slots=out.slots, masks=None, attention=out.masks.flatten(3), attention_kind="reading"
+            )
+
+        def attention_masks(self, attention: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+            return attention.unflatten(-1, size)
+
+    with pytest.raises(ProbeError, match="core has no slots that compete for a grid of tokens"):
+        collect(Reading(), [batch(0)], 10, masks="attention")
     without = batch(0)
     without.masks = None
     with pytest.raises(ProbeError, match="has no instance masks"):

@@ -68,6 +68,27 @@ def test_scores_are_those_of_the_decoders_masks_and_of_the_attention(data):
     assert {"val/psnr/frame", "val/ssim/frame", "val/live_slots/decoder", "val/collapsed/attention"} <= set(found)
 
 
+@pytest.mark.parametrize("name", ["SlotSSM", "SlotRNN", "SlotTransformer", "RIM"])
+def test_what_slots_have_read_is_neither_scored_nor_shown_and_the_run_says_so_once(data, name, capsys):
+    task = make_task(data, core=partial(load("cores", name), num_slots=3, dim=16))
+    found = validate(task, data) | validate(task, data)
+    assert "val/fg_ari/video/decoder" in found
+    assert not [metric for metric in found if "attention" in metric]
+    batch = batch_of(data)
+    with torch.no_grad():
+        assert task.core(task.encoder(batch)).attention is not None
+        assert task.evaluate(batch).attention is None
+    said = capsys.readouterr().out
+    assert said.count(f"the attention of {name} is not scored: its slots do not compete for tokens") == 1
+
+
+@pytest.mark.parametrize("name", ["SAVi", "SlotAttention", "PSB", "OCSlotSSM"])
+def test_what_slots_have_won_is_scored(data, name, capsys):
+    found = validate(make_task(data, core=partial(load("cores", name), num_slots=3, dim=16)), data)
+    assert {"val/fg_ari/video/attention", "val/miou/frame/attention", "val/largest_slot/attention"} <= set(found)
+    assert "not scored" not in capsys.readouterr().out
+
+
 def test_floors_are_scored_on_the_first_clips_and_stand_beside_the_scores(data):
     task = make_task(data, floor_clips=5)
     found = validate(task, data)

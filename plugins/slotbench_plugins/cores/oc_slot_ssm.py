@@ -142,4 +142,4 @@ class OCSlotSSM(InitialisedSlots, TemporalCore):
             slots, layer_state = layer(read.unflatten(0, (batch, time)), None if state is None else state.layers[index])
             states.append(layer_state)
         kept = OCSlotSSMState(initial if self.draws_slots else None, tuple(states))
-        return CoreOutput(slots, attention.unflatten(0, (batch, time)), kept)
+        return CoreOutput(slots, attention.unflatten(0, (batch, time)), kept, "assignment")

@@ -120,8 +120,9 @@ class PSB(InitialisedSlots, TemporalCore):
         initial = self.slot_init(tokens.shape[0]) if drawn is None else drawn
         slots, attention, layers = self._encode(tokens, initial, None if state is None else state.layers)
         if not self.causal:
-            return CoreOutput(slots, attention, None)
-        return CoreOutput(slots, attention, PSBState(initial if self.draws_slots else None, layers))
+            return CoreOutput(slots, attention, None, "assignment")
+        kept = PSBState(initial if self.draws_slots else None, layers)
+        return CoreOutput(slots, attention, kept, "assignment")
 
     def sliding_window(self, tokens: Float[Tensor, "batch time tokens dim"], window: int) -> CoreOutput:
         """Slots of each step from the last `window` frames alone, as if the clip had started with them.
@@ -147,7 +148,7 @@ class PSB(InitialisedSlots, TemporalCore):
             slots, attention, _ = self._encode(tokens[:, stop - window : stop], initial)
             pieces.append((slots[:, -1:], attention[:, -1:]))
         slots, attention = (torch.cat(parts, dim=1) for parts in zip(*pieces, strict=True))
-        return CoreOutput(slots, attention, None)
+        return CoreOutput(slots, attention, None, "assignment")
 
     def _encode(
         self, tokens: Tensor, initial: Tensor, states: tuple[PSBBlockState, ...] | None = None

@@ -103,6 +103,7 @@ class RIM(RecurrentCore):
 
     autocast_tolerance: ClassVar[float] = 0.3
     """A rounding can decide which of two modules is active, and with it the whole state of both."""
+    attention_kind = "reading"
 
     def __init__(
         self,

@@ -69,6 +69,8 @@ class SAVi(InitialisedSlots, RecurrentCore):
         ValueError: a number below 1, heads that do not divide `dim`, or an unknown `slot_init` or `corrector_mlp`.
     """
 
+    attention_kind = "assignment"
+
     def __init__(
         self,
         token_spec: TokenSpec,

@@ -80,4 +80,5 @@ class SlotAttention(InitialisedSlots, TemporalCore):
         slots = initial[:, None].expand(-1, time, -1, -1).flatten(0, 1)
         slots, attention, _ = self.corrector(slots, self.corrector.memory(tokens.flatten(0, 1)), self.num_iterations)
         kept = SlotAttentionState(initial if self.draws_slots else None)
-        return CoreOutput(slots.unflatten(0, (batch, time)), attention.unflatten(0, (batch, time)), kept)
+        slots, attention = slots.unflatten(0, (batch, time)), attention.unflatten(0, (batch, time))
+        return CoreOutput(slots, attention, kept, "assignment")

@@ -99,6 +99,8 @@ class SlotRNN(RecurrentCore):
         ValueError: `num_layers` below 1, an unknown `mixer`, or `num_heads` does not divide `dim`.
     """
 
+    attention_kind = "reading"
+
     def __init__(
         self,
         token_spec: TokenSpec,

@@ -112,7 +112,7 @@ class SlotSSM(TemporalCore):
                 attention = weights.unflatten(0, (batch, time)) if index == 0 else None
             x, layer_state = layer(x, None if state is None else state[index])
             states.append(layer_state)
-        return CoreOutput(slots=x, attention=attention, state=tuple(states))
+        return CoreOutput(slots=x, attention=attention, state=tuple(states), attention_kind="reading")
 
     def slot_parameters(self) -> dict[str, int]:
         """The learned queries of the last encoder: everything after it treats all slots alike."""

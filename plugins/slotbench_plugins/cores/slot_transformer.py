@@ -69,7 +69,9 @@ class SlotTransformer(TemporalCore):
         # No information crosses time in the encoder, so time is folded into the batch.
         slots, attention = self.encoder(tokens.flatten(0, 1))
         slots, state = self.transformer(slots.unflatten(0, (batch, time)), state)
-        return CoreOutput(slots=slots, attention=attention.unflatten(0, (batch, time)), state=state)
+        return CoreOutput(
+            slots=slots, attention=attention.unflatten(0, (batch, time)), state=state, attention_kind="reading"
+        )
 
     def slot_parameters(self) -> dict[str, int]:
         """The encoder's learned queries: everything after it treats all slots alike."""

@@ -57,4 +57,6 @@ class Transformer(TemporalCore):
         batch, time = tokens.shape[:2]
         slot, attention = self.encoder(tokens.flatten(0, 1))
         slot, state = self.transformer(slot.unflatten(0, (batch, time)), state)
-        return CoreOutput(slots=slot, attention=attention.unflatten(0, (batch, time)), state=state)
+        return CoreOutput(
+            slots=slot, attention=attention.unflatten(0, (batch, time)), state=state, attention_kind="reading"
+        )

@@ -31,6 +31,8 @@ class LeakyIntegrator(RecurrentCore):
         ValueError: if not 0 < shortest <= longest.
     """
 
+    attention_kind = "reading"
+
     def __init__(
         self, token_spec: TokenSpec, num_slots: int = 8, dim: int = 64, shortest: float = 1.0, longest: float = 100.0
     ) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,16 @@ class CheckpointFile(TorchCheckpointIO):
 
     Lightning's own writes to the system's temporary folder first, which may be small and on another disk, and does not
     wait: a file that is renamed into place before its content is on the disk is empty after a power cut.
+
+    Attributes:
+        digests: SHA-256 of what was written last to a path.
     """
 
+    def __init__(self) -> None:
+        self.digests: dict[Path, str] = {}
+
     def save_checkpoint(self, checkpoint: dict[str, Any], path: _PATH, storage_options: Any | None = None) -> None:
-        """Writes the file; one that could not be written whole is removed.
+        """Writes the file, and takes its checksum meanwhile; one that could not be written whole is removed.
 
         Raises:
             OSError: the disk is full, or cannot be written to.
@@ -31,6 +39,11 @@ class CheckpointFile(TorchCheckpointIO):
         torch.save(checkpoint, content)
         file = Path(path)
         file.parent.mkdir(parents=True, exist_ok=True)
+        self.digests.pop(file, None)
+        # of what was meant to be written, not of what can be read back; meanwhile the writing waits for the disk
+        digest = hashlib.sha256()
+        hashing = threading.Thread(target=digest.update, args=(content.getbuffer(),))
+        hashing.start()
         try:
             with open(file, "wb") as out:
                 out.write(content.getbuffer())
@@ -39,3 +52,6 @@ class CheckpointFile(TorchCheckpointIO):
         except BaseException:
             file.unlink(missing_ok=True)
             raise
+        finally:
+            hashing.join()
+        self.digests[file] = digest.hexdigest()

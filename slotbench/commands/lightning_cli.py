@@ -31,6 +31,7 @@ from slotbench.data.files import DataFilesError
 from slotbench.errors import UserError, did_you_mean, lines, wrapped
 from slotbench.nn.weights import WeightError
 from slotbench.ops import KernelError
+from slotbench.runs.checkpoints import verify_checkpoint
 from slotbench.runs.folder import RunFolderError
 from slotbench.runs.launch import find_launch
 from slotbench.runs.wiring import evaluation_parts, run_parts
@@ -290,7 +291,10 @@ def _rank() -> int:
 
 
 def _check_checkpoint(path: str | None) -> None:
-    if path is None or path in ("best", "last", "hpc", "registry") or Path(path).is_file():
+    if path is None or path in ("best", "last", "hpc", "registry"):
+        return
+    if Path(path).is_file():
+        verify_checkpoint(Path(path))
         return
     beside = Path(path).parent
     there = [str(file) for file in sorted(beside.glob("*.ckpt"))] if beside.is_dir() else []

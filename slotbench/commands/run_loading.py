@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from slotbench.commands.construction import explain_construction
@@ -16,6 +14,7 @@ from slotbench.commands.quiet import hush
 from slotbench.commands.settings import command_line_settings, load_named, read_settings
 from slotbench.data.base import SlotDataModule
 from slotbench.errors import UserError, did_you_mean, lines
+from slotbench.runs.checkpoints import load_checkpoint
 from slotbench.runs.folder import RunFolder, RunFolderError
 from slotbench.tasks.base import SlotTask
 
@@ -71,11 +70,11 @@ def load_run(run: str, checkpoint: str, settings: list[str], options: RunOptions
     except (ValueError, MisconfigurationException) as error:
         raise UserError(explain_construction(error, config)) from error
     task, data = parts["model"], parts["data"]
+    held = load_checkpoint(path)
     try:
-        held = torch.load(path, map_location="cpu", weights_only=True)
         task.load_state_dict(held["state_dict"])
-    except (pickle.UnpicklingError, EOFError, KeyError, RuntimeError) as error:
-        first = str(error).strip().splitlines()[0]
+    except (KeyError, RuntimeError, TypeError, AttributeError) as error:
+        first = str(error).strip().partition("\n")[0]
         raise UserError(lines(f"{path} does not fit the run's configuration: {first}", run=str(folder.path))) from error
     names = frozenset(setting.key[-1] for setting in command_line_settings(settings) if setting.key)
     return LoadedRun(folder, path, int(held.get("global_step", 0)), data, task, names)

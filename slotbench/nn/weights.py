@@ -9,6 +9,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from slotbench import checksums
+from slotbench.errors import FileError
+
 __all__ = ["WeightError", "WeightReport", "find_checkpoint", "match_weights", "read_tensors"]
 
 LAST_CHECKPOINT = Path("checkpoints") / "last.ckpt"
@@ -132,7 +135,10 @@ def read_tensors(checkpoint: Path) -> dict[str, Tensor]:
         WeightError: the file cannot be read safely, or holds no tensors by name.
     """
     try:
+        checksums.verify(checkpoint)
         content = torch.load(checkpoint, map_location="cpu", weights_only=True)
+    except FileError as error:
+        raise WeightError(str(error)) from error
     except pickle.UnpicklingError as error:
         reason = str(error).partition("\n")[0]
         raise WeightError(

@@ -1,4 +1,4 @@
-"""The checkpoints of a run, and which of them is good to go on from."""
+"""The checkpoints of a run, which of them is good to go on from, and reading one that may be damaged."""
 
 from __future__ import annotations
 
@@ -8,11 +8,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BEST", "LAST", "PREVIOUS", "GoodCheckpoint", "find_good", "remove_partial"]
+from slotbench import checksums
+from slotbench.errors import FileError
+from slotbench.files import check_regular, remove_partials
+
+__all__ = [
+    "BEST",
+    "LAST",
+    "PREVIOUS",
+    "CheckpointError",
+    "GoodCheckpoint",
+    "find_good",
+    "load_checkpoint",
+    "remove_partial",
+    "verify_checkpoint",
+]
 
 LAST, PREVIOUS, BEST = "last.ckpt", "previous.ckpt", "best.ckpt"
 
 _NEEDED = ("state_dict", "loops", "optimizer_states", "lr_schedulers", "callbacks", "global_step")
+
+
+class CheckpointError(FileError):
+    """A checkpoint is cut off, damaged, or no checkpoint; the sentence names the file."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +40,60 @@ class GoodCheckpoint:
     Attributes:
         path: the file.
         step: optimiser steps done by then.
+        best_step: that of the checkpoint that had scored best by then, if one was scored.
+        validated_step: that of the last validation by then, if it is known.
     """
 
     path: Path
     step: int
+    best_step: int | None = None
+    validated_step: int | None = None
+
+
+def verify_checkpoint(path: Path) -> None:
+    """Compares a checkpoint with its checksum; where there is none, with those inside the file. Torch looks at neither.
+
+    Raises:
+        CheckpointError: it is not there, cut off, or damaged; says what whole ones are beside it.
+    """
+    try:
+        check_regular(path)
+        known = checksums.is_known(path)
+        if known is False:
+            checksums.verify(path)
+    except FileError as error:
+        raise CheckpointError(str(error)) from error
+    if known:
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            broken = archive.testzip()
+    except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, ValueError, OSError) as error:
+        raise CheckpointError(f"{path} is cut off or overwritten ({error})") from error
+    if broken is not None:
+        raise CheckpointError(f"{path} is damaged: the checksum of {broken} in it is wrong")
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """What a checkpoint holds, as plain tensors and numbers on the CPU, once it has been verified.
+
+    Nothing in it can run code.
+
+    Raises:
+        CheckpointError: see `verify_checkpoint`; or it holds something else than plain values.
+    """
+    import torch
+
+    verify_checkpoint(path)
+    try:
+        content: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError, TypeError, AttributeError) as error:
+        # the first line of torch's answer, which goes on for a page
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise CheckpointError(f"{path} cannot be read as plain tensors ({reason})") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path} is no checkpoint: it holds no table of names")
+    return content
 
 
 def find_good(folder: Path) -> tuple[GoodCheckpoint | None, list[str]]:
@@ -47,9 +115,9 @@ def find_good(folder: Path) -> tuple[GoodCheckpoint | None, list[str]]:
         if not path.is_file():
             continue
         try:
-            good.append(GoodCheckpoint(path, _step(path)))
-        except (ValueError, OSError) as error:
-            problems.append(f"{path} is no good: {error}")
+            good.append(_good(path))
+        except FileError as error:
+            problems.append(f"{path} is no good: {str(error).replace(str(path), 'it', 1)}")
             continue
         if name == LAST:
             break
@@ -57,32 +125,29 @@ def find_good(folder: Path) -> tuple[GoodCheckpoint | None, list[str]]:
 
 
 def remove_partial(folder: Path) -> None:
-    """Removes what a process that was killed while it saved has left."""
-    for path in folder.glob(".*.partial"):
-        path.unlink(missing_ok=True)
+    """Removes what a process that was killed while it saved has left; the caller holds the run's lock."""
+    remove_partials(folder, older_than=0.0)
 
 
-def _step(path: Path) -> int:
-    """The step that a checkpoint was saved at, once all of it has been read.
+def _good(path: Path) -> GoodCheckpoint:
+    """What is known of a checkpoint, once all of it has been read.
 
     Raises:
-        ValueError: it is not whole, or not what training can go on from.
+        CheckpointError: it is not whole, or not what training can go on from.
     """
-    import torch
-
-    try:
-        with zipfile.ZipFile(path) as archive:
-            # torch does not look at the checksums
-            broken = archive.testzip()
-    except (zipfile.BadZipFile, EOFError, RuntimeError) as error:
-        raise ValueError(f"it is cut off or overwritten ({error})") from error
-    if broken is not None:
-        raise ValueError(f"the checksum of {broken} in it is wrong")
-    try:
-        content: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        raise ValueError(f"it cannot be read as plain tensors ({str(error).strip().partition(chr(10))[0]})") from error
-    absent = [key for key in _NEEDED if key not in content] if isinstance(content, dict) else list(_NEEDED)
+    content = load_checkpoint(path)
+    absent = [key for key in _NEEDED if key not in content]
     if absent:
-        raise ValueError(f"it lacks {', '.join(absent)}")
-    return int(content["global_step"])
+        raise CheckpointError(f"{path} lacks {', '.join(absent)}")
+    callbacks = content["callbacks"] if isinstance(content["callbacks"], dict) else {}
+    return GoodCheckpoint(
+        path,
+        int(content["global_step"]),
+        _step_in(callbacks.get("RunCheckpoint"), "best_step"),
+        _step_in(callbacks.get("FinalValidation"), "validated_step"),
+    )
+
+
+def _step_in(state: Any, name: str) -> int | None:
+    step = state.get(name) if isinstance(state, dict) else None
+    return step if isinstance(step, int) else None

@@ -22,6 +22,7 @@ from slotbench.cli import run
 from slotbench.commands.grid_check import problems
 from slotbench.commands.grid_checking import covering
 from slotbench.commands.lightning_cli import resolve
+from slotbench.commands.settings import without_replaced
 from slotbench.commands.training import prepare
 from slotbench.grids.expansion import Grid, Point, expand
 from slotbench.grids.grid_file import read_grid_file
@@ -54,11 +55,15 @@ def model_of(point: Point) -> str:
     return json.dumps([configs, {key: value for key, value in point.settings.items() if key.startswith("model.core")}])
 
 
+def named_experiment(point: Point) -> Path | None:
+    """The whole experiment that the point names beside its grid's base, if it names one."""
+    named = point.settings.get("config")
+    return ROOT / named if named and "matched" not in Path(named).parts else None
+
+
 def overlaid_experiment(point: Point) -> Path | None:
-    """The experiment that is laid over another one to make the point, if it is one and nothing else is set."""
-    overlay = point.settings.get("config", "")
-    whole = set(point.settings) == {"config", SEED} and "matched" not in Path(overlay).parts
-    return ROOT / overlay if whole else None
+    """The experiment that the point names, if it sets nothing else."""
+    return named_experiment(point) if set(point.settings) == {"config", SEED} else None
 
 
 @cache
@@ -190,6 +195,32 @@ def test_a_point_trains_two_steps_and_logs_what_its_grid_compares(path, point, t
 @pytest.mark.parametrize(("path", "point"), cases(other_points))
 def test_every_other_point_trains_two_steps_and_logs_what_its_grid_compares(path, point, tmp_path, monkeypatch):
     train(path, point, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("path", GRIDS, ids=name_of)
+def test_every_point_that_names_a_whole_experiment_is_made_of_that_file_alone(path):
+    for point in opened(path).points:
+        files = [value for flag, value in itertools.pairwise(point.arguments) if flag == "--config"]
+        experiment = named_experiment(point)
+        # the files of a point that names none are those of its grid, and what it lays over them
+        expected = (
+            [experiment]
+            if experiment
+            else [*opened(path).file.base, *([ROOT / point.settings["config"]] if "config" in point.settings else [])]
+        )
+        assert [Path(file).resolve() for file in files] == [file.resolve() for file in expected], point.name
+        # the parser agrees, were they given after the base
+        base = [word for file in opened(path).file.base for word in ("--config", str(file))]
+        if experiment:
+            assert without_replaced([*base, *point.arguments])[0] == list(point.arguments)
+
+
+def test_an_experiment_of_the_same_classes_laid_over_another_leaves_nothing_of_it():
+    first, second = (ROOT / "experiments" / "paper" / f"movi_a_{name}.yaml" for name in ("savi", "psb"))
+    alone = resolved(["--config", str(second)])
+    assert resolved(["--config", str(first), "--config", str(second)]) == alone
+    assert resolved(["--config", str(first)])["trainer"]["gradient_clip_val"] == 1.0
+    assert alone["trainer"]["gradient_clip_val"] is None
 
 
 @pytest.mark.slow

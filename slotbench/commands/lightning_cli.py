@@ -18,6 +18,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from lightning_utilities.core.rank_zero import rank_zero_only
 
 from slotbench import __version__, registry
+from slotbench.commands.class_changes import said
 from slotbench.commands.construction import explain_construction
 from slotbench.commands.explain import explain
 from slotbench.commands.opening import opening
@@ -25,7 +26,7 @@ from slotbench.commands.options import RunOptions
 from slotbench.commands.policy import allowed_prefixes, apply_policy
 from slotbench.commands.quiet import hush
 from slotbench.commands.resuming import RunPlace, disk_failure
-from slotbench.commands.settings import Setting
+from slotbench.commands.settings import Setting, without_replaced
 from slotbench.data.base import SlotDataModule
 from slotbench.data.files import DataFilesError
 from slotbench.errors import UserError, did_you_mean, lines, wrapped
@@ -150,7 +151,7 @@ class SlotbenchCLI(LightningCLI):
             trainer_defaults={"enable_model_summary": False},
             parser_class=_Parser,
             auto_configure_optimizers=False,
-            args=args,
+            args=without_replaced(args)[0],
         )
 
     def init_parser(self, **kwargs: Any) -> LightningArgumentParser:
@@ -166,7 +167,8 @@ class SlotbenchCLI(LightningCLI):
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Parses; a refusal is explained."""
         try:
-            self.config = parser.parse_args(args)
+            with said(self._settings):
+                self.config = parser.parse_args(args)
         except _ParserRefusal as refusal:
             (command,) = self.subcommands()
             types = {action.dest: getattr(action, "_typehint", None) for action in self._parser(command)._actions}

@@ -17,7 +17,14 @@ import yaml
 from slotbench import registry
 from slotbench.errors import UserError, did_you_mean, lines
 
-__all__ = ["Setting", "command_line_settings", "config_files", "load_named", "read_settings"]
+__all__ = [
+    "Setting",
+    "command_line_settings",
+    "config_files",
+    "load_named",
+    "read_settings",
+    "without_replaced",
+]
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _CONFIG_OPTIONS = ("--config", "-c")
@@ -51,6 +58,23 @@ def config_files(arguments: list[str]) -> list[Path]:
     ]
 
 
+def without_replaced(arguments: list[str]) -> tuple[list[str], list[Path]]:
+    """The arguments without the files that have no part in the experiment, and these files.
+
+    A file that names both the task and the data set is a whole experiment, and starts clean: the files before it are
+    not laid under it. One that names less is laid over the files before it.
+
+    Raises:
+        UserError: a file cannot be read.
+    """
+    words = list(_words(arguments))
+    files = [index for index, (setting, _) in enumerate(words) if setting.key == ("config",) and setting.value]
+    whole = [index for index in files[1:] if _is_whole(Path(words[index][0].value))]
+    replaced = [index for index in files if whole and index < whole[-1]]
+    kept = [part for index, (_, parts) in enumerate(words) if index not in replaced for part in parts]
+    return kept, [Path(words[index][0].value) for index in replaced]
+
+
 def read_settings(arguments: list[str]) -> list[Setting]:
     """Every setting of the files and of the command line, in the order in which they apply.
 
@@ -58,7 +82,7 @@ def read_settings(arguments: list[str]) -> list[Setting]:
         UserError: a file is not there, is not valid YAML, or is not a mapping.
     """
     settings: list[Setting] = []
-    for setting in command_line_settings(arguments):
+    for setting in command_line_settings(without_replaced(arguments)[0]):
         if setting.key == ("config",):
             if not setting.value:
                 raise UserError(lines("--config needs a file", example="--config experiments/blinking_balls.yaml"))
@@ -81,12 +105,19 @@ def load_named(settings: Iterable[Setting]) -> None:
 
 def command_line_settings(arguments: list[str]) -> Iterator[Setting]:
     """The settings of a command line alone; that of a file has the key ("config",)."""
+    for setting, _ in _words(arguments):
+        yield setting
+
+
+def _words(arguments: list[str]) -> Iterator[tuple[Setting, list[str]]]:
+    """The settings of a command line, each with the words that say it."""
     index = 0
     while index < len(arguments):
+        start = index
         argument = arguments[index]
         index += 1
         if not argument.startswith("-") or argument == "-":
-            yield Setting((), argument, argument, True)
+            yield Setting((), argument, argument, True), [argument]
             continue
         option, equals, value = argument.partition("=")
         text = argument
@@ -96,7 +127,12 @@ def command_line_settings(arguments: list[str]) -> Iterator[Setting]:
             equals = "="
             index += 1
         key = ("config",) if option in _CONFIG_OPTIONS else tuple(option.lstrip("-").split("."))
-        yield Setting(_without_silent(key), value if equals else None, text, True)
+        yield Setting(_without_silent(key), value if equals else None, text, True), arguments[start:index]
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a file names a task and a data set."""
+    return {("model",), ("data",)} <= {setting.key for setting in _from_file(path)}
 
 
 def _is_option(argument: str) -> bool:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from pathlib import Path
 
 import yaml
 
 from slotbench import registry
 from slotbench.commands.options import RunOptions, split_options, usage
-from slotbench.commands.settings import Setting, command_line_settings, config_files, load_named, read_settings
-from slotbench.errors import UserError, lines
+from slotbench.commands.settings import (
+    Setting,
+    command_line_settings,
+    config_files,
+    load_named,
+    read_settings,
+    without_replaced,
+)
+from slotbench.errors import UserError, lines, wrapped
 
 __all__ = ["main", "prepare"]
 
@@ -34,6 +42,9 @@ def main(command: str, arguments: list[str]) -> int:
     if run is not None:
         resolution = _resolution_of(run, settings)
         arguments, settings = [*arguments, *resolution], [*settings, *command_line_settings(resolution)]
+    arguments, replaced = without_replaced(arguments)
+    if replaced:
+        print(_replaced(replaced, config_files(arguments)[0]), file=sys.stderr)
     if options.name is None:
         options.name = _name_of(config_files(arguments))
     if command == "fit":
@@ -117,6 +128,14 @@ def _resolution_of(run: Path, settings: list[Setting]) -> list[str]:
     own = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))["data"].get("init_args") or {}
     takes_one = "resolution" in inspect.signature(registry.load("datasets", name)).parameters
     return ["--data.resolution", str(own["resolution"])] if takes_one and "resolution" in own else []
+
+
+def _replaced(files: list[Path], by: Path) -> str:
+    names = " and ".join(map(str, files))
+    return wrapped(
+        f"slotbench: {by} is a whole experiment, with a task and a data set: nothing of {names} before it is used. "
+        "A file that is to change some settings of another one names only these."
+    )
 
 
 def _name_of(files: list[Path]) -> str:

@@ -127,7 +127,7 @@ def expand(file: GridFile, name: str | None = None, extra: Mapping[str, Any] | N
                 id=f"{_name(labels)}-{fingerprint[:8]}",
                 settings=settings,
                 labels=labels,
-                arguments=_arguments((*bases, *overlays), plain),
+                arguments=_arguments(_in_use((*bases, *overlays), contents), plain),
                 fingerprint=fingerprint,
                 alternatives=tuple((choice.axis, choice.index) for choice in choices),
             )
@@ -266,6 +266,19 @@ def _name(labels: Mapping[str, str]) -> str:
             return name
     seed = f"seed={labels['seed']}"
     return f"{name[: _LONGEST_NAME - len(seed) - 1].rstrip(',')},{seed}"
+
+
+def _in_use(configs: Sequence[Path], contents: Mapping[Path, Any]) -> Sequence[Path]:
+    """Without those before the last whole experiment, which starts clean (`commands.settings.without_replaced`)."""
+    whole = [index for index, path in enumerate(configs) if _is_whole(contents[path])]
+    return configs[whole[-1] :] if whole else configs
+
+
+def _is_whole(content: Any) -> bool:
+    parts = [content.get(part) for part in ("model", "data")] if isinstance(content, dict) else []
+    return bool(parts) and all(
+        isinstance(part, str) or (isinstance(part, dict) and "class_path" in part) for part in parts
+    )
 
 
 def _arguments(configs: Sequence[Path], settings: Mapping[str, Any]) -> tuple[str, ...]:

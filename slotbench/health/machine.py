@@ -60,13 +60,13 @@ def memory() -> Iterator[Finding]:
         within = f", and this process may have {_size(limit)} in all" if limit < _meminfo()["MemTotal"] else ""
         text = f"{_size(free)} free{within}"
         if min(free, limit) < _LITTLE_MEMORY:
-            yield Finding(
-                "memory", "memory", "note", text, "smaller batches (--data.batch_size), fewer --data.num_workers"
-            )
+            mend = "smaller batches (--data.batch_size), fewer --data.num_workers"
+            yield Finding("memory", "free memory", "note", text, mend)
         else:
             yield Finding("memory", "free memory", "ok", text)
     shared = Path("/dev/shm")
     if not shared.is_dir():
+        yield Finding("memory", "shared memory", "ok", f"this system has no {shared}")
         return
     size = shutil.disk_usage(shared).total
     text = f"{_size(size)} in {shared}, for what data.num_workers hand over"

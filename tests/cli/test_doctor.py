@@ -204,6 +204,23 @@ def test_small_shared_memory_says_how_a_container_gets_more(monkeypatch: pytest.
     assert "--shm-size" in shared.mend
 
 
+@pytest.mark.parametrize("available", [64 << 30, 1 << 30])
+def test_free_memory_can_be_required_however_much_there_is(
+    available: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(machine, "_meminfo", lambda: {"MemAvailable": available, "MemTotal": 64 << 30})
+    monkeypatch.setattr(machine, "_memory_limit", lambda: 64 << 30)
+    code, found = asked(capsys, "memory", "--require", "free memory")
+    assert code == (0 if available == 64 << 30 else 1)
+    assert found["free memory"]["state"] == ("ok" if available == 64 << 30 else "note")
+
+
+def test_every_name_that_can_be_required_of_the_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "is_dir", lambda path: False)
+    monkeypatch.setattr(machine, "_meminfo", dict)
+    assert set(by_name(machine.memory())) == set(machine.MEMORY_NAMES)
+
+
 def test_wandb_without_a_key_is_a_note_and_offline_needs_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_IDENTITY_TOKEN_FILE", "WANDB_BASE_URL"):
         monkeypatch.delenv(name, raising=False)

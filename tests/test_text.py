@@ -10,7 +10,6 @@ import unicodedata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from rich.console import Console
 from rich.text import Text
 

@@ -13,6 +13,8 @@ from rich.text import Text
 
 from slotbench.callbacks.reporting import headline_records
 from slotbench.runs.folder import RunFolder
+from slotbench.runs.oracles import ORACLE, split_references
+from slotbench.text import one_line
 
 __all__ = ["EndReport", "score_table"]
 
@@ -76,26 +78,55 @@ class EndReport(Callback):
         _section(console, "Try next", commands)
 
 
-def score_table(headlines: list[dict[str, Any]], metrics: dict[str, float]) -> Table:
-    """A row per headline: its score, green if it beats every trivial answer, and these answers from best to worst.
+def score_table(headlines: list[dict[str, Any]], metrics: dict[str, Any]) -> Table:
+    """A row per headline: its score, green if it beats every baseline, and beside it the baselines, a line each.
 
-    A score that was not measured is a dash, or, if the headline says what it needs, "unavailable" with that.
+    Baselines are trivial answers, from best to worst. An oracle, which knows the simulator, stands below them under a
+    line that says so, and has no part in the colour. A score that was not measured is a dash, or, if the headline says
+    what it needs, "unavailable" with that. Narrow terminals break the names of the scores, and no number.
     """
-    table = Table(show_edge=False, pad_edge=False, header_style="dim")
-    table.add_column("score")
-    table.add_column("this run", justify="right")
-    table.add_column("trivial answers")
+    table = Table(show_edge=False, pad_edge=False, header_style="dim", collapse_padding=True)
+    table.add_column("score", min_width=12)
+    table.add_column("this run", justify="right", no_wrap=True)
+    table.add_column("baselines", no_wrap=True)
+    table.add_column("", justify="right", no_wrap=True, min_width=6)
     for headline in headlines:
-        value, higher = metrics.get(headline["metric"]), headline["higher_is_better"]
-        floors = sorted(headline["floors"].items(), key=lambda floor: floor[1], reverse=higher)
-        ahead = value is not None and all(value > floor if higher else value < floor for _, floor in floors)
+        value, higher = _number(metrics.get(headline["metric"])), bool(headline.get("higher_is_better", True))
+        floors, oracles = split_references(headline)
+        name = Text(one_line(headline.get("label") or headline["metric"]))
         needs = headline.get("needs") if value is None else None
         if needs:
-            table.add_row(headline["label"], Text("unavailable", style="dim"), Text(f"needs {needs}", style="dim"))
+            table.add_row(name, Text("unavailable", style="dim"), Text(f"needs {one_line(needs)}", style="dim"))
             continue
-        shown = Text("-" if value is None else f"{float(value):.3f}", style="bold green" if ahead else "bold yellow")
-        table.add_row(headline["label"], shown, ", ".join(f"{name} {floor:.3f}" for name, floor in floors))
+        beaten = value is not None and all(value > floor if higher else value < floor for floor in floors.values())
+        style = "bold" if not floors and value is not None else "bold green" if beaten else "bold yellow"
+        shown = Text("-" if value is None else _digits(value), style=style)
+        beside = [(Text(one_line(floor)), Text(_digits(score))) for floor, score in _best_first(floors, higher)]
+        if oracles:
+            beside.append((Text(ORACLE, style="dim"), Text()))
+            beside += [
+                (Text(f"  {one_line(oracle)}", style="dim"), Text(_digits(score), style="dim"))
+                for oracle, score in _best_first(oracles, higher)
+            ]
+        table.add_row(name, shown, *(Text("\n").join(part) for part in (zip(*beside, strict=True) if beside else ())))
     return table
+
+
+def _best_first(scores: dict[str, float], higher: bool) -> list[tuple[str, float]]:
+    return sorted(scores.items(), key=lambda score: score[1], reverse=higher)
+
+
+def _number(value: Any) -> float | None:
+    """A score of the record, which says in words what is no finite number; None where there is none."""
+    try:
+        return None if value is None else float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _digits(value: float) -> str:
+    """Three decimals, or as many digits where a small error would show as nothing."""
+    return f"{value:.3g}" if 0 < abs(value) < 0.0995 else f"{value:.3f}"
 
 
 def _section(console: Console, title: str, lines: list[str]) -> None:

@@ -14,7 +14,7 @@ __all__ = ["StepClock", "headline_records", "short_names"]
 
 
 def headline_records(module: LightningModule) -> list[dict[str, Any]]:
-    """The task's headlines as plain data: metric, label, floors, higher_is_better, needs; empty if it has none."""
+    """The task's headlines as plain data: metric, label, floors, oracles, higher_is_better, needs; none is []."""
     headlines = getattr(module, "headlines", None)
     return [asdict(headline) for headline in headlines()] if callable(headlines) else []
 

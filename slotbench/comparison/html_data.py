@@ -42,6 +42,7 @@ def describe(comparison: Comparison, max_points: int) -> dict[str, Any]:
                 "label": metric.label or metric.name,
                 "higher": metric.higher_is_better,
                 "floors": {name: _score(value) for name, value in metric.floors.items()},
+                "oracles": {name: _score(value) for name, value in metric.oracles.items()},
             }
             for metric in comparison.metrics
         ],

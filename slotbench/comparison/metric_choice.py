@@ -10,10 +10,14 @@ from statistics import fmean
 from typing import Any
 
 from slotbench.comparison.records import Metric, RunRecord, UnknownNameError
+from slotbench.runs.oracles import ONCE_AMONG_FLOORS, split_references
 
-__all__ = ["choose_metrics", "find_metric"]
+__all__ = ["REFERENCES", "choose_metrics", "find_metric"]
 
-_FLOOR, _LOSS = "val/floor/", "val/loss"
+_FLOOR, _ORACLE, _LOSS = "val/floor/", "val/oracle/", "val/loss"
+REFERENCES = (_FLOOR, _ORACLE)
+"""How the scores of trivial answers and of oracles begin; they are beside the metrics, and none themselves."""
+
 _LOWER = frozenset({"loss", "mse", "bce", "nll", "lpips", "fvd", "error"})
 _HIGHER = frozenset({"accuracy", "iou", "miou", "ari", "mbo", "psnr", "ssim", "r2"})
 # masks can be read off in two ways, and are scored beside the same trivial segmentations
@@ -41,9 +45,12 @@ def choose_metrics(runs: Sequence[RunRecord], wanted: Sequence[str] | None) -> t
         names += [_LOSS] if _LOSS in known and _LOSS not in names else []
     metrics, notes = [], []
     for name in names:
-        floors, varying = _floors(name, runs)
-        metrics.append(replace(headlines.get(name) or _by_name(name), floors=floors))
+        known_of = [_references(name, run) for run in runs]
+        floors, varying = _agreed([floors for floors, _ in known_of])
+        oracles, differing = _agreed([oracles for _, oracles in known_of])
+        metrics.append(replace(headlines.get(name) or _by_name(name), floors=floors, oracles=oracles))
         notes += [f"{name}: the floor {floor} is not the same for all runs, and left out" for floor in varying]
+        notes += [f"{name}: the oracle {oracle} is not the same for all runs, and left out" for oracle in differing]
     return metrics, notes
 
 
@@ -61,7 +68,7 @@ def find_metric(given: str, runs: Sequence[RunRecord]) -> str:
 
 
 def _known(runs: Sequence[RunRecord]) -> list[str]:
-    return list(dict.fromkeys(name for run in runs for name in run.summary if not name.startswith(_FLOOR)))
+    return list(dict.fromkeys(name for run in runs for name in run.summary if not name.startswith(REFERENCES)))
 
 
 def _matching(given: str, known: Sequence[str]) -> list[str]:
@@ -92,34 +99,40 @@ def _by_name(name: str) -> Metric:
     return Metric(name, name.removeprefix("val/"), directions.pop() if len(directions) == 1 else None)
 
 
-def _floors(name: str, runs: Sequence[RunRecord]) -> tuple[dict[str, float], list[str]]:
-    """What trivial answers score where all runs agree on it, and the names of the others."""
+def _references(name: str, run: RunRecord) -> tuple[dict[str, float], dict[str, float]]:
+    """What trivial answers and what oracles score in a run, by the run's headlines or else as they were logged."""
+    floors: dict[str, float] = {}
+    oracles: dict[str, float] = {}
+    for headline in _records(run):
+        if headline["metric"] == name:
+            own_floors, own_oracles = split_references(headline)
+            floors, oracles = floors | own_floors, oracles | own_oracles
+    for logged, value in run.summary.items():
+        if logged.startswith(REFERENCES) and (reference := _reference_name(logged, name)):
+            is_oracle = logged.startswith(_ORACLE) or reference in ONCE_AMONG_FLOORS
+            (oracles if is_oracle else floors).setdefault(reference, value)
+    return floors, oracles
+
+
+def _agreed(given: Sequence[dict[str, float]]) -> tuple[dict[str, float], list[str]]:
+    """Scores that are the same for all runs that have them, and the names of the others."""
     found: dict[str, list[float]] = {}
-    for run in runs:
-        own = dict(floor for headline in _records(run) if headline["metric"] == name for floor in _given(headline))
-        for logged, value in run.summary.items():
-            if logged.startswith(_FLOOR) and (floor := _floor_name(logged, name)):
-                own.setdefault(floor, value)
-        for floor, value in own.items():
-            found.setdefault(floor, []).append(value)
+    for own in given:
+        for name, value in own.items():
+            found.setdefault(name, []).append(value)
     # the mean of equal numbers may not be equal to them
-    means = {floor: values[0] if len(set(values)) == 1 else fmean(values) for floor, values in found.items()}
+    means = {name: values[0] if len(set(values)) == 1 else fmean(values) for name, values in found.items()}
     varying = [
-        floor
-        for floor, values in found.items()
-        if max(values) - min(values) > _AGREE * max(map(abs, values), default=0)
+        name
+        for name, values in found.items()
+        if len(set(values)) > 1 and not max(values) - min(values) <= _AGREE * max(map(abs, values))
     ]
-    return {floor: mean for floor, mean in means.items() if floor not in varying}, varying
+    return {name: mean for name, mean in means.items() if name not in varying}, varying
 
 
-def _given(headline: dict[str, Any]) -> list[tuple[str, float]]:
-    floors = headline.get("floors")
-    return [(str(floor), float(value)) for floor, value in floors.items()] if isinstance(floors, dict) else []
-
-
-def _floor_name(logged: str, metric: str) -> str | None:
-    """The floor that `val/floor/...` is of the metric: one part more than the metric has, anywhere but in front."""
-    parts, own = logged.removeprefix(_FLOOR).split("/"), metric.removeprefix("val/").split("/")
+def _reference_name(logged: str, metric: str) -> str | None:
+    """The answer that `val/floor/...` is of the metric: one part more than the metric has, anywhere but in front."""
+    parts, own = logged.removeprefix(_FLOOR).removeprefix(_ORACLE).split("/"), metric.removeprefix("val/").split("/")
     if own[-1] in _MASKS and len(parts) == len(own):
         own = own[:-1]
     if len(parts) != len(own) + 1:

@@ -14,7 +14,7 @@ from slotbench.comparison.records import Curve
 
 __all__ = ["last_values", "number", "read_curves"]
 
-_VALIDATION, _FLOOR = b'"val/', "val/floor/"
+_VALIDATION, _REFERENCES = b'"val/', ("val/floor/", "val/oracle/")
 _CLOCK = "seconds"
 _NO_METRICS = frozenset({"step", "epoch", _CLOCK})
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -23,7 +23,7 @@ _Pairs = tuple[tuple[int, ...], tuple[Any, ...]]
 
 
 def read_curves(path: Path, limit: int, expected: Collection[str] = ()) -> dict[str, Curve]:
-    """Every metric over the steps, floors left out, and "seconds", the clock of the run.
+    """Every metric over the steps, floors and oracles left out, and "seconds", the clock of the run.
 
     Lines with validation values are thinned only if there are more than `limit` of them; of the others about `limit`
     are parsed. A last line without its end, and a line that is no JSON, are passed over.
@@ -41,7 +41,7 @@ def read_curves(path: Path, limit: int, expected: Collection[str] = ()) -> dict[
     chosen = np.union1d(_thinned(validation, limit), _jittered(others, limit))
     points = _points(content, ends, chosen)
     for name in expected:
-        if name not in points and not name.startswith(_FLOOR):
+        if name not in points and not name.startswith(_REFERENCES):
             found = _lines_with(content, ends, json.dumps(name).encode())
             points |= {name: _points(content, ends, _thinned(found, limit))[name]} if len(found) else {}
     curves = {name: _curve(pairs, limit) for name, pairs in points.items()}
@@ -50,7 +50,7 @@ def read_curves(path: Path, limit: int, expected: Collection[str] = ()) -> dict[
 
 
 def last_values(path: Path) -> dict[str, float]:
-    """The newest value of every metric of validation, floors included, and of what else the last lines hold."""
+    """The newest value of every metric of validation, floors and oracles too, and of what else the last lines hold."""
     content, ends = _read(path)
     tail = np.arange(max(0, len(ends) - _TAIL), len(ends))
     last: dict[str, float] = {}
@@ -136,7 +136,7 @@ def _points(content: bytes, ends: np.ndarray, lines: np.ndarray) -> dict[str, _P
     for names, rows in kinds.items():
         columns = dict(zip(names, zip(*(row.values() for row in rows), strict=True), strict=True))
         for name, values in columns.items():
-            if (name == _CLOCK or name not in _NO_METRICS) and not name.startswith(_FLOOR):
+            if (name == _CLOCK or name not in _NO_METRICS) and not name.startswith(_REFERENCES):
                 before = points.get(name, ((), ()))
                 points[name] = (before[0] + columns["step"], before[1] + values)
     return points

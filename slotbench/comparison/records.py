@@ -78,12 +78,14 @@ class Metric:
         label: for people.
         higher_is_better: None where nobody has said.
         floors: what trivial answers score, by their name.
+        oracles: what predictors score that are given the simulator's own state, by their name; no trivial answers.
     """
 
     name: str
     label: str
     higher_is_better: bool | None = None
     floors: Mapping[str, float] = field(default_factory=dict)
+    oracles: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Floor:
-    """What a trivial answer scores."""
+    """What a trivial answer, or an oracle, scores; an oracle's name says that it is one."""
 
     name: str
     scores: list[Score]
@@ -52,7 +52,7 @@ class Sheet:
         names: headings of the keys.
         metrics: headings of the scores, without their arrows.
         arrows: "↑", "↓" or "" for each of them.
-        floors: above the lines.
+        floors: above the lines; the oracles last.
         lines: the rows.
         runs: heading of the last column: "seeds", or "state" where every run has a row of its own.
         has_parameters: whether a row says them.
@@ -84,6 +84,9 @@ def make_sheet(comparison: Comparison) -> Sheet:
     by_label = not comparison.keys or any(not row.settings for row in rows)
     decimals = [_decimals(metric, rows) for metric in metrics]
     floors = list(dict.fromkeys(name for metric in metrics for name in metric.floors))
+    oracles = list(dict.fromkeys(name for metric in metrics for name in metric.oracles))
+    beside = [(name, [metric.floors.get(name) for metric in metrics]) for name in floors]
+    beside += [(f"oracle: {name}", [metric.oracles.get(name) for metric in metrics]) for name in oracles]
     seconds = [row.seconds_per_step for row in rows if row.seconds_per_step]
     places = max(0, 2 - _exponent(statistics.median(seconds))) if seconds else 0
     lines = [
@@ -104,11 +107,11 @@ def make_sheet(comparison: Comparison) -> Sheet:
             Floor(
                 name,
                 [
-                    Score(_text(metric.floors[name], digits) if name in metric.floors else "")
-                    for metric, digits in zip(metrics, decimals, strict=True)
+                    Score("" if value is None else _text(value, digits))
+                    for value, digits in zip(values, decimals, strict=True)
                 ],
             )
-            for name in floors
+            for name, values in beside
         ],
         lines=lines,
         runs="state" if apart else "seeds",

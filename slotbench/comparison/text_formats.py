@@ -32,7 +32,7 @@ _LATEX = {
 
 
 def to_csv(comparison: Comparison) -> str:
-    """One line per row, numbers in full; floors are lines too, told apart by the column "kind".
+    """One line per row, numbers in full; floors and oracles are lines too, told apart by the column "kind".
 
     Of a metric M the columns are M (the mean), M_std, M_n, and M_low and M_high, the ends of the 95 % bootstrap
     interval.
@@ -42,11 +42,15 @@ def to_csv(comparison: Comparison) -> str:
     table: list[list[Any]] = [
         ["kind", "label", *comparison.keys, "parameters", "seconds_per_step", "runs", "unfinished", *parts]
     ]
-    for floor in dict.fromkeys(name for metric in comparison.metrics for name in metric.floors):
-        line: list[Any] = ["floor", floor, *[None] * (len(comparison.keys) + 4)]
-        for metric in comparison.metrics:
-            line += [metric.floors.get(floor), *[None] * 4]
-        table.append(line)
+    for kind, given in (
+        ("floor", [metric.floors for metric in comparison.metrics]),
+        ("oracle", [metric.oracles for metric in comparison.metrics]),
+    ):
+        for name in dict.fromkeys(name for scores in given for name in scores):
+            line: list[Any] = [kind, name, *[None] * (len(comparison.keys) + 4)]
+            for scores in given:
+                line += [scores.get(name), *[None] * 4]
+            table.append(line)
     for row in comparison.rows:
         line = ["runs", row.label, *(_setting(row.settings.get(key)) for key in comparison.keys)]
         line += [row.parameters, row.seconds_per_step, len(row.runs), row.unfinished]

@@ -14,7 +14,7 @@ __all__ = ["MetricRows", "metrics_of", "thinned"]
 
 _STEP = "trainer/global_step"
 _NO_METRICS = frozenset({_STEP, "epoch", "seconds"})
-_FLOOR = "val/floor/"
+_REFERENCES = ("val/floor/", "val/oracle/")
 
 
 def metrics_of(row: Mapping[str, Any]) -> dict[str, float]:
@@ -82,7 +82,7 @@ class MetricRows:
         return {name: values[max(values)] for name, values in self._values.items() if values}
 
     def curves(self, limit: int) -> dict[str, Curve]:
-        """Every metric over the steps, floors left out.
+        """Every metric over the steps, floors and oracles left out.
 
         Args:
             limit: points of a curve, at least 2.
@@ -90,7 +90,7 @@ class MetricRows:
         return {
             name: thinned(_curve(values), limit)
             for name, values in self._values.items()
-            if values and not name.startswith(_FLOOR)
+            if values and not name.startswith(_REFERENCES)
         }
 
 

@@ -153,7 +153,7 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
         """The clips of a split, by index; each is a `VideoBatch` of one clip."""
 
     def continuations(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
-        """How simple predictors that know the simulator would go on after `context` frames: floors for a model.
+        """How predictors that know the simulator would go on after `context` frames: oracles, and no trivial answers.
 
         None by default. A subclass may use the log of the batch up to the last context frame, and nothing after it.
 

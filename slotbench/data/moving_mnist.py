@@ -129,7 +129,7 @@ class MovingMNIST(SlotDataModule):
     def continuations(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
         """The generator itself, with the true digits, from where they were in the last two context frames.
 
-        It knows how the digits look, their speed and how they turn at the edges: an upper bound more than a floor. It
+        It knows how the digits look, their speed and how they turn at the edges: an oracle. It
         is right up to rounding (the log is in single precision), except where a digit ran into a corner just
         before the last context frame, which hides the direction it goes on in. None where the context is one frame.
         """

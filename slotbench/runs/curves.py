@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,23 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from slotbench.runs.folder import RunFolder
+from slotbench.runs.oracles import split_references
+from slotbench.text import one_line
 
 __all__ = ["draw_curves"]
 
-_LINE, _SECOND, _FLOOR, _INK, _QUIET = "#2563eb", "#d97706", "#dc2626", "#1f2937", "#9ca3af"
+_LINE, _SECOND, _FLOOR, _ORACLE, _INK, _QUIET = "#2563eb", "#d97706", "#dc2626", "#15803d", "#1f2937", "#9ca3af"
+# panels side by side
+_ACROSS = 3
+# of a panel's height that the run's own curve keeps, however far away a baseline is
+_OWN_SHARE = 0.25
 
 
 def draw_curves(folder: RunFolder) -> list[Path]:
     """Draws `media/loss.png` (training loss, raw and smoothed, and validation loss) and `media/metrics.png`.
 
-    The metrics are the headlines in the run's record, each with what trivial answers score as dashed lines.
+    The metrics are the headlines in the run's record, each in a panel with a scale of its own, with baselines as dashed
+    lines and oracles as dotted ones. Those that would press the curve flat are named at the edge instead.
 
     Args:
         folder: a run, finished or not.
@@ -38,9 +46,9 @@ def draw_curves(folder: RunFolder) -> list[Path]:
     if len(train[0]) or len(validation[0]):
         figure, axes = _figure(1)
         _draw_loss(axes[0], train, validation)
-        axes[0].set_title(_title(info), loc="left", fontsize=9, color=_QUIET)
+        axes[0].set_title(_title(info), loc="left", fontsize=9, color=_QUIET, parse_math=False)
         drawn.append(_save(figure, folder.media / "loss.png"))
-    shown = [(headline, _series(history, headline["metric"])) for headline in info.get("headlines", [])]
+    shown = [(headline, _series(history, headline.get("metric", ""))) for headline in info.get("headlines", [])]
     shown = [(headline, series) for headline, series in shown if len(series[0])]
     if shown:
         figure, axes = _figure(len(shown))
@@ -57,9 +65,14 @@ def _series(history: list[dict[str, Any]], name: str) -> tuple[np.ndarray, np.nd
 
 
 def _figure(count: int) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(6.4 if count == 1 else 5.2 * count, 3.8), dpi=120, layout="constrained")
+    across = min(count, _ACROSS)
+    down = -(-count // across)
+    figure = Figure(figsize=(6.4 if count == 1 else 5.2 * across, 3.8 * down), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
-    axes = list(figure.subplots(1, count, squeeze=False)[0])
+    axes = list(figure.subplots(down, across, squeeze=False).flat)
+    for empty in axes[count:]:
+        empty.set_visible(False)
+    axes = axes[:count]
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)
         axis.spines[["left", "bottom"]].set_color(_QUIET)
@@ -90,22 +103,30 @@ def _draw_loss(axis: Axes, train: tuple[np.ndarray, np.ndarray], validation: tup
 def _draw_metric(axis: Axes, headline: dict[str, Any], series: tuple[np.ndarray, np.ndarray]) -> None:
     steps, values = series
     axis.plot(steps, values, color=_LINE, linewidth=1.8, marker="o" if len(steps) < 40 else "", markersize=3.5)
-    axis.set_title(headline["label"], loc="left", fontsize=10, color=_INK, fontweight="bold")
+    title = one_line(headline.get("label") or headline["metric"], limit=80)
+    axis.set_title(title, loc="left", fontsize=10, color=_INK, fontweight="bold", parse_math=False)
     finite = values[np.isfinite(values)]
-    floors = headline["floors"]
-    everything = [*finite, *floors.values()]
-    low, high = (min(everything), max(everything)) if everything else (0.0, 1.0)
-    if low >= 0 and high <= 1:
-        low, high = 0.0, 1.0  # a share: always the same frame, so that runs compare at a glance
-    room = 0.05 * (high - low or 1.0)
-    axis.set_ylim(low - room, high + room)
-    for floor in floors.values():
-        axis.axhline(floor, color=_FLOOR, linestyle="--", linewidth=1, alpha=0.7)
+    floors, oracles = split_references(headline)
+    lines = [(score, name, _FLOOR, "--") for name, score in floors.items() if math.isfinite(score)]
+    lines += [(score, f"oracle: {name}", _ORACLE, ":") for name, score in oracles.items() if math.isfinite(score)]
+    low, high = _frame(finite.tolist(), [score for score, *_ in lines])
+    room = 0.05 * (high - low)
+    low, high = low - room, high + room
+    axis.set_ylim(low, high)
+    decimals = max(0, 1 - math.floor(math.log10(high - low)))
     # the labels stand to the right of the frame, where no curve can cross them
-    labels = [(floor, f"{name} {floor:.2f}", _FLOOR, "normal") for name, floor in floors.items()]
-    labels += [(finite[-1], f"this run {finite[-1]:.3f}", _LINE, "bold")] if len(finite) else []
+    labels = []
+    for score, name, colour, style in lines:
+        text = f"{one_line(name, limit=60)} {_digits(score, decimals)}"
+        if low <= score <= high:
+            axis.axhline(score, color=colour, linestyle=style, linewidth=1, alpha=0.7)
+            labels.append((score, text, colour, "normal"))
+        else:
+            edge, arrow = (high, "↑") if score > high else (low, "↓")
+            labels.append((edge, f"{arrow} {text}", colour, "normal"))
+    labels += [(finite[-1], f"this run {_digits(finite[-1], decimals + 1)}", _LINE, "bold")] if len(finite) else []
     labels.sort(key=lambda label: label[0])
-    heights = _spread([label[0] for label in labels], gap=1.1 * room, top=high + room)
+    heights = _spread([label[0] for label in labels], gap=1.1 * room, top=high)
     for (_, text, colour, weight), height in zip(labels, heights, strict=True):
         axis.annotate(
             text,
@@ -118,7 +139,33 @@ def _draw_metric(axis: Axes, headline: dict[str, Any], series: tuple[np.ndarray,
             fontweight=weight,
             va="center",
             annotation_clip=False,
+            parse_math=False,
         )
+
+
+def _frame(own: list[float], beside: list[float]) -> tuple[float, float]:
+    """From where to where an axis goes: all of the run's own scores, and others as long as they leave these room.
+
+    The nearest of the others come first; what would leave the run's own less than a quarter of the height stays out.
+    """
+    if not own:
+        own, beside = beside[:1] or [0.5], beside[1:]
+    low, high = min(own), max(own)
+    # a curve of a single point, or a flat one, has no height to keep room for
+    span = (high - low) or 0.1 * max(abs(high), max(map(abs, beside), default=0.0)) or 1.0
+    for score in sorted(beside, key=lambda score: max(low - score, score - high)):
+        widened = max(high, score) - min(low, score)
+        if widened <= span / _OWN_SHARE:
+            low, high = min(low, score), max(high, score)
+    if high - low < span:
+        middle = (low + high) / 2
+        low, high = middle - span / 2, middle + span / 2
+    return low, high
+
+
+def _digits(score: float, decimals: int) -> str:
+    """So many decimals, and more where nothing would be left of a small number."""
+    return f"{score:.2g}" if 0 < abs(score) < 10.0 ** (1 - decimals) / 2 else f"{score:.{decimals}f}"
 
 
 def _smooth(values: np.ndarray) -> np.ndarray:
@@ -145,7 +192,7 @@ def _spread(heights: list[float], gap: float, top: float) -> list[float]:
 
 
 def _title(info: dict[str, Any]) -> str:
-    return f"{info.get('name', '')} {info.get('id', '')}"
+    return one_line(f"{info.get('name', '')} {info.get('id', '')}", limit=100)
 
 
 def _save(figure: Figure, path: Path) -> Path:

@@ -43,6 +43,7 @@ class Headline:
         metric: its key among the logged metrics, such as "val/colour_accuracy".
         label: what it is, in a few words.
         floors: name of a trivial answer -> its score on the same data.
+        oracles: name of a predictor that is given the simulator's own state -> its score; no trivial answer.
         higher_is_better: the direction.
         needs: what there is to do for a value, if there may be none: an option to give, or a command.
     """
@@ -52,6 +53,7 @@ class Headline:
     floors: dict[str, float] = field(default_factory=dict)
     higher_is_better: bool = True
     needs: str | None = None
+    oracles: dict[str, float] = field(default_factory=dict)
 
 
 class SlotTask(LightningModule, ABC):

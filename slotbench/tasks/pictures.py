@@ -191,10 +191,11 @@ def contact_sheet(
 
 
 def draw_horizon(panels: Mapping[str, Mapping[str, Sequence[float]]]) -> UInt8[np.ndarray, "height width 3"]:
-    """Curves over the predicted frames, a panel per score: the first curve of each bold, the others, floors, dashed.
+    """Curves over the predicted frames, a panel per score: the first curve of each bold, floors dashed, oracles dotted.
 
     Args:
-        panels: title of the panel -> name of the curve -> its values, one per predicted frame.
+        panels: title of the panel -> name of the curve -> its values, one per predicted frame. An oracle's name begins
+            with "oracle:".
     """
     figure = Figure(figsize=(4.2 * len(panels), 3.2), dpi=120, layout="constrained")
     canvas = FigureCanvasAgg(figure)
@@ -205,7 +206,8 @@ def draw_horizon(panels: Mapping[str, Mapping[str, Sequence[float]]]) -> UInt8[n
                 axis.plot(steps, values, color="#2563eb", linewidth=2.2, label=name, zorder=3)
             else:
                 colour = SLOT_COLOURS[(index - 1) % len(SLOT_COLOURS)] / 255
-                axis.plot(steps, values, color=colour, linewidth=1.2, linestyle="--", label=name)
+                style = ":" if name.startswith("oracle:") else "--"
+                axis.plot(steps, values, color=colour, linewidth=1.2, linestyle=style, label=name)
         axis.set_title(title, loc="left", fontsize=10)
         axis.set_xlabel("frames after the context", fontsize=9)
         axis.tick_params(labelsize=8)

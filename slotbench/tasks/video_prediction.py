@@ -34,7 +34,7 @@ from slotbench.tasks.pictures import draw_horizon, paint_rollout
 from slotbench.tasks.rollout import Feedback, roll_out
 from slotbench.tasks.rollout_groups import RolloutGroups, summarise_groups
 from slotbench.tasks.rollout_pictures import rollout_sheet
-from slotbench.tasks.rollout_report import curve_values, floors_of, horizon_panels, rollout_headlines
+from slotbench.tasks.rollout_report import curve_values, floors_of, horizon_panels, oracles_of, rollout_headlines
 from slotbench.tasks.rollout_scores import Curves, RolloutScores, simple_answers
 from slotbench.tasks.schedule import WarmupCosine
 
@@ -58,7 +58,8 @@ class VideoPrediction(SlotTask):
     the first frames (`rollout_mse/first_400`), `rollout_mse_per_frame` (summed over the pixels of a frame) and
     `rollout_capped` (share of frames without any error, whose PSNR is set to 100 dB). Frames too small
     for the window of SSIM have none. Their floors, from the same clips: repeat the last context frame, black, the
-    context's mean grey, and what the data set's simulator can say (`SlotDataModule.continuations`). The test also
+    context's mean grey. Beside them, as `<stage>/oracle/...`, what knows the data set's simulator
+    (`SlotDataModule.continuations`), which is no trivial answer. The test also
     feeds back thresholded frames (`rollout_mse_thresholded`) where `loss` is "bce", and logs `sampling_fps`, frames
     predicted per second of wall time by all clips of a batch, and all processes, together, without the reading of the
     context.
@@ -160,6 +161,7 @@ class VideoPrediction(SlotTask):
             {stage: RolloutScores(horizon, sizes[0][1:], quantise, groups) for stage, groups in of_stage.items()}
         )
         self.floors: dict[Stage, dict[str, Curves]] = {"val": {}, "test": {}}
+        self.oracles: dict[Stage, dict[str, Curves]] = {"val": {}, "test": {}}
         self._latest: Curves = {}
         self._sampled_frames, self._sampling_seconds = 0, 0.0
 
@@ -267,8 +269,8 @@ class VideoPrediction(SlotTask):
     def headlines(self) -> list[Headline]:
         """Error, PSNR and SSIM of the roll-out; LPIPS and FVD, or what they need."""
         stage, names = self._last_stage, self._scores(self._last_stage).names
-        floors, given = self.floors[stage], self.given_weights
-        return rollout_headlines(stage, self.horizon, names, floors, given, self.groups.clips)
+        floors, oracles = self.floors[stage], self.oracles[stage]
+        return rollout_headlines(stage, self.horizon, names, floors, oracles, self.given_weights, self.groups.clips)
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """Per clip: what followed, what was predicted, both over one another, and which slot painted each pixel."""
@@ -283,11 +285,12 @@ class VideoPrediction(SlotTask):
         return {f"rollout_{i}": paint_rollout(clips.frames[i, :last], predicted[i]) for i in range(len(clips))}
 
     def plots(self) -> dict[str, np.ndarray]:
-        """Each score against the step of the horizon, beside its floors, as of the last evaluation."""
+        """Each score against the step of the horizon, beside floors and oracles, as of the last evaluation."""
         if not self._latest:
             return {}
-        names, floors = self._scores(self._last_stage).names, self.floors[self._last_stage]
-        return {"horizon": draw_horizon(horizon_panels(names, self._latest, floors))}
+        stage = self._last_stage
+        names = self._scores(stage).names
+        return {"horizon": draw_horizon(horizon_panels(names, self._latest, self.floors[stage], self.oracles[stage]))}
 
     @property
     def _last_stage(self) -> Stage:
@@ -306,9 +309,9 @@ class VideoPrediction(SlotTask):
     def _score(self, stage: Stage, batch: VideoBatch) -> None:
         true = self._future(batch)
         self.add_loss(stage, self._forced_loss(batch), len(batch))
-        floors = {} if self.floors[stage] else self._floor_frames(batch)  # they do not change
+        beside = {} if self.floors[stage] else self._frames_beside(batch)  # they do not change
         pieces = (
-            ({"": part} | {f"floor|{name}": frames[:, at] for name, frames in floors.items()}, true[:, at])
+            ({"": part} | {name: frames[:, at] for name, frames in beside.items()}, true[:, at])
             for at, part in self._pieces(batch)
         )
         self._scores(stage).update(pieces, batch.frames[:, : self.context], batch.index)
@@ -324,10 +327,14 @@ class VideoPrediction(SlotTask):
             state = out.state
         return total
 
-    def _floor_frames(self, batch: VideoBatch) -> dict[str, Tensor]:
+    def _frames_beside(self, batch: VideoBatch) -> dict[str, Tensor]:
+        """What is scored beside the model: trivial answers, and what knows the simulator."""
         simple = simple_answers(batch.frames[:, : self.context], self.horizon)
         data = getattr(self.trainer, "datamodule", None)
-        return simple if data is None else simple | data.continuations(batch, self.context, self.horizon)
+        knowing = {} if data is None else data.continuations(batch, self.context, self.horizon)
+        return {f"floor|{name}": frames for name, frames in simple.items()} | {
+            f"oracle|{name}": frames for name, frames in knowing.items()
+        }
 
     def _pieces(self, batch: VideoBatch, feedback: Feedback | None = None) -> Iterator[tuple[slice, Tensor]]:
         """Pieces of the roll-out with where they lie in the horizon; the time they take is added up."""
@@ -359,6 +366,7 @@ class VideoPrediction(SlotTask):
         logged = curve_values(curves, self.report_horizons)
         self._latest = curves[""]
         self.floors[stage] = floors_of(curves) or self.floors[stage]
+        self.oracles[stage] = oracles_of(curves) or self.oracles[stage]
         frame = self.data_spec.target
         logged["rollout_mse_per_frame"] = logged["rollout_mse"] * frame.channels * frame.height * frame.width
         if stage == "test":

@@ -76,10 +76,21 @@ def test_direction_by_name_where_it_is_known(name, higher):
 
 
 def test_floors_as_they_were_logged():
-    assert columns(["rollout_mse"])[0].floors == {"black": 0.3, "constant velocity, walls": 0.05}
+    assert columns(["rollout_mse"])[0].floors == {"black": 0.3}
     assert columns(["rollout_mse/step_05"])[0].floors == {"black": 0.25}
     assert columns(["fg_ari/video/decoder"])[0].floors == {"grid 3x3": 0.4}
     assert columns(["fg_ari/video/attention"])[0].floors == {"grid 3x3": 0.4}
+
+
+@pytest.mark.parametrize("logged", ["val/floor/mse/constant velocity", "val/oracle/mse/constant velocity"])
+def test_an_oracle_is_no_floor_in_runs_of_any_age(logged):
+    runs = [record("a", {}, {"val/mse": 0.1, logged: 0.01, "val/floor/mse/black": 0.3}, headlines=[])]
+    (metric,), _ = choose_metrics(runs, ["mse"])
+    assert (metric.floors, metric.oracles) == ({"black": 0.3}, {"constant velocity": 0.01})
+    assert "oracle" not in " ".join(name.name for name in choose_metrics(runs, ["*"])[0])
+    given = [{"metric": "val/mse", "label": "error", "floors": {"black": 0.3, "generator, last two frames": 0.0}}]
+    (metric,), _ = choose_metrics([record("b", {}, {"val/mse": 0.1}, headlines=given)], None)
+    assert (metric.floors, metric.oracles) == ({"black": 0.3}, {"generator, last two frames": 0.0})
 
 
 def test_floors_that_differ_between_runs_are_left_out_with_a_note():

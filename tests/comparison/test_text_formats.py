@@ -119,6 +119,19 @@ def test_csv_has_the_numbers_in_full(comparison):
     assert {row["runs"] for row in rows} == {"3"}
 
 
+def test_oracles_are_lines_of_their_own_that_say_so():
+    headline = {"metric": "val/iou", "label": "IoU", "higher_is_better": True, "floors": {"black": 0.1}}
+    runs = [record("a", {}, {"val/iou": 0.5}, headlines=[headline | {"oracles": {"true velocities": 0.9}}])]
+    comparison = compare(runs)
+    assert [(row["kind"], row["label"]) for row in read(to_csv(comparison))][:2] == [
+        ("floor", "black"),
+        ("oracle", "true velocities"),
+    ]
+    assert "| *oracle: true velocities* |" in to_markdown(comparison)
+    assert r"\textit{oracle: true velocities}" in to_latex(comparison)
+    assert "oracle: true velocities" in plain_text(comparison)
+
+
 def test_csv_of_runs_has_a_line_per_run():
     rows = read(runs_to_csv(compare([*seeds("RIM", BAD), *seeds("SlotSSM", GOOD)], apart=True)))
     assert [(row["model.core"], row["seed_everything"], float(row["val/iou"])) for row in rows][:2] == [

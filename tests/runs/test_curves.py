@@ -96,6 +96,53 @@ def test_metric_beyond_one_is_not_cut_off(folder: RunFolder, figures: dict) -> N
     assert high > 32
 
 
+def test_every_score_has_a_scale_of_its_own(folder: RunFolder, figures: dict) -> None:
+    scores = {"val/mse": (0.04, 0.03, 0.02), "val/psnr": (14.0, 15.0, 17.0), "val/ari": (0.1, 0.5, 0.8)}
+    folder.update(headlines=[{"metric": name, "label": name, "floors": {}} for name in scores])
+    for step in range(3):
+        folder.append(step, {name: values[step] for name, values in scores.items()})
+    draw_curves(folder)
+    for axis, values in zip(figures["metrics.png"].axes, scores.values(), strict=True):
+        low, high = axis.get_ylim()
+        assert low < min(values) < max(values) < high
+        assert max(values) - min(values) > 0.8 * (high - low)
+
+
+def test_a_far_baseline_is_named_at_the_edge_and_does_not_press_the_curve_flat(
+    folder: RunFolder, figures: dict
+) -> None:
+    floors = {"near": 0.05, "far": 9.0, "constant velocity": 0.001}
+    folder.update(headlines=[{"metric": "val/mse", "label": "error", "floors": floors}])
+    for step in range(10):
+        folder.append(step, {"val/mse": 0.04 - 0.002 * step})
+    draw_curves(folder)
+    (axis,) = figures["metrics.png"].axes
+    low, high = axis.get_ylim()
+    assert 0.2 * (high - low) < 0.018
+    assert high < 1
+    texts = [text.get_text() for text in axis.texts]
+    assert any(text.startswith("↑ far 9.0") for text in texts)
+    assert any(text.startswith("oracle: constant velocity") for text in texts)
+    assert {line.get_linestyle() for line in axis.lines} == {"-", "--", ":"}
+
+
+def test_names_with_mathematics_and_escapes_are_drawn_as_they_are(folder: RunFolder, figures: dict) -> None:
+    folder.update(headlines=[{"metric": "val/a", "label": r"$\frac{$ \input{x}", "floors": {"$x_": 0.1}}], name="$y^")
+    folder.append(0, {"val/a": 0.2, "train/loss": 1.0})
+    assert len(draw_curves(folder)) == 2
+    assert figures["metrics.png"].axes[0].get_title(loc="left") == r"$\frac{$ \input{x}"
+
+
+def test_many_scores_are_drawn_in_rows_of_three(folder: RunFolder, figures: dict) -> None:
+    folder.update(headlines=[{"metric": f"val/{n}", "label": f"score {n}", "floors": {}} for n in range(7)])
+    for step in range(2):
+        folder.append(step, {f"val/{n}": n + step for n in range(7)})
+    draw_curves(folder)
+    figure = figures["metrics.png"]
+    assert sum(axis.get_visible() for axis in figure.axes) == 7
+    assert figure.get_size_inches()[0] < 17
+
+
 @pytest.mark.parametrize("heights", [[0.0, 0.0, 0.0], [0.1, 0.11, 0.9], [0.98, 0.99, 1.0]])
 def test_labels_keep_their_distance_and_stay_inside(heights: list[float]) -> None:
     out = curves._spread(heights, gap=0.05, top=1.0)

@@ -87,7 +87,7 @@ function drawAxis() {
         ? legend("axis", filtered())
         : []),
   );
-  const floors = axis.withFloors ? metric.floors : {};
+  const floors = axis.withFloors ? references(metric) : {};
   const isLogX = axis.isLogX && !names;
   const heights = found.flatMap(({ cell }) => [
     Number(cell.mean),

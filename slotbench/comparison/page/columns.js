@@ -92,7 +92,7 @@ function metricCell(row, metric) {
         {},
         `${short(cell.mean, 5)}${cell.std === null ? "" : ` ± ${short(cell.std, 3)}, n = ${cell.values.length}`}`,
       ),
-      interval ? element("div", {}, `95 % interval of the mean: ${interval}`) : null,
+      interval ? element("div", {}, `95 % interval (t) of the mean: ${interval}`) : null,
       cell.values.length > 1
         ? element("div", {}, `seeds: ${cell.values.map((value) => short(value)).join(", ")}`)
         : null,

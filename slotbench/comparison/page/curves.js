@@ -59,7 +59,7 @@ function drawCurves() {
 
 function curvePlot(name, rows, width) {
   const metric = metricByName.get(name);
-  const floors = curves.withFloors ? (metric?.floors ?? {}) : {};
+  const floors = curves.withFloors ? references(metric) : {};
   const isLog = curves.scale === "log";
   const drawn = rows
     .map((row) => ({ row, curve: rowCurve(name, row, curves.over, curves.smoothing) }))
@@ -225,7 +225,7 @@ function startCurves() {
         ? `${name} (${metricByName.get(name).label})`
         : name,
     ]);
-    const withFloors = page.metrics.some((metric) => Object.keys(metric.floors).length);
+    const withFloors = page.metrics.some((metric) => Object.keys(references(metric)).length);
     byId("curves-controls").append(
       menu("Metrics", "curve-metrics", options, curves.metrics, drawCurves),
       select(
@@ -291,7 +291,7 @@ function startCurves() {
         : "",
       hasSeeds ? check("single seeds", "curve-seeds", curves.withSeeds, set("withSeeds")) : "",
       withFloors
-        ? check("floors", "curve-floors", curves.withFloors, set("withFloors"), "What trivial answers score, dashed")
+        ? check("floors", "curve-floors", curves.withFloors, set("withFloors"), "What trivial answers score, dashed; oracles, dotted")
         : "",
     );
   }

@@ -127,6 +127,12 @@ function plot({ width, height, x, y, label }) {
   return { root, x: xs, y: ys, inside, width, height, foot, left: MARGIN.left, right };
 }
 
+/** What is drawn beside scores: floors, and oracles under names that say so; name -> value. */
+function references(metric) {
+  const oracles = Object.entries(metric?.oracles ?? {}).map(([name, value]) => [`oracle: ${name}`, value]);
+  return { ...(metric?.floors ?? {}), ...Object.fromEntries(oracles) };
+}
+
 /**
  * Which floors are drawn beside scores of these heights: those that leave the scores at least a third of the plot.
  *
@@ -153,7 +159,7 @@ function farText(far) {
   return all.length ? element("p", { class: "quiet small" }, `Far off this scale: ${all.join(", ")}.`) : null;
 }
 
-/** Dashed lines for what trivial answers score, named where there is room. */
+/** Dashed lines for what trivial answers score, dotted ones for oracles, named where there is room. */
 function drawFloors(frame, floors) {
   let last = Infinity;
   const visible = Object.entries(floors)
@@ -164,7 +170,7 @@ function drawFloors(frame, floors) {
     frame.inside.append(
       svg(
         "line",
-        { class: "floor", x1: frame.left, x2: frame.right, y1: at, y2: at },
+        { class: name.startsWith("oracle: ") ? "floor oracle" : "floor", x1: frame.left, x2: frame.right, y1: at, y2: at },
         svg("title", {}, `${name}: ${short(value)}`),
       ),
     );

@@ -166,15 +166,15 @@ function runRow(row, index, place, shownColumns) {
   );
 }
 
-function floorRows(shownColumns) {
-  const names = [...new Set(page.metrics.flatMap((metric) => Object.keys(metric.floors)))];
+function floorRows(shownColumns, kind) {
+  const names = [...new Set(page.metrics.flatMap((metric) => Object.keys(metric[kind])))];
   return names.map((name) =>
     element(
       "tr",
       {},
       element("th", { scope: "row" }, element("span", { class: "first" }, element("span", { class: "name" }, name))),
       ...shownColumns.map((column) => {
-        const floor = column.metric?.floors[name];
+        const floor = column.metric?.[kind][name];
         return element(
           "td",
           { class: "number" },
@@ -207,7 +207,25 @@ function drawTable() {
         ),
       ),
     );
-  const floors = table.withFloors ? floorRows(shownColumns) : [];
+  const floors = table.withFloors ? floorRows(shownColumns, "floors") : [];
+  const oracles = table.withFloors ? floorRows(shownColumns, "oracles") : [];
+  const beside = (heading, rows) =>
+    rows.length
+      ? element(
+          "tbody",
+          { class: "floors" },
+          element(
+            "tr",
+            {},
+            element(
+              "th",
+              { scope: "rowgroup", colspan: shownColumns.length + 1 },
+              element("span", { class: "first" }, heading),
+            ),
+          ),
+          ...rows,
+        )
+      : null;
   const scrolled = byId("table").scrollLeft;
   byId("table").replaceChildren(
     element(
@@ -215,22 +233,8 @@ function drawTable() {
       {},
       element("thead", {}, element("tr", {}, heading(byLabel), ...shownColumns.map(heading))),
       body,
-      floors.length
-        ? element(
-            "tbody",
-            { class: "floors" },
-            element(
-              "tr",
-              {},
-              element(
-                "th",
-                { scope: "rowgroup", colspan: shownColumns.length + 1 },
-                element("span", { class: "first" }, "Floors: what trivial answers score"),
-              ),
-            ),
-            ...floors,
-          )
-        : null,
+      beside("Floors: what trivial answers score", floors),
+      beside("Oracles: they know the simulator, and are no trivial answers", oracles),
     ),
   );
   byId("table").scrollLeft = scrolled;
@@ -243,7 +247,7 @@ function drawTable() {
 }
 
 function startTable() {
-  const hasFloors = page.metrics.some((metric) => Object.keys(metric.floors).length);
+  const hasFloors = page.metrics.some((metric) => Object.keys(references(metric)).length);
   const redraw = (name) => (isOn) => {
     table[name] = isOn;
     drawTable();
@@ -268,7 +272,7 @@ function startTable() {
       "intervals",
       table.withIntervals,
       redraw("withIntervals"),
-      "95 % bootstrap interval of the mean",
+      "95 % interval (t) of the mean",
     ),
     hasFloors ? check("floors", "floors", table.withFloors, redraw("withFloors")) : "",
   );
@@ -276,7 +280,8 @@ function startTable() {
   byId("table-legend").textContent =
     (hasSpread
       ? "Mean ± standard deviation (number of seeds). " +
-        "Bold on colour: the best of its column by more than the spread (Welch’s t-test, p < 0.05). "
+        "Bold on colour: better than every other row of its column (Welch’s t-tests, two-sided, p < 0.05 divided by the " +
+        "number of other rows: Bonferroni). "
       : "") +
     "Click a heading to sort, a row to show or hide it in the plots, with Shift to draw only it, ▸ to see its runs.";
   byId("filter").addEventListener("input", () => {

@@ -18,6 +18,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from lightning_utilities.core.rank_zero import rank_zero_only
 
 from slotbench import __version__, registry
+from slotbench.commands.checkpoint_choice import check_whole
 from slotbench.commands.class_changes import said
 from slotbench.commands.construction import explain_construction
 from slotbench.commands.explain import explain
@@ -32,7 +33,6 @@ from slotbench.data.files import DataFilesError
 from slotbench.errors import UserError, did_you_mean, lines, wrapped
 from slotbench.nn.weights import WeightError
 from slotbench.ops import KernelError
-from slotbench.runs.checkpoints import verify_checkpoint
 from slotbench.runs.folder import RunFolderError
 from slotbench.runs.launch import find_launch
 from slotbench.runs.wiring import evaluation_parts, run_parts
@@ -183,6 +183,7 @@ class SlotbenchCLI(LightningCLI):
         """Looks at the run folder before anything is built: what is finished, or another run, need not be."""
         if self._place is not None and not self._place.look(resolved_yaml(self)):
             raise _NothingToDoError
+        _check_checkpoint(str(self.subcommand), self.config[self.subcommand].get("ckpt_path"), self._run)
 
     def instantiate_classes(self) -> None:
         """Builds data, task and trainer; a value that a component refuses is reported with the component's key."""
@@ -195,7 +196,6 @@ class SlotbenchCLI(LightningCLI):
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Makes the trainer, and before it what records the run."""
-        _check_checkpoint(self.config[self.subcommand].get("ckpt_path"))
         config = self.config_init[self.subcommand]["trainer"]
         folder, loggers, callbacks = self._recorders()
         config["logger"] = [*loggers, *_as_list(config.get("logger"))] or False
@@ -213,7 +213,9 @@ class SlotbenchCLI(LightningCLI):
         if _rank() == 0:
             checkpoint = self._place.checkpoint if self._place is not None else None
             step = checkpoint.step if checkpoint is not None else None
-            print(opening(str(self.subcommand), self.model, self.datamodule, trainer, folder, step))
+            command = str(self.subcommand)
+            weights = None if command == "fit" else self.config[command].get("ckpt_path")
+            print(opening(command, self.model, self.datamodule, trainer, folder, step, weights))
         return trainer
 
     def _recorders(self) -> tuple[Path | None, list[Logger], list[Callback]]:
@@ -292,11 +294,11 @@ def _rank() -> int:
     return rank
 
 
-def _check_checkpoint(path: str | None) -> None:
-    if path is None or path in ("best", "last", "hpc", "registry"):
+def _check_checkpoint(command: str, path: str | None, run: Path | None) -> None:
+    if path is None or (command == "fit" and path in ("last", "hpc", "registry")):
         return
     if Path(path).is_file():
-        verify_checkpoint(Path(path))
+        check_whole(Path(path), command, run)
         return
     beside = Path(path).parent
     there = [str(file) for file in sorted(beside.glob("*.ckpt"))] if beside.is_dir() else []

@@ -21,10 +21,11 @@ def opening(
     trainer: Trainer,
     folder: Path | None,
     step: int | None = None,
+    checkpoint: str | None = None,
 ) -> str:
     """Five lines: the run folder, the parts of the model, their trainable parameters, the data, the device.
 
-    A sixth says after which step a run goes on, if it does.
+    A sixth says after which step a run goes on, or whose weights are evaluated, if it does.
     """
     parts = " -> ".join(type(part).__name__ for part in (task.encoder, task.core, task.decoder))
     counts = trainable_parameters(task)
@@ -38,6 +39,7 @@ def opening(
             f"  data    {type(data).__name__}",
             f"  device  {_device(trainer)}",
             *([f"  goes on after step {step:,}"] if step is not None else []),
+            *([f"  weights {checkpoint}"] if checkpoint is not None else []),
         ]
     )
 

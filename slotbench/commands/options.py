@@ -26,6 +26,7 @@ class RunOptions:
         wandb: whether Weights & Biases mirrors the run; None if nothing was said: as before, or "off".
         wandb_project: under which project.
         plugin: Python files of registered components to import first.
+        checkpoint: whose weights are evaluated, "last", "best" or a file; None if nothing was said.
         allow_import: import paths beyond the registry that a configuration may name.
         threads: threads that torch uses within an operation; None leaves torch's choice.
     """
@@ -38,6 +39,7 @@ class RunOptions:
     allow_changes: bool = False
     wandb: Literal["off", "offline", "online"] | None = None
     wandb_project: str = "slotbench"
+    checkpoint: str | None = None
     plugin: list[Path] = field(default_factory=list)
     allow_import: list[str] = field(default_factory=list)
     threads: int | None = None
@@ -66,6 +68,12 @@ def options_parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--allow-changes", action="store_true", help="go on though the configuration is not that of the run"
     )
+    group.add_argument(
+        "--checkpoint",
+        metavar="last|best|FILE",
+        help="whose weights validate, test, predict and probe take: the newest ones, those with the best validation "
+        "score, or a file's (default: last)",
+    )
     group.add_argument("--group", help="label shared by several runs")
     group.add_argument(
         "--wandb",
@@ -91,7 +99,7 @@ def options_parser() -> argparse.ArgumentParser:
 
 def usage(command: str) -> str:
     """The help of a training command, short; torch and lightning are not imported."""
-    first = "--config FILE | --resume RUN" if command == "fit" else "RUN_FOLDER | --config FILE --ckpt_path FILE"
+    first = "--config FILE | --resume RUN" if command == "fit" else "RUN | --config FILE --checkpoint FILE"
     more = {
         **(
             {"slotbench fit --resume runs/NAME/ID": "go on with a run that was interrupted"} if command == "fit" else {}
@@ -114,7 +122,7 @@ def usage(command: str) -> str:
             "  --data.ARGUMENT VALUE            an argument of the data set, such as --data.batch_size 8",
             "  --trainer.ARGUMENT VALUE         an argument of Lightning's trainer, such as --trainer.max_steps 1000",
             "  --seed_everything N              another seed",
-            "  --ckpt_path FILE                 the checkpoint to go on from, or to evaluate",
+            *_of_a_checkpoint(command),
             "",
             options_parser().format_help().split("\n\n", 1)[1].rstrip(),
             "",
@@ -122,6 +130,12 @@ def usage(command: str) -> str:
             *(f"  {typed:<{width}}  {meaning}" for typed, meaning in more.items()),
         ]
     )
+
+
+def _of_a_checkpoint(command: str) -> list[str]:
+    if command == "fit":
+        return ["  --ckpt_path FILE                 the checkpoint to go on from"]
+    return ["  --checkpoint last|best|FILE      whose weights: the newest (default), the best in validation, a file's"]
 
 
 def split_options(arguments: list[str]) -> tuple[RunOptions, list[str]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from slotbench import registry
+from slotbench.commands.checkpoint_choice import DEFAULT
 from slotbench.commands.options import split_options
 from slotbench.commands.settings import command_line_settings
 from slotbench.errors import UserError, did_you_mean, lines
@@ -86,7 +87,7 @@ def main(command: str, arguments: list[str]) -> int:
         torch.set_num_threads(options.threads)
     if given.device == "cuda" and not torch.cuda.is_available():
         raise UserError("--device cuda: torch finds no CUDA device here; leave it out, or type --device cpu")
-    loaded = load_run(run, given.checkpoint, settings, options)
+    loaded = load_run(run, options.checkpoint or DEFAULT, settings, options)
     try:
         return _probe(loaded, given)
     except ProbeError as error:
@@ -97,7 +98,6 @@ def main(command: str, arguments: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="slotbench probe", add_help=False, allow_abbrev=False)
-    parser.add_argument("--checkpoint", default="last")
     parser.add_argument("--match", choices=["masks", "position"], default="masks")
     parser.add_argument("--masks", choices=["decoder", "attention"], default="decoder")
     parser.add_argument("--scope", choices=["video", "frame"], default="video")

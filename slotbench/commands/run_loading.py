@@ -7,13 +7,15 @@ from pathlib import Path
 
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
+from slotbench.commands.checkpoint_choice import check_whole, choose_checkpoint
 from slotbench.commands.construction import explain_construction
 from slotbench.commands.lightning_cli import config_only_cli
 from slotbench.commands.options import RunOptions
 from slotbench.commands.quiet import hush
 from slotbench.commands.settings import command_line_settings, load_named, read_settings
 from slotbench.data.base import SlotDataModule
-from slotbench.errors import UserError, did_you_mean, lines
+from slotbench.errors import UserError, lines
+from slotbench.nn.weights import WeightError
 from slotbench.runs.checkpoints import load_checkpoint
 from slotbench.runs.folder import RunFolder, RunFolderError
 from slotbench.tasks.base import SlotTask
@@ -59,7 +61,8 @@ def load_run(run: str, checkpoint: str, settings: list[str], options: RunOptions
         folder = RunFolder.open(run)
     except RunFolderError as error:
         raise UserError(str(error)) from error
-    path = _checkpoint(folder, checkpoint)
+    path = choose_checkpoint(folder, checkpoint)
+    check_whole(path, "probe", folder.path)
     arguments = ["--config", str(folder.path / "config.yaml"), *settings]
     given = read_settings(arguments)
     load_named(given)
@@ -72,19 +75,12 @@ def load_run(run: str, checkpoint: str, settings: list[str], options: RunOptions
     task, data = parts["model"], parts["data"]
     held = load_checkpoint(path)
     try:
+        task.on_load_checkpoint(held)
         task.load_state_dict(held["state_dict"])
+    except WeightError as error:
+        raise UserError(lines(str(error), checkpoint=str(path))) from error
     except (KeyError, RuntimeError, TypeError, AttributeError) as error:
         first = str(error).strip().partition("\n")[0]
         raise UserError(lines(f"{path} does not fit the run's configuration: {first}", run=str(folder.path))) from error
     names = frozenset(setting.key[-1] for setting in command_line_settings(settings) if setting.key)
     return LoadedRun(folder, path, int(held.get("global_step", 0)), data, task, names)
-
-
-def _checkpoint(folder: RunFolder, name: str) -> Path:
-    path = folder.checkpoints / f"{name}.ckpt" if name in ("last", "best") else Path(name)
-    if path.is_file():
-        return path
-    there = sorted(str(file) for file in folder.checkpoints.glob("*.ckpt"))
-    if not there:
-        raise UserError(f"{folder.path} has no checkpoint yet: expected {folder.checkpoints / 'last.ckpt'}")
-    raise UserError(lines(f"no checkpoint {path}{did_you_mean(str(path), there)}", there=", ".join(there)))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 
 from slotbench import registry
+from slotbench.commands.checkpoint_choice import expand_checkpoint
 from slotbench.commands.options import RunOptions, split_options, usage
 from slotbench.commands.settings import (
     Setting,
@@ -19,6 +21,9 @@ from slotbench.commands.settings import (
     without_replaced,
 )
 from slotbench.errors import UserError, lines, wrapped
+
+if TYPE_CHECKING:
+    from slotbench.runs.folder import RunFolder
 
 __all__ = ["main", "prepare"]
 
@@ -35,12 +40,16 @@ def main(command: str, arguments: list[str]) -> int:
     arguments, run = _expand_run(command, arguments)
     options, arguments = split_options(arguments)
     if command == "fit":
+        if options.checkpoint is not None:
+            raise UserError(_no_checkpoint_to_fit(options.checkpoint))
         arguments = _expand_resume(options, arguments)
     elif options.resume or options.run_dir:
         raise UserError(f"{command} takes neither --resume nor --run_dir: it evaluates the run that it is given")
+    else:
+        arguments = expand_checkpoint(command, run, options, arguments)
     settings = _read(options, arguments)
     if run is not None:
-        resolution = _resolution_of(run, settings)
+        resolution = _resolution_of(run.path, settings)
         arguments, settings = [*arguments, *resolution], [*settings, *command_line_settings(resolution)]
     arguments, replaced = without_replaced(arguments)
     if replaced:
@@ -52,7 +61,17 @@ def main(command: str, arguments: list[str]) -> int:
     # everything above answers before torch is imported
     from slotbench.commands import lightning_cli
 
-    return lightning_cli.train(command, arguments, settings, options, run)
+    return lightning_cli.train(command, arguments, settings, options, run.path if run is not None else None)
+
+
+def _no_checkpoint_to_fit(given: str) -> str:
+    return lines(
+        f"fit takes no --checkpoint, and {given} is given",
+        **{
+            "to go on": "slotbench fit --resume RUN, from its newest good checkpoint",
+            "to start from weights": "--model.init_from RUN or FILE",
+        },
+    )
 
 
 def _check_wandb(mode: str | None) -> None:
@@ -101,8 +120,8 @@ def _expand_resume(options: RunOptions, arguments: list[str]) -> list[str]:
     return ["--config", str(config), *arguments]
 
 
-def _expand_run(command: str, arguments: list[str]) -> tuple[list[str], Path | None]:
-    """`RUN ...` stands for the run's configuration and its last checkpoint."""
+def _expand_run(command: str, arguments: list[str]) -> tuple[list[str], RunFolder | None]:
+    """`RUN ...` stands for the run's configuration."""
     if command == "fit" or arguments[0].startswith("-"):
         return arguments, None
     from slotbench.runs.folder import RunFolder, RunFolderError
@@ -111,12 +130,8 @@ def _expand_run(command: str, arguments: list[str]) -> tuple[list[str], Path | N
         folder = RunFolder.open(arguments[0])
     except RunFolderError as error:
         raise UserError(str(error)) from error
-    checkpoint = folder.last_checkpoint()
-    if checkpoint is None and not any(argument.startswith("--ckpt_path") for argument in arguments):
-        raise UserError(f"{folder.path} has no checkpoint yet: expected {folder.checkpoints / 'last.ckpt'}")
-    config = ["--config", str(folder.path / "config.yaml")]
     # before the user's own arguments, which may say otherwise
-    return [*config, *(["--ckpt_path", str(checkpoint)] if checkpoint else []), *arguments[1:]], folder.path
+    return ["--config", str(folder.path / "config.yaml"), *arguments[1:]], folder
 
 
 def _resolution_of(run: Path, settings: list[Setting]) -> list[str]:

@@ -28,6 +28,7 @@ from slotbench.metrics.means import Mean
 from slotbench.nn.parameters import decay_groups, one_group
 from slotbench.nn.slot_init import drawn_by_clip
 from slotbench.nn.weights import WeightError, WeightReport, match_weights
+from slotbench.tasks.checkpoint_fit import misfit
 from slotbench.tasks.schedule import WarmupCosine
 
 __all__ = ["Decay", "Headline", "SlotTask"]
@@ -210,14 +211,18 @@ class SlotTask(LightningModule, ABC):
         self.log_dict(named)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Looks at the shapes in a checkpoint before its weights are loaded, to say in a sentence what does not fit.
+        """Looks at a checkpoint before its weights are loaded, to say in a sentence what does not fit.
 
         Raises:
-            WeightError: a tensor has another shape than the model's.
+            WeightError: it has other tensors than the model, as another core's has, or one of another shape.
         """
+        held = checkpoint["state_dict"]
+        problem = misfit(self.state_dict(), held, self.hparams, checkpoint.get(self.CHECKPOINT_HYPER_PARAMS_KEY) or {})
+        if problem is not None and self.strict_loading:
+            raise WeightError(problem)
         rows = {f"core.{name}": axis for name, axis in (self.core.slot_parameters() or {}).items()}
         for name, ours in self.state_dict().items():
-            theirs = checkpoint["state_dict"].get(name, ours)
+            theirs = held.get(name, ours)
             if theirs.shape == ours.shape:
                 continue
             there, here = list(theirs.shape), list(ours.shape)

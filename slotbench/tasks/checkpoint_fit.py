@@ -1,0 +1,70 @@
+"""Whether a checkpoint's weights fit a task, in a sentence that names what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import Tensor
+
+__all__ = ["misfit"]
+
+_PARTS = ("encoder", "core", "decoder")
+_MOST_NAMED = 3
+
+
+def misfit(
+    ours: Mapping[str, Tensor],
+    theirs: Mapping[str, Tensor],
+    our_arguments: Mapping[str, Any],
+    their_arguments: Mapping[str, Any],
+) -> str | None:
+    """Why the weights `theirs` cannot be loaded into a model with the weights `ours`; None if they can, by their names.
+
+    Shapes are not looked at.
+
+    Args:
+        ours: tensors of the model.
+        theirs: tensors of the checkpoint.
+        our_arguments: what the task was built from, nested, as the configuration has it; may be empty.
+        their_arguments: the same of the task that was saved.
+    """
+    missing = [name for name in ours if name not in theirs]
+    unknown = [name for name in theirs if name not in ours]
+    if not missing and not unknown:
+        return None
+    for part in _PARTS:
+        here, there = _class(our_arguments.get(part)), _class(their_arguments.get(part))
+        if here and there and here != there:
+            return (
+                f"the checkpoint has the {part} {there}, and the configuration names {here}: leave model.{part} as it "
+                f"was in training, or take a checkpoint of a run with {here}"
+            )
+    differing = list(_differences(dict(our_arguments), dict(their_arguments)))
+    if differing:
+        what = "; ".join(differing[:_MOST_NAMED])
+        return f"the checkpoint does not fit the model: {what}; leave the model as it was in training"
+    names = [f"{_some(missing)} only in the model"] if missing else []
+    names += [f"{_some(unknown)} only in the checkpoint"] if unknown else []
+    return f"the checkpoint does not fit the model: {', '.join(names)}; leave the model as it was in training"
+
+
+def _class(part: Any) -> str | None:
+    path = part.get("class_path") if isinstance(part, dict) else None
+    return path.rpartition(".")[2] if isinstance(path, str) else None
+
+
+def _differences(here: Any, there: Any, key: str = "model") -> Iterator[str]:
+    """Arguments of the parts that differ, each with both values."""
+    if isinstance(here, dict) and isinstance(there, dict):
+        for name in {**here, **there}:
+            if key != "model" or name in _PARTS:
+                at = key if name == "init_args" else f"{key}.{name}"
+                yield from _differences(here.get(name), there.get(name), at)
+    elif here != there and (here is None or there is None or not isinstance(here, dict | list)):
+        yield f"{key} is {here} here and {there} there"
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more

@@ -1,0 +1,147 @@
+"""Whose weights are evaluated: the newest, the best or a file's; what does not fit, and what is damaged, is said."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from slotbench.cli import run
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, tiny_components: Path) -> Path:
+    """A run with `last.ckpt` and `best.ckpt`, copied for each test."""
+    import yaml
+    from conftest import tiny_config
+
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "tiny.yaml").write_text(yaml.safe_dump(tiny_config()))
+    patch = pytest.MonkeyPatch()
+    patch.chdir(folder)
+    # the command sets it, for processes that it starts
+    patch.setenv("SLOTBENCH_RUN_DIR", "")
+    assert run(["fit", "--config", "tiny.yaml", "--plugin", str(tiny_components)]) == 0
+    patch.undo()
+    (found,) = (folder / "runs" / "tiny").iterdir()
+    return found
+
+
+@pytest.fixture
+def path(trained: Path, tmp_path: Path) -> Path:
+    copy = tmp_path / "run"
+    shutil.copytree(trained, copy)
+    best, last = copy / "checkpoints" / "best.ckpt", copy / "checkpoints" / "last.ckpt"
+    content = torch.load(last, weights_only=True)
+    best.unlink(missing_ok=True)
+    torch.save(content, best)
+    return copy
+
+
+@pytest.fixture
+def evaluate(path: Path, tiny_components: Path, capsys: pytest.CaptureFixture[str]):
+    def make(command: str, *arguments: str) -> tuple[int, str, str]:
+        """Exit code, what was said on stderr, and the name of the checkpoint that the record has."""
+        capsys.readouterr()
+        code = run([command, str(path), "--plugin", str(tiny_components), *arguments])
+        records = sorted(path.glob(f"{command}-*.json"), key=lambda record: record.stat().st_mtime_ns)
+        used = Path(json.loads(records[-1].read_text())["checkpoint"]).name if records else ""
+        return code, " ".join(capsys.readouterr().err.split()), used
+
+    return make
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize("command", ["validate", "test", "predict"])
+def test_the_newest_checkpoint_is_evaluated_unless_the_best_or_a_file_is_asked_for(command: str, path: Path, evaluate):
+    other = path.parent / "other.ckpt"
+    shutil.copy(path / "checkpoints" / "best.ckpt", other)
+    assert evaluate(command)[::2] == (0, "last.ckpt")
+    assert evaluate(command, "--checkpoint", "best")[::2] == (0, "best.ckpt")
+    assert evaluate(command, "--checkpoint", str(other))[::2] == (0, "other.ckpt")
+    assert evaluate(command, "--checkpoint=last")[::2] == (0, "last.ckpt")
+
+
+def test_lightnings_spelling_is_taken_with_a_note(evaluate):
+    code, said, used = evaluate("validate", "--ckpt_path", "best")
+    assert (code, used) == (0, "best.ckpt")
+    assert "--ckpt_path best is taken for --checkpoint best" in said
+    code, said, _ = evaluate("validate", "--ckpt_path", "best", "--checkpoint", "last")
+    assert code == 2
+    assert "--checkpoint last and --ckpt_path best both name a checkpoint" in said
+
+
+@pytest.mark.parametrize("command", ["validate", "test", "predict", "probe"])
+def test_a_cut_checkpoint_is_named_with_the_whole_one_beside_it(command: str, path: Path, evaluate):
+    cut(path / "checkpoints" / "last.ckpt")
+    code, said, _ = evaluate(command)
+    assert code == 2
+    assert f"{path}/checkpoints/last.ckpt is damaged: it " in said
+    assert f"there: {path}/checkpoints/best.ckpt (whole)" in said
+    assert f"type: slotbench {command} {path} --checkpoint best" in said
+    cut(path / "checkpoints" / "best.ckpt")
+    code, said, _ = evaluate(command, "--checkpoint", "best")
+    assert code == 2
+    assert "best.ckpt is damaged" in said
+    assert "no other checkpoint that is whole" in said
+
+
+def test_a_flipped_bit_in_a_checkpoint_is_found(path: Path, evaluate):
+    best = path / "checkpoints" / "best.ckpt"
+    values = torch.load(best, weights_only=True)["state_dict"]["core.linear.weight"].numpy().tobytes()
+    content = bytearray(best.read_bytes())
+    content[content.index(values) + 3] ^= 1
+    best.write_bytes(content)
+    code, said, _ = evaluate("test", "--checkpoint", "best")
+    assert code == 2
+    assert "best.ckpt is damaged: the checksum of" in said
+
+
+def test_another_core_than_the_checkpoints_is_named_with_the_one_that_it_has(path: Path, evaluate):
+    last = path / "checkpoints" / "last.ckpt"
+    content = torch.load(last, weights_only=True)
+    content["state_dict"]["core.more"] = torch.zeros(2)
+    torch.save(content, last)
+    code, said, _ = evaluate("test", "--model.core", "OtherCore")
+    assert code == 2
+    assert "the checkpoint has the core TinyCore, and the configuration names OtherCore" in said
+    assert "core.more" not in said
+    code, said, _ = evaluate("test", "--model.core.depth", "5")
+    assert code == 2
+    assert "model.core.depth is 5 here and 2 there" in said
+    code, said, _ = evaluate("test")
+    assert code == 2
+    assert "core.more only in the checkpoint" in said
+
+
+@pytest.mark.parametrize("given", ["best", "last"])
+def test_without_a_run_the_best_and_the_last_mean_nothing(
+    given: str, workspace: Path, tiny_components: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--config", "tiny.yaml", "--plugin", str(tiny_components), "--ckpt_path", given]
+    assert run(["test", *arguments]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"{given} names a checkpoint of a run, and no run is given" in said
+    assert f"slotbench test RUN --checkpoint {given}" in said
+
+
+def test_a_file_is_evaluated_without_a_run(path: Path, workspace: Path, tiny_components: Path) -> None:
+    file = str(path / "checkpoints" / "best.ckpt")
+    arguments = ["--config", "tiny.yaml", "--plugin", str(tiny_components), "--checkpoint", file]
+    assert run(["test", *arguments]) == 0
+
+
+def test_fit_says_what_goes_on_and_what_starts_from_weights(
+    workspace: Path, tiny_components: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["fit", "--config", "tiny.yaml", "--plugin", str(tiny_components), "--checkpoint", "best"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "fit takes no --checkpoint" in said
+    assert "slotbench fit --resume RUN" in said
+    assert "--model.init_from" in said

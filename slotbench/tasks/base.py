@@ -217,7 +217,9 @@ class SlotTask(LightningModule, ABC):
             WeightError: it has other tensors than the model, as another core's has, or one of another shape.
         """
         held = checkpoint["state_dict"]
-        problem = misfit(self.state_dict(), held, self.hparams, checkpoint.get(self.CHECKPOINT_HYPER_PARAMS_KEY) or {})
+        parts = {name: type(getattr(self, name)).__name__ for name in ("encoder", "core", "decoder")}
+        saved = checkpoint.get(self.CHECKPOINT_HYPER_PARAMS_KEY) or {}
+        problem = misfit(self.state_dict(), held, self.hparams, saved, parts)
         if problem is not None and self.strict_loading:
             raise WeightError(problem)
         rows = {f"core.{name}": axis for name, axis in (self.core.slot_parameters() or {}).items()}

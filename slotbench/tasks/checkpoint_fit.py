@@ -18,6 +18,7 @@ def misfit(
     theirs: Mapping[str, Tensor],
     our_arguments: Mapping[str, Any],
     their_arguments: Mapping[str, Any],
+    parts: Mapping[str, str],
 ) -> str | None:
     """Why the weights `theirs` cannot be loaded into a model with the weights `ours`; None if they can, by their names.
 
@@ -28,20 +29,21 @@ def misfit(
         theirs: tensors of the checkpoint.
         our_arguments: what the task was built from, nested, as the configuration has it; may be empty.
         their_arguments: the same of the task that was saved.
+        parts: the class of the model's encoder, core and decoder.
     """
     missing = [name for name in ours if name not in theirs]
     unknown = [name for name in theirs if name not in ours]
     if not missing and not unknown:
         return None
-    for part in _PARTS:
-        here, there = _class(our_arguments.get(part)), _class(their_arguments.get(part))
-        if here and there and here != there:
+    for part, here in parts.items():
+        there = _class(their_arguments.get(part))
+        if there and here != there:
             return (
                 f"the checkpoint has the {part} {there}, and the configuration names {here}: leave model.{part} as it "
                 f"was in training, or take a checkpoint of a run with {here}"
             )
     differing = list(_differences(dict(our_arguments), dict(their_arguments)))
-    if differing:
+    if our_arguments and differing:
         what = "; ".join(differing[:_MOST_NAMED])
         return f"the checkpoint does not fit the model: {what}; leave the model as it was in training"
     names = [f"{_some(missing)} only in the model"] if missing else []

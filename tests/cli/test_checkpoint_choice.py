@@ -145,3 +145,14 @@ def test_fit_says_what_goes_on_and_what_starts_from_weights(
     assert "fit takes no --checkpoint" in said
     assert "slotbench fit --resume RUN" in said
     assert "--model.init_from" in said
+
+
+def test_a_probe_names_both_cores_too(path: Path, evaluate) -> None:
+    last = path / "checkpoints" / "last.ckpt"
+    content = torch.load(last, weights_only=True)
+    content["state_dict"]["core.more"] = torch.zeros(2)
+    content["hyper_parameters"]["core"]["class_path"] = "elsewhere.OtherCore"
+    torch.save(content, last)
+    code, said, _ = evaluate("probe")
+    assert code == 2
+    assert "the checkpoint has the core OtherCore, and the configuration names TinyCore" in said

@@ -117,7 +117,7 @@ def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
         (["--model.core", "PSB"], "probe has no argument --model.core PSB"),
         (["--checkpoint", "lost.ckpt"], "no checkpoint lost.ckpt there:"),
         (["--data.num_bals", "3"], "num_bals"),
-        (["--data.resolution", "32"], "does not fit the run's configuration"),
+        (["--data.resolution", "32"], "does not fit the model"),
         (["--continuous", "mood"], "cannot be probed: the data has no mood of its objects; it has masses"),
     ],
 )

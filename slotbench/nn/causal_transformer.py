@@ -106,7 +106,7 @@ class CausalTransformer(nn.Module):
         first = self._first_index(batch, x.device) if state is None else state.next_step
         index = first[:, None] + torch.arange(time, device=x.device)
         # in the parameters' precision, so that the residual stream is not bfloat16 under autocast
-        position = sincos_embedding(index, self.dim).to(next(self.parameters()).dtype)
+        position = sincos_embedding(index, self.dim, dtype=next(self.parameters()).dtype)
         x = x + position[:, :, None]
         caches = []
         for number, layer in enumerate(self.layers):

@@ -127,7 +127,7 @@ class FrameSequence(nn.Module):
             first = state.next_step
         index = first[:, None] + torch.arange(x.shape[1], device=x.device)
         # in the weights' precision, so that the residual stream is not bfloat16 under autocast
-        position = sincos_embedding(index, self.dim).to(self.start.dtype)[:, :, None] + self.places
+        position = sincos_embedding(index, self.dim, dtype=self.start.dtype)[:, :, None] + self.places
         x = self.input_map(x) + position
         after = []
         for number, layer in enumerate(self.layers):

@@ -79,7 +79,7 @@ class MambaBlock(nn.Module):
 
     @torch.no_grad()
     def _initialise_scan(self) -> None:
-        rates = torch.arange(1, self.state_dim + 1, dtype=torch.float32)
+        rates = torch.arange(1, self.state_dim + 1, dtype=self.A_log.dtype)
         self.A_log.copy_(repeat(rates.log(), "state -> inner state", inner=self.inner_dim))
         self.D.fill_(1.0)
         nn.init.uniform_(self.dt_proj.weight, -(self.rank**-0.5), self.rank**-0.5)

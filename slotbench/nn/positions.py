@@ -65,7 +65,9 @@ def sincos_grid(rows: int, cols: int, dim: int) -> Float[Tensor, "rows cols dim"
     return torch.cat([y[:, None].expand(-1, cols, -1), x[None].expand(rows, -1, -1)], dim=-1)
 
 
-def sincos_embedding(index: Int[Tensor, "*batch"], dim: int, longest: float = 10_000.0) -> Float[Tensor, "*batch dim"]:
+def sincos_embedding(
+    index: Int[Tensor, "*batch"], dim: int, longest: float = 10_000.0, dtype: torch.dtype | None = None
+) -> Float[Tensor, "*batch dim"]:
     """Sines and cosines of an index, at wavelengths from 2 pi to 2 pi times `longest`.
 
     It is defined for every index, so no clip is too long.
@@ -74,15 +76,19 @@ def sincos_embedding(index: Int[Tensor, "*batch"], dim: int, longest: float = 10
         index: frame or step index.
         dim: an even width.
         longest: the longest wavelength over 2 pi.
+        dtype: of the result, torch's default if None; in float64 it is exact to float64, otherwise to float32.
 
     Raises:
         ValueError: `dim` is odd.
     """
     if dim < 2 or dim % 2:
         raise ValueError(f"a sine and cosine embedding needs an even dim, got dim={dim}")
-    exponents = torch.arange(dim // 2, device=index.device, dtype=torch.float32) / (dim // 2)
-    angles = index[..., None].to(torch.float32) * longest**-exponents
-    return torch.cat([angles.sin(), angles.cos()], dim=-1).to(torch.get_default_dtype())
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    # float64 only where it is asked for: not every device has it
+    inner = torch.promote_types(dtype, torch.float32)
+    exponents = torch.arange(dim // 2, device=index.device, dtype=inner) / (dim // 2)
+    angles = index[..., None].to(inner) * longest**-exponents
+    return torch.cat([angles.sin(), angles.cos()], dim=-1).to(dtype)
 
 
 def position_table(kind: PositionInit, rows: int, cols: int, dim: int) -> nn.Parameter:

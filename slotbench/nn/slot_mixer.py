@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from slotbench.nn.attention import SelfAttention
 from slotbench.nn.mlp import MLP
 
-__all__ = ["SlotMixer"]
+__all__ = ["SlotAttentionMixer", "SlotMixer"]
 
 
 class SlotMixer(nn.Module):
@@ -38,3 +38,26 @@ class SlotMixer(nn.Module):
         """Each set of slots on its own."""
         slots = slots + self.attention(self.attention_norm(slots))
         return slots + self.mlp(self.mlp_norm(slots))
+
+
+class SlotAttentionMixer(nn.Module):
+    """A slot mixer without its MLP: self-attention over a set of slots with a residual and a LayerNorm before it.
+
+    Source: SlotSSM's public code, which has no MLP unless told.
+
+    Args:
+        dim: width of a slot.
+        num_heads: heads of the attention.
+
+    Raises:
+        ValueError: `num_heads` does not divide `dim`.
+    """
+
+    def __init__(self, dim: int, num_heads: int = 4):
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(dim)
+        self.attention = SelfAttention(dim, num_heads)
+
+    def forward(self, slots: Float[Tensor, "batch slots dim"]) -> Float[Tensor, "batch slots dim"]:
+        """Each set of slots on its own."""
+        return slots + self.attention(self.attention_norm(slots))

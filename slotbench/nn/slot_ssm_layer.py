@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from slotbench.nn.mamba import MambaBlock, MambaState
 from slotbench.nn.mamba2 import Mamba2Block, Mamba2State
 from slotbench.nn.mlp import MLP
-from slotbench.nn.slot_mixer import SlotMixer
+from slotbench.nn.slot_mixer import SlotAttentionMixer, SlotMixer
 
 __all__ = ["MixerName", "SSMName", "SSMState", "SlotSSMLayer", "SlotSSMStack"]
 
-MixerName = Literal["attention_mlp", "mlp", "none"]
-"""What may follow a layer's SSM: attention over the slots and an MLP on each (the paper's), the MLP alone, nothing."""
+MixerName = Literal["attention_mlp", "attention", "mlp", "none"]
+"""What may follow a layer's SSM: attention over the slots and an MLP on each (the paper's), one of the two, nothing."""
 
 SSMName = Literal["mamba", "mamba2"]
 """The state space models that a layer can carry its slots through time with."""
@@ -152,8 +152,10 @@ def _block(
 def _mixer(mixer: MixerName, dim: int, num_heads: int, mlp_ratio: int) -> nn.Module:
     if mixer == "attention_mlp":
         return SlotMixer(dim, num_heads, mlp_ratio)
+    if mixer == "attention":
+        return SlotAttentionMixer(dim, num_heads)
     if mixer == "mlp":
         return SlotMLP(dim, mlp_ratio)
     if mixer == "none":
         return nn.Identity()
-    raise ValueError(f"mixer={mixer!r} is none of attention_mlp, mlp, none")
+    raise ValueError(f"mixer={mixer!r} is none of attention_mlp, attention, mlp, none")

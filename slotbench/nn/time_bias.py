@@ -47,8 +47,10 @@ class RelativeTimeBias(nn.Module):
     def forward(self, offsets: Integer[Tensor, " offsets"]) -> Float[Tensor, "heads offsets"]:
         """The biases of each offset, step of the key less step of the query. Ask once for each offset that occurs."""
         slowest = 2 * math.pi / (2 * self.max_length - 1)
-        frequencies = slowest * 2.0 ** torch.arange(self.num_frequencies, device=offsets.device, dtype=torch.float32)
-        angles = offsets[..., None].to(torch.float32) * frequencies
+        # as exact as the weights, and in float32 at least
+        dtype = torch.promote_types(self.expand.weight.dtype, torch.float32)
+        frequencies = slowest * 2.0 ** torch.arange(self.num_frequencies, device=offsets.device, dtype=dtype)
+        angles = offsets[..., None].to(dtype) * frequencies
         code = math.sqrt(2) * torch.cat([angles.sin(), angles.cos()], dim=-1)
         hidden = nn.functional.gelu(self.expand(code.to(self.expand.weight.dtype)))
         return self.contract(hidden).mT

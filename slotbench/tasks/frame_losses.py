@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["FrameLoss", "LossSum", "frame_loss", "squash", "truncate_to_bytes"]
+__all__ = ["FrameLoss", "LossSum", "at_least_float32", "frame_loss", "squash", "truncate_to_bytes"]
 
 FrameLoss = Literal["bce", "mse", "l1_l2"]
 """What the decoder's output is and how it is compared: logits by cross-entropy, pixels by squared error, or pixels in
@@ -28,7 +28,7 @@ def squash(painted: Frames, loss: FrameLoss) -> Frames:
         >>> squash(torch.zeros(1, 1, 1, 1, 2), "l1_l2")
         tensor([[[[[0.5000, 0.5000]]]]])
     """
-    painted = _at_least_float32(painted)
+    painted = at_least_float32(painted)
     if loss == "bce":
         return painted.sigmoid()
     return painted.clamp(0, 1) if loss == "mse" else (painted.tanh() + 1) / 2
@@ -50,7 +50,7 @@ def frame_loss(
         l1_share: weight of the absolute error in "l1_l2".
         loss_sum: what is summed; with "rows" the value is channels * width times that with "pixels".
     """
-    painted = _at_least_float32(painted)
+    painted = at_least_float32(painted)
     true = true.to(painted)
     if loss == "bce":
         value = F.binary_cross_entropy_with_logits(painted, true)
@@ -73,5 +73,6 @@ def truncate_to_bytes(frames: Float[Tensor, "*batch height width"]) -> Float[Ten
     return torch.floor(frames * 255) / 255
 
 
-def _at_least_float32(x: Tensor) -> Tensor:
+def at_least_float32(x: Tensor) -> Tensor:
+    """`x` in float32, or in float64 if it is that already."""
     return x if x.dtype == torch.float64 else x.float()

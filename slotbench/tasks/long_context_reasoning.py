@@ -30,6 +30,7 @@ from slotbench.interfaces import (
 from slotbench.metrics.ball_scores import BallScores
 from slotbench.nn.aggregation import sum_over_processes
 from slotbench.tasks.base import Decay, Headline, SlotTask
+from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.pictures import contact_sheet, paint_classes, paint_slots
 from slotbench.tasks.schedule import WarmupCosine
 
@@ -150,7 +151,8 @@ class LongContextReasoning(SlotTask):
     ) -> Float[Tensor, ""]:
         """Cross-entropy per pixel over those of the `targets`, the last ones, that were decoded, plus the decoder's own
         terms."""
-        logits = decoded.reconstruction.flatten(0, 1).float()
+        logits = at_least_float32(decoded.reconstruction.flatten(0, 1))
+        weights = None if weights is None else weights.to(logits.dtype)
         wanted = target[:, -decoded.reconstruction.shape[1] :].flatten(0, 1).long()
         value = F.cross_entropy(logits, wanted, weights, reduction=self.loss_reduction)
         if self.loss_reduction == "sum":

@@ -33,6 +33,7 @@ from slotbench.metrics.lpips import LPIPS
 from slotbench.metrics.segmentation_floors import segmentation_names, simple_segmentations
 from slotbench.nn.feature_extractor import FeatureExtractor
 from slotbench.tasks.base import Decay, Headline, SlotTask
+from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.schedule import WarmupCosine
 from slotbench.tasks.slot_pictures import slot_panel, slot_video
@@ -208,7 +209,7 @@ class SlotAutoencoding(SlotTask):
 
     def loss(self, decoded: Decoded, target: Float[Tensor, "batch time channels rows cols"]) -> Float[Tensor, ""]:
         """Mean squared error over clips, frames, channels and pixels (or features), plus the decoder's own terms."""
-        value = F.mse_loss(decoded.reconstruction.float(), target.float())
+        value = F.mse_loss(at_least_float32(decoded.reconstruction), at_least_float32(target))
         for term in decoded.losses.values():
             value = value + term
         return value

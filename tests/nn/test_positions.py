@@ -43,6 +43,31 @@ def test_time_embedding_of_a_hand_case():
     torch.testing.assert_close(embedding, torch.tensor(expected))
 
 
+def exact_embedding(index, dim):
+    """By Python's own sines, which are those of float64."""
+    angles = [[step * 10_000.0 ** -(i / (dim // 2)) for i in range(dim // 2)] for step in index]
+    rows = [[*map(math.sin, row), *map(math.cos, row)] for row in angles]
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def test_time_embedding_in_float64_is_exact_to_float64_and_that_in_float32_stays_as_it_was():
+    index = [0, 1, 2, 17, 2559]
+    precise = sincos_embedding(torch.tensor(index), 16, dtype=torch.float64)
+    torch.testing.assert_close(precise, exact_embedding(index, 16), rtol=0, atol=1e-12)
+    assert sincos_embedding(torch.tensor(index), 16).dtype == torch.float32
+    torch.testing.assert_close(sincos_embedding(torch.tensor(index), 16), precise.float(), rtol=0, atol=2e-4)
+    assert sincos_embedding(torch.tensor(index), 16, dtype=torch.bfloat16).dtype == torch.bfloat16
+
+
+def test_a_grid_that_is_built_where_float64_is_the_default_is_exact_to_float64():
+    torch.set_default_dtype(torch.float64)
+    try:
+        table = sincos_grid(2, 3, 8)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    torch.testing.assert_close(table[1, 2], torch.cat([*exact_embedding([1, 2], 4)]), rtol=0, atol=1e-15)
+
+
 def test_time_embedding_tells_far_steps_apart():
     index = torch.arange(0, 100_000, 997)
     embedding = sincos_embedding(index, 32)

@@ -188,3 +188,17 @@ def test_a_target_without_palette_still_makes_pictures(data, batch):
     spec = replace(data.spec, target=VideoSpec(7, 16, 16))
     task = LongContextReasoning(PatchEncoder, SlotSSM, TransformerDecoder, data_spec=spec)
     assert task.pictures(batch)["predictions"].shape[2] == 3
+
+
+def test_the_loss_of_a_model_in_float64_is_computed_in_float64(data, batch):
+    batch = replace(batch, frames=batch.frames.double())
+    decoded = make_task(data).double()(batch, every_target=True)
+    logits, target = decoded.reconstruction, batch.require("target").long()
+    weights = torch.linspace(1, 2, logits.shape[2])
+    for given in (None, weights):
+        loss = make_task(data).loss(decoded, batch.require("target"), given)
+        picked = -logits.log_softmax(dim=2).gather(2, target[:, :, None])[:, :, 0]
+        scale = torch.ones_like(weights) if given is None else given
+        expected = (picked * scale[target].double()).sum() / scale[target].double().sum()
+        assert loss.dtype == torch.float64
+        torch.testing.assert_close(loss, expected, rtol=1e-12, atol=0)

@@ -272,3 +272,14 @@ def test_a_negative_number_of_floor_clips_is_refused(data):
 def test_sizes_of_the_data_are_needed(data):
     with pytest.raises(ValueError, match="SlotAutoencoding needs data_spec"):
         SlotAutoencoding(lambda s: None, lambda s: None, lambda s, v: None)
+
+
+def test_the_loss_of_a_model_in_float64_is_computed_in_float64(data):
+    task, batch = make_task(data).double(), batch_of(data)
+    batch = replace(batch, frames=batch.frames.double())
+    with torch.no_grad():
+        out = task(batch)
+        loss = task.loss(out.decoded, task.target(batch))
+    assert loss.dtype == torch.float64
+    expected = (out.decoded.reconstruction - batch.frames).square().mean()
+    torch.testing.assert_close(loss, expected, rtol=1e-14, atol=0)

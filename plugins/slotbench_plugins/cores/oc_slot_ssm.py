@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from slotbench.interfaces import Aggregation, CoreOutput, SlotSpec, TemporalCore, TokenSpec
 from slotbench.nn.inverted_attention import InvertedAttention
 from slotbench.nn.linear import xavier_linear
-from slotbench.nn.slot_init import InitialisedSlots, SlotInit, initial_slots
-from slotbench.nn.slot_ssm_layer import SlotSSMStack, SSMName, SSMState
+from slotbench.nn.slot_init import InitialisedSlots, LearnedSlots, SlotInit, initial_slots
+from slotbench.nn.slot_ssm_layer import MixerName, SlotSSMStack, SSMName, SSMState
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 
 
@@ -26,31 +26,43 @@ class OCSlotSSMState(NamedTuple):
 class CompetingReader(nn.Module):
     """Inverted attention to a frame's tokens with a residual, and a LayerNorm on both sides before it.
 
-    Its linear maps have no biases: that of the queries would be added to all competitors for a token alike.
-
     Source: SlotSSM, Eq 14 and 23-26; residual, LayerNorms and the map after the aggregation are those of the public
-    code, which has biases.
+    code, which has biases, and maps the tokens anew in every block.
 
     Args:
-        dim: width of a slot and of a token.
+        dim: width of a slot.
         num_heads: heads.
         across_heads: the slots of all heads compete with one another.
         aggregation: turns (assignment, values) into updates.
+        bias: give the linear maps of the attention biases. That of the queries is added to all competitors for a token
+            alike, so with one head it has no effect.
+        token_dim: width of a token where the reader has a linear map of its own from there to `dim`; None where tokens
+            come with the width of a slot.
     """
 
-    def __init__(self, dim: int, num_heads: int, across_heads: bool, aggregation: Aggregation):
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        across_heads: bool,
+        aggregation: Aggregation,
+        bias: bool = False,
+        token_dim: int | None = None,
+    ):
         super().__init__()
+        self.token_projection = nn.Identity() if token_dim is None else xavier_linear(token_dim, dim)
         self.slot_norm = nn.LayerNorm(dim)
         self.token_norm = nn.LayerNorm(dim)
         self.attention = InvertedAttention(
-            dim, num_heads=num_heads, aggregation=aggregation, across_heads=across_heads, bias=False
+            dim, num_heads=num_heads, aggregation=aggregation, across_heads=across_heads, bias=bias
         )
 
     def forward(
-        self, slots: Float[Tensor, "batch slots dim"], tokens: Float[Tensor, "batch tokens dim"]
+        self, slots: Float[Tensor, "batch slots dim"], tokens: Float[Tensor, "batch tokens token_dim"]
     ) -> tuple[Float[Tensor, "batch slots dim"], Float[Tensor, "batch slots tokens"]]:
         """(slots, share that each has won of each token)."""
-        update, assignment = self.attention(self.slot_norm(slots), self.token_norm(tokens))
+        tokens = self.token_norm(self.token_projection(tokens))
+        update, assignment = self.attention(self.slot_norm(slots), tokens)
         return slots + update, assignment
 
 
@@ -66,15 +78,20 @@ class OCSlotSSM(InitialisedSlots, TemporalCore):
 
     Source: Jiang, Deng, Singh, Lee, Ahn, "Slot State Space Models", NeurIPS 2024, Section 5.1, Eq 14-16 and 23-26.
     Table 2 has `dim` 192, 11 slots and 4 heads in the competition; the number of layers is not stated there.
+    `OCSlotSSM.original` has the settings of the authors' public code, whose weights
+    `slotbench_plugins.slotssm_weights` reads.
 
     Args:
-        token_spec: what the encoder hands over; tokens of another width than `dim` are mapped to it once.
+        token_spec: what the encoder hands over.
         num_slots: slots per step, the same in all layers.
         dim: width of a slot.
         num_layers: layers, each with weights of its own.
         bottom_up_heads: heads of the competition for tokens.
         across_heads: the slots of all heads compete with one another, as in the public code; otherwise each head holds
             a competition of its own.
+        bottom_up_bias: whether the linear maps of the competition have biases, as in the public code.
+        token_projection: "once" maps tokens of another width than `dim` to it, for all layers; "per_layer" has a linear
+            map in every layer whatever their width, as the public code does.
         num_heads: heads of the attention that mixes the slots of a step.
         mlp_ratio: hidden width of the MLPs in units of `dim`.
         ssm: the block that carries a slot through time, "mamba" or "mamba2".
@@ -87,10 +104,14 @@ class OCSlotSSM(InitialisedSlots, TemporalCore):
         slot_init: "learned" has one vector per slot; "gaussian" draws the slots of each clip from one distribution.
         aggregation: makes the part that turns (assignment, values) into updates, from the width of a value; one per
             layer.
+        mixer: what follows the SSM of every layer: attention over the slots and an MLP on each (as in the paper), the
+            attention alone (as in the public code), the MLP alone, or nothing.
+        init: initial weights, ours ("plain", Xavier-uniform maps with biases of zero) or those of the authors' public
+            code ("slotssm", PyTorch's linear layers, and learned slots that are normal).
 
     Raises:
         ValueError: a number below 1, heads that do not divide `dim`, `head_dim` does not divide the inner width of
-            Mamba-2, or an unknown `slot_init` or `ssm`.
+            Mamba-2, or an unknown `slot_init`, `ssm` or `mixer`.
     """
 
     def __init__(
@@ -101,6 +122,8 @@ class OCSlotSSM(InitialisedSlots, TemporalCore):
         num_layers: int = 2,
         bottom_up_heads: int = 1,
         across_heads: bool = True,
+        bottom_up_bias: bool = False,
+        token_projection: Literal["once", "per_layer"] = "once",
         num_heads: int = 4,
         mlp_ratio: int = 4,
         ssm: SSMName = "mamba",
@@ -112,18 +135,69 @@ class OCSlotSSM(InitialisedSlots, TemporalCore):
         kernel: str = "auto",
         slot_init: SlotInit = "learned",
         aggregation: Callable[[int], Aggregation] = WeightedMean,
+        mixer: MixerName = "attention_mlp",
+        init: Literal["plain", "slotssm"] = "plain",
     ):
         super().__init__()
         self.slot_spec = SlotSpec(num_slots, dim)
-        same = token_spec.dim == dim
-        self.token_projection = nn.Identity() if same else xavier_linear(token_spec.dim, dim)
+        once = token_projection == "once" and token_spec.dim != dim
+        self.token_projection = xavier_linear(token_spec.dim, dim) if once else nn.Identity()
         self.slot_init = initial_slots(slot_init, num_slots, dim)
         self.layers = SlotSSMStack(
-            dim, num_layers, num_heads, mlp_ratio, ssm, state_dim, expand, conv_width, head_dim, exact_zoh, kernel
+            dim,
+            num_layers,
+            num_heads,
+            mlp_ratio,
+            ssm,
+            state_dim,
+            expand,
+            conv_width,
+            head_dim,
+            exact_zoh,
+            kernel,
+            mixer,
         )
+        token_dim = token_spec.dim if token_projection == "per_layer" else None
         self.readers = nn.ModuleList(
-            CompetingReader(dim, bottom_up_heads, across_heads, aggregation(dim // bottom_up_heads))
+            CompetingReader(
+                dim, bottom_up_heads, across_heads, aggregation(dim // bottom_up_heads), bottom_up_bias, token_dim
+            )
             for _ in range(num_layers)
+        )
+        if init == "slotssm":
+            self._start_as_published()
+
+    def _start_as_published(self) -> None:
+        """The initial weights of the authors' public code, where they are not those of the layers here."""
+        # the SSM blocks have theirs: both are mamba-ssm's
+        outside = [self.token_projection, *self.readers, *(layer.mixer for layer in self.layers)]
+        for part in outside:
+            for layer in part.modules():
+                if isinstance(layer, nn.Linear):
+                    layer.reset_parameters()
+        if isinstance(self.slot_init, LearnedSlots):
+            nn.init.normal_(self.slot_init.slots)
+
+    @classmethod
+    def original(cls, token_spec: TokenSpec, num_slots: int = 6, dim: int = 256, num_layers: int = 4) -> OCSlotSSM:
+        """The settings of the authors' public code, in its one example; `dim` is a multiple of 64, there of 256.
+
+        Source: github.com/JindongJiang/SlotSSMs, train.py and src/models/slotssm.py.
+        """
+        return cls(
+            token_spec,
+            num_slots,
+            dim,
+            num_layers,
+            bottom_up_bias=True,
+            token_projection="per_layer",
+            num_heads=dim // 64,
+            ssm="mamba2",
+            state_dim=128,
+            expand=2.0,
+            head_dim=64,
+            mixer="attention",
+            init="slotssm",
         )
 
     def forward(

@@ -39,7 +39,7 @@ class SlotSSM(TemporalCore):
         exact_zoh: discretise the input matrix exactly instead of Mamba's first-order form.
         kernel: which kernel of `slotbench.ops.selective_scan` (of `slotbench.ops.ssd` for Mamba-2) runs the scan.
         mixer: what follows the SSM of every layer: attention over the slots and an MLP on each (as in the paper), the
-            MLP alone, or nothing; the last two leave the slots on their own.
+            attention alone, the MLP alone, or nothing; the last two leave the slots on their own.
 
     Raises:
         ValueError: a list of slot numbers that does not have one entry per layer, a number below 1, `num_heads` does

@@ -78,7 +78,7 @@ class PatchEncoder(Encoder):
         )
         place = self._cell_positions(batch.time % self.video_spec.steps_per_frame)
         index = batch.time if self.time_index == "step" else batch.time // self.video_spec.steps_per_frame
-        when = sincos_embedding(index, self.token_spec.dim).to(pixels.dtype)
+        when = sincos_embedding(index, self.token_spec.dim, dtype=pixels.dtype)
         return self.mlp(self.patches(pixels) + place + when[:, :, None])
 
     def _cell_positions(self, cell: Int[Tensor, "batch time"]) -> Float[Tensor, "batch time tokens dim"]:

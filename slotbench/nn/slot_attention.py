@@ -52,9 +52,10 @@ class SlotCorrector(nn.Module):
         mlp: after which iterations the MLP follows.
         aggregation: turns (assignment, values) into updates, a `slotbench.interfaces.Aggregation` for values of width
             `dim` / `num_heads`.
+        norm_eps: added to the variance in the LayerNorms. PyTorch has 1e-5, flax 1e-6, Keras 1e-3.
 
     Raises:
-        ValueError: `num_heads` does not divide `dim`, or an unknown `mlp`.
+        ValueError: `num_heads` does not divide `dim`, an unknown `mlp`, or a `norm_eps` that is not positive.
     """
 
     def __init__(
@@ -66,13 +67,15 @@ class SlotCorrector(nn.Module):
         mlp: CorrectorMLP = "every",
         *,
         aggregation: nn.Module,
+        norm_eps: float = 1e-5,
     ):
         super().__init__()
+        _check_epsilon(norm_eps)
         if mlp not in get_args(CorrectorMLP):
             raise ValueError(f"no corrector_mlp named {mlp!r}; choose one of {', '.join(get_args(CorrectorMLP))}")
         token_dim = dim if token_dim is None else token_dim
-        self.token_norm = nn.LayerNorm(token_dim)
-        self.slot_norm = nn.LayerNorm(dim)
+        self.token_norm = nn.LayerNorm(token_dim, norm_eps)
+        self.slot_norm = nn.LayerNorm(dim, norm_eps)
         self.attention = InvertedAttention(
             dim,
             token_dim,
@@ -84,7 +87,7 @@ class SlotCorrector(nn.Module):
         )
         self.gru = SharedGRU(dim, dim)
         self.mlp_after_last = mlp == "every"
-        self.mlp = None if mlp == "none" else nn.Sequential(nn.LayerNorm(dim), *_relu_mlp(dim, mlp_ratio))
+        self.mlp = None if mlp == "none" else nn.Sequential(nn.LayerNorm(dim, norm_eps), *_relu_mlp(dim, mlp_ratio))
 
     def memory(self, tokens: Float[Tensor, "batch tokens token_dim"]) -> TokenMemory:
         """Keys and values of a frame's tokens, for all its iterations; leaves "batch heads 1 tokens head_dim"."""
@@ -131,18 +134,20 @@ class SlotPredictor(nn.Module):
         dim: width of a slot.
         num_heads: heads of the attention.
         mlp_ratio: hidden width of the MLP in units of `dim`.
+        norm_eps: added to the variance in the LayerNorms.
 
     Raises:
-        ValueError: `num_heads` does not divide `dim`.
+        ValueError: `num_heads` does not divide `dim`, or a `norm_eps` that is not positive.
     """
 
-    def __init__(self, dim: int, num_heads: int = 4, mlp_ratio: int = 4):
+    def __init__(self, dim: int, num_heads: int = 4, mlp_ratio: int = 4, norm_eps: float = 1e-5):
         super().__init__()
-        self.input_norm = nn.LayerNorm(dim)
+        _check_epsilon(norm_eps)
+        self.input_norm = nn.LayerNorm(dim, norm_eps)
         # one step at a time it is plain attention among the slots of that step
         self.attention = TemporalAttention(dim, num_heads, bias=False)
-        self.mlp = nn.Sequential(nn.LayerNorm(dim), *_relu_mlp(dim, mlp_ratio))
-        self.output_norm = nn.LayerNorm(dim)
+        self.mlp = nn.Sequential(nn.LayerNorm(dim, norm_eps), *_relu_mlp(dim, mlp_ratio))
+        self.output_norm = nn.LayerNorm(dim, norm_eps)
 
     def forward(self, slots: Float[Tensor, "batch slots dim"]) -> Float[Tensor, "batch slots dim"]:
         """Each set of slots on its own."""
@@ -155,6 +160,11 @@ def check_iterations(num_iterations: int, name: str = "num_iterations") -> None:
     """Raises ValueError unless there is at least one."""
     if num_iterations < 1:
         raise ValueError(f"{name}={num_iterations}: slots must look at a frame at least once")
+
+
+def _check_epsilon(norm_eps: float) -> None:
+    if not norm_eps > 0:
+        raise ValueError(f"norm_eps={norm_eps}: give a small positive number, such as 1e-5")
 
 
 def _relu_mlp(dim: int, mlp_ratio: int) -> tuple[nn.Module, ...]:

@@ -11,6 +11,7 @@ from torch import Tensor
 from slotbench.interfaces import Aggregation, RecurrentCore, SlotSpec, TokenSpec
 from slotbench.nn.inverted_attention import TokenMemory
 from slotbench.nn.slot_attention import CorrectorMLP, SlotCorrector, SlotPredictor, check_iterations
+from slotbench.nn.slot_attention_init import SlotAttentionInit, initialise_slot_attention
 from slotbench.nn.slot_init import InitialisedSlots, SlotInit, initial_slots
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 
@@ -64,9 +65,14 @@ class SAVi(InitialisedSlots, RecurrentCore):
         corrector_mlp: after which iterations an MLP follows: "every", "between" (all but a frame's last), or "none".
         slot_init: "learned" has one vector per slot; "gaussian" draws the slots of each clip from one distribution.
         aggregation: makes the part that turns (assignment, values) into updates, from the width of a value.
+        init: whose initial weights: those of STEVE's code ("steve"), of Slot Attention's ("slot_attention"), or
+            Xavier-uniform for every map, with slots drawn from a standard normal distribution ("plain"); see
+            `slotbench.nn.slot_attention_init`.
+        norm_eps: epsilon of the LayerNorms: 1e-5 in STEVE's code, 1e-6 in flax and with it in SAVi's.
 
     Raises:
-        ValueError: a number below 1, heads that do not divide `dim`, or an unknown `slot_init` or `corrector_mlp`.
+        ValueError: a number below 1, heads that do not divide `dim`, an unknown `slot_init`, `corrector_mlp` or `init`,
+            or a `norm_eps` that is not positive.
     """
 
     attention_kind = "assignment"
@@ -84,6 +90,8 @@ class SAVi(InitialisedSlots, RecurrentCore):
         corrector_mlp: CorrectorMLP = "every",
         slot_init: SlotInit = "learned",
         aggregation: Callable[[int], Aggregation] = WeightedMean,
+        init: SlotAttentionInit = "steve",
+        norm_eps: float = 1e-5,
     ):
         super().__init__()
         check_iterations(num_iterations)
@@ -92,9 +100,16 @@ class SAVi(InitialisedSlots, RecurrentCore):
         self.slot_spec = SlotSpec(num_slots, dim)
         self.slot_init = initial_slots(slot_init, num_slots, dim)
         self.corrector = SlotCorrector(
-            dim, token_spec.dim, num_heads, mlp_ratio, corrector_mlp, aggregation=aggregation(dim // num_heads)
+            dim,
+            token_spec.dim,
+            num_heads,
+            mlp_ratio,
+            corrector_mlp,
+            aggregation=aggregation(dim // num_heads),
+            norm_eps=norm_eps,
         )
-        self.predictor = SlotPredictor(dim, predictor_heads, mlp_ratio)
+        self.predictor = SlotPredictor(dim, predictor_heads, mlp_ratio, norm_eps)
+        initialise_slot_attention(init, self.slot_init, self.corrector, self.predictor)
         self.num_iterations = num_iterations
         self.first_iterations = first_iterations
 

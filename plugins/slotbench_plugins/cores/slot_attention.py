@@ -10,6 +10,7 @@ from torch import Tensor
 
 from slotbench.interfaces import Aggregation, CoreOutput, SlotSpec, TemporalCore, TokenSpec
 from slotbench.nn.slot_attention import CorrectorMLP, SlotCorrector, check_iterations
+from slotbench.nn.slot_attention_init import SlotAttentionInit, initialise_slot_attention
 from slotbench.nn.slot_init import InitialisedSlots, SlotInit, initial_slots
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 
@@ -43,9 +44,14 @@ class SlotAttention(InitialisedSlots, TemporalCore):
         corrector_mlp: after which iterations the MLP follows: "every", "between" (all but the last), or "none".
         slot_init: "gaussian" draws the slots of each clip from one distribution; "learned" has one vector per slot.
         aggregation: makes the part that turns (assignment, values) into updates, from the width of a value.
+        init: whose initial weights: those of the authors' code ("slot_attention"), of STEVE's ("steve"), or
+            Xavier-uniform for every map, with slots drawn from a standard normal distribution ("plain"); see
+            `slotbench.nn.slot_attention_init`.
+        norm_eps: epsilon of the LayerNorms: 1e-3 in the authors' code (Keras), 1e-5 in that of Krimmel et al.
 
     Raises:
-        ValueError: a number below 1, `num_heads` does not divide `dim`, or an unknown `slot_init` or `corrector_mlp`.
+        ValueError: a number below 1, `num_heads` does not divide `dim`, an unknown `slot_init`, `corrector_mlp` or
+            `init`, or a `norm_eps` that is not positive.
     """
 
     def __init__(
@@ -59,14 +65,23 @@ class SlotAttention(InitialisedSlots, TemporalCore):
         corrector_mlp: CorrectorMLP = "every",
         slot_init: SlotInit = "gaussian",
         aggregation: Callable[[int], Aggregation] = WeightedMean,
+        init: SlotAttentionInit = "slot_attention",
+        norm_eps: float = 1e-5,
     ):
         super().__init__()
         check_iterations(num_iterations)
         self.slot_spec = SlotSpec(num_slots, dim)
         self.slot_init = initial_slots(slot_init, num_slots, dim)
         self.corrector = SlotCorrector(
-            dim, token_spec.dim, num_heads, mlp_ratio, corrector_mlp, aggregation=aggregation(dim // num_heads)
+            dim,
+            token_spec.dim,
+            num_heads,
+            mlp_ratio,
+            corrector_mlp,
+            aggregation=aggregation(dim // num_heads),
+            norm_eps=norm_eps,
         )
+        initialise_slot_attention(init, self.slot_init, self.corrector)
         self.num_iterations = num_iterations
 
     def forward(

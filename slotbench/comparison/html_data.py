@@ -15,7 +15,18 @@ from slotbench.runs.folder import plain
 __all__ = ["describe"]
 
 SEED = "seed_everything"
-_INFO = ("step", "total_steps", "error", "created", "device", "group", "seconds", "seconds_per_step", "command")
+_INFO = (
+    "step",
+    "total_steps",
+    "diverged_at",
+    "error",
+    "created",
+    "device",
+    "group",
+    "seconds",
+    "seconds_per_step",
+    "command",
+)
 _ABSENT = object()
 
 
@@ -77,6 +88,7 @@ def _rows(comparison: Comparison) -> list[dict[str, Any]]:
                 "parameters": row.parameters,
                 "seconds_per_step": _score(row.seconds_per_step),
                 "unfinished": row.unfinished,
+                "diverged": row.diverged,
             }
         )
         first += len(row.runs)
@@ -97,7 +109,11 @@ def _cell(row: Row, name: str, cell: Cell) -> dict[str, Any]:
 
 def _by_run(row: Row, name: str, cell: Cell) -> list[Any]:
     """One value per run of the row, None for a run without one; empty if it cannot be told which run has which."""
-    having = [name in run.summary or name in run.best for run in row.runs]
+    having = [
+        (name in run.summary or name in run.best)
+        and not (run.state == "diverged" and not math.isfinite(run.summary.get(name, 0.0)))
+        for run in row.runs
+    ]
     if len(cell.values) == len(row.runs):
         having = [True] * len(row.runs)
     if sum(having) != len(cell.values):

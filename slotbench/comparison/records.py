@@ -46,7 +46,7 @@ class RunRecord:
         id: unique within the comparison.
         name: what a person calls it.
         source: where it was read: a folder, or an address.
-        state: "finished", "running", "interrupted", "failed", "killed" or "unknown".
+        state: "finished", "diverged", "running", "interrupted", "failed", "killed" or "unknown".
         settings: the configuration, flat, by the keys that one types on the command line: "model.core" is a class's
             name and "model.core.num_slots" an argument of it; `class_path` and `init_args` do not occur.
         summary: the newest value of every metric.
@@ -96,9 +96,9 @@ class Cell:
         values: one per run that has it, in the order of the row's runs.
         mean: their mean.
         std: their standard deviation with n - 1; None for a single one.
-        low: lower end of the 95 % bootstrap interval of the mean; None for a single one.
+        low: lower end of Student's 95 % interval of the mean; None for a single one.
         high: its upper end.
-        is_best: the best of its column, by more than the spread.
+        is_best: the best of its column, and better than every other row of it, corrected for their number.
     """
 
     values: tuple[float, ...]
@@ -120,7 +120,9 @@ class Row:
         cells: scores by the metric's name; a metric that no run of the row has is absent.
         parameters: trainable ones; None if unknown.
         seconds_per_step: median over the runs; None if unknown.
-        unfinished: how many of the runs have not finished; their scores are in the cells all the same.
+        unfinished: how many of the runs have not finished; their scores are in the cells all the same. Runs that have
+            diverged are among them; of those, scores that are no finite numbers are in no cell.
+        diverged: how many of them have diverged.
     """
 
     label: str
@@ -130,6 +132,7 @@ class Row:
     parameters: int | None = None
     seconds_per_step: float | None = None
     unfinished: int = 0
+    diverged: int = 0
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,10 @@ from slotbench.comparison.records import Comparison, Metric, Row
 
 __all__ = ["MARK", "Floor", "Line", "Score", "Sheet", "make_sheet"]
 
-MARK = "the best, and different from the second by more than the spread (Welch's t-test, p < 0.05)"
+MARK = (
+    "the best, and better than every other row of its column (Welch's t-tests, two-sided, p < 0.05 divided by the "
+    "number of other rows: Bonferroni)"
+)
 _MOST_DECIMALS = 6
 
 
@@ -125,8 +129,8 @@ def _runs(row: Row) -> str:
     count = str(len(row.runs))
     if not row.unfinished:
         return count
-    states = sorted({run.state for run in row.runs if run.state != "finished"})
-    return f"{count} ({row.unfinished} {'/'.join(states)})"
+    states = Counter(run.state for run in row.runs if run.state != "finished")
+    return f"{count} ({', '.join(f'{number} {state}' for state, number in sorted(states.items()))})"
 
 
 def _score(row: Row, metric: Metric, decimals: int) -> Score:

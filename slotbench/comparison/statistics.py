@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 
 from slotbench.comparison.records import Cell
 
-__all__ = ["differ", "summarise", "welch"]
+__all__ = ["INTERVAL", "LEVEL", "apart", "is_best", "summarise", "t_quantile", "welch"]
 
-_RESAMPLES = 5000
-_LEVEL = 0.05
+INTERVAL = "95 % interval (t)"
+"""What the interval is called where people read."""
+
+LEVEL = 0.05
+"""How often an interval misses, and a difference is seen where there is none."""
 
 
 def summarise(values: Sequence[float]) -> Cell:
-    """Mean, standard deviation with n - 1, and the 95 % percentile bootstrap interval of the mean.
+    """Mean, standard deviation with n - 1, and Student's 95 % interval of the mean: mean ± t(0.975, n - 1) std / √n.
 
-    The resamples are the same at every call, so that the same runs give the same table.
+    For numbers from a normal distribution it holds the true mean in 95 of 100 tables at any n of two or more; at two it
+    is nine standard deviations to either side. A single number has none.
 
     Args:
         values: one per run, at least one.
@@ -31,16 +34,18 @@ def summarise(values: Sequence[float]) -> Cell:
         # rounding must not make a spread of 1e-17
         return Cell(tuple(values), float(array[0]), 0.0, float(array[0]), float(array[0]))
     if not np.isfinite(array).all():
-        # one run that has diverged makes the mean meaningless, and the table should say so
+        # one run without a number makes the mean meaningless, and the table should say so
         return Cell(tuple(values), math.nan, math.nan, math.nan, math.nan)
-    means = array[_resamples(len(array))].mean(axis=1)
-    low, high = np.percentile(means, [2.5, 97.5])
-    return Cell(tuple(values), float(array.mean()), float(array.std(ddof=1)), float(low), float(high))
+    mean, std = float(array.mean()), float(array.std(ddof=1))
+    half = t_quantile(1 - LEVEL / 2, len(array) - 1) * std / math.sqrt(len(array))
+    return Cell(tuple(values), mean, std, mean - half, mean + half)
 
 
-@lru_cache(maxsize=16)
-def _resamples(size: int) -> np.ndarray:
-    return np.random.default_rng(0).integers(0, size, (_RESAMPLES, size))
+def t_quantile(probability: float, freedom: int) -> float:
+    """The quantile of Student's t distribution, scipy.stats.t.ppf without a second of imports."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, probability))
 
 
 def welch(first: Sequence[float], second: Sequence[float]) -> float:
@@ -61,8 +66,31 @@ def welch(first: Sequence[float], second: Sequence[float]) -> float:
     return float(2 * stdtr(freedom, -difference / math.sqrt(sum(variances))))
 
 
-def differ(first: Cell, second: Cell) -> bool:
-    """Whether two cells differ by more than their spread; False where one of them has a single run."""
-    if min(len(first.values), len(second.values)) < 2:
+def is_best(best: Cell, others: Sequence[Cell]) -> bool:
+    """Whether a cell is apart from every other one: Welch's t-tests, two-sided, with Bonferroni's correction.
+
+    False where there is no other cell, or where one of them, or this one, is of a single run: nothing can be said then.
+    """
+    cells = [best, *others]
+    if not others or min(len(cell.values) for cell in cells) < 2:
         return False
-    return welch(first.values, second.values) < _LEVEL
+    return all(welch(best.values, other.values) < LEVEL / len(others) for other in others)
+
+
+def apart(first: Cell, second: Cell, level: float) -> bool:
+    """Whether two means differ by Student's two-sided t-test with the pooled variance; False where none has a spread.
+
+    Needs mean, standard deviation and number only, not the values, and serves where one of the two is a single run.
+
+    Args:
+        first: a cell.
+        second: another one.
+        level: how often a difference may be seen where there is none.
+    """
+    spreads = [(len(cell.values) - 1, cell.std) for cell in (first, second) if cell.std is not None]
+    freedom = sum(count for count, _ in spreads)
+    if not freedom:
+        return False
+    pooled = math.sqrt(sum(count * std**2 for count, std in spreads) / freedom)
+    error = pooled * math.sqrt(1 / len(first.values) + 1 / len(second.values))
+    return abs(first.mean - second.mean) > t_quantile(1 - level / 2, freedom) * error

@@ -10,12 +10,17 @@ from typing import Any
 
 from slotbench.comparison.keys import plain_value
 from slotbench.comparison.records import Cell, Comparison, ComparisonError, Row
+from slotbench.comparison.statistics import apart
+from slotbench.errors import FileError
+from slotbench.files import CONFIG_LIMIT, read_text
+from slotbench.text import csv_cell
 
-__all__ = ["FACTOR", "departures"]
+__all__ = ["LEVEL", "departures"]
 
-FACTOR = 3.0
-"""How many standard errors of the difference two means may lie apart."""
+LEVEL = 0.05
+"""How often a table of trainings that are what they were, with other seeds, may be said to have moved anywhere."""
 
+_MOST_RUNS = 1_000_000
 _LEAST = 0.01
 """A difference of so small a share of the stored mean is none: seeds that agree to the last digit have no spread."""
 
@@ -23,9 +28,11 @@ _LEAST = 0.01
 def departures(comparison: Comparison, path: Path) -> list[str]:
     """What of the stored table is not so any more, a sentence each; nothing if all of it still is.
 
-    Two means of n and m runs are apart if they differ by more than `FACTOR` times s sqrt(1/n + 1/m), with s the pooled
-    standard deviation of the runs of both, and by more than a hundredth of the stored one. What is stored and not there
-    any more is a departure too; what is new is none.
+    Two means of n and m runs are apart if Student's two-sided t-test with n + m - 2 degrees of freedom says so at
+    `LEVEL` divided by the number of stored scores (Bonferroni), and if they differ by more than a hundredth of the
+    stored one. So at two or three runs they must be many standard errors apart, as they must to be told apart. Where
+    neither has a spread, a hundredth decides alone. What is stored and not there any more is a departure too; what is
+    new is none.
 
     Args:
         comparison: as it is now.
@@ -34,33 +41,34 @@ def departures(comparison: Comparison, path: Path) -> list[str]:
     Raises:
         ComparisonError: there is no such file, or it is no such table, or no row of it has a score.
     """
-    found, compared = [], 0
+    pairs = []
     for stored in _read(path):
-        label, row = stored["label"], _row_of(stored, comparison)
+        row = _row_of(stored, comparison)
         for name in [name for name in stored if f"{name}_n" in stored and stored[name]]:
-            compared += 1
-            before = _cell(stored, name)
-            after = row.cells.get(name) if row else None
-            if after is None:
-                found.append(f"{label}, {name}: {before.mean:.4g} is stored, and nothing is there now")
-            elif _are_apart(before, after):
-                found.append(f"{label}, {name}: {_say(before)} is stored, and now it is {_say(after)}")
-    if not compared:
+            before = _cell(stored, name, path)
+            pairs.append((f"{stored['label']}, {name}", before, row.cells.get(name) if row else None))
+    if not pairs:
         raise ComparisonError(f"{path} has no scores: expected a table of slotbench compare ... --out {path.name}")
+    found = []
+    for what, before, after in pairs:
+        if after is None:
+            found.append(f"{what}: {before.mean:.4g} is stored, and nothing is there now")
+        elif _have_moved(before, after, LEVEL / len(pairs)):
+            found.append(f"{what}: {_say(before)} is stored, and now it is {_say(after)}")
     return found
 
 
 def _read(path: Path) -> list[dict[str, str]]:
+    if not path.exists():
+        raise ComparisonError(f"no file {path}: expected a table of slotbench compare ... --out {path}")
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ComparisonError(f"no file {path}: expected a table of slotbench compare ... --out {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ComparisonError(f"{path} cannot be read: {error}") from error
-    table = list(csv.DictReader(text.splitlines()))
+        table = list(csv.DictReader(read_text(path, CONFIG_LIMIT).splitlines()))
+    except (FileError, csv.Error) as error:
+        raise ComparisonError(f"{path} cannot be read as a table of slotbench compare: {error}") from error
     if not table or not {"kind", "label", "parameters"} <= set(table[0]):
         raise ComparisonError(f"{path} is no table of slotbench compare ... --out FILE.csv")
-    return [row for row in table if row["kind"] == "runs"]
+    # a line that is cut off lacks its last cells
+    return [{name: row[name] or "" for name in row if name is not None} for row in table if row["kind"] == "runs"]
 
 
 def _row_of(stored: Mapping[str, str], comparison: Comparison) -> Row | None:
@@ -69,29 +77,35 @@ def _row_of(stored: Mapping[str, str], comparison: Comparison) -> Row | None:
     keys = columns[columns.index("label") + 1 : columns.index("parameters")]
     for row in comparison.rows:
         settings = row.runs[0].settings
-        if all(_text(settings.get(key)) == stored[key] for key in keys) and (keys or row.label == stored["label"]):
+        if all(_text(settings.get(key)) == stored[key] for key in keys) and (
+            keys or _text(row.label) == stored["label"]
+        ):
             return row
     return None
 
 
 def _text(value: Any) -> str:
-    return "" if value is None else str(plain_value(value))
+    return "" if value is None else str(csv_cell(plain_value(value)))
 
 
-def _cell(row: Mapping[str, str], name: str) -> Cell:
+def _cell(row: Mapping[str, str], name: str, path: Path) -> Cell:
     """Mean, deviation, and as many values as there were runs; which they were is not stored."""
-    mean, std, count = float(row[name]), row.get(f"{name}_std"), int(row[f"{name}_n"] or 1)
-    return Cell((float(row[name]),) * count, mean, float(std) if std else None)
+    try:
+        mean, std, count = float(row[name]), row.get(f"{name}_std"), int(row[f"{name}_n"] or 1)
+        if not 1 <= count <= _MOST_RUNS:
+            raise ValueError(f"{count} runs")
+        return Cell((mean,) * count, mean, float(std) if std else None)
+    except ValueError as error:
+        raise ComparisonError(f"{path} has no number where {row['label']} has {name}: {error}") from error
 
 
-def _are_apart(before: Cell, after: Cell) -> bool:
+def _have_moved(before: Cell, after: Cell, level: float) -> bool:
     if math.isnan(before.mean) or math.isnan(after.mean):
         return math.isnan(before.mean) != math.isnan(after.mean)
-    spreads = [(len(cell.values) - 1, cell.std) for cell in (before, after) if cell.std is not None]
-    freedom = sum(count for count, _ in spreads)
-    pooled = math.sqrt(sum(count * std**2 for count, std in spreads) / freedom) if freedom else 0.0
-    error = pooled * math.sqrt(1 / len(before.values) + 1 / len(after.values))
-    return abs(after.mean - before.mean) > max(FACTOR * error, _LEAST * abs(before.mean))
+    if abs(after.mean - before.mean) <= _LEAST * abs(before.mean):
+        return False
+    has_spread = before.std is not None or after.std is not None
+    return apart(before, after, level) if has_spread else True
 
 
 def _say(cell: Cell) -> str:

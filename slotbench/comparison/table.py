@@ -12,12 +12,14 @@ from slotbench.comparison.keys import Keys, choose_keys, label, plain_value, res
 from slotbench.comparison.metric_choice import choose_metrics, find_metric
 from slotbench.comparison.records import Comparison, ComparisonError, Metric, Row, RunRecord
 from slotbench.comparison.selection import scores
-from slotbench.comparison.statistics import differ, summarise
+from slotbench.comparison.statistics import is_best, summarise
 from slotbench.comparison.table_notes import notes_on
 
 __all__ = ["compare"]
 
 Select = Literal["last", "best"]
+
+_ENDED = ("finished", "diverged")
 
 
 def compare(
@@ -35,8 +37,10 @@ def compare(
 ) -> Comparison:
     """The table of runs.
 
-    A score is marked as the best of its column if it differs from the second by more than the spread: Welch's t-test,
-    two-sided, p < 0.05, at least two runs in both rows.
+    A score is marked as the best of its column if it is apart from that of every other row: Welch's t-tests, two-sided,
+    p < 0.05 divided by the number of other rows (Bonferroni), at least two runs in every row.
+
+    Of a run that has diverged, scores that are no finite numbers are left out, with a note.
 
     Args:
         runs: at least one.
@@ -91,9 +95,10 @@ def _without_repeated(runs: Sequence[RunRecord]) -> tuple[Sequence[RunRecord], l
     keys = choose_keys(runs)
     left_out = set()
     for same in _group(runs, [*keys.grouping, *keys.seeds]):
-        states = [run.state == "finished" for run in same]
-        if any(states):
-            left_out |= {run.id for run, finished in zip(same, states, strict=True) if not finished}
+        # that a run has diverged is a result, which no second try takes back
+        states = [run.state in _ENDED for run in same]
+        if any(run.state == "finished" for run in same):
+            left_out |= {run.id for run, ended in zip(same, states, strict=True) if not ended}
     note = "left out, because the same configuration and seed has finished in another run"
     told = [f"{run.name} {run.id} ({run.state})" for run in runs if run.id in left_out]
     return [run for run in runs if run.id not in left_out], [f"{note}: {', '.join(told)}"] if told else []
@@ -113,7 +118,13 @@ def _row(
 ) -> Row:
     runs = sorted(runs, key=_seed)
     given = {
-        metric.name: [taken[run.id][metric.name] for run in runs if metric.name in taken[run.id]] for metric in columns
+        metric.name: [
+            value
+            for run in runs
+            if (value := taken[run.id].get(metric.name)) is not None
+            and (run.state != "diverged" or math.isfinite(value))
+        ]
+        for metric in columns
     }
     return Row(
         label=label(runs[0].settings, keys),
@@ -123,6 +134,7 @@ def _row(
         parameters=_parameters(runs),
         seconds_per_step=_seconds(runs),
         unfinished=sum(run.state != "finished" for run in runs),
+        diverged=sum(run.state == "diverged" for run in runs),
     )
 
 
@@ -182,9 +194,9 @@ def _mark_best(rows: list[Row], columns: Sequence[Metric]) -> list[Row]:
         if metric.higher_is_better is None or len(ranked) < 2:
             continue
         ranked.sort(reverse=metric.higher_is_better)
-        first, second = ranked[0][1], ranked[1][1]
-        if differ(rows[first].cells[metric.name], rows[second].cells[metric.name]):
-            best.setdefault(first, set()).add(metric.name)
+        cells = [rows[index].cells[metric.name] for _, index in ranked]
+        if is_best(cells[0], cells[1:]):
+            best.setdefault(ranked[0][1], set()).add(metric.name)
     return [
         replace(row, cells={n: replace(cell, is_best=n in best.get(i, ())) for n, cell in row.cells.items()})
         for i, row in enumerate(rows)

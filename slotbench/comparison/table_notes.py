@@ -17,6 +17,7 @@ def notes_on(rows: Sequence[Row], keys: Keys, columns: Sequence[Metric]) -> list
     """Sentences about a table, the weightiest first."""
     runs = [run for row in rows for run in row.runs]
     return [
+        *_diverged(rows),
         *_unfinished(rows, columns),
         *(f"{run.name} ({run.source}) {run.info['problem']}" for run in runs if run.info.get("problem")),
         *_within_rows(rows, keys),
@@ -31,7 +32,7 @@ def _unfinished(rows: Sequence[Row], columns: Sequence[Metric]) -> list[str]:
     notes = []
     for row in rows:
         for run in row.runs:
-            if run.state == "finished":
+            if run.state in ("finished", "diverged"):
                 continue
             step, total = run.info.get("step"), run.info.get("total_steps")
             where = f" at step {step}" if step is not None else ""
@@ -41,6 +42,20 @@ def _unfinished(rows: Sequence[Row], columns: Sequence[Metric]) -> list[str]:
             error = f" ({run.info['error']})" if run.state == "failed" and run.info.get("error") else ""
             notes.append(f"{row.label}: {run.name} {run.id} is {run.state}{where}{error}; {scores}")
     return _short(notes, "more runs are not finished")
+
+
+def _diverged(rows: Sequence[Row]) -> list[str]:
+    notes = []
+    for row in rows:
+        if not row.diverged:
+            continue
+        steps = [run.info.get("diverged_at") for run in row.runs if run.state == "diverged"]
+        at = f" (at step {', '.join(map(str, steps))})" if None not in steps else ""
+        notes.append(
+            f"{row.label}: {row.diverged} of {len(row.runs)} seeds diverged{at}; their scores are of the last "
+            "validation before, and those that are no finite numbers are left out of the means"
+        )
+    return _short(notes, "more rows have seeds that diverged")
 
 
 def _within_rows(rows: Sequence[Row], keys: Keys) -> list[str]:

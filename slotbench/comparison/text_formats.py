@@ -34,26 +34,26 @@ _LATEX = {
 def to_csv(comparison: Comparison) -> str:
     """One line per row, numbers in full; floors and oracles are lines too, told apart by the column "kind".
 
-    Of a metric M the columns are M (the mean), M_std, M_n, and M_low and M_high, the ends of the 95 % bootstrap
-    interval.
+    Of a metric M the columns are M (the mean), M_std, M_n, and M_low and M_high, the ends of the 95 % interval (t). The
+    column "diverged" counts the seeds that have.
     """
     names = [metric.name for metric in comparison.metrics]
     parts = [f"{name}{end}" for name in names for end in ("", "_std", "_n", "_low", "_high")]
     table: list[list[Any]] = [
-        ["kind", "label", *comparison.keys, "parameters", "seconds_per_step", "runs", "unfinished", *parts]
+        ["kind", "label", *comparison.keys, "parameters", "seconds_per_step", "runs", "unfinished", "diverged", *parts]
     ]
     for kind, given in (
         ("floor", [metric.floors for metric in comparison.metrics]),
         ("oracle", [metric.oracles for metric in comparison.metrics]),
     ):
         for name in dict.fromkeys(name for scores in given for name in scores):
-            line: list[Any] = [kind, name, *[None] * (len(comparison.keys) + 4)]
+            line: list[Any] = [kind, name, *[None] * (len(comparison.keys) + 5)]
             for scores in given:
                 line += [scores.get(name), *[None] * 4]
             table.append(line)
     for row in comparison.rows:
         line = ["runs", row.label, *(_setting(row.settings.get(key)) for key in comparison.keys)]
-        line += [row.parameters, row.seconds_per_step, len(row.runs), row.unfinished]
+        line += [row.parameters, row.seconds_per_step, len(row.runs), row.unfinished, row.diverged]
         for name in names:
             cell = row.cells.get(name)
             line += [cell.mean, cell.std, len(cell.values), cell.low, cell.high] if cell else [None] * 5

@@ -142,6 +142,36 @@ def test_csv_of_runs_has_a_line_per_run():
     assert {row["state"] for row in rows} == {"finished"}
 
 
+def diverged(core, seed, **scores):
+    return record(
+        f"{core}-{seed}", {"model.core": core, "seed_everything": seed}, scores, "diverged", diverged_at=40 + seed
+    )
+
+
+def test_runs_that_diverged_are_counted_and_noted_and_have_no_part_in_means():
+    runs = [*seeds("RIM", BAD), *seeds("SlotSSM", GOOD)]
+    runs += [
+        diverged("RIM", 3, **{"val/iou": math.nan, "val/mse": math.inf}),
+        diverged("PSB", 0, **{"val/iou": math.nan}),
+    ]
+    comparison = compare(runs)
+    rim = next(row for row in comparison.rows if row.label == "RIM")
+    assert (rim.diverged, len(rim.runs), rim.cells["val/iou"].mean) == (1, 4, pytest.approx(0.4))
+    lines = {row["label"]: row for row in read(to_csv(comparison))}
+    assert (lines["RIM"]["diverged"], lines["RIM"]["runs"], lines["RIM"]["val/iou_n"]) == ("1", "4", "3")
+    assert (lines["PSB"]["diverged"], lines["PSB"]["val/iou"]) == ("1", "")
+    text = to_markdown(comparison)
+    assert "4 (1 diverged)" in text
+    assert "RIM: 1 of 4 seeds diverged (at step 43)" in text
+    assert "NaN" not in text
+
+
+def test_a_run_that_diverged_is_not_replaced_by_one_that_did_not():
+    runs = [*seeds("RIM", BAD), diverged("RIM", 0)]
+    (row,) = compare(runs).rows
+    assert (len(row.runs), row.diverged) == (4, 1)
+
+
 def test_a_missing_score_is_an_empty_cell():
     comparison = compare([*seeds("RIM", BAD), record("x", {"model.core": "PSB"}, {}, "running")])
     assert read(to_csv(comparison))[-1]["val/iou"] == ""

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = {"slotbench": ROOT / "slotbench", "slotbench_plugins": ROOT / "plugins" / "slotbench_plugins"}
 
 # what every folder may import
-EVERYWHERE = ("slotbench.checksums", "slotbench.errors", "slotbench.files", "slotbench.text")
+EVERYWHERE = ("slotbench.arrays", "slotbench.checksums", "slotbench.errors", "slotbench.files", "slotbench.text")
 
 # folder of slotbench -> what of the project its modules may import
 ALLOWED = {
@@ -40,6 +40,7 @@ ALLOWED = {
     "slotbench.comparison": ("slotbench.comparison", "slotbench.runs"),
     "slotbench.grids": ("slotbench.grids", "slotbench.runs"),
     "slotbench.runs": ("slotbench.runs", "slotbench.callbacks"),
+    "slotbench.arrays": (),
     "slotbench.checksums": (),
     "slotbench.errors": (),
     "slotbench.files": (),

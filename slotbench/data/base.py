@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, SequentialSampler
 
+from slotbench.data.descriptors import enough_descriptors, too_many_open
 from slotbench.data.files import DataFilesError
+from slotbench.errors import FileError
 from slotbench.interfaces import DataSpec, VideoBatch
 
 __all__ = ["ClipDataset", "SlotDataModule", "Split", "collate", "generator_for", "to_unit_range"]
@@ -198,6 +201,7 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
                 f"one clip for each: raise data.{split}_size, or lower trainer.devices"
             )
         sampler = _InOrder(dataset, batch_size, rank, processes, equal_shares=split == "train")
+        enough_descriptors(self.num_workers)
         # a worker runs torch on one thread without being asked to
         return _ResumableLoader(
             dataset,
@@ -262,6 +266,15 @@ class _InOrder(SequentialSampler, DistributedSampler):  # type: ignore[misc]  # 
         return (batch * self.num_replicas + self.rank) * self._batch_size + within
 
 
+def _as_in_the_worker(error: FileError) -> FileError:
+    """An error of a worker without the traceback that torch puts before its words."""
+    text = str(error)
+    if not text.startswith("Caught "):
+        return error
+    sentence = re.split(r"^[\w.]*Error: ", text, flags=re.MULTILINE)[-1].strip()
+    return type(error)(sentence)
+
+
 class _ResumableLoader(DataLoader[VideoBatch]):
     """A loader that knows how many batches it has handed out, which Lightning keeps in its checkpoints."""
 
@@ -270,7 +283,18 @@ class _ResumableLoader(DataLoader[VideoBatch]):
 
     def __iter__(self) -> Iterator[VideoBatch]:  # type: ignore[override]
         self._handed_out, self._skipped = self._skipped, 0
-        for batch in super().__iter__():
+        batches = super().__iter__()
+        while True:
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            except FileError as error:
+                raise _as_in_the_worker(error) from error
+            except (OSError, RuntimeError) as error:
+                if (reason := too_many_open(error)) is not None:
+                    raise DataFilesError(reason) from error
+                raise
             self._handed_out += 1
             yield batch
 

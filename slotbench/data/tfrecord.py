@@ -11,20 +11,27 @@ import hashlib
 import io
 import mmap
 import os
-import zipfile
 import zlib
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from slotbench.arrays import read_npz
 from slotbench.data.crc32c import masked_crc32c
-from slotbench.data.files import DataFilesError, write_atomically
+from slotbench.data.descriptors import share_of_descriptors, too_many_open
+from slotbench.data.files import DataFilesError, cache_home, write_atomically
+from slotbench.errors import FileError
+from slotbench.files import open_regular
 
 __all__ = ["TFRecords", "is_gzip", "stream_gzip"]
 
 _HEADER, _FOOTER = 12, 4
+_MOST_BYTES = 1 << 28  # of a record; those of MOVi-E have 1 to 10 million
+_MOST_OPEN = 128  # files mapped at a time
+_SMALL = 1 << 20
 _ADVICE = "copy it again, for it is incomplete or damaged"
 
 
@@ -33,7 +40,8 @@ class TFRecords:
 
     Where each record lies is found out once, by reading the lengths, and kept in a small file beside the first one
     (`.slotbench-NAME.npz`), or where that folder cannot be written in the user's cache folder; it is made anew when a
-    file's size or time has changed. Files are mapped into memory, so that only what is looked at is read.
+    file's size or time has changed. Files are mapped into memory, so that only what is looked at is read; as each map
+    keeps a file open, those that were not read for longest are closed again.
 
     Args:
         files: the files, in order.
@@ -50,7 +58,8 @@ class TFRecords:
             if not file.is_file():
                 raise DataFilesError(f"there is no file {file}; expected a TFRecord file")
         self._shards, self._starts, self._lengths = _index(self.files)
-        self._maps: dict[int, mmap.mmap] = {}
+        self._maps: OrderedDict[int, mmap.mmap] = OrderedDict()
+        self._most_open = min(_MOST_OPEN, share_of_descriptors())
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -69,19 +78,31 @@ class TFRecords:
         return f"{self.files[int(self._shards[index])]} (record at byte {int(self._starts[index]) - _HEADER:,})"
 
     def _map(self, shard: int) -> mmap.mmap:
-        if shard not in self._maps:
-            with self.files[shard].open("rb") as file:
+        if shard in self._maps:
+            self._maps.move_to_end(shard)
+            return self._maps[shard]
+        while len(self._maps) >= self._most_open:
+            # not closed by hand: a record that somebody still reads keeps its map alive
+            self._maps.popitem(last=False)
+        path = self.files[shard]
+        try:
+            with open_regular(path) as file:
                 self._maps[shard] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, FileError) as error:
+            reason = too_many_open(error) or f"{path} cannot be mapped into memory: {error}"
+            raise DataFilesError(reason) from error
+        except ValueError as error:
+            raise DataFilesError(f"{path} is empty, and was not before: {_ADVICE}") from error
         return self._maps[shard]
 
     def __getstate__(self) -> dict[str, Any]:
         # a mapping cannot be sent to another process, which opens its own
-        return self.__dict__ | {"_maps": {}}
+        return self.__dict__ | {"_maps": OrderedDict()}
 
 
 def is_gzip(path: Path) -> bool:
     """Whether a file is compressed by gzip, told by its first bytes."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(2) == b"\x1f\x8b"
 
 
@@ -99,7 +120,7 @@ def stream_gzip(
     Raises:
         DataFilesError: the file is cut off, damaged, or no gzipped TFRecord file.
     """
-    with path.open("rb") as raw, io.BufferedReader(gzip.GzipFile(fileobj=raw), 1 << 20) as file:  # type: ignore[type-var]
+    with open_regular(path) as raw, io.BufferedReader(gzip.GzipFile(fileobj=raw), 1 << 20) as file:  # type: ignore[type-var]
         number = 0
         try:
             while header := file.read(_HEADER):
@@ -107,6 +128,8 @@ def stream_gzip(
                 # the length's own sum is always compared: it costs nothing, and a wrong length would take all memory
                 if len(header) < _HEADER or masked_crc32c(header[:8]) != _number(header[8:]):
                     raise DataFilesError(f"{path} is no TFRecord file, or damaged at record {number}: {_ADVICE}")
+                if length > _MOST_BYTES:
+                    raise DataFilesError(_too_long(path, number, length))
                 content, footer = file.read(length), file.read(_FOOTER)
                 if len(content) < length or len(footer) < _FOOTER:
                     raise DataFilesError(f"{path} ends within record {number}: {_ADVICE}")
@@ -137,10 +160,11 @@ def _index(files: list[Path]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     places = _index_places(files[0])
     for place in places:
         try:
-            with np.load(place, allow_pickle=False) as stored:
-                if all(np.array_equal(stored[name], value) for name, value in key.items()):
-                    return stored["shards"], stored["starts"], stored["lengths"]
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            # three numbers per record, and no record without a header
+            stored = read_npz(place, limit=_SMALL + 2 * sum(stat.st_size for stat in stats))
+            if all(np.array_equal(stored[name], value) for name, value in key.items()) and _is_index(stored, key):
+                return stored["shards"], stored["starts"], stored["lengths"]
+        except (FileError, KeyError):
             continue  # not there, or not ours: it is made again
     found = [_scan(file) for file in files]
     counts = [len(records) for records in found]
@@ -158,18 +182,33 @@ def _index(files: list[Path]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return shards, starts, lengths
 
 
+def _is_index(stored: dict[str, np.ndarray], key: dict[str, np.ndarray]) -> bool:
+    """Whether an index that was found says of every record a place in a file that is there."""
+    shards, starts, lengths = (stored[name] for name in ("shards", "starts", "lengths"))
+    if any(values.ndim != 1 or values.dtype != np.int64 for values in (shards, starts, lengths)):
+        return False
+    if not len(shards) == len(starts) == len(lengths):
+        return False
+    if not len(shards):
+        return bool((key["sizes"] == 0).all())
+    if shards.min() < 0 or shards.max() >= len(key["sizes"]) or starts.min() < _HEADER:
+        return False
+    if lengths.min() < 0 or lengths.max() > _MOST_BYTES:
+        return False
+    return bool((starts <= key["sizes"][shards] - lengths - _FOOTER).all())
+
+
 def _index_places(first: Path) -> list[Path]:
     stem = first.name.partition(".tfrecord")[0]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "slotbench" / "tfrecord"
     folder = hashlib.sha256(str(first.parent.resolve()).encode()).hexdigest()[:16]
-    return [first.parent / f".slotbench-{stem}.npz", cache / f"{folder}-{stem}.npz"]
+    return [first.parent / f".slotbench-{stem}.npz", cache_home() / "tfrecord" / f"{folder}-{stem}.npz"]
 
 
 def _scan(path: Path) -> np.ndarray:
     """Start and length of each record of a file: "records 2"."""
-    size = path.stat().st_size
     found: list[tuple[int, int]] = []
-    with path.open("rb") as file:
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
         position = 0
         while position < size:
             file.seek(position)
@@ -178,16 +217,27 @@ def _scan(path: Path) -> np.ndarray:
                 raise DataFilesError(f"{path} is compressed by gzip, so its records cannot be read by index")
             start = position + _HEADER
             length = _number(header[:8]) if len(header) == _HEADER else size
-            if position == 0 and len(header) == _HEADER and masked_crc32c(header[:8]) != _number(header[8:]):
-                raise DataFilesError(f"{path} is no TFRecord file: it begins with {header!r}")
+            # a length is believed if its sum is right: a wrong one would take what follows for a header
+            if len(header) == _HEADER and masked_crc32c(header[:8]) != _number(header[8:]):
+                if position == 0:
+                    raise DataFilesError(f"{path} is no TFRecord file: it begins with {header!r}")
+                raise DataFilesError(
+                    f"{path} is damaged at byte {position:,}, where record {len(found)} begins: {_ADVICE}"
+                )
             position = start + length + _FOOTER
             if position > size:
                 raise DataFilesError(
                     f"{path} ends within record {len(found)}: it has {size:,} bytes and the record would end at "
                     f"{position:,}: {_ADVICE}"
                 )
+            if length > _MOST_BYTES:
+                raise DataFilesError(_too_long(path, len(found), length))
             found.append((start, length))
     return np.array(found, dtype=np.int64).reshape(-1, 2)
+
+
+def _too_long(path: Path, number: int, length: int) -> str:
+    return f"record {number} of {path} has {length:,} bytes; expected at most {_MOST_BYTES:,}: {_ADVICE}"
 
 
 def _number(little_endian: bytes | memoryview) -> int:

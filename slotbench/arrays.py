@@ -117,7 +117,7 @@ def read_npz(path: str | Path, names: Collection[str] | None = None, limit: int 
                     if layout.start + layout.size != info.file_size:
                         raise FileError(_wrong_size(where, layout, info.file_size - layout.start))
                     values = bytearray(layout.size)
-                    read = member.readinto(values) if layout.size else 0
+                    read = member.readinto(values) if layout.size else 0  # type: ignore[attr-defined]
                     # the sum of the content is compared at its end only
                     if read != layout.size or member.read(1):
                         raise FileError(f"{where} ends early: it is damaged")

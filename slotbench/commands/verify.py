@@ -57,8 +57,11 @@ def _folder(name: str, arguments: list[str]) -> Path:
     for index, argument in enumerate(arguments):
         option, equals, value = argument.partition("=")
         if option == "--out":
-            out = Path(value if equals else next(iter(arguments[index + 1 :]), ""))
-            if not out.is_dir() or not str(out):
+            given = value if equals else next(iter(arguments[index + 1 :]), "")
+            if not given.strip() or (not equals and given.startswith("--")):
+                break  # nothing is named; the folder that one is in must not be taken for it
+            out = Path(given)
+            if not out.is_dir():
                 raise UserError(f"there is no folder {out} to verify")
             return out
     raise UserError(lines("no folder is named", expected=f"slotbench prepare {name} --out DIR --verify"))

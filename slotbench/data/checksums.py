@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 from slotbench.data.files import DataFilesError, write_atomically
+from slotbench.errors import FileError
+from slotbench.files import open_regular, read_text
 
 __all__ = ["SUMS", "add_sums", "damaged_files", "file_digest", "read_sums"]
 
 SUMS = "SHA256SUMS"
 _BLOCK = 1 << 22
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 def file_digest(path: Path, report: Callable[[int], None] | None = None) -> str:
@@ -20,13 +24,19 @@ def file_digest(path: Path, report: Callable[[int], None] | None = None) -> str:
     Args:
         path: the file.
         report: is told how many bytes each block had that has been read.
+
+    Raises:
+        FileError: there is no regular file, or it cannot be read.
     """
     digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-            if report is not None:
-                report(len(block))
+    with open_regular(path) as file:
+        try:
+            while block := file.read(_BLOCK):
+                digest.update(block)
+                if report is not None:
+                    report(len(block))
+        except OSError as error:
+            raise DataFilesError(f"{path} cannot be read ({error.strerror or error})") from error
     return digest.hexdigest()
 
 
@@ -47,10 +57,11 @@ def read_sums(folder: Path) -> dict[str, str]:
     if not path.is_file():
         raise DataFilesError(f"{folder} has no {SUMS}: the `slotbench prepare` command that wrote it adds one")
     found = {}
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in read_text(path).splitlines():
         digest, _, name = line.partition("  ")
-        if len(digest) != 64 or not name:
-            raise DataFilesError(f"{path} is damaged at the line {line!r}: delete it, and run the command again")
+        # of files beside it: a list from somebody else must not say what to read elsewhere
+        if not _DIGEST.fullmatch(digest) or not name or Path(name).name != name:
+            raise DataFilesError(f"{path} is damaged at the line {line[:200]!r}: delete it, and run the command again")
         found[name] = digest
     return found
 
@@ -74,6 +85,6 @@ def damaged_files(folder: Path, report: Callable[[int], None] | None = None) -> 
         try:
             if file_digest(path, report) != expected:
                 found[name] = "has another content than when it was written"
-        except OSError as error:
-            found[name] = f"cannot be read ({error})"
+        except FileError as error:
+            found[name] = f"cannot be compared: {error}"
     return found

@@ -1,9 +1,9 @@
 """Decoded videos in files that are mapped into memory: read as fast as memory is copied.
 
 A cache is a folder with one file per field, the videos one after the other, and `cache.json`, which says what they are.
-It is written in pieces; `progress.json` says how much of it is on the disk for good, and gives way to `cache.json` at
-the end, so a cache is either complete or known not to be, and one that was interrupted goes on. `SHA256SUMS` has the
-check sums of all files.
+It is written in pieces, by one process at a time; `progress.json` has the check sums of what is on the disk for good,
+and gives way to `cache.json` at the end, so a cache is either complete or known not to be, and one that was interrupted
+goes on behind what is there as it was written. `SHA256SUMS` has the check sums of all files.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import hashlib
 import json
 import math
 import os
+import re
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
@@ -24,7 +26,11 @@ from torch import Tensor
 
 from slotbench.data.checksums import SUMS, add_sums, file_digest
 from slotbench.data.clip_source import ClipSource
+from slotbench.data.descriptors import too_many_open
 from slotbench.data.files import DataFilesError, write_atomically
+from slotbench.data.written import Marks, as_marks, sole_writer
+from slotbench.errors import FileError
+from slotbench.files import check_regular, open_regular, read_json_object
 from slotbench.interfaces import VideoBatch
 
 __all__ = ["ClipCache", "Preparable", "Report", "is_cache", "write_cache"]
@@ -36,6 +42,15 @@ _COMPLETE, _PARTIAL = "cache.json", "progress.json"
 _TIMED = ("frames", "masks", "actions", "rays")
 _FORMAT = 1
 _BLOCK = 1 << 22
+_MOST_AXES = 16
+_OBJECTS = re.compile(r"objects\.[A-Za-z0-9_]{1,100}")
+_DTYPES = (
+    "bool",
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    "float16",
+    "float32",
+    "float64",
+)
 
 
 class Preparable(ABC):
@@ -78,28 +93,39 @@ def write_cache(
         report: is told after each batch how many videos have been written.
 
     Raises:
-        DataFilesError: the folder holds another cache, or a batch has a field that a cache cannot hold.
+        DataFilesError: the folder holds another cache or cannot be written, or a batch has a field that a cache cannot
+            hold.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in (_COMPLETE, _PARTIAL):
-        if (folder / name).is_file():
-            there = _read_json(folder / name)["description"]
-            if there != json.loads(json.dumps(description)):
-                raise DataFilesError(
-                    f"{folder} holds a cache of something else: {_difference(there, description)}; name another "
-                    "folder, or delete that one"
-                )
-    if (folder / _COMPLETE).is_file():
+    with sole_writer(folder):
+        for name in (_COMPLETE, _PARTIAL):
+            if (folder / name).is_file():
+                there = _read_state(folder / name)["description"]
+                if there != json.loads(json.dumps(description)):
+                    raise DataFilesError(
+                        f"{folder} holds a cache of something else: {_difference(there, description)}; name another "
+                        "folder, or delete that one"
+                    )
+        if not (folder / _COMPLETE).is_file():
+            return _write(folder, batches, description, timed, report)
+        cache = ClipCache(folder)  # complains about files of another size
         if not (folder / SUMS).is_file():
             # a cache of before there were sums
-            names = [_COMPLETE, *(_path(folder, name).name for name in ClipCache(folder).fields)]
+            names = [_COMPLETE, *(_path(folder, name).name for name in cache.fields)]
             add_sums(folder, {name: file_digest(folder / name) for name in names})
-        return int(_read_json(folder / _COMPLETE)["videos"])
-    state = _read_json(folder / _PARTIAL) if (folder / _PARTIAL).is_file() else None
-    state = state or {"format": _FORMAT, "description": description, "videos": 0, "fields": {}}
+        (folder / _PARTIAL).unlink(missing_ok=True)
+        return len(cache.lengths)
+
+
+def _write(
+    folder: Path,
+    batches: Callable[[int], Iterable[VideoBatch]],
+    description: dict[str, Any],
+    timed: Collection[str],
+    report: Callable[[int], None] | None,
+) -> int:
+    state, marks = _resumed(folder, description)
     with ExitStack() as stack:
         files: dict[str, BinaryIO] = {}
-        digests: dict[str, Any] = {}
         for batch in batches(state["videos"]):
             fields = _fields(batch)
             layout = {
@@ -113,32 +139,66 @@ def write_cache(
             if state["fields"] and layout != state["fields"]:
                 raise DataFilesError(f"videos {state['videos']} and on differ from those before: {layout}")
             state["fields"] = layout
-            if not files:
-                for name in layout:
+            try:
+                for name in layout if not files else ():
                     files[name] = stack.enter_context(_at(folder, name, layout[name], state["videos"]))
-                    digests[name] = _digest(files[name])
-            for name, values in fields.items():
-                content = np.ascontiguousarray(values)
-                files[name].write(content.data)
-                digests[name].update(content.data)
-            for file in files.values():
-                file.flush()
-                os.fsync(file.fileno())
-            state["videos"] += len(batch)
-            _write_json(folder / _PARTIAL, state)
+                for name, values in fields.items():
+                    content = np.ascontiguousarray(values)
+                    files[name].write(content.data)
+                    marks.update(name, content.data)
+                for file in files.values():
+                    file.flush()
+                    os.fsync(file.fileno())
+                state["videos"] += len(batch)
+                marks.set(state["videos"])
+                # only now, so that what it says is written has been
+                _write_json(folder / _PARTIAL, state | {"marks": marks.stored()})
+            except OSError as error:
+                raise DataFilesError(
+                    f"{folder} cannot be written ({error.strerror or error}): the same command goes on from there"
+                ) from error
             if report is not None:
                 report(state["videos"])
     if not state["videos"]:
         raise DataFilesError(f"nothing to write to {folder}: the source has no videos")
-    sums = {name: digest.hexdigest() for name, digest in digests.items()}
-    # there are none if it was interrupted after the last piece
-    sums = sums or {name: file_digest(_path(folder, name)) for name in state["fields"]}
-    sums = {_path(folder, name).name: digest for name, digest in sums.items()}
+    sums = {_path(folder, name).name: digest for name, digest in marks.sums().items()}
     add_sums(folder, sums | {_COMPLETE: hashlib.sha256(_as_json(state)).hexdigest()})
     # last: with it the cache is complete
     _write_json(folder / _COMPLETE, state)
     (folder / _PARTIAL).unlink(missing_ok=True)
     return int(state["videos"])
+
+
+def _resumed(folder: Path, description: dict[str, Any]) -> tuple[dict[str, Any], Marks]:
+    """How far an earlier process has come: as far as the files are what it wrote, whatever their size."""
+    anew = {"format": _FORMAT, "description": description, "videos": 0, "fields": {}}
+    if not (folder / _PARTIAL).is_file():
+        return anew, Marks()
+    there = _read_state(folder / _PARTIAL)
+    marks = as_marks(there.pop("marks", None))
+
+    def written(start: int, stop: int) -> Iterator[tuple[str, bytes]]:
+        for name, field in there["fields"].items():
+            size = _item_bytes(field)
+            with open_regular(_path(folder, name)) as file:
+                file.seek(size * start)
+                left = size * (stop - start)
+                yield name, b""
+                while left and (block := file.read(min(left, _BLOCK))):
+                    left -= len(block)
+                    yield name, block
+
+    try:
+        good = marks.verify(written)
+    except (FileError, OSError):  # a file that is not there, or that the disk cannot read
+        good, marks = 0, Marks()
+    if good < there["videos"]:
+        print(
+            f"{folder}: {there['videos']} videos had been written, and {good} of them are on the disk as they were; "
+            "the others are written again",
+            file=sys.stderr,
+        )
+    return (there | {"videos": good}, marks) if good else (anew, Marks())
 
 
 class ClipCache(ClipSource):
@@ -152,44 +212,51 @@ class ClipCache(ClipSource):
         lengths: frames of each video.
 
     Raises:
-        DataFilesError: it is not there, not complete, or its files do not have the size that they should have.
+        DataFilesError: it is not there, not complete, damaged, or its files do not have the size that they should have.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         if not (folder / _COMPLETE).is_file():
             if (folder / _PARTIAL).is_file():
-                done = _read_json(folder / _PARTIAL)["videos"]
+                done = _read_state(folder / _PARTIAL)["videos"]
                 raise DataFilesError(
                     f"the cache {folder} is not complete ({done} videos so far): run the `slotbench prepare` command "
                     "that began it again, it goes on from there"
                 )
             raise DataFilesError(f"there is no cache at {folder}: `slotbench prepare` writes one")
-        state = _read_json(folder / _COMPLETE)
-        if state.get("format") != _FORMAT:
-            raise DataFilesError(
-                f"{folder} is a cache of format {state.get('format')}; expected {_FORMAT}: write it anew"
-            )
+        state = _read_state(folder / _COMPLETE)
         self.description: dict[str, Any] = state["description"]
         self.fields: dict[str, dict[str, Any]] = state["fields"]
-        self.lengths = np.full(state["videos"], self.fields["frames"]["shape"][0])
         for name, field in self.fields.items():
+            path = _path(folder, name)
             expected = _item_bytes(field) * state["videos"]
-            size = _path(folder, name).stat().st_size if _path(folder, name).is_file() else 0
-            if size < expected:
+            size = path.stat().st_size if path.is_file() else 0
+            if size != expected or not path.is_file():
                 raise DataFilesError(
-                    f"{_path(folder, name)} has {size:,} bytes and cache.json says {expected:,}: copy the cache again, "
-                    "or delete it and prepare it anew"
+                    f"{path} has {size:,} bytes and cache.json says {expected:,}: copy the cache again, or delete it "
+                    "and prepare it anew"
                 )
+        self.lengths = np.full(state["videos"], self.fields["frames"]["shape"][0])
         self._maps: dict[str, np.ndarray] = {}
 
     def field(self, name: str) -> np.ndarray:
         """A whole field "videos ...", mapped: "frames", "masks", or "objects.NAME"."""
         if name not in self._maps:
-            field = self.fields[name]
+            if name not in self.fields:
+                raise DataFilesError(f"the cache {self.folder} has no {name}: prepare it anew")
+            field, path = self.fields[name], _path(self.folder, name)
             shape = (len(self.lengths), *field["shape"])
-            # as a plain array: each slice of a memmap costs several times as much
-            self._maps[name] = np.asarray(np.memmap(_path(self.folder, name), field["dtype"], "r", shape=shape))
+            if not _item_bytes(field):  # nothing can be mapped that has no bytes
+                return np.empty(shape, field["dtype"])
+            try:
+                # as a plain array: each slice of a memmap costs several times as much
+                self._maps[name] = np.asarray(np.memmap(check_regular(path), field["dtype"], "r", shape=shape))
+            except (OSError, ValueError) as error:
+                if isinstance(error, FileError):
+                    raise
+                reason = too_many_open(error) or f"{path} cannot be mapped into memory: {error}"
+                raise DataFilesError(reason) from error
         return self._maps[name]
 
     def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
@@ -225,19 +292,12 @@ def _fields(batch: VideoBatch) -> dict[str, np.ndarray]:
 
 def _at(folder: Path, name: str, field: dict[str, Any], videos: int) -> BinaryIO:
     """The file of a field, open for writing after so many videos; what lies behind them is dropped."""
-    path = _path(folder, name)
-    path.touch()
-    file = path.open("r+b")
+    # not through a link: it might lead anywhere
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    file = os.fdopen(os.open(_path(folder, name), flags, 0o666), "r+b")
     file.truncate(_item_bytes(field) * videos)
+    file.seek(0, os.SEEK_END)
     return file
-
-
-def _digest(file: BinaryIO) -> Any:
-    """Of what lies in a file that goes on, to be updated by what follows."""
-    digest = hashlib.sha256()
-    while block := file.read(_BLOCK):
-        digest.update(block)
-    return digest
 
 
 def _item_bytes(field: dict[str, Any]) -> int:
@@ -248,12 +308,48 @@ def _path(folder: Path, name: str) -> Path:
     return folder / f"{name}.bin"
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_state(path: Path) -> dict[str, Any]:
+    """What cache.json or progress.json says, if it can be what we wrote."""
+    advice = "delete its folder and prepare it anew"
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataFilesError(f"{path} cannot be read ({error}): delete its folder and prepare it anew") from error
-    return content
+        state = read_json_object(path)
+    except FileError as error:
+        raise DataFilesError(f"{error}: {advice}") from error
+    if state.get("format") != _FORMAT:
+        raise DataFilesError(f"{path} is of format {str(state.get('format'))[:40]}; expected {_FORMAT}: {advice}")
+    if wrong := _wrong(state, path.name == _COMPLETE):
+        raise DataFilesError(f"{path} is damaged: {wrong}; {advice}")
+    return state
+
+
+def _wrong(state: dict[str, Any], complete: bool) -> str | None:
+    videos, fields = state.get("videos"), state.get("fields")
+    if not isinstance(state.get("description"), dict):
+        return "it has no description"
+    if not isinstance(videos, int) or isinstance(videos, bool) or not 0 <= videos < 1 << 40:
+        return "it does not say how many videos there are"
+    if not isinstance(fields, dict) or (not fields and (complete or videos)):
+        return "it does not say which fields there are"
+    for name, field in fields.items():
+        if name not in _TIMED and not _OBJECTS.fullmatch(name):
+            return f"a field is called {name[:80]!r}"
+        if not isinstance(field, dict) or field.get("dtype") not in _DTYPES:
+            return f"the field {name} has no type that a cache can have"
+        shape = field.get("shape")
+        if not isinstance(shape, list) or len(shape) > _MOST_AXES:
+            return f"the field {name} has no shape"
+        if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 1 << 31 for n in shape):
+            return f"the field {name} has no shape"
+        if not isinstance(field.get("timed"), bool) or (field["timed"] and not shape):
+            return f"the field {name} does not say whether it goes with time"
+    if fields:
+        if "frames" not in fields or len(fields["frames"]["shape"]) != 4 or not _item_bytes(fields["frames"]):
+            return "it has no frames"
+        length = fields["frames"]["shape"][0]
+        for name, field in fields.items():
+            if field["timed"] and field["shape"][0] != length:
+                return f"the field {name} has {field['shape'][0]} frames, and there are {length}"
+    return "it has no videos" if complete and not videos else None
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

@@ -38,7 +38,10 @@ class Feature:
     def byte_strings(self) -> list[memoryview]:
         """The byte strings, as views of the record."""
         values = self._list("bytes")
-        return [values[start:stop] for _, _, start, stop in _fields(values)]
+        try:
+            return [values[start:stop] for _, _, start, stop in _fields(values)]
+        except (IndexError, ValueError) as error:
+            raise DataFilesError(f"a list of byte strings is damaged ({error})") from error
 
     def joined(self) -> UInt8[np.ndarray, " bytes"]:
         """All byte strings as one array; fast where each is a single byte, as in the multi-object data sets."""
@@ -51,7 +54,10 @@ class Feature:
 
     def floats(self) -> Float32[np.ndarray, " values"]:
         """The floats."""
-        return np.frombuffer(self._packed("floats"), "<f4").astype(np.float32)
+        encoded = self._packed("floats")
+        if len(encoded) % 4:
+            raise DataFilesError(f"a list of floats has {len(encoded):,} bytes; expected four for each")
+        return np.frombuffer(encoded, "<f4").astype(np.float32)
 
     def ints(self) -> Int64[np.ndarray, " values"]:
         """The integers."""
@@ -62,25 +68,34 @@ class Feature:
             return encoded.astype(np.int64)
         # base 128, lowest digits first; a number ends with the first byte below 128
         ends = np.flatnonzero(encoded < 0x80)
+        if encoded[-1] >= 0x80:
+            raise DataFilesError("a list of integers ends within one")
         starts = np.concatenate([[0], ends[:-1] + 1])
+        if (ends - starts).max() >= 10:
+            raise DataFilesError("a list of integers has one of more than ten bytes")
         digit = np.arange(len(encoded)) - np.repeat(starts, ends - starts + 1)
         shifted = (encoded & 0x7F).astype(np.uint64) << (7 * digit).astype(np.uint64)
         return np.add.reduceat(shifted, starts).view(np.int64)
 
     def _list(self, kind: Kind) -> memoryview:
         """The encoded list, which must be of this kind."""
-        for number, values in _messages(self._message):
-            if len(values) and _KINDS.get(number) != kind:
-                raise DataFilesError(
-                    f"a feature holds {_KINDS.get(number)}; expected {kind}: this is a record of another layout"
-                )
-            return values
-        return self._message[:0]
+        try:
+            number, values = next(_messages(self._message), (0, self._message[:0]))
+        except (IndexError, ValueError) as error:
+            raise DataFilesError(f"a feature is damaged ({error})") from error
+        if len(values) and _KINDS.get(number) != kind:
+            raise DataFilesError(
+                f"a feature holds {_KINDS.get(number)}; expected {kind}: this is a record of another layout"
+            )
+        return values
 
     def _packed(self, kind: Kind) -> bytes:
         """The numbers one after the other, whether they were written as one block or one by one."""
         values = self._list(kind)
-        return b"".join([values[start:stop] for _, _, start, stop in _fields(values)])
+        try:
+            return b"".join([values[start:stop] for _, _, start, stop in _fields(values)])
+        except (IndexError, ValueError) as error:
+            raise DataFilesError(f"a list of {kind} is damaged ({error})") from error
 
 
 def parse_example(record: memoryview) -> dict[str, Feature]:

@@ -165,7 +165,7 @@ class MOVi(SlotDataModule, Preparable):
     def _name(self) -> str:
         """movi_a to movi_e, as far as the files say."""
         if is_cache(self.path / "validation"):
-            return str(ClipCache(self.path / "validation").description["set"])
+            return str(ClipCache(self.path / "validation").description.get("set"))
         shards = find_shards(self.path, "validation") if self.path.is_dir() else []
         return shards[0].name.partition("-")[0] if shards else ""
 
@@ -181,12 +181,13 @@ class MOVi(SlotDataModule, Preparable):
     def _cache(self, split: str) -> ClipCache:
         cache = ClipCache(self.path / split)
         held = cache.description
-        if held["resolution"] != self.resolution:
+        _, channels, height, width = cache.fields["frames"]["shape"]
+        if (channels, height, width) != (3, self.resolution, self.resolution):
             raise DataFilesError(
-                f"the cache {self.path} holds frames of {held['resolution']} pixels and resolution is "
-                f"{self.resolution}: set resolution to {held['resolution']}, or prepare another cache"
+                f"the cache {self.path} holds frames of {height} pixels and resolution is {self.resolution}: set "
+                f"resolution to {height}, or prepare another cache"
             )
-        if self.depth and not held["depth"]:
+        if self.depth and not held.get("depth"):
             raise DataFilesError(f"the cache {self.path} was prepared without depth: prepare another with --depth true")
         return cache
 

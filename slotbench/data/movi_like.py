@@ -243,7 +243,9 @@ class MOViLike(SlotDataModule, Preparable):
                     f"the cache {folder} has {name} {held.get(name)} and {value} is asked for: set {name} to what it "
                     "has, or name another cache"
                 )
-        if self.depth and not held["depth"]:
+        if (shape := cache.fields["frames"]["shape"]) != [self.video_frames, 3, self.resolution, self.resolution]:
+            raise DataFilesError(f"the cache {folder} is damaged: its frames have the shape {shape}; prepare it anew")
+        if self.depth and not held.get("depth"):
             raise DataFilesError(f"the cache {folder} was prepared without depth: prepare another with --depth true")
         if len(cache.lengths) < self.videos[split]:
             argument = "train_videos" if split == "train" else f"{split}_size"

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import filterfalse, islice
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +25,8 @@ from slotbench.data.tfrecord import TFRecords
 from slotbench.interfaces import VideoBatch
 
 __all__ = ["TIMED", "MOViRecords", "find_shards"]
+
+Decoded = TypeVar("Decoded")
 
 # per instance and frame, with the shape of one value
 _MOVING: dict[str, tuple[int, ...]] = {
@@ -70,7 +74,12 @@ class MOViRecords(ClipSource):
         if not len(self.records):
             raise DataFilesError(f"{shards[0]} and the files beside it have no records: copy them again")
         first = self._example(0)
-        self.num_frames = int(self._feature(first, "metadata/num_frames", 0).ints()[0])
+        self.num_frames = self._number(first, "metadata/num_frames", 0)
+        pictures = len(self._byte_strings(first, "video", 0))
+        if not 1 <= self.num_frames == pictures:
+            raise DataFilesError(
+                f"{self.records.where(0)} says {self.num_frames:,} frames and has {pictures:,}: it is damaged"
+            )
         self.lengths = np.full(len(self.records), self.num_frames)
 
     def object_counts(self) -> np.ndarray:
@@ -103,6 +112,12 @@ class MOViRecords(ClipSource):
                 picture = decode_png(png)
             except DataFilesError as error:
                 raise DataFilesError(f"{self.records.where(video)}: {error}") from error
+            if len(picture) != out.shape[1]:
+                raise DataFilesError(
+                    f"{self.records.where(video)}: a picture has {len(picture)} channels; expected {out.shape[1]}"
+                )
+            if picture.dtype == np.uint16 and out.dtype == np.uint8:
+                raise DataFilesError(f"{self.records.where(video)}: a picture has 16 bits per channel; expected 8")
             if picture.shape[-2:] != out.shape[-2:]:
                 size = out.shape[-2:]
                 if len(picture) == 3:
@@ -118,7 +133,7 @@ class MOViRecords(ClipSource):
         for name, shape in _MOVING.items():
             values = self._values(example, f"instances/{name}", (count, self.num_frames, *shape), video)
             log[name] = self._padded(values.swapaxes(0, 1)[window], axis=1)
-        visible = self._feature(example, "instances/visibility", video).ints().reshape(count, self.num_frames)
+        visible = self._ints(example, "instances/visibility", (count, self.num_frames), video)
         log["visibility"] = self._padded(visible.T[window], axis=1)
         log["bboxes"] = self._padded(self._boxes(example, count, video)[window], axis=1)
         for name, shape in _CONSTANT.items():
@@ -126,13 +141,13 @@ class MOViRecords(ClipSource):
                 log[name] = self._padded(self._values(example, f"instances/{name}", (count, *shape), video))
         for name in _LABELS:
             if f"instances/{name}" in example:
-                log[name] = self._padded(example[f"instances/{name}"].ints(), fill=-1)
+                log[name] = self._padded(self._ints(example, f"instances/{name}", (count,), video), fill=-1)
         for name, shape in _CAMERA_MOVING.items():
             log[f"camera_{name}"] = self._values(example, f"camera/{name}", (self.num_frames, *shape), video)[window]
         for name in _CAMERA_CONSTANT:
             log[f"camera_{name}"] = self._values(example, f"camera/{name}", (), video)
         if "background_color" in example:
-            log["background_color"] = example["background_color"].floats()
+            log["background_color"] = self._values(example, "background_color", (3,), video)
         if self.depth:
             log["depth"] = self._depth(example, video, window)
         return log
@@ -140,9 +155,12 @@ class MOViRecords(ClipSource):
     def _boxes(self, example: dict[str, Feature], count: int, video: int) -> np.ndarray:
         """Boxes "time objects 4"; zeros where an object is not to be seen, for which none is stored."""
         boxes = np.zeros((self.num_frames, count, 4), np.float32)
-        rows = self._feature(example, "instances/bbox_frames/ragged_row_lengths_0", video).ints()
-        frames = self._feature(example, "instances/bbox_frames/ragged_flat_values", video).ints()
+        rows = self._ints(example, "instances/bbox_frames/ragged_row_lengths_0", (count,), video)
+        frames = self._ints(example, "instances/bbox_frames/ragged_flat_values", None, video)
         values = self._values(example, "instances/bboxes/ragged_flat_values", (len(frames), 4), video)
+        in_range = bool(((frames >= 0) & (frames < self.num_frames)).all())
+        if not in_range or bool((rows < 0).any() | (rows > self.num_frames).any()) or rows.sum() != len(frames):
+            raise DataFilesError(f"{self.records.where(video)} has boxes of frames that it has not: it is damaged")
         boxes[frames, np.repeat(np.arange(count), rows)] = values
         return boxes
 
@@ -162,7 +180,9 @@ class MOViRecords(ClipSource):
         return out
 
     def _count(self, example: dict[str, Feature], video: int) -> int:
-        count = int(self._feature(example, "metadata/num_instances", video).ints()[0])
+        count = self._number(example, "metadata/num_instances", video)
+        if count < 0:
+            raise DataFilesError(f"{self.records.where(video)} has {count} objects: it is damaged")
         if count > self.num_objects:
             raise DataFilesError(
                 f"{self.records.where(video)} has {count} objects, and annotations have room for {self.num_objects}: "
@@ -186,7 +206,26 @@ class MOViRecords(ClipSource):
         return example[name]
 
     def _values(self, example: dict[str, Feature], name: str, shape: tuple[int, ...], video: int) -> np.ndarray:
-        values = self._feature(example, name, video).floats()
+        feature = self._feature(example, name, video)
+        return self._shaped(self._decoded(feature.floats, name, video), name, shape, video)
+
+    def _ints(self, example: dict[str, Feature], name: str, shape: tuple[int, ...] | None, video: int) -> np.ndarray:
+        values = self._decoded(self._feature(example, name, video).ints, name, video)
+        return values if shape is None else self._shaped(values, name, shape, video)
+
+    def _number(self, example: dict[str, Feature], name: str, video: int) -> int:
+        return int(self._ints(example, name, (1,), video)[0])
+
+    def _byte_strings(self, example: dict[str, Feature], name: str, video: int) -> list[memoryview]:
+        return self._decoded(self._feature(example, name, video).byte_strings, name, video)
+
+    def _decoded(self, decode: Callable[[], Decoded], name: str, video: int) -> Decoded:
+        try:
+            return decode()
+        except DataFilesError as error:
+            raise DataFilesError(f"{self.records.where(video)}: {name}: {error}") from error
+
+    def _shaped(self, values: np.ndarray, name: str, shape: tuple[int, ...], video: int) -> np.ndarray:
         if len(values) != math.prod(shape):
             raise DataFilesError(
                 f"{self.records.where(video)}: {name} has {len(values)} values; expected {math.prod(shape)} in the "
@@ -195,7 +234,7 @@ class MOViRecords(ClipSource):
         return values.reshape(shape)
 
     def _pngs(self, example: dict[str, Feature], name: str, video: int) -> list[memoryview]:
-        pngs = self._feature(example, name, video).byte_strings()
+        pngs = self._byte_strings(example, name, video)
         if len(pngs) != self.num_frames:
             raise DataFilesError(
                 f"{self.records.where(video)}: {name} has {len(pngs)} frames; expected {self.num_frames}, as many as "
@@ -219,10 +258,13 @@ def find_shards(folder: Path, split: str) -> list[Path]:
     if len(folders) > 1:
         raise DataFilesError(f"{folder} holds several data sets: name one of {', '.join(map(str, folders))}")
     files = sorted(folders[0].glob(pattern))
+    unlike = [file.name for file in files if not re.fullmatch(r".*-[0-9]{1,7}-of-[0-9]{1,7}", file.name)]
+    if unlike:
+        raise DataFilesError(f"{folders[0]} has a file {unlike[0]}; expected {pattern} with numbers: move it away")
     total = int(re.sub(r".*-of-", "", files[0].name))
     if len(files) != total:
         present = {int(file.name.split("-of-")[0].rpartition("-")[2]) for file in files}
-        missing = [str(number) for number in range(total) if number not in present]
+        missing = [str(number) for number in islice(filterfalse(present.__contains__, range(total)), 11)]
         raise DataFilesError(
             f"{folders[0]} has {len(files)} of the {total} files of {files[0].name.partition('.')[0]}; missing are the "
             f"numbers {', '.join(missing[:10])}{' ...' if len(missing) > 10 else ''}: copy them too"

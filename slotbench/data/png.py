@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import struct
+import warnings
 import zlib
 from collections.abc import Callable
 from functools import lru_cache
@@ -20,27 +21,54 @@ from PIL.PngImagePlugin import PngImageFile
 
 from slotbench.data.files import DataFilesError
 
-__all__ = ["decode_png"]
+__all__ = ["MOST_PIXELS", "check_size", "decode_png"]
+
+MOST_PIXELS = 1 << 25
+"""Pixels that a picture may have: those of a video of 8K, 7680 x 4320."""
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _CHANNELS = {0: 1, 2: 3}  # of the colour types grey and red-green-blue
+_NOT_A_PNG = (
+    ValueError,
+    SyntaxError,
+    OSError,
+    EOFError,
+    struct.error,
+    zlib.error,
+    IndexError,
+    KeyError,
+    TypeError,
+    OverflowError,
+)
+
+
+def check_size(width: int, height: int) -> None:
+    """Refuses a picture without pixels, or with more than can be meant, before memory is taken for it.
+
+    Raises:
+        ValueError: says the size.
+    """
+    if width < 1 or height < 1 or width * height > MOST_PIXELS:
+        raise ValueError(f"a picture of {width:,} x {height:,} pixels; expected 1 to {MOST_PIXELS:,} of them")
 
 
 def decode_png(png: bytes | memoryview) -> np.ndarray:
     """The pixels as "channels height width", uint8, or uint16 of a picture of 16 bits.
 
     Raises:
-        DataFilesError: the bytes are no PNG, or it is damaged.
+        DataFilesError: the bytes are no PNG, or it is damaged, too large, or followed by other bytes.
     """
     try:
         height, width, channels, content = _unpack(png)
         if not channels:
-            pixels = np.asarray(PngImageFile(io.BytesIO(png)))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                pixels = np.asarray(PngImageFile(io.BytesIO(png)))
             return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
         out = np.empty((channels, height, width), np.uint8)
         if len(content) != height * (channels * width + 1) or not _compiled()(np.frombuffer(content, np.uint8), out):
             raise ValueError("its content does not have the size or the filters that it should have")
-    except (ValueError, SyntaxError, OSError, struct.error, zlib.error) as error:
+    except _NOT_A_PNG as error:
         raise DataFilesError(f"{len(png):,} bytes cannot be decoded as a PNG: {error}") from error
     return out
 
@@ -49,21 +77,41 @@ def _unpack(png: bytes | memoryview) -> tuple[int, int, int, bytes]:
     """Height, width, channels (0 for a picture that is left to Pillow) and the filtered rows."""
     if bytes(png[:8]) != _SIGNATURE:
         raise ValueError("it does not begin like one")
+    if bytes(png[12:16]) != b"IHDR":
+        raise ValueError("it does not begin with its size")
     parts: list[bytes | memoryview] = []
     width, height, depth, colour, _, _, interlaced = struct.unpack_from(">IIBBBBB", png, 16)
+    check_size(width, height)
+    transparent = False
     position, end = 8, len(png)
-    while position < end:
+    while True:
+        if position + 12 > end:
+            raise ValueError("it ends early")
         length, kind = struct.unpack_from(">I4s", png, position)
+        if position + 12 + length > end:
+            raise ValueError("it ends early")
         if kind == b"IDAT":
             parts.append(png[position + 8 : position + 8 + length])
-        elif kind == b"tRNS":
-            return height, width, 0, b""
+        transparent |= kind == b"tRNS"
         position += 12 + length
-    if depth != 8 or colour not in _CHANNELS or interlaced:
+        if kind == b"IEND":
+            break
+    if position != end:
+        raise ValueError(f"{end - position:,} bytes follow after its end")
+    if transparent or depth != 8 or colour not in _CHANNELS or interlaced:
         return height, width, 0, b""
     channels = _CHANNELS[colour]
     packed = parts[0] if len(parts) == 1 else b"".join(parts)
-    return height, width, channels, zlib.decompress(packed, bufsize=height * (channels * width + 1))
+    size = height * (channels * width + 1)
+    # no more than it should be, whatever a few bytes may unpack to
+    unpacker = zlib.decompressobj()
+    content = unpacker.decompress(packed, size)
+    if len(content) == size and not unpacker.eof:
+        # the check sum, and whatever else there is, which must be nothing
+        content += unpacker.decompress(unpacker.unconsumed_tail, 1)
+    if not unpacker.eof or unpacker.unused_data or unpacker.unconsumed_tail:
+        raise ValueError("its content does not end where it should")
+    return height, width, channels, content
 
 
 @lru_cache(maxsize=1)

@@ -90,6 +90,9 @@ def test_a_cache_of_before_there_were_sums_gets_them(
         (["--out", "nowhere"], "there is no folder nowhere to verify"),
         (["--out", "."], "holds nothing that slotbench has prepared"),
         ([], "no folder is named"),
+        (["--out"], "no folder is named"),
+        (["--out="], "no folder is named"),
+        (["--out", "--jobs", "2"], "no folder is named"),
     ],
 )
 def test_what_cannot_be_verified_is_said(

@@ -61,7 +61,10 @@ def test_more_files_than_descriptors_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("soft", "hard", "expected"),
-    [("64", "64", "2 workers that read data need about 160 open files, and this machine allows 64"), ("64", "4096", "20\n")],
+    [
+        ("64", "64", "2 workers that read data need about 160 open files, and this machine allows 64"),
+        ("64", "4096", "20\n"),
+    ],
 )
 def test_workers_under_a_low_limit_end_with_a_sentence_or_raise_it(soft: str, hard: str, expected: str) -> None:
     assert python(LOADER, soft, hard).startswith(expected)

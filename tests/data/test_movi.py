@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import pickle
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tfrecord_files
 import torch
-from tfrecord_files import movi_video, write_movi
+from tfrecord_files import framed, movi_record, movi_video, write_movi
 from torch import Tensor
 
-from slotbench.data import clip_cache, movi_record
+from slotbench.data import clip_cache
+from slotbench.data import movi_record as reading
 from slotbench.data.base import Split
 from slotbench.data.clip_cache import ClipCache, write_cache
 from slotbench.data.files import DataFilesError
@@ -103,8 +107,8 @@ def test_each_variant_has_its_own_annotations(
 
 def test_only_the_frames_of_a_clip_are_decoded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded = []
-    decode = movi_record.decode_png
-    monkeypatch.setattr(movi_record, "decode_png", lambda png: decoded.append(png) or decode(png))
+    decode = reading.decode_png
+    monkeypatch.setattr(reading, "decode_png", lambda png: decoded.append(png) or decode(png))
     clips(MOVi(str(folder), resolution=SIDE), "train", [0])
     assert len(decoded) == 2 * 6
 
@@ -245,6 +249,73 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
         DataFilesError, match=r"\(record at byte 0\) has no instances/visibility; expected a record of MOVi"
     ):
         clips(MOVi(str(tmp_path), resolution=SIDE), "val", [0])
+
+
+def picture(width: int, height: int, content: bytes = b"", after: bytes = b"") -> bytes:
+    """A PNG in red, green and blue that claims a size."""
+    parts = [(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)), (b"IDAT", zlib.compress(content))]
+    out = b"\x89PNG\r\n\x1a\n"
+    for kind, part in [*parts, (b"IEND", b"")]:
+        out += struct.pack(">I", len(part)) + kind + part + struct.pack(">I", zlib.crc32(kind + part))
+    return out + after
+
+
+@pytest.mark.parametrize(
+    ("first", "complaint"),
+    [
+        (picture(0, 0), "a picture of 0 x 0 pixels"),
+        (picture(4_000_000_000, 4_000_000_000), "a picture of 4,000,000,000 x 4,000,000,000 pixels"),
+        (picture(SIDE, SIDE, bytes(SIDE * (3 * SIDE + 1)), b"appended"), "8 bytes follow after its end"),
+        (picture(SIDE, SIDE, bytes(SIDE * (3 * SIDE + 1) + 1)), "does not have the size or the filters"),
+        (picture(SIDE, SIDE, bytes(1 << 24)), "content does not end where it should"),
+        (picture(SIDE, SIDE, bytes(7)), "does not have the size or the filters"),
+    ],
+    ids=["empty", "huge", "appended", "longer", "bomb", "shorter"],
+)
+def test_a_picture_that_is_not_what_it_says_ends_with_file_and_record(
+    first: bytes, complaint: str, tmp_path: Path
+) -> None:
+    frames = [picture(SIDE, SIDE, bytes(SIDE * (3 * SIDE + 1)))] * 24
+    write_movi(tmp_path, {"validation": [movi_video(0, SIDE)]}, shards=1)
+    (file,) = tmp_path.glob("*.tfrecord*")
+    for frame, fits in ((frames[0], True), (first, False)):
+        file.write_bytes(framed([movi_record(movi_video(0, SIDE), {"video": [frame, *frames[1:]]})]))
+        dataset = MOVi(str(tmp_path), resolution=SIDE).dataset("val")
+        if fits:
+            assert not dataset[0].frames.any()
+            continue
+        with pytest.raises(DataFilesError, match=rf"movi_a-validation.* \(record at byte 0\): .*{complaint}"):
+            dataset[0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        ({"metadata/num_instances": np.array([], np.int64)}, "metadata/num_instances has 0 values; expected 1"),
+        ({"metadata/num_instances": np.array([0])}, "instances/positions has 216 values; expected 0"),
+        ({"metadata/num_instances": np.array([-2])}, "has -2 objects"),
+        ({"metadata/num_frames": np.array([10**15])}, "says 1,000,000,000,000,000 frames and has 24"),
+        ({"instances/visibility": np.array([1, 2])}, "instances/visibility has 2 values; expected 72"),
+        ({"instances/bbox_frames/ragged_row_lengths_0": np.array([1, 2, -1])}, "boxes of frames that it has not"),
+        ({"segmentations": [tfrecord_files.png(np.zeros((SIDE, SIDE, 3), np.uint8))] * 24}, "3 channels; expected 1"),
+        ({"segmentations": [tfrecord_files.png(np.zeros((SIDE, SIDE), np.uint16))] * 24}, "16 bits per channel"),
+    ],
+)
+def test_a_record_whose_numbers_cannot_be_ends_with_file_and_record(
+    changed: dict, complaint: str, tmp_path: Path
+) -> None:
+    write_movi(tmp_path, {"validation": [movi_video(0, SIDE)]}, shards=1)
+    (file,) = tmp_path.glob("*.tfrecord*")
+    file.write_bytes(framed([movi_record(movi_video(0, SIDE), changed)]))
+    with pytest.raises(DataFilesError, match=rf"movi_a-validation.* \(record at byte 0\).*{complaint}"):
+        clips(MOVi(str(tmp_path), resolution=SIDE), "val", [0])
+
+
+def test_a_video_without_objects_is_read(tmp_path: Path) -> None:
+    write_movi(tmp_path, {"validation": [movi_video(0, SIDE, num_objects=0)]}, shards=1)
+    (batch,) = MOVi(str(tmp_path), resolution=SIDE).val_dataloader()
+    assert batch.objects["num_objects"].tolist() == [0]
+    assert not batch.objects["present"].any()
 
 
 def test_data_sets_can_be_sent_to_other_processes(folder: Path, cache: Path) -> None:

@@ -143,8 +143,11 @@ def movi_video(seed: int, side: int = 16, num_frames: int = 24, num_objects: int
     }
 
 
-def movi_record(video: dict) -> bytes:
-    """The record that TensorFlow Datasets writes for it: fields flat, boxes of the frames where the object is seen."""
+def movi_record(video: dict, changed: dict[str, Values] | None = None) -> bytes:
+    """The record that TensorFlow Datasets writes for it: fields flat, boxes of the frames where the object is seen.
+
+    What is `changed` takes the place of what would be written.
+    """
     num_frames, side = video["video"].shape[:2]
     count = len(video["visibility"])
     seen = video["visibility"] > 0
@@ -165,7 +168,7 @@ def movi_record(video: dict) -> bytes:
         "instances/visibility": video["visibility"],
         "instances/bboxes/ragged_flat_values": video["bboxes"][seen],
         "instances/bboxes/ragged_row_lengths_0": rows,
-        "instances/bbox_frames/ragged_flat_values": np.concatenate([np.flatnonzero(row) for row in seen]),
+        "instances/bbox_frames/ragged_flat_values": np.nonzero(seen)[1],
         "instances/bbox_frames/ragged_row_lengths_0": rows,
         "events/collisions/frame": np.array([], np.int64),
         "events/collisions/force": np.array([], np.float32),
@@ -176,7 +179,7 @@ def movi_record(video: dict) -> bytes:
         features |= {"instances/asset_id": [b"asset"] * count, "background": [b"sky"]}
     if video["background_color"] is not None:
         features["background_color"] = video["background_color"]
-    return example(features)
+    return example(features | (changed or {}))
 
 
 def write_movi(folder: Path, videos: dict[str, list[dict]], name: str = "movi_a", shards: int = 2) -> Path:

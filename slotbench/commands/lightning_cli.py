@@ -9,6 +9,7 @@ from typing import Any, NoReturn, cast
 
 import torch
 import yaml
+from jsonargparse import Namespace
 from jsonargparse._util import get_import_path
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import Checkpoint, ProgressBar
@@ -37,6 +38,7 @@ from slotbench.runs.folder import RunFolderError
 from slotbench.runs.launch import find_launch
 from slotbench.runs.wiring import evaluation_parts, run_parts
 from slotbench.tasks.base import SlotTask
+from slotbench.tasks.optimisation import TrainingSettingsError
 
 __all__ = ["SlotbenchCLI", "config_only_cli", "resolve", "resolved_yaml", "train"]
 
@@ -64,7 +66,7 @@ def train(
             place.finish()
     except _NothingToDoError:
         return 0
-    except (DataFilesError, WeightError, RunFolderError, KernelError) as error:
+    except (DataFilesError, WeightError, RunFolderError, KernelError, TrainingSettingsError) as error:
         if place is not None:
             place.give_up()
         raise UserError(str(error)) from error
@@ -189,7 +191,7 @@ class SlotbenchCLI(LightningCLI):
         """Builds data, task and trainer; a value that a component refuses is reported with the component's key."""
         try:
             super().instantiate_classes()
-        except (WeightError, RunFolderError):
+        except (WeightError, RunFolderError, TrainingSettingsError):
             raise
         except (ValueError, MisconfigurationException) as error:
             raise UserError(explain_construction(error, self.config[self.subcommand])) from error
@@ -197,6 +199,8 @@ class SlotbenchCLI(LightningCLI):
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Makes the trainer, and before it what records the run."""
         config = self.config_init[self.subcommand]["trainer"]
+        if self.subcommand == "fit":
+            _check_training_settings(self.model, config)
         folder, loggers, callbacks = self._recorders()
         config["logger"] = [*loggers, *_as_list(config.get("logger"))] or False
         # what the user has switched off, ours included
@@ -292,6 +296,14 @@ def _rank() -> int:
     # importing Lightning sets it, from the variables of whatever has started this process
     rank: int = getattr(rank_zero_only, "rank", 0)
     return rank
+
+
+def _check_training_settings(task: SlotTask, trainer: Namespace) -> None:
+    """Refuses what no training can be done with before there is a run folder."""
+    steps, epochs = trainer.get("max_steps", -1), trainer.get("max_epochs")
+    endless = steps == -1 and (epochs == -1 or (epochs is None and trainer.get("max_time") is not None))
+    # of epochs the number of batches is not known yet: the schedule is asked when the training starts
+    task.check_training_settings(steps if steps > 0 else None, with_schedule=endless or steps > 0)
 
 
 def _check_checkpoint(command: str, path: str | None, run: Path | None) -> None:

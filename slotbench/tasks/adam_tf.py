@@ -36,11 +36,11 @@ class AdamTF(Optimizer):
     """
 
     def __init__(self, params: ParamsT, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8):
-        if lr < 0 or eps < 0 or not all(0 <= beta < 1 for beta in betas):
-            raise ValueError(
-                f"AdamTF: got lr={lr}, betas={tuple(betas)} and eps={eps}; expected lr and eps of at least 0, and "
-                "betas in [0, 1)"
-            )
+        for name, value in (("lr", lr), ("eps", eps)):
+            if not value >= 0:
+                raise ValueError(f"AdamTF: {name} is {value}; expected a number of at least 0")
+        if not all(0 <= beta < 1 for beta in betas):
+            raise ValueError(f"AdamTF: betas is {tuple(betas)}; expected two numbers in [0, 1)")
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
 
     @torch.no_grad()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import warnings
@@ -23,12 +24,14 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from slotbench.errors import lines
 from slotbench.interfaces import DataSpec, Decoder, Encoder, SlotSpec, TemporalCore, TokenSpec, VideoBatch, VideoSpec
 from slotbench.metrics.means import Mean
 from slotbench.nn.parameters import decay_groups, one_group
 from slotbench.nn.slot_init import drawn_by_clip
 from slotbench.nn.weights import WeightError, WeightReport, match_weights
 from slotbench.tasks.checkpoint_fit import misfit
+from slotbench.tasks.optimisation import NO_END, TrainingSettingsError, build_optimizer, build_schedule
 from slotbench.tasks.schedule import WarmupCosine
 
 __all__ = ["Decay", "Headline", "SlotTask"]
@@ -243,9 +246,23 @@ class SlotTask(LightningModule, ABC):
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimiser over its parameter groups, and the schedule stepped after every batch."""
         groups = decay_groups(self.parameters()) if self._decay == "matrices" else one_group(self.parameters())
-        optimizer = self._optimizer(groups)
-        schedule = self._schedule(optimizer, self.total_steps)
+        optimizer = build_optimizer(self._optimizer, groups)
+        schedule = build_schedule(self._schedule, optimizer, self.total_steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def check_training_settings(self, total_steps: int | None, with_schedule: bool = True) -> None:
+        """Builds an optimiser and a schedule to see whether they take their arguments; nothing is kept.
+
+        Args:
+            total_steps: of the training; None if nothing but the clock ends it.
+            with_schedule: whether the number is known.
+
+        Raises:
+            TrainingSettingsError: they do not.
+        """
+        optimizer = build_optimizer(self._optimizer, [nn.Parameter(torch.zeros(1))])
+        if with_schedule:
+            build_schedule(self._schedule, optimizer, total_steps)
 
     def _remember_configuration(self) -> None:
         """Keeps in checkpoints what rebuilds the task, as far as it is plain values that loading cannot execute.
@@ -259,13 +276,22 @@ class SlotTask(LightningModule, ABC):
             self.hparams.clear()
 
     @property
-    def total_steps(self) -> int:
-        """Optimiser steps of the whole training, as the trainer plans it."""
-        return int(self.trainer.estimated_stepping_batches)
+    def total_steps(self) -> int | None:
+        """Optimiser steps of the whole training, as the trainer plans it; None if nothing but the clock ends it."""
+        steps = self.trainer.estimated_stepping_batches
+        return int(steps) if math.isfinite(steps) else None
 
     @property
     def progress(self) -> float:
-        """Share of the training that is done, 0 to 1."""
+        """Share of the training that is done, 0 to 1.
+
+        Raises:
+            TrainingSettingsError: nothing but the clock ends the training, so nobody can say.
+        """
+        if self.total_steps is None:
+            raise TrainingSettingsError(
+                lines(f"{NO_END}, and {type(self).__name__} needs one", expected="--trainer.max_steps N beside it")
+            )
         return self.global_step / max(1, self.total_steps)
 
 

@@ -22,13 +22,17 @@ class WarmupCosine(LambdaLR):
         final_fraction: rate at the end, as a fraction of the peak.
 
     Raises:
-        ValueError: if `warmup` is not a share.
+        ValueError: `warmup` is not a share, or `final_fraction` is negative.
     """
 
     def __init__(self, optimizer: Optimizer, total_steps: int, warmup: float = 0.025, final_fraction: float = 0.0):
         if not 0 <= warmup < 1:
             raise ValueError(
                 f"WarmupCosine: warmup is the share of the training spent warming up, in [0, 1); got {warmup}"
+            )
+        if not 0 <= final_fraction < math.inf:
+            raise ValueError(
+                f"WarmupCosine: final_fraction is a fraction of the peak rate, from 0 on; got {final_fraction}"
             )
         warmup_steps = max(1, round(warmup * total_steps))
 
@@ -87,7 +91,7 @@ class WarmupHalfLife(LambdaLR):
 
     Args:
         optimizer: the optimiser whose rate is the peak.
-        total_steps: not used; every schedule takes it.
+        total_steps: not used; every schedule takes it. None where nothing but the clock ends the training.
         warmup_steps: steps from 0 to the peak.
         half_life: steps in which the rate halves.
         decay_after_warmup: count the steps of decay from the end of the warm-up.
@@ -99,16 +103,15 @@ class WarmupHalfLife(LambdaLR):
     def __init__(
         self,
         optimizer: Optimizer,
-        total_steps: int,
+        total_steps: int | None,
         warmup_steps: int = 10_000,
         half_life: int = 100_000,
         decay_after_warmup: bool = False,
     ):
-        if warmup_steps < 0 or half_life < 1:
-            raise ValueError(
-                f"WarmupHalfLife: warmup_steps is {warmup_steps} and half_life is {half_life}; expected a number of "
-                "steps from 0 on, and one from 1 on"
-            )
+        if warmup_steps < 0:
+            raise ValueError(f"WarmupHalfLife: warmup_steps is {warmup_steps}; expected a number of steps from 0 on")
+        if half_life < 1:
+            raise ValueError(f"WarmupHalfLife: half_life is {half_life}; expected a number of steps from 1 on")
         decay_starts = warmup_steps if decay_after_warmup else 0
 
         def factor(step: int) -> float:
@@ -123,8 +126,8 @@ class ConstantRate(LambdaLR):
 
     Args:
         optimizer: the optimiser.
-        total_steps: not used; every schedule takes it.
+        total_steps: not used; every schedule takes it. None where nothing but the clock ends the training.
     """
 
-    def __init__(self, optimizer: Optimizer, total_steps: int):
+    def __init__(self, optimizer: Optimizer, total_steps: int | None):
         super().__init__(optimizer, lambda step: 1.0)

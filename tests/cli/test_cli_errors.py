@@ -77,6 +77,14 @@ CORE = "model.init_args.core"
         (["--model.core"], ["--model.core needs a value"]),
         (["--wandb", "on"], ["--wandb", "'offline'"]),
         (["--threads", "0"], ["--threads is 0; expected 1 or more"]),
+        # values that optimisers and schedules refuse
+        (["--model.optimizer.lr", "-1"], ["AdamW refuses its arguments: Invalid learning rate", "model.optimizer.lr"]),
+        (["--model.optimizer.lr", ".nan"], ["lr", "key: model.optimizer.lr"]),
+        (["--model.schedule.warmup", "-0.1"], ["WarmupCosine refuses its arguments", "key: model.schedule.warmup"]),
+        (
+            ["--trainer.max_epochs", "null", "--trainer.max_steps", "-1", "--trainer.max_time", "00:00:10:00"],
+            ["the training has no end in steps, and WarmupCosine needs one", "--trainer.max_steps N"],
+        ),
         # values that components refuse
         (["--data.batch_size", "-3"], ["TinyData refuses its arguments: batch_size is -3", "key: data"]),
         (["--model.encoder.dim", "0"], ["TinyEncoder refuses its arguments: dim is 0", "key: model.encoder"]),

@@ -186,6 +186,18 @@ def test_threads_option_sets_what_torch_uses(command):
         torch.set_num_threads(before)
 
 
+def test_a_training_that_only_the_clock_ends(command):
+    settings = {"max_steps": "-1", "max_epochs": "null", "max_time": "00:00:00:01"}
+    command(
+        "fit",
+        *(word for name, value in settings.items() for word in (f"--trainer.{name}", value)),
+        *("--model.schedule", "ConstantRate"),
+    )
+    result = json.loads((only_run() / "result.json").read_text())
+    assert result["step"] > 0
+    assert json.loads((only_run() / "run.json").read_text())["total_steps"] is None
+
+
 def test_plugin_in_a_file_of_its_own(command):
     # straight from the interface: of a base that an earlier test module has imported too, the parser sees the old copy
     Path("wide_core.py").write_text(

@@ -107,8 +107,9 @@ def test_the_other_schedules_are_as_they_say():
     ("schedule", "message"),
     [
         (partial(WarmupStepsCosine, warmup_steps=-1), "warmup_steps is -1; expected a number of steps from 0 on"),
-        (partial(WarmupHalfLife, warmup_steps=-1), "warmup_steps is -1 and half_life is 100000"),
+        (partial(WarmupHalfLife, warmup_steps=-1), "warmup_steps is -1"),
         (partial(WarmupHalfLife, half_life=0), "half_life is 0; expected"),
+        (partial(WarmupCosine, final_fraction=-1.0), "final_fraction is a fraction"),
         (partial(WarmupCosine, warmup=1.0), r"in \[0, 1\); got 1.0"),
     ],
 )

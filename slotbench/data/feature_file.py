@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from functools import cached_property
@@ -15,10 +16,19 @@ from torch.utils.data import Dataset
 
 from slotbench.data.base import SlotDataModule, Split
 from slotbench.data.clip_source import ClipSource, CutClips
+from slotbench.data.descriptors import too_many_open
 from slotbench.data.files import DataFilesError
+from slotbench.data.hdf5 import DAMAGED_HDF5, one_line, opened_hdf5, plain_dataset
+from slotbench.files import check_regular
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
 __all__ = ["FeatureFile", "StoredFeatures"]
+
+# what may be in a file, and the kinds of numbers that it may have
+_FIELDS = {"features": "f", "frames": "u", "masks": "iu", "num_objects": "iu"}
+_MOST_FRAMES = 1 << 24
+_MOST_BYTES = 1 << 28  # of a frame
+_MOST_CELLS = 1 << 12  # along a side of the grid
 
 _LAYOUT = (
     "expected `features` (videos, frames, tokens, width) in float16, `frames` (videos, frames, 3, height, width) in "
@@ -91,7 +101,7 @@ class FeatureFile(SlotDataModule):
             DataFilesError: there is no file, or one that cannot be read.
         """
         for split in get_args(Split):
-            if self.file(split).is_file():
+            if self.file(split).exists():
                 return StoredFeatures(self.file(split)).spec
         what = "has none of them" if self.path.is_dir() else "does not exist"
         raise DataFilesError(f"no features: the folder {self.path} {what}; expected train.h5, val.h5 or test.h5")
@@ -131,13 +141,10 @@ class StoredFeatures(ClipSource):
     def __init__(self, path: Path) -> None:
         self.path = path
         self._opened: tuple[int, h5py.File] | None = None
-        if not path.is_file():
+        if not path.exists():
             raise DataFilesError(f"there is no file {path}; {_LAYOUT}")
-        try:
-            with h5py.File(path, "r") as file:
-                self._read_layout(file)
-        except OSError as error:
-            raise DataFilesError(f"{path} is no HDF5 file, or not a complete one ({error}); {_LAYOUT}") from error
+        with opened_hdf5(path) as file:
+            self._read_layout(file)
 
     def object_counts(self) -> np.ndarray:
         """How many objects each video has.
@@ -154,8 +161,14 @@ class StoredFeatures(ClipSource):
         file, places = self._file(), list(zip(videos, starts, strict=True))
 
         def cut(name: str) -> torch.Tensor:
-            dataset = file[name]
-            return torch.from_numpy(np.stack([dataset[video, start : start + num_frames] for video, start in places]))
+            try:
+                dataset = file[name]
+                parts = [dataset[video, start : start + num_frames] for video, start in places]
+            except DAMAGED_HDF5 as error:
+                raise DataFilesError(
+                    f"{self.path} is damaged: {name} of the videos {list(videos)} cannot be read ({one_line(error)})"
+                ) from error
+            return torch.from_numpy(np.stack(parts))
 
         objects = {"video": torch.tensor(videos), "first_frame": torch.tensor(starts)}
         if self._counts is not None:
@@ -171,13 +184,20 @@ class StoredFeatures(ClipSource):
         )
 
     def _read_layout(self, file: h5py.File) -> None:
-        shapes = {name: tuple(item.shape) for name, item in file.items() if isinstance(item, h5py.Dataset)}
+        found = {name: plain_dataset(file, name) for name in _FIELDS}
+        shapes = {name: tuple(item.shape) for name, item in found.items() if item is not None}
         missing = [name for name in ("features", "frames") if name not in shapes]
         missing += [name for name in ("grid", "has_class_token") if name not in file.attrs]
         if missing:
             raise DataFilesError(f"{self.path} has no {', '.join(missing)}; {_LAYOUT}")
-        self.grid = (int(file.attrs["grid"][0]), int(file.attrs["grid"][1]))
-        self.has_class_token = bool(file.attrs["has_class_token"])
+        grid = np.asarray(file.attrs["grid"])
+        if grid.shape != (2,) or grid.dtype.kind not in "iu" or grid.min() < 1 or grid.max() > _MOST_CELLS:
+            raise DataFilesError(f"{self.path} has the grid {str(grid)[:60]}; expected rows and columns; {_LAYOUT}")
+        self.grid = (int(grid[0]), int(grid[1]))
+        class_token = np.asarray(file.attrs["has_class_token"])
+        if class_token.shape != () or class_token.dtype.kind not in "biu":
+            raise DataFilesError(f"{self.path} does not say whether it has a class token; {_LAYOUT}")
+        self.has_class_token = bool(class_token)
         self.has_masks = "masks" in shapes
         features, frames = shapes["features"], shapes["frames"]
         rows, cols = self.grid
@@ -191,8 +211,22 @@ class StoredFeatures(ClipSource):
                     f"on a grid of {rows} x {cols} {'with' if self.has_class_token else 'without'} a class token; "
                     f"{_LAYOUT}"
                 )
-        if file["frames"].dtype != np.uint8:
-            raise DataFilesError(f"{self.path} has frames of type {file['frames'].dtype}, not bytes; {_LAYOUT}")
+        for name, kinds in _FIELDS.items():
+            dtype = None if (item := found[name]) is None else item.dtype
+            if dtype is not None and dtype.kind not in kinds:
+                expected_type = "bytes" if name == "frames" else "floats" if name == "features" else "whole numbers"
+                raise DataFilesError(f"{self.path} has {name} of type {dtype}, not {expected_type}; {_LAYOUT}")
+        if (frames_of := found["frames"]) is not None and frames_of.dtype != np.uint8:
+            raise DataFilesError(f"{self.path} has frames of type {frames_of.dtype}, not bytes; {_LAYOUT}")
+        for name in ("features", "frames"):
+            if (item := found[name]) is not None and math.prod(shapes[name][2:]) * item.dtype.itemsize > _MOST_BYTES:
+                raise DataFilesError(
+                    f"{self.path} has {name} of shape {shapes[name]}, too large to be meant; {_LAYOUT}"
+                )
+        if not all(features) or not all(frames) or features[0] * features[1] > _MOST_FRAMES:
+            raise DataFilesError(
+                f"{self.path} has features of shape {features} and frames of shape {frames}; {_LAYOUT}"
+            )
         self._counts: np.ndarray | None = file["num_objects"][:] if "num_objects" in shapes else None
         self.lengths = np.full(features[0], features[1])
         frame = VideoSpec(channels=3, height=frames[3], width=frames[4])
@@ -201,7 +235,10 @@ class StoredFeatures(ClipSource):
     def _file(self) -> h5py.File:
         # a file that was opened before a fork must not be read after it
         if self._opened is None or self._opened[0] != os.getpid():
-            self._opened = (os.getpid(), h5py.File(self.path, "r"))
+            try:
+                self._opened = (os.getpid(), h5py.File(check_regular(self.path), "r"))
+            except OSError as error:
+                raise DataFilesError(too_many_open(error) or f"{self.path} cannot be opened: {error}") from error
         return self._opened[1]
 
     def __getstate__(self) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -21,12 +22,17 @@ from slotbench.data.clip_cache import Report
 from slotbench.data.clip_source import ClipSource, CutClips
 from slotbench.data.feature_file import StoredFeatures
 from slotbench.data.files import DataFilesError, write_atomically
+from slotbench.data.hdf5 import one_line, opened_hdf5, plain_dataset
 from slotbench.data.in_order import in_order, processes_for
 from slotbench.data.resizing import resize_nearest
+from slotbench.data.written import Marks, as_marks, sole_writer
+from slotbench.errors import FileError
+from slotbench.files import read_json_object
 from slotbench.interfaces import VideoBatch, VideoSpec
 
 __all__ = ["write_features"]
 
+_FIELDS = ("features", "frames", "masks", "num_objects")
 _WORTH_READING_ELSEWHERE = 16  # videos; most of the time is the network's
 
 
@@ -66,15 +72,15 @@ def write_features(
             refusal = error
     if not found:
         raise refusal or DataFilesError("no split is named; expected some of train, val and test")
-    out.mkdir(parents=True, exist_ok=True)
-    for split, clips in found.items():
-        if not isinstance(clips, CutClips):
-            raise DataFilesError(
-                f"{type(data).__name__} makes its clips as they are asked for; features are computed once for a data "
-                "set of stored videos, such as MOVi"
-            )
-        writer = _Writer(out, split, clips, description, resolution)
-        writer.write(extract, spec, report or (lambda what, done, total: None), jobs)
+    with sole_writer(out):
+        for split, clips in found.items():
+            if not isinstance(clips, CutClips):
+                raise DataFilesError(
+                    f"{type(data).__name__} makes its clips as they are asked for; features are computed once for a "
+                    "data set of stored videos, such as MOVi"
+                )
+            writer = _Writer(out, split, clips, description, resolution)
+            writer.write(extract, spec, report or (lambda what, done, total: None), jobs)
 
 
 class _Writer:
@@ -92,6 +98,7 @@ class _Writer:
         self.complete, self.partial = out / f"{split}.h5", out / f"{split}.h5.part"
         self.progress, self._sums = out / f"{split}.progress.json", out / SUMS
         self.description = json.dumps(description | {"split": split, "videos": len(self.videos)}, sort_keys=True)
+        self._marks = Marks()
 
     def write(self, extract: Callable[[Tensor], Tensor], spec: VideoSpec, report: Report, jobs: int | None) -> None:
         total = len(self.videos)
@@ -101,31 +108,52 @@ class _Writer:
         read = partial(_whole, self.source, self.length)
         for number, batch in enumerate(in_order(read, map(int, self.videos[done:]), jobs), start=done):
             features = extract(batch.frames[0].float() / 255)
-            with h5py.File(self.partial, "a" if number else "w") as file:
-                if not number:
-                    self._lay_out(file, spec, batch)
-                self._put(file, number, features, batch)
-            # only now, so that what it says is written has been
-            write_atomically(self.progress, json.dumps({"videos": number + 1, "source": self.description}).encode())
+            try:
+                with h5py.File(self.partial, "a" if number else "w") as file:
+                    if not number:
+                        self._lay_out(file, spec, batch)
+                    self._put(file, number, features, batch)
+                # only now, so that what it says is written has been
+                self._marks.set(number + 1)
+                state = {"videos": number + 1, "source": self.description, "marks": self._marks.stored()}
+                write_atomically(self.progress, json.dumps(state))
+            except OSError as error:
+                raise DataFilesError(
+                    f"{self.partial} cannot be written ({one_line(error)}): the same command goes on from there"
+                ) from error
             report(self.split, number + 1, total)
         if not self.complete.is_file():
+            StoredFeatures(self.partial)
             os.replace(self.partial, self.complete)
-            StoredFeatures(self.complete)
         if self.complete.name not in (read_sums(self.complete.parent) if self._sums.is_file() else {}):
             add_sums(self.complete.parent, {self.complete.name: file_digest(self.complete)})
         self.progress.unlink(missing_ok=True)
 
     def _done(self) -> int:
-        """Videos that have been written."""
+        """Videos that have been written and are on the disk as they were."""
         if self.complete.is_file():
-            with h5py.File(self.complete, "r") as file:
+            StoredFeatures(self.complete)
+            with opened_hdf5(self.complete) as file:
                 self._check_source(self.complete, str(file.attrs.get("source")))
             return len(self.videos)
         if not (self.partial.is_file() and self.progress.is_file()):
             return 0
-        state = json.loads(self.progress.read_text(encoding="utf-8"))
-        self._check_source(self.partial, state["source"])
-        return int(state["videos"])
+        state = read_json_object(self.progress)
+        self._check_source(self.partial, str(state.get("source")))
+        self._marks = as_marks(state.get("marks"))
+        try:
+            with opened_hdf5(self.partial) as file:
+                good = self._marks.verify(partial(_written, file))
+        except FileError:
+            good, self._marks = 0, Marks()
+        said = state.get("videos")
+        if isinstance(said, int) and good < said:
+            print(
+                f"{self.partial}: {said} videos had been written, and {good} of them are on the disk as they were; "
+                "the others are written again",
+                file=sys.stderr,
+            )
+        return good
 
     def _check_source(self, path: Path, source: str) -> None:
         if source != self.description:
@@ -149,12 +177,26 @@ class _Writer:
         file.attrs["source"] = self.description
 
     def _put(self, file: h5py.File, number: int, features: Tensor, batch: VideoBatch) -> None:
-        file["features"][number] = features.flatten(2).transpose(1, 2).half().numpy()
-        file["frames"][number] = _resized(batch.frames[0], self.resolution).numpy()
+        values: dict[str, np.ndarray] = {
+            "features": features.flatten(2).transpose(1, 2).half().numpy(),
+            "frames": _resized(batch.frames[0], self.resolution).numpy().astype(np.uint8),
+        }
         if batch.masks is not None:
-            file["masks"][number] = resize_nearest(batch.masks[0].numpy(), self.resolution, self.resolution)
+            masks = resize_nearest(batch.masks[0].numpy(), self.resolution, self.resolution)
+            values["masks"] = masks.astype(np.uint8)
         if "num_objects" in batch.objects:
-            file["num_objects"][number] = int(batch.objects["num_objects"])
+            values["num_objects"] = np.array(int(batch.objects["num_objects"]), np.int64)
+        for name, value in values.items():
+            file[name][number] = value
+            self._marks.update(name, value.tobytes())
+
+
+def _written(file: h5py.File, start: int, stop: int) -> Iterator[tuple[str, bytes]]:
+    """What lies in a file of the videos from one number to another."""
+    for name in _FIELDS:
+        dataset = plain_dataset(file, name)
+        for video in range(start, stop) if dataset is not None else ():
+            yield name, np.asarray(dataset[video]).tobytes()
 
 
 def _whole(source: ClipSource, length: int, video: int) -> VideoBatch:

@@ -19,6 +19,8 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
+from slotbench.errors import UserError
+
 __all__ = [
     "Aggregation",
     "AttentionKind",
@@ -27,6 +29,7 @@ __all__ = [
     "Decoded",
     "Decoder",
     "Encoder",
+    "PartError",
     "RecurrentCore",
     "SlotSpec",
     "State",
@@ -49,6 +52,13 @@ over the slots of all heads where these compete, summed over heads). Only this i
 "reading": a slot spreads over the tokens, so that its weights sum to 1 over the tokens, or to less where the core can
 also read nothing (RIM's null input). Every slot may read the same token.
 """
+
+
+class PartError(UserError, ValueError):
+    """An encoder, core or decoder does not keep to its interface: a mistake of who has written it, said in a sentence.
+
+    It is a `UserError`, so that a command ends with the sentence in place of a traceback.
+    """
 
 
 @dataclass(frozen=True)
@@ -205,7 +215,7 @@ class CoreOutput:
         attention_kind: what the weights sum to, and so what they mean; required with `attention`.
 
     Raises:
-        ValueError: `attention` without its kind.
+        PartError: `attention` without its kind.
     """
 
     slots: Float[Tensor, "batch time slots dim"]
@@ -215,7 +225,7 @@ class CoreOutput:
 
     def __post_init__(self) -> None:
         if self.attention is not None and self.attention_kind not in get_args(AttentionKind):
-            raise ValueError(
+            raise PartError(
                 f"a core hands over attention with attention_kind={self.attention_kind!r}: give 'assignment' where "
                 "slots compete for each token, or 'reading' where each slot spreads over the tokens; a RecurrentCore "
                 "sets it as a class attribute"

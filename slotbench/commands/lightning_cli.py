@@ -32,6 +32,7 @@ from slotbench.commands.settings import Setting, without_replaced
 from slotbench.data.base import SlotDataModule
 from slotbench.data.files import DataFilesError
 from slotbench.errors import UserError, did_you_mean, lines, wrapped
+from slotbench.interfaces import PartError
 from slotbench.nn.weights import WeightError
 from slotbench.ops import KernelError
 from slotbench.runs.folder import RunFolderError
@@ -194,6 +195,8 @@ class SlotbenchCLI(LightningCLI):
         except (WeightError, RunFolderError, TrainingSettingsError):
             raise
         except (ValueError, MisconfigurationException) as error:
+            if (broken := _part_error(error)) is not None:
+                raise broken from error
             raise UserError(explain_construction(error, self.config[self.subcommand])) from error
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
@@ -290,6 +293,13 @@ def _with_names(tree: Any) -> Any:
 def class_path(component: type) -> str:
     """The path by which the parser writes a class."""
     return str(get_import_path(component))
+
+
+def _part_error(error: BaseException | None) -> PartError | None:
+    """The part's own mistake, if that is what the parser has wrapped."""
+    while error is not None and not isinstance(error, PartError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _rank() -> int:

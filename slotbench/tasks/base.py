@@ -23,6 +23,7 @@ from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.hooks import RemovableHandle
 
 from slotbench.errors import lines
 from slotbench.interfaces import DataSpec, Decoder, Encoder, SlotSpec, TemporalCore, TokenSpec, VideoBatch, VideoSpec
@@ -32,6 +33,7 @@ from slotbench.nn.slot_init import drawn_by_clip
 from slotbench.nn.weights import WeightError, WeightReport, match_weights
 from slotbench.tasks.checkpoint_fit import misfit
 from slotbench.tasks.optimisation import NO_END, TrainingSettingsError, build_optimizer, build_schedule
+from slotbench.tasks.part_checks import PartName, check_first_output, spec_of
 from slotbench.tasks.schedule import WarmupCosine
 
 __all__ = ["Decay", "Headline", "SlotTask"]
@@ -82,6 +84,7 @@ class SlotTask(LightningModule, ABC):
 
     Raises:
         ValueError: without a `data_spec`, and for a `decay` that there is not.
+        PartError: a part does not say what it hands over, or, at its first output, hands over something else.
     """
 
     monitor: ClassVar[tuple[str, Literal["min", "max"]] | None] = None
@@ -111,8 +114,11 @@ class SlotTask(LightningModule, ABC):
         self._remember_configuration()
         sizes = parts_spec or data_spec
         self.encoder = encoder(sizes.input)
-        self.core = core(self.encoder.token_spec)
-        self.decoder = decoder(self.core.slot_spec, sizes.target)
+        self.core = core(spec_of(self.encoder, "encoder", TokenSpec))
+        self.decoder = decoder(spec_of(self.core, "core", SlotSpec), sizes.target)
+        self._target_spec = sizes.target
+        self._checks: list[RemovableHandle] = []
+        self._check_first_outputs()
         self._optimizer = optimizer
         self._schedule = schedule
         self._decay = decay
@@ -139,13 +145,21 @@ class SlotTask(LightningModule, ABC):
         return {}
 
     def setup(self, stage: str) -> None:
-        """Loads the weights named by `init_from`, once, before training starts."""
+        """Loads the weights named by `init_from`, once, before training starts; has the parts' outputs looked at."""
+        self._check_first_outputs()
         # before a checkpoint may put another random state in place
         self._seed = int(os.environ.get("PL_GLOBAL_SEED", torch.initial_seed()))
         if stage == "fit" and self._init_from is not None and self.weight_report is None:
             self.weight_report = match_weights(self, Path(self._init_from))
             if self.trainer.is_global_zero:
                 print(self.weight_report)
+
+    def _check_first_outputs(self) -> None:
+        """Has the next output of each part held against its sizes."""
+        for check in self._checks:
+            check.remove()  # that of an earlier stage, if it did not come to a call
+        parts: dict[PartName, nn.Module] = {"encoder": self.encoder, "core": self.core, "decoder": self.decoder}
+        self._checks = [check_first_output(part, name, self._target_spec) for name, part in parts.items()]
 
     def on_train_batch_start(self, batch: VideoBatch, batch_idx: int) -> None:
         """With several processes, lets each draw its own random numbers, by seed, process and batch of the training.

@@ -1,0 +1,166 @@
+"""Holds the parts of a task to what they promise: their sizes once built, and the first output that each hands over.
+
+A wrong shape is otherwise found out by whatever comes next, which then stands in the traceback in place of the part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeVar
+
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from slotbench.interfaces import CoreOutput, Decoded, PartError, SlotSpec, TokenSpec, VideoBatch, VideoSpec
+
+__all__ = ["PartName", "check_first_output", "spec_of"]
+
+PartName = Literal["encoder", "core", "decoder"]
+
+Spec = TypeVar("Spec", TokenSpec, SlotSpec)
+
+_EXAMPLES: dict[type, str] = {
+    TokenSpec: "self.token_spec = TokenSpec(dim=64, num_tokens=rows * cols, grid=(rows, cols))",
+    SlotSpec: "self.slot_spec = SlotSpec(num_slots, dim)",
+}
+
+
+def spec_of(part: nn.Module, name: PartName, kind: type[Spec]) -> Spec:
+    """The sizes that a part which has just been built announces, a `TokenSpec` or a `SlotSpec`.
+
+    Raises:
+        PartError: it has none, or something else in their place.
+    """
+    attribute = "token_spec" if kind is TokenSpec else "slot_spec"
+    spec = getattr(part, attribute, None)
+    if isinstance(spec, kind):
+        return spec
+    found = "sets no" if spec is None else f"has {_short(spec)} as its"
+    raise PartError(
+        f"the {name} {type(part).__name__} {found} {attribute}, from which the next part is built: let its __init__ "
+        f"say what it hands over, for example {_EXAMPLES[kind]}"
+    )
+
+
+class _FirstOutput:
+    """A forward hook that looks at one output and takes itself off; later calls cost nothing."""
+
+    def __init__(self, name: PartName, target: VideoSpec) -> None:
+        self.name, self.target = name, target
+        self.handle: RemovableHandle | None = None
+
+    def __call__(self, part: nn.Module, given: Sequence[Any], options: dict[str, Any], output: Any) -> None:
+        if self.handle is not None:
+            self.handle.remove()
+        first = given[0] if given else next(iter(options.values()))
+        _Output(part, self.name).check(first, output, self.target)
+
+
+def check_first_output(part: nn.Module, name: PartName, target: VideoSpec) -> RemovableHandle:
+    """Has the next output of a part held against its sizes, once.
+
+    Args:
+        part: an encoder, a core or a decoder.
+        name: which.
+        target: sizes of what a decoder is to produce.
+
+    Returns:
+        what calls it off.
+    """
+    hook = _FirstOutput(name, target)
+    hook.handle = part.register_forward_hook(hook, with_kwargs=True)
+    return hook.handle
+
+
+class _Output:
+    """One output of a part, and what is said where it is not as promised."""
+
+    def __init__(self, part: nn.Module, name: PartName) -> None:
+        self.part, self.name = part, name
+
+    def check(self, given: VideoBatch | Tensor, output: Any, target: VideoSpec) -> None:
+        if self.name == "encoder":
+            assert isinstance(given, VideoBatch)
+            self._check_encoder(given, output)
+        else:
+            assert isinstance(given, Tensor)
+            self._check_core(given, output) if self.name == "core" else self._check_decoder(given, output, target)
+
+    def _check_encoder(self, batch: VideoBatch, tokens: Any) -> None:
+        spec = spec_of(self.part, "encoder", TokenSpec)
+        sizes = {"batch": len(batch), "time": batch.num_steps, "tokens": spec.num_tokens, "dim": spec.dim}
+        self._shape("tokens", tokens, sizes, f"its token_spec is {spec}, and it was given {_steps(batch)}")
+
+    def _check_core(self, tokens: Tensor, output: Any) -> None:
+        self._kind(output, CoreOutput, "CoreOutput(slots, attention, state)")
+        spec = spec_of(self.part, "core", SlotSpec)
+        steps = {"batch": tokens.shape[0], "time": tokens.shape[1], "slots": spec.num_slots}
+        why = f"its slot_spec is {spec}, and it was given tokens of shape {_shape(tokens)}"
+        self._shape("slots", output.slots, steps | {"dim": spec.dim}, why)
+        if output.attention is not None:
+            self._shape("attention", output.attention, steps | {"tokens": tokens.shape[2]}, why)
+
+    def _check_decoder(self, slots: Tensor, output: Any, target: VideoSpec) -> None:
+        self._kind(output, Decoded, "Decoded(reconstruction, masks)")
+        steps = {"batch": slots.shape[0], "time": slots.shape[1]}
+        count = {"slots": slots.shape[2]}
+        channels, pixels = {"channels": target.channels}, {"height": target.height, "width": target.width}
+        why = f"it was built for frames of {target.channels} channels, {target.height} x {target.width}, and was given "
+        why += f"slots of shape {_shape(slots)}"
+        self._shape("reconstruction", output.reconstruction, steps | channels | pixels, why)
+        if output.masks is not None:
+            self._shape("masks", output.masks, steps | count | pixels, why)
+        if output.components is not None:
+            self._shape("components", output.components, steps | count | channels | pixels, why)
+        for term, value in output.losses.items():
+            if not isinstance(value, Tensor) or value.numel() != 1:
+                raise PartError(
+                    f"{self._who} handed over {_short(value)} as the loss {term!r}; expected a scalar tensor"
+                )
+
+    @property
+    def _who(self) -> str:
+        return f"the {self.name} {type(self.part).__name__}"
+
+    def _kind(self, output: Any, kind: type, example: str) -> None:
+        if not isinstance(output, kind):
+            raise PartError(
+                f"{self._who} handed over {_short(output)}; expected a {kind.__name__}: let its forward return "
+                f"{example}"
+            )
+
+    def _shape(self, what: str, value: Any, sizes: dict[str, int], why: str) -> None:
+        axes, expected = " ".join(sizes), list(sizes.values())
+        if not isinstance(value, Tensor):
+            raise PartError(
+                f'{self._who} handed over {_short(value)} as {what}; expected a tensor "{axes}", {expected}'
+            )
+        if list(value.shape) == expected:
+            if value.is_floating_point():
+                return
+            raise PartError(f"{self._who} handed over {what} of type {value.dtype}; expected floating-point numbers")
+        wrong = [f"{axis} {there} for {here}" for (axis, here), there in zip(sizes.items(), value.shape, strict=False)
+                 if there != here]  # fmt: skip
+        which = (
+            f" ({', '.join(wrong)})" if len(value.shape) == len(expected) else f", {value.ndim} axes for {len(sizes)}"
+        )
+        raise PartError(
+            f'{self._who} handed over {what} of shape {_shape(value)}{which}; expected {expected}, "{axes}": {why}'
+        )
+
+
+def _steps(batch: VideoBatch) -> str:
+    return f"frames of shape {_shape(batch.frames)}"
+
+
+def _shape(value: Tensor) -> list[int]:
+    return list(value.shape)
+
+
+def _short(value: Any) -> str:
+    """What something is, in a few words."""
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {_shape(value)}"
+    if isinstance(value, list | tuple):
+        return f"a {type(value).__name__} of {len(value)}"
+    return "nothing (None)" if value is None else f"a {type(value).__name__}"

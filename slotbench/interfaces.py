@@ -55,10 +55,7 @@ also read nothing (RIM's null input). Every slot may read the same token.
 
 
 class PartError(UserError, ValueError):
-    """An encoder, core or decoder does not keep to its interface: a mistake of who has written it, said in a sentence.
-
-    It is a `UserError`, so that a command ends with the sentence in place of a traceback.
-    """
+    """An encoder, core or decoder breaks its interface; a command ends with the sentence, without a traceback."""
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,18 @@ ALLOWED = {
     "slotbench.data": ("slotbench.data", "slotbench.interfaces"),
     "slotbench.tasks": ("slotbench.tasks", "slotbench.interfaces", "slotbench.metrics", "slotbench.nn"),
     "slotbench.probing": ("slotbench.probing", "slotbench.interfaces", "slotbench.metrics"),
-    # the parts of a bench run in processes of their own, and measure what the registry holds
-    "slotbench.bench": ("slotbench.bench", "slotbench.interfaces", "slotbench.registry", "slotbench.runs"),
+    # measures what the registry holds, and every layer below the commands
+    "slotbench.bench": (
+        "slotbench.bench",
+        "slotbench.interfaces",
+        "slotbench.registry",
+        "slotbench.runs",
+        "slotbench.data",
+        "slotbench.metrics",
+        "slotbench.nn",
+        "slotbench.ops",
+        "slotbench.tasks",
+    ),
     "slotbench.callbacks": (
         "slotbench.callbacks",
         "slotbench.interfaces",

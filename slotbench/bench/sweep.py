@@ -124,7 +124,7 @@ def run_job(job: Job) -> Iterator[Outcome]:
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors,
         subprocess.Popen(
-            [sys.executable, "-m", "slotbench.bench.measure"],
+            [sys.executable, "-P", "-m", "slotbench.bench.measure"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from slotbench import registry
+from slotbench.bench.subjects import SUBJECTS
 from slotbench.errors import UserError, did_you_mean, lines, listing
 
 if TYPE_CHECKING:
@@ -15,10 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _USAGE = """Usage: slotbench bench cores [NAME ...] [options]
+       slotbench bench SUBJECT [options]
 
-Measures every core, or those named, against sequence length: a training step, inference, peak memory, and a step
-when streaming. Writes OUT/cores.json as it goes, OUT/cores.md and OUT/cores.png at the end. What the JSON holds already
-is not measured again. Running out of memory or time is a result; what is longer is then skipped.
+slotbench bench cores measures every core, or those named, against sequence length: a training step, inference, peak
+memory, and a step when streaming. Writes OUT/cores.json as it goes, OUT/cores.md and OUT/cores.png at the end. What the
+JSON holds already is not measured again. Running out of memory or time is a result; what is longer is then skipped.
 
   --lengths T ...     time steps of a clip (default: 80 160 320 640 1280 2560)
   --batch N           clips (default: 6)
@@ -35,9 +39,20 @@ is not measured again. Running out of memory or time is a result; what is longer
   --plugin FILE       import components from a Python file; may be repeated
   --quick             a batch of 2, three short lengths, two repeats: to see that it runs
 
-Every measurement is a process of its own. Memory on the CPU is measured on Linux only."""
+Every measurement is a process of its own. Memory on the CPU is measured on Linux only.
 
-_SUBJECTS = ("cores",)
+slotbench bench SUBJECT times ways to do the same work in turns, and shows ratios within one run. Writes
+OUT/SUBJECT.json and OUT/SUBJECT.md.
+
+@SUBJECTS@
+
+  --rounds N          turns of each way (default: the subject's own)
+  --threads N         threads (default: 1)
+  --only TEXT         the cases whose name holds it
+  --no-memory         leave memory out
+  --out DIR           (default: bench, or bench/quick with --quick)
+  --quick             small sizes, two rounds: to see that it runs
+  --config FILE       training_step: the experiment (default: experiments/blinking_balls.yaml)"""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -48,15 +63,16 @@ class _Parser(argparse.ArgumentParser):
 def main(command: str, arguments: list[str]) -> int:
     """Runs the bench that is named first."""
     if not arguments or "--help" in arguments or "-h" in arguments:
-        print(_USAGE)
+        width = max(map(len, SUBJECTS))
+        print(_USAGE.replace("@SUBJECTS@", "\n".join(f"  {name:<{width}}  {what}" for name, what in SUBJECTS.items())))
         return 0
     subject, *rest = arguments
-    if subject not in _SUBJECTS:
+    if subject in SUBJECTS:
+        return _bench_subject(subject, rest)
+    if subject != "cores":
+        known = ["cores", *SUBJECTS]
         raise UserError(
-            lines(
-                f"nothing to bench is called {subject}{did_you_mean(subject, _SUBJECTS)}",
-                expected="slotbench bench cores",
-            )
+            lines(f"nothing to bench is called {subject}{did_you_mean(subject, known)}", expected=", ".join(known))
         )
     given = _parse(rest)
     for file in given.plugin:
@@ -86,6 +102,53 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     for switch in ("--restart", "--quick"):
         parser.add_argument(switch, action="store_true")
     return parser.parse_intermixed_args(arguments)
+
+
+def _bench_subject(name: str, arguments: list[str]) -> int:
+    quick = "--quick" in arguments
+    parser = _Parser(prog=f"slotbench bench {name}", add_help=False, allow_abbrev=False)
+    parser.add_argument("--rounds", type=_at_least(int, 1))
+    parser.add_argument("--threads", type=_at_least(int, 1), default=1)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--out", type=Path, default=Path("bench/quick" if quick else "bench"))
+    for switch in ("--quick", "--no-memory"):
+        parser.add_argument(switch, action="store_true")
+    if name == "training_step":
+        parser.add_argument("--config")
+    given = parser.parse_args(arguments)
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from slotbench.bench.contest_run import run_subject
+
+    machine, tables, note = run_subject(
+        name,
+        given.out,
+        lambda case: print(case, flush=True),
+        command=shlex.join(["slotbench", "bench", name, *arguments]),
+        rounds=given.rounds,
+        threads=given.threads,
+        quick=given.quick,
+        memory=not given.no_memory and sys.platform == "linux",
+        only=given.only,
+        options={"config": given.config} if getattr(given, "config", None) else {},
+    )
+    if not tables:
+        raise UserError(f"no case of {name} has {given.only!r} in its name")
+    console = Console()
+    for made in tables:
+        shown = Table(title=made.title, title_justify="left")
+        for index, heading in enumerate(made.headings):
+            shown.add_column(heading, justify="right" if index > 1 else "left")
+        for row in made.rows:
+            shown.add_row(*row)
+        console.print()
+        console.print(shown)
+    for line in (machine, note, f"wrote {given.out / name}.json, {given.out / name}.md"):
+        if line:
+            console.print(line, markup=False, highlight=False)
+    return 0
 
 
 def _at_least(kind: type, smallest: int | float) -> Any:

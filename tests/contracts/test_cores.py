@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from slotbench.testing.laws import (
     BUILT_FROM_A_SPEC,
     SPEC,
     Build,
+    attention_sums_as_its_kind_says,
     past_ignores_future,
     permuting_slot_parameters_permutes_slots,
     smallest_sizes_are_finite,
@@ -83,3 +86,29 @@ def test_slots_follow_the_parameters_that_the_core_declares(name):
     if build(SPEC).slot_parameters() is None:
         pytest.skip(f"{name} declares no slot parameters")
     permuting_slot_parameters_permutes_slots(build)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("SAVi", {"num_heads": 2}),
+        ("SlotAttention", {"num_heads": 2, "slot_init": "gaussian"}),
+        ("PSB", {"bottom_up_heads": 4}),
+        ("PSB", {"bottom_up_heads": 2, "causal": False}),
+        ("OCSlotSSM", {"bottom_up_heads": 2, "across_heads": True}),
+        ("OCSlotSSM", {"bottom_up_heads": 2, "across_heads": False}),
+        ("RIM", {"input_attention": "standard", "num_inputs": None, "top_k": 3}),
+        ("SlotSSM", {"num_slots": 3}),
+    ],
+    ids=str,
+)
+def test_attention_keeps_its_kind_with_other_heads_and_inputs(name, arguments):
+    attention_sums_as_its_kind_says(partial(build_of(name), **arguments))
+
+
+def test_windows_of_a_clip_give_attention_of_the_same_kind_as_the_whole():
+    core = build_of("PSB")(SPEC).double()
+    with torch.no_grad():
+        output = core.sliding_window(torch.randn(2, 5, 4, 12).double(), 2)
+    assert output.attention_kind == "assignment"
+    torch.testing.assert_close(output.attention.sum(dim=2), torch.ones(2, 5, 4).double())

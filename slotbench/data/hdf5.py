@@ -53,10 +53,9 @@ def plain_dataset(file: h5py.File, name: str) -> h5py.Dataset | None:
     Raises:
         DataFilesError: it leads out of the file, claims more values than the file has, or is packed in a foreign way.
     """
-    if name not in file:
-        # a soft or external link that leads nowhere is not said to be there
-        if file.get(name, getlink=True, default=None) is None:
-            return None
+    # a soft or external link that leads nowhere is not said to be there
+    if name not in file and file.get(name, getlink=True, default=None) is None:
+        return None
     where = f"{name} of {file.filename}"
     if not isinstance(file.get(name, getlink=True), h5py.HardLink):
         raise DataFilesError(f"{where} is a link; expected its values in the file itself")

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import struct
+import warnings
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+from slotbench.arrays import map_npy, npz_names, read_npz
 from slotbench.data.files import DataFilesError
+from slotbench.data.png import MOST_PIXELS, check_size
+from slotbench.errors import FileError
+from slotbench.files import open_regular
 
 __all__ = ["ARRAYS", "IMAGES", "MOVIES", "VideoFile", "open_video"]
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
 MOVIES = (".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg")
 ARRAYS = (".npy", ".npz")
+
+_KINDS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "PPM")
+_CONTAINERS = "mov,mp4,m4a,3gp,3g2,mj2,avi,matroska,webm,mpeg,mpegts,mpegvideo"
+# what Pillow and PyAV raise for files that are damaged
+_DAMAGED = (
+    OSError, ValueError, SyntaxError, EOFError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError,
+    MemoryError, struct.error, zlib.error,
+)  # fmt: skip
 
 
 class VideoFile(ABC):
@@ -32,8 +49,12 @@ class VideoFile(ABC):
     length: int
 
     @abstractmethod
-    def frames(self, numbers: Sequence[int]) -> list[np.ndarray]:
-        """Frames of these ascending numbers, each "height width 3" in bytes."""
+    def frames(self, numbers: Sequence[int]) -> Iterator[np.ndarray]:
+        """Frames of these ascending numbers, each "height width 3" in bytes, one after the other.
+
+        Raises:
+            DataFilesError: one cannot be read.
+        """
 
 
 def open_video(path: Path) -> VideoFile | None:
@@ -57,26 +78,23 @@ class _Pictures(VideoFile):
     def __init__(self, path: Path, files: list[Path]) -> None:
         self.path, self.files, self.length = path, files, len(files)
 
-    def frames(self, numbers: Sequence[int]) -> list[np.ndarray]:
-        return [_rgb(self.files[number]) for number in numbers]
+    def frames(self, numbers: Sequence[int]) -> Iterator[np.ndarray]:
+        for number in numbers:
+            with _picture(self.files[number], _KINDS, "a picture") as picture:
+                yield np.asarray(picture.convert("RGB"))
 
 
 class _Gif(VideoFile):
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            with Image.open(path) as picture:
-                self.length = getattr(picture, "n_frames", 1)
-        except (OSError, UnidentifiedImageError) as error:
-            raise DataFilesError(f"{path} cannot be read as a GIF ({error})") from error
+        with _picture(path, ("GIF",), "a GIF") as picture:
+            self.length = int(getattr(picture, "n_frames", 1))
 
-    def frames(self, numbers: Sequence[int]) -> list[np.ndarray]:
-        found = []
-        with Image.open(self.path) as picture:
+    def frames(self, numbers: Sequence[int]) -> Iterator[np.ndarray]:
+        with _picture(self.path, ("GIF",), "a GIF") as picture:
             for number in numbers:
                 picture.seek(number)
-                found.append(np.asarray(picture.convert("RGB")))
-        return found
+                yield np.asarray(picture.convert("RGB"))
 
 
 class _Array(VideoFile):
@@ -86,17 +104,22 @@ class _Array(VideoFile):
         self.path = path
         self.length = len(self._values())
 
-    def frames(self, numbers: Sequence[int]) -> list[np.ndarray]:
+    def frames(self, numbers: Sequence[int]) -> Iterator[np.ndarray]:
         values = self._values()
-        return [np.repeat(values[number], 3 // values.shape[-1], axis=-1) for number in numbers]
+        for number in numbers:
+            yield np.repeat(values[number], 3 // values.shape[-1], axis=-1)
 
     def _values(self) -> np.ndarray:
         try:
-            values = np.load(self.path, mmap_mode="r", allow_pickle=False)
-            if isinstance(values, np.lib.npyio.NpzFile):
-                names = [name for name in ("video", "frames") if name in values] or list(values)
-                values = values[names[0]]
-        except (OSError, ValueError, EOFError, IndexError) as error:
+            if self.path.suffix.lower() == ".npz":
+                known = npz_names(self.path)
+                names = [name for name in ("video", "frames") if name in known] or known
+                if not names:
+                    raise DataFilesError(f"{self.path} cannot be read as a numpy file: there is no array in it")
+                values = read_npz(self.path, names[:1])[names[0]]
+            else:
+                values = map_npy(self.path)
+        except FileError as error:
             raise DataFilesError(f"{self.path} cannot be read as a numpy file ({error})") from error
         with_channels = values[..., None] if values.ndim == 3 else values
         if with_channels.ndim != 4 or values.dtype != np.uint8 or with_channels.shape[-1] not in (1, 3):
@@ -104,6 +127,10 @@ class _Array(VideoFile):
                 f"{self.path} holds {values.dtype} values of shape {values.shape}; expected uint8 of shape (time, "
                 "height, width, 3), or without the last axis"
             )
+        try:
+            check_size(with_channels.shape[2], with_channels.shape[1])
+        except ValueError as error:
+            raise DataFilesError(f"{self.path} holds {error}") from error
         return with_channels
 
 
@@ -118,47 +145,69 @@ class _Movie(VideoFile):
         self.times = self._packet_times()
         self.length = len(self.times)
 
-    def frames(self, numbers: Sequence[int]) -> list[np.ndarray]:
-        import av
-
+    def frames(self, numbers: Sequence[int]) -> Iterator[np.ndarray]:
         wanted = {int(self.times[number]) for number in numbers}
-        found: list[np.ndarray] = []
-        try:
-            with av.open(str(self.path)) as container:
-                stream = container.streams.video[0]
-                # to the last key frame before, from which on frames can be decoded
-                container.seek(min(wanted), stream=stream)
-                for frame in container.decode(stream):
-                    if frame.pts in wanted:
-                        found.append(frame.to_ndarray(format="rgb24"))
-                    if len(found) == len(wanted):
-                        break
-        except (av.FFmpegError, OSError) as error:
-            raise DataFilesError(f"{self.path} cannot be decoded ({error})") from error
-        if len(found) < len(wanted):
-            raise DataFilesError(f"{self.path} gave {len(found)} of {len(wanted)} frames: it is damaged or incomplete")
-        return found
+        found = 0
+        with self._opened("cannot be decoded") as container:
+            stream = container.streams.video[0]
+            # to the last key frame before, from which on frames can be decoded
+            container.seek(min(wanted), stream=stream)
+            for frame in container.decode(stream):
+                if frame.pts in wanted:
+                    check_size(frame.width, frame.height)
+                    found += 1
+                    yield frame.to_ndarray(format="rgb24")
+                if found == len(wanted):
+                    break
+        if found < len(wanted):
+            raise DataFilesError(f"{self.path} gave {found} of {len(wanted)} frames: it is damaged or incomplete")
 
     def _packet_times(self) -> np.ndarray:
         """The time stamp of every frame, found without decoding; what a file says about its length is often wrong."""
+        with self._opened("cannot be read as a video") as container:
+            packets = container.demux(container.streams.video[0])
+            times = np.unique(np.array([packet.pts for packet in packets if packet.pts is not None], np.int64))
+        if not len(times):
+            raise DataFilesError(f"{self.path} has no pictures in it")
+        return times
+
+    @contextlib.contextmanager
+    def _opened(self, trouble: str) -> Iterator[Any]:
+        """The movie as PyAV sees it; handed over as bytes, and as a movie only, so that it can name no other file."""
         import av
 
+        with open_regular(self.path) as file:
+            try:
+                with av.open(file, options={"format_whitelist": _CONTAINERS}, metadata_errors="ignore") as container:
+                    if not container.streams.video:
+                        raise DataFilesError(f"{self.path} has no pictures in it")
+                    context = container.streams.video[0].codec_context
+                    check_size(context.width, context.height)
+                    context.options = {"max_pixels": str(MOST_PIXELS)}
+                    yield container
+            except FileError:
+                raise
+            except (av.FFmpegError, *_DAMAGED) as error:
+                raise DataFilesError(f"{self.path} {trouble} ({_one_line(error)})") from error
+
+
+@contextlib.contextmanager
+def _picture(path: Path, kinds: tuple[str, ...], what: str) -> Iterator[Image.Image]:
+    """A picture of one of these kinds, open; of the kinds that Pillow knows some start other programs."""
+    with open_regular(path) as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about what is strange in a file: it can be read, or not
         try:
-            with av.open(str(self.path)) as container:
-                if not container.streams.video:
-                    raise DataFilesError(f"{self.path} has no pictures in it")
-                packets = container.demux(container.streams.video[0])
-                return np.unique([packet.pts for packet in packets if packet.pts is not None])
-        except (av.FFmpegError, OSError) as error:
-            raise DataFilesError(f"{self.path} cannot be read as a video ({error})") from error
+            with Image.open(file, formats=kinds) as picture:
+                check_size(*picture.size)
+                yield picture
+        except FileError:
+            raise
+        except (UnidentifiedImageError, Image.DecompressionBombError, *_DAMAGED) as error:
+            raise DataFilesError(f"{path} cannot be read as {what} ({_one_line(error)})") from error
 
 
-def _rgb(path: Path) -> np.ndarray:
-    try:
-        with Image.open(path) as picture:
-            return np.asarray(picture.convert("RGB"))
-    except (OSError, UnidentifiedImageError) as error:
-        raise DataFilesError(f"{path} cannot be read as a picture ({error})") from error
+def _one_line(error: BaseException) -> str:
+    return (" ".join(str(error).split()) or type(error).__name__)[:160]
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,13 +12,27 @@ from torch import Tensor, nn
 
 from slotbench import checksums
 from slotbench.errors import FileError
+from slotbench.files import open_regular
 
 __all__ = ["WeightError", "WeightReport", "find_checkpoint", "match_weights", "read_tensors"]
+
+# what torch raises for files that are damaged
+_DAMAGED = (
+    RuntimeError,
+    EOFError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    OSError,
+    MemoryError,
+    struct.error,
+)
 
 LAST_CHECKPOINT = Path("checkpoints") / "last.ckpt"
 
 
-class WeightError(ValueError):
+class WeightError(FileError):
     """There are no usable weights where they were looked for."""
 
 
@@ -136,6 +151,11 @@ def read_tensors(checkpoint: Path) -> dict[str, Tensor]:
     """
     try:
         checksums.verify(checkpoint)
+        with open_regular(checkpoint) as file:
+            # the older format, in which weights of others are passed on, is a pickle and no archive
+            is_archive = file.read(2) == b"PK"
+        if is_archive:
+            checksums.check_archive(checkpoint)
         content = torch.load(checkpoint, map_location="cpu", weights_only=True)
     except FileError as error:
         raise WeightError(str(error)) from error
@@ -145,11 +165,12 @@ def read_tensors(checkpoint: Path) -> dict[str, Tensor]:
             f"{checkpoint} cannot be read as plain tensors ({reason}); expected a checkpoint that "
             "slotbench, or torch.save from a state dict, wrote"
         ) from error
-    except (RuntimeError, EOFError) as error:
+    except _DAMAGED as error:
         reason = str(error).partition("\n")[0] or "it ends early"
         raise WeightError(f"{checkpoint} is not a complete checkpoint: {reason}") from error
     state = content.get("state_dict", content) if isinstance(content, dict) else None
-    tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)} if state else {}
+    held = state.items() if isinstance(state, dict) else ()
+    tensors = {name: value for name, value in held if isinstance(name, str) and isinstance(value, Tensor)}
     if not tensors:
         raise WeightError(
             f"{checkpoint} holds no state dict: expected tensors by name, or such a dict under 'state_dict'"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,17 +60,9 @@ def verify_checkpoint(path: Path) -> None:
         known = checksums.is_known(path)
         if known is False:
             checksums.verify(path)
+        checksums.check_archive(path, contents=not known)
     except FileError as error:
         raise CheckpointError(str(error)) from error
-    if known:
-        return
-    try:
-        with zipfile.ZipFile(path) as archive:
-            broken = archive.testzip()
-    except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, ValueError, OSError) as error:
-        raise CheckpointError(f"{path} is cut off or overwritten ({error})") from error
-    if broken is not None:
-        raise CheckpointError(f"{path} is damaged: the checksum of {broken} in it is wrong")
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:

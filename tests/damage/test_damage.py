@@ -1,0 +1,56 @@
+"""Whatever a file has become, reading it ends in bounded time and memory, with a valid result or one sentence."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import data_kinds
+from damages import damages
+from isolation import outcomes
+from kinds import Kind
+
+KINDS: dict[str, Kind] = {**data_kinds.KINDS}
+
+
+def check(name: str, count: int, tmp_path: Path) -> None:
+    kind = KINDS[name]
+    good = tmp_path / "good"
+    good.mkdir()
+    file = kind.make(good).relative_to(good)
+    # twice from copies, as the damaged ones are read: reading must not depend on where the files are
+    for number in (1, 2):
+        shutil.copytree(good, tmp_path / f"copy{number}", symlinks=True)
+    expected = kind.read(tmp_path / "copy1")
+    assert kind.read(tmp_path / "copy2") == expected
+    damaged = damages(count, name)
+    (tmp_path / "scratch").mkdir()
+    ended = outcomes(good, str(file), kind, expected, damaged, tmp_path / "scratch")
+    allowed = ("same", "refused") if kind.exact else ("same", "refused", "other")
+    wrong = [
+        f"{label}: {how}: {words}"
+        for (label, _, _), (how, words) in zip(damaged, ended, strict=True)
+        if how not in allowed
+    ]
+    if wrong:
+        pytest.fail(f"{len(wrong)} of {count}\n" + "\n\n".join(wrong), pytrace=False)
+    assert any(how == "refused" for how, _ in ended) or name in HARMLESS
+
+
+HARMLESS = ("MOVi: index",)
+"""Kinds that are made again where they are not as they should be."""
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_damage_ends_with_a_sentence_or_a_valid_result(name: str, tmp_path: Path) -> None:
+    check(name, 20, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+def test_much_damage_ends_with_a_sentence_or_a_valid_result(name: str, tmp_path: Path) -> None:
+    check(name, 200, tmp_path)

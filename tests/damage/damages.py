@@ -37,8 +37,8 @@ FOREIGN = (
 )
 HUGE = (2**31 - 1, 2**32 - 1, 2**33, 2**62, 2**64 - 1)
 VALUES: tuple[Any, ...] = (
-    None, True, -1, 0, 10**15, 1e308, float("nan"), "", "text", "../../../etc/passwd", "\x1b[2J", [], {}, [[]], {"a": {}},
-    int("9" * 400),
+    None, True, -1, 0, 10**15, 1e308, float("nan"), "", "text", "../../../etc/passwd", "\x1b[2J", [], {}, [[]],
+    {"a": {}}, int("9" * 400),
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from slotbench.comparison.picture_size import unfit
 from slotbench.comparison.records import Comparison
+from slotbench.errors import FileError
+from slotbench.files import open_regular, read_bytes
 
 __all__ = ["MEDIA_BUDGET", "Medium", "embed", "newest"]
 
@@ -23,7 +27,6 @@ _TYPES = {
     ".jpg": "image/jpeg",
     ".jpeg": "image/jpeg",
     ".webp": "image/webp",
-    ".svg": "image/svg+xml",
     ".mp4": "video/mp4",
     ".webm": "video/webm",
 }
@@ -80,12 +83,16 @@ def embed(comparison: Comparison, budget: int) -> tuple[list[dict[str, Any]], li
         entry: dict[str, Any] = {"name": medium.name, "run": position, "path": str(medium.path), "content": None}
         entries.append(entry)
         try:
-            entry["bytes"] = medium.path.stat().st_size
+            with open_regular(medium.path) as file:
+                entry["bytes"] = os.fstat(file.fileno()).st_size
             if 4 * entry["bytes"] / 3 > left:
                 continue
-            raw = medium.path.read_bytes()
-        except OSError as error:
-            entry["problem"] = error.strerror or "cannot be read"
+            raw = read_bytes(medium.path, limit=left)
+        except (FileError, OSError) as error:
+            entry["problem"] = str(error)
+            continue
+        if problem := unfit(raw, medium.path.suffix.lower()):
+            entry["problem"] = problem
             continue
         text = f"data:{_TYPES[medium.path.suffix.lower()]};base64,{base64.b64encode(raw).decode()}"
         if text not in known:

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from slotbench.comparison.checked_record import real as number
+from slotbench.comparison.checked_record import whole
 from slotbench.comparison.records import Curve
+from slotbench.errors import FileError, listing
+from slotbench.files import read_bytes
 
 __all__ = ["last_values", "number", "read_curves"]
+
+_LARGEST, _MOST_LINES = 1 << 30, 20_000_000
+# validations of which the newest values are taken, and expected metrics that are searched for in the whole file
+_NEWEST, _SEARCHED = 20_000, 500
 
 _VALIDATION, _REFERENCES = b'"val/', ("val/floor/", "val/oracle/")
 _CLOCK = "seconds"
@@ -26,12 +35,16 @@ def read_curves(path: Path, limit: int, expected: Collection[str] = ()) -> dict[
     """Every metric over the steps, floors and oracles left out, and "seconds", the clock of the run.
 
     Lines with validation values are thinned only if there are more than `limit` of them; of the others about `limit`
-    are parsed. A last line without its end, and a line that is no JSON, are passed over.
+    are parsed. A last line without its end is passed over, and so is, with a warning that names it, a line that is none
+    of ours.
 
     Args:
         path: the file; none is like an empty one.
         limit: points of a curve, at least 2.
         expected: metrics that must not be lost, however rarely they were logged.
+
+    Raises:
+        FileError: it is no regular file, may not be read, or has more than a gigabyte or 20 million lines.
     """
     content, ends = _read(path)
     if not len(ends):
@@ -39,11 +52,13 @@ def read_curves(path: Path, limit: int, expected: Collection[str] = ()) -> dict[
     validation = _lines_with(content, ends, _VALIDATION)
     others = np.setdiff1d(np.arange(len(ends)), validation, assume_unique=True)
     chosen = np.union1d(_thinned(validation, limit), _jittered(others, limit))
-    points = _points(content, ends, chosen)
-    for name in expected:
-        if name not in points and not name.startswith(_REFERENCES):
-            found = _lines_with(content, ends, json.dumps(name).encode())
-            points |= {name: _points(content, ends, _thinned(found, limit))[name]} if len(found) else {}
+    points = _points(path, content, ends, chosen)
+    missing = [name for name in expected if name not in points and not name.startswith(_REFERENCES)]
+    for name in missing[:_SEARCHED]:
+        found = _lines_with(content, ends, json.dumps(name).encode())
+        points |= {
+            key: pairs for key, pairs in _points(path, content, ends, _thinned(found, limit)).items() if key == name
+        }
     curves = {name: _curve(pairs, limit) for name, pairs in points.items()}
     # what was never a number is no metric
     return {name: curve for name, curve in curves.items() if name in expected or not np.isnan(curve[1]).all()}
@@ -52,31 +67,25 @@ def read_curves(path: Path, limit: int, expected: Collection[str] = ()) -> dict[
 def last_values(path: Path) -> dict[str, float]:
     """The newest value of every metric of validation, floors and oracles too, and of what else the last lines hold."""
     content, ends = _read(path)
+    lines = _lines_with(content, ends, _VALIDATION)
+    if len(lines) > _NEWEST:
+        # floors stand in the first one
+        lines = np.concatenate([lines[:_TAIL], lines[-_NEWEST:]])
     tail = np.arange(max(0, len(ends) - _TAIL), len(ends))
     last: dict[str, float] = {}
-    for row in _rows(content, ends, np.union1d(_lines_with(content, ends, _VALIDATION), tail)):
+    for row in _rows(path, content, ends, np.union1d(lines, tail)):
         values = ((name, number(value)) for name, value in row.items() if name not in _NO_METRICS)
         last |= {name: value for name, value in values if value is not None}
     return last
 
 
-def number(value: Any) -> float | None:
-    """A logged value as a float, non-finite ones from their words; None for what is no number."""
-    if type(value) is float:
-        return value
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    if isinstance(value, str) and value not in ("NaN", "Infinity", "-Infinity"):
-        return None
-    return float(value)
-
-
 def _read(path: Path) -> tuple[bytes, np.ndarray]:
     """The content and where its lines end; what follows the last end is torn."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
+    if not path.exists():
         return b"", np.zeros(0, dtype=np.int64)
+    content = read_bytes(path, _LARGEST)
+    if content.count(b"\n") > _MOST_LINES:
+        raise FileError(f"{path} has more than {_MOST_LINES:,} lines")
     return content, np.flatnonzero(np.frombuffer(content, dtype=np.uint8) == ord("\n"))
 
 
@@ -109,28 +118,35 @@ def _jittered(lines: np.ndarray, limit: int) -> np.ndarray:
     return lines[np.union1d(places.astype(np.int64), [0, len(lines) - 1])]
 
 
-def _rows(content: bytes, ends: np.ndarray, lines: np.ndarray) -> list[dict[str, Any]]:
+def _rows(path: Path, content: bytes, ends: np.ndarray, lines: np.ndarray) -> list[dict[str, Any]]:
     begins = np.concatenate([[0], ends[:-1] + 1])
     texts = [content[begin:end] for begin, end in zip(begins[lines].tolist(), ends[lines].tolist(), strict=True)]
     try:
         # all at once is several times as fast as one by one
         rows = json.loads(b"[" + b",".join(texts) + b"]")
-    except ValueError:
-        rows = [row for text in texts if (row := _parsed(text)) is not None]
-    return [row for row in rows if isinstance(row, dict) and isinstance(row.get("step"), int)]
+        if len(rows) != len(texts):
+            raise ValueError("a line with two values")
+    except (ValueError, RecursionError):
+        rows = [_parsed(text) for text in texts]
+    good = [isinstance(row, dict) and type(row.get("step")) is int and whole(row["step"]) is not None for row in rows]
+    bad = [line + 1 for line, text, ok in zip(lines.tolist(), texts, good, strict=True) if text.strip() and not ok]
+    if bad:
+        named = f"line {bad[0]}" if len(bad) == 1 else f"lines {listing(map(str, bad), 5)}"
+        warnings.warn(f"{path}, {named}: no JSON object with a step; passed over", stacklevel=2)
+    return [row for row, ok in zip(rows, good, strict=True) if ok]
 
 
 def _parsed(text: bytes) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
-def _points(content: bytes, ends: np.ndarray, lines: np.ndarray) -> dict[str, _Pairs]:
+def _points(path: Path, content: bytes, ends: np.ndarray, lines: np.ndarray) -> dict[str, _Pairs]:
     # most lines are of one of two or three kinds: turned into columns kind by kind, not value by value
     kinds: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in _rows(content, ends, lines):
+    for row in _rows(path, content, ends, lines):
         kinds.setdefault(tuple(row), []).append(row)
     points: dict[str, _Pairs] = {}
     for names, rows in kinds.items():
@@ -147,7 +163,9 @@ def _curve(pairs: _Pairs, limit: int) -> Curve:
     try:
         # takes "NaN" and "Infinity" as what they say, and null as NaN
         values = np.asarray(pairs[1], dtype=np.float64)
-    except (TypeError, ValueError):
+        if values.ndim != 1:
+            raise ValueError("lists in the place of numbers")
+    except (TypeError, ValueError, OverflowError):
         values = np.asarray([math.nan if (value := number(given)) is None else value for given in pairs[1]])
     if len(steps) > 1 and not (np.diff(steps) > 0).all():
         # a step that was logged twice counts as it was logged last

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from slotbench.comparison.checked_record import checked_record, numbers
 from slotbench.comparison.flat_settings import flat_settings
-from slotbench.comparison.metric_rows import last_values, number, read_curves
+from slotbench.comparison.metric_rows import last_values, read_curves
 from slotbench.comparison.records import ComparisonError, RunRecord
+from slotbench.errors import FileError
+from slotbench.files import is_inside, read_json_object, read_yaml, regular_files
 from slotbench.runs.folder import CONFIG, METRICS, RECORD, RunFolder
 
-__all__ = ["find_run_folders", "read_run_folder"]
+__all__ = ["find_run_folders", "pictures_in", "read_run_folder"]
 
 RESULT, POINT = "result.json", "point.json"
 _PICTURES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".mp4", ".webm"})
 _DEPTH = 3
-# ten times as fast, where libyaml is there
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def find_run_folders(folder: Path) -> Iterator[Path]:
@@ -31,14 +30,18 @@ def find_run_folders(folder: Path) -> Iterator[Path]:
 
 
 def _find(folder: Path, depth: int) -> Iterator[Path]:
-    if any((folder / name).is_file() for name in (RECORD, METRICS, POINT)):
+    if any(os.path.isfile(folder / name) for name in (RECORD, METRICS, POINT)):
         yield folder
         return
     if depth == 0:
         return
-    with os.scandir(folder) as entries:
-        # a hidden folder is a run that is just being made
-        below = sorted(entry.path for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+    try:
+        with os.scandir(folder) as entries:
+            # a hidden folder is a run that is just being made
+            below = sorted(entry.path for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+    except OSError as error:
+        warnings.warn(f"{folder} is left out: {error.strerror or error}", stacklevel=2)
+        return
     for path in below:
         yield from _find(Path(path), depth - 1)
 
@@ -52,25 +55,23 @@ def read_run_folder(path: Path) -> RunRecord:
     Raises:
         ComparisonError: the folder has no record, or half of one.
     """
-    info = _json(path / RECORD)
-    if info is None:
-        there = (path / RECORD).is_file()
-        raise ComparisonError(
-            f"{path} is a half-written run: {RECORD} {'is cut off or no JSON' if there else 'is not there'}"
-        )
-    result = _json(path / RESULT)
+    info = _record(path)
+    result, problems = _result(path)
     state = str(info.get("state", "unknown"))
     if result is not None:
-        state = "finished"
+        # that it has diverged is how a run may come to its end
+        state = "diverged" if "diverged" in (result.get("state"), state) else "finished"
     elif state in ("starting", "running"):
-        state = RunFolder(path).state
-    settings, problem = _settings(path / CONFIG)
+        state = _state_now(path, state)
+    settings, problem = _settings(path)
     known = {**info, **(result or {})}
     logged = known.get("metrics")
-    summary = _numbers(logged) if isinstance(logged, Mapping) and logged else last_values(path / METRICS)
+    summary, lost = (numbers(logged), "") if isinstance(logged, Mapping) and logged else _logged(path)
     best = known.get("best")
-    kept = {name: item.get("value") for name, item in best.items() if isinstance(item, Mapping)} if best else {}
-    left_out = ("metrics", "best")
+    bests = best.items() if isinstance(best, Mapping) else ()
+    media, hidden = _media(path)
+    problems = [text for text in (*problems, problem, lost, hidden) if text]
+    left_out = ("metrics", "best", "problem")
     return RunRecord(
         id=str(info.get("id") or path.name),
         name=str(info.get("name") or path.parent.name),
@@ -78,43 +79,98 @@ def read_run_folder(path: Path) -> RunRecord:
         state=state,
         settings=settings,
         summary=summary,
-        best=_numbers(kept),
+        best=numbers({name: item.get("value") for name, item in bests if isinstance(item, Mapping)}),
         info={key: value for key, value in known.items() if key not in left_out}
-        | ({"problem": problem} if problem else {}),
-        curves=partial(_curves, path / METRICS, tuple(summary)),
-        media=_media(path / "media"),
+        | ({"problem": "; ".join(problems)} if problems else {}),
+        curves=partial(_curves, path, tuple(summary)),
+        media=media,
     )
 
 
-def _curves(path: Path, expected: tuple[str, ...], limit: int) -> Mapping[str, Any]:
-    return read_curves(path, limit, expected)
-
-
-def _json(path: Path) -> dict[str, Any] | None:
+def _record(path: Path) -> dict[str, Any]:
+    if not os.path.lexists(path / RECORD):
+        raise ComparisonError(f"{path} is a half-written run: {RECORD} is not there")
     try:
-        value = json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
+        return checked_record(read_json_object(_own(path, RECORD)))
+    except FileError as error:
+        raise ComparisonError(f"{path} is a half-written run: {RECORD} is cut off or no JSON: {error}") from error
+
+
+def _result(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
+    """What the run came to, if it has come to its end, and what is wrong with the file."""
+    if not os.path.lexists(path / RESULT):
+        return None, []
+    try:
+        return checked_record(read_json_object(_own(path, RESULT))), []
+    except FileError as error:
+        return None, [f"counts as not finished: {error}"]
+
+
+def _state_now(path: Path, state: str) -> str:
+    try:
+        return RunFolder(path).state
+    except (FileError, OSError):
+        return state
+
+
+def _logged(path: Path) -> tuple[dict[str, float], str]:
+    try:
+        return last_values(_own(path, METRICS)), ""
+    except FileError as error:
+        return {}, f"has no scores: {error}"
+
+
+def _curves(path: Path, expected: tuple[str, ...], limit: int) -> Mapping[str, Any]:
+    try:
+        return read_curves(_own(path, METRICS), limit, expected)
+    except FileError as error:
+        warnings.warn(f"a run without curves: {error}", stacklevel=2)
+        return {}
+
+
+def _own(path: Path, name: str) -> Path:
+    """A file of the run, which must not be a link to somewhere else.
+
+    Raises:
+        FileError: it leads out of the run's folder.
+    """
+    if not is_inside(path, path / name):
+        raise FileError(f"{path / name} is a link that leads out of the run's folder")
+    return path / name
 
 
 def _settings(path: Path) -> tuple[dict[str, Any], str]:
     """The flat settings, and what is wrong with the file."""
-    try:
-        config = yaml.load(path.read_bytes(), Loader=_LOADER)
-    except FileNotFoundError:
+    if not os.path.lexists(path / CONFIG):
         return {}, f"has no {CONFIG}"
-    except yaml.YAMLError:
-        return {}, f"{CONFIG} is cut off or no YAML"
-    return (flat_settings(config), "") if isinstance(config, dict) else ({}, f"{CONFIG} is empty")
+    try:
+        config = read_yaml(_own(path, CONFIG))
+    except FileError as error:
+        return {}, f"has no settings, {CONFIG} is cut off or no YAML: {str(error).splitlines()[0]}"
+    if not isinstance(config, dict):
+        return {}, f"{CONFIG} is empty" if config is None else f"{CONFIG} holds no settings"
+    try:
+        return flat_settings(config), ""
+    except FileError as error:
+        return {}, f"{CONFIG} {error}"
 
 
-def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
-    read = {str(name): number(value) for name, value in values.items()}
-    return {name: value for name, value in read.items() if value is not None}
+def _media(path: Path) -> tuple[tuple[Path, ...], str]:
+    folder = path / "media"
+    if not os.path.isdir(folder):
+        return (), ""
+    if not is_inside(path, folder):
+        return (), "has no pictures: its media folder is a link that leads out of the run's"
+    try:
+        return pictures_in(folder), ""
+    except (FileError, OSError) as error:
+        return (), f"has no pictures: {error}"
 
 
-def _media(folder: Path) -> tuple[Path, ...]:
-    if not folder.is_dir():
-        return ()
-    return tuple(sorted(file for file in folder.rglob("*") if file.suffix.lower() in _PICTURES))
+def pictures_in(folder: Path) -> tuple[Path, ...]:
+    """The pictures and videos at or below a folder that are regular files in it, and no links to elsewhere.
+
+    Raises:
+        FileError: there are far too many files.
+    """
+    return tuple(file for file in regular_files(folder, "**/*") if file.suffix.lower() in _PICTURES)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from slotbench.comparison.records import ComparisonError, RunRecord
 from slotbench.comparison.run_folders import find_run_folders, read_run_folder
+from slotbench.errors import FileError
+from slotbench.files import read_json_object, read_yaml
 from slotbench.runs.folder import RECORD, RunFolder, RunFolderError
 
 __all__ = ["Sources", "open_sources", "read_sources"]
@@ -75,7 +75,7 @@ def open_sources(arguments: Sequence[str], runs_dir: Path = Path("runs")) -> Sou
             _add_wandb(argument, sources)
             continue
         path = Path(argument)
-        if path.is_file():
+        if os.path.isfile(path):
             path = _grid_folder(path, runs_dir, sources)
         else:
             sources.titles.append(_title(path))
@@ -88,9 +88,8 @@ def open_sources(arguments: Sequence[str], runs_dir: Path = Path("runs")) -> Sou
 
 
 def _title(path: Path) -> str:
-    if (path / RECORD).is_file():
-        return path.resolve().parent.name
-    return path.resolve().name
+    place = Path(os.path.realpath(path))  # which loops of links do not end
+    return place.parent.name if os.path.isfile(path / RECORD) else place.name
 
 
 def _add_wandb(argument: str, sources: Sources) -> None:
@@ -127,27 +126,33 @@ def _grid_folder(path: Path, runs_dir: Path, sources: Sources) -> Path:
 
 
 def _add_folder(path: Path, sources: Sources, seen: set[Path]) -> None:
-    if not path.is_dir():
+    if not os.path.isdir(path):
         try:
             RunFolder.open(path)
         except RunFolderError as error:
             raise ComparisonError(str(error)) from error
-    if (path / _GRID).is_file() and not sources.metrics:
-        sources.metrics += _metrics(_yaml(path / _GRID))
+    if os.path.isfile(path / _GRID) and not sources.metrics:
+        try:
+            sources.metrics += _metrics(_yaml(path / _GRID))
+        except ComparisonError as error:
+            # the runs are there all the same
+            sources.notes.append(f"the grid's own metrics are not known: {error}")
     folders = list(find_run_folders(path))
     if not folders and not _points(path):
         raise ComparisonError(f"no runs in {path}: neither it nor a folder in it, three deep, holds {RECORD}")
     points = _points(path)
     strangers = [folder for folder in folders if points and folder.name not in points]
     # a point that has not begun may have a folder already
-    waiting = [folder for folder in folders if not (folder / RECORD).exists() and (folder / "point.json").exists()]
+    waiting = [
+        folder for folder in folders if not os.path.exists(folder / RECORD) and os.path.exists(folder / "point.json")
+    ]
     for folder in folders:
-        if (resolved := folder.resolve()) in seen or folder in strangers or folder in waiting:
+        if (resolved := Path(os.path.realpath(folder))) in seen or folder in strangers or folder in waiting:
             continue
         seen.add(resolved)
         try:
             sources.runs.append(read_run_folder(folder))
-        except ComparisonError as error:
+        except (ComparisonError, FileError, OSError) as error:
             sources.notes.append(f"{error}: left out" if len(folders) > 1 else str(error))
     begun = len(folders) - len(strangers) - len(waiting)
     expected = max(len(points), begun + len(waiting))
@@ -163,17 +168,17 @@ def _add_folder(path: Path, sources: Sources, seen: set[Path]) -> None:
 def _points(path: Path) -> set[str]:
     """The folders of a grid's points; none if the folder is not a grid's."""
     try:
-        record = json.loads((path / "grid.json").read_bytes())
+        record = read_json_object(path / "grid.json")
         return {str(point["id"]) for point in record["points"]}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (FileError, KeyError, TypeError):
         return set()
 
 
 def _yaml(path: Path) -> Any:
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ComparisonError(f"{path} is no YAML: {str(error).splitlines()[0]}") from error
+        return read_yaml(path)
+    except FileError as error:
+        raise ComparisonError(str(error).splitlines()[0]) from error
 
 
 def _metrics(grid: Any) -> list[str]:

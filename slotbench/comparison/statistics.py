@@ -36,7 +36,10 @@ def summarise(values: Sequence[float]) -> Cell:
     if not np.isfinite(array).all():
         # one run without a number makes the mean meaningless, and the table should say so
         return Cell(tuple(values), math.nan, math.nan, math.nan, math.nan)
-    mean, std = float(array.mean()), float(array.std(ddof=1))
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, std = float(array.mean()), float(array.std(ddof=1))
+    if not math.isfinite(mean) or not math.isfinite(std):
+        return Cell(tuple(values), mean, math.nan, math.nan, math.nan)
     half = t_quantile(1 - LEVEL / 2, len(array) - 1) * std / math.sqrt(len(array))
     return Cell(tuple(values), mean, std, mean - half, mean + half)
 
@@ -56,13 +59,18 @@ def welch(first: Sequence[float], second: Sequence[float]) -> float:
         second: at least two numbers.
     """
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    variances = a.var(ddof=1) / len(a), b.var(ddof=1) / len(b)
-    difference = float(abs(a.mean() - b.mean()))
+    with np.errstate(over="ignore", invalid="ignore"):
+        variances = float(a.var(ddof=1)) / len(a), float(b.var(ddof=1)) / len(b)
+        difference = abs(float(a.mean()) - float(b.mean()))
+    if not math.isfinite(sum(variances)):
+        return 1.0
     if sum(variances) == 0.0:
         return 0.0 if difference else 1.0
     from scipy.special import stdtr
 
-    freedom = sum(variances) ** 2 / (variances[0] ** 2 / (len(a) - 1) + variances[1] ** 2 / (len(b) - 1))
+    # of shares, as squares of the variances may be no numbers any more
+    one, two = variances[0] / sum(variances), variances[1] / sum(variances)
+    freedom = 1 / (one**2 / (len(a) - 1) + two**2 / (len(b) - 1))
     return float(2 * stdtr(freedom, -difference / math.sqrt(sum(variances))))
 
 

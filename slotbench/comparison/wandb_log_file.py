@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from slotbench.comparison.records import ComparisonError
+from slotbench.files import open_regular, read_bytes
 
 __all__ = ["Record", "UnreadableLogError", "has_inspector", "read_directly", "read_log", "read_with_wandb"]
 
@@ -28,6 +29,7 @@ _KINDS = ("run", "config", "summary", "history", "exit")
 _MAGIC = b":W&B"
 _HEADER, _BLOCK = 7, 32 * 1024
 _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+_LARGEST = 1 << 30
 
 
 class UnreadableLogError(ComparisonError):
@@ -41,7 +43,7 @@ def read_log(path: Path) -> Iterator[Record]:
         UnreadableLogError: the file is no log.
         ComparisonError: wandb is not installed.
     """
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         begins = file.read(len(_MAGIC))
     if not _MAGIC.startswith(begins):
         raise UnreadableLogError(f"{path} is no log of wandb's: it does not begin with {_MAGIC.decode()}")
@@ -69,7 +71,7 @@ def read_with_wandb(path: Path) -> Iterator[Record]:
                 continue
             try:
                 record = json.loads(line)
-            except json.JSONDecodeError:
+            except (ValueError, RecursionError):
                 continue
             yield record["type"], _content(record["type"], record.get(record["type"]) or {})
         said = process.stderr.read().strip()
@@ -148,7 +150,7 @@ def _config(part: Any) -> dict[str, Any]:
 
 def _chunks(path: Path) -> Iterator[bytes]:
     """The records' bytes; what does not fit in a block comes in pieces."""
-    data = path.read_bytes()
+    data = read_bytes(path, _LARGEST)
     position, pieces = _HEADER, b""
     while position + _HEADER <= len(data):
         left = _BLOCK - position % _BLOCK

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from slotbench.comparison.checked_record import checked_record, whole
 from slotbench.comparison.flat_settings import flat_settings
 from slotbench.comparison.records import ComparisonError, Curve, RunRecord
+from slotbench.comparison.run_folders import pictures_in
 from slotbench.comparison.wandb_log_file import Record, UnreadableLogError, has_inspector, read_log
-from slotbench.comparison.wandb_rows import MetricRows, metrics_of, thinned
+from slotbench.comparison.wandb_rows import MetricRows, metrics_of, step_of, thinned
+from slotbench.errors import FileError
+from slotbench.files import is_inside, read_json_object
+from slotbench.runs.wandb_login import PART
 
 __all__ = ["find_logs", "read_wandb_offline"]
 
 _NOT_SEARCHED = frozenset({"files", "logs", "checkpoints", "media", "latest-run"})
-_PICTURES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".mp4", ".webm"})
 _KEPT_POINTS = 2000
 # wandb writes the machine's load every 15 s, whatever the run does
 _SILENCE = 60.0
@@ -40,7 +42,7 @@ def read_wandb_offline(folder: Path) -> list[RunRecord]:
     Raises:
         ComparisonError: there is no such folder, no log in it, or nothing to read it with.
     """
-    if not folder.exists():
+    if not os.path.exists(folder):
         raise ComparisonError(f"no W&B runs at {folder}: there is no such folder")
     by_run: dict[str, list[Path]] = defaultdict(list)
     for path in find_logs(folder):
@@ -93,16 +95,26 @@ class _Log:
             self.exit_code = int(content["exit_code"])
 
     @property
-    def started(self) -> float:
-        try:
-            return datetime.fromisoformat(str(self.run["start_time"])).timestamp()
-        except (KeyError, ValueError):
-            return self.path.stat().st_mtime
+    def place(self) -> tuple[int, bool, int, int, str]:
+        """What orders the logs of one run, from what is in them: clocks are set back, and files are copied.
+
+        Logs say which part of the run they are. Those of before they did come first, by their first and last step: one
+        that goes on begins at the step of a checkpoint. A log without a step was given up as it started, or starts now.
+        """
+        steps = [step for row in self.rows if (step := step_of(row)) is not None]
+        starts = not steps and self.state == "running"
+        return self.part, starts, steps[0] if steps else -1, max(steps, default=-1), str(self.path)
+
+    @property
+    def part(self) -> int:
+        """Which part of the run it is, from 1; 0 where it does not say."""
+        return whole(self.summary.get(PART)) or 0
 
     @property
     def state(self) -> str:
         if self.exit_code is None:
-            return "running" if time.time() - self.path.stat().st_mtime < _SILENCE else "killed"
+            # of a file from the future nobody knows when it was written
+            return "running" if abs(time.time() - self.path.stat().st_mtime) < _SILENCE else "killed"
         if self.exit_code == 0:
             return "finished"
         return "interrupted" if self.exit_code in _INTERRUPTED else "failed"
@@ -113,11 +125,16 @@ def _read_run_if_possible(run_id: str, paths: Sequence[Path]) -> RunRecord:
     try:
         return _read_run(run_id, paths)
     except UnreadableLogError as error:
-        return RunRecord(run_id, run_id, str(paths[-1].parent), "unknown", {}, {}, info={"problem": str(error)})
+        problem = str(error)
+    except ComparisonError:
+        raise  # nothing to read any log with
+    except (FileError, OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        problem = f"{paths[-1]} cannot be read as a log of wandb's: {str(error) or type(error).__name__}"
+    return RunRecord(run_id, run_id, str(paths[-1].parent), "unknown", {}, {}, info={"problem": problem})
 
 
 def _read_run(run_id: str, paths: Sequence[Path]) -> RunRecord:
-    logs = sorted(map(_read_log, paths), key=lambda log: log.started)
+    logs = sorted(map(_read_log, paths), key=lambda log: log.place)
     rows = MetricRows()
     told: dict[str, Any] = {}
     summary: dict[str, float] = {}
@@ -130,7 +147,7 @@ def _read_run(run_id: str, paths: Sequence[Path]) -> RunRecord:
     newest = logs[-1]
     around = _run_folder(newest.path, run_id)
     config = {key: value for key, value in told.get("config", {}).items() if key != "_wandb"}
-    info = {
+    given = {
         "group": told.get("run_group"),
         "project": told.get("project"),
         "job_type": told.get("job_type"),
@@ -140,16 +157,21 @@ def _read_run(run_id: str, paths: Sequence[Path]) -> RunRecord:
         **{key: around[key] for key in _FROM_RUN if key in around},
         "problem": "" if told else "its W&B log is empty: it was killed as it started",
     }
+    info = checked_record({key: value for key, value in given.items() if value not in (None, "", [])})
+    try:
+        settings = flat_settings(config)
+    except FileError as error:
+        settings, info["problem"] = {}, f"has no settings: its configuration {error}"
     return RunRecord(
         id=run_id,
         name=str(told.get("display_name") or run_id),
         source=str(newest.path.parent),
         state=newest.state,
-        settings=flat_settings(config),
+        settings=settings,
         # a metric that has rows is what they say: an older log's summary is from beyond the checkpoint
         summary={**{name: value for name, value in summary.items() if name not in rows.names}, **rows.last()},
         best=_best(around),
-        info={key: value for key, value in info.items() if value not in (None, "", [])},
+        info=info,
         curves=partial(_curves, rows.curves(_KEPT_POINTS)),
         media=_media(log.path.parent for log in logs),
     )
@@ -169,17 +191,23 @@ def _curves(kept: Mapping[str, Curve], limit: int) -> dict[str, Curve]:
 def _run_folder(path: Path, run_id: str) -> dict[str, Any]:
     """The record of the run folder that the log lies in, if it is one."""
     try:
-        record = json.loads((path.parents[2] / "run.json").read_bytes())
-    except (OSError, ValueError, IndexError):
+        folder = path.parents[2]
+        record = checked_record(read_json_object(folder / "run.json")) if is_inside(folder, folder / "run.json") else {}
+    except (FileError, IndexError):
         return {}
-    return record if isinstance(record, dict) and record.get("wandb_id") == run_id else {}
+    return record if record.get("wandb_id") == run_id else {}
 
 
 def _best(around: Mapping[str, Any]) -> dict[str, float]:
-    best = around.get("best") or {}
-    return metrics_of({name: item.get("value") for name, item in best.items() if isinstance(item, dict)})
+    best = around.get("best")
+    known = best.items() if isinstance(best, dict) else ()
+    return metrics_of({name: item.get("value") for name, item in known if isinstance(item, dict)})
 
 
 def _media(folders: Iterator[Path]) -> tuple[Path, ...]:
-    found = (file for folder in folders for file in (folder / "files" / "media").rglob("*"))
-    return tuple(sorted(file for file in found if file.suffix.lower() in _PICTURES))
+    found: list[Path] = []
+    for folder in folders:
+        media = folder / "files" / "media"
+        if os.path.isdir(media) and is_inside(folder, media):
+            found += pictures_in(media)
+    return tuple(sorted(found))

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from slotbench.comparison.checked_record import checked_record
 from slotbench.comparison.flat_settings import flat_settings
 from slotbench.comparison.keys import plain_value
 from slotbench.comparison.records import ComparisonError, Curve, RunRecord
 from slotbench.comparison.wandb_address import STATES, WandbAddress, parse_address
 from slotbench.comparison.wandb_rows import MetricRows, metrics_of
+from slotbench.errors import FileError
 from slotbench.runs.wandb_login import wandb_login_state
 
 __all__ = ["read_wandb", "wandb_api"]
@@ -74,14 +76,18 @@ def _record(run: Any, where: WandbAddress) -> RunRecord:
         "created": run.created_at,
         "step": summary.get("trainer/global_step", summary.get("_step")),
     }
+    try:
+        settings = flat_settings(run.config)
+    except FileError as error:
+        settings, info["problem"] = {}, f"has no settings: its configuration {error}"
     return RunRecord(
         id=run.id,
         name=run.name or run.id,
         source=run.url,
         state=STATES.get(run.state, "unknown"),
-        settings=flat_settings(run.config),
+        settings=settings,
         summary=metrics_of(summary),
-        info={key: value for key, value in info.items() if value not in (None, "", [])},
+        info=checked_record({key: value for key, value in info.items() if value not in (None, "", [])}),
         curves=partial(_curves, run, where),
     )
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from slotbench.comparison.metric_rows import number
+from slotbench.comparison.checked_record import real as number
+from slotbench.comparison.checked_record import whole
 from slotbench.comparison.records import Curve
 
-__all__ = ["MetricRows", "metrics_of", "thinned"]
+__all__ = ["MetricRows", "metrics_of", "step_of", "thinned"]
 
 _STEP = "trainer/global_step"
 _NO_METRICS = frozenset({_STEP, "epoch", "seconds"})
@@ -28,6 +29,11 @@ def metrics_of(row: Mapping[str, Any]) -> dict[str, float]:
         if (value := number(given)) is not None:
             found[name] = value
     return found
+
+
+def step_of(row: Mapping[str, Any]) -> int | None:
+    """The trainer's step that a row is of, or else W&B's; None if it says none."""
+    return whole(row.get(_STEP, row.get("_step")))
 
 
 class MetricRows:
@@ -53,10 +59,9 @@ class MetricRows:
             row: values by name; the trainer's step among them, or else W&B's.
         """
         metrics = metrics_of(row)
-        given = row.get(_STEP, row.get("_step"))
-        if not metrics or isinstance(given, bool) or not isinstance(given, int | float):
+        step = step_of(row)
+        if not metrics or step is None:
             return
-        step = int(given)
         if self._begins:
             self._begins = False
             self._step = step

@@ -14,7 +14,7 @@ from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities import rank_zero_only
 
 from slotbench.runs.folder import RunFolder, plain
-from slotbench.runs.wandb_login import check_wandb_login, wandb_mode
+from slotbench.runs.wandb_login import PART, check_wandb_login, wandb_mode
 
 __all__ = ["INTERRUPTED", "MODES", "RunWandbLogger", "wandb_logger"]
 
@@ -38,16 +38,21 @@ class RunWandbLogger(WandbLogger):
     Args:
         folder: the run, whose state says how it ended.
         init: the arguments of `wandb.init`.
+        part: how many processes have trained the run with this one, from 1.
     """
 
-    def __init__(self, folder: RunFolder, init: Mapping[str, Any]) -> None:
+    def __init__(self, folder: RunFolder, init: Mapping[str, Any], part: int = 1) -> None:
         super().__init__(**init)
         self._wandb_init.pop("anonymous", None)  # Lightning passes it on though wandb only warns about it
         self._folder = folder
+        self._part: int | None = part
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Adds to the row of this step; W&B has the row once the next step comes, or the end."""
+        if self._part is not None:
+            self.experiment.summary[PART] = self._part
+            self._part = None
         if step is None:
             super().log_metrics(metrics)
         elif step >= self.experiment.starting_step:
@@ -95,7 +100,9 @@ def wandb_logger(folder: RunFolder, mode: str, project: str, config: dict[str, A
     wandb_id = info.get("wandb_id") or (os.environ.get("WANDB_RUN_ID") if in_sweep else None) or _new_id(info["id"])
     if in_sweep:
         project = os.environ.get("WANDB_PROJECT") or project
-    folder.update(wandb_id=wandb_id, wandb_mode=mode, wandb_project=project)
+    before = info.get("wandb_part")
+    part = before + 1 if isinstance(before, int) else 1
+    folder.update(wandb_id=wandb_id, wandb_mode=mode, wandb_project=project, wandb_part=part)
     group = info.get("group") or (folder.path.resolve().parent.name if point else None)
     return RunWandbLogger(
         folder,
@@ -117,6 +124,7 @@ def wandb_logger(folder: RunFolder, mode: str, project: str, config: dict[str, A
                 quiet=True,
             ),
         },
+        part,
     )
 
 

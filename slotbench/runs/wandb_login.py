@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-__all__ = ["LoginState", "WandbLoginError", "check_wandb_login", "wandb_login_state", "wandb_mode"]
+__all__ = ["PART", "LoginState", "WandbLoginError", "check_wandb_login", "wandb_login_state", "wandb_mode"]
+
+PART = "_slotbench_part"
+"""In the summary of a W&B log: which part of the run it is, from 1. Clocks do not tell the order of the parts."""
 
 DEFAULT_SERVER = "https://api.wandb.ai"
 # one service under several addresses; which of them wandb logs in to by default depends on its version

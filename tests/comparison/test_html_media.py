@@ -33,8 +33,13 @@ def test_the_newest_file_of_every_name():
 
 
 def _file(path: Path, size: int, fill: int) -> Path:
+    """A file that begins as a picture of one pixel does."""
+    begins = {
+        ".png": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\2\0\0\0" + bytes(4) + b"\0\0\0\0IEND" + bytes(4),
+        ".gif": b"GIF89a\1\0\1\0\0\0\0\x3b",
+    }.get(path.suffix, b"")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(bytes([fill]) * size)
+    path.write_bytes((begins + bytes([fill]) * size)[:size])
     return path
 
 
@@ -72,11 +77,11 @@ def test_a_picture_that_two_runs_share_is_held_once(tmp_path):
     runs = [_run(number, media=[_file(tmp_path / str(number) / "a.png", 300, 7)]) for number in range(3)]
     entries, contents = embed(_comparison(*runs), 10_000)
     assert [entry["content"] for entry in entries] == [0, 0, 0]
-    assert base64.b64decode(contents[0].removeprefix("data:image/png;base64,")) == bytes([7]) * 300
+    assert base64.b64decode(contents[0].removeprefix("data:image/png;base64,")).endswith(bytes([7]) * 200)
 
 
 def test_a_picture_that_is_gone_is_said_to_be(tmp_path):
     ((entry,), contents) = embed(_comparison(_run(media=[tmp_path / "gone.png"])), 10_000)
     assert contents == []
     assert entry["content"] is None
-    assert "No such file" in entry["problem"]
+    assert "there is no file" in entry["problem"]

@@ -6,6 +6,7 @@ import json
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,8 +80,42 @@ def test_a_torn_last_line_is_passed_over(tmp_path):
 
 def test_a_line_that_is_no_json_is_passed_over(tmp_path):
     path = tmp_path / "m"
-    path.write_bytes(b'{"step": 1, "val/loss": 1.0}\n\0\0\0\n[]\n{"step": 2, "val/loss": 2.0}\n')
-    assert read_curves(path, 50)["val/loss"][1].tolist() == [1.0, 2.0]
+    path.write_bytes(b'{"step": 1, "val/loss": 1.0}\n\0\0\0\n[]\n\n{"step": 2, "val/loss": 2.0}\n')
+    with pytest.warns(UserWarning, match=r"m, lines 2, 3: no JSON object with a step; passed over"):
+        assert read_curves(path, 50)["val/loss"][1].tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[" * 100_000,
+        b'{"step": ' + b"9" * 5000 + b"}",
+        b'{"step": ' + b"9" * 400 + b', "val/loss": 3.0}',
+        b'{"step": true, "val/loss": 3.0}',
+        b'{"step": -1, "val/loss": 3.0}',
+        b'{"step": [1], "val/loss": 3.0}',
+        b'{"step": 5, "val/loss": 3.0}, {"step": 6, "val/loss": 3.0}',
+        b'{"val/loss": 3.0}',
+        b"\xff\xfe",
+    ],
+)
+def test_a_damaged_line_is_named_and_hides_no_other(tmp_path, line):
+    path = tmp_path / "m"
+    path.write_bytes(b'{"step": 1, "val/loss": 1.0}\n' + line + b'\n{"step": 2, "val/loss": 2.0}\n')
+    with pytest.warns(UserWarning, match="m, line 2: no JSON object with a step"):
+        assert read_curves(path, 50)["val/loss"][1].tolist() == [1.0, 2.0]
+    with pytest.warns(UserWarning, match="m, line 2"):
+        assert last_values(path) == {"val/loss": 2.0}
+
+
+@pytest.mark.parametrize("value", [b"9" * 400, b'"x"', b"[1, 2]", b"{}", b"null"])
+def test_a_value_that_is_no_number_is_none_and_hides_no_other(tmp_path, value):
+    path = tmp_path / "m"
+    path.write_bytes(b'{"step": 1, "val/loss": ' + value + b'}\n{"step": 2, "val/loss": 2.0}\n')
+    values = read_curves(path, 50)["val/loss"][1]
+    assert math.isnan(values[0])
+    assert values[1] == 2.0
+    assert last_values(path) == {"val/loss": 2.0}
 
 
 def test_no_file_and_an_empty_one_have_no_curves(tmp_path):

@@ -98,7 +98,7 @@ def test_what_is_no_source(tmp_path):
     with pytest.raises(ComparisonError, match=r"without `base`.*did you mean .*balls\?"):
         open_sources([str(tmp_path / "balls.yaml")], tmp_path)
     (tmp_path / "broken.yaml").write_text("a: [")
-    with pytest.raises(ComparisonError, match="is no YAML"):
+    with pytest.raises(ComparisonError, match="is not valid YAML"):
         open_sources([str(tmp_path / "broken.yaml")])
     with pytest.raises(ComparisonError, match="wandb:ENTITY/PROJECT"):
         open_sources(["wandb:"])

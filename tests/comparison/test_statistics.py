@@ -69,6 +69,13 @@ def test_welch_is_scipys(first, second):
     assert welch(first, second) == pytest.approx(scipy.stats.ttest_ind(a, b, equal_var=False).pvalue, abs=1e-9)
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1e-160, 1e150, 1e300])
+def test_welch_and_the_mean_at_the_ends_of_the_floats(scale):
+    values = [1.0 * scale, 2.0 * scale, 4.0 * scale]
+    assert 0.0 <= welch(values, [-value for value in values]) <= 1.0
+    assert summarise(values).mean == pytest.approx(7 / 3 * scale)
+
+
 def test_welch_without_any_spread():
     assert welch([1.0, 1.0], [2.0, 2.0]) == 0.0
     assert welch([1.0, 1.0], [1.0, 1.0]) == 1.0

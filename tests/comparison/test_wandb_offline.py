@@ -18,6 +18,7 @@ from slotbench.comparison.wandb_offline import find_logs
 from slotbench.comparison.wandb_sources import read_wandb_offline
 from slotbench.runs.folder import RunFolder
 from slotbench.runs.wandb_logger import wandb_logger
+from slotbench.runs.wandb_login import PART
 
 CONFIG = {
     "seed_everything": 1,
@@ -73,6 +74,68 @@ def test_a_resumed_run_is_one_record_without_what_lies_beyond_the_checkpoint(rea
     assert run.summary == {"train/loss": 2.0, "val/score": 0.3, "val/floor/score/mean": 0.1}
     assert set(run.curves(100)) == {"train/loss", "val/score"}
     assert run.info["step"] == 9
+
+
+def _set_back(run: Path, seconds: float) -> None:
+    """The clock of the second part of a run is set back: the killed part is newer by every time stamp."""
+    first, second = sorted(find_logs(run), key=lambda path: path.stat().st_mtime)
+    for path, moved in ((first, 0.0), (second, -seconds)):
+        when = path.stat().st_mtime + moved
+        os.utime(path, (when, when))
+    os.rename(second.parent, second.parent.with_name(f"offline-run-20200101_000000-{second.parent.name[-8:]}"))
+
+
+@pytest.mark.parametrize("parts_are_told", [True, False])
+def test_a_run_that_went_on_after_the_clock_was_set_back_is_where_its_last_part_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts_are_told: bool
+) -> None:
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    folder = RunFolder.create(tmp_path, "balls")
+    log(folder, [(step, {"train/loss": 1.0}) for step in range(8)], "running", "success")
+    log(folder, [(step, {"train/loss": 2.0}) for step in range(5, 12)], "running", "success")
+    _set_back(folder.path, 86_400.0)
+    killed = max(find_logs(folder.path), key=lambda path: path.stat().st_mtime)
+
+    def as_killed(path: Path) -> list:
+        records = list(read_directly(path))
+        if not parts_are_told:
+            records = [(kind, {k: v for k, v in said.items() if k != PART}) for kind, said in records]
+        starts = "2026-01-02T00:00:00Z" if path == killed else "2026-01-01T00:00:00Z"
+        records = [(kind, said | {"start_time": starts} if kind == "run" else said) for kind, said in records]
+        return [(kind, said) for kind, said in records if kind != "exit" or path != killed]
+
+    monkeypatch.setattr("slotbench.comparison.wandb_offline.read_log", as_killed)
+    (run,) = read_wandb_offline(folder.path)
+    assert (run.state, run.info["step"], run.summary["train/loss"]) == ("finished", 11, 2.0)
+    assert run.curves(100)["train/loss"][1].tolist() == [1.0] * 5 + [2.0] * 7
+
+
+def test_parts_that_go_on_from_ever_earlier_checkpoints_keep_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    folder = RunFolder.create(tmp_path, "balls")
+    for number, steps in enumerate(((0, 9), (6, 9), (3, 8)), 1):
+        log(folder, [(step, {"train/loss": float(number)}) for step in range(*steps)], "running", "success")
+    for path in find_logs(folder.path):
+        os.utime(path, (1, 1))
+    (run,) = read_wandb_offline(folder.path)
+    assert run.curves(100)["train/loss"][1].tolist() == [1.0] * 3 + [3.0] * 5
+    assert PART not in run.summary
+
+
+def test_a_log_from_the_future_is_not_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    folder = RunFolder.create(tmp_path, "balls")
+    log(folder, [(0, {"train/loss": 1.0})], "running", "success")
+    (path,) = find_logs(folder.path)
+    records = [record for record in read_directly(path) if record[0] != "exit"]
+    monkeypatch.setattr("slotbench.comparison.wandb_offline.read_log", lambda path: records)
+    (run,) = read_wandb_offline(folder.path)
+    assert run.state == "running"
+    os.utime(path, (path.stat().st_mtime + 86_400,) * 2)
+    (run,) = read_wandb_offline(folder.path)
+    assert run.state == "killed"
 
 
 def test_curves_are_thinned_and_keep_their_ends(read: dict[str, RunRecord]) -> None:
@@ -174,11 +237,11 @@ def test_the_run_folder_around_a_log_tells_more(
     run = tmp_path / "run"
     shutil.copytree(source.parents[1], run, symlinks=True)
     RunFolder.open(run).update(
-        parameters={"total": 12}, best={"val/score": {"value": 0.5, "step": 3}}, headlines=[{"metric": "val/score"}]
+        parameters={"total": 12}, best={"val/score": {"value": 0.5, "step": 3}}, headlines=[{"metric": "val/score"}, 7]
     )
     (record,) = read_wandb_offline(run)
     assert record.info["parameters"] == {"total": 12}
-    assert record.info["headlines"] == [{"metric": "val/score"}]
+    assert [headline["metric"] for headline in record.info["headlines"]] == ["val/score"]
     assert record.best == {"val/score": 0.5}
     RunFolder.open(run).update(wandb_id="another")
     (record,) = read_wandb_offline(run)

@@ -126,6 +126,7 @@ def test_a_point_of_a_grid_is_named_by_what_differs(folder: RunFolder) -> None:
 def test_rows_that_the_server_has_are_not_sent_again(folder: RunFolder) -> None:
     class Server:
         starting_step = 5
+        summary: dict[str, Any] = {}  # noqa: RUF012
         sent: list[tuple[int, dict[str, Any]]] = []  # noqa: RUF012
 
         def log(self, values: dict[str, Any], step: int) -> None:

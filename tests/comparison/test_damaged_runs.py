@@ -1,0 +1,221 @@
+"""Damaged and hostile run folders: each gets a sentence at most, none hides the others, none leads out."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import warnings
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from made_up_runs import config, make_run
+from rich.console import Console
+
+from slotbench.comparison.html_page import write_html
+from slotbench.comparison.run_folders import read_run_folder
+from slotbench.comparison.sources import open_sources
+from slotbench.comparison.table import compare
+from slotbench.comparison.terminal import print_comparison
+from slotbench.comparison.text_formats import to_csv, to_latex, to_markdown
+
+FILES = ("run.json", "result.json", "config.yaml", "metrics.jsonl")
+PIXEL = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\2\0\0\0" + bytes(4) + b"\0\0\0\0IEND" + bytes(4)
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two runs of three seeds each, finished."""
+    for core in ("RIM", "SlotSSM"):
+        for seed in range(3):
+            rows = [{"step": step, "val/iou": 0.1 * seed + 0.01 * step, "train/loss": 1.0} for step in range(5)]
+            scores = {"val/iou": 0.1 * seed, "val/mse": 0.2}
+            folder = make_run(tmp_path / "runs" / f"{core}-{seed}", config(core, seed), scores, rows)
+            (folder / "result.json").write_text(json.dumps({"metrics": scores, "state": "finished"}))
+    return tmp_path / "runs"
+
+
+def everything(folder: Path, out: Path) -> str:
+    """All that `slotbench compare` can make of a folder of runs; the terminal's text."""
+    sources = open_sources([str(folder)])
+    comparison = compare(sources.runs, title=sources.title, notes=sources.notes)
+    text = StringIO()
+    print_comparison(comparison, Console(file=text, width=200, force_terminal=True, color_system=None))
+    for made in (to_csv, to_markdown, to_latex):
+        assert made(comparison)
+    write_html(comparison, out / "page.html")
+    return text.getvalue()
+
+
+def hostile(kind: str, victim: Path, outside: Path) -> None:
+    if kind == "FIFO":
+        victim.unlink(missing_ok=True)
+        os.mkfifo(victim)
+    elif kind == "device":
+        victim.unlink(missing_ok=True)
+        victim.symlink_to("/dev/zero")
+    elif kind == "link":
+        victim.unlink(missing_ok=True)
+        victim.symlink_to(outside)
+    elif kind == "loop":
+        victim.unlink(missing_ok=True)
+        victim.symlink_to(victim)
+    elif kind == "folder":
+        victim.unlink(missing_ok=True)
+        victim.mkdir()
+    elif kind == "aliases":
+        steps = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10))
+        victim.write_text("a0: &a0 [x, x]\n" + steps)
+    elif kind == "deep":
+        victim.write_text("[" * 100_000)
+    elif kind == "long integer":
+        victim.write_text('{"step": ' + "9" * 10_000 + "}\n")
+    elif kind == "hexadecimal":
+        victim.write_text("model: {dim: 0x" + "f" * 20_000 + "}\nstep: 1\n")
+    elif kind == "wide":
+        victim.write_text("".join(f"k{n}: {n}\n" for n in range(5_000)))
+    else:
+        victim.write_bytes(b"\xff\xfe\x00" * 50)
+
+
+KINDS = ("FIFO", "device", "link", "loop", "folder", "aliases", "deep", "long integer", "hexadecimal", "wide", "bytes")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.filterwarnings("ignore:.*(passed over|without curves)")
+def test_one_hostile_file_hides_no_other_run(runs, tmp_path, name, kind):
+    outside = tmp_path / "secret.json"
+    outside.write_text(json.dumps({"state": "finished", "id": "a secret", "model": {"key": "a secret"}, "step": 1}))
+    hostile(kind, runs / "RIM-1" / name, outside)
+    text = everything(runs, tmp_path)
+    assert "SlotSSM" in text
+    assert "RIM" in text
+    page = (tmp_path / "page.html").read_text()
+    assert "a secret" not in text + page
+    assert page.count("SlotSSM-") >= 3
+
+
+WRONG = {
+    "step": ["x", -1, 1.5, [1], {"a": 1}, 10**300],
+    "total_steps": ["x", None, []],
+    "seconds_per_step": ["x", -1.0, "NaN", 0, 10**400, 1e-320],
+    "seconds": [[], "Infinity"],
+    "parameters": [7, [], {"total": [1]}, {"total": -5}, {"total": "many"}, {"core": {}}],
+    "headlines": [
+        7,
+        {"a": 1},
+        [7],
+        [{"metric": 3}],
+        [{"metric": "val/iou", "floors": [1], "label": {}, "higher_is_better": "no"}],
+        [{"metric": "val/iou", "floors": {"black": "x", "white": None, "grey": 10**400}}],
+    ],
+    "metrics": [[], 7, {"val/iou": "x", "val/mse": [1]}, {"val/iou": 10**400}, {"val/iou": 1e308, "val/mse": -1e308}],
+    "best": [7, [], {"val/iou": 3}, {"val/iou": {"value": {}}}],
+    "state": [7, None, ["finished"], "\x1b[2J"],
+    "id": [7, None, []],
+    "name": [{}, "a[/b]"],
+    "group": [7, ["a"]],
+    "error": [7, {"a": 1}],
+    "created": [7],
+    "diverged_at": ["x", []],
+    "host": [7],
+    "pid": ["x", -1, 10**30],
+    "problem": [["x"]],
+}
+
+
+@pytest.mark.parametrize("field", WRONG)
+def test_a_field_of_another_type_ends_nothing(runs, tmp_path, field):
+    for value in WRONG[field]:
+        for state in ("finished", "running", "diverged", "failed"):
+            path = runs / "RIM-1" / "run.json"
+            path.write_text(json.dumps({"id": "r", "state": state, "step": 3, field: value}))
+            (runs / "RIM-1" / "result.json").unlink(missing_ok=True)
+            run = read_run_folder(runs / "RIM-1")
+            assert run.settings["model.core"] == "RIM"
+        assert "SlotSSM" in everything(runs, tmp_path)
+
+
+def damaged(content: bytes, draw: random.Random) -> bytes:
+    """A file as a disk, a kill or an editor leaves it."""
+    kind = draw.randrange(5)
+    at = draw.randrange(len(content) + 1)
+    if kind == 0:
+        return content[:at]
+    if kind == 1:
+        return content[:at] + bytes(draw.randrange(256) for _ in range(draw.randrange(1, 9))) + content[at + 4 :]
+    if kind == 2:
+        return b""
+    if kind == 3:
+        return content[:at] + b"\0" * 64 + content[at:]
+    word = draw.choice([b"null", b"[]", b"{}", b'"x"', b"-1", b"1e999", b"true", b"[[[[[[]]]]]]", b"9" * 5000])
+    return content[:at] + word + content[at + draw.randrange(1, 9) :]
+
+
+def check_damage(runs: Path, out: Path, name: str, tries: int) -> None:
+    victim = runs / "RIM-1" / name
+    whole = victim.read_bytes()
+    draw = random.Random(name)
+    for _ in range(tries):
+        victim.write_bytes(damaged(whole, draw))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*(passed over|without curves)")
+            assert "SlotSSM" in everything(runs, out)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_damage_ends_a_comparison(runs, tmp_path, name):
+    check_damage(runs, tmp_path, name, 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FILES)
+def test_no_damage_ends_a_comparison_in_many_tries(runs, tmp_path, name):
+    check_damage(runs, tmp_path, name, 200)
+
+
+def test_bad_lines_of_the_metrics_are_named_and_the_page_is_made(runs, tmp_path):
+    path = runs / "RIM-1" / "metrics.jsonl"
+    path.write_text(path.read_text() + "{{{\n")
+    with pytest.warns(UserWarning, match=r"RIM-1/metrics.jsonl, line 6: no JSON object"):
+        assert "SlotSSM" in everything(runs, tmp_path)
+
+
+def test_pictures_are_regular_files_of_the_run_and_no_links_to_elsewhere(runs, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "private.png").write_bytes(PIXEL)
+    media = runs / "RIM-1" / "media"
+    media.mkdir()
+    (media / "own.png").write_bytes(PIXEL)
+    (media / "same.png").symlink_to("own.png")
+    (media / "private.png").symlink_to(outside / "private.png")
+    (media / "zero.png").symlink_to("/dev/zero")
+    (media / "folder").symlink_to(outside)
+    os.mkfifo(media / "pipe.png")
+    assert [path.name for path in read_run_folder(runs / "RIM-1").media] == ["own.png", "same.png"]
+    (runs / "RIM-2" / "media").symlink_to(outside)
+    run = read_run_folder(runs / "RIM-2")
+    assert run.media == ()
+    assert "media folder is a link that leads out" in run.info["problem"]
+    everything(runs, tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_folder_that_may_not_be_read_is_left_out(runs, tmp_path):
+    (runs / "RIM-1").chmod(0)
+    try:
+        with pytest.warns(UserWarning, match="RIM-1 is left out"):
+            assert "SlotSSM" in everything(runs, tmp_path)
+    finally:
+        (runs / "RIM-1").chmod(0o755)
+
+
+def test_a_diverged_run_is_told_by_its_record_or_its_result(tmp_path):
+    folder = make_run(tmp_path / "r", metrics={"val/iou": "NaN"}, state="diverged", diverged_at=41)
+    run = read_run_folder(folder)
+    assert (run.state, run.info["diverged_at"]) == ("diverged", 41)
+    (folder / "result.json").write_text(json.dumps({"state": "diverged", "diverged_at": 41, "metrics": {}}))
+    assert read_run_folder(folder).state == "diverged"

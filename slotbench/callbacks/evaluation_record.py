@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib.metadata
 import time
 from datetime import datetime
-from pathlib import Path
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from rich.console import Console
 
 from slotbench.callbacks.end_report import score_table
+from slotbench.callbacks.evaluation_place import EvaluationPlace
 from slotbench.callbacks.reporting import headline_records
 from slotbench.ops import chosen_kernels
 from slotbench.runs.folder import RunFolder, dump_json, write_atomically
@@ -24,30 +24,45 @@ class EvaluationRecord(Callback):
     """Writes all metrics, and what was evaluated, to RUN/<subcommand>-<date>-<time>.json, and prints the scores.
 
     Scores that could not be computed are listed under "unavailable", each with what it needs. The pictures are named
-    after them, or their folder if they are many.
+    after them, or their folder if they are many; it has the name of the record.
 
     Args:
         folder: the run that is evaluated.
         subcommand: "validate", "test" or "predict".
         console: where to print; standard output by default.
+        place: where the evaluation writes; one of its own if absent.
     """
 
-    def __init__(self, folder: RunFolder, subcommand: str, console: Console | None = None) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        subcommand: str,
+        console: Console | None = None,
+        place: EvaluationPlace | None = None,
+    ) -> None:
         self._folder = folder
+        self._place = place or EvaluationPlace(folder, subcommand)
         self._subcommand = subcommand
         self._console = console
         self._started = time.monotonic()
-        self._began = time.time()
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Starts the clock."""
+        self._place.enter(trainer)
         self._started = time.monotonic()
-        self._began = time.time() - 1  # the clock that files are dated by ticks more coarsely
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Leaves no empty folder behind."""
+        if trainer.is_global_zero:
+            self._place.leave()
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Writes the file; it does not appear if the evaluation failed."""
-        if not trainer.is_global_zero:
-            return
+        if trainer.is_global_zero:
+            self._write(trainer, pl_module)
+        self._place.leave()
+
+    def _write(self, trainer: Trainer, pl_module: LightningModule) -> None:
         headlines = headline_records(pl_module)
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items() if value.numel() == 1}
         record = {
@@ -67,27 +82,14 @@ class EvaluationRecord(Callback):
             "kernels": chosen_kernels(),
             "slotbench": importlib.metadata.version("slotbench"),
         }
-        path = self._unused_path()
+        path, media = self._place.record, self._place.media
         write_atomically(path, dump_json(record, indent=2))
         console = self._console or Console()
         if headlines and metrics:
             console.print(score_table(headlines, metrics))
-        media = self._folder.media / self._subcommand
-        pictures = [
-            str(path)
-            for suffix in (".png", ".gif")
-            for path in sorted(media.glob(f"*{suffix}"))
-            if path.stat().st_mtime >= self._began  # an earlier evaluation may have been of other clips
-        ]
+        kinds = (".png", ".gif", ".npz")
+        pictures = [str(path) for suffix in kinds for path in sorted(media.glob(f"*{suffix}"))]
         if len(pictures) > _MOST_LISTED:
-            pictures = [f"{media}: {len(pictures)} pictures and videos"]
+            pictures = [f"{media}: {len(pictures)} pictures, videos and arrays"]
         for written in [str(path), *pictures]:
             console.print(written, highlight=False, soft_wrap=True, markup=False)
-
-    def _unused_path(self) -> Path:
-        stem = f"{self._subcommand}-{datetime.now():%Y%m%d-%H%M%S}"
-        path, count = self._folder.path / f"{stem}.json", 1
-        while path.exists():
-            count += 1
-            path = self._folder.path / f"{stem}-{count}.json"
-        return path

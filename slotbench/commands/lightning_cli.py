@@ -214,6 +214,9 @@ class SlotbenchCLI(LightningCLI):
         if self._run is not None and "verbose" in self.config_init[self.subcommand]:
             # the record of the evaluation says it, in a table of its own
             self.config_init[self.subcommand]["verbose"] = False
+        if self._run is not None and "return_predictions" in self.config_init[self.subcommand]:
+            # they are written as they come; all of them in memory would be a whole data set
+            self.config_init[self.subcommand]["return_predictions"] = False
         if config.get("default_root_dir") is None and folder is not None:
             config["default_root_dir"] = str(folder)
         trainer = super().instantiate_trainer(**kwargs)
@@ -230,7 +233,7 @@ class SlotbenchCLI(LightningCLI):
         if self.subcommand != "fit":
             if self._run is None:
                 return None, [], []
-            return self._run, *evaluation_parts(self._run, str(self.subcommand))
+            return self._run, *evaluation_parts(self._run, str(self.subcommand), self._options.save)
         place = self._place
         assert place is not None  # as fit has
         folder = place.enter()

@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NoReturn
 
-from slotbench.errors import UserError
+from slotbench.errors import UserError, did_you_mean, lines
 
-__all__ = ["RunOptions", "split_options", "usage"]
+__all__ = ["SAVED", "RunOptions", "split_options", "usage"]
+
+
+SAVED = ("slots", "masks", "soft_masks", "reconstruction")
+"""What `predict --save` can write; `slotbench.callbacks.saved_arrays` says what each is."""
 
 
 @dataclass
@@ -27,6 +31,7 @@ class RunOptions:
         wandb_project: under which project.
         plugin: Python files of registered components to import first.
         checkpoint: whose weights are evaluated, "last", "best" or a file; None if nothing was said.
+        save: arrays that `predict` writes, from `SAVED`.
         allow_import: import paths beyond the registry that a configuration may name.
         threads: threads that torch uses within an operation; None leaves torch's choice.
     """
@@ -40,6 +45,7 @@ class RunOptions:
     wandb: Literal["off", "offline", "online"] | None = None
     wandb_project: str = "slotbench"
     checkpoint: str | None = None
+    save: tuple[str, ...] = ()
     plugin: list[Path] = field(default_factory=list)
     allow_import: list[str] = field(default_factory=list)
     threads: int | None = None
@@ -73,6 +79,13 @@ def options_parser() -> argparse.ArgumentParser:
         metavar="last|best|FILE",
         help="whose weights validate, test, predict and probe take: the newest ones, those with the best validation "
         "score, or a file's (default: last)",
+    )
+    group.add_argument(
+        "--save",
+        type=_names,
+        default=(),
+        metavar="NAMES",
+        help=f"arrays that predict writes as npz beside the pictures: {', '.join(SAVED)}, separated by commas",
     )
     group.add_argument("--group", help="label shared by several runs")
     group.add_argument(
@@ -136,6 +149,17 @@ def _of_a_checkpoint(command: str) -> list[str]:
     if command == "fit":
         return ["  --ckpt_path FILE                 the checkpoint to go on from"]
     return ["  --checkpoint last|best|FILE      whose weights: the newest (default), the best in validation, a file's"]
+
+
+def _names(given: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))
+    unknown = [name for name in names if name not in SAVED]
+    if unknown or not names:
+        near = did_you_mean(unknown[0], SAVED) if unknown else ""
+        raise UserError(
+            lines(f"--save {given} names nothing that can be saved{near}", expected=f"some of {','.join(SAVED)}")
+        )
+    return names
 
 
 def split_options(arguments: list[str]) -> tuple[RunOptions, list[str]]:

@@ -47,6 +47,9 @@ def main(command: str, arguments: list[str]) -> int:
         raise UserError(f"{command} takes neither --resume nor --run_dir: it evaluates the run that it is given")
     else:
         arguments = expand_checkpoint(command, run, options, arguments)
+    if options.save and (command != "predict" or run is None):
+        what = "a run" if command == "predict" else f"predict, and this is {command}"
+        raise UserError(lines(f"--save is for {what}", example="slotbench predict runs/NAME/ID --save slots,masks"))
     settings = _read(options, arguments)
     if run is not None:
         resolution = _resolution_of(run.path, settings)

@@ -30,6 +30,7 @@ _TYPES = {
     ".mp4": "video/mp4",
     ".webm": "video/webm",
 }
+_TIME = re.compile(r"\d{8}-\d{6}.*$")
 _VERSION = re.compile(r"_(latest|step(\d+))$")
 _DRAWN_BY_THE_PAGE = ("loss.png", "metrics.png")
 
@@ -48,16 +49,21 @@ class Medium:
 
 
 def newest(paths: Sequence[Path]) -> list[Medium]:
-    """One file per name: `NAME_latest.png`, or else the highest `NAME_step0001000.png`, or else `NAME.png`."""
-    found: dict[str, tuple[float, Path]] = {}
+    """One file per name: `NAME_latest.png`, or else the highest `NAME_step0001000.png`, or else `NAME.png`.
+
+    Of those in the folders of several evaluations, which are called after their times, it is the latest one's.
+    """
+    found: dict[str, tuple[tuple[float, str], Path]] = {}
     for path in paths:
         if path.suffix.lower() not in _TYPES:
             continue
         version = _VERSION.search(path.stem)
         age = float("inf") if version and version[2] is None else float(version[2]) if version else -1.0
         name = f"{_VERSION.sub('', path.stem)}{path.suffix.lower()}"
-        if name not in found or age > found[name][0]:
-            found[name] = (age, path)
+        when = _TIME.search(path.parent.name)
+        rank = (age, when.group() if when else "")
+        if name not in found or rank > found[name][0]:
+            found[name] = (rank, path)
     return [Medium(name, path) for name, (_, path) in sorted(found.items())]
 
 

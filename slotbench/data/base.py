@@ -71,6 +71,10 @@ class ClipDataset(Dataset[VideoBatch], ABC):
         """What a person calls clip `index`, for the names of files about it; None by default, as it is but a number."""
         return None
 
+    def one_per_video(self) -> ClipDataset:
+        """The data set without the clips that go on with a video of which another one is there; itself by default."""
+        return self
+
     def __len__(self) -> int:
         return self.size
 
@@ -183,24 +187,56 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
         return self._loader("test", self.val_batch_size)
 
     def predict_dataloader(self) -> DataLoader[VideoBatch]:
-        """The test batches."""
-        return self.test_dataloader()
+        """The videos of the test split: whole ones, piece by piece, where the data has them and the task reads pieces.
+
+        Otherwise the test batches, of each video one clip.
+        """
+        frames = None if self.trainer is None else getattr(self.trainer.lightning_module, "piece_frames", None)
+        rank, processes = self._place_among_processes()
+        pieces = None if frames is None else self.video_pieces("test", frames, rank, processes)
+        if pieces is None:
+            return self._loader("test", self.val_batch_size, one_per_video=True)
+        if not len(pieces):
+            raise DataFilesError("there are fewer videos than processes: lower trainer.devices")
+        return self._loader_of(pieces, _InOrder(pieces, 1, equal_shares=False), 1)
+
+    def video_pieces(self, split: Split, frames: int, rank: int = 0, processes: int = 1) -> ClipDataset | None:
+        """The whole videos of a split, piece by piece (`slotbench.data.video_pieces.VideoPieces`).
+
+        None by default: a clip is all that there is of a video.
+
+        Args:
+            split: "test", or another.
+            frames: of a piece at most.
+            rank: number of this process.
+            processes: how many there are.
+        """
+        return None
 
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
         """Turns bytes into floats once they are on the device."""
         return to_unit_range(batch) if isinstance(batch, VideoBatch) else batch
 
-    def _loader(self, split: Split, batch_size: int) -> DataLoader[VideoBatch]:
+    def _place_among_processes(self) -> tuple[int, int]:
+        """The number of this process, and how many there are."""
+        return (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
+
+    def _loader(self, split: Split, batch_size: int, one_per_video: bool = False) -> DataLoader[VideoBatch]:
         dataset = self.dataset(split)
         if not isinstance(dataset, ClipDataset):
             dataset = _AsClips(dataset)
-        rank, processes = (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
+        if one_per_video:
+            dataset = dataset.one_per_video()
+        rank, processes = self._place_among_processes()
         if len(dataset) < processes:
             raise DataFilesError(
                 f"the {split} split has {len(dataset)} clip(s) and there are {processes} processes; expected at least "
                 f"one clip for each: raise data.{split}_size, or lower trainer.devices"
             )
         sampler = _InOrder(dataset, batch_size, rank, processes, equal_shares=split == "train")
+        return self._loader_of(dataset, sampler, batch_size)
+
+    def _loader_of(self, dataset: ClipDataset, sampler: _InOrder, batch_size: int) -> DataLoader[VideoBatch]:
         enough_descriptors(self.num_workers)
         # a worker runs torch on one thread without being asked to
         return _ResumableLoader(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -22,9 +23,11 @@ class ClipSource(ABC):
 
     Attributes:
         lengths: frames of each video.
+        stride: frames of the file from one frame to the next.
     """
 
     lengths: np.ndarray
+    stride: int = 1
 
     @abstractmethod
     def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
@@ -36,6 +39,15 @@ class ClipSource(ABC):
     def name(self, video: int, start: int) -> str | None:
         """What a person calls the clip of `video` from frame `start` on; None by default."""
         return None
+
+    def video_name(self, video: int) -> str | None:
+        """What a person calls a whole video; None by default."""
+        return None
+
+    def origin(self, video: int) -> str:
+        """Where a video is from: its file, or its number in what holds it."""
+        place = getattr(self, "path", None) or getattr(self, "folder", None) or type(self).__name__
+        return f"{place}, video {video}"
 
 
 class CutClips(ClipDataset):
@@ -113,6 +125,16 @@ class CutClips(ClipDataset):
     def clip_name(self, index: int) -> str | None:
         """What the source calls the clip."""
         return self.source.name(*self.place(index))
+
+    def one_per_video(self) -> ClipDataset:
+        """Of every video the first clip."""
+        if self.split == "train":
+            return self
+        first = copy.copy(self)
+        _, kept = np.unique(self.places[:, 0], return_index=True)
+        first.places = self.places[np.sort(kept)]
+        first.size = len(first.places)
+        return first
 
     def place(self, index: int) -> tuple[int, int]:
         """The video that sample `index` shows, and its first frame there."""

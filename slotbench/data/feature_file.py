@@ -19,6 +19,7 @@ from slotbench.data.clip_source import ClipSource, CutClips
 from slotbench.data.descriptors import too_many_open
 from slotbench.data.files import DataFilesError
 from slotbench.data.hdf5 import DAMAGED_HDF5, one_line, opened_hdf5, plain_dataset
+from slotbench.data.video_pieces import VideoPieces
 from slotbench.files import check_regular
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
@@ -116,12 +117,21 @@ class FeatureFile(SlotDataModule):
         Raises:
             DataFilesError: the file is missing or not what it should be.
         """
+        source, chosen = self._videos(split)
+        num_frames = self.num_frames if split == "train" else self.eval_frames
+        return CutClips(source, split, self.sizes[split], num_frames, self.seed, chosen)
+
+    def video_pieces(self, split: Split, frames: int, rank: int = 0, processes: int = 1) -> VideoPieces:
+        """The whole videos of a split, piece by piece."""
+        source, chosen = self._videos(split)
+        return VideoPieces(source, frames, chosen, self.sizes[split], rank, processes)
+
+    def _videos(self, split: Split) -> tuple[StoredFeatures, np.ndarray | None]:
+        """The videos of a split, and those of them that take part if not all do."""
         source = StoredFeatures(self.file(split))
         if source.spec != self.spec:
             raise DataFilesError(f"{source.path} holds {source.spec}, and the files beside it {self.spec}")
-        chosen = None if self.max_objects is None else np.flatnonzero(source.object_counts() <= self.max_objects)
-        num_frames = self.num_frames if split == "train" else self.eval_frames
-        return CutClips(source, split, self.sizes[split], num_frames, self.seed, chosen)
+        return source, None if self.max_objects is None else np.flatnonzero(source.object_counts() <= self.max_objects)
 
 
 class StoredFeatures(ClipSource):

@@ -16,6 +16,7 @@ from slotbench.data.clip_source import CutClips
 from slotbench.data.files import DataFilesError
 from slotbench.data.in_order import in_order, processes_for
 from slotbench.data.movi_record import TIMED, MOViRecords, find_shards
+from slotbench.data.video_pieces import VideoPieces
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
 __all__ = ["MOVi"]
@@ -123,13 +124,23 @@ class MOVi(SlotDataModule, Preparable):
         Raises:
             DataFilesError: the files are missing or not what they should be.
         """
+        source, chosen = self._videos(split)
+        num_frames = self.num_frames if split == "train" else self.eval_frames
+        return CutClips(source, split, self.sizes[split], num_frames, self.seed, chosen)
+
+    def video_pieces(self, split: Split, frames: int, rank: int = 0, processes: int = 1) -> VideoPieces:
+        """The whole videos of a split, piece by piece."""
+        source, chosen = self._videos(split)
+        return VideoPieces(source, frames, chosen, self.sizes[split], rank, processes)
+
+    def _videos(self, split: Split) -> tuple[MOViRecords | ClipCache, np.ndarray | None]:
+        """The videos of a split, and those of them that take part if not all do."""
         source = self._source(self._stored(split))
         chosen = None
         if self.max_objects is not None:
             counts = source.field("objects.num_objects") if isinstance(source, ClipCache) else source.object_counts()
             chosen = np.flatnonzero(counts <= self.max_objects)
-        num_frames = self.num_frames if split == "train" else self.eval_frames
-        return CutClips(source, split, self.sizes[split], num_frames, self.seed, chosen)
+        return source, chosen
 
     def prepare(self, out: Path, report: Report, jobs: int | None = None) -> None:
         """Decodes every split that `path` has into a cache below `out`; compares the check sum of every record.

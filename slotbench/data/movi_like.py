@@ -23,6 +23,7 @@ from slotbench.data.in_order import in_order, processes_for
 from slotbench.data.movi_like_scenes import Level, SceneLaw, mujoco_version
 from slotbench.data.movi_like_videos import SimulatedVideos
 from slotbench.data.movi_record import TIMED
+from slotbench.data.video_pieces import VideoPieces
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
 __all__ = ["MOViLike"]
@@ -144,12 +145,21 @@ class MOViLike(SlotDataModule, Preparable):
         Raises:
             DataFilesError: mujoco or the files of `path` are missing or not what they should be.
         """
-        source = self._kept(split) if self.path is None else self._given(self.path / _STORED[split], split)
-        chosen = np.arange(self.videos[split])
+        source, chosen = self._videos(split)
         if split == "train":
             return CutClips(source, split, self.sizes[split], self.num_frames, self.seed, chosen)
         # all pieces of all videos
         return CutClips(source, split, self.video_frames * len(chosen), self.eval_frames, self.seed, chosen)
+
+    def video_pieces(self, split: Split, frames: int, rank: int = 0, processes: int = 1) -> VideoPieces:
+        """The whole videos of a split, piece by piece."""
+        source, chosen = self._videos(split)
+        return VideoPieces(source, frames, chosen, None, rank, processes)
+
+    def _videos(self, split: Split) -> tuple[ClipCache, np.ndarray]:
+        """The videos of a split, and those of them that take part."""
+        source = self._kept(split) if self.path is None else self._given(self.path / _STORED[split], split)
+        return source, np.arange(self.videos[split])
 
     def simulated(self, split: Split, threads: int = 1) -> SimulatedVideos:
         """The videos of a split, made when they are read; slow, and what a cache is written from."""

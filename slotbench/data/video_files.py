@@ -22,7 +22,7 @@ from slotbench.data.png import MOST_PIXELS, check_size
 from slotbench.errors import FileError
 from slotbench.files import open_regular
 
-__all__ = ["ARRAYS", "IMAGES", "MOVIES", "VideoFile", "open_video"]
+__all__ = ["ARRAYS", "IMAGES", "MOVIES", "VideoFile", "natural_order", "open_video"]
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
 MOVIES = (".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg")
@@ -65,7 +65,7 @@ def open_video(path: Path) -> VideoFile | None:
     """
     if path.is_dir():
         pictures = [file for file in path.iterdir() if file.suffix.lower() in IMAGES]
-        return _Pictures(path, sorted(pictures, key=_natural)) if pictures else None
+        return _Pictures(path, sorted(pictures, key=natural_order)) if pictures else None
     suffix = path.suffix.lower()
     if suffix == ".gif":
         return _Gif(path)
@@ -210,6 +210,6 @@ def _one_line(error: BaseException) -> str:
     return (" ".join(str(error).split()) or type(error).__name__)[:160]
 
 
-def _natural(path: Path) -> list[tuple[int, str]]:
+def natural_order(path: Path) -> list[tuple[int, str]]:
     """Sorts frame2 before frame10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name)]

@@ -1,19 +1,24 @@
-"""The user's own videos, without annotations: to look at what a model makes of them, or to train on them."""
+"""The user's own videos, with or without masks: to look at what a model makes of them, or to train on them."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
 
 from slotbench.data.base import SlotDataModule, Split
 from slotbench.data.clip_source import ClipSource, CutClips
 from slotbench.data.files import DataFilesError
-from slotbench.data.resizing import resize_bilinear
+from slotbench.data.mask_files import MASKS, MaskFile, find_masks
+from slotbench.data.resizing import resize_bilinear, resize_nearest
 from slotbench.data.video_files import ARRAYS, IMAGES, MOVIES, VideoFile, open_video
+from slotbench.data.video_pieces import VideoPieces
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
 __all__ = ["VideoFolder"]
@@ -26,9 +31,12 @@ class VideoFolder(SlotDataModule):
     one after the other in evaluation, what is left at the end being passed over. Videos that are shorter than a clip
     are passed over too. Where the folder has folders train, val and test, they are the splits, and one that is not
     there has no videos; otherwise every split has all videos, so that nothing measured on them says how a model
-    generalises.
+    generalises, and a warning says so.
 
-    There are no masks. `objects` has "video", the number of the video in the order of their names, and "first_frame".
+    Masks lie in a folder `masks` beside the videos (`slotbench.data.mask_files`): `masks/walk.npz` or a folder of
+    pictures `masks/walk` for `walk.mp4`. They are cropped and resized with the frames, ids unchanged, and segmentations
+    are scored against them. `objects` has "video", the number of the video in the order of their names, and
+    "first_frame".
 
     Args:
         path: the folder, or one movie, GIF, array or folder of pictures.
@@ -36,6 +44,7 @@ class VideoFolder(SlotDataModule):
         eval_frames: frames of a validation, test or prediction clip; null for whole videos, if all are equally long.
         resolution: pixels per side.
         stride: takes every so manieth frame.
+        channels: 3, or 1 for frames in grey.
         batch_size: clips per training batch.
         val_batch_size: clips per batch in validation, test and prediction.
         num_workers: processes that read.
@@ -63,22 +72,27 @@ class VideoFolder(SlotDataModule):
         train_size: int = 1_000_000,
         val_size: int = 100_000,
         test_size: int = 100_000,
+        channels: int = 3,
     ) -> None:
         super().__init__(batch_size, val_batch_size, num_workers, seed, train_size, val_size, test_size)
         given = {"num_frames": num_frames, "eval_frames": eval_frames, "resolution": resolution, "stride": stride}
         for name, value in given.items():
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}; expected 1 or more")
+        if channels not in (1, 3):
+            raise ValueError(f"channels is {channels}; expected 3, or 1 for grey")
         self.path = Path(path).expanduser()
+        self.channels = channels
         self.num_frames = num_frames
         self.eval_frames = eval_frames
         self.resolution = resolution
         self.stride = stride
+        self._said = False
 
     @property
     def spec(self) -> DataSpec:
-        """Three channels in, three channels out."""
-        frame = VideoSpec(channels=3, height=self.resolution, width=self.resolution)
+        """Frames in, the same frames out."""
+        frame = VideoSpec(channels=self.channels, height=self.resolution, width=self.resolution)
         return DataSpec(input=frame, target=frame)
 
     def dataset(self, split: Split) -> Dataset[VideoBatch]:
@@ -87,24 +101,64 @@ class VideoFolder(SlotDataModule):
         Raises:
             DataFilesError: there is no video, or one that cannot be read.
         """
-        source = _Videos(_find(self.path, split), self.resolution, self.stride)
+        source = self._videos(split)
         num_frames = self.num_frames if split == "train" else self.eval_frames
         return CutClips(source, split, self.sizes[split], num_frames, self.seed)
 
+    def video_pieces(self, split: Split, frames: int, rank: int = 0, processes: int = 1) -> VideoPieces:
+        """The whole videos of a split, piece by piece."""
+        return VideoPieces(self._videos(split), frames, None, self.sizes[split], rank, processes)
+
+    def _videos(self, split: Split) -> _Videos:
+        videos = _find(self.path, split)
+        return _Videos(videos, find_masks(videos), self.resolution, self.stride, self.channels)
+
+    def val_dataloader(self) -> DataLoader[VideoBatch]:
+        """Validation batches; says so if they are of the training's videos."""
+        self._say_what_is_measured()
+        return super().val_dataloader()
+
+    def test_dataloader(self) -> DataLoader[VideoBatch]:
+        """Test batches; says so if they are of the training's videos."""
+        self._say_what_is_measured()
+        return super().test_dataloader()
+
+    def _say_what_is_measured(self) -> None:
+        first = self.trainer is None or self.trainer.is_global_zero
+        if first and not self._said and not has_splits(self.path):
+            self._said = True
+            warnings.warn(
+                f"{self.path} has no folders train, val and test, so that training, validation and test have the same "
+                "videos: their scores do not say how a model that was trained on them does on others. Move some videos "
+                f"to {self.path / 'val'}, and the rest to {self.path / 'train'}.",
+                stacklevel=2,
+            )
+
 
 class _Videos(ClipSource):
-    def __init__(self, videos: list[VideoFile], resolution: int, stride: int) -> None:
-        self.videos, self.resolution, self.stride = videos, resolution, stride
+    def __init__(
+        self, videos: list[VideoFile], masks: list[MaskFile] | None, resolution: int, stride: int, channels: int = 3
+    ) -> None:
+        self.videos, self.masks = videos, masks
+        self.resolution, self.stride, self.channels = resolution, stride, channels
         self.lengths = np.array([-(-video.length // stride) for video in videos])
 
     def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
-        clips = []
+        clips, masks = [], []
         for video, start in zip(videos, starts, strict=True):
             numbers = [self.stride * (start + frame) for frame in range(num_frames)]
-            clips.append(torch.stack([_square(frame, self.resolution) for frame in self.videos[video].frames(numbers)]))
+            clip, size = [], (0, 0)
+            for frame in self.videos[video].frames(numbers):
+                clip.append(_square(frame, self.resolution, self.channels))
+                size = frame.shape[:2]
+            clips.append(torch.stack(clip))
+            if self.masks is not None:
+                ids = self.masks[video].ids(numbers, size)
+                masks.append(torch.from_numpy(resize_nearest(_middle(ids), self.resolution, self.resolution).copy()))
         return VideoBatch(
             frames=torch.stack(clips),
             time=torch.arange(num_frames).repeat(len(videos), 1),
+            masks=torch.stack(masks) if masks else None,
             objects={"video": torch.tensor(videos), "first_frame": torch.tensor(starts) * self.stride},
         )
 
@@ -112,14 +166,34 @@ class _Videos(ClipSource):
         """The file's name without its ending, and the first frame of the clip in it."""
         return f"{self.videos[video].path.stem}_frame{start * self.stride:05d}"
 
+    def video_name(self, video: int) -> str:
+        """The file's name without its ending."""
+        return self.videos[video].path.stem
 
-def _square(frame: np.ndarray, side: int) -> torch.Tensor:
-    """The middle of a frame "height width 3" as "3 side side"."""
-    rows, columns = frame.shape[:2]
+    def origin(self, video: int) -> str:
+        """The file or folder."""
+        return str(self.videos[video].path)
+
+
+def _square(frame: np.ndarray, side: int, channels: int) -> torch.Tensor:
+    """The middle of a frame "height width 3" as "channels side side"."""
+    if channels == 1:
+        frame = np.array(Image.fromarray(frame).convert("L"))[..., None]
+    cropped = _middle(frame.transpose(2, 0, 1))
+    return resize_bilinear(torch.from_numpy(np.ascontiguousarray(cropped))[None], side, side)[0]
+
+
+def _middle(pictures: np.ndarray) -> np.ndarray:
+    """The square in the middle of pictures "... height width"."""
+    rows, columns = pictures.shape[-2:]
     size = min(rows, columns)
     top, left = (rows - size) // 2, (columns - size) // 2
-    cropped = frame[top : top + size, left : left + size].transpose(2, 0, 1)
-    return resize_bilinear(torch.from_numpy(np.ascontiguousarray(cropped))[None], side, side)[0]
+    return pictures[..., top : top + size, left : left + size]
+
+
+def has_splits(path: Path) -> bool:
+    """Whether a folder of videos has folders for its splits."""
+    return any((path / name).is_dir() for name in get_args(Split))
 
 
 def _find(path: Path, split: Split) -> list[VideoFile]:
@@ -135,8 +209,8 @@ def _find(path: Path, split: Split) -> list[VideoFile]:
         return [alone]
     if not path.is_dir():
         raise DataFilesError(f"{path} is no video; {expected}")
-    folder = path / split if any((path / name).is_dir() for name in ("train", "val", "test")) else path
-    inside = sorted(folder.iterdir()) if folder.is_dir() else []
+    folder = path / split if has_splits(path) else path
+    inside = sorted(file for file in folder.iterdir() if file.name != MASKS) if folder.is_dir() else []
     videos = [video for video in map(open_video, inside) if video is not None]
     if not videos:
         raise DataFilesError(f"there is no video in {folder}; {expected}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from lightning.pytorch.loggers.logger import Logger
 
 from slotbench.callbacks.curve_writer import CurveWriter
 from slotbench.callbacks.end_report import EndReport
+from slotbench.callbacks.evaluation_place import EvaluationPlace
 from slotbench.callbacks.evaluation_record import EvaluationRecord
 from slotbench.callbacks.graceful_stop import GracefulStop
 from slotbench.callbacks.media_logger import MediaLogger
+from slotbench.callbacks.prediction_writer import PredictionWriter
 from slotbench.callbacks.random_state import RandomState
 from slotbench.callbacks.run_checkpoint import RunCheckpoint
 from slotbench.callbacks.run_record import RunRecord
@@ -64,10 +67,18 @@ def run_parts(
     ]
 
 
-def evaluation_parts(run_path: str | Path, subcommand: str) -> tuple[list[Logger], list[Callback]]:
+def evaluation_parts(
+    run_path: str | Path, subcommand: str, save: Sequence[str] = ()
+) -> tuple[list[Logger], list[Callback]]:
     """Loggers and callbacks for `validate`, `test` and `predict` on a run that exists; its own record stays as it is.
 
-    Results go to RUN/<subcommand>-<date>-<time>.json, pictures to RUN/media/<subcommand>/.
+    Results go to RUN/<subcommand>-<date>-<time>.json, pictures to the folder of the same name in RUN/media, so that no
+    evaluation overwrites another's.
+
+    Args:
+        run_path: the run.
+        subcommand: "validate", "test" or "predict".
+        save: arrays that `predict` writes beside the pictures (`slotbench.callbacks.saved_arrays.AXES`).
 
     Raises:
         RunFolderError: `run_path` is not a run folder.
@@ -79,7 +90,9 @@ def evaluation_parts(run_path: str | Path, subcommand: str) -> tuple[list[Logger
     _drop_advertisements()
     # callbacks that only matter to training are absent on purpose
     warnings.filterwarnings("ignore", message="Be aware that when using `ckpt_path`, callbacks used to create")
-    return [], [ThroughputBar(), MediaLogger(folder), EvaluationRecord(folder, subcommand)]
+    place = EvaluationPlace(folder, subcommand)
+    media = PredictionWriter(place, save) if subcommand == "predict" else MediaLogger(folder, place=place)
+    return [], [ThroughputBar(), media, EvaluationRecord(folder, subcommand, place=place)]
 
 
 def _drop_advertisements() -> None:

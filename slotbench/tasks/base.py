@@ -31,7 +31,7 @@ from slotbench.metrics.means import Mean
 from slotbench.nn.parameters import decay_groups, one_group
 from slotbench.nn.slot_init import drawn_by_clip
 from slotbench.nn.weights import WeightError, WeightReport, match_weights
-from slotbench.tasks.checkpoint_fit import misfit
+from slotbench.tasks.checkpoint_fit import misfit, misfit_of_frames
 from slotbench.tasks.optimisation import NO_END, TrainingSettingsError, build_optimizer, build_schedule
 from slotbench.tasks.part_checks import PartName, check_first_output, spec_of
 from slotbench.tasks.schedule import WarmupCosine
@@ -144,6 +144,15 @@ class SlotTask(LightningModule, ABC):
         """Moving pictures of what the model makes of `batch`, by name: uint8 "time height width 3"; none by default."""
         return {}
 
+    @property
+    def piece_frames(self) -> int | None:
+        """Frames of a piece, if `predict` hands whole videos over piece by piece; None, the default, if clips.
+
+        A task that says a number has `predict_step` go on from piece to piece (`slotbench.tasks.reading_on`) and a
+        method `recording(folder, frames, save)` that gathers what it returns for one video, as `SlotRecording` does.
+        """
+        return None
+
     def setup(self, stage: str) -> None:
         """Loads the weights named by `init_from`, once, before training starts; has the parts' outputs looked at."""
         self._check_first_outputs()
@@ -236,9 +245,10 @@ class SlotTask(LightningModule, ABC):
         held = checkpoint["state_dict"]
         parts = {name: type(getattr(self, name)).__name__ for name in ("encoder", "core", "decoder")}
         saved = checkpoint.get(self.CHECKPOINT_HYPER_PARAMS_KEY) or {}
+        other_frames = misfit_of_frames(asdict(self.data_spec), saved.get("data_spec"))
         problem = misfit(self.state_dict(), held, self.hparams, saved, parts)
         if problem is not None and self.strict_loading:
-            raise WeightError(problem)
+            raise WeightError(other_frames or problem)
         rows = {f"core.{name}": axis for name, axis in (self.core.slot_parameters() or {}).items()}
         for name, ours in self.state_dict().items():
             theirs = held.get(name, ours)
@@ -253,8 +263,9 @@ class SlotTask(LightningModule, ABC):
                     "vector each: leave num_slots as it was, or train a core that draws its slots (slot_init gaussian)"
                 )
             raise WeightError(
-                f"the checkpoint does not fit the model: {name} has the shape {there} there and {here} here; leave the "
-                "model and the size of its input as they were in training"
+                other_frames
+                or f"the checkpoint does not fit the model: {name} has the shape {there} there and {here} here; leave "
+                "the model and the size of its input as they were in training"
             )
 
     def configure_optimizers(self) -> OptimizerLRScheduler:

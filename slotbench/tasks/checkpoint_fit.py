@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = ["misfit"]
+__all__ = ["misfit", "misfit_of_frames"]
 
 _PARTS = ("encoder", "core", "decoder")
 _MOST_NAMED = 3
@@ -49,6 +49,41 @@ def misfit(
     names = [f"{_some(missing)} only in the model"] if missing else []
     names += [f"{_some(unknown)} only in the checkpoint"] if unknown else []
     return f"the checkpoint does not fit the model: {', '.join(names)}; leave the model as it was in training"
+
+
+def misfit_of_frames(ours: Mapping[str, Any], theirs: Any) -> str | None:
+    """How the frames that the data give differ from those of the training, and what to type; None if they do not.
+
+    Args:
+        ours: the `DataSpec` of the data, as a dictionary.
+        theirs: that of the training, if the checkpoint has it.
+    """
+    here = ours["input"]
+    there = theirs.get("input") if isinstance(theirs, dict) else None
+    if not isinstance(there, dict):
+        return None
+    channels, size = (here["channels"], there.get("channels")), (_sides(here), _sides(there))
+    advice = []
+    if channels[0] != channels[1]:
+        advice.append(f"data of {_colours(channels[1])} (VideoFolder: --data.channels {channels[1]})")
+    if size[0] != size[1]:
+        advice.append(f"frames of {size[1]} pixels (--data.resolution {there.get('height')})")
+    if not advice:
+        return None
+    return (
+        "the checkpoint does not fit the model, for the size of its input is another one: it was trained on frames of "
+        f"{size[1]} pixels with {_colours(channels[1])}, and the data give {size[0]} with {_colours(channels[0])}; "
+        f"choose {' and '.join(advice)}"
+    )
+
+
+def _sides(spec: Mapping[str, Any]) -> str:
+    return f"{spec.get('height')} x {spec.get('width')}"
+
+
+def _colours(channels: Any) -> str:
+    names = {1: "1 channel (grey)", 3: "3 channels (colour)"}
+    return names.get(channels, f"{channels} channels")
 
 
 def _class(part: Any) -> str | None:

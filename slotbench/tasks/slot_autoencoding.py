@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Protocol, get_args, runtime_checkable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -15,7 +16,6 @@ from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from slotbench.interfaces import (
-    AttentionKind,
     CoreOutput,
     DataSpec,
     Decoded,
@@ -32,44 +32,20 @@ from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.lpips import LPIPS
 from slotbench.metrics.segmentation_floors import segmentation_names, simple_segmentations
 from slotbench.nn.feature_extractor import FeatureExtractor
+from slotbench.tasks.autoencoded import Autoencoded, frame_size, resized_masks
 from slotbench.tasks.base import Decay, Headline, SlotTask
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.given_weights import GivenWeights
+from slotbench.tasks.reading_on import Bookmark, Windowed, piece_frames, read_on
 from slotbench.tasks.schedule import WarmupCosine
 from slotbench.tasks.slot_pictures import slot_panel, slot_video
+from slotbench.tasks.slot_recording import SlotRecording
 
 __all__ = ["Autoencoded", "Pixels", "SlotAutoencoding"]
 
 Stage = Literal["val", "test"]
 Pixels = Literal["unit", "signed"]
 """The range of pixels that a decoder paints: [0, 1] or [-1, 1]."""
-
-
-@runtime_checkable
-class _Windowed(Protocol):
-    """A core that can compute each step from the last few frames alone."""
-
-    def sliding_window(self, tokens: Float[Tensor, "batch time tokens dim"], window: int) -> CoreOutput:
-        """Slots of each step from the last `window` frames."""
-
-
-@dataclass
-class Autoencoded:
-    """What a clip was taken apart into.
-
-    Attributes:
-        slots: the slots of every frame.
-        attention: share of each token that a slot won, if slots compete for the tokens in the core and it says so.
-        decoded: what the decoder made of the slots, in its own range and size.
-        masks: the decoder's masks at the size of the frames, if it has masks.
-        attention_kind: of the core's attention; only an "assignment" is in `attention`.
-    """
-
-    slots: Float[Tensor, "batch time slots dim"]
-    attention: Float[Tensor, "batch time slots tokens"] | None
-    decoded: Decoded
-    masks: Float[Tensor, "batch time slots height width"] | None
-    attention_kind: AttentionKind | None = None
 
 
 class SlotAutoencoding(SlotTask):
@@ -151,7 +127,7 @@ class SlotAutoencoding(SlotTask):
             raise ValueError(f"no pixels named {pixels!r}; choose one of {', '.join(get_args(Pixels))}")
         if floor_clips < 0:
             raise ValueError(f"floor_clips is {floor_clips}; expected a number of clips, or 0 for no floors")
-        if eval_window is not None and (eval_window < 1 or not isinstance(self.core, _Windowed)):
+        if eval_window is not None and (eval_window < 1 or not isinstance(self.core, Windowed)):
             raise ValueError(
                 f"eval_window={eval_window} asks {type(self.core).__name__} to read the last {eval_window} frames at "
                 "each step: give at least 1, and a core that can (PSB), or leave it out"
@@ -170,6 +146,7 @@ class SlotAutoencoding(SlotTask):
         self._said_what_is_not_scored = False
         # not a submodule: no checkpoint holds its weights
         self._lpips: tuple[LPIPS, ...] = ()
+        self._bookmark: Bookmark | None = None
 
     def setup(self, stage: str) -> None:
         """Reads the weights of LPIPS: for a test to use them, before a training to see that they are there."""
@@ -205,7 +182,7 @@ class SlotAutoencoding(SlotTask):
     ) -> Float[Tensor, "batch time slots height width"] | None:
         """Attention over tokens as masks of `size` (height, width), bilinear; None if the tokens are on no grid."""
         grid = self.encoder.token_spec.grid
-        return None if grid is None else _resized(attention.unflatten(-1, grid), size)
+        return None if grid is None else resized_masks(attention.unflatten(-1, grid), size)
 
     def loss(self, decoded: Decoded, target: Float[Tensor, "batch time channels rows cols"]) -> Float[Tensor, ""]:
         """Mean squared error over clips, frames, channels and pixels (or features), plus the decoder's own terms."""
@@ -230,13 +207,29 @@ class SlotAutoencoding(SlotTask):
         self._score("test", batch, batch_idx)
 
     def predict_step(self, batch: VideoBatch, batch_idx: int) -> dict[str, Tensor]:
-        """The winning slot of every pixel, the slots, and the reconstructed frames, if it is frames."""
+        """The slots, their shares in each pixel, the one that wins it, and the reconstructed frames, if it is frames.
+
+        A piece of a video that goes on with the one before it gives what the whole video would.
+        """
         with self.drawn_alike(batch, batch_idx):
-            out = self.evaluate(batch)
+            out = self._go_on(batch)
         found = {"slots": out.slots}
         if out.masks is not None:
-            found["labels"] = masks_to_labels(out.masks, _size(batch))
+            found |= {"masks": out.masks, "labels": masks_to_labels(out.masks, frame_size(batch))}
+        attention = None if out.attention is None else self.attention_masks(out.attention, frame_size(batch))
+        if attention is not None:
+            found["attention"] = attention
         return found if self.learns_features else found | {"frames": self.frames(out.decoded)}
+
+    @property
+    def piece_frames(self) -> int:
+        """Videos are read piece by piece in prediction, each with the core's state after the one before."""
+        return piece_frames(self.core)
+
+    def recording(self, folder: Path, frames: int, save: Sequence[str] = ()) -> SlotRecording:
+        """Gathers what `predict_step` makes of the pieces of one video."""
+        components = None if self.learns_features else self._components
+        return SlotRecording(folder, frames, components, keep_soft_masks="soft_masks" in save)
 
     def on_validation_epoch_end(self) -> None:
         """Logs the scores, the first time with their floors."""
@@ -273,7 +266,7 @@ class SlotAutoencoding(SlotTask):
             return {}
         components = out.decoded.components
         painted = None if self.learns_features else self.frames(out.decoded)
-        attention = None if out.attention is None else self.attention_masks(out.attention, _size(batch))
+        attention = None if out.attention is None else self.attention_masks(out.attention, frame_size(batch))
         return {
             f"clip_{i}": slot_panel(
                 batch.frames[i],
@@ -314,15 +307,30 @@ class SlotAutoencoding(SlotTask):
         # what has a pixel for each of the frames' does not go with them
         return replace(batch, frames=found, features=None, masks=None, rays=None)
 
+    def _go_on(self, batch: VideoBatch) -> Autoencoded:
+        """A clip, or the next piece of the video that was read last."""
+        read = self._read(batch)
+        state = None if self._bookmark is None else self._bookmark.state_for(batch)
+        out, state = read_on(self.core, self.encoder(read), state, self.eval_window)
+        self._bookmark = Bookmark.after(batch, state) if len(batch) == 1 else None
+        return self._decode(batch, read, out)
+
+    def _components(self, batch: VideoBatch, slots: Tensor) -> Tensor | None:
+        components = self.decoder(slots, self._read(batch)).components
+        return None if components is None else self._unit(components)
+
     def _autoencode(self, batch: VideoBatch, read: VideoBatch, window: int | None = None) -> Autoencoded:
         tokens = self.encoder(read)
         if window is None or tokens.shape[1] <= window:
             out = self.core(tokens)
         else:
-            assert isinstance(self.core, _Windowed)
+            assert isinstance(self.core, Windowed)
             out = self.core.sliding_window(tokens, window)
+        return self._decode(batch, read, out)
+
+    def _decode(self, batch: VideoBatch, read: VideoBatch, out: CoreOutput) -> Autoencoded:
         decoded = self.decoder(out.slots, read)
-        masks = None if decoded.masks is None else _resized(decoded.masks, _size(batch))
+        masks = None if decoded.masks is None else resized_masks(decoded.masks, frame_size(batch))
         # what slots have merely read is no segmentation: several may read the same token
         attention = out.attention if out.attention_kind == "assignment" else None
         return Autoencoded(out.slots, attention, decoded, masks, out.attention_kind)
@@ -334,7 +342,7 @@ class SlotAutoencoding(SlotTask):
         return ((painted + 1) / 2 if self.pixels == "signed" else painted).clamp(0, 1)
 
     def _score(self, stage: Stage, batch: VideoBatch, batch_idx: int) -> None:
-        scores, size = self._scores(stage), _size(batch)
+        scores, size = self._scores(stage), frame_size(batch)
         read = self._read(batch)
         with self.drawn_alike(batch, batch_idx):
             out = self._autoencode(batch, read, self.eval_window)
@@ -384,16 +392,3 @@ class SlotAutoencoding(SlotTask):
         if not self.floors[stage]:
             self.floors[stage] = {name: value for name, value in values.items() if name.startswith("floor/")}
         self.log_scores(stage, loss | values)
-
-
-def _size(batch: VideoBatch) -> tuple[int, int]:
-    height, width = batch.frames.shape[-2:]
-    return height, width
-
-
-def _resized(masks: Float[Tensor, "batch time slots rows cols"], size: tuple[int, int]) -> Tensor:
-    """Masks at another size, bilinear."""
-    if tuple(masks.shape[-2:]) == size:
-        return masks
-    resized = F.interpolate(masks.flatten(0, 1).float(), size=size, mode="bilinear", align_corners=False)
-    return resized.unflatten(0, masks.shape[:2])

@@ -7,6 +7,7 @@ has the colour of the slot that it is matched with, so that where the two look t
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from slotbench.metrics.contingency import contingency, masks_to_labels
 from slotbench.metrics.segmentation import pairwise_iou
 from slotbench.tasks.pictures import SLOT_COLOURS, contact_sheet, film_strip, paint_frame
 
-__all__ = ["match_slots", "paint_objects", "paint_slots_over", "slot_panel", "slot_video"]
+__all__ = ["match_slots", "paint_objects", "paint_slots_over", "shown_times", "slot_panel", "slot_strips", "slot_video"]
 
 Frames = Float[Tensor, "time channels height width"]
 Masks = Float[Tensor, "time slots height width"]
@@ -39,6 +40,9 @@ def slot_panel(
     components: Float[Tensor, "time slots out_channels height width"] | None = None,
     true_masks: Labels | None = None,
     attention_masks: Masks | None = None,
+    times: Sequence[int] | None = None,
+    shares: Float[Tensor, " slots"] | None = None,
+    partners: dict[int, int] | None = None,
 ) -> UInt8[np.ndarray, "sheet_height sheet_width 3"]:
     """One clip on a sheet, time from left to right, at most eight frames, the first and the last among them.
 
@@ -54,36 +58,45 @@ def slot_panel(
         components: each slot's own picture; absent, the frame is shown through the mask.
         true_masks: ids of objects, 0 = background.
         attention_masks: share of each slot in each pixel by where it attended.
+        times: the frames' numbers in a longer video, if these are not all of it.
+        shares: of the pixels of that video that each slot wins.
+        partners: id of an object -> its slot, over that video.
     """
     slots = masks.shape[1]
     size = _shown_size(frames, _ON_SHEET if slots <= _LONG_SHEET_SLOTS else _ON_LONG_SHEET)
-    times = np.unique(np.linspace(0, len(frames) - 1, _MAX_COLUMNS).round().astype(int)).tolist()
+    chosen = shown_times(len(frames))
     labels = masks_to_labels(masks)
 
-    rows = [[_resize(paint_frame(frames[t]), size) for t in times]]
+    rows = [[_resize(paint_frame(frames[t]), size) for t in chosen]]
     names = ["frame"]
     if reconstruction is not None:
-        rows.append([_resize(paint_frame(reconstruction[t]), size) for t in times])
+        rows.append([_resize(paint_frame(reconstruction[t]), size) for t in chosen])
         names.append("reconstruction")
-    rows.append([paint_slots_over(frames[t], labels[t], size) for t in times])
+    rows.append([paint_slots_over(frames[t], labels[t], size) for t in chosen])
     names.append("slots")
     if attention_masks is not None:
         attended = masks_to_labels(attention_masks)
-        rows.append([paint_slots_over(frames[t], attended[t], size) for t in times])
+        rows.append([paint_slots_over(frames[t], attended[t], size) for t in chosen])
         names.append("attention")
     if true_masks is not None:
-        partners = match_slots(labels, true_masks, slots)
-        rows.append([paint_objects(true_masks[t], partners, size) for t in times])
+        matched = match_slots(labels, true_masks, slots) if partners is None else partners
+        rows.append([paint_objects(true_masks[t], matched, size) for t in chosen])
         names.append("truth")
     colours: list[tuple[int, int, int] | None] = [None] * len(rows)
 
-    shares = torch.bincount(labels.flatten(), minlength=slots).cpu() / labels.numel()
+    if shares is None:
+        shares = torch.bincount(labels.flatten(), minlength=slots).cpu() / labels.numel()
     for slot in range(slots):
         own = frames if components is None else components[:, slot]
-        rows.append([_resize(paint_frame(_on_ground(own[t], masks[t, slot])), size) for t in times])
+        rows.append([_resize(paint_frame(_on_ground(own[t], masks[t, slot])), size) for t in chosen])
         names.append(f"slot {slot}\n{_percent(float(shares[slot]))}")
         colours.append(_colour(slot))
-    return contact_sheet(rows, [f"t = {t}" for t in times], names, colours, size)
+    return contact_sheet(rows, [f"t = {t if times is None else times[t]}" for t in chosen], names, colours, size)
+
+
+def shown_times(length: int) -> list[int]:
+    """The frames of a clip that a panel shows: at most eight, evenly spaced, the first and the last among them."""
+    return np.unique(np.linspace(0, length - 1, _MAX_COLUMNS).round().astype(int)).tolist()
 
 
 def slot_video(
@@ -100,15 +113,34 @@ def slot_video(
         masks: share of each slot in each pixel.
         true_masks: ids of objects, 0 = background.
     """
-    size = _shown_size(frames, _IN_VIDEO)
     labels = masks_to_labels(masks)
+    partners = None if true_masks is None else match_slots(labels, true_masks, masks.shape[1])
+    return slot_strips(frames, reconstruction, labels, true_masks, partners)
+
+
+def slot_strips(
+    frames: Frames,
+    reconstruction: Float[Tensor, "time out_channels height width"] | None,
+    labels: Labels,
+    true_masks: Labels | None = None,
+    partners: dict[int, int] | None = None,
+) -> UInt8[np.ndarray, "time strip_height strip_width 3"]:
+    """Some frames of the video that `slot_video` makes.
+
+    Args:
+        frames: in [0, 1].
+        reconstruction: what the model made of them; absent where that is no picture.
+        labels: the winning slot of each pixel.
+        true_masks: ids of objects, 0 = background.
+        partners: id of an object -> its slot, over the whole video.
+    """
+    size = _shown_size(frames, _IN_VIDEO)
     panels = {"frame": [_resize(paint_frame(frame), size) for frame in frames]}
     if reconstruction is not None:
         panels["reconstruction"] = [_resize(paint_frame(frame), size) for frame in reconstruction]
     panels["slots"] = [paint_slots_over(*pair, size) for pair in zip(frames, labels, strict=True)]
     if true_masks is not None:
-        partners = match_slots(labels, true_masks, masks.shape[1])
-        panels["truth"] = [paint_objects(frame, partners, size) for frame in true_masks]
+        panels["truth"] = [paint_objects(frame, partners or {}, size) for frame in true_masks]
     return film_strip({name: np.stack(video) for name, video in panels.items()})
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from rich.console import Console
 from tiny_run import TinyTask, fit, loader, make_trainer
 
 from slotbench.callbacks.end_report import score_table
+from slotbench.callbacks.evaluation_place import EvaluationPlace
 from slotbench.callbacks.evaluation_record import EvaluationRecord
 from slotbench.runs.folder import RunFolder
 from slotbench.runs.wiring import evaluation_parts
@@ -132,7 +132,9 @@ def test_evaluation_is_written_beside_the_run_and_leaves_its_record_alone(
     assert record["run"] == folder.info["id"]
     assert record["checkpoint"] == checkpoint
     pictures = [f"clip{index:04d}.png" for index in range(16)] if subcommand == "predict" else ["clips.png"]
-    assert sorted(path.name for path in (folder.media / subcommand).iterdir()) == pictures
+    # each of the two has a folder of its own, of the name of its record
+    for record_file in written:
+        assert sorted(path.name for path in (folder.media / record_file.stem).iterdir()) == pictures
     assert ("val/score" in record["metrics"]) == (subcommand != "predict")
     assert str(written[-1]) in capsys.readouterr().out
     assert ((folder.path / "run.json").read_text(), (folder.path / "metrics.jsonl").read_text()) == before
@@ -141,20 +143,20 @@ def test_evaluation_is_written_beside_the_run_and_leaves_its_record_alone(
 def test_an_evaluation_names_the_pictures_it_took_or_their_folder_if_they_are_many(
     folder: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    media = folder.media / "test"
-    media.mkdir(parents=True)
-    old = media / "earlier.png"
+    old = folder.media / "test-20010101-000000" / "earlier.png"
+    old.parent.mkdir(parents=True)
     old.touch()
-    os.utime(old, (1, 1))
     for count in (8, 9):
-        record = EvaluationRecord(folder, "test")
+        place = EvaluationPlace(folder, "test")
+        record = EvaluationRecord(folder, "test", place=place)
         record.setup(make_trainer([], []), TinyTask(), "test")
+        media = place.media
         for index in range(count):
             (media / f"clip{index}.png").touch()
         record.teardown(make_trainer([], []), TinyTask(), "test")
         out = capsys.readouterr().out
         assert (str(media / "clip7.png") in out) == (count == 8)
-        assert (f"{media}: 9 pictures and videos" in out) == (count == 9)
+        assert (f"{media}: 9 pictures, videos and arrays" in out) == (count == 9)
         assert "earlier" not in out
 
 

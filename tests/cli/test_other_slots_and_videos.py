@@ -8,9 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from PIL import Image
 
 from slotbench import registry
 from slotbench.cli import run
+
+# the videos of these tests are few, and lie in no folders of splits
+pytestmark = pytest.mark.filterwarnings("ignore:.*have the same videos")
 
 PLUGIN = """
 from slotbench.data.video_folder import VideoFolder
@@ -106,10 +110,77 @@ def test_weights_of_another_shape_are_refused_with_their_name(drawn: Path, capsy
 
 
 def test_videos_of_another_set_come_in_the_size_of_the_training(drawn: Path, folder: Path) -> None:
-    other = ["--data", "VideoFolder", "--data.path", str(folder / "videos"), "--data.eval_frames", "4"]
+    other = ["--data", "VideoFolder", "--data.path", str(folder / "videos")]
     assert run(["predict", str(drawn), *other]) == 0
-    pictures = {picture.name for picture in (drawn / "media" / "predict").iterdir()}
-    assert {"clip0000_mine_0_frame00000.gif", "clip0001_mine_1_frame00000.gif"} <= pictures
+    (media,) = (drawn / "media").glob("predict-*")
+    pictures = {picture.name for picture in media.iterdir() if picture.suffix != ".mp4"}
+    assert pictures == {f"video000{i}_mine_{i}.{kind}" for i in range(2) for kind in ("png", "gif")}
+
+
+def test_a_movie_is_one_video_whatever_its_length_and_every_call_has_a_folder(drawn: Path, folder: Path) -> None:
+    movies = folder / "movies"
+    movies.mkdir()
+    frames = np.random.default_rng(3).integers(0, 256, (37, 24, 24, 3), dtype=np.uint8)
+    np.save(movies / "long.npy", frames)
+    command = ["predict", str(drawn), "--data", "VideoFolder", "--data.path", str(movies)]
+    before = set((drawn / "media").iterdir())
+    assert run([*command, "--save", "slots,masks,soft_masks"]) == 0
+    (first,) = set((drawn / "media").iterdir()) - before
+    content = {file.name: file.read_bytes() for file in first.iterdir()}
+    assert {name for name in content if not name.endswith(".mp4")} == {
+        f"video0000_long.{kind}" for kind in ("png", "gif", "npz")
+    }
+    with np.load(first / "video0000_long.npz") as saved:
+        assert saved["slots"].shape == (37, 3, 8)
+        assert (saved["masks"].dtype, saved["masks"].shape) == (np.uint8, (37, 16, 16))
+        assert (saved["masks"] == saved["soft_masks"].argmax(1)).mean() > 0.99
+        assert saved["frame"].tolist() == list(range(37))
+        assert str(saved["source"]) == str(movies / "long.npy")
+    with Image.open(first / "video0000_long.gif") as gif:
+        assert gif.n_frames == 37
+    assert run([*command, "--data.stride", "2"]) == 0
+    (second,) = set((drawn / "media").iterdir()) - before - {first}
+    assert {file.name: file.read_bytes() for file in first.iterdir()} == content
+    assert not list(second.glob("*.npz"))
+
+
+@pytest.mark.parametrize(
+    ("command", "save", "said"),
+    [
+        ("predict", "slts", "did you mean slots?"),
+        ("predict", "reconstruction,", None),
+        ("test", "slots", "--save is for predict, and this is test"),
+    ],
+)
+def test_what_cannot_be_saved_is_said_before_anything_is_built(
+    drawn: Path, folder: Path, command: str, save: str, said: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = ["--data", "VideoFolder", "--data.path", str(folder / "videos")]
+    assert run([command, str(drawn), *other, "--save", save]) == (0 if said is None else 2)
+    if said is not None:
+        assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_movies_of_other_channels_get_a_sentence_with_what_to_type(
+    drawn: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = ["--data", "VideoFolder", "--data.path", str(folder / "videos"), "--data.channels", "1"]
+    assert run(["predict", str(drawn), *other]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "trained on frames of 16 x 16 pixels with 3 channels (colour), and the data give" in error
+    assert "16 x 16 with 1 channel (grey); choose data of 3 channels (colour)" in error
+    assert "--data.channels 3" in error
+
+
+def test_a_picture_of_an_earlier_test_stays_as_it_was(drawn: Path) -> None:
+    before = set((drawn / "media").glob("test-*"))
+    assert run(["test", str(drawn)]) == 0
+    (first,) = set((drawn / "media").glob("test-*")) - before
+    content = {file.name: file.read_bytes() for file in first.iterdir()}
+    assert content
+    assert run(["test", str(drawn), "--model.core.num_slots", "5"]) == 0
+    assert {file.name: file.read_bytes() for file in first.iterdir()} == content
+    assert len(set((drawn / "media").glob("test-*")) - before) == 2
 
 
 def test_a_size_that_was_asked_for_is_kept(drawn: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

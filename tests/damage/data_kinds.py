@@ -21,6 +21,7 @@ TESTS = Path(__file__).resolve().parents[1]
 for folder in ("data", "plugins"):
     sys.path.insert(0, str(TESTS / folder))
 from feature_files import write_feature_file
+from slotbench_plugins.convs5_weights import load_tree
 from tfrecord_files import clevr_record, clevr_scene, framed, movi_video, write_clevr, write_movi
 
 from slotbench.data import digits
@@ -34,7 +35,6 @@ from slotbench.data.moving_mnist import MovingMNIST
 from slotbench.data.video_folder import VideoFolder
 from slotbench.interfaces import VideoBatch, VideoSpec
 from slotbench.nn.weights import match_weights
-from slotbench_plugins.convs5_weights import load_tree
 
 SIDE, VIDEOS = 8, 6
 

@@ -160,3 +160,96 @@ def test_clips_are_called_after_their_file_and_first_frame(tmp_path: Path) -> No
     dataset = VideoFolder(str(tmp_path), resolution=8, eval_frames=5, stride=2).dataset("test")
     called = [dataset.clip_name(index) for index in range(len(dataset))]  # type: ignore[attr-defined,arg-type]
     assert called == [f"{name}_frame{first:05d}" for name in ("a", "b walk") for first in (0, 10, 20)]
+
+
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_a_validation_that_is_the_training_set_is_said_aloud_once(tmp_path: Path, split: str) -> None:
+    write(tmp_path / "a.npz", video())
+    data = VideoFolder(str(tmp_path), resolution=8, eval_frames=6)
+    with pytest.warns(UserWarning, match=r"training, validation and test have the same videos.*Move some videos to"):
+        getattr(data, f"{split}_dataloader")()
+    getattr(data, f"{split}_dataloader")()
+    data.train_dataloader()
+    (tmp_path / "train").mkdir()
+    (tmp_path / "val").mkdir()
+    (tmp_path / "test").mkdir()
+    write(tmp_path / split / "b.npz", video())
+    getattr(VideoFolder(str(tmp_path), resolution=8, eval_frames=6), f"{split}_dataloader")()
+
+
+def test_frames_can_be_read_in_grey(tmp_path: Path) -> None:
+    colours = np.zeros((4, 8, 8, 3), np.uint8)
+    colours[..., 1] = 200
+    np.save(tmp_path / "a.npy", colours)
+    data = VideoFolder(str(tmp_path), resolution=8, eval_frames=4, channels=1)
+    assert data.spec.input.channels == 1
+    frames = data.dataset("test").clips([0]).frames  # type: ignore[attr-defined]
+    assert frames.shape == (1, 4, 1, 8, 8)
+    assert set(frames.unique().tolist()) == {117}  # 0.587 of the green
+    with pytest.raises(ValueError, match="channels is 2; expected 3, or 1 for grey"):
+        VideoFolder(str(tmp_path), channels=2)
+
+
+def masks(rows: int = 12, columns: int = 20) -> np.ndarray:
+    """Object 3 in the upper half, object 300 in the lower one, nothing in the frames of odd numbers."""
+    out = np.zeros((len(GREYS), rows, columns), np.int32)
+    out[::2, : rows // 2], out[::2, rows // 2 :] = 3, 300
+    return out
+
+
+@pytest.mark.parametrize("kind", ["npz", "npy", "pictures"])
+def test_masks_beside_the_videos_come_with_the_clips(kind: str, tmp_path: Path) -> None:
+    write(tmp_path / "walk.npz", video())
+    folder = tmp_path / "masks"
+    folder.mkdir()
+    if kind == "npz":
+        np.savez(folder / "walk.npz", masks=masks(), other=np.zeros(3))
+    elif kind == "npy":
+        np.save(folder / "walk.npy", masks().astype(np.uint16))
+    else:
+        (folder / "walk").mkdir()
+        for number, frame in enumerate(masks()):
+            Image.fromarray(frame.astype(np.uint16)).save(folder / "walk" / f"{number}.png")
+    batch = clips(tmp_path, eval_frames=4, stride=3)
+    assert batch.masks is not None
+    assert batch.masks.shape == (1, 4, 8, 8)
+    # frames 0, 3, 6, 9
+    assert batch.masks[0, :, 0, 0].tolist() == [3, 0, 3, 0]
+    assert batch.masks[0, :, 7, 7].tolist() == [300, 0, 300, 0]
+    (piece,) = VideoFolder(str(tmp_path), resolution=8).video_pieces("test", 64).__getitems__([0])
+    assert piece.masks is not None
+    assert piece.masks[0, :, 0, 0].tolist() == [3, 0] * 15
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (masks()[:-1], r"has masks of 29 frames, and .*walk.npz has 30 frames"),
+        (masks(10), r"has masks of 10 x 20 pixels, and the video has frames of 12 x 20"),
+        (masks().astype(float), r"holds float64 values of shape .*expected integers of shape \(time, height, width\)"),
+        (-masks(), r"holds ids below 0"),
+    ],
+)
+def test_masks_that_do_not_belong_to_the_video_are_refused(wrong: np.ndarray, message: str, tmp_path: Path) -> None:
+    write(tmp_path / "walk.npz", video())
+    (tmp_path / "masks").mkdir()
+    np.savez(tmp_path / "masks" / "walk.npz", masks=wrong)
+    with pytest.raises(DataFilesError, match=message):
+        clips(tmp_path, eval_frames=30)
+
+
+def test_every_video_has_masks_or_none_has(tmp_path: Path) -> None:
+    for name in ("walk", "run"):
+        write(tmp_path / f"{name}.npz", video())
+    (tmp_path / "masks").mkdir()
+    np.savez(tmp_path / "masks" / "walk.npz", masks=masks())
+    with pytest.raises(DataFilesError, match=r"has no masks of .*run.npz; expected masks of every video"):
+        clips(tmp_path, eval_frames=4)
+    (tmp_path / "masks" / "run").mkdir()
+    Image.new("RGB", (20, 12)).save(tmp_path / "masks" / "run" / "0.png")
+    with pytest.raises(DataFilesError, match="masks of 1 frames, and"):
+        clips(tmp_path, eval_frames=4)
+    for number in range(30):
+        Image.new("RGB", (20, 12)).save(tmp_path / "masks" / "run" / f"{number}.png")
+    with pytest.raises(DataFilesError, match="is a picture in RGB; expected ids of objects"):
+        clips(tmp_path, eval_frames=4)

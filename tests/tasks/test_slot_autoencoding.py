@@ -184,6 +184,23 @@ def test_a_prediction_says_which_slot_has_each_pixel(data):
     torch.testing.assert_close(found["frames"], out.decoded.reconstruction.clamp(0, 1))
 
 
+@pytest.mark.parametrize(("core", "window"), [("SAVi", None), ("PSB", None), ("PSB", 2), ("PSB", 1)])
+def test_a_video_that_is_read_in_pieces_is_the_video_that_is_read_at_once(data, core, window):
+    kind = partial(load("cores", core), num_slots=3, dim=16)
+    task, batch = make_task(data, core=kind, eval_window=window), batch_of(data)
+    video = replace(batch.map(lambda value: value[:1]), index=torch.tensor([7]))
+    with torch.no_grad():
+        whole = task.predict_step(video, 0)
+        parts = [task.predict_step(video.slice_time(*ends), 0) for ends in ((0, 2), (2, 3), (3, 5))]
+        other = task.predict_step(replace(video, index=torch.tensor([8])).slice_time(3, 5), 0)
+    for name in ("slots", "masks", "frames", "attention"):
+        pieces = torch.cat([part[name] for part in parts], dim=1)
+        torch.testing.assert_close(pieces, whole[name], rtol=1e-4, atol=1e-5)
+    # another video begins anew
+    if window != 1:
+        assert (other["slots"] - whole["slots"][:, 3:]).abs().max() > 1e-4
+
+
 class TestWindow:
     def test_each_step_is_computed_from_the_last_frames_alone(self, data):
         task = make_task(data, core=partial(load("cores", "PSB"), num_slots=3, dim=16, num_layers=2), eval_window=2)

@@ -1,0 +1,148 @@
+"""What `predict` writes: pictures and arrays of every video, in a folder of its own each time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tiny_run import TinyTask, loader, make_trainer
+from torch.utils.data import DataLoader, Dataset
+
+from slotbench.callbacks.evaluation_place import EvaluationPlace
+from slotbench.callbacks.prediction_writer import PredictionWriter
+from slotbench.data.base import collate
+from slotbench.errors import UserError
+from slotbench.interfaces import VideoBatch
+from slotbench.runs.folder import RunFolder
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*")
+
+
+def writer(folder: RunFolder, **options: Any) -> PredictionWriter:
+    return PredictionWriter(EvaluationPlace(folder, "predict"), **options)
+
+
+def newest(folder: RunFolder) -> Path:
+    return max(folder.media.glob("predict-*"), key=lambda path: path.stat().st_mtime_ns)
+
+
+def names(folder: Path, suffix: str = ".png") -> list[str]:
+    return sorted(path.name for path in folder.glob(f"*{suffix}"))
+
+
+def gifs(folder: Path) -> list[str]:
+    return names(folder, ".gif")
+
+
+class Filming(TinyTask):
+    def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
+        return {"clips": np.zeros((3, 4, 5, 3), np.uint8)}
+
+
+class Shown(Filming):
+    """Shows the first value of the clips that it is given."""
+
+    def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
+        torch.rand(1)
+        return {"clips": (255 * batch.frames[:, 0, 0, :1, :1]).round().byte().expand(-1, 1, 3).numpy()}
+
+
+class Named(Dataset[VideoBatch]):
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> VideoBatch:
+        return VideoBatch(torch.full((1, 8, 3, 4, 4), index / 255), torch.arange(8)[None])
+
+    def clip_name(self, index: int) -> str | None:
+        return None if index == 2 else f"my walk/{index}"
+
+
+def named_loader(size: int) -> DataLoader:
+    return DataLoader(Named(size), batch_size=4, collate_fn=collate)
+
+
+def test_predict_shows_every_clip_of_every_batch_by_name(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    make_trainer([], [writer(folder)]).predict(Shown(), named_loader(6))
+    media = newest(folder)
+    titles = [f"clip000{i}" + ("" if i == 2 else f"_my-walk-{i}") for i in range(6)]
+    assert names(media) == [f"{title}.png" for title in titles]
+    assert gifs(media) == [f"{title}.gif" for title in titles]
+    assert names(folder.media) == []
+    for index, title in enumerate(titles):
+        with Image.open(media / f"{title}.png") as picture:
+            assert np.asarray(picture).tolist() == [[[index] * 3]]
+    assert "have none" not in capsys.readouterr().out
+
+
+def test_clips_whose_data_have_no_names_are_numbered(folder: RunFolder) -> None:
+    make_trainer([], [writer(folder)]).predict(TinyTask(), loader(16))
+    assert names(newest(folder)) == [f"clip{index:04d}.png" for index in range(16)]
+
+
+def test_several_pictures_of_a_clip_keep_their_names(folder: RunFolder) -> None:
+    class Twice(TinyTask):
+        def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
+            return {name: np.zeros((4, 4, 3), np.uint8) for name in ("slots", "errors")}
+
+    make_trainer([], [writer(folder, num_pictured=1)]).predict(Twice(), loader(16))
+    assert names(newest(folder)) == ["clip0000_errors.png", "clip0000_slots.png"]
+
+
+def test_predict_says_where_it_stopped_to_take_pictures(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    trainer, task = make_trainer([], [writer(folder, num_pictured=5)]), Shown()
+    for _ in range(2):  # the count begins anew
+        trainer.predict(task, named_loader(7))
+        assert len(names(newest(folder))) == 5
+        assert "Pictures of the first 5 videos; 2 more have none." in capsys.readouterr().out
+
+
+class Predicting(TinyTask):
+    """Gives what `--save` takes: two slots, of which the second one wins in the first clip."""
+
+    def predict_step(self, batch: VideoBatch, batch_idx: int) -> dict[str, torch.Tensor]:  # type: ignore[override]
+        masks = torch.zeros(len(batch), 8, 2, 4, 4)
+        masks[:, :, 0] = 0.25
+        masks[0, :, 0], masks[0, :, 1] = 0.0, 1.0
+        slots = torch.arange(8.0)[None, :, None, None].expand(len(batch), 8, 2, 5)
+        return {"slots": slots, "masks": masks, "frames": torch.ones(len(batch), 8, 3, 4, 4)}
+
+
+def test_what_is_saved_says_its_axes_its_frames_and_its_source(folder: RunFolder) -> None:
+    save = ("slots", "masks", "soft_masks", "reconstruction")
+    make_trainer([], [writer(folder, save=save)]).predict(Predicting(), named_loader(3))
+    place = newest(folder)
+    assert names(place, ".npz") == ["clip0000_my-walk-0.npz", "clip0001_my-walk-1.npz", "clip0002.npz"]
+    with np.load(place / "clip0000_my-walk-0.npz") as found:
+        shapes = {name: (found[name].dtype.name, found[name].shape) for name in (*save, "frame")}
+        assert shapes == {
+            "slots": ("float32", (8, 2, 5)),
+            "masks": ("uint8", (8, 4, 4)),
+            "soft_masks": ("float16", (8, 2, 4, 4)),
+            "reconstruction": ("uint8", (8, 3, 4, 4)),
+            "frame": ("int64", (8,)),
+        }
+        assert (found["masks"] == 1).all()
+        assert (found["reconstruction"] == 255).all()
+        assert found["slots"][:, 0, 0].tolist() == found["frame"].tolist() == list(range(8))
+        axes = json.loads(str(found["axes"]))
+        assert all(len(axes[name].split()) == found[name].ndim for name in shapes)
+        assert json.loads(str(found["about"]))["run"] == str(folder.path)
+        assert "clip 0" in str(found["source"])
+
+
+def test_what_a_task_does_not_give_is_refused_with_what_it_gives(folder: RunFolder) -> None:
+    class Bare(Predicting):
+        def predict_step(self, batch: VideoBatch, batch_idx: int) -> dict[str, torch.Tensor]:  # type: ignore[override]
+            return {"slots": torch.zeros(len(batch), 8, 2, 5)}
+
+    with pytest.raises(UserError, match=r"Bare gives no masks to save(.|\n)*available: slots"):
+        make_trainer([], [writer(folder, save=("slots", "masks"))]).predict(Bare(), named_loader(3))

@@ -31,6 +31,7 @@ __all__ = [
     "RegistryError",
     "entries",
     "failure",
+    "find",
     "kinds_of",
     "load",
     "load_file",
@@ -125,6 +126,17 @@ def entries(kind: str) -> list[Entry]:
     """
     table = sorted(_table(kind), key=lambda entry: (entry.name.lower(), entry.distribution))
     return [_with_state(entry, table) for entry in table]
+
+
+def find(kind: str, name: str) -> Entry | None:
+    """The one component of that name that a package declares, without importing it; None if there is none, or several,
+    or it was registered by hand.
+
+    Raises:
+        RegistryError: there is no such kind.
+    """
+    found = [entry for entry in _table(kind) if entry.name == name]
+    return found[0] if len(found) == 1 and (kind, name) not in _registered else None
 
 
 def load(kind: str, name: str) -> type:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
+from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
+from itertools import islice
 from pathlib import Path
 
-__all__ = ["first_sentence", "summary_from_source"]
+__all__ = [
+    "SourceArgument",
+    "arguments_from_source",
+    "defines_class",
+    "first_sentence",
+    "summary_from_source",
+]
+
+_MOST_FILES = 2000
 
 
 def summary_from_source(target: str) -> str:
@@ -62,3 +73,118 @@ def first_sentence(docstring: str) -> str:
     paragraph = " ".join(docstring.strip().split("\n\n")[0].split())
     end = re.search(r"(?<!e\.g)(?<!i\.e)(?<! al)[.:](?=\s+[A-Z]|$)", paragraph)
     return paragraph[: end.start() + 1] if end else paragraph
+
+
+@dataclass(frozen=True)
+class SourceArgument:
+    """An argument of a constructor as its source declares it.
+
+    Attributes:
+        name: of the argument.
+        kind: of the component that it is, one of `slotbench.registry.KINDS`; None for anything else.
+        supplied: how many leading arguments of that component's constructor are not the user's.
+    """
+
+    name: str
+    kind: str | None = None
+    supplied: int = 0
+
+
+_KIND_OF_INTERFACE = {
+    "Encoder": "encoders",
+    "TemporalCore": "cores",
+    "Decoder": "decoders",
+    "Aggregation": "aggregations",
+}
+_INTERFACES = "slotbench.interfaces"
+
+
+def arguments_from_source(target: str, method: str = "__init__") -> list[SourceArgument] | None:
+    """The arguments of a class's constructor, or of another method, without `self`.
+
+    Args:
+        target: "module:class".
+        method: of the class.
+
+    Returns:
+        None where the source alone does not say: the class is made at run time or decorated, has several bases and no
+        constructor of its own, or takes `*args` or `**kwargs`.
+    """
+    try:
+        return _arguments(*target.partition(":")[::2], method, 5)
+    except (OSError, ValueError, SyntaxError, ImportError, RecursionError):
+        return None
+
+
+def _arguments(module_name: str, class_name: str, method: str, depth: int) -> list[SourceArgument] | None:
+    file = _source_file(module_name)
+    if depth == 0 or file is None or file.suffix != ".py":
+        return None
+    return _arguments_in(file, file.stat().st_mtime_ns, module_name, class_name, method, depth)
+
+
+@functools.lru_cache(maxsize=256)
+def _arguments_in(
+    file: Path, changed: int, module_name: str, class_name: str, method: str, depth: int
+) -> list[SourceArgument] | None:
+    tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+    imports = {
+        alias.asname or alias.name: (node.module or "", alias.name)
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and not node.level
+        for alias in node.names
+    }
+    bound = [node for node in ast.walk(tree) if _binds(node, class_name)]
+    if len(bound) != 1 or not isinstance(cls := bound[0], ast.ClassDef) or cls not in tree.body:
+        return None
+    if cls.decorator_list or cls.keywords or any(_binds(node, "__new__") for node in cls.body):
+        return None
+    own = [node for node in ast.walk(cls) if _binds(node, method)]
+    if not own:
+        names = [base.id for base in cls.bases if isinstance(base, ast.Name)]
+        if len(names) != 1 or len(cls.bases) != 1:
+            return None
+        return _arguments(*imports.get(names[0], (module_name, names[0])), method, depth - 1)
+    function = own[0]
+    if len(own) != 1 or not isinstance(function, ast.FunctionDef):
+        return None
+    given = function.args
+    if given.vararg or given.kwarg:
+        return None
+    positional = [*given.posonlyargs, *given.args][1:]
+    return [_argument(argument, imports) for argument in (*positional, *given.kwonlyargs)]
+
+
+def _binds(node: ast.AST, name: str) -> bool:
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        return node.name == name
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name
+
+
+def _argument(argument: ast.arg, imports: dict[str, tuple[str, str]]) -> SourceArgument:
+    hint, supplied = argument.annotation, 0
+    if isinstance(hint, ast.BinOp) and isinstance(hint.right, ast.Constant) and hint.right.value is None:
+        hint = hint.left
+    if isinstance(hint, ast.Subscript) and isinstance(hint.value, ast.Name) and hint.value.id == "Callable":
+        parts = hint.slice.elts if isinstance(hint.slice, ast.Tuple) else []
+        if len(parts) != 2 or not isinstance(parts[0], ast.List):
+            return SourceArgument(argument.arg)
+        hint, supplied = parts[1], len(parts[0].elts)
+    if isinstance(hint, ast.Name):
+        module, name = imports.get(hint.id, ("", ""))
+        if module == _INTERFACES and name in _KIND_OF_INTERFACE:
+            return SourceArgument(argument.arg, _KIND_OF_INTERFACE[name], supplied)
+    return SourceArgument(argument.arg)
+
+
+def defines_class(module_name: str, name: str) -> bool:
+    """Whether a module, or one below it, seems to define a class of this name; True where that cannot be said."""
+    file = _source_file(module_name)
+    if file is None or file.suffix != ".py":
+        return True
+    files = file.parent.rglob("*.py") if file.name == "__init__.py" else [file]
+    pattern = re.compile(rf"\bclass\s+{re.escape(name)}\b|^{re.escape(name)}\s*[:=]", re.MULTILINE)
+    try:
+        return any(pattern.search(path.read_text(encoding="utf-8")) for path in islice(files, _MOST_FILES))
+    except (OSError, ValueError):
+        return True

@@ -6,7 +6,6 @@ walked again, beside the classes that they configure, until the first one that i
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,6 +16,14 @@ from slotbench import registry
 from slotbench.commands.hints import Wanted, describe_type, wanted_class
 from slotbench.commands.parameters import Parameter, fits, parameters_of, plain
 from slotbench.commands.policy import is_allowed
+from slotbench.commands.refusals import (
+    LINKED,
+    PARTS,
+    stands_alone,
+    unknown_argument,
+    unknown_component,
+    unknown_key,
+)
 from slotbench.commands.settings import Setting
 from slotbench.commands.tree import Node, tree_of
 from slotbench.data.base import SlotDataModule
@@ -34,8 +41,6 @@ _INTERFACES = {
     "tasks": SlotTask,
     "datasets": SlotDataModule,
 }
-# Filled in by the command line from the data.
-_LINKED = {"data_spec"}
 
 
 def explain(settings: Iterable[Setting], options: Mapping[str, Any], allowed: list[str]) -> None:
@@ -52,15 +57,17 @@ def explain(settings: Iterable[Setting], options: Mapping[str, Any], allowed: li
     settings = list(settings)
     for setting in settings:
         if not setting.key:
-            _explain_loose(setting)
+            raise stands_alone(setting)
         if setting.value is None and setting.on_command_line:
             raise UserError(lines(f"{setting.text} needs a value", example=f"{setting.text} VALUE"))
     root = tree_of(settings)
     for name, node in root.children.items():
         if name in options:
             _check_value(node, Parameter(options[name], None, True), name, "")
-        elif name not in ("model", "data", "trainer"):
-            raise _unknown_key(name, node, root, ["model", "data", "trainer", *options])
+        elif name not in PARTS:
+            owners = [top for top in ("data", "trainer", "model") if name in _arguments_of(root.children.get(top), top)]
+            known = [*PARTS, *options]
+            raise unknown_key(name, node.first_setting(), known, owners[0] if owners else None)
     walk = _Walk(allowed)
     for name, base, kind in (("model", SlotTask, "tasks"), ("data", SlotDataModule, "datasets")):
         if name not in root.children or root.children[name].value is None:
@@ -112,13 +119,13 @@ class _Walk:
                 return registry.load(kind, name)
             if name in known and not inspect.isabstract(known[name]):
                 return known[name]
-            elsewhere = [registry.KINDS[other] for other in registry.kinds_of(name)]
-            also = f" ({name} is another kind: {', '.join(elsewhere)})" if elsewhere else ""
+            if kind:
+                raise unknown_component(kind, name, node.setting)
             raise UserError(
                 lines(
-                    f"no {noun} named {name}{also}{did_you_mean(name, names)}",
+                    f"no {noun} named {name}{did_you_mean(name, names)}",
                     given=given,
-                    available=listing(names) if kind else self.available(base),
+                    available=self.available(base),
                 )
             )
         if not is_allowed(name, self.allowed):
@@ -152,7 +159,7 @@ class _Walk:
         for name, child in node.children.items():
             setting = child.setting or child.first_setting()
             given = setting.text if setting else None
-            if name in _LINKED & set(inspect.signature(cls).parameters):
+            if name in LINKED & set(inspect.signature(cls).parameters):
                 raise UserError(
                     lines(f"{key}.{name} is not for the configuration: it comes from the data", given=given)
                 )
@@ -161,17 +168,10 @@ class _Walk:
             if name not in parameters:
                 if child.outdated:
                     continue
-                known = [parameter for parameter in parameters if parameter not in _LINKED]
-                raise UserError(
-                    lines(
-                        f"{owner} has no argument {name}{did_you_mean(name, known, 0.5)}",
-                        given=given,
-                        arguments=listing(known, 12),
-                    )
-                )
+                raise unknown_argument(owner, name, parameters, setting)
             self.value(child, parameters[name], f"{key}.{name}", owner)
         for name, parameter in parameters.items():
-            if parameter.required and name not in node.children and name not in _LINKED:
+            if parameter.required and name not in node.children and name not in LINKED:
                 wanted = wanted_class(parameter.hint)
                 raise UserError(
                     lines(
@@ -226,23 +226,6 @@ def _subclasses(base: type) -> list[type]:
     return [base, *dict.fromkeys(found for subclass in below for found in _subclasses(subclass))]
 
 
-def _unknown_key(name: str, node: Node, root: Node, known: list[str]) -> UserError:
-    setting = node.first_setting()
-    key = list(setting.key) if setting else [name]
-    dashes = "--" if setting and setting.on_command_line else ""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    # somebody may have left out the part that the argument belongs to
-    owners = [top for top in ("data", "trainer", "model") if name in _arguments_of(root.children.get(top), top)]
-    meant = [owners[0], *key] if owners else [near[0], *key[1:]] if near else []
-    return UserError(
-        lines(
-            f"no argument {dashes}{'.'.join(key)}" + (f"; did you mean {dashes}{'.'.join(meant)}?" if meant else ""),
-            given=setting.text if setting else None,
-            expected=f"one of {listing(known)}" + ("" if meant else ", or a part's, such as --model.core.ARGUMENT"),
-        )
-    )
-
-
 def _arguments_of(node: Node | None, top: str) -> Iterable[str]:
     if top == "trainer":
         return parameters_of(Trainer, 0)
@@ -250,11 +233,3 @@ def _arguments_of(node: Node | None, top: str) -> Iterable[str]:
     if node is None or node.value not in registry.names(kind):
         return ()
     return parameters_of(registry.load(kind, node.value), 0)
-
-
-def _explain_loose(setting: Setting) -> None:
-    if setting.text.endswith((".yaml", ".yml")):
-        raise UserError(lines(f"{setting.text} stands alone", expected=f"--config {setting.text}"))
-    raise UserError(
-        lines(f"{setting.text} stands alone", expected="an argument with a key, such as --model.core.num_slots 3")
-    )

@@ -11,6 +11,7 @@ import yaml
 
 from slotbench import registry
 from slotbench.commands.checkpoint_choice import expand_checkpoint
+from slotbench.commands.early import refuse_early
 from slotbench.commands.options import RunOptions, split_options, usage
 from slotbench.commands.settings import (
     Setting,
@@ -50,7 +51,7 @@ def main(command: str, arguments: list[str]) -> int:
     if options.save and (command != "predict" or run is None):
         what = "a run" if command == "predict" else f"predict, and this is {command}"
         raise UserError(lines(f"--save is for {what}", example="slotbench predict runs/NAME/ID --save slots,masks"))
-    settings = _read(options, arguments)
+    settings = _read(command, options, arguments)
     if run is not None:
         resolution = _resolution_of(run.path, settings)
         arguments, settings = [*arguments, *resolution], [*settings, *command_line_settings(resolution)]
@@ -92,11 +93,12 @@ def _check_wandb(mode: str | None) -> None:
 def prepare(arguments: list[str]) -> tuple[RunOptions, list[str], list[Setting]]:
     """Takes the run's options out of the arguments, imports the components named, and returns what is left to parse."""
     options, arguments = split_options(arguments)
-    return options, arguments, _read(options, arguments)
+    return options, arguments, _read("fit", options, arguments)
 
 
-def _read(options: RunOptions, arguments: list[str]) -> list[Setting]:
+def _read(command: str, options: RunOptions, arguments: list[str]) -> list[Setting]:
     settings = read_settings(arguments)
+    refuse_early(command, settings, options)
     for file in options.plugin:
         registry.load_file(file)
     load_named(settings)

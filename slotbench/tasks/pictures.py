@@ -15,6 +15,8 @@ from matplotlib.figure import Figure
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
+from slotbench.tasks.legends import OVERLAY, Entry, legend
+
 __all__ = [
     "SLOT_COLOURS",
     "contact_sheet",
@@ -59,6 +61,7 @@ SLOT_COLOURS = np.array(
 """A colour for each slot, reused in turn past the 24th. Each of the second twelve was chosen far from all before it."""
 
 _CELL, _GAP, _LABEL, _MARGIN, _BAR, _GROUND, _INK = 96, 6, 18, 66, 12, (250, 250, 250), (60, 60, 60)
+_BLACK, _WHITE = (0, 0, 0), (230, 230, 230)
 _PANEL, _BAND, _LOOKING, _ALONE = 64, 14, (240, 190, 60), (70, 70, 70)
 
 
@@ -99,7 +102,8 @@ def paint_rollout(
     """A video of a roll-out: truth, prediction and both over one another, side by side with their names above.
 
     What comes before the first predicted frame is context: it is shown in all three places, in a yellow border that
-    turns grey as soon as the model is on its own. Small frames are enlarged by whole pixels so that the names fit.
+    turns grey as soon as the model is on its own. Below stand the number of the frame, whether it is context or
+    predicted, and the colours of the third place. Small frames are enlarged by whole pixels so that the names fit.
 
     Args:
         true: the clip from its first frame of context to the last frame predicted, in [0, 1].
@@ -116,7 +120,17 @@ def paint_rollout(
         "both": [paint_overlay(frame, answered) for frame, answered in zip(true, answer, strict=True)],
     }
     enlarged = {name: np.stack(video).repeat(factor, 1).repeat(factor, 2) for name, video in panels.items()}
-    return film_strip(enlarged, [_LOOKING] * context + [_ALONE] * len(predicted))
+    strips = film_strip(enlarged, [_LOOKING] * context + [_ALONE] * len(predicted))
+    said = [f"frame {t + 1}: context" for t in range(context)]
+    said += [f"frame {context + t + 1}: predicted (+{t + 1})" for t in range(len(predicted))]
+    keys = [_key(text, _LOOKING if t < context else _WHITE, strips.shape[2]) for t, text in enumerate(said)]
+    return np.concatenate([strips, np.stack(keys)], axis=1)
+
+
+def _key(text: str, ink: tuple[int, int, int], width: int) -> UInt8[np.ndarray, "height width 3"]:
+    """What stands below a frame of a roll-out."""
+    lines = [legend([(None, text)], width, _BLACK, ink, sharp=True), legend(OVERLAY, width, _BLACK, _WHITE, sharp=True)]
+    return np.concatenate(lines)
 
 
 def film_strip(
@@ -151,6 +165,7 @@ def contact_sheet(
     row_labels: Sequence[str] | None = None,
     row_colours: Sequence[tuple[int, int, int] | None] | None = None,
     cell: tuple[int, int] = (_CELL, _CELL),
+    entries: Sequence[Entry] = (),
 ) -> UInt8[np.ndarray, "sheet_height sheet_width 3"]:
     """Rows of pictures, brought to one size without smoothing, with a label over each column.
 
@@ -160,6 +175,7 @@ def contact_sheet(
         row_labels: one per row, to the left of it, of one or several lines.
         row_colours: a bar between label and row, where a row has a colour.
         cell: height and width of a picture on the sheet.
+        entries: a legend below the rows.
     """
     font = ImageFont.load_default(size=11)
     high, wide = cell
@@ -187,6 +203,8 @@ def contact_sheet(
         for column, picture in enumerate(pictures):
             shown = Image.fromarray(picture).resize((wide, high), Image.Resampling.NEAREST)
             sheet.paste(shown, (left + column * (wide + _GAP), upper))
+    if entries:
+        return np.concatenate([np.asarray(sheet), legend(entries, size[0], _GROUND, _INK)])
     return np.asarray(sheet)
 
 

@@ -9,6 +9,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from slotbench.interfaces import Decoded
+from slotbench.tasks.legends import OVERLAY, Entry
 from slotbench.tasks.pictures import contact_sheet, paint_frame, paint_overlay, paint_slots
 
 __all__ = ["rollout_sheet"]
@@ -21,7 +22,8 @@ def rollout_sheet(
 ) -> UInt8[np.ndarray, "sheet_height sheet_width 3"]:
     """Per clip: what followed, what was predicted, both over one another, and which slot painted each pixel.
 
-    Shows at most three clips, and of each at most ten frames, evenly spaced.
+    Shows at most three clips, and of each at most ten frames, evenly spaced. A legend below says what the rows and
+    columns are.
 
     Args:
         frames: the true clips, context and horizon.
@@ -45,4 +47,14 @@ def rollout_sheet(
             bright = [(predicted[t].mean(0) > 0.5).long() for t in steps]
             rows.append([seen, *(paint_slots(masks[t], b) for t, b in zip(steps, bright, strict=True))])
             names.append("slots")
-    return contact_sheet(rows, labels, names)
+    entries: list[Entry] = [
+        (None, f"seen {context}: the last of {context} true frames that the model reads (context)."),
+        (None, f"+n: the n-th of {horizon} frames that follow."),
+        (None, "truth: as they were."),
+        (None, "prediction: as the model says, from its own frames."),
+        (None, "both, over one another:"),
+        *OVERLAY,
+    ]
+    if decoded.masks is not None:
+        entries.append((None, "slots: the slot that painted each pixel, dark where the prediction is."))
+    return contact_sheet(rows, labels, names, entries=entries)

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from slotbench.tasks.pictures import paint_rollout
+from slotbench.interfaces import Decoded
+from slotbench.tasks.legends import legend
+from slotbench.tasks.pictures import contact_sheet, paint_rollout
+from slotbench.tasks.rollout_pictures import rollout_sheet
 
-BAND, LOOKING, ALONE = 14, (240, 190, 60), (70, 70, 70)
+BAND, KEY, LOOKING, ALONE = 14, 36, (240, 190, 60), (70, 70, 70)
 
 
 def panels(strip: np.ndarray, width: int, height: int) -> list[np.ndarray]:
@@ -19,7 +22,7 @@ def panels(strip: np.ndarray, width: int, height: int) -> list[np.ndarray]:
 def test_truth_prediction_and_both_stand_side_by_side() -> None:
     true, predicted = torch.rand(5, 1, 64, 70), torch.rand(2, 1, 64, 70)
     video = paint_rollout(true, predicted)
-    assert video.shape == (5, 64 + BAND + 2, 3 * 70 + 4, 3)
+    assert video.shape == (5, 64 + BAND + 2 + KEY, 3 * 70 + 4, 3)
     assert video.dtype == np.uint8
     bytes_ = (true[:, 0] * 255).round().byte().numpy()
     guessed = (predicted[:, 0] * 255).round().byte().numpy()
@@ -35,8 +38,8 @@ def test_the_border_tells_when_the_model_is_on_its_own() -> None:
     video = paint_rollout(torch.zeros(4, 1, 64, 64), torch.zeros(1, 1, 64, 64))
     for time, colour in enumerate([LOOKING, LOOKING, LOOKING, ALONE]):
         for column in (0, 65, 130, 195):
-            assert (video[time, BAND:, column] == colour).all()
-        assert (video[time, [BAND, -1]] == colour).all()
+            assert (video[time, BAND:-KEY, column] == colour).all()
+        assert (video[time, [BAND, -1 - KEY]] == colour).all()
 
 
 def test_small_frames_are_enlarged_until_the_names_fit() -> None:
@@ -57,3 +60,45 @@ def test_small_frames_are_enlarged_until_the_names_fit() -> None:
 def test_more_predicted_than_true_frames_are_refused() -> None:
     with pytest.raises(ValueError, match="3 predicted frames and 2 true ones"):
         paint_rollout(torch.zeros(2, 1, 4, 4), torch.zeros(3, 1, 4, 4))
+
+
+def test_below_a_roll_out_stand_the_frame_and_the_colours() -> None:
+    video = paint_rollout(torch.zeros(4, 1, 64, 64), torch.zeros(2, 1, 64, 64))
+    frame, colours = video[:, -KEY : -KEY // 2], video[:, -KEY // 2 :]
+    # context in the colour of its border, then white; every frame has its own number
+    assert [set(map(tuple, part.reshape(-1, 3).tolist())) - {(0, 0, 0)} for part in frame] == [
+        {LOOKING},
+        {LOOKING},
+        {(230, 230, 230)},
+        {(230, 230, 230)},
+    ]
+    assert len({part.tobytes() for part in frame}) == 4
+    shown = set(map(tuple, colours[0].reshape(-1, 3).tolist()))
+    assert {(0, 255, 0), (255, 0, 0), (255, 255, 0), (230, 230, 230)} <= shown
+    assert (colours == colours[:1]).all()
+
+
+def test_a_sheet_of_roll_outs_has_a_legend_below_unchanged_pictures() -> None:
+    frames, decoded = torch.rand(2, 7, 1, 16, 16), Decoded(torch.rand(2, 4, 1, 16, 16), torch.rand(2, 4, 3, 16, 16))
+    sheet = rollout_sheet(frames, decoded, 3)
+    bare = contact_sheet([[np.zeros((16, 16, 3), np.uint8)] * 5] * 8, ["x"] * 5, ["truth"] * 8)
+    assert sheet.shape[1] == bare.shape[1]
+    below = sheet[bare.shape[0] :]
+    assert len(below) > 30
+    assert {(0, 255, 0), (255, 0, 0), (255, 255, 0)} <= set(map(tuple, below.reshape(-1, 3).tolist()))
+    written = (below.astype(int).sum(-1) < 300).any(axis=1)
+    assert written.mean() > 0.3
+    # nothing runs over the edge
+    assert (below[:, -1] == 250).all()
+    truth = (frames[0, 3, 0] * 255).round().byte().numpy()
+    left, top = 66 + 6 + 96 + 6, 18 + 3
+    assert np.array_equal(sheet[top : top + 96, left : left + 96, 0], truth.repeat(6, 0).repeat(6, 1))
+
+
+def test_a_legend_breaks_what_is_too_long_for_a_line() -> None:
+    entries = [((1, 2, 3), "one two three four"), (None, "five six")]
+    wide, narrow = (legend(entries, width, (0, 0, 0), (255, 255, 255)) for width in (400, 70))
+    assert wide.shape == (18, 400, 3)
+    assert narrow.shape[1] == 70
+    assert len(narrow) > 2 * len(wide)
+    assert not narrow[:, -2:].any()

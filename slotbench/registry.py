@@ -35,9 +35,11 @@ __all__ = [
     "kinds_of",
     "load",
     "load_file",
+    "loaded",
     "modules",
     "names",
     "register",
+    "registered_in",
 ]
 
 KINDS = {
@@ -187,6 +189,11 @@ def modules() -> set[str]:
     return declared | {component.__module__ for component in _loaded.values()}
 
 
+def loaded() -> list[type]:
+    """The components that this process has imported or registered."""
+    return [*_loaded.values(), *(component for _, component in _registered.values())]
+
+
 def register(kind: str) -> Callable[[Component], Component]:
     """Class decorator that adds a component to the table of this process: for notebooks and single-file plugins.
 
@@ -243,13 +250,19 @@ def load_file(path: str | Path) -> list[Entry]:
             raise
         except Exception as error:
             raise RegistryError(f"the plugin file {path} cannot be imported:\n  {_one_line(error)}") from error
-    made = [entry for entry, component in _registered.values() if component.__module__ == module_name]
+    made = registered_in(file)
     if not made:
         raise RegistryError(
             f"the plugin file {path} registers no component: put @slotbench.registry.register(KIND) above its class,\n"
             f"  KIND one of: {', '.join(KINDS)}"
         )
     return made
+
+
+def registered_in(path: str | Path) -> list[Entry]:
+    """The entries that importing a Python file has made."""
+    module = Path(path).stem
+    return [entry for entry, component in _registered.values() if component.__module__ == module]
 
 
 @functools.lru_cache(maxsize=4)

@@ -131,9 +131,9 @@ class _Walk:
         if not is_allowed(name, self.allowed):
             raise UserError(
                 lines(
-                    f"{name} may not be named in a configuration: it is not registered, nor from slotbench",
+                    f"{name} may not be named in a configuration: it is neither registered nor in the list of classes",
                     given=given,
-                    allowed=self.available(base) if kind else f"classes below {listing(self.allowed[:4])}",
+                    allowed=self.available(base),
                     **{"to allow it": f"--allow-import {name.rpartition('.')[0]}  (only if you trust what it runs)"},
                 )
             )
@@ -183,7 +183,8 @@ class _Walk:
 
     def value(self, node: Node, parameter: Parameter, key: str, owner: str) -> None:
         wanted = wanted_class(parameter.hint)
-        if wanted is not None and wanted.many:
+        # one may stand alone where a list is taken
+        if wanted is not None and wanted.many and all(index.isdigit() for index in node.children):
             for index, child in node.children.items():
                 self.component(child, wanted, None, f"{key}.{index}")
             if node.children or node.setting is None or not isinstance(node.setting.value, str):
@@ -197,8 +198,9 @@ class _Walk:
         kind = _kind(base)
         if kind:
             return listing(registry.names(kind))
-        found = {cls.__name__ for cls in _subclasses(base) if is_allowed(cls.__module__, self.allowed)}
-        return listing(sorted(found), 12)
+        known = {f"{cls.__module__}.{cls.__qualname__}": cls.__name__ for cls in _subclasses(base)}
+        names = {path.rpartition(".")[2] for path in self.allowed}
+        return listing(sorted(name for name in known.values() if name in names), 12)
 
 
 def _check_value(node: Node, parameter: Parameter, key: str, owner: str) -> None:

@@ -34,7 +34,7 @@ def check_before_start(opened: OpenGrid, unchecked: Sequence[Point]) -> None:
     """
     some = covering(unchecked)
     print(f"asking the parser about {points(len(some))} with every value of every axis ...", flush=True)
-    command = [sys.executable, "-m", "slotbench", "grid", "check", str(opened.grid.file.path)]
+    command = [sys.executable, "-P", "-m", "slotbench", "grid", "check", str(opened.grid.file.path)]
     command += ["--points", *(point.id for point in some), *opened.options, *opened.grid.extra]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

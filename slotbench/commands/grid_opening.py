@@ -6,14 +6,16 @@ import argparse
 import fnmatch
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
 
 from slotbench.commands.options import RunOptions, split_options
+from slotbench.commands.recorded_plugins import check_plugins, plugin_records, recorded_plugins
 from slotbench.commands.settings import command_line_settings
+from slotbench.commands.written_paths import check_untyped_settings
 from slotbench.errors import UserError, did_you_mean, lines, listing
 from slotbench.grids.expansion import Grid, Point, expand
 from slotbench.grids.grid_file import check_key, read_grid_file
@@ -45,6 +47,7 @@ class OpenGrid:
         options: of `fit`, for every point, that are no settings.
         threads: of every point; None if nobody has said.
         remembered: what is taken over from the last `grid run`, as typed; empty if nothing is.
+        plugins: the plugin files among the options, by path and hash.
     """
 
     grid: Grid
@@ -52,6 +55,7 @@ class OpenGrid:
     options: tuple[str, ...]
     threads: int | None
     remembered: str
+    plugins: tuple[dict[str, Any], ...] = ()
 
 
 def open_grid(action: str, arguments: Sequence[str], *, remember: bool = True) -> OpenGrid:
@@ -93,12 +97,48 @@ def open_grid(action: str, arguments: Sequence[str], *, remember: bool = True) -
     flags = tuple(_fit_options(options))
     remembered = ""
     if remember and not settings and record.get("extra"):
-        settings = list(record["extra"])
+        settings = [str(word) for word in record["extra"]]
         remembered = text(settings)
-    if remember and not flags:
-        flags = tuple(record.get("options", ()))
-    grid = expand(read_grid_file(file), folder.name, _settings(settings))
-    return OpenGrid(grid, folder, flags, options.threads, remembered)
+        check_untyped_settings(_settings(settings), folder.path / "grid.json")
+    if remember:
+        before = _recorded(record)
+        if action != "status":
+            _check_typed_again(before, options, folder, f"slotbench grid {action} {text(arguments[:1])}")
+        flags = flags or tuple(_fit_options(replace(before, plugin=[], allow_import=[])))
+    content = read_grid_file(file)
+    for said in (content.settings, *(entry.settings for entry in content.list)):
+        check_untyped_settings(said, file)
+    for axes in (content.product, content.zip):
+        for key, values in axes.items():
+            for value in values:
+                check_untyped_settings({key: value}, file)
+    grid = expand(content, folder.name, _settings(settings))
+    return OpenGrid(grid, folder, flags, options.threads, remembered, tuple(plugin_records(options.plugin)))
+
+
+def _recorded(record: Mapping[str, Any]) -> RunOptions:
+    """The options of `fit` that the grid was last run with."""
+    given = record.get("options")
+    words = [word for word in given if isinstance(word, str)] if isinstance(given, list) else []
+    return split_options(words)[0]
+
+
+def _check_typed_again(before: RunOptions, options: RunOptions, folder: GridFolder, command: str) -> None:
+    """What runs code counts only if the user types it: what a folder holds may be somebody else's.
+
+    Raises:
+        UserError: the grid was run with a plugin file, or an import path, that is not typed this time.
+    """
+    recorded = recorded_plugins(folder.record()) or [{"path": str(file)} for file in before.plugin]
+    check_plugins(recorded, options.plugin, folder.path, command)
+    for prefix in before.allow_import:
+        if prefix not in options.allow_import:
+            raise UserError(
+                lines(
+                    f"{folder.path} was last run with --allow-import {prefix}, and that is not taken from a folder",
+                    expected=f"{command} --allow-import {prefix}  (only if you trust what it runs)",
+                )
+            )
 
 
 def choose(grid: Grid, wanted: Sequence[str]) -> list[Point]:

@@ -134,7 +134,7 @@ def _run(
     startable = (*_TO_START, "failed") if again else _TO_START
     start = {point.id for point in chosen if states[point.id] in startable}
     engine = make_engine(given.engine, wanted)
-    folder.write(grid, opened.options)
+    folder.write(grid, opened.options, opened.plugins)
     if start and (unchecked := folder.unchecked(grid.points)):
         grid_checking.check_before_start(opened, unchecked)
     threads = opened.threads or engine.threads or max(1, job_making.cores() // (given.jobs or 1))

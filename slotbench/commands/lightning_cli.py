@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import pickle
 import sys
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -25,10 +26,12 @@ from slotbench.commands.construction import explain_construction
 from slotbench.commands.explain import explain
 from slotbench.commands.opening import opening
 from slotbench.commands.options import RunOptions
-from slotbench.commands.policy import allowed_prefixes, apply_policy
+from slotbench.commands.parser_guards import last_refusal
+from slotbench.commands.policy import allowed_paths, apply_policy, refusal_words
 from slotbench.commands.quiet import hush
 from slotbench.commands.resuming import RunPlace, disk_failure
 from slotbench.commands.settings import Setting, without_replaced
+from slotbench.commands.written_paths import check_written_paths, place_in_run
 from slotbench.data.base import SlotDataModule
 from slotbench.data.files import DataFilesError
 from slotbench.errors import UserError, did_you_mean, lines, wrapped
@@ -71,6 +74,10 @@ def train(
         if place is not None:
             place.give_up()
         raise UserError(str(error)) from error
+    except pickle.UnpicklingError as error:
+        if place is not None:
+            place.give_up()
+        raise UserError(_not_weights_only(error)) from error
     except UserError:
         if place is not None:
             place.give_up()
@@ -176,7 +183,9 @@ class SlotbenchCLI(LightningCLI):
             (command,) = self.subcommands()
             types = {action.dest: getattr(action, "_typehint", None) for action in self._parser(command)._actions}
             options = {key: hint for key, hint in types.items() if "." not in key and hint and key not in _PARTS}
-            explain(self._settings, options, allowed_prefixes(self._options.allow_import))
+            explain(self._settings, options, allowed_paths(self._options.allow_import))
+            if (refused := last_refusal()) is not None:
+                raise UserError(refusal_words(refused, self._settings)) from refusal
             raise UserError(str(refusal)) from refusal
 
     def _parse_ckpt_path(self) -> None:
@@ -184,9 +193,12 @@ class SlotbenchCLI(LightningCLI):
 
     def before_instantiate_classes(self) -> None:
         """Looks at the run folder before anything is built: what is finished, or another run, need not be."""
+        has_folder = self._place is not None or self._run is not None
+        check_written_paths(self.config[self.subcommand]["trainer"], has_folder, self._settings)
         if self._place is not None and not self._place.look(resolved_yaml(self)):
             raise _NothingToDoError
-        _check_checkpoint(str(self.subcommand), self.config[self.subcommand].get("ckpt_path"), self._run)
+        path = self.config[self.subcommand].get("ckpt_path")
+        _check_checkpoint(str(self.subcommand), path, self._run, self._weights_only())
 
     def instantiate_classes(self) -> None:
         """Builds data, task and trainer; a value that a component refuses is reported with the component's key."""
@@ -204,7 +216,10 @@ class SlotbenchCLI(LightningCLI):
         config = self.config_init[self.subcommand]["trainer"]
         if self.subcommand == "fit":
             _check_training_settings(self.model, config)
+        self.config_init[self.subcommand]["weights_only"] = self._weights_only()
         folder, loggers, callbacks = self._recorders()
+        if folder is not None:
+            place_in_run(config, self.config[self.subcommand]["trainer"], folder)
         config["logger"] = [*loggers, *_as_list(config.get("logger"))] or False
         # what the user has switched off, ours included
         off = ((config.get("enable_progress_bar"), ProgressBar), (config.get("enable_checkpointing"), Checkpoint))
@@ -228,6 +243,11 @@ class SlotbenchCLI(LightningCLI):
             print(opening(command, self.model, self.datamodule, trainer, folder, step, weights))
         return trainer
 
+    def _weights_only(self) -> bool:
+        """False only if the user has typed that a checkpoint may run code while it is read."""
+        typed = any(setting.on_command_line and setting.key == ("weights_only",) for setting in self._settings)
+        return not typed or self.config[self.subcommand].get("weights_only") is not False
+
     def _recorders(self) -> tuple[Path | None, list[Logger], list[Callback]]:
         """The run folder with what writes to it."""
         if self.subcommand != "fit":
@@ -239,7 +259,6 @@ class SlotbenchCLI(LightningCLI):
         folder = place.enter()
         if place.checkpoint is not None:
             self.config_init["fit"]["ckpt_path"] = str(place.checkpoint.path)
-            self.config_init["fit"]["weights_only"] = True
             # the weights that it started from have done their work, and may be gone
             cast("SlotTask", self.model)._init_from = None
         config = yaml.safe_load((folder.path / "config.yaml").read_text(encoding="utf-8"))
@@ -319,15 +338,25 @@ def _check_training_settings(task: SlotTask, trainer: Namespace) -> None:
     task.check_training_settings(steps if steps > 0 else None, with_schedule=endless or steps > 0)
 
 
-def _check_checkpoint(command: str, path: str | None, run: Path | None) -> None:
+def _check_checkpoint(command: str, path: str | None, run: Path | None, weights_only: bool) -> None:
     if path is None or (command == "fit" and path in ("last", "hpc", "registry")):
         return
     if Path(path).is_file():
-        check_whole(Path(path), command, run)
+        if weights_only:
+            check_whole(Path(path), command, run)
         return
     beside = Path(path).parent
     there = [str(file) for file in sorted(beside.glob("*.ckpt"))] if beside.is_dir() else []
     raise UserError(lines(f"no checkpoint {path}{did_you_mean(path, there)}", there=", ".join(there)))
+
+
+def _not_weights_only(error: pickle.UnpicklingError) -> str:
+    said = str(error).strip().splitlines()
+    return lines(
+        "the checkpoint holds more than weights and plain values, or is damaged; reading it could run code",
+        given=next((line.strip() for line in said if "GLOBAL" in line), said[0] if said else None),
+        **{"to allow it": "--weights_only false  (only if you trust the file)"},
+    )
 
 
 def _as_list(value: Any) -> list[Any]:

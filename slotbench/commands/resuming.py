@@ -17,6 +17,7 @@ import yaml
 
 from slotbench.callbacks.run_checkpoint import link
 from slotbench.commands.options import RunOptions
+from slotbench.commands.recorded_plugins import plugin_records
 from slotbench.errors import UserError, lines
 from slotbench.runs.checkpoints import LAST, GoodCheckpoint, find_good, remove_partial
 from slotbench.runs.differences import Difference, configuration_differences
@@ -131,6 +132,8 @@ class RunPlace:
         if not self.goes_on or not (self.folder.path / CONFIG).is_file():
             self.folder.write_config(self._config)
         checkpoint = self.checkpoint.path.name if self.checkpoint else None
+        if self._options.plugin:
+            self.folder.update(plugins=plugin_records(self._options.plugin))
         self.folder.update(attempt={"token": self._launch.token, "checkpoint": checkpoint, "at": time.time()})
         os.environ[RUN_DIR_VARIABLE] = str(self.folder.path)
         return self.folder

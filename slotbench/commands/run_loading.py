@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from slotbench.commands.construction import explain_construction
 from slotbench.commands.lightning_cli import config_only_cli
 from slotbench.commands.options import RunOptions
 from slotbench.commands.quiet import hush
+from slotbench.commands.recorded_plugins import check_run_plugins
 from slotbench.commands.settings import command_line_settings, load_named, read_settings
 from slotbench.data.base import SlotDataModule
 from slotbench.errors import UserError, lines
@@ -65,6 +67,7 @@ def load_run(run: str, checkpoint: str, settings: list[str], options: RunOptions
     check_whole(path, "probe", folder.path)
     arguments = ["--config", str(folder.path / "config.yaml"), *settings]
     given = read_settings(arguments)
+    check_run_plugins(folder.path, options.plugin, given, f"slotbench probe {shlex.quote(run)}")
     load_named(given)
     cli = config_only_cli("fit", arguments, given, options)
     config = cli.config["fit"]

@@ -15,19 +15,25 @@ from typing import Any
 import yaml
 
 from slotbench import registry
-from slotbench.errors import UserError, did_you_mean, lines
+from slotbench.errors import FileError, UserError, did_you_mean, lines
+from slotbench.files import CONFIG_LIMIT, parse_yaml, read_text, yaml_node
 
 __all__ = [
     "Setting",
+    "check_value_text",
     "command_line_settings",
     "config_files",
     "load_named",
+    "names_in",
     "read_settings",
     "without_replaced",
 ]
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _CONFIG_OPTIONS = ("--config", "-c")
+# a value in a file of its own, with a value in a file of its own, ...
+_DEEPEST, _MOST_FILES = 8, 100
+_SHORT = 256
 # These words of a key say nothing that the rest of it does not.
 _SILENT = ("class_path", "init_args", "dict_kwargs")
 
@@ -98,7 +104,7 @@ def load_named(settings: Iterable[Setting]) -> None:
     Raises:
         RegistryError: a component that is named cannot be imported.
     """
-    for name in sorted({name for setting in settings for name in _names_in(setting.value)}):
+    for name in sorted({name for setting in settings for name in names_in(setting.value)}):
         for kind in registry.kinds_of(name):
             registry.load(kind, name)
 
@@ -143,23 +149,39 @@ def _without_silent(key: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(part for part in key if part not in _SILENT)
 
 
-def _from_file(path: Path, prefix: tuple[str, ...] = ()) -> list[Setting]:
-    if not path.is_file():
+@dataclass
+class _Reading:
+    """How far into files within files one reads, and how many there have been."""
+
+    within: tuple[Path, ...] = ()
+    count: int = 0
+
+
+def _from_file(path: Path, prefix: tuple[str, ...] = (), reading: _Reading | None = None) -> list[Setting]:
+    reading = _Reading() if reading is None else reading
+    if not path.exists() or path.is_dir():
         raise UserError(_missing_file(path))
-    text = path.read_text(encoding="utf-8")
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        raise UserError(_syntax_error(path, text, error)) from error
-    except yaml.YAMLError as error:
-        raise UserError(f"{path} is not valid YAML: {error}") from error
+    outer, place = reading.within, path.resolve()
+    reading.count += 1
+    if len(outer) >= _DEEPEST or place in outer or reading.count > _MOST_FILES:
+        raise UserError(
+            lines(
+                f"{outer[0]} leads to more and more files, or back to itself, by way of {path}",
+                expected=f"at most {_MOST_FILES} files, and at most {_DEEPEST - 1} within one another",
+            )
+        )
+    node = yaml_node(read_text(path, CONFIG_LIMIT), path)
     if not isinstance(node, yaml.MappingNode):
         what = "is empty" if node is None else f"holds {_describe(node)}"
         raise UserError(lines(f"{path} {what}", expected="a mapping with the keys model, data, trainer"))
-    return list(_from_node(node, prefix, path))
+    reading.within = (*outer, place)
+    try:
+        return list(_from_node(node, prefix, path, reading))
+    finally:
+        reading.within = outer
 
 
-def _from_node(node: yaml.Node, key: tuple[str, ...], path: Path) -> Iterator[Setting]:
+def _from_node(node: yaml.Node, key: tuple[str, ...], path: Path, reading: _Reading) -> Iterator[Setting]:
     if isinstance(node, yaml.MappingNode):
         children: dict[str, yaml.Node] = {}
         for name_node, child in node.value:
@@ -174,16 +196,22 @@ def _from_node(node: yaml.Node, key: tuple[str, ...], path: Path) -> Iterator[Se
             children[name] = child
         # the class comes first: its arguments are judged by it
         for name, child in sorted(children.items(), key=lambda item: item[0] != "class_path"):
-            yield from _from_node(child, key if name in _SILENT else (*key, name), path)
+            yield from _from_node(child, key if name in _SILENT else (*key, name), path, reading)
         return
     if isinstance(node, yaml.SequenceNode) and any(_is_class(item) for item in node.value):
         for index, item in enumerate(node.value):
-            yield from _from_node(item, (*key, str(index)), path)
+            yield from _from_node(item, (*key, str(index)), path, reading)
         return
-    value = yaml.SafeLoader("").construct_object(node, deep=True)
-    if isinstance(value, str) and Path(value).suffix in (".yaml", ".yml") and (path.parent / value).is_file():
+    try:
+        value = yaml.SafeLoader("").construct_object(node, deep=True)
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:
+        line = node.start_mark.line + 1
+        raise UserError(f"{path}, line {line}: {'.'.join(key)} is not what its form promises: {error}") from error
+    for text in _texts_in(value):
+        check_value_text(text, f"{path}, line {node.start_mark.line + 1}: {'.'.join(key)}")
+    if isinstance(value, str) and Path(value).suffix in (".yaml", ".yml") and (path.parent / value).exists():
         # the value of an argument may be written in a file of its own
-        yield from _from_file(path.parent / value, key)
+        yield from _from_file(path.parent / value, key, reading)
         return
     shown = node.value if isinstance(node, yaml.ScalarNode) else str(value)
     yield Setting(key, value, f"{'.'.join(key)}: {shown}  ({path}, line {node.start_mark.line + 1})", False)
@@ -193,20 +221,46 @@ def _is_class(node: yaml.Node) -> bool:
     return isinstance(node, yaml.MappingNode) and any(name.value == "class_path" for name, _ in node.value)
 
 
-def _names_in(value: Any) -> Iterator[str]:
+def check_value_text(text: str, where: str) -> None:
+    """Refuses a text that, read as YAML, would be nested too deeply or multiplied by aliases.
+
+    Raises:
+        FileError: it would.
+    """
+    if len(text) > _SHORT or ("&" in text and "*" in text):
+        try:
+            yaml_node(text, where)
+        except FileError as error:
+            if not isinstance(error.__cause__, yaml.YAMLError):
+                raise
+
+
+def _texts_in(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         for item in value.values():
-            yield from _names_in(item)
+            yield from _texts_in(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _names_in(item)
+            yield from _texts_in(item)
+    elif isinstance(value, str):
+        yield value
+
+
+def names_in(value: Any) -> Iterator[str]:
+    """Every word within a value that could be the name of a component."""
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from names_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from names_in(item)
     elif isinstance(value, str):
         if _NAME.fullmatch(value):
             yield value
         elif value.startswith(("{", "[")):
             try:
-                yield from _names_in(yaml.safe_load(value))
-            except yaml.YAMLError:
+                yield from names_in(parse_yaml(value, "a setting"))
+            except FileError:
                 return  # the parser will say so, with the key
 
 
@@ -222,25 +276,6 @@ def _missing_file(path: Path) -> str:
     near = did_you_mean(str(path), there)
     what_is_there = ", ".join(there[:8]) or f"no YAML file in {path.parent.resolve()}"
     return lines(f"no file {path}{near}", there=None if near else what_is_there)
-
-
-def _syntax_error(path: Path, text: str, error: yaml.MarkedYAMLError) -> str:
-    mark = error.problem_mark or error.context_mark
-    if mark is None:
-        return f"{path} is not valid YAML: {error}"
-    source = text.splitlines()
-    line = source[mark.line] if mark.line < len(source) else ""
-    problem = error.problem or "syntax error"
-    if "\t" in line[: mark.column + 1]:
-        problem = "a tab; YAML is indented with spaces"
-    context = f" {error.context}" if error.context and "\t" not in line[: mark.column + 1] else ""
-    return "\n".join(
-        [
-            f"{path} is not valid YAML: line {mark.line + 1}, column {mark.column + 1}: {problem}{context}",
-            f"  {mark.line + 1:>4} | {line.replace(chr(9), ' ')}",
-            f"  {'':>4} | {'':>{mark.column}}^",
-        ]
-    )
 
 
 def _describe(node: yaml.Node) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from slotbench import registry
 from slotbench.commands.checkpoint_choice import expand_checkpoint
 from slotbench.commands.early import refuse_early
 from slotbench.commands.options import RunOptions, split_options, usage
+from slotbench.commands.recorded_plugins import check_run_plugins
 from slotbench.commands.settings import (
     Setting,
     command_line_settings,
@@ -51,7 +53,7 @@ def main(command: str, arguments: list[str]) -> int:
     if options.save and (command != "predict" or run is None):
         what = "a run" if command == "predict" else f"predict, and this is {command}"
         raise UserError(lines(f"--save is for {what}", example="slotbench predict runs/NAME/ID --save slots,masks"))
-    settings = _read(command, options, arguments)
+    settings = _read(command, options, arguments, run.path if run else options.resume or options.run_dir)
     if run is not None:
         resolution = _resolution_of(run.path, settings)
         arguments, settings = [*arguments, *resolution], [*settings, *command_line_settings(resolution)]
@@ -96,11 +98,17 @@ def prepare(arguments: list[str]) -> tuple[RunOptions, list[str], list[Setting]]
     return options, arguments, _read("fit", options, arguments)
 
 
-def _read(command: str, options: RunOptions, arguments: list[str]) -> list[Setting]:
+def _read(command: str, options: RunOptions, arguments: list[str], run: Path | None = None) -> list[Setting]:
     settings = read_settings(arguments)
+    typed = f"slotbench {command} {'' if command != 'fit' else '--resume ' if options.resume else '--run_dir '}"
+    if run is not None and not options.plugin:
+        # before a name that only the plugin has is refused as unknown
+        check_run_plugins(run, [], settings, f"{typed}{shlex.quote(str(run))}")
     refuse_early(command, settings, options)
     for file in options.plugin:
         registry.load_file(file)
+    if run is not None and options.plugin:
+        check_run_plugins(run, options.plugin, settings, f"{typed}{shlex.quote(str(run))}")
     load_named(settings)
     return settings
 

@@ -55,7 +55,7 @@ def read_log(path: Path) -> Iterator[Record]:
 def read_with_wandb(path: Path) -> Iterator[Record]:
     """`read_log` by wandb's own command."""
     with subprocess.Popen(
-        [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(path)],
+        [sys.executable, "-P", "-m", "wandb", "leet", "inspect", "--json", str(path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
@@ -112,7 +112,7 @@ def read_directly(path: Path) -> Iterator[Record]:
 @cache
 def has_inspector() -> bool:
     """Whether the installed wandb can print its logs; asked once, takes a second or two."""
-    command = [sys.executable, "-m", "wandb", "leet", "inspect", "--help"]
+    command = [sys.executable, "-P", "-m", "wandb", "leet", "inspect", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=_quiet())
     return done.returncode == 0 and "--json" in done.stdout
 

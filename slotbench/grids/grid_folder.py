@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -55,12 +55,13 @@ class GridFolder:
             raise UserError(f"{self.path / RECORD} cannot be read ({error}); was it edited by hand?") from error
         return content if isinstance(content, dict) else {}
 
-    def write(self, grid: Grid, options: Sequence[str]) -> None:
+    def write(self, grid: Grid, options: Sequence[str], plugins: Sequence[Mapping[str, Any]] = ()) -> None:
         """Says in the folder what the grid is.
 
         Args:
             grid: the grid.
             options: of `fit`, for every point, that are no settings, such as ["--plugin", "mine.py"].
+            plugins: the plugin files among them, by path and hash.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         before = self.record()
@@ -72,6 +73,7 @@ class GridFolder:
             "metrics": list(grid.file.metrics),
             "extra": list(grid.extra),
             "options": list(options),
+            "plugins": [dict(plugin) for plugin in plugins],
             "checked": before.get("checked", []),
             "points": [
                 {

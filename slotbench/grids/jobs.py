@@ -33,7 +33,7 @@ def fit_arguments(point: Point, folder: GridFolder, options: Sequence[str]) -> l
 
 def fit_command(point: Point, folder: GridFolder, options: Sequence[str]) -> list[str]:
     """`slotbench fit`, by the Python that runs us."""
-    return [sys.executable, "-m", "slotbench", "fit", *fit_arguments(point, folder, options)]
+    return [sys.executable, "-P", "-m", "slotbench", "fit", *fit_arguments(point, folder, options)]
 
 
 def make_job(point: Point, folder: GridFolder, command: Sequence[str], threads: int) -> Job:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import re
 import secrets
+import shlex
 import shutil
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -153,7 +155,9 @@ class SlurmEngine(Engine):
             SlurmTask(job, _token(name, index), options.num_tasks, options.save_seconds)
             for index, job in enumerate(jobs)
         ]
-        executor = submitit.SlurmExecutor(_scripts(grid), max_num_timeout=options.requeues)
+        # -P: the working folder is not for imports
+        python = f"{shlex.quote(sys.executable)} -P"
+        executor = submitit.SlurmExecutor(_scripts(grid), max_num_timeout=options.requeues, python=python)
         executor.update_parameters(job_name=name, array_parallelism=self.jobs or _ARRAY_SIZE, **options.for_submitit())
         for job, task in zip(jobs, tasks, strict=True):
             job.folder.mkdir(parents=True, exist_ok=True)

@@ -81,7 +81,9 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError, TypeError, AttributeError) as error:
         # the first line of torch's answer, which goes on for a page
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise CheckpointError(f"{path} cannot be read as plain tensors ({reason})") from error
+        way = "; only --weights_only false on the command line would read it, and run what is in it"
+        code = isinstance(error, pickle.UnpicklingError) and "GLOBAL" in str(error)
+        raise CheckpointError(f"{path} cannot be read as plain tensors ({reason}){way * code}") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} is no checkpoint: it holds no table of names")
     return content

@@ -8,11 +8,17 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 __all__ = ["describe_environment", "git_state", "processor"]
 
+# a checkout's own configuration may name programs that git starts when it only looks
+_GIT_RUNS_NOTHING = (
+    *("-c", "core.fsmonitor=false"),
+    *("-c", f"core.hooksPath={os.devnull}"),
+)
 _PACKAGES = ("slotbench", "torch", "lightning", "numpy")
 
 
@@ -41,24 +47,41 @@ def describe_environment() -> dict[str, Any]:
 
 
 def git_state(folder: Path) -> dict[str, Any] | None:
-    """Commit of the checkout that `folder` lies in, and whether tracked files differ from it; None outside of one."""
+    """Commit of the checkout that `folder` lies in, and whether tracked files differ from it; None outside of one.
+
+    No program that the checkout itself names is run. Where comparing the files needs one, whether they differ is None.
+    """
 
     def git(*arguments: str) -> str:
         return subprocess.run(
-            ["git", "-C", str(folder), *arguments],
+            ["git", "-C", str(folder), *_GIT_RUNS_NOTHING, *arguments],
             capture_output=True,
             text=True,
             check=True,
             timeout=10,
-            # reading must not take the index lock from somebody who is committing
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+            stdin=subprocess.DEVNULL,
+            # reading must not take the index lock from somebody who is committing, nor ask for a password
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"},
         ).stdout.strip()
 
     try:
         commit = git("rev-parse", "HEAD")
-        return {"commit": commit, "dirty": bool(git("status", "--porcelain", "--untracked-files=no"))}
+        if _has_filters(git):
+            return {"commit": commit, "dirty": None}
+        # submodules have configurations of their own
+        status = git("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
+        return {"commit": commit, "dirty": bool(status)}
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def _has_filters(git: Callable[..., str]) -> bool:
+    """Whether the checkout's own configuration names programs that git sends files through to compare them."""
+    try:
+        found = git("config", "--show-scope", "--get-regexp", r"^filter\..*\.(clean|process)$")
+    except subprocess.CalledProcessError:
+        return False  # there are none
+    return any(line.startswith(("local", "worktree")) for line in found.splitlines())
 
 
 def processor() -> str:

@@ -55,13 +55,13 @@ def test_a_list_of_classes_after_another_config_is_taken_as_it_is(tmp_path, caps
     first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
     first.write_text(yaml.safe_dump(PREDICTION))
     callbacks = [
-        {"class_path": "lightning.pytorch.callbacks.LambdaCallback"},
+        {"class_path": "lightning.pytorch.callbacks.LearningRateMonitor"},
         {"class_path": "EarlyStopping", "init_args": {"monitor": "val/loss"}},
     ]
     second.write_text(yaml.safe_dump({"trainer": {"callbacks": callbacks}}))
     assert run(["show", "--config", str(first), "--config", str(second)]) == 0
     shown = yaml.safe_load(capsys.readouterr().out)["trainer"]["callbacks"]
-    assert [callback["class_path"].rpartition(".")[2] for callback in shown] == ["LambdaCallback", "EarlyStopping"]
+    assert [callback["class_path"].rpartition(".")[2] for callback in shown] == ["LearningRateMonitor", "EarlyStopping"]
 
 
 def test_null_is_a_value_like_any_other(resolved):

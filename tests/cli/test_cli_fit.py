@@ -150,7 +150,7 @@ def test_callbacks_and_loggers_of_the_file_are_kept(command):
     Path("more.yaml").write_text(
         "trainer:\n"
         "  callbacks:\n"
-        "  - class_path: lightning.pytorch.callbacks.LambdaCallback\n"
+        "  - class_path: lightning.pytorch.callbacks.LearningRateMonitor\n"
         "  - class_path: EarlyStopping\n"
         "    init_args: {monitor: val/loss}\n"
         "  logger:\n"
@@ -158,7 +158,8 @@ def test_callbacks_and_loggers_of_the_file_are_kept(command):
         "    init_args: {save_dir: csv}\n"
     )
     command("fit", "--config", "more.yaml", "--trainer.log_every_n_steps", "1")
-    assert list(Path("csv").rglob("metrics.csv"))
+    assert list((only_run() / "csv").rglob("metrics.csv"))
+    assert not Path("csv").exists()
     assert (only_run() / "metrics.jsonl").read_text() != ""
     callbacks = torch.load(only_run() / "checkpoints" / "last.ckpt", weights_only=True)["callbacks"]
     assert any("EarlyStopping" in name for name in callbacks)

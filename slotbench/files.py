@@ -11,9 +11,9 @@ import contextlib
 import glob
 import json
 import os
-import secrets
 import stat
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
@@ -294,7 +294,7 @@ def write_atomically(path: str | Path, content: str | bytes) -> None:
     """
     path = Path(path)
     data = content.encode("utf-8") if isinstance(content, str) else content
-    partial = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
+    partial = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.partial")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:

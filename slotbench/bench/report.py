@@ -14,6 +14,7 @@ from rich.table import Table as RichTable
 from slotbench.bench.job import OUT_OF_MEMORY
 from slotbench.bench.results import OUT_OF_TIME, Results
 from slotbench.runs.folder import write_atomically
+from slotbench.text import markdown_cell, one_line, rich_text
 
 __all__ = [
     "PANELS",
@@ -217,20 +218,24 @@ def legend(results: Results) -> list[str]:
 
 def rich_table(table: Table) -> RichTable:
     """The table for a terminal."""
-    shown = RichTable(title=table.title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    shown = RichTable(title=rich_text(table.title), title_justify="left", title_style="bold", box=None, pad_edge=False)
     for index, heading in enumerate(table.headings):
-        shown.add_column(heading, justify="right" if index else "left", no_wrap=index == 0)
+        shown.add_column(rich_text(heading), justify="right" if index else "left", no_wrap=index == 0)
     for row in table.rows:
-        shown.add_row(*row)
+        shown.add_row(*map(rich_text, row))
     return shown
 
 
 def write_markdown(results: Results, path: Path, picture: str) -> None:
     """Writes the tables as a page, with the picture's file name."""
-    parts = ["# Cores: cost against sequence length", f"    {results.environment['command']}", *legend(results)]
+    parts = [
+        "# Cores: cost against sequence length",
+        f"    {one_line(results.environment['command'])}",
+        *legend(results),
+    ]
     parts.append(f"![latency, training step, memory and streaming against length]({picture})")
     for table in tables(results):
-        lines = [f"| {' | '.join(cells)} |" for cells in (table.headings, *table.rows)]
+        lines = [f"| {' | '.join(map(markdown_cell, cells))} |" for cells in (table.headings, *table.rows)]
         lines.insert(1, "|---|" + "---:|" * (len(table.headings) - 1))
         parts += [f"## {table.title}", "\n".join(lines)]
     write_atomically(path, "\n\n".join(parts) + "\n")

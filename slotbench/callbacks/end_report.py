@@ -49,9 +49,12 @@ class EndReport(Callback):
         seconds = round(info.get("seconds", 0))
         console.print()
         console.print(
-            f"{info['name']} {info['state']} after {info['step']:,} steps in {seconds // 60} min {seconds % 60} s",
+            one_line(
+                f"{info['name']} {info['state']} after {info['step']:,} steps in {seconds // 60} min {seconds % 60} s"
+            ),
             style="bold",
             highlight=False,
+            markup=False,
         )
         headlines = headline_records(module)
         if headlines and info.get("metrics"):
@@ -134,4 +137,4 @@ def _section(console: Console, title: str, lines: list[str]) -> None:
         console.print(f"\n{title}", style="bold")
         for line in lines:
             # never wrapped: it is to be copied
-            console.print(f"  {line}", highlight=False, soft_wrap=True, markup=False)
+            console.print(f"  {one_line(line)}", highlight=False, soft_wrap=True, markup=False)

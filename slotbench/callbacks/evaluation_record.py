@@ -14,6 +14,7 @@ from slotbench.callbacks.evaluation_place import EvaluationPlace
 from slotbench.callbacks.reporting import headline_records
 from slotbench.ops import chosen_kernels
 from slotbench.runs.folder import RunFolder, dump_json, write_atomically
+from slotbench.text import one_line
 
 __all__ = ["EvaluationRecord"]
 
@@ -92,4 +93,4 @@ class EvaluationRecord(Callback):
         if len(pictures) > _MOST_LISTED:
             pictures = [f"{media}: {len(pictures)} pictures, videos and arrays"]
         for written in [str(path), *pictures]:
-            console.print(written, highlight=False, soft_wrap=True, markup=False)
+            console.print(one_line(written), highlight=False, soft_wrap=True, markup=False)

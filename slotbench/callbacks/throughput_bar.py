@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from slotbench.callbacks.reporting import StepClock, headline_records, short_names
+from slotbench.text import one_line
 
 __all__ = ["ThroughputBar"]
 
@@ -195,20 +196,25 @@ class ThroughputBar(ProgressBar):
         if not self._enabled or not console.is_terminal:
             return
         # the bar takes the width that the text leaves
-        columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), TextColumn("{task.fields[line]}"))
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[line]}", markup=False),
+        )
         self._progress = Progress(*columns, console=console, expand=True)
         self._task = self._progress.add_task(what, total=total if math.isfinite(total) else None, line="")
         self._progress.start()
 
     def _show(self, line: str, completed: int) -> None:
         self._shown_at = time.monotonic()
+        line = one_line(line)
         if not self._enabled or line == self._line:
             return
         self._line = line
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=completed, line=line)
         elif self._console is not None:
-            self._console.print(line, highlight=False, soft_wrap=True)
+            self._console.print(line, highlight=False, soft_wrap=True, markup=False)
         else:
             print(line, flush=True)
 

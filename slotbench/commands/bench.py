@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from slotbench import registry
 from slotbench.bench.subjects import SUBJECTS
 from slotbench.errors import UserError, did_you_mean, lines, listing
+from slotbench.text import rich_text
 
 if TYPE_CHECKING:
     from slotbench.bench.results import Results
@@ -138,11 +139,11 @@ def _bench_subject(name: str, arguments: list[str]) -> int:
         raise UserError(f"no case of {name} has {given.only!r} in its name")
     console = Console()
     for made in tables:
-        shown = Table(title=made.title, title_justify="left")
+        shown = Table(title=rich_text(made.title), title_justify="left")
         for index, heading in enumerate(made.headings):
-            shown.add_column(heading, justify="right" if index > 1 else "left")
+            shown.add_column(rich_text(heading), justify="right" if index > 1 else "left")
         for row in made.rows:
-            shown.add_row(*row)
+            shown.add_row(*map(rich_text, row))
         console.print()
         console.print(shown)
     for line in (machine, note, f"wrote {given.out / name}.json, {given.out / name}.md"):

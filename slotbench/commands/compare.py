@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from slotbench.errors import UserError, did_you_mean, lines, listing
+from slotbench.text import one_line
 
 if TYPE_CHECKING:
     from slotbench.comparison.records import Comparison
@@ -18,8 +20,8 @@ __all__ = ["main"]
 _USAGE = """Usage: slotbench compare SOURCE ... [--metric NAME ...] [--by KEY ...] [--out FILE] [--html FILE]
 
 Prints one table of runs: the settings in which they differ, their scores, parameters and time per step. Runs that
-differ only by their seed are one row, with mean ± standard deviation. The best of a column is marked only if it differs
-from the second by more than the spread.
+differ only by their seed are one row, with mean ± standard deviation. The best of a column is marked only if it is
+better than every other row by more than the spread (Welch's t-tests, Bonferroni's correction).
 
 SOURCE is a run folder, a folder of runs (RUNS/NAME, or that of a grid), a grid file, wandb:ENTITY/PROJECT, or
 wandb-offline:FOLDER; several may be given.
@@ -59,6 +61,18 @@ def main(command: str, arguments: list[str]) -> int:
     if "--help" in arguments or "-h" in arguments:
         print(_USAGE)
         return 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = _say  # type: ignore[assignment]
+        return _main(command, arguments)
+
+
+def _say(message: Warning | str, *where: object) -> None:
+    """A warning as a line for a person; where in our code it comes from tells nobody anything."""
+    print(f"warning: {one_line(message)}", file=sys.stderr)
+
+
+def _main(command: str, arguments: list[str]) -> int:
     given = _parser().parse_intermixed_args(arguments)
     if not given.sources:
         # --metric and --by take everything up to the next option
@@ -187,7 +201,9 @@ def _against(comparison: Comparison, stored: Path) -> int:
 
     found = departures(comparison, stored)
     # standard output may be the table of a program that reads it
-    print("\n".join(found) or f"every score of {stored} is what it was, within its spread", file=sys.stderr)
+    print(
+        "\n".join(map(one_line, found)) or f"every score of {stored} is what it was, within its spread", file=sys.stderr
+    )
     return int(bool(found))
 
 

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from slotbench.health.findings import Finding
+from slotbench.text import one_line, printable
 
 __all__ = ["print_report"]
 
@@ -35,19 +36,19 @@ def print_report(found: list[Finding], failing: list[Finding], titles: dict[str,
     console.print(", ".join(f"{count} {state}" for state, count in counts.items() if count))
     if failing:
         names = ", ".join(dict.fromkeys(finding.name for finding in failing))
-        console.print(Text(f"not in order: {names}", "bold red"))
+        console.print(Text(one_line(f"not in order: {names}"), "bold red"))
 
 
 def _print_finding(console: Console, finding: Finding, verbose: bool) -> None:
     line = Text("  ")
     line.append(f"{finding.state:<7}", _COLOURS[finding.state])
-    line.append(f"{finding.name:<18} {finding.text}")
+    line.append(one_line(f"{finding.name:<18} {finding.text}"))
     console.print(line)
     if finding.mend and finding.state != "ok":
-        console.print(Text(f"{_INDENT}-> {finding.mend}", "cyan"))
+        console.print(Text(f"{_INDENT}-> {printable(finding.mend)}", "cyan"))
     traceback = finding.detail.splitlines()
     for part in traceback if verbose else traceback[-_SHORT:]:
-        console.print(Text(f"{_INDENT}   {part}", "dim"))
+        console.print(Text(f"{_INDENT}   {one_line(part)}", "dim"))
 
 
 def _folded(found: list[Finding]) -> list[Finding]:

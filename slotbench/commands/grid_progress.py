@@ -15,6 +15,7 @@ from slotbench.grids.engine import Outcome
 from slotbench.grids.estimate import Remaining, remaining_seconds
 from slotbench.grids.expansion import Point
 from slotbench.grids.ledger import STATES, PointStatus, State
+from slotbench.text import one_line
 
 __all__ = ["Shown", "make_listener", "print_failure"]
 
@@ -33,11 +34,11 @@ def print_failure(opened: OpenGrid, point: Point, what: str, console: Any = None
 
     console = console or Console(highlight=False)
     folder = opened.folder.point(point.id)
-    console.print(Text.assemble((point.name, "bold"), f" {what}"), soft_wrap=True)
+    console.print(Text.assemble((one_line(point.name), "bold"), one_line(f" {what}")), soft_wrap=True)
     for line in folder.last_lines():
-        console.print(Text(f"    {line}", style="dim"), soft_wrap=True)
+        console.print(Text(f"    {one_line(line)}", style="dim"), soft_wrap=True)
     if folder.log.exists():
-        console.print(Text(f"    all of it: {folder.log}", style="dim"), soft_wrap=True)
+        console.print(Text(one_line(f"    all of it: {folder.log}"), style="dim"), soft_wrap=True)
 
 
 def _ending(state: State, outcome: Outcome, took: float | None) -> str:
@@ -102,7 +103,7 @@ class _Lines(Shown):
 
     def began(self, point: Point, where: str) -> None:
         self._began[point.id] = time.monotonic()
-        print(f"{point.name} has begun{f' ({where})' if where else ''}", flush=True)
+        print(one_line(f"{point.name} has begun{f' ({where})' if where else ''}"), flush=True)
 
     def ended(self, point: Point, state: State, outcome: Outcome) -> None:
         what = _ending(state, outcome, self._took(point))
@@ -110,7 +111,7 @@ class _Lines(Shown):
             print_failure(self._opened, point, what)
             sys.stdout.flush()
         else:
-            print(f"{point.name} {what if state != 'done' else 'is ' + what}", flush=True)
+            print(one_line(f"{point.name} {what if state != 'done' else 'is ' + what}"), flush=True)
 
     def tick(self, progress: Progress) -> None:
         if time.monotonic() - self._said < _LINE_EVERY:
@@ -121,7 +122,7 @@ class _Lines(Shown):
         states: dict[State, int] = {state: progress.count(state) for state in STATES}
         print(f"{counts(states)}{f'; about {eta} to go' if eta else ''}", flush=True)
         for status in running:
-            print(f"  {status.id.rpartition('-')[0]}: {_how(status)}", flush=True)
+            print(one_line(f"  {status.id.rpartition('-')[0]}: {_how(status)}"), flush=True)
 
 
 class _Bars(Shown):
@@ -155,7 +156,9 @@ class _Bars(Shown):
         else:
             status = self._opened.folder.point(point.id).status(self._opened.grid.file.metrics)
             score = f"  {status.headline[0]} {number(status.headline[1])}" if status.headline else ""
-            self._console.print(Text.assemble((point.name, COLOURS[state]), f" {what}{score}"), soft_wrap=True)
+            self._console.print(
+                Text.assemble((one_line(point.name), COLOURS[state]), one_line(f" {what}{score}")), soft_wrap=True
+            )
 
     def tick(self, progress: Progress) -> None:
         from rich.console import Group
@@ -171,7 +174,7 @@ class _Bars(Shown):
         top = Table.grid(padding=(0, 1))
         bar = ProgressBar(total=total, completed=progress.count("done", "failed") + partly, width=30)
         top.add_row(
-            Text(self._opened.grid.name, style="bold"),
+            Text(one_line(self._opened.grid.name), style="bold"),
             bar,
             Text(f"{progress.count('done')}/{total}"),
             Text(f"{counts(states)}{f'; about {eta} to go' if eta else ''}"),
@@ -180,9 +183,9 @@ class _Bars(Shown):
         for status in running:
             below.add_row(
                 "  ",
-                Text(status.id.rpartition("-")[0], style="cyan", overflow="ellipsis", no_wrap=True),
+                Text(one_line(status.id.rpartition("-")[0]), style="cyan", overflow="ellipsis", no_wrap=True),
                 ProgressBar(total=1.0, completed=_share(status), width=12),
-                Text(_how(status), no_wrap=True),
+                Text(one_line(_how(status)), no_wrap=True),
             )
         self._live.update(Group(top, below), refresh=True)
 

@@ -6,6 +6,7 @@ from slotbench.commands.grid_opening import OpenGrid, Parser, find_point, open_g
 from slotbench.errors import UserError, lines
 from slotbench.grids.expansion import Point
 from slotbench.grids.jobs import fit_arguments
+from slotbench.text import printable
 
 __all__ = ["main"]
 
@@ -50,7 +51,8 @@ def main(action: str, arguments: list[str]) -> int:
 
 def _show(opened: OpenGrid, point: Point) -> int:
     line = text(["slotbench", "fit", *fit_arguments(point, opened.folder, opened.options)])
-    print(f"# {point.id}\n# {line}")
+    # a setting may hold a line break, which would end the comment
+    print("\n".join(f"# {printable(part)}" for whole in (point.id, line) for part in whole.splitlines()))
     from slotbench.commands import lightning_cli
     from slotbench.commands.quiet import hush
     from slotbench.commands.training import prepare

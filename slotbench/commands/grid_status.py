@@ -13,6 +13,7 @@ from slotbench.commands.grid_words import counts, duration, number, points
 from slotbench.grids.expansion import Point
 from slotbench.grids.ledger import STATES, PointStatus
 from slotbench.runs.files import dump_json
+from slotbench.text import one_line
 
 __all__ = ["count_states", "main", "print_points"]
 
@@ -75,16 +76,17 @@ def print_points(opened: OpenGrid, chosen: Sequence[Point], found: Sequence[Poin
         headline = f"{status.headline[0]} " * bool(headlines) + number(status.headline[1]) if status.headline else ""
         rows.append([numbers[point.id], *labels, status.state, _step(status), duration(status.seconds), headline])
     if opened.remembered:
-        print(f"as last run, with {opened.remembered}")
+        print(f"as last run, with {one_line(opened.remembered)}")
+    rows = [[one_line(cell) for cell in row] for row in rows]
     print("\n".join(_columns(rows, left=range(1, len(keys) + 2), state=len(keys) + 1)))
     for point, status in zip(chosen, found, strict=True):
         if status.error:
-            print(f"{numbers[point.id]} {status.state}: {status.error}")
-    print(f"{opened.folder.path}: {points(len(found))}, {count_states(found)}")
+            print(f"{numbers[point.id]} {status.state}: {one_line(status.error)}")
+    print(f"{one_line(opened.folder.path)}: {points(len(found))}, {count_states(found)}")
     if strangers := opened.folder.strangers(numbers):
         shown = ", ".join(strangers[:3]) + (", …" if len(strangers) > 3 else "")
         folders = f"{len(strangers)} more folder{'s' * (len(strangers) != 1)}"
-        print(f"{folders} of an earlier version of the file: {shown}")
+        print(f"{folders} of an earlier version of the file: {one_line(shown)}")
 
 
 def _columns(rows: Sequence[Sequence[str]], left: Iterable[int], state: int) -> Iterator[str]:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from slotbench.commands.match_search import Budget, Match
+from slotbench.text import rich_text
 
 __all__ = ["print_matches", "write_matches"]
 
@@ -28,7 +29,7 @@ def print_matches(matches: list[Match], budget: Budget) -> None:
             numbers = [f"{number:,}" for number in (counts.encoder, counts.core, counts.decoder, counts.total)]
             shown = f"{100 * difference:+.1f} %"
             cells = [match.core if index == 0 else "", f"{match.argument} {size.value}", *numbers, shown]
-            table.add_row(*cells, style=None if match.flags else "red")
+            table.add_row(*map(rich_text, cells), style=None if match.flags else "red")
     of = "the core" if budget.part == "core" else "encoder, core and decoder"
     print(f"budget: {budget.parameters:,} trainable parameters of {of}{budget.origin}\n")
     Console().print(table)

@@ -10,6 +10,7 @@ from lightning.pytorch import Trainer
 from slotbench.data.base import SlotDataModule
 from slotbench.nn.parameters import trainable_parameters
 from slotbench.tasks.base import SlotTask
+from slotbench.text import one_line
 
 __all__ = ["opening"]
 
@@ -32,7 +33,8 @@ def opening(
     total = counts.pop("total")
     sizes = " + ".join(f"{name} {count:,}" for name, count in counts.items())
     return "\n".join(
-        [
+        one_line(line)
+        for line in [
             f"{command}{f' {folder}' if folder else ''}",
             f"  task    {type(task).__name__}: {parts}",
             f"  size    {f'{sizes} = ' if sizes else ''}{total:,} trainable parameters",

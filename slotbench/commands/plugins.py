@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from slotbench import registry
 from slotbench.commands.options import split_options
 from slotbench.errors import UserError
+from slotbench.text import one_line, printable
 
 __all__ = ["main", "table_of"]
 
@@ -32,7 +34,7 @@ def main(command: str, arguments: list[str]) -> int:
     console = Console()
     console.print(table_of(found))
     for error in dict.fromkeys(entry.error for entry in found if entry.error):
-        console.print(error, style="red", markup=False, highlight=False)
+        console.print(printable(error), style="red", markup=False, highlight=False)
     return 0
 
 
@@ -43,6 +45,6 @@ def table_of(found: list[registry.Entry]) -> Table:
         table.add_column(heading, no_wrap=heading in ("name", "kind", "state"))
     for entry in found:
         colour = _COLOURS[entry.state]
-        state = f"[{colour}]{entry.state}[/]" if colour else entry.state
-        table.add_row(entry.name, registry.KINDS[entry.kind], entry.summary, entry.distribution, state)
+        words = (entry.name, registry.KINDS[entry.kind], entry.summary, entry.distribution)
+        table.add_row(*(Text(one_line(word)) for word in words), Text(entry.state, style=colour))
     return table

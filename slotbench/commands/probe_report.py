@@ -10,10 +10,12 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from slotbench.commands.run_loading import LoadedRun
 from slotbench.probing.probe import ProbeReport, ProbeSettings
 from slotbench.runs.folder import dump_json, write_atomically
+from slotbench.text import one_line
 
 __all__ = ["print_report", "write_report"]
 
@@ -29,18 +31,18 @@ def print_report(report: ProbeReport, settings: ProbeSettings, loaded: LoadedRun
     table.add_column("factor", no_wrap=True)
     table.add_column("score", no_wrap=True)
     for heading in (*settings.heads, *(f"floor: {name}" for name in floors), "n"):
-        table.add_column(heading, justify="right")
+        table.add_column(Text(one_line(heading)), justify="right")
     for score in report.scores:
         values = {f"floor: {guess.get(name, name)}": value for name, value in score.floors.items()} | score.heads
         cells = [f"{values[name]:.3f}" for name in (*settings.heads, *(f"floor: {name}" for name in floors))]
-        table.add_row(score.factor.name, _SAYS[score.metric], *cells, f"{score.scored:,}")
-    print(f"probe {loaded.folder.path}, {loaded.checkpoint.name}, step {loaded.step:,}\n")
+        table.add_row(Text(one_line(score.factor.name)), _SAYS[score.metric], *cells, f"{score.scored:,}")
+    print(one_line(f"probe {loaded.folder.path}, {loaded.checkpoint.name}, step {loaded.step:,}") + "\n")
     Console().print(table)
     print()
     for name, what in (("fit", "fitted to"), ("test", "scored on")):
         print(f"{what} {_described(report.matching[name])}")
     for name, reason in report.left_out.items():
-        print(f"left out: {name} {reason}")
+        print(one_line(f"left out: {name} {reason}"))
 
 
 def _described(counts: Mapping[str, Any]) -> str:

@@ -13,12 +13,15 @@ from rich.text import Text
 
 from slotbench.comparison.records import Comparison
 from slotbench.comparison.sheet import MARK, Score, Sheet, make_sheet
+from slotbench.text import one_line
 
 __all__ = ["plain_text", "print_comparison"]
 
 _GAP, _NARROWEST = 2, 8
 # about how many lines a heading may take
 _HIGHEST = 3
+# characters of a cell
+_LONGEST = 1000
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
@@ -31,7 +34,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     sheet = make_sheet(comparison)
     width = console.width if console.is_terminal else None
     shown = len(sheet.metrics) if width is None else _fitting(sheet, width)
-    lines = [Text(comparison.title, style="bold")] if comparison.title else []
+    lines = [Text(one_line(comparison.title), style="bold")] if comparison.title else []
     lines += _Layout(sheet, shown, width).lines()
     for line in lines:
         console.print(line, soft_wrap=True)
@@ -40,7 +43,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     if left_out := [metric.name for metric in comparison.metrics[shown:]]:
         notes.append(f"no room for {', '.join(left_out)}: a wider terminal, or --format markdown, shows them")
     for note in notes:
-        console.print(Text(note, style="dim"), soft_wrap=width is None)
+        console.print(Text(one_line(note), style="dim"), soft_wrap=width is None)
 
 
 def plain_text(comparison: Comparison) -> str:
@@ -67,12 +70,16 @@ class _Column:
     best: frozenset[int] = frozenset()
     width: int = 0
 
+    def __post_init__(self) -> None:
+        self.heading = one_line(self.heading, _LONGEST)
+        self.cells = [one_line(cell, _LONGEST) for cell in self.cells]
+
 
 class _Layout:
     """Columns with their widths. The names of floors lie over the settings and facts, which floors do not have."""
 
     def __init__(self, sheet: Sheet, shown: int, width: int | None) -> None:
-        self._floors = [floor.name for floor in sheet.floors]
+        self._floors = [one_line(floor.name, _LONGEST) for floor in sheet.floors]
         blank = [""] * len(self._floors)
         self._lead = [
             _Column(heading, [line.names[index] for line in sheet.lines], blank, is_setting=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Sequence
 from io import StringIO
 from typing import Any
@@ -11,24 +10,9 @@ from typing import Any
 from slotbench.comparison.keys import plain_value
 from slotbench.comparison.records import Comparison
 from slotbench.comparison.sheet import MARK, Line, Score, Sheet, make_sheet
+from slotbench.text import csv_cell, latex_text, markdown_cell, one_line
 
 __all__ = ["runs_to_csv", "to_csv", "to_latex", "to_markdown"]
-
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-    "±": r"$\pm$",
-    "↑": r"$\uparrow$",
-    "↓": r"$\downarrow$",
-    "²": r"$^2$",
-    "∞": r"$\infty$",
-    "–": "--",
-    "<": r"$<$",
-    ">": r"$>$",
-    "|": r"\textbar{}",
-}
 
 
 def to_csv(comparison: Comparison) -> str:
@@ -85,29 +69,31 @@ def _setting(value: Any) -> Any:
 
 def _csv(table: Sequence[Sequence[Any]]) -> str:
     out = StringIO()
-    csv.writer(out, lineterminator="\n").writerows(table)
+    csv.writer(out, lineterminator="\n").writerows([csv_cell(cell) for cell in row] for row in table)
     return out.getvalue()
 
 
 def to_markdown(comparison: Comparison) -> str:
     """A table, floors first and in italics, the best in bold; the command and the notes below it."""
     sheet = make_sheet(comparison)
-    headings = [_cell(heading) for heading in _headings(sheet)]
+    headings = [markdown_cell(heading) for heading in _headings(sheet)]
     count = len(sheet.names)
     lines = [_joined(headings), "|" + "---|" * count + "---:|" * (len(headings) - count)]
     blank = [""] * (count - 1 + sheet.has_parameters + sheet.has_seconds)
     lines += [
-        _joined([f"*{_cell(floor.name)}*", *blank, *(score.mean for score in floor.scores), ""])
+        _joined([f"*{markdown_cell(floor.name)}*", *blank, *(score.mean for score in floor.scores), ""])
         for floor in sheet.floors
     ]
     for line in sheet.lines:
         scores = [f"**{_score(score)}**" if score.is_best else _score(score) for score in line.scores]
-        lines.append(_joined([*map(_cell, line.names), *_facts(sheet, line), *scores, line.runs]))
-    notes = [f"- **bold**: {_cell(MARK)}"] if sheet.has_best else []
-    notes += [f"- {_cell(note)}" for note in comparison.notes]
+        lines.append(
+            _joined([*map(markdown_cell, line.names), *_facts(sheet, line), *scores, markdown_cell(line.runs)])
+        )
+    notes = [f"- **bold**: {markdown_cell(MARK)}"] if sheet.has_best else []
+    notes += [f"- {markdown_cell(note)}" for note in comparison.notes]
     parts = [
-        *([f"### {comparison.title}"] if comparison.title else []),
-        *([f"    {comparison.command}"] if comparison.command else []),
+        *([f"### {markdown_cell(comparison.title)}"] if comparison.title else []),
+        *([f"    {one_line(comparison.command)}"] if comparison.command else []),
         "\n".join(lines),
         *(["\n".join(notes)] if notes else []),
     ]
@@ -128,10 +114,6 @@ def _score(score: Score) -> str:
     return f"{score.mean} ± {score.spread}" if score.spread else score.mean
 
 
-def _cell(text: str) -> str:
-    return re.sub(r"([|*`<])", r"\\\1", text)
-
-
 def _joined(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
@@ -139,20 +121,20 @@ def _joined(cells: Sequence[str]) -> str:
 def to_latex(comparison: Comparison) -> str:
     """A `tabular` for the package booktabs, floors first and in italics, the best mean in bold."""
     sheet = make_sheet(comparison)
-    headings = [_latex(heading) for heading in _headings(sheet)]
+    headings = [latex_text(heading) for heading in _headings(sheet)]
     count = len(sheet.names)
     blank = [""] * (count - 1 + sheet.has_parameters + sheet.has_seconds)
     floors = [
-        [rf"\textit{{{_latex(floor.name)}}}", *blank, *(_number(score.mean) for score in floor.scores), ""]
+        [rf"\textit{{{latex_text(floor.name)}}}", *blank, *(_number(score.mean) for score in floor.scores), ""]
         for floor in sheet.floors
     ]
     lines = [
-        [*map(_latex, line.names), *_facts(sheet, line), *map(_latex_score, line.scores), _latex(line.runs)]
+        [*map(latex_text, line.names), *_facts(sheet, line), *map(_latex_score, line.scores), latex_text(line.runs)]
         for line in sheet.lines
     ]
     remarks = [comparison.title, comparison.command, *([f"bold: {MARK}"] if sheet.has_best else []), *comparison.notes]
     body = [
-        *(f"% {remark}" for remark in remarks if remark),
+        *(f"% {one_line(remark)}" for remark in remarks if remark),
         rf"\begin{{tabular}}{{{'l' * count}{'r' * (len(headings) - count)}}}",
         r"\toprule",
         _ended(headings),
@@ -166,13 +148,9 @@ def to_latex(comparison: Comparison) -> str:
     return "\n".join(body) + "\n"
 
 
-def _latex(text: str) -> str:
-    return "".join(_LATEX.get(sign, sign) for sign in text)
-
-
 def _number(text: str) -> str:
     # in text a minus would be a hyphen
-    return f"$-${_latex(text[1:])}" if text.startswith("-") else _latex(text)
+    return f"$-${latex_text(text[1:])}" if text.startswith("-") else latex_text(text)
 
 
 def _latex_score(score: Score) -> str:

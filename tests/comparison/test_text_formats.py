@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from dataclasses import replace
 from io import StringIO
 
@@ -17,6 +18,7 @@ from slotbench.comparison.statistics import summarise
 from slotbench.comparison.table import compare
 from slotbench.comparison.terminal import plain_text, print_comparison
 from slotbench.comparison.text_formats import runs_to_csv, to_csv, to_latex, to_markdown
+from slotbench.text import one_line
 
 GOOD, BAD = [0.90, 0.91, 0.92], [0.3, 0.5, 0.4]
 
@@ -176,6 +178,44 @@ def test_a_missing_score_is_an_empty_cell():
     comparison = compare([*seeds("RIM", BAD), record("x", {"model.core": "PSB"}, {}, "running")])
     assert read(to_csv(comparison))[-1]["val/iou"] == ""
     assert "| PSB | 1,500 | 0.100 |  |  |  | 1 (1 running) |" in to_markdown(comparison)
+
+
+NASTY = "=cmd|' /C calc'!A0\x1b[2J[/b]|\n<script>x</script>\\input{/etc/passwd}$x$\u202e"
+
+
+def test_foreign_names_are_shown_and_never_obeyed():
+    headline = {
+        "metric": "val/iou",
+        "label": NASTY,
+        "higher_is_better": True,
+        "floors": {NASTY: 0.1},
+        "oracles": {NASTY: 1},
+    }
+    runs = [
+        record(
+            f"{NASTY}{n}", {"model.core": f"{NASTY}{n}", NASTY: n}, {"val/iou": 0.1 * n}, NASTY, headlines=[headline]
+        )
+        for n in range(2)
+    ]
+    comparison = compare(runs, title=NASTY, command=NASTY, notes=[NASTY])
+    for text in (
+        plain_text(comparison),
+        terminal(comparison, 100),
+        *(f(comparison) for f in (to_markdown, to_latex, to_csv)),
+    ):
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+    cells = [cell for row in csv.reader(StringIO(to_csv(comparison))) for cell in row]
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "@", "\t"))]
+    assert "'=cmd" in to_csv(comparison)
+    markdown = to_markdown(comparison).replace("    " + one_line(NASTY), "")
+    assert "<script>" not in markdown
+    table = [line for line in markdown.splitlines() if line.startswith("|")]
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
+    body = [line for line in to_latex(comparison).splitlines() if not line.startswith("%")]
+    assert not re.search(r"\\(input|write|def)", "\n".join(body))
+    assert all("passwd" not in line or line.startswith("%") or "textbackslash" in line for line in body)
+    assert "[/b]" in terminal(comparison, 100)
 
 
 def terminal(comparison, width, is_terminal=True):

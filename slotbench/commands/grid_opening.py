@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -86,8 +87,8 @@ def open_grid(action: str, arguments: Sequence[str], *, remember: bool = True) -
             raise UserError(
                 lines(f"{given} is not the folder of a grid: it has no grid.json", expected="a grid file, or RUNS/NAME")
             )
-        file = Path(record["file"])
-        if not file.is_file():
+        file = Path(record.get("file", ""))
+        if not os.path.isfile(file):
             raise UserError(lines(f"the grid file of {given} is not there any more", expected=str(file)))
     else:
         file = given

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import keyword
+import os
 import re
 import shlex
 from dataclasses import dataclass
@@ -55,12 +56,13 @@ def _plugin(request: _Request) -> int:
             lines(f"there is a module named {names.package} already, which the package would hide: choose another name")
         )
     out = request.out
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    # a link that leads nowhere is there too: writing would follow it
+    if os.path.lexists(out) and (not out.is_dir() or any(out.iterdir())):
         raise UserError(lines(f"{out} is there and not empty: choose another name, or --out another folder"))
     written = plugin_files(request.kind, names, __version__)
     for path, content in written.items():
         (out / path).parent.mkdir(parents=True, exist_ok=True)
-        (out / path).write_text(content, encoding="utf-8")
+        _write(out / path, content)
     print(
         f"wrote {out}: {len(written)} files, the {request.kind} {names.class_name} in {names.package}/{names.module}.py"
     )
@@ -78,12 +80,13 @@ def _file(request: _Request) -> int:
             lines(f"{file} is no name for a plugin file", expected="a name like a module, such as my_core.py")
         )
     names = _names(file.stem, request.kind)
-    if importlib.util.find_spec(file.stem) is not None and not file.exists():
+    if importlib.util.find_spec(file.stem) is not None and not os.path.lexists(file):
         raise UserError(lines(f"there is a module named {file.stem} already: choose another name for the file"))
-    if file.exists():
-        raise UserError(lines(f"{file} is there already: choose another name"))
+    if os.path.lexists(file):
+        what = f"is a link to {os.readlink(file)}" if file.is_symlink() else "is there already"
+        raise UserError(lines(f"{file} {what}: choose another name"))
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(plugin_file(request.kind, names), encoding="utf-8")
+    _write(file, plugin_file(request.kind, names))
     swap = KINDS[request.kind].swap.format(name=names.class_name)
     typed = shlex.quote(str(file))
     print(f"wrote {file} with the {request.kind} {names.class_name}")
@@ -92,6 +95,12 @@ def _file(request: _Request) -> int:
         f"  slotbench fit --config {KINDS[request.kind].experiment} --plugin {typed} {swap}"
     )
     return 0
+
+
+def _write(path: Path, content: str) -> None:
+    """Writes a file that is not there yet, and through no link."""
+    with open(path, "x", encoding="utf-8") as file:
+        file.write(content)
 
 
 def _request(arguments: list[str]) -> _Request:

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from slotbench.errors import UserError, did_you_mean, lines, listing
-from slotbench.grids.grid_file import CONFIG, SEED, GridFile
+from slotbench.grids.grid_file import CONFIG, MOST_POINTS, SEED, GridFile
 from slotbench.grids.values import as_argument, as_label, as_word, canonical, sha256
 from slotbench.grids.yaml_text import parse_file
 
 __all__ = ["Grid", "Point", "expand", "shortest_keys"]
 
-_MOST_POINTS = 100_000
 _LONGEST_NAME = 110
 _LIST = "variant"
 """What the axis of labelled alternatives is called."""
@@ -96,8 +95,8 @@ def expand(file: GridFile, name: str | None = None, extra: Mapping[str, Any] | N
     short = shortest_keys(_varied(file))
     axes = [*_product(file, short), *_zip(file, short), *_list(file, short)]
     count = math.prod(map(len, axes)) * len(file.seeds)
-    if count > _MOST_POINTS:
-        raise UserError(f"{file.path} has {count:,} points; {_MOST_POINTS:,} is the most that a grid may have")
+    if count > MOST_POINTS:
+        raise UserError(f"{file.path} has {count:,} points; {MOST_POINTS:,} is the most that a grid may have")
     bases = [*file.base]
     contents = {path: _content(path) for path in bases}
     shown = {_LIST: "label"} if any(entry.label for entry in file.list) else {}

@@ -12,11 +12,13 @@ from slotbench.errors import UserError, did_you_mean, lines
 from slotbench.grids.values import as_argument, is_possible
 from slotbench.grids.yaml_text import parse_file
 
-__all__ = ["CONFIG", "SEED", "Alternative", "GridFile", "check_key", "is_grid", "read_grid_file"]
+__all__ = ["CONFIG", "MOST_POINTS", "SEED", "Alternative", "GridFile", "check_key", "is_grid", "read_grid_file"]
 
 CONFIG = "config"
 """The key whose values are YAML files that are laid over the base."""
 SEED = "seed_everything"
+MOST_POINTS = 100_000
+"""Points that a grid may have, and seeds."""
 
 _KEYS = ("base", "settings", "product", "zip", "list", "exclude", "seeds", "metrics")
 _PARTS = ("model", "data", "trainer")
@@ -244,10 +246,16 @@ class _Reader:
         return tuple(given)
 
     def seeds(self, given: Any) -> tuple[int, ...]:
-        seeds = list(range(given)) if isinstance(given, int) and not isinstance(given, bool) else given
+        count = given if isinstance(given, int) and not isinstance(given, bool) else None
+        if (count or 0) > MOST_POINTS or (isinstance(given, list) and len(given) > MOST_POINTS):
+            raise self.fail("there are too many seeds", f"{MOST_POINTS:,} or fewer, as many as a grid may have points")
+        seeds = given if count is None else list(range(count))
         whole = isinstance(seeds, list) and all(isinstance(seed, int) and not isinstance(seed, bool) for seed in seeds)
-        if not whole or not seeds or min(seeds) < 0:
-            raise self.fail(f"seeds is {as_argument(given)}", "how many (1 or more), or a list of whole numbers")
+        if not whole or not seeds or min(seeds) < 0 or max(seeds) >= 2**32:
+            raise self.fail(
+                f"seeds is {as_argument(given)}",
+                "how many (1 or more), or a list of whole numbers from 0 to 4294967295",
+            )
         if len(set(seeds)) < len(seeds):
             raise self.fail(f"seeds is {as_argument(given)}", "each seed once")
         return tuple(seeds)

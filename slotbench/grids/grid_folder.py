@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from slotbench import __version__
-from slotbench.errors import UserError, lines
+from slotbench.errors import FileError, UserError, lines, listing
+from slotbench.files import read_json_object
 from slotbench.grids.expansion import Grid, Point
 from slotbench.grids.ledger import PointFolder
 from slotbench.grids.locks import hold, holder, release
@@ -20,6 +20,7 @@ from slotbench.runs.files import dump_json, write_atomically
 __all__ = ["GridFolder"]
 
 RECORD = "grid.json"
+_WORDS = ("metrics", "extra", "options", "checked")
 
 
 class GridFolder:
@@ -47,13 +48,22 @@ class GridFolder:
         Raises:
             UserError: it cannot be read.
         """
-        try:
-            content = json.loads((self.path / RECORD).read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        if not os.path.lexists(self.path / RECORD):
             return {}
-        except (OSError, ValueError) as error:
+        try:
+            record = read_json_object(self.path / RECORD)
+        except FileError as error:
             raise UserError(f"{self.path / RECORD} cannot be read ({error}); was it edited by hand?") from error
-        return content if isinstance(content, dict) else {}
+        wrong = [key for key in _WORDS if not _is_words(record.get(key, []))]
+        wrong += [key for key in ("file", "name", "version") if not isinstance(record.get(key, ""), str)]
+        if wrong:
+            raise UserError(
+                lines(
+                    f"{self.path / RECORD} cannot be read: {listing(wrong)} is not as slotbench writes it",
+                    expected="the grid file instead of its folder, or the folder without that file",
+                )
+            )
+        return record
 
     def write(self, grid: Grid, options: Sequence[str], plugins: Sequence[Mapping[str, Any]] = ()) -> None:
         """Says in the folder what the grid is.
@@ -136,3 +146,7 @@ class GridFolder:
         finally:
             with contextlib.suppress(OSError):
                 release(descriptor)
+
+
+def _is_words(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(word, str) for word in value)

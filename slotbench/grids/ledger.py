@@ -11,7 +11,6 @@ The rest is the run folder of that point.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from slotbench.errors import FileError
+from slotbench.files import open_regular, parse_json, read_bytes, read_json_object
 from slotbench.grids.expansion import Point
 from slotbench.grids.locks import is_held
 from slotbench.runs.files import append_whole_line, cut_torn_line, dump_json, write_atomically
@@ -127,24 +128,24 @@ class PointFolder:
     def attempts(self) -> list[Attempt]:
         """Every time it was started, oldest first."""
         found: dict[int, dict[str, Any]] = {}
+        path = self.path / "attempts.jsonl"
         try:
-            text = (self.path / "attempts.jsonl").read_text(encoding="utf-8", errors="replace")
-        except OSError:
+            text = read_bytes(path).decode("utf-8", errors="replace")
+        except FileError:
             return []
         for line in text.splitlines():
-            try:
-                event = json.loads(line)
-                found.setdefault(event["attempt"], {}).update(event)
-            except (ValueError, KeyError, TypeError, AttributeError):
-                continue  # a line that was cut off by a kill
+            with contextlib.suppress(FileError):  # a line that was cut off by a kill
+                event = parse_json(line, path)
+                if isinstance(event, dict) and (number := _whole(event.get("attempt"))) is not None:
+                    found.setdefault(number, {}).update(event)
         return [
             Attempt(
                 number=number,
                 started=str(event.get("started", "")),
                 engine=str(event.get("engine", "")),
                 where=str(event.get("where", "")),
-                ended=event.get("ended"),
-                exit_code=event.get("exit_code"),
+                ended=None if event.get("ended") is None else str(event["ended"]),
+                exit_code=_code(event.get("exit_code")),
                 reason=str(event.get("reason", "")),
             )
             for number, event in sorted(found.items())
@@ -197,10 +198,10 @@ class PointFolder:
             return PointStatus(
                 self.id,
                 "done",
-                step=result.get("step"),
-                total_steps=result.get("step"),
-                seconds=_number(result.get("seconds")),
-                seconds_per_step=_number(result.get("seconds_per_step")),
+                step=_whole(result.get("step")),
+                total_steps=_whole(result.get("step")),
+                seconds=_amount(result.get("seconds")),
+                seconds_per_step=_amount(result.get("seconds_per_step")),
                 headline=_headline(result, metrics),
                 attempts=len(self.attempts()),
             )
@@ -211,14 +212,14 @@ class PointFolder:
         if state == "failed":
             last = attempts[-1] if attempts else None
             said = self.last_lines(1)
-            error = record.get("error") or (said[0] if said else None) or (last and _ending(last)) or None
+            error = _text(record.get("error")) or (said[0] if said else None) or (last and _ending(last)) or None
         return PointStatus(
             self.id,
             state,
-            step=record.get("step"),
-            total_steps=record.get("total_steps"),
-            seconds=_number(record.get("seconds")),
-            seconds_per_step=_number(record.get("seconds_per_step")),
+            step=_whole(record.get("step")),
+            total_steps=_whole(record.get("total_steps")),
+            seconds=_amount(record.get("seconds")),
+            seconds_per_step=_amount(record.get("seconds_per_step")),
             headline=_headline(record, metrics),
             error=error,
             attempts=len(attempts),
@@ -227,10 +228,10 @@ class PointFolder:
     def last_lines(self, count: int = 8) -> list[str]:
         """The end of the log of the last attempt, as a terminal would show it."""
         try:
-            with open(self.log, "rb") as file:
+            with open_regular(self.log) as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - 16384))
                 text = file.read().decode("utf-8", errors="replace")
-        except OSError:
+        except (FileError, OSError):
             return []
         lines = [line.rpartition("\r")[2].rstrip() for line in text.replace("\r\n", "\n").split("\n")]
         begun = [index for index, line in enumerate(lines) if line.startswith("=== ")]
@@ -268,14 +269,18 @@ def _ending(attempt: Attempt) -> str:
     if code == 0:
         return "ended without a result"
     if code is not None and code < 0:
-        return f"ended by {signal.Signals(-code).name}"
+        known = {number.value: number.name for number in signal.Signals}
+        return f"ended by {known.get(-code, f'signal {-code}')}"
     return attempt.reason or f"exit code {code}"
 
 
 def _headline(record: Mapping[str, Any], metrics: Sequence[str]) -> tuple[str, float] | None:
-    values = record.get("metrics") or {}
-    own = [headline["metric"] for headline in record.get("headlines") or [] if isinstance(headline, dict)]
-    for name in (*metrics, *own):
+    values, headlines = record.get("metrics"), record.get("headlines")
+    if not isinstance(values, dict):
+        return None
+    known = headlines if isinstance(headlines, list) else []
+    own = [headline.get("metric") for headline in known if isinstance(headline, dict)]
+    for name in (*metrics, *(name for name in own if isinstance(name, str))):
         if (value := _number(values.get(name))) is not None:
             return name, value
     return None
@@ -287,13 +292,32 @@ def _number(value: Any) -> float | None:
         return None
     try:
         return float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
+
+
+def _amount(value: Any) -> float | None:
+    """Seconds; None for what can be none."""
+    amount = _number(value)
+    return amount if amount is not None and 0 <= amount < 2**53 else None
+
+
+def _whole(value: Any) -> int | None:
+    """A number of steps or of attempts; None for what can be none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else None
+
+
+def _code(value: Any) -> int | None:
+    """An exit code, negative for a signal; None for what can be none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and -65 < value < 2**32 else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
     try:
-        content = json.loads(path.read_text(encoding="utf-8", errors="replace"))
-    except (OSError, ValueError):
+        return read_json_object(path)
+    except FileError:
         return None
-    return content if isinstance(content, dict) else None

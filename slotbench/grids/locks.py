@@ -8,6 +8,9 @@ import sys
 import time
 from pathlib import Path
 
+from slotbench.errors import FileError
+from slotbench.files import read_text
+
 __all__ = ["hold", "holder", "is_held", "release"]
 
 _PATIENCE = 1.0
@@ -23,7 +26,8 @@ def hold(path: Path) -> int | None:
         raise OSError("grids run on Linux and macOS; there is no such lock here")
     import fcntl
 
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    # a pipe in the place of a lock must not be waited for
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     until = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -52,7 +56,7 @@ def is_held(path: Path) -> bool:
     import fcntl
 
     try:
-        descriptor = os.open(path, os.O_RDWR)
+        descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
     except OSError:
         return False
     try:
@@ -69,6 +73,6 @@ def is_held(path: Path) -> bool:
 def holder(path: Path) -> str:
     """Who took the lock last, in words."""
     try:
-        return path.read_text(encoding="utf-8").strip() or "another process"
-    except OSError:
+        return read_text(path, limit=1000).strip() or "another process"
+    except FileError:
         return "another process"

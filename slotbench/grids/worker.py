@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shlex
 import signal
@@ -13,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from slotbench.errors import FileError
+from slotbench.files import read_json_object
 from slotbench.grids.engine import Job
 from slotbench.grids.ledger import PointFolder, now
 from slotbench.grids.locks import hold, release
@@ -117,7 +118,6 @@ def _lock(folder: Path) -> int | None:
 def read_json(path: Path) -> dict[str, Any]:
     """What a small file holds; nothing if it is not there or is not one."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_json_object(path)
+    except FileError:
         return {}
-    return value if isinstance(value, dict) else {}

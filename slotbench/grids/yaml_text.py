@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from slotbench.errors import UserError, did_you_mean, lines
+from slotbench.errors import FileError, UserError, did_you_mean, lines
+from slotbench.files import CONFIG_LIMIT, read_text, yaml_node
 
 __all__ = ["parse", "parse_file"]
 
@@ -63,15 +65,20 @@ def parse_file(path: Path, given: str | None = None) -> tuple[str, Any]:
     Raises:
         UserError: it is not there or not valid.
     """
-    if not path.is_file():
-        what = "is a directory; expected a YAML file" if path.is_dir() else "is not there"
+    if not os.path.isfile(path):
+        what = "is a directory; expected a YAML file" if os.path.isdir(path) else "is not there"
+        if os.path.lexists(path) and not os.path.isdir(path):
+            what = "is no regular file; expected a YAML file"
         there = [str(file) for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
         raise UserError(lines(f"{path} {what}{did_you_mean(str(path), there)}", given=given))
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, CONFIG_LIMIT)
+        _check_bounds(text, path)
         return text, parse(text)
-    except UnicodeDecodeError as error:
-        raise UserError(lines(f"{path} is not text: {error}", given=given)) from error
+    except FileError as error:
+        raise UserError(lines(str(error), given=given)) from error
+    except (RecursionError, ValueError) as error:
+        raise UserError(lines(f"{path} is not valid YAML: {str(error)[:200]}", given=given)) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -79,3 +86,16 @@ def parse_file(path: Path, given: str | None = None) -> tuple[str, Any]:
         raise UserError(lines(f"{path}, {where}{error.problem}{context}", given=given)) from error
     except yaml.YAMLError as error:
         raise UserError(lines(f"{path} is not valid YAML: {error}", given=given)) from error
+
+
+def _check_bounds(text: str, path: Path) -> None:
+    """Bounds what a file's aliases stand for, and its depth; what is wrong with its syntax, `parse` says better.
+
+    Raises:
+        FileError: it holds more than any configuration does.
+    """
+    try:
+        yaml_node(text, path)
+    except FileError as error:
+        if not isinstance(error.__cause__, yaml.YAMLError):
+            raise

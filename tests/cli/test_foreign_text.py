@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -11,7 +11,13 @@ from rich.console import Console
 from slotbench import registry
 from slotbench.commands import doctor_report, probe_report
 from slotbench.commands.plugins import table_of
+from slotbench.commands.run_loading import LoadedRun
+from slotbench.data.bouncing_balls import BouncingBalls
 from slotbench.health.findings import Finding
+from slotbench.probing.factors import Factor
+from slotbench.probing.probe import FactorScore, ProbeReport, ProbeSettings
+from slotbench.runs.folder import RunFolder
+from slotbench.tasks.video_prediction import VideoPrediction
 
 NASTY = "a[/b]\x1b[2J\u202e"
 SHOWN = "a[/b]\\x1b[2J\\u202e"
@@ -36,8 +42,8 @@ def is_harmless(text: str) -> bool:
 
 def test_plugins(said):
     out, console = said
-    entry = SimpleNamespace(
-        name=NASTY, kind=next(iter(registry.KINDS)), summary=NASTY, distribution=NASTY, state="broken", error=NASTY
+    entry = registry.Entry(
+        NASTY, next(iter(registry.KINDS)), NASTY, target="m:C", state="broken", error=NASTY, summary=NASTY
     )
     console().print(table_of([entry]))
     assert is_harmless(out.getvalue())
@@ -53,14 +59,11 @@ def test_doctor(said):
 
 def test_probe(said, capsys):
     out, _ = said
-    score = SimpleNamespace(
-        factor=SimpleNamespace(name=NASTY), floors={"prior": 0.1}, heads={"linear": 0.5}, metric="r2", scored=3
-    )
+    score = FactorScore(Factor(NASTY, "continuous"), "r2", 3, 3, {"linear": 0.5}, {"prior": 0.1})
     counts = {"clips": 1, "frames": 1, "rows": 1, "matched_by": "masks", "objects_without_slot": 0, "objects": 1}
-    report = SimpleNamespace(scores=[score], matching={"fit": counts, "test": counts}, left_out={NASTY: NASTY})
-    loaded = SimpleNamespace(
-        folder=SimpleNamespace(path=f"runs/{NASTY}"), checkpoint=SimpleNamespace(name=NASTY), step=1
-    )
-    probe_report.print_report(report, SimpleNamespace(heads=["linear"]), loaded)
+    report = ProbeReport([score], {"fit": counts, "test": counts}, {NASTY: NASTY})
+    data, task = object.__new__(BouncingBalls), object.__new__(VideoPrediction)
+    loaded = LoadedRun(RunFolder(Path(f"runs/{NASTY}")), Path(NASTY), 1, data, task, frozenset())
+    probe_report.print_report(report, ProbeSettings(heads=("linear",)), loaded)
     assert is_harmless(out.getvalue())
     assert is_harmless(capsys.readouterr().out)

@@ -42,6 +42,17 @@ def test_a_plugin_has_all_that_a_distribution_needs_and_says_what_to_type(
     assert workflow["jobs"]["tests"]["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13"]
 
 
+@pytest.mark.parametrize("arguments", [["core", "my_core.py"], ["plugin", "my-core"]])
+def test_nothing_is_written_through_a_link(
+    here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    outside = here / "outside"
+    (here / arguments[1]).symlink_to(outside)
+    assert run(["new", *arguments]) == 2
+    assert "choose another name" in " ".join(capsys.readouterr().err.split())
+    assert not outside.exists()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_written_for_a_kind_is_whole(kind: str) -> None:
     files = plugin_files(kind, Names("a-part", "a_part", "APart", kind), "0.1")

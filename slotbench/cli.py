@@ -38,6 +38,33 @@ COMMANDS = {
     "doctor": ("doctor", "check this installation, and say what to type where something is wrong"),
 }
 
+# what other tools, and people, call them
+_SYNONYMS = {
+    "train": "fit",
+    "run": "fit",
+    "resume": "fit --resume RUN",
+    "continue": "fit --resume RUN",
+    "eval": "test",
+    "evaluate": "test",
+    "val": "validate",
+    "infer": "predict",
+    "inference": "predict",
+    "sweep": "grid",
+    "ablate": "grid",
+    "list": "plugins",
+    "components": "plugins",
+    "config": "show",
+    "table": "compare",
+    "results": "compare",
+    "download": "prepare",
+    "data": "prepare",
+    "benchmark": "bench",
+    "init": "new",
+    "create": "new",
+    "check": "doctor",
+    "info": "doctor",
+}
+
 _EXAMPLES = (
     ("slotbench fit --config experiments/blinking_balls.yaml", "train; needs no download and no GPU"),
     ("slotbench fit --config FILE --model.core NAME", "the same with another temporal core"),
@@ -85,10 +112,12 @@ def run(arguments: Sequence[str]) -> int:
 
 def _command(name: str, arguments: list[str]) -> int:
     if name not in COMMANDS:
-        near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
-        raise UserError(
-            f"no command named {name}{f'; did you mean {near[0]}?' if near else ''}\n  commands: {', '.join(COMMANDS)}"
-        )
+        near = [_SYNONYMS[name.lower()]] if name.lower() in _SYNONYMS else []
+        near = near or difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
+        meant = f"; did you mean slotbench {near[0]}?" if near else ""
+        if not near and name.endswith((".yaml", ".yml")):
+            meant = f"; did you mean slotbench fit --config {name}?"
+        raise UserError(f"no command named {name}{meant}\n  commands: {', '.join(COMMANDS)}")
     module = importlib.import_module(f"slotbench.commands.{COMMANDS[name][0]}")
     code: int = module.main(name, arguments)
     return code

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 from slotbench import registry
 from slotbench.commands.settings import Setting
-from slotbench.errors import UserError, did_you_mean, lines, listing
+from slotbench.errors import FileError, UserError, did_you_mean, lines, listing
+from slotbench.files import CONFIG_LIMIT, read_text
 
 __all__ = ["LINKED", "PARTS", "stands_alone", "unknown_argument", "unknown_component", "unknown_key"]
 
 LINKED = frozenset({"data_spec"})
 """Arguments that the command line fills in from the data."""
 PARTS = ("model", "data", "trainer")
+
+_IN_FILE = re.compile(r"\((?P<path>.*), line \d+\)$")
+_ANCHORS = "write an anchor where it is first used, `core: &mine {...}`, and *mine from there on; no key holds them"
 
 
 def unknown_component(kind: str, name: str, setting: Setting | None) -> UserError:
@@ -61,8 +66,22 @@ def unknown_key(name: str, setting: Setting | None, known: list[str], owner: str
             f"no argument {dashes}{'.'.join(key)}" + (f"; did you mean {dashes}{'.'.join(meant)}?" if meant else ""),
             given=setting.text if setting else None,
             expected=f"one of {listing(known)}" + ("" if meant else ", or a part's, such as --model.core.ARGUMENT"),
+            anchors=_ANCHORS if _holds_anchor(key[0], setting) else None,
         )
     )
+
+
+def _holds_anchor(name: str, setting: Setting | None) -> bool:
+    """Whether the key of a file is there to hold an anchor, `name: &anchor`."""
+    found = _IN_FILE.search(setting.text) if setting is not None and not setting.on_command_line else None
+    if found is None:
+        return False
+    try:
+        text = read_text(found["path"], CONFIG_LIMIT)
+    except FileError:
+        return False
+    block = re.search(rf"^{re.escape(name)}:(.*\n?)((?:[ \t#-].*\n?|\n)*)", text, re.MULTILINE)
+    return block is not None and re.search(r"[:\-\s]&\w", f" {block[1]}{block[2]}") is not None
 
 
 def stands_alone(setting: Setting) -> UserError:

@@ -53,6 +53,8 @@ def main(command: str, arguments: list[str]) -> int:
     if options.save and (command != "predict" or run is None):
         what = "a run" if command == "predict" else f"predict, and this is {command}"
         raise UserError(lines(f"--save is for {what}", example="slotbench predict runs/NAME/ID --save slots,masks"))
+    if command == "fit":
+        _check_place(options)
     settings = _read(command, options, arguments, run.path if run else options.resume or options.run_dir)
     if run is not None:
         resolution = _resolution_of(run.path, settings)
@@ -80,6 +82,21 @@ def _no_checkpoint_to_fit(given: str) -> str:
     )
 
 
+def _check_place(options: RunOptions) -> None:
+    """Finds out before anything is imported whether there can be a run folder where it is to be."""
+    from slotbench.runs.folder import check_run_name
+    from slotbench.writable import check_writable
+
+    if options.name is not None and options.resume is None:
+        check_run_name(options.name)
+    if options.resume is not None:
+        check_writable(options.resume, "make room, or go on with a copy of the run elsewhere")
+    elif options.run_dir is not None:
+        check_writable(options.run_dir, "give another place with --run_dir DIR")
+    else:
+        check_writable(options.runs_dir, "give another place with --runs_dir DIR")
+
+
 def _check_wandb(mode: str | None) -> None:
     """Finds out before anything is trained whether W&B can be reached as asked."""
     if mode != "online":
@@ -100,6 +117,7 @@ def prepare(arguments: list[str]) -> tuple[RunOptions, list[str], list[Setting]]
 
 def _read(command: str, options: RunOptions, arguments: list[str], run: Path | None = None) -> list[Setting]:
     settings = read_settings(arguments)
+    _refuse_grid(arguments, settings)
     typed = f"slotbench {command} {'' if command != 'fit' else '--resume ' if options.resume else '--run_dir '}"
     if run is not None and not options.plugin:
         # before a name that only the plugin has is refused as unknown
@@ -111,6 +129,22 @@ def _read(command: str, options: RunOptions, arguments: list[str], run: Path | N
         check_run_plugins(run, options.plugin, settings, f"{typed}{shlex.quote(str(run))}")
     load_named(settings)
     return settings
+
+
+def _refuse_grid(arguments: list[str], settings: list[Setting]) -> None:
+    """A grid file has keys of its own, which the parser would refuse one by one."""
+    from slotbench.grids.grid_file import is_grid
+
+    if not any(setting.key[:1] == ("base",) for setting in settings):
+        return
+    for path in config_files(arguments):
+        if is_grid(path):
+            raise UserError(
+                lines(
+                    f"{path} is a grid, not an experiment",
+                    **{"to run its points": f"slotbench grid run {path}", "to see them": f"slotbench grid show {path}"},
+                )
+            )
 
 
 def _expand_resume(options: RunOptions, arguments: list[str]) -> list[str]:
@@ -170,8 +204,10 @@ def _name_of(files: list[Path]) -> str:
     """The name of a run: that of its configuration file, or that of the run whose configuration it is."""
     if not files:
         return "run"
+    from slotbench.runs.folder import usable_run_name
+
     file = files[0].resolve()
-    return file.parent.parent.name if (file.parent / "run.json").is_file() else file.stem
+    return file.parent.parent.name if (file.parent / "run.json").is_file() else usable_run_name(file.stem)
 
 
 def _example(command: str) -> str:

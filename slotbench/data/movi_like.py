@@ -24,7 +24,9 @@ from slotbench.data.movi_like_scenes import Level, SceneLaw, mujoco_version
 from slotbench.data.movi_like_videos import SimulatedVideos
 from slotbench.data.movi_record import TIMED
 from slotbench.data.video_pieces import VideoPieces
+from slotbench.errors import FileError
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
+from slotbench.writable import check_writable
 
 __all__ = ["MOViLike"]
 
@@ -221,6 +223,10 @@ class MOViLike(SlotDataModule, Preparable):
         key = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:16]
         folder = cache_home() / "MOViLike" / f"{self.law.level}-{self.resolution}-{_STORED[split]}-{key}"
         if not (folder / "cache.json").is_file():
+            try:
+                check_writable(folder, "set SLOTBENCH_CACHE to another folder")
+            except FileError as error:
+                raise DataFilesError(str(error)) from error
             folder.parent.mkdir(parents=True, exist_ok=True)
             lock = FileLock(f"{folder}.lock")
             try:

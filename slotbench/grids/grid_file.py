@@ -98,6 +98,7 @@ def read_grid_file(path: Path) -> GridFile:
             lines(
                 f"{path} is an experiment, not a grid",
                 expected=f"a file that says `base: {path.name}` and what varies",
+                **{"to train it": f"slotbench fit --config {path}"},
                 see="slotbench grid --help",
             )
         )

@@ -30,7 +30,15 @@ from slotbench.runs.files import append_whole_line, cut_torn_line, dump_json, nu
 from slotbench.runs.lock import is_locked
 from slotbench.runs.provenance import describe_environment
 
-__all__ = ["RunFolder", "RunFolderError", "dump_json", "plain", "write_atomically"]
+__all__ = [
+    "RunFolder",
+    "RunFolderError",
+    "check_run_name",
+    "dump_json",
+    "plain",
+    "usable_run_name",
+    "write_atomically",
+]
 
 CONFIG, RECORD, METRICS, RESULT, LOCK = "config.yaml", "run.json", "metrics.jsonl", "result.json", ".lock"
 _ALLOWED_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=,@-]*")
@@ -38,6 +46,26 @@ _ALLOWED_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=,@-]*")
 
 class RunFolderError(FileError):
     """A path is not a run folder, or a run folder lacks what was asked for."""
+
+
+def check_run_name(name: str) -> None:
+    """Refuses what cannot be the folder of a run.
+
+    Raises:
+        RunFolderError: says which characters.
+    """
+    if _ALLOWED_NAME.fullmatch(name):
+        return
+    wrong = "".join(dict.fromkeys(re.findall(r"[^A-Za-z0-9_.+=,@-]", name))) or name[:1]
+    raise RunFolderError(
+        f"run name {name!r} cannot be a folder's name, because of {wrong!r}: expected letters a to z, digits and "
+        f"_ . + = , @ - (starting with a letter, digit or _); try {usable_run_name(name)!r}"
+    )
+
+
+def usable_run_name(name: str) -> str:
+    """The name with what cannot be in it replaced."""
+    return re.sub(r"[^A-Za-z0-9_.+=,@-]+", "-", name).lstrip(".-+=,@") or "run"
 
 
 class RunFolder:
@@ -65,12 +93,7 @@ class RunFolder:
         Raises:
             RunFolderError: `name` is not usable as the name of a folder.
         """
-        if not _ALLOWED_NAME.fullmatch(name):
-            usable = re.sub(r"[^A-Za-z0-9_.+=,@-]+", "-", name).lstrip(".-+=,@") or "run"
-            raise RunFolderError(
-                f"run name {name!r} cannot be a folder's name: expected letters, digits and _ . + = , @ - "
-                f"(starting with a letter, digit or _); try {usable!r}"
-            )
+        check_run_name(name)
         parent = Path(root) / name
         parent.mkdir(parents=True, exist_ok=True)
         while True:

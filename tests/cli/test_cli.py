@@ -46,12 +46,28 @@ def test_answers_without_importing_torch(arguments):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["fit"], ["fti"], ["fit", "--config", "missing.yaml"], ["plugins", "corse"], ["match"], ["bench", "corse"]],
+    [
+        ["fit"],
+        ["fti"],
+        ["fit", "--config", "missing.yaml"],
+        ["fit", "--config", "missing.yaml", "--name", "größe"],
+        ["plugins", "corse"],
+        ["match"],
+        ["bench", "corse"],
+    ],
 )
 def test_early_mistakes_are_reported_without_importing_torch(arguments):
     code, modules, output = imported_by(*arguments)
     assert code == 2, output
     assert "torch" not in modules
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("train", "fit"), ("evaluate", "test"), ("sweep", "grid"), ("x.yaml", "fit --config x.yaml")]
+)
+def test_what_other_tools_call_a_command_leads_to_ours(typed, meant, capsys):
+    assert run([typed]) == 2
+    assert f"no command named {typed}; did you mean slotbench {meant}?" in capsys.readouterr().err
 
 
 def test_no_argument_prints_the_commands_with_examples(capsys):
@@ -70,7 +86,7 @@ def test_version(capsys):
 def test_unknown_command_suggests_the_nearest(capsys):
     assert run(["fti", "--config", "x.yaml"]) == 2
     captured = capsys.readouterr()
-    assert "no command named fti; did you mean fit?" in captured.err
+    assert "no command named fti; did you mean slotbench fit?" in captured.err
     assert captured.out == ""
 
 

@@ -178,3 +178,51 @@ def test_a_whole_configuration_that_a_run_has_kept_is_not_refused(tmp_path, caps
     kept.write_text(capsys.readouterr().out)
     assert yaml.safe_load(kept.read_text())["trainer"]
     early("--config", str(kept))
+
+
+def test_a_grid_given_to_fit_is_told_where_it_belongs(capsys):
+    grid = ROOT / "experiments" / "grids" / "nightly.yaml"
+    assert run(["fit", "--config", str(grid)]) == 2
+    said = capsys.readouterr().err
+    assert f"{grid} is a grid, not an experiment" in said
+    assert f"slotbench grid run {grid}" in said
+
+
+def test_an_experiment_given_to_grid_is_told_where_it_belongs(capsys):
+    assert run(["grid", "run", str(EXPERIMENT)]) == 2
+    said = capsys.readouterr().err
+    assert "is an experiment, not a grid" in said
+    assert f"slotbench fit --config {EXPERIMENT}" in said
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("größe", "öß"), ("a/b", "/"), ("two words", " "), (".hidden", ".")])
+def test_a_name_that_no_folder_can_have_says_which_characters(name, wrong, capsys):
+    assert run(["fit", "--config", str(EXPERIMENT), "--name", name]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"run name {name!r} cannot be a folder's name, because of {wrong!r}" in said
+
+
+@pytest.mark.parametrize("key", ["x-core", "defaults"])
+def test_a_key_that_holds_an_anchor_says_where_anchors_go(key, tmp_path, capsys):
+    file = tmp_path / "anchored.yaml"
+    text = EXPERIMENT.read_text()
+    file.write_text(f"{key}: &mine\n  dim: 64\n{text}")
+    assert run(["fit", "--config", str(file)]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"no argument {key}" in said
+    assert "write an anchor where it is first used" in said
+    file.write_text(f"{key}:\n  dim: 64\n{text}")
+    assert run(["fit", "--config", str(file)]) == 2
+    assert "anchor" not in capsys.readouterr().err.replace(str(file), "")
+
+
+def test_an_anchor_where_it_is_first_used_is_taken(tmp_path, capsys):
+    file = tmp_path / "linked.yaml"
+    file.write_text(
+        "model:\n  class_path: LongContextReasoning\n  init_args:\n    encoder:\n      class_path: PatchEncoder\n"
+        "      init_args: &size {dim: 32}\n    core: {class_path: SlotSSM, init_args: {<<: *size, num_slots: 3}}\n"
+        "    decoder: {class_path: TransformerDecoder, init_args: *size}\ndata: {class_path: BlinkingBalls}\n"
+    )
+    assert run(["show", str(file)]) == 0
+    parts = yaml.safe_load(capsys.readouterr().out)["model"]["init_args"]
+    assert [parts[part]["init_args"]["dim"] for part in ("encoder", "core", "decoder")] == [32, 32, 32]

@@ -399,3 +399,10 @@ def test_objects_that_find_no_room_are_refused() -> None:
     law = SceneLaw(num_objects=(30, 30), object_sizes=(1.4, 1.4), spread=1.0)
     with pytest.raises(ValueError, match=r"30 objects of sizes \[1.4, 1.4\] find no room .* fewer num_objects"):
         law.draw(np.random.default_rng(0))
+
+
+def test_a_cache_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SLOTBENCH_CACHE", str(tmp_path / "file"))
+    with pytest.raises(DataFilesError, match="cannot be written: .*; set SLOTBENCH_CACHE to another folder"):
+        clips(small(), "train", [0])

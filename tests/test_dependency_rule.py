@@ -11,7 +11,14 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = {"slotbench": ROOT / "slotbench", "slotbench_plugins": ROOT / "plugins" / "slotbench_plugins"}
 
 # what every folder may import
-EVERYWHERE = ("slotbench.arrays", "slotbench.checksums", "slotbench.errors", "slotbench.files", "slotbench.text", "slotbench.writable")
+EVERYWHERE = (
+    "slotbench.arrays",
+    "slotbench.checksums",
+    "slotbench.errors",
+    "slotbench.files",
+    "slotbench.text",
+    "slotbench.writable",
+)
 
 # folder of slotbench -> what of the project its modules may import
 ALLOWED = {

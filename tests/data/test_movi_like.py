@@ -404,5 +404,5 @@ def test_objects_that_find_no_room_are_refused() -> None:
 def test_a_cache_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SLOTBENCH_CACHE", str(tmp_path / "file"))
-    with pytest.raises(DataFilesError, match="cannot be written: .*; set SLOTBENCH_CACHE to another folder"):
+    with pytest.raises(DataFilesError, match=r"cannot be written: .*; set SLOTBENCH_CACHE to another folder"):
         clips(small(), "train", [0])

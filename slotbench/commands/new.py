@@ -19,8 +19,8 @@ __all__ = ["main"]
 _USAGE = f"""Usage: slotbench new plugin NAME [--kind KIND] [--out DIR]
        slotbench new KIND FILE.py
 
-Writes a package that adds a component to slotbench: the class, tests with the laws that it must keep, an experiment, a
-grid that compares it, and CI. It installs, passes its own tests and trains as it stands; then change the class.
+Writes a package that adds a component to slotbench: the class, tests of what it must keep, an experiment, a grid that
+compares it, and CI. It installs, passes its own tests and trains as it stands; then change the class.
 With a kind in the place of `plugin` it writes one file, for --plugin FILE.
 
   slotbench new plugin fading-slots                    ./fading-slots with the core FadingSlots

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.resources
 import re
+import shlex
 from dataclasses import dataclass
 
 from slotbench import registry
+from slotbench.commands.new_source import Source, source_of_slotbench
 
 __all__ = ["KINDS", "Kind", "Names", "plugin_file", "plugin_files"]
 
@@ -31,6 +33,9 @@ class Kind:
         swap: arguments of `fit` that put it into another experiment.
         experiment: such an experiment.
         expected: what the experiment gave with the class as it is written.
+        compared: what the grid compares.
+        first: the first of the two, the class itself if absent.
+        tested: what the tests are about.
     """
 
     rival: str
@@ -38,6 +43,9 @@ class Kind:
     swap: str
     experiment: str
     expected: str = "not measured yet; write down here what it gives."
+    compared: str = "{name} and {rival}"
+    first: str | None = None
+    tested: str = "the laws that every {kind} keeps, from `slotbench.testing`, and what is particular to yours"
 
 
 _BALLS = "experiments/bouncing_balls.yaml"
@@ -58,6 +66,24 @@ KINDS = {
         "--model.core OCSlotSSM --model.core.aggregation {name}",
         _BALLS,
     ),
+    "dataset": Kind(
+        "SlotRNN",
+        "model.core",
+        "--data {name}",
+        _BALLS,
+        compared="SlotSSM and SlotRNN on {name}",
+        first="SlotSSM",
+        tested="that a clip depends on its index alone, that splits differ, and the sizes",
+    ),
+    "task": Kind(
+        "SlotRNN",
+        "model.core",
+        "--model {name}",
+        _BALLS,
+        compared="SlotSSM and SlotRNN at {name}",
+        first="SlotSSM",
+        tested="what is decoded, compared and saved",
+    ),
 }
 
 _FILES = {
@@ -68,18 +94,27 @@ _FILES = {
     "experiments/balls.yaml": "balls.yaml",
     "experiments/grids/compare.yaml": "compare.yaml",
 }
+# what the experiment asks, and the task's arguments that say so: of the other kinds, and of a task
+_TASKS = (
+    (
+        "Clips at the smallest size: look at six frames, then go on alone for six.",
+        "    loss: bce\n    context: 6\n    horizon: 6\n",
+    ),
+    ("Clips at the smallest size, every frame painted again.", ""),
+)
 _REGISTER_IMPORT = "\nfrom slotbench.registry import register"
 
 
-def plugin_files(kind: str, names: Names, version: str) -> dict[str, str]:
+def plugin_files(kind: str, names: Names, version: str, source: Source | None = None) -> dict[str, str]:
     """The files of a package by their paths in its folder.
 
     Args:
         kind: one of `KINDS`.
         names: what things are called.
         version: of slotbench, that the package needs at least.
+        source: where slotbench comes from; where this one came from if absent.
     """
-    words = _words(kind, names) | {"version": version}
+    words = _words(kind, names) | {"version": version} | _words_of_source(source or source_of_slotbench())
     files = {path: _filled(f"common/{template}", words) for path, template in _FILES.items()}
     files[f"{names.package}/__init__.py"] = _filled("common/init.py", words)
     plain = words | {"register": "", "register_import": ""}
@@ -109,7 +144,7 @@ def _words(kind: str, names: Names) -> dict[str, str]:
     }
     if kind in own:
         parts[kind] = own[kind]
-    else:
+    elif kind == "aggregation":
         parts["core"] = (
             "OCSlotSSM\n      init_args:\n        num_slots: 4\n        dim: 64\n        aggregation:\n"
             f"          class_path: {names.class_name}"
@@ -126,6 +161,24 @@ def _words(kind: str, names: Names) -> dict[str, str]:
         "key": of_kind.key,
         "swap": of_kind.swap.format(name=names.class_name),
         "expected": of_kind.expected,
+        "compared": of_kind.compared.format(name=names.class_name, rival=of_kind.rival),
+        "first": of_kind.first or names.class_name,
+        "tested": of_kind.tested.format(kind=kind),
+        "metrics": "val/loss" if kind == "task" else "val/rollout_mse/step_05, val/loss",
+        "question": _TASKS[kind == "task"][0],
+        "task": names.class_name if kind == "task" else "VideoPrediction",
+        "task_arguments": _TASKS[kind == "task"][1],
+        "data": names.class_name if kind == "dataset" else "BouncingBalls",
+        "objects": "num_squares" if kind == "dataset" else "num_balls",
+    }
+
+
+def _words_of_source(source: Source) -> dict[str, str]:
+    default = f", which is `{source.anywhere}` where it is not set" if source.anywhere else ""
+    return {
+        "slotbench_here": shlex.join(source.here),
+        "slotbench_anywhere": source.anywhere.replace("'", ""),
+        "ci_default": default,
     }
 
 

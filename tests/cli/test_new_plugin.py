@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -15,7 +17,9 @@ import yaml
 from slotbench import registry
 from slotbench.cli import run
 from slotbench.commands.new_files import KINDS, Names, plugin_file, plugin_files
+from slotbench.commands.new_source import Source, source_of_slotbench
 
+RIVALS = {"dataset": "SlotSSM and SlotRNN on APart", "task": "SlotSSM and SlotRNN at APart"}
 NAMES = Names("fading-slots", "fading_slots", "FadingSlots", "core")
 
 
@@ -57,15 +61,81 @@ def test_nothing_is_written_through_a_link(
 def test_what_is_written_for_a_kind_is_whole(kind: str) -> None:
     files = plugin_files(kind, Names("a-part", "a_part", "APart", kind), "0.1")
     for path, content in files.items():
-        assert "@" not in content.replace("actions/checkout@", "").replace("setup-python@", "").replace(
-            "@pytest", ""
-        ).replace(" @ values", "").replace(" @ self", ""), path
+        assert not re.search(r"@\w+@", content), path
         if path.endswith(".py"):
             ast.parse(content)
         if path.endswith(".yaml"):
             yaml.safe_load(content)
-    named = yaml.safe_load(files["experiments/balls.yaml"])["model"]["init_args"]
-    assert "APart" in str(named)
+    experiment = yaml.safe_load(files["experiments/balls.yaml"])
+    assert experiment["data"]["class_path"] == ("APart" if kind == "dataset" else "BouncingBalls")
+    assert "APart" in str(experiment)
+    assert files["experiments/grids/compare.yaml"].startswith(f"# {RIVALS.get(kind, 'APart and ')}")
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "in_ci"),
+    [
+        (Source(("git+https://host/o/r@1a2b",), "git+https://host/o/r@1a2b"), "git+https://host/o/r@1a2b", True),
+        (Source(("-c", "/a b/constraints.txt", "/a b")), "-c '/a b/constraints.txt' '/a b'", False),
+    ],
+)
+def test_the_readme_and_ci_say_where_slotbench_comes_from(source: Source, line: str, in_ci: bool) -> None:
+    files = plugin_files("core", NAMES, "0.1", source)
+    install, own = (files["README.md"].index(text) for text in (f"pip install {line}\n", "pip install -e '.[test]'"))
+    assert install < own
+    workflow = yaml.safe_load(files[".github/workflows/ci.yml"])
+    default = source.anywhere if in_ci else ""
+    assert workflow["env"]["SLOTBENCH"] == f"${{{{ vars.SLOTBENCH || '{default}' }}}}"
+    steps = [step.get("run", "") for step in workflow["jobs"]["tests"]["steps"]]
+    (first,) = (index for index, step in enumerate(steps) if 'pip install "$SLOTBENCH"' in step)
+    assert first < steps.index("python -m pip install -e '.[test]'")
+    assert "set the repository's variable SLOTBENCH" in steps[first]
+
+
+@pytest.mark.parametrize(
+    ("written", "here", "anywhere"),
+    [
+        (None, "path/to/slotbench", ""),
+        ({"url": "https://me:secret@host/slotbench-0.1.whl"}, "https://host/slotbench-0.1.whl", None),
+        (
+            {"url": "https://me:secret@host/o/r", "vcs_info": {"vcs": "git", "commit_id": "1a2b"}},
+            "git+https://host/o/r@1a2b",
+            None,
+        ),
+        ({"url": "file:///no/where%20at%20all", "dir_info": {"editable": True}}, "/no/where at all", ""),
+    ],
+)
+def test_where_slotbench_comes_from_is_what_pip_has_written_down(
+    written: dict | None, here: str, anywhere: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Installed:
+        def read_text(self, name: str) -> str | None:
+            assert name == "direct_url.json"
+            return None if written is None else json.dumps(written)
+
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: Installed())
+    assert source_of_slotbench() == Source((here,), here if anywhere is None else anywhere)
+
+
+@pytest.mark.parametrize(
+    ("remote", "expected"),
+    [
+        ("https://me:secret@host/o/r.git", "git+https://host/o/r.git"),
+        ("git@host:o/r.git", "git+ssh://git@host/o/r.git"),
+        ("/somewhere/local", ""),
+        (None, ""),
+    ],
+)
+def test_a_checkout_is_known_elsewhere_by_where_it_was_cloned_from(
+    remote: str | None, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    if remote is not None:
+        subprocess.run(["git", "-C", str(tmp_path), "remote", "add", "origin", remote], check=True)
+    (tmp_path / "constraints.txt").touch()
+    installed = type("Installed", (), {"read_text": lambda self, name: json.dumps({"url": tmp_path.as_uri()})})()
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: installed)
+    assert source_of_slotbench() == Source(("-c", str(tmp_path / "constraints.txt"), str(tmp_path)), expected)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import shutil
 import struct
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,16 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from feature_files import write_feature_file
 from kinds import Kind, fingerprint
 from PIL import Image
-from torch import nn
-
-TESTS = Path(__file__).resolve().parents[1]
-for folder in ("data", "plugins"):
-    sys.path.insert(0, str(TESTS / folder))
-from feature_files import write_feature_file
 from slotbench_plugins.convs5_weights import load_tree
 from tfrecord_files import clevr_record, clevr_scene, framed, movi_video, write_clevr, write_movi
+from torch import nn
 
 from slotbench.data import digits
 from slotbench.data.checksums import damaged_files

@@ -23,7 +23,7 @@ from kinds import Kind
 from slotbench.errors import FileError, UserError
 from slotbench.registry import RegistryError
 
-SECONDS = 30.0
+SECONDS = 20.0
 MEMORY = 3 << 30
 LONGEST = 3000
 
@@ -117,6 +117,6 @@ def _outcome(kind: Kind, place: Path, expected: Any) -> Outcome:
         if kind.named and str(place) not in words:
             return "failed", f"its words do not name the file: {words[:500]!r}"
         return "refused", words[:300]
-    except BaseException:
-        return "failed", traceback.format_exc()[-2500:]
+    except BaseException as error:
+        return "failed", "".join(traceback.format_exception(error))[-1200:] + f"\n{type(error).__name__}: {str(error)[-300:]}"
     return ("same" if result == expected else "other"), repr(result)[:300]

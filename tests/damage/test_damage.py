@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 import data_kinds
+import pytest
+import record_kinds
 from damages import damages
 from isolation import outcomes
 from kinds import Kind
 
-KINDS: dict[str, Kind] = {**data_kinds.KINDS}
+KINDS: dict[str, Kind] = {**data_kinds.KINDS, **record_kinds.KINDS}
 
 
 def check(name: str, count: int, tmp_path: Path) -> None:

@@ -118,5 +118,7 @@ def _outcome(kind: Kind, place: Path, expected: Any) -> Outcome:
             return "failed", f"its words do not name the file: {words[:500]!r}"
         return "refused", words[:300]
     except BaseException as error:
-        return "failed", "".join(traceback.format_exception(error))[-1200:] + f"\n{type(error).__name__}: {str(error)[-300:]}"
+        return "failed", "".join(traceback.format_exception(error))[
+            -1200:
+        ] + f"\n{type(error).__name__}: {str(error)[-300:]}"
     return ("same" if result == expected else "other"), repr(result)[:300]

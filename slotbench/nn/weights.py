@@ -19,6 +19,7 @@ __all__ = ["WeightError", "WeightReport", "find_checkpoint", "match_weights", "r
 # what torch raises for files that are damaged
 _DAMAGED = (
     RuntimeError,
+    AssertionError,
     EOFError,
     LookupError,
     ValueError,

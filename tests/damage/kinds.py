@@ -28,6 +28,7 @@ class Kind:
         make: writes good files into a folder, and returns the one that is to be damaged.
         read: reads it as a command does, given the folder, and returns something to compare.
         exact: whether damage that is not refused must leave what is read as it was; else any valid value will do.
+        tolerant: whether no damage may be refused, as the rest is of use without the file.
         named: whether a refusal names the file, or the folder that it is in.
     """
 
@@ -35,6 +36,7 @@ class Kind:
     read: Callable[[Path], Any]
     exact: bool = False
     named: bool = True
+    tolerant: bool = False
 
 
 def fingerprint(values: Any) -> str:

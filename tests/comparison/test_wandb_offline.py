@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
@@ -76,13 +77,13 @@ def test_a_resumed_run_is_one_record_without_what_lies_beyond_the_checkpoint(rea
     assert run.info["step"] == 9
 
 
-def _set_back(run: Path, seconds: float) -> None:
-    """The clock of the second part of a run is set back: the killed part is newer by every time stamp."""
-    first, second = sorted(find_logs(run), key=lambda path: path.stat().st_mtime)
-    for path, moved in ((first, 0.0), (second, -seconds)):
-        when = path.stat().st_mtime + moved
-        os.utime(path, (when, when))
-    os.rename(second.parent, second.parent.with_name(f"offline-run-20200101_000000-{second.parent.name[-8:]}"))
+def _copied(log: Path, folder: Path, hours: int) -> Path:
+    """A log as if it had been written so many hours ago; a copy, which no process of wandb's touches any more."""
+    copy = folder / f"offline-run-2026010{9 - hours // 24}_000000-copied" / log.name
+    copy.parent.mkdir(parents=True)
+    shutil.copyfile(log, copy)
+    os.utime(copy, (time.time() - 3600 * hours,) * 2)
+    return copy
 
 
 @pytest.mark.parametrize("parts_are_told", [True, False])
@@ -90,11 +91,14 @@ def test_a_run_that_went_on_after_the_clock_was_set_back_is_where_its_last_part_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts_are_told: bool
 ) -> None:
     monkeypatch.delenv("WANDB_MODE", raising=False)
-    folder = RunFolder.create(tmp_path, "balls")
+    folder, copies = RunFolder.create(tmp_path, "balls"), tmp_path / "copies"
     log(folder, [(step, {"train/loss": 1.0}) for step in range(8)], "running", "success")
+    (first,) = find_logs(folder.path)
     log(folder, [(step, {"train/loss": 2.0}) for step in range(5, 12)], "running", "success")
-    _set_back(folder.path, 86_400.0)
-    killed = max(find_logs(folder.path), key=lambda path: path.stat().st_mtime)
+    (second,) = set(find_logs(folder.path)) - {first}
+    # the killed part is newer by every time stamp
+    killed = _copied(first, copies, 0)
+    _copied(second, copies, 24)
 
     def as_killed(path: Path) -> list:
         records = list(read_directly(path))
@@ -105,7 +109,7 @@ def test_a_run_that_went_on_after_the_clock_was_set_back_is_where_its_last_part_
         return [(kind, said) for kind, said in records if kind != "exit" or path != killed]
 
     monkeypatch.setattr("slotbench.comparison.wandb_offline.read_log", as_killed)
-    (run,) = read_wandb_offline(folder.path)
+    (run,) = read_wandb_offline(copies)
     assert (run.state, run.info["step"], run.summary["train/loss"]) == ("finished", 11, 2.0)
     assert run.curves(100)["train/loss"][1].tolist() == [1.0] * 5 + [2.0] * 7
 

@@ -17,6 +17,8 @@ __all__ = ["CurveWriter"]
 class CurveWriter(Callback):
     """Draws the curves at the end, on interruption, and after a validation as long as that costs next to nothing.
 
+    At the end that is once the result is written.
+
     Args:
         folder: the run.
         share: largest share of the running time that drawing between validations may take.
@@ -35,7 +37,7 @@ class CurveWriter(Callback):
         if self._cost < min(1.0, self._share * (time.monotonic() - self._drawn_at)):
             self._draw(trainer)
 
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Draws."""
         self._draw(trainer)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -14,13 +15,15 @@ from rich.text import Text
 from slotbench.callbacks.reporting import headline_records
 from slotbench.runs.folder import RunFolder
 from slotbench.runs.oracles import ORACLE, split_references
-from slotbench.text import one_line
+from slotbench.text import one_line, printable
 
 __all__ = ["EndReport", "score_table"]
 
 
 class EndReport(Callback):
     """Prints at the end, or on interruption, the scores beside trivial answers, the pictures, and what to try next.
+
+    A report that cannot be made is a warning: the result of the run is written by then.
 
     Args:
         folder: the run.
@@ -32,33 +35,42 @@ class EndReport(Callback):
         self._folder = folder
         self._again = again
         self._console = console
+        self._has_validated = False
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Remembers that there are scores of this process."""
+        self._has_validated = self._has_validated or not trainer.sanity_checking
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Prints the report."""
         if trainer.is_global_zero:
-            self._print(pl_module)
+            self._report(pl_module)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Prints the report after an interruption; a failure has its own message."""
         if trainer.is_global_zero and trainer.state.fn == TrainerFn.FITTING and self._folder.state == "interrupted":
-            self._print(pl_module)
+            self._report(pl_module)
+
+    def _report(self, module: LightningModule) -> None:
+        try:
+            self._print(module)
+        except Exception as error:
+            what = one_line(f"{type(error).__name__}: {error}")
+            print(f"warning: the report of {printable(self._folder.path)} cannot be shown: {what}", file=sys.stderr)
 
     def _print(self, module: LightningModule) -> None:
         console = self._console or Console()
         info, run = self._folder.info, self._folder.path
         seconds = round(info.get("seconds", 0))
+        took = f"{info['state']} after {info['step']:,} steps in {seconds // 60} min {seconds % 60} s"
         console.print()
-        console.print(
-            one_line(
-                f"{info['name']} {info['state']} after {info['step']:,} steps in {seconds // 60} min {seconds % 60} s"
-            ),
-            style="bold",
-            highlight=False,
-            markup=False,
-        )
-        headlines = headline_records(module)
+        console.print(Text(one_line(f"{info['name']} {took}"), style="bold"))
+        # the record's, which has the baselines of a run that goes on
+        headlines = info.get("headlines") or headline_records(module)
         if headlines and info.get("metrics"):
             console.print(score_table(headlines, info["metrics"]))
+            if note := self._about_scores(info):
+                console.print(note, highlight=False, style="dim")
         else:
             console.print("No scores: the run ended before its first validation.", highlight=False)
         pictures = [
@@ -79,6 +91,15 @@ class EndReport(Callback):
         if info.get("wandb_mode") == "offline":
             commands += [f"wandb sync {shlex.quote(str(path))}" for path in sorted(run.glob("wandb/offline-run-*"))]
         _section(console, "Try next", commands)
+
+    def _about_scores(self, info: dict[str, Any]) -> str:
+        """Of which weights the scores are, where that goes without saying."""
+        step = info.get("metrics_step")
+        if not isinstance(step, int):
+            return ""
+        if step != info["step"]:
+            return f"Scores of step {step:,}: later weights have not been validated."
+        return "" if self._has_validated else f"Scores of step {step:,}, measured before the run went on."
 
 
 def score_table(headlines: list[dict[str, Any]], metrics: dict[str, Any]) -> Table:

@@ -46,6 +46,8 @@ class EvaluationRecord(Callback):
         self._subcommand = subcommand
         self._console = console
         self._started = time.monotonic()
+        # now: when the evaluation is over, its scores must not be lost with a record that cannot be read
+        self._run: str = folder.info.get("id", folder.path.name)
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Starts the clock."""
@@ -68,7 +70,7 @@ class EvaluationRecord(Callback):
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items() if value.numel() == 1}
         record = {
             "subcommand": self._subcommand,
-            "run": self._folder.info["id"],
+            "run": self._run,
             "created": datetime.now().astimezone().isoformat(timespec="seconds"),
             "checkpoint": trainer.ckpt_path,
             "metrics": metrics,
@@ -84,10 +86,13 @@ class EvaluationRecord(Callback):
             "slotbench": importlib.metadata.version("slotbench"),
         }
         path, media = self._place.record, self._place.media
-        write_atomically(path, dump_json(record, indent=2))
         console = self._console or Console()
-        if headlines and metrics:
-            console.print(score_table(headlines, metrics))
+        try:
+            write_atomically(path, dump_json(record, indent=2))
+        finally:
+            # what a full disk does not take is at least seen
+            if headlines and metrics:
+                console.print(score_table(headlines, metrics))
         kinds = (".png", ".gif", ".npz")
         pictures = [str(path) for suffix in kinds for path in sorted(media.glob(f"*{suffix}"))]
         if len(pictures) > _MOST_LISTED:

@@ -15,6 +15,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
+from slotbench.callbacks.divergence import DivergedError
 from slotbench.callbacks.run_checkpoint import RunCheckpoint
 
 __all__ = ["GracefulStop"]
@@ -111,7 +112,7 @@ class GracefulStop(Callback):
             # a signal to the whole process group kills the data loader's workers, and the error about them comes first
             batches = trainer.fit_loop.epoch_loop.batch_progress.current
             between = batches.ready == batches.completed and not isinstance(exception, KeyboardInterrupt)
-            save = self.told and between and trainer.world_size == 1
+            save = self.told and between and trainer.world_size == 1 and not isinstance(exception, DivergedError)
         if save and trainer.global_step > 0:
             self._checkpoint.save(trainer)
         # no hook comes after Lightning has put our handlers back, so they step aside when called

@@ -14,8 +14,11 @@ from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities import rank_zero_warn
 
+from slotbench import checksums
 from slotbench.callbacks.checkpoint_file import CheckpointFile
+from slotbench.callbacks.divergence import Divergence
 from slotbench.callbacks.random_state import RandomState
+from slotbench.errors import FileError
 from slotbench.runs.checkpoints import BEST, LAST, PREVIOUS
 from slotbench.runs.files import fsync_folder
 
@@ -28,6 +31,7 @@ class RunCheckpoint(Checkpoint):
     `last.ckpt` is replaced after each validation, every `minutes`, at the end, and on a clean interruption; what it was
     is `previous.ckpt` then, to go on from if the newest is damaged. `best.ckpt` is another name for the `last.ckpt`
     that scored best, so that it costs no second serialisation. A file is written beside its place and renamed into it.
+    Before that, its checksum is written down beside it (`slotbench.checksums`).
     Lightning's ModelCheckpoint writes to the system's temporary folder and moves the file, which is a plain copy, torn
     by a kill, whenever that folder is on another file system; and it saves the last state only when the best ones
     changed.
@@ -36,20 +40,28 @@ class RunCheckpoint(Checkpoint):
         folder: where the checkpoints go.
         minutes: longest time without a checkpoint while training.
         random_state: is told before a checkpoint is made, to be part of it.
+        divergence: is asked before a checkpoint is made whether there is anything to keep.
     """
 
     def __init__(
-        self, folder: str | Path, minutes: int | float = 10.0, random_state: RandomState | None = None
+        self,
+        folder: str | Path,
+        minutes: int | float = 10.0,
+        random_state: RandomState | None = None,
+        divergence: Divergence | None = None,
     ) -> None:
         self._folder = Path(folder)
         self._seconds = 60 * minutes
-        self._random_state = random_state
+        self._random_state, self._divergence = random_state, divergence
+        self._file = CheckpointFile()
         self._saved_at = time.monotonic()
-        self._saved_step: int | None = None
+        self._saved_step: int | None = None  # of the state that need not be saved again
+        self._last_step: int | None = None  # of what last.ckpt is
         self._written_step: int | None = None  # of the file that is written and not yet in its place
         self._warned = False
         self.best_score: float | None = None
         self.best_step: int | None = None
+        self._linked_step: int | None = None  # of what best.ckpt is
 
     @property
     def last_model_path(self) -> str:
@@ -64,7 +76,7 @@ class RunCheckpoint(Checkpoint):
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Has the file written straight to its folder where the strategy leaves that to others."""
         if isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
-            trainer.strategy.checkpoint_io = CheckpointFile()
+            trainer.strategy.checkpoint_io = self._file
 
     def save(self, trainer: Trainer) -> None:
         """Replaces `last.ckpt` by the present state, unless it is that already; every process calls it."""
@@ -82,6 +94,8 @@ class RunCheckpoint(Checkpoint):
         """
         if trainer.global_step in (self._written_step, self._saved_step):
             return
+        if self._divergence is not None:
+            self._divergence.check(trainer)
         if self._random_state is not None:
             self._random_state.collect(trainer)
         trainer.save_checkpoint(self._partial, weights_only=False)  # on every process: sharded strategies gather here
@@ -128,10 +142,11 @@ class RunCheckpoint(Checkpoint):
         if trainer.state.fn != TrainerFn.FITTING or trainer.sanity_checking:
             return
         is_best = self._is_best(trainer, getattr(pl_module, "monitor", None))
-        self._saved_step = None if is_best else self._saved_step  # the score is part of what is saved
+        self._saved_step = None  # the scores are part of what is saved
         self.save(trainer)
         if is_best and trainer.is_global_zero:
             link(self._folder / LAST, self._folder / BEST)
+            self._linked_step = self.best_step
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Saves the final state."""
@@ -144,6 +159,7 @@ class RunCheckpoint(Checkpoint):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes up the best score of an earlier part of the run."""
         self.best_score, self.best_step = state_dict["best_score"], state_dict["best_step"]
+        self._linked_step = self.best_step
 
     @property
     def _partial(self) -> Path:
@@ -158,13 +174,38 @@ class RunCheckpoint(Checkpoint):
     def _put_in_place(self, trainer: Trainer) -> None:
         if trainer.is_global_zero:
             last = self._folder / LAST
-            if last.is_file():
+            self._write_down_checksum()
+            if last.is_file() and self._last_step != self._written_step:
                 link(last, self._folder / PREVIOUS)
             os.replace(self._partial, last)
             fsync_folder(self._folder)
         # whoever has started the processes ends the others when one is gone
         trainer.strategy.barrier("checkpoint in its place")
+        self._last_step = self._written_step
         self._saved_at, self._saved_step, self._written_step = time.monotonic(), self._written_step, None
+
+    def _write_down_checksum(self) -> None:
+        """Adds the new file's checksum to those of the files that are there, which it takes the place of one by one."""
+        if self._partial.is_dir():
+            return  # of a strategy that saves in several files
+        digest = self._file.digests.pop(self._partial, None) or checksums.file_digest(self._partial)
+        names = (LAST, PREVIOUS, BEST)
+        try:
+            known = checksums.known_digests(self._folder)
+        except FileError:
+            known = {}
+        if not known:
+            # of an earlier version, or the record is damaged: what is there is what was gone on from
+            here = [path for name in names if (path := self._folder / name).is_file()]
+            known = {checksums.file_digest(path): {"step": None} for path in here}
+        # of the latest two, and of the best, which may be old
+        latest = [*known][-2:]
+        known = {
+            old: entry
+            for old, entry in known.items()
+            if old != digest and (old in latest or entry.get("step") in (None, self._linked_step))
+        }
+        checksums.remember(self._folder, names, {**known, digest: {"step": self._written_step}})
 
     def _is_best(self, trainer: Trainer, monitor: tuple[str, str] | None) -> bool:
         if monitor is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,10 +12,12 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
+from slotbench.callbacks.divergence import DivergedError
 from slotbench.callbacks.graceful_stop import GracefulStop
 from slotbench.callbacks.reporting import StepClock, headline_records
 from slotbench.nn.parameters import trainable_parameters
 from slotbench.ops import chosen_kernels
+from slotbench.runs.files import number
 from slotbench.runs.folder import RunFolder
 
 __all__ = ["RunRecord"]
@@ -23,18 +26,26 @@ __all__ = ["RunRecord"]
 class RunRecord(Callback):
     """Writes state, step, speed, sizes of parts, kernels, headlines with their floors, and the last and best metrics.
 
-    The state goes from "starting" over "running" to "finished", "interrupted" (Ctrl-C or another signal) or "failed",
-    then with the exception's last line under "error". Seconds and best metrics of a run that goes on count on.
+    The state goes from "starting" over "running" to "finished", "interrupted" (Ctrl-C or another signal), "diverged",
+    then with the step under "diverged_at", or "failed", then with the exception's last line under "error". Seconds and
+    best metrics of a run that goes on count on; its baselines and speed are those of the record until it has its own.
 
     Args:
         folder: the run.
         interval: seconds between two updates of the step while training; validation always updates.
         stop: knows whether there was a signal.
+        finish: writes what the run came to, as soon as it has reached its end.
     """
 
-    def __init__(self, folder: RunFolder, interval: int | float = 10.0, stop: GracefulStop | None = None) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        interval: int | float = 10.0,
+        stop: GracefulStop | None = None,
+        finish: Callable[[], object] | None = None,
+    ) -> None:
         self._folder = folder
-        self._stop = stop
+        self._stop, self._finish = stop, finish
         self._interval = interval
         self._clock = StepClock()
         self._started = self._written = time.monotonic()
@@ -44,7 +55,8 @@ class RunRecord(Callback):
         """What a run that goes on counts on from: its seconds, and the last and best metrics."""
         info = self._folder.info
         seconds = round(self._seconds(), 1)
-        return {"seconds": seconds, "metrics": info.get("metrics", {}), "best": info.get("best", {})}
+        kept = {"metrics": info.get("metrics", {}), "best": info.get("best", {})}
+        return {"seconds": seconds, "metrics_step": info.get("metrics_step"), **kept}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes up what an earlier part of the run has counted."""
@@ -55,13 +67,15 @@ class RunRecord(Callback):
         self._started = time.monotonic()
         if self._before:
             # the record may be ahead of the checkpoint
-            self._update(trainer, metrics=self._before["metrics"], best=self._before["best"])
+            kept = ("metrics", "metrics_step", "best")
+            self._update(trainer, **{key: self._before[key] for key in kept if key in self._before})
         self._write(
             trainer,
             state="running",
             error=None,
+            diverged_at=None,
             parameters=trainable_parameters(pl_module),
-            headlines=headline_records(pl_module),
+            headlines=self._headlines(pl_module),
             accelerator=str(trainer.strategy.root_device),
             precision=str(trainer.precision),
             total_steps=_finite(float(trainer.estimated_stepping_batches)),
@@ -88,7 +102,7 @@ class RunRecord(Callback):
         if trainer.sanity_checking:
             return
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items() if value.numel() == 1}
-        headlines = headline_records(pl_module)
+        headlines = self._headlines(pl_module)
         directions = {headline["metric"]: headline["higher_is_better"] for headline in headlines}
         if (monitor := getattr(pl_module, "monitor", None)) is not None:
             directions[monitor[0]] = monitor[1] == "max"
@@ -101,16 +115,21 @@ class RunRecord(Callback):
             if before is None or (value > float(before["value"]) if higher else value < float(before["value"])):
                 best[name] = {"value": value, "step": trainer.global_step}
         # floors are computed from the data, so a task may know them only after its first validation
-        self._write(trainer, headlines=headlines, metrics=metrics, best=best)
+        self._write(trainer, headlines=headlines, metrics=metrics, metrics_step=trainer.global_step, best=best)
         self._clock.resume()
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """State "finished"."""
+        """State "finished", and then the result: nothing that comes after can cost it."""
         self._write(trainer, state="finished")
+        if self._finish is not None:
+            self._finish()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """State "interrupted" or "failed"."""
+        """State "interrupted", "diverged" or "failed"."""
         if trainer.state.fn != TrainerFn.FITTING:
+            return
+        if isinstance(exception, DivergedError):
+            self._write(trainer, state="diverged", diverged_at=exception.step, error=str(exception))
             return
         # a signal to the whole process group kills the data loader's workers too, and that may be what is reported
         told = self._stop is not None and self._stop.told
@@ -126,16 +145,27 @@ class RunRecord(Callback):
         """Seconds of this process, and of those before it up to the checkpoint that it goes on from."""
         return float(self._before.get("seconds", 0)) + time.monotonic() - self._started
 
+    def _headlines(self, module: LightningModule) -> list[dict[str, Any]]:
+        """The task's headlines, with the baselines of the record until the task has computed them anew."""
+        before = {headline["metric"]: headline for headline in self._folder.info.get("headlines", [])}
+        headlines = headline_records(module)
+        for headline in headlines:
+            for key, scores in before.get(headline["metric"], {}).items():
+                if isinstance(scores, dict) and scores and headline.get(key) == {}:
+                    headline[key] = {name: number(score) for name, score in scores.items()}
+        return headlines
+
     def _write(self, trainer: Trainer, **fields: Any) -> None:
         self._written = time.monotonic()
         # the loops are restored last: before that there is no step to tell
         if trainer.global_step > 0 or not self._before:
             fields |= {"step": trainer.global_step, "epoch": trainer.current_epoch}
         memory = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
+        if (speed := self._clock.seconds_per_step) is not None:
+            fields["seconds_per_step"] = speed
         self._update(
             trainer,
             seconds=round(self._seconds(), 1),
-            seconds_per_step=self._clock.seconds_per_step,
             peak_device_memory=memory,
             kernels=chosen_kernels(),
             **fields,

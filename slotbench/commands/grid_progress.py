@@ -46,7 +46,7 @@ def _ending(state: State, outcome: Outcome, took: float | None) -> str:
     if not why and outcome.exit_code is not None and state != "done":
         code = outcome.exit_code
         why = f"signal {-code}" if code < 0 else f"exit code {code}"
-    words = state if state == "failed" or state == "done" else f"was {state}"
+    words = state if state in ("failed", "done", "diverged") else f"was {state}"
     took_words = f" after {duration(took)}" if took is not None else ""
     return f"{words}{took_words}" + (f" ({why})" if why else "")
 
@@ -107,7 +107,7 @@ class _Lines(Shown):
 
     def ended(self, point: Point, state: State, outcome: Outcome) -> None:
         what = _ending(state, outcome, self._took(point))
-        if state in ("failed", "killed"):
+        if state in ("failed", "diverged", "killed"):
             print_failure(self._opened, point, what)
             sys.stdout.flush()
         else:
@@ -151,7 +151,7 @@ class _Bars(Shown):
         from rich.text import Text
 
         what = _ending(state, outcome, self._took(point))
-        if state in ("failed", "killed"):
+        if state in ("failed", "diverged", "killed"):
             print_failure(self._opened, point, what, self._console)
         else:
             status = self._opened.folder.point(point.id).status(self._opened.grid.file.metrics)
@@ -172,7 +172,7 @@ class _Bars(Shown):
         eta = duration(self._eta(progress, running))
         states: dict[State, int] = {state: progress.count(state) for state in STATES}
         top = Table.grid(padding=(0, 1))
-        bar = ProgressBar(total=total, completed=progress.count("done", "failed") + partly, width=30)
+        bar = ProgressBar(total=total, completed=progress.count("done", "failed", "diverged") + partly, width=30)
         top.add_row(
             Text(one_line(self._opened.grid.name), style="bold"),
             bar,

@@ -29,8 +29,10 @@ _USAGE = """Usage: slotbench grid run FILE [settings for all points] [options]
        slotbench grid retry FILE [options]
 
 run starts every point that is not done: those that nobody has run yet, and those that were interrupted or killed, which
-go on from their newest checkpoint. Points that have failed are left alone and reported; retry runs them too. A point
-that is done is never run again. Before anything is started, the parser is asked about every value of every axis.
+go on from their newest checkpoint. Points that have failed are left alone and reported; retry runs them too. Points
+that have diverged (their loss was no longer finite) are left alone unless --diverged is given: the same settings
+diverge again, as a rule. A point that is done is never run again. Before anything is started, the parser is asked about
+every value of every axis.
 
   --jobs N              points that run at the same time (default: 1; slurm, ray: as many as get a place)
   --threads N           threads of each point (default: cores divided by jobs)
@@ -39,6 +41,7 @@ that is done is never run again. Before anything is started, the parser is asked
   --only WHAT ...       points whose id is like WHAT ('*core=RIM*'), or KEY=VALUE; different keys must all hold
   --dry-run             print the points and what would be run; run nothing
   --retry-failed        run what has failed, too
+  --diverged            run what has diverged, too, from its last checkpoint; its result is kept as result.1.json
   --runs_dir DIR        folder of all runs (default: runs)
   --name NAME           the grid's folder there (default: the file's name)
 
@@ -73,7 +76,7 @@ def main(action: str, arguments: list[str]) -> int:
     arguments, slurm = _slurm_options(arguments)
     given, rest = _parser(action).parse_known_args(arguments)
     opened = open_grid(action, rest, remember=action == "retry")
-    again = given.retry_failed or action == "retry"
+    again = (("failed",) if given.retry_failed or action == "retry" else ()) + (("diverged",) * given.diverged)
     chosen = choose(opened.grid, [word for words in given.only for word in words])
     if given.dry_run:
         return _dry_run(opened, chosen, again)
@@ -91,6 +94,7 @@ def _parser(action: str) -> argparse.ArgumentParser:
     parser.add_argument("--only", action="append", nargs="+", default=[])
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--retry-failed", action="store_true")
+    parser.add_argument("--diverged", action="store_true")
     return parser
 
 
@@ -112,10 +116,10 @@ def _slurm_options(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str,
     return rest, pairs
 
 
-def _dry_run(opened: OpenGrid, chosen: Sequence[Point], again: bool) -> int:
+def _dry_run(opened: OpenGrid, chosen: Sequence[Point], again: tuple[State, ...]) -> int:
     found = [opened.folder.point(point.id).status(opened.grid.file.metrics) for point in chosen]
     print_points(opened, chosen, found)
-    startable = (*_TO_START, "failed") if again else _TO_START
+    startable = (*_TO_START, *again)
     start = [point for point, status in zip(chosen, found, strict=True) if status.state in startable]
     print(f"{points(len(start))} would be run; nothing has been started")
     if start:
@@ -125,13 +129,17 @@ def _dry_run(opened: OpenGrid, chosen: Sequence[Point], again: bool) -> int:
 
 
 def _run(
-    opened: OpenGrid, chosen: Sequence[Point], again: bool, given: argparse.Namespace, wanted: EngineOptions
+    opened: OpenGrid,
+    chosen: Sequence[Point],
+    again: tuple[State, ...],
+    given: argparse.Namespace,
+    wanted: EngineOptions,
 ) -> int:
     grid, folder = opened.grid, opened.folder
     for point in chosen:
         folder.point(point.id).settle()
     states = {point.id: folder.point(point.id).state() for point in chosen}
-    startable = (*_TO_START, "failed") if again else _TO_START
+    startable = (*_TO_START, *again)
     start = {point.id for point in chosen if states[point.id] in startable}
     engine = make_engine(given.engine, wanted)
     folder.write(grid, opened.options, opened.plugins)
@@ -143,6 +151,8 @@ def _run(
     for point in [point for point in chosen if point.id in start or states[point.id] == "running"]:
         command = job_making.fit_command(point, folder, [*opened.options, "--threads", str(threads)])
         try:
+            if states[point.id] == "diverged":
+                folder.point(point.id).set_result_aside()
             folder.point(point.id).prepare(point, command)
         except OSError as error:
             print_failure(opened, point, f"cannot be started: {error}")
@@ -159,17 +169,18 @@ def _run(
             driver.run(chosen, jobs, states)
         except KeyboardInterrupt as interrupt:
             interrupted = interrupt
-    left = [point for point in chosen if states[point.id] == "failed" and point.id not in start]
-    _conclude(opened, driver.progress, failed_before=left)
+    left = [(point, states[point.id]) for point in chosen if point.id not in start]
+    before = [(point, state) for point, state in left if state in ("failed", "diverged")]
+    _conclude(opened, driver.progress, ended_before=before)
     if interrupted is not None:
         raise SystemExit(128 + signal.SIGTERM if isinstance(interrupted, _Stopped) else 128 + signal.SIGINT)
     return 0 if driver.progress.count("done") == len(chosen) else 1
 
 
-def _conclude(opened: OpenGrid, progress: Progress, failed_before: Sequence[Point]) -> None:
+def _conclude(opened: OpenGrid, progress: Progress, ended_before: Sequence[tuple[Point, State]]) -> None:
     """The counts, what was left alone, and what to type next."""
-    for point in failed_before:
-        print_failure(opened, point, "failed before, and is left alone")
+    for point, state in ended_before:
+        print_failure(opened, point, f"{'has ' * (state == 'diverged')}{state} before, and is left alone")
     states: dict[State, int] = {state: progress.count(state) for state in STATES}
     print(f"{opened.folder.path}: {points(len(progress.states))}, {counts(states)}")
     file = opened.grid.file.path
@@ -180,6 +191,9 @@ def _conclude(opened: OpenGrid, progress: Progress, failed_before: Sequence[Poin
         return
     if states["failed"]:
         print(f"to run the failed ones again: {text(['slotbench', 'grid', 'retry', name])}")
+    if states["diverged"]:
+        again = text(["slotbench", "grid", "retry", name, "--diverged"])
+        print(f"to run the diverged ones again, which as a rule needs other settings: {again}")
     if sum(states[state] for state in _TO_START):
         words = ["slotbench", "grid", "run", name, *opened.options, *opened.grid.extra]
         print(f"to go on: {text(words)}")

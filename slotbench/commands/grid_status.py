@@ -36,7 +36,15 @@ Examples:
 
 
 _LONGEST = 40
-_CODES: Mapping[str, int] = {"done": 32, "running": 36, "failed": 31, "interrupted": 33, "killed": 33, "waiting": 90}
+_CODES: Mapping[str, int] = {
+    "done": 32,
+    "diverged": 31,
+    "running": 36,
+    "failed": 31,
+    "interrupted": 33,
+    "killed": 33,
+    "waiting": 90,
+}
 
 
 def main(action: str, arguments: list[str]) -> int:

@@ -10,6 +10,7 @@ __all__ = ["COLOURS", "counts", "duration", "number", "points"]
 
 COLOURS: dict[State, str] = {
     "done": "green",
+    "diverged": "red",
     "running": "cyan",
     "failed": "red",
     "interrupted": "yellow",

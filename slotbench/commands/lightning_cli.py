@@ -20,6 +20,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from lightning_utilities.core.rank_zero import rank_zero_only
 
 from slotbench import __version__, registry
+from slotbench.callbacks.divergence import DivergedError
 from slotbench.commands.checkpoint_choice import check_whole
 from slotbench.commands.class_changes import said
 from slotbench.commands.construction import explain_construction
@@ -35,6 +36,7 @@ from slotbench.commands.written_paths import check_written_paths, place_in_run
 from slotbench.data.base import SlotDataModule
 from slotbench.data.files import DataFilesError
 from slotbench.errors import UserError, did_you_mean, lines, wrapped
+from slotbench.files import read_yaml
 from slotbench.interfaces import PartError
 from slotbench.nn.weights import WeightError
 from slotbench.ops import KernelError
@@ -43,10 +45,11 @@ from slotbench.runs.launch import find_launch
 from slotbench.runs.wiring import evaluation_parts, run_parts
 from slotbench.tasks.base import SlotTask
 from slotbench.tasks.optimisation import TrainingSettingsError
+from slotbench.text import printable
 
 __all__ = ["SlotbenchCLI", "config_only_cli", "resolve", "resolved_yaml", "train"]
 
-_DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+_DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM)
 
 _PARTS = ("model", "data", "trainer")
 
@@ -66,8 +69,6 @@ def train(
     place = RunPlace(options, find_launch(_rank())) if command == "fit" else None
     try:
         _one_command(command, SlotbenchCLI)([command, *arguments], settings, options, run, place)
-        if place is not None:
-            place.finish()
     except _NothingToDoError:
         return 0
     except (DataFilesError, WeightError, RunFolderError, KernelError, TrainingSettingsError) as error:
@@ -82,10 +83,21 @@ def train(
         if place is not None:
             place.give_up()
         raise
+    except DivergedError as error:
+        if place is not None and place.folder is not None and place.is_first:
+            place.finish()
+            again = f"its last checkpoint is whole; go on from it with {place.command_after_divergence()}"
+            print(wrapped(printable(f"slotbench: {place.folder.path}: {error}; {again}")), file=sys.stderr)
+        return 1
     except OSError as error:
-        if error.errno not in _DISK_FAILURES or place is None or place.folder is None:
+        if error.errno not in _DISK_FAILURES:
             raise
-        print(wrapped(f"slotbench: {disk_failure(error, place.folder)}"), file=sys.stderr)
+        if place is None or place.folder is None:
+            if place is not None:
+                place.give_up()
+            where = f": {error.filename}" if error.filename else ""
+            raise UserError(f"{command} cannot go on: {error.strerror or error}{where}") from error
+        print(wrapped(printable(f"slotbench: {disk_failure(error, place.folder)}")), file=sys.stderr)
         return 1
     except SystemExit as end:
         # Lightning turns an interrupt into an exit with code 1
@@ -261,11 +273,17 @@ class SlotbenchCLI(LightningCLI):
             self.config_init["fit"]["ckpt_path"] = str(place.checkpoint.path)
             # the weights that it started from have done their work, and may be gone
             cast("SlotTask", self.model)._init_from = None
-        config = yaml.safe_load((folder.path / "config.yaml").read_text(encoding="utf-8"))
+        config = read_yaml(folder.path / "config.yaml")
         wandb = self._options.wandb or (folder.info.get("wandb_mode") if place.goes_on else None) or "off"
         project = self._options.wandb_project
         return folder.path, *run_parts(
-            folder, wandb=wandb, wandb_project=project, config=config, again=place.options_to_repeat()
+            folder,
+            wandb=wandb,
+            wandb_project=project,
+            config=config,
+            again=place.options_to_repeat(),
+            final_validation=place.validates_finally(),
+            finish=place.finish,
         )
 
 

@@ -27,6 +27,8 @@ class RunOptions:
         run_dir: the run folder itself, new or to go on with; None for a new one below `runs_dir`.
         resume: a run folder that exists, to go on with in its own configuration.
         allow_changes: whether a run may be gone on with in another configuration.
+        final_validation: whether the final weights are validated if the last step was not; None if nothing was said: as
+            before, or yes.
         wandb: whether Weights & Biases mirrors the run; None if nothing was said: as before, or "off".
         wandb_project: under which project.
         plugin: Python files of registered components to import first.
@@ -42,6 +44,7 @@ class RunOptions:
     run_dir: Path | None = None
     resume: Path | None = None
     allow_changes: bool = False
+    final_validation: bool | None = None
     wandb: Literal["off", "offline", "online"] | None = None
     wandb_project: str = "slotbench"
     checkpoint: str | None = None
@@ -73,6 +76,14 @@ def options_parser() -> argparse.ArgumentParser:
     group.add_argument("--resume", type=Path, metavar="RUN", help="go on with this run, in its own configuration")
     group.add_argument(
         "--allow-changes", action="store_true", help="go on though the configuration is not that of the run"
+    )
+    group.add_argument(
+        "--no-final-validation",
+        "--no_final_validation",
+        dest="final_validation",
+        action="store_const",
+        const=False,
+        help="do not validate at the end of a training whose last step is not one that is validated",
     )
     group.add_argument(
         "--checkpoint",

@@ -34,6 +34,8 @@ _KNOWN = (
     r".*The number of training batches .* is smaller than the logging interval",
     # an evaluation needs no callbacks of the training
     r".*Be aware that when using `ckpt_path`, callbacks used to create the checkpoint",
+    # the weights that are evaluated are the averaged ones, as they should be
+    r"You're using the WeightAveraging callback, but loading a checkpoint outside",
     # wherever SLURM is installed: whether to use it is the user's choice
     r"The `srun` command is available on your system but is not used",
     # the folder is made before training starts

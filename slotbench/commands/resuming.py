@@ -9,17 +9,18 @@ import shutil
 import socket
 import sys
 import time
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from slotbench import checksums
 from slotbench.callbacks.run_checkpoint import link
 from slotbench.commands.options import RunOptions
 from slotbench.commands.recorded_plugins import plugin_records
-from slotbench.errors import UserError, lines
-from slotbench.runs.checkpoints import LAST, GoodCheckpoint, find_good, remove_partial
+from slotbench.errors import FileError, UserError, lines
+from slotbench.files import parse_yaml, read_text, read_yaml, remove_partials
+from slotbench.runs.checkpoints import BEST, LAST, GoodCheckpoint, find_good, remove_partial
 from slotbench.runs.differences import Difference, configuration_differences
 from slotbench.runs.files import write_atomically
 from slotbench.runs.folder import CONFIG, LOCK, METRICS, RECORD, RESULT, RunFolder, RunFolderError
@@ -93,15 +94,19 @@ class RunPlace:
             self._is_new = True
             return True
         folder = RunFolder.open(path)
+        remove_partials(path, older_than=0.0 if self.is_first else 3600.0)
         if not (path / CONFIG).is_file():
             # killed between two files: nothing has been trained
             self.goes_on = True
             return True
         self._differences = self._compared(folder)
+        if folder.has_diverged and not self._differences:
+            raise UserError(self._about_divergence(folder))
         if folder.is_done and not self._differences:
             if self.is_first:
                 step = (folder.result or {}).get("step")
-                print(f"{path} is finished: {step:,} steps, result in {path / RESULT}")
+                count = f"{step:,} steps, " if isinstance(step, int) else ""
+                print(f"{path} is finished: {count}result in {path / RESULT}")
             return False
         self.goes_on = True
         return True
@@ -139,7 +144,7 @@ class RunPlace:
         return self.folder
 
     def finish(self) -> None:
-        """Writes what the run came to: from here on it is done."""
+        """Writes what the run came to: from here on it is done, or known to have diverged."""
         if self.is_first and self.folder is not None:
             write_result(self.folder)
 
@@ -171,6 +176,22 @@ class RunPlace:
             self.give_up()
         if self._lock is not None:
             self._lock.release()
+
+    def command_after_divergence(self) -> str:
+        """What goes on from the last checkpoint of a run that has diverged, if there is one."""
+        assert self.folder is not None
+        return _after_divergence(self.folder.path)
+
+    def validates_finally(self) -> bool:
+        """Whether the final weights are to be validated; what was said once holds for the run."""
+        said = self._options.final_validation
+        assert self.folder is not None
+        if said is None and self.goes_on:
+            said = self.folder.info.get("final_validation")
+        wanted = said is not False
+        if self.is_first:
+            self.folder.update(final_validation=wanted)
+        return wanted
 
     def options_to_repeat(self) -> str:
         """What of the command line is not in the folder and has to be given again to go on."""
@@ -204,8 +225,8 @@ class RunPlace:
         self._lock = lock
 
     def _compared(self, folder: RunFolder) -> list[Difference]:
-        before = yaml.safe_load((folder.path / CONFIG).read_text(encoding="utf-8"))
-        found = configuration_differences(before, yaml.safe_load(self._config))
+        before = read_yaml(folder.path / CONFIG)
+        found = configuration_differences(before, parse_yaml(self._config, "the configuration"))
         if found and not self._options.allow_changes:
             made, ours = folder.info.get("versions", {}).get("slotbench"), _version_of(self._config)
             raise UserError(
@@ -231,15 +252,21 @@ class RunPlace:
             if any(problem.startswith(f"{path} ") for problem in problems):
                 os.replace(path, path.with_name(f"{path.name}.broken"))
         step = self.checkpoint.step if self.checkpoint else 0
+        if folder.media.is_dir():
+            remove_partial(folder.media)
+        for path in folder.path.glob(".lr_find_*.ckpt"):  # Lightning's, of a search for a learning rate
+            path.unlink(missing_ok=True)
         if self.checkpoint is not None and self.checkpoint.path.name != LAST:
             last = folder.checkpoints / LAST
             link(self.checkpoint.path, last)
-            self.checkpoint = GoodCheckpoint(last, step)
+            self.checkpoint = replace(self.checkpoint, path=last)
+        if self.checkpoint is not None:
+            _put_best_in_place(self.checkpoint)
         if self.checkpoint is None and (problems or folder.history()):
             print(f"warning: {folder.path} has no good checkpoint: it starts from the beginning", file=sys.stderr)
         if self._differences:
             self._record_changes(folder, step)
-        dropped = folder.drop_rows_from(step)
+        dropped = folder.drop_rows_from(step, is_validated=self._is_validated(step))
         at = datetime.now().astimezone().isoformat(timespec="seconds")
         before = folder.info
         fields: dict[str, Any] = {
@@ -261,9 +288,26 @@ class RunPlace:
             ],
         }
         if self.checkpoint is None:
-            fields |= {"metrics": {}, "best": {}}
+            fields |= {"metrics": {}, "metrics_step": None, "best": {}}
+        if any(difference.key.split(".")[0] in ("data", "model") for difference in self._differences):
+            fields["headlines"] = []  # other clips, or other slots, have other baselines
         folder.update(**fields)
         return folder
+
+    def _is_validated(self, step: int) -> bool:
+        """Whether the scores of the checkpoint's step, if there are any on record, are part of the checkpoint."""
+        validated = self.checkpoint.validated_step if self.checkpoint is not None else None
+        # checkpoints of an earlier version do not say
+        return validated is None or validated == step
+
+    def _about_divergence(self, folder: RunFolder) -> str:
+        result = folder.result or {}
+        said = str(result.get("error") or f"the training has diverged at step {result.get('diverged_at')}")
+        return lines(
+            f"{folder.path} is not gone on with: {said}",
+            again=f"{_after_divergence(folder.path)}   from its last checkpoint",
+            same=f"remove {folder.path / RESULT} first, to try the same settings once more",
+        )
 
     def _record_changes(self, folder: RunFolder, step: int) -> None:
         """Keeps the configuration and the result that were, and says in the record what has changed."""
@@ -274,7 +318,7 @@ class RunPlace:
         # the result first: without it the run is not done, whatever its configuration
         if (folder.path / RESULT).is_file():
             os.replace(folder.path / RESULT, folder.path / f"result.{number}.json")
-        write_atomically(folder.path / kept, (folder.path / CONFIG).read_text(encoding="utf-8"))
+        write_atomically(folder.path / kept, read_text(folder.path / CONFIG))
         change = {
             "at": datetime.now().astimezone().isoformat(timespec="seconds"),
             "step": step,
@@ -313,6 +357,21 @@ class RunPlace:
             return False
         # an earlier start may have had the same address; then nobody holds its lock any more
         return info.get("host") != socket.gethostname() or folder.is_locked()
+
+
+def _after_divergence(path: Path) -> str:
+    return f"slotbench fit --resume {shlex.quote(str(path))} --allow-changes --model.optimizer.lr RATE"
+
+
+def _put_best_in_place(last: GoodCheckpoint) -> None:
+    """Makes `best.ckpt` the checkpoint that is gone on from if that had scored best and a kill came between the two."""
+    best = last.path.with_name(BEST)
+    if last.best_step != last.step or (best.is_file() and best.samefile(last.path)):
+        return
+    with contextlib.suppress(FileError):
+        if best.is_file() and checksums.file_digest(best) == checksums.file_digest(last.path):
+            return
+    link(last.path, best)
 
 
 def disk_failure(error: OSError, folder: RunFolder) -> str:

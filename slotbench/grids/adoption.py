@@ -11,7 +11,7 @@ from typing import Any
 from slotbench.errors import UserError, lines
 from slotbench.grids.expansion import Point
 from slotbench.grids.grid_file import CONFIG
-from slotbench.grids.grid_folder import GridFolder
+from slotbench.grids.grid_folder import HALF_ADOPTED, GridFolder
 from slotbench.grids.ledger import PointFolder
 from slotbench.runs.folder import CONFIG as CONFIG_FILE
 from slotbench.runs.folder import RunFolder
@@ -64,7 +64,7 @@ def copy_in(folder: GridFolder, point: Point, run: RunFolder, command: Sequence[
                 expected=f"move {target.path} away first, or let slotbench grid run finish it",
             )
         )
-    partial = folder.path / f".adopted.{os.getpid()}"
+    partial = folder.path / f"{HALF_ADOPTED}{os.getpid()}"
     shutil.copytree(run.path, partial, ignore=shutil.ignore_patterns(".lock", ".attempt.lock", "*.partial"))
     try:
         copied = PointFolder(partial)

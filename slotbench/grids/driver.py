@@ -173,7 +173,7 @@ class Driver:
         except OSError as error:
             outcome = replace(outcome, reason=f"{outcome.reason}; {error}".lstrip("; "))
         began = self.progress.began.pop(outcome.id)
-        self._finish(outcome, "done" if folder.result() else state_after(outcome.exit_code, outcome.reason))
+        self._finish(outcome, folder.ended() or state_after(outcome.exit_code, outcome.reason))
         if self.progress.states[outcome.id] == "done":
             self.progress.durations.append(time.monotonic() - began)
 

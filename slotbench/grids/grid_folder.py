@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,15 +12,17 @@ from typing import Any
 
 from slotbench import __version__
 from slotbench.errors import FileError, UserError, lines, listing
-from slotbench.files import read_json_object
+from slotbench.files import read_json_object, remove_partials
 from slotbench.grids.expansion import Grid, Point
 from slotbench.grids.ledger import PointFolder
 from slotbench.grids.locks import hold, holder, release
 from slotbench.runs.files import dump_json, write_atomically
 
-__all__ = ["GridFolder"]
+__all__ = ["HALF_ADOPTED", "GridFolder"]
 
 RECORD = "grid.json"
+HALF_ADOPTED = ".adopted."
+"""What the names begin with of copies of runs that are being taken in."""
 _WORDS = ("metrics", "extra", "options", "checked")
 
 
@@ -126,7 +129,7 @@ class GridFolder:
 
     @contextmanager
     def driven(self) -> Iterator[None]:
-        """While this holds, nobody else runs the grid.
+        """While this holds, nobody else runs the grid; what was left by one that was killed is removed.
 
         Raises:
             UserError: somebody does already.
@@ -142,6 +145,10 @@ class GridFolder:
                 )
             )
         try:
+            remove_partials(self.path, older_than=0.0)
+            for copy in self.path.glob(f"{HALF_ADOPTED}*"):
+                if copy.is_dir() and not copy.is_symlink():
+                    shutil.rmtree(copy, ignore_errors=True)
             yield
         finally:
             with contextlib.suppress(OSError):

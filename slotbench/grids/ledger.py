@@ -3,7 +3,8 @@
     POINT/point.json      what the point is
     POINT/attempts.jsonl  one line per attempt that begins, and one per attempt that ends; only ever appended to
     POINT/log.txt         what the attempts have printed
-    POINT/result.json     written by `fit` as its very last act: the point is done if, and only if, it is there
+    POINT/result.json     written by `fit` once the run has ended: the point is done if it is there, or has diverged if
+                          it says so
 
 The rest is the run folder of that point.
 """
@@ -27,8 +28,8 @@ from slotbench.runs.files import append_whole_line, cut_torn_line, dump_json, wr
 
 __all__ = ["STATES", "Attempt", "PointFolder", "PointStatus", "State", "now", "state_after"]
 
-State = Literal["done", "running", "failed", "interrupted", "killed", "waiting"]
-STATES: tuple[State, ...] = ("done", "running", "failed", "interrupted", "killed", "waiting")
+State = Literal["done", "diverged", "running", "failed", "interrupted", "killed", "waiting"]
+STATES: tuple[State, ...] = ("done", "diverged", "running", "failed", "interrupted", "killed", "waiting")
 
 _STOPPED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -68,7 +69,7 @@ class PointStatus:
         seconds: that the training has taken so far.
         seconds_per_step: of the run, if known.
         headline: name and newest value of the metric that matters most, if there is one.
-        error: what ended it, if it failed.
+        error: what ended it, if it failed or diverged.
         attempts: how often it has been started by a grid.
     """
 
@@ -114,8 +115,20 @@ class PointFolder:
             write_atomically(self.path / "point.json", dump_json(record, indent=2))
 
     def result(self) -> dict[str, Any] | None:
-        """What the finished run has written; None if it has not finished."""
+        """What the run has written at its end, or when it diverged; None if it has come to neither."""
         return _read_json(self.path / "result.json")
+
+    def ended(self) -> State | None:
+        """How the run ended, "done" or "diverged", if it has written that."""
+        result = self.result()
+        return None if result is None else "diverged" if result.get("state") == "diverged" else "done"
+
+    def set_result_aside(self) -> None:
+        """Keeps a result under another name, so that the point can be run again."""
+        number = 1
+        while (self.path / f"result.{number}.json").exists():
+            number += 1
+        os.replace(self.path / "result.json", self.path / f"result.{number}.json")
 
     def record(self) -> dict[str, Any]:
         """The run's own record, empty if there is none."""
@@ -165,7 +178,8 @@ class PointFolder:
         """Notes the end of an attempt that nobody has seen end: its driver was gone by then."""
         attempts = self.attempts()
         if attempts and attempts[-1].ended is None and not self.is_running():
-            code = 0 if self.result() is not None else None
+            ended = self.ended()
+            code = None if ended is None else 0 if ended == "done" else 1
             # on a full disk it stays open, which does no harm
             with contextlib.suppress(OSError):
                 self.end(attempts[-1].number, code, "ended after its driver was gone")
@@ -176,8 +190,8 @@ class PointFolder:
         Args:
             over: it is known that its process has ended, whatever children of it still hold the lock.
         """
-        if self.result() is not None:
-            return "done"
+        if (ended := self.ended()) is not None:
+            return ended
         if not over and self.is_running():
             return "running"
         attempts = self.attempts()
@@ -195,14 +209,16 @@ class PointFolder:
             metrics: the first of them that the run has is its headline; that of its task if it has none of them.
         """
         if (result := self.result()) is not None:
+            diverged = result.get("state") == "diverged"
             return PointStatus(
                 self.id,
-                "done",
+                "diverged" if diverged else "done",
                 step=_whole(result.get("step")),
-                total_steps=_whole(result.get("step")),
+                total_steps=_whole(self.record().get("total_steps") if diverged else result.get("step")),
                 seconds=_amount(result.get("seconds")),
                 seconds_per_step=_amount(result.get("seconds_per_step")),
                 headline=_headline(result, metrics),
+                error=_text(result.get("error")) if diverged else None,
                 attempts=len(self.attempts()),
             )
         state = self.state()

@@ -5,7 +5,7 @@
     RUN/metrics.jsonl    one JSON object per logging call; appended to, and cut back when a run goes on
     RUN/checkpoints/     last.ckpt, the one before it as previous.ckpt, best.ckpt
     RUN/media/           pictures
-    RUN/result.json      what the run came to; written last, and only by a run that reached its end
+    RUN/result.json      what the run came to; written by a run that has reached its end, or has diverged
     RUN/.lock            held by the process that trains
 
 Nothing here imports torch at the top: comparing runs must not need it.
@@ -13,22 +13,25 @@ Nothing here imports torch at the top: comparing runs must not need it.
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import re
 import secrets
 import shutil
 import socket
 import sys
+import time
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from slotbench.errors import FileError
-from slotbench.runs.files import append_whole_line, cut_torn_line, dump_json, number, plain, write_atomically
+from slotbench.files import read_json_object
+from slotbench.runs.files import append_whole_line, cut_torn_line, dump_json, plain, write_atomically
 from slotbench.runs.lock import is_locked
 from slotbench.runs.provenance import describe_environment
+from slotbench.runs.rows import is_validation, read_rows
 
 __all__ = [
     "RunFolder",
@@ -41,6 +44,16 @@ __all__ = [
 ]
 
 CONFIG, RECORD, METRICS, RESULT, LOCK = "config.yaml", "run.json", "metrics.jsonl", "result.json", ".lock"
+_HALF_MADE = re.compile(r"\.\d{8}-\d{6}-[0-9a-f]{4}")
+_ABANDONED = 3600.0
+# what others may rely on in a record, where it is there at all
+_KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
+    **dict.fromkeys(("id", "name", "state"), (str, "a text")),
+    **dict.fromkeys(("versions", "attempt", "metrics", "best", "kernels"), (dict, "an object")),
+    **dict.fromkeys(("resumed", "changes", "headlines"), (list, "a list")),
+    **dict.fromkeys(("step", "pid"), (int, "a whole number")),
+    "seconds": ((int, float), "a number"),
+}
 _ALLOWED_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=,@-]*")
 
 
@@ -96,6 +109,7 @@ class RunFolder:
         check_run_name(name)
         parent = Path(root) / name
         parent.mkdir(parents=True, exist_ok=True)
+        _remove_half_made(parent)
         while True:
             run_id = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
             # built beside its place and renamed into it, so that no moment shows a run folder without a record
@@ -170,11 +184,24 @@ class RunFolder:
 
     @property
     def info(self) -> dict[str, Any]:
-        """The record as it is on disk now."""
+        """The record as it is on disk now.
+
+        Raises:
+            RunFolderError: it cannot be read, or an entry is of another kind than `fit` writes.
+        """
+        path = self.path / RECORD
         try:
-            return json.loads((self.path / RECORD).read_text(encoding="utf-8"))
-        except json.JSONDecodeError as error:
-            raise RunFolderError(f"{self.path / RECORD} is not valid JSON ({error}); was it edited by hand?") from error
+            found = read_json_object(path)
+        except FileError as error:
+            raise RunFolderError(str(error)) from error
+        for key, (kind, words) in _KINDS.items():
+            value = found.get(key)
+            if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+                raise RunFolderError(f"{path} is damaged: its {key!r} is {str(value)[:40]!r}; expected {words}")
+        for headline in found.get("headlines") or []:
+            if not isinstance(headline, dict) or not isinstance(headline.get("metric"), str):
+                raise RunFolderError(f"{path} is damaged: one of its 'headlines' names no metric")
+        return found
 
     @property
     def state(self) -> str:
@@ -188,17 +215,21 @@ class RunFolder:
 
     @property
     def is_done(self) -> bool:
-        """Whether the run reached its end: there is a `result.json`, and it is whole."""
-        return self.result is not None
+        """Whether the run reached its end: there is a `result.json`, it is whole, and it is not of a divergence."""
+        return self.result is not None and not self.has_diverged
+
+    @property
+    def has_diverged(self) -> bool:
+        """Whether the run was ended because its loss was no longer finite."""
+        return (self.result or {}).get("state") == "diverged"
 
     @property
     def result(self) -> dict[str, Any] | None:
         """What the run came to, as `result.json` has it, or None if it has not reached its end."""
         try:
-            found = json.loads((self.path / RESULT).read_text(encoding="utf-8"))
-        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return read_json_object(self.path / RESULT)
+        except FileError:
             return None
-        return found if isinstance(found, dict) else None
 
     def is_locked(self) -> bool:
         """Whether a process trains this run now; asks without waiting, and changes nothing."""
@@ -230,27 +261,37 @@ class RunFolder:
             self._tail_is_whole = True
         append_whole_line(self.path / METRICS, dump_json({"step": int(step), **values}))
 
-    def drop_rows_from(self, step: int) -> int:
+    def drop_rows_from(self, step: int, is_validated: bool = True) -> int:
         """Removes the lines of the metrics whose step is `step` or later, in one step, and returns how many they were.
 
         The line of the first optimiser step has step 0, so that a checkpoint made after n steps is what the lines
         before n lead up to.
+
+        Args:
+            step: optimiser steps done by the checkpoint that the run goes on from.
+            is_validated: whether it was made after the validation of that step; else those scores are dropped too.
         """
         rows = self.history()
         kept = [row for row in rows if row["step"] < step]
+        if not is_validated:
+            kept = [row for row in kept if row["step"] != step - 1 or not is_validation(row)]
         if len(kept) < len(rows):
             write_atomically(self.path / METRICS, "".join(dump_json(row) + "\n" for row in kept))
             self._tail_is_whole = True
         return len(rows) - len(kept)
 
     def history(self) -> list[dict[str, Any]]:
-        """Every line of the metrics as written, non-finite values as floats again; a torn last line is left out."""
+        """Every line of the metrics as written, non-finite values as floats again; a torn last line is left out.
+
+        A line that is damaged is left out too, with a warning on stderr that names it, once per process.
+
+        Raises:
+            RunFolderError: the file cannot be read.
+        """
         try:
-            text = (self.path / METRICS).read_text(encoding="utf-8", errors="replace")
-        except FileNotFoundError:
-            return []
-        lines = text.split("\n")[:-1]  # what follows the last newline is torn or empty
-        return [{key: number(value) for key, value in json.loads(line).items()} for line in lines if line]
+            return read_rows(self.path / METRICS)
+        except FileError as error:
+            raise RunFolderError(str(error)) from error
 
     def last_checkpoint(self) -> Path | None:
         """The checkpoint to continue from, or None if the run has not saved one yet."""
@@ -275,6 +316,15 @@ def _new_record(run_id: str, name: str, group: str | None) -> dict[str, Any]:
         "host": socket.gethostname(),
         **describe_environment(),
     }
+
+
+def _remove_half_made(parent: Path) -> None:
+    """Removes the folders that processes were making when they were killed."""
+    for path in parent.glob(".*"):
+        with contextlib.suppress(OSError):
+            old = time.time() - path.lstat().st_mtime >= _ABANDONED
+            if old and _HALF_MADE.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _fill(path: Path, record: dict[str, Any]) -> None:

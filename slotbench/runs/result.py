@@ -1,4 +1,4 @@
-"""What a finished run came to, in one small file that is written last."""
+"""What a run came to, in one small file that is written once it has reached its end."""
 
 from __future__ import annotations
 
@@ -15,20 +15,25 @@ __all__ = ["write_result"]
 def write_result(folder: RunFolder) -> dict[str, Any]:
     """Writes `result.json` from the run's record and metrics, in one step, and returns its content.
 
-    The checkpoint before the last is removed: there is nothing more to go on with.
+    Its state is "finished", or "diverged", then with the step. Of a finished run the checkpoint before the last is
+    removed: there is nothing more to go on with.
     """
     info = folder.info
     metrics: dict[str, Any] = {}
     for row in folder.history():
         metrics |= {name: value for name, value in row.items() if name not in ("step", "epoch", "seconds")}
     kept = ("id", "name", "group", "step", "seconds", "seconds_per_step", "parameters")
+    diverged = info.get("state") == "diverged"
     result = {
         **{key: info.get(key) for key in kept},
+        "state": "diverged" if diverged else "finished",
+        **({"diverged_at": info.get("diverged_at"), "error": info.get("error")} if diverged else {}),
         "metrics": metrics,
         "best": info.get("best", {}),
         "headlines": info.get("headlines", []),
         "finished": datetime.now().astimezone().isoformat(timespec="seconds"),
     }
-    (folder.checkpoints / PREVIOUS).unlink(missing_ok=True)
+    if not diverged:
+        (folder.checkpoints / PREVIOUS).unlink(missing_ok=True)
     write_atomically(folder.path / RESULT, dump_json(result, indent=2))
     return result

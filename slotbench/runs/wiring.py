@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,11 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers.logger import Logger
 
 from slotbench.callbacks.curve_writer import CurveWriter
+from slotbench.callbacks.divergence import Divergence
 from slotbench.callbacks.end_report import EndReport
 from slotbench.callbacks.evaluation_place import EvaluationPlace
 from slotbench.callbacks.evaluation_record import EvaluationRecord
+from slotbench.callbacks.final_validation import FinalValidation
 from slotbench.callbacks.graceful_stop import GracefulStop
 from slotbench.callbacks.media_logger import MediaLogger
 from slotbench.callbacks.prediction_writer import PredictionWriter
@@ -30,7 +32,14 @@ __all__ = ["evaluation_parts", "run_parts"]
 
 
 def run_parts(
-    folder: RunFolder, *, wandb: str, wandb_project: str, config: dict[str, Any], again: str = ""
+    folder: RunFolder,
+    *,
+    wandb: str,
+    wandb_project: str,
+    config: dict[str, Any],
+    again: str = "",
+    final_validation: bool = True,
+    finish: Callable[[], object] | None = None,
 ) -> tuple[list[Logger], list[Callback]]:
     """Loggers and callbacks of a training run, for `Trainer(logger=..., callbacks=...)`.
 
@@ -40,6 +49,8 @@ def run_parts(
         wandb_project: W&B project.
         config: the resolved configuration, nested, for W&B; the folder has it as text already.
         again: options that are to be given again to go on with the run, for the end report.
+        final_validation: whether to validate the final weights, if the last step was not validated.
+        finish: writes what the run came to, once it has reached its end and before pictures and report are made.
 
     Raises:
         ValueError: `wandb` is something else.
@@ -51,13 +62,16 @@ def run_parts(
     if wandb != "off":
         loggers.append(wandb_logger(folder, wandb, wandb_project, config))
     random_state = RandomState()
-    checkpoint = RunCheckpoint(folder.checkpoints, random_state=random_state)
+    divergence = Divergence()
+    checkpoint = RunCheckpoint(folder.checkpoints, random_state=random_state, divergence=divergence)
     stop = GracefulStop(checkpoint)
-    # In this order when a run ends: its state, a last checkpoint, the terminal back, pictures, and only then the report
-    # that names them. Lightning moves the checkpoint callback itself to the end.
+    # In this order when a run ends: its state and result, a last checkpoint, the terminal back, pictures, and only then
+    # the report that names them. Lightning moves the checkpoint callback itself to the end.
     return loggers, [
-        RunRecord(folder, stop=stop),
+        RunRecord(folder, stop=stop, finish=finish),
         stop,
+        divergence,
+        FinalValidation(final_validation),
         ThroughputBar(),
         MediaLogger(folder),
         CurveWriter(folder),

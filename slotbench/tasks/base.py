@@ -9,6 +9,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
@@ -125,6 +126,7 @@ class SlotTask(LightningModule, ABC):
         self._init_from = init_from
         self.losses = nn.ModuleDict({stage: Mean() for stage in ("val", "test")})
         self._seed: int | None = None
+        self._has_new_rate = False
         self._quiet_about: set[str] = set()
         self.weight_report: WeightReport | None = None
 
@@ -275,6 +277,40 @@ class SlotTask(LightningModule, ABC):
         schedule = build_schedule(self._schedule, optimizer, self.total_steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
+    @property
+    def learning_rate(self) -> float | None:
+        """The optimiser's learning rate before any schedule; None before there is an optimiser.
+
+        Under this name Lightning's LearningRateFinder looks for it, and sets it.
+        """
+        optimizers = self.trainer.optimizers if self._trainer is not None else []
+        group = optimizers[0].param_groups[0] if optimizers else {}
+        rate = group.get("initial_lr", group.get("lr"))
+        return None if rate is None else float(rate)
+
+    @learning_rate.setter
+    def learning_rate(self, rate: float) -> None:
+        before = self.learning_rate
+        if not before:
+            raise ValueError("there is no learning rate to replace before the training has an optimiser")
+        factor = float(rate) / before
+        for config in self.trainer.lr_scheduler_configs:
+            schedule: Any = config.scheduler
+            # the schedule is in parts of this rate, and was built with the old one
+            schedule.base_lrs = [factor * base for base in schedule.base_lrs]
+            schedule._last_lr = [factor * last for last in schedule._last_lr]
+        for optimizer in self.trainer.optimizers:
+            for group in optimizer.param_groups:
+                group["initial_lr"] = factor * group.get("initial_lr", group["lr"])
+        self._has_new_rate = True
+
+    def on_fit_start(self) -> None:
+        """Lets the schedule, and not a learning rate that was found, say what the first step takes."""
+        if self._has_new_rate:
+            for config in self.trainer.lr_scheduler_configs:
+                for group, rate in zip(config.scheduler.optimizer.param_groups, config.scheduler._last_lr, strict=True):
+                    group["lr"] = rate
+
     def check_training_settings(self, total_steps: int | None, with_schedule: bool = True) -> None:
         """Builds an optimiser and a schedule to see whether they take their arguments; nothing is kept.
 
@@ -288,6 +324,17 @@ class SlotTask(LightningModule, ABC):
         optimizer = build_optimizer(self._optimizer, [nn.Parameter(torch.zeros(1))])
         if with_schedule:
             build_schedule(self._schedule, optimizer, total_steps)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SlotTask:
+        """A copy that shares the factories, which from the command line hold what cannot be copied.
+
+        Lightning's averages of weights are such copies.
+        """
+        memo |= {id(factory): factory for factory in (self._optimizer, self._schedule)}
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        copied.__setstate__(deepcopy(self.__getstate__(), memo))
+        return copied
 
     def _remember_configuration(self) -> None:
         """Keeps in checkpoints what rebuilds the task, as far as it is plain values that loading cannot execute.

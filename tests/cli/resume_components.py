@@ -77,7 +77,8 @@ class DrawingTask(SlotTask):
 
     Not from Python's own generator: the type checks that these tests run under draw from it, as often as they like.
     The environment says what is to happen: SIGNAL_AT="6:15" sends this process signal 15 in its seventh step, PAUSE a
-    pause per step in seconds.
+    pause per step in seconds, NAN_AT="6" a loss that is not a number in the seventh step (of
+    the process of rank 1 alone if it is "6:1").
     """
 
     monitor = ("val/loss", "min")
@@ -109,11 +110,42 @@ class DrawingTask(SlotTask):
         if pause := os.environ.get("PAUSE"):
             time.sleep(float(pause))
         loss = self.loss(batch)
+        at, _, rank = os.environ.get("NAN_AT", "").partition(":")
+        if at and self.global_step == int(at) and rank in ("", str(self.global_rank)):
+            loss = loss * float("nan")
         self.log("train/loss", loss)
         return loss
 
     def validation_step(self, batch, index):
         self.log("val/loss", self.loss(batch), batch_size=len(batch))
+
+
+@register("tasks")
+class ScoredTask(DrawingTask):
+    """Has a baseline, known after the first validation, and a score that is not defined on the data."""
+
+    def __init__(
+        self,
+        encoder: Callable[[VideoSpec], Encoder] = MeanEncoder,
+        core: Callable[[TokenSpec], TemporalCore] = DrawingCore,
+        decoder: Callable[[SlotSpec, VideoSpec], Decoder] = FlatDecoder,
+        init_from: str | None = None,
+        data_spec: DataSpec | None = None,
+    ) -> None:
+        super().__init__(encoder, core, decoder, init_from, data_spec)
+        self.floors: dict[str, float] = {}
+
+    def headlines(self) -> list[Headline]:
+        undefined = Headline("val/undefined", "undefined", {"nothing": 0.5})
+        return [Headline("val/loss", "loss", self.floors, higher_is_better=False), undefined]
+
+    def validation_step(self, batch, index):
+        super().validation_step(batch, index)
+        self.log("val/undefined", float("nan"), batch_size=len(batch))
+        self.floors = {"always grey": 0.25}
+
+    def test_step(self, batch, index):
+        self.log("test/loss", self.loss(batch), batch_size=len(batch))
 
 
 class Noise(ClipDataset):

@@ -121,7 +121,7 @@ def test_a_finished_run_says_what_it_came_to_and_is_left_alone(
     assert (result["step"], result["name"]) == (13, "validation_by_steps")
     assert result["metrics"]["train/loss"] == rows(reference)[-1]["train/loss"]
     assert set(result["metrics"]) == {"train/loss", "val/loss"}
-    assert result["best"]["val/loss"]["step"] in (4, 8, 12)
+    assert result["best"]["val/loss"]["step"] in (4, 8, 12, 13)
     assert result["headlines"][0]["metric"] == "val/loss"
     assert not (folder.checkpoints / "previous.ckpt").exists()
     before = {path: path.stat().st_mtime_ns for path in folder.path.rglob("*") if path.name != ".lock"}
@@ -250,7 +250,7 @@ def test_damaged_checkpoints_are_passed_over_and_named(
     capsys.readouterr()
 
     assert fit("damaged") == 0
-    assert f"{checkpoints / 'last.ckpt'} is no good: it is cut off" in capsys.readouterr().err
+    assert f"{checkpoints / 'last.ckpt'} is no good: it is not as it was written" in capsys.readouterr().err
     assert RunFolder.open("damaged").info["resumed"][0]["step"] == 8
     assert (checkpoints / "last.ckpt.broken").stat().st_size == 5000
     assert_same_end("damaged", reference)

@@ -19,9 +19,9 @@ from slotbench.runs.folder import RunFolder
 COMPONENTS = Path(__file__).with_name("resume_components.py")
 
 
-def start(folder: Path, run: str, pause: float = 0.0) -> subprocess.Popen[bytes]:
+def start(folder: Path, run: str, pause: float = 0.0, nan_at: str = "") -> subprocess.Popen[bytes]:
     arguments = ["--config", "c.yaml", "--run_dir", run, "--plugin", str(COMPONENTS)]
-    environment = {**os.environ, "PAUSE": str(pause), "SLOTBENCH_RUN_DIR": "", "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PAUSE": str(pause), "NAN_AT": nan_at, "SLOTBENCH_RUN_DIR": "", "OMP_NUM_THREADS": "1"}
     with open(folder / f"{run}.txt", "ab") as output:
         return subprocess.Popen(
             [
@@ -92,3 +92,30 @@ def test_a_signal_to_one_of_two_processes_stops_both_and_they_go_on(tmp_path: Pa
     )
     torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
     assert rows(tmp_path / "stopped") == rows(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_a_loss_that_is_not_a_number_in_one_of_two_processes_ends_both(tmp_path: Path) -> None:
+    config = {
+        "model": {"class_path": "DrawingTask"},
+        "data": {"class_path": "NoiseData", "init_args": {"batch_size": 1}},
+        "trainer": {
+            "accelerator": "cpu",
+            "devices": 2,
+            "strategy": "ddp",
+            "enable_progress_bar": False,
+            "max_steps": 60,
+            "max_epochs": -1,
+            "val_check_interval": 10,
+            "check_val_every_n_epoch": None,
+        },
+    }
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(config))
+    process = start(tmp_path, "diverged", nan_at="12:1")
+    assert process.wait(timeout=300) != 0
+    said = (tmp_path / "diverged.txt").read_text()
+    assert said.count("the training has diverged") == 1
+    folder = RunFolder(tmp_path / "diverged")
+    assert (folder.state, folder.info["diverged_at"]) == ("diverged", 12)
+    assert folder.has_diverged
+    assert torch.load(folder.checkpoints / "last.ckpt", weights_only=True)["global_step"] == 10

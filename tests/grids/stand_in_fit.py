@@ -56,6 +56,11 @@ def train(folder: Path) -> None:
         print(f"step {step}", flush=True)
         if what == "raise":
             raise RuntimeError("the loss is not finite")
+        if what == "diverge" and step > 2:
+            write(folder / "run.json", {**record, "step": step, "state": "diverged", "diverged_at": step})
+            ended = {"state": "diverged", "diverged_at": step, "error": "the training has diverged", "step": step}
+            write(folder / "result.json", {"id": folder.name, **ended, "metrics": {"val/loss": "NaN"}})
+            sys.exit(1)
         if what == "kill":
             fault.unlink()
             os.kill(os.getpid(), signal.SIGKILL)

@@ -102,6 +102,41 @@ def test_one_failed_point_stops_no_other_and_is_run_again_only_by_retry(workspac
     assert sorted(stand_in_grid.starts(workspace / "runs/widths").values()) == [1, 1, 2]
 
 
+def test_a_diverged_point_is_counted_apart_and_run_again_only_where_that_is_asked_for(workspace, capsys):
+    stand_in_grid.write_grid(workspace, (1, 2))
+    fault = stand_in_grid.fault(workspace, 2, 0, "diverge")
+    assert run(["grid", "run", "widths.yaml"]) == 1
+    said = capsys.readouterr().out
+    assert "2 points, 1 done, 1 diverged" in said
+    assert "slotbench grid retry widths.yaml --diverged" in said
+    assert states(capsys=capsys) == {"dim=1,seed=0": "done", "dim=2,seed=0": "diverged"}
+    assert run(["grid", "status", "widths.yaml"]) == 1
+    said = capsys.readouterr().out
+    assert "2 diverged: the training has diverged" in said
+    assert "2 points, 1 done, 1 diverged" in said
+    for action in (["run"], ["retry"]):
+        assert run(["grid", *action, "widths.yaml"]) == 1
+        assert "has diverged before, and is left alone" in capsys.readouterr().out
+    assert max(stand_in_grid.starts(workspace / "runs/widths").values()) == 1
+
+    fault.unlink()
+    assert run(["grid", "retry", "widths.yaml", "--diverged"]) == 0
+    assert set(states(capsys=capsys).values()) == {"done"}
+    (kept,) = (workspace / "runs/widths").glob("*/result.1.json")
+    assert json.loads(kept.read_text())["state"] == "diverged"
+
+
+def test_what_a_killed_driver_left_is_removed_by_the_next(workspace):
+    stand_in_grid.write_grid(workspace, (1,))
+    assert run(["grid", "run", "widths.yaml"]) == 0
+    folder = workspace / "runs/widths"
+    (folder / ".adopted.123").mkdir()
+    (folder / ".adopted.123" / "last.ckpt").write_bytes(b"a whole copy of a run")
+    (folder / ".grid.json.123-abcd.partial").write_text("half")
+    assert run(["grid", "run", "widths.yaml"]) == 0
+    assert sorted(path.name for path in folder.glob(".*")) == [".driver.lock"]
+
+
 def test_status_shows_numbers_and_the_error(workspace, capsys):
     stand_in_grid.write_grid(workspace, (1, 2))
     stand_in_grid.fault(workspace, 2, 0, "raise")

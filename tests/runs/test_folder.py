@@ -58,7 +58,8 @@ def test_two_runs_of_one_second_never_share_a_folder(tmp_path: Path, monkeypatch
 
     digits = iter(["aaaa", "aaaa", "aaaa", "bbbb"])
     monkeypatch.setattr(module, "datetime", OneMoment)
-    monkeypatch.setattr(module.secrets, "token_hex", lambda _: next(digits))
+    real = module.secrets.token_hex
+    monkeypatch.setattr(module.secrets, "token_hex", lambda size: next(digits) if size == 2 else real(size))
     first, second = RunFolder.create(tmp_path), RunFolder.create(tmp_path)
     assert [first.path.name, second.path.name] == ["20260102-030405-aaaa", "20260102-030405-bbbb"]
     assert second.info["id"] == second.path.name

@@ -1,0 +1,118 @@
+"""Stops a training that has diverged, before it costs hours or a good checkpoint."""
+
+from __future__ import annotations
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor
+
+__all__ = ["DivergedError", "Divergence"]
+
+_NEVER = 2**53
+"""A step that no training reaches."""
+
+
+class DivergedError(Exception):
+    """The training loss, or a weight, is NaN or infinite.
+
+    Attributes:
+        step: optimiser steps done before the one whose loss is not finite, or after which weights are not.
+    """
+
+    def __init__(self, message: str, step: int) -> None:
+        super().__init__(message)
+        self.step = step
+
+
+class Divergence(Callback):
+    """Ends the training with a sentence at the first training loss that is NaN or infinite.
+
+    Where one process trains on a CPU, that is before the step is made of which the loss is. Elsewhere to look at a
+    number is to wait for the device or for the other processes, so the losses are looked at together, every few steps
+    and before each validation and checkpoint; all processes end after the same step. A checkpoint is never made of
+    weights that are not finite. Scores may be NaN: a metric that is not defined on the data is no divergence.
+
+    Args:
+        every: steps between two looks.
+    """
+
+    def __init__(self, every: int = 20) -> None:
+        self._every = every
+        self._first: Tensor | None = None  # the first step whose loss was not finite, on the device
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Forgets an earlier training."""
+        self._first = None
+
+    def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
+        """Notes the step if the loss is not finite."""
+        value = loss.detach()
+        if _is_at_hand(trainer, value):
+            if not bool(torch.isfinite(value).all()):
+                raise _diverged(trainer, trainer.global_step, f"the training loss is {float(value.float().mean())} in")
+            return
+        here = torch.where(torch.isfinite(value).all(), _NEVER, trainer.global_step)
+        self._first = here if self._first is None else torch.minimum(self._first, here)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
+    ) -> None:
+        """Looks at the losses of the last steps, now and then."""
+        if trainer.global_step % self._every == 0:
+            self._check_losses(trainer)
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Looks at the losses and the weights: scores of what is not finite say nothing."""
+        if not trainer.sanity_checking and trainer.state.fn == "fit":
+            self.check(trainer)
+
+    def check(self, trainer: Trainer) -> None:
+        """Looks at the losses since the last look, and at all weights; every process calls it after the same step.
+
+        Raises:
+            DivergedError: one of them is not finite.
+        """
+        self._check_losses(trainer)
+        weights = [weight.detach() for weight in trainer.lightning_module.parameters() if weight.is_floating_point()]
+        if weights:
+            finite = torch.stack([torch.isfinite(weight).all() for weight in weights]).all()
+            if not _least(trainer, finite.long()):
+                raise _diverged(trainer, trainer.global_step, "weights are not finite after", after=True)
+
+    def _check_losses(self, trainer: Trainer) -> None:
+        if trainer.world_size == 1 and self._first is None:
+            return
+        device = trainer.strategy.root_device
+        first = torch.tensor(_NEVER, device=device) if self._first is None else self._first
+        self._first = None
+        step = _least(trainer, first)
+        if step < _NEVER:
+            raise _diverged(trainer, step, "the training loss is not finite in")
+
+
+def _is_at_hand(trainer: Trainer, value: Tensor) -> bool:
+    """Whether a number can be looked at without waiting for anybody."""
+    return trainer.world_size == 1 and value.device.type == "cpu"
+
+
+def _diverged(trainer: Trainer, step: int, what: str, after: bool = False) -> DivergedError:
+    """The sentence: what is not finite, in which step or after how many, and what to try."""
+    rates = sorted({float(group["lr"]) for optimizer in trainer.optimizers for group in optimizer.param_groups})
+    rate = " and ".join(f"{rate:.3g}" for rate in rates)
+    tries = ["a lower learning rate (--model.optimizer.lr)"]
+    if trainer.gradient_clip_val is None:
+        tries.append("gradient clipping (--trainer.gradient_clip_val 1.0)")
+    if str(trainer.precision) not in ("32-true", "64-true"):
+        tries.append(f"--trainer.precision 32-true (this is {trainer.precision})")
+    number = step if after else step + 1
+    return DivergedError(
+        f"the training has diverged: {what} step {number:,}, at a learning rate of {rate}; try {', '.join(tries)}", step
+    )
+
+
+def _least(trainer: Trainer, value: Tensor) -> int:
+    """The smallest value of all processes, which is the same in each of them."""
+    if trainer.world_size > 1:
+        value = value.to(trainer.strategy.root_device)
+        torch.distributed.all_reduce(value, op=torch.distributed.ReduceOp.MIN)
+    return int(value)

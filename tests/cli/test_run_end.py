@@ -1,0 +1,453 @@
+"""How a training ends: with its final weights scored, diverged, damaged on the way, or with a report that fails."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.callbacks import LearningRateFinder
+
+from slotbench import registry
+from slotbench.callbacks import end_report, evaluation_record
+from slotbench.callbacks.checkpoint_file import CheckpointFile
+from slotbench.callbacks.final_validation import FinalValidation
+from slotbench.cli import run
+from slotbench.runs import checkpoints
+from slotbench.runs.folder import RunFolder
+from slotbench.tasks.base import SlotTask
+
+COMPONENTS = Path(__file__).with_name("resume_components.py")
+pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A working directory with the configuration, the components registered, and everything put back afterwards."""
+    folder = tmp_path_factory.mktemp("run_end")
+    registered = dict(registry._registered)
+    registry.load_file(COMPONENTS)
+    trainer = {
+        "accelerator": "cpu",
+        "enable_progress_bar": False,
+        "log_every_n_steps": 1,
+        "max_steps": 6,
+        "max_epochs": -1,
+        "val_check_interval": 4,
+        "check_val_every_n_epoch": None,
+    }
+    config = {"model": {"class_path": "ScoredTask"}, "data": {"class_path": "NoiseData"}, "trainer": trainer}
+    (folder / "c.yaml").write_text(yaml.safe_dump(config))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("SLOTBENCH_RUN_DIR", "")
+        yield folder
+    registry._registered.clear()
+    registry._registered.update(registered)
+    sys.modules.pop("resume_components", None)
+
+
+@pytest.fixture(autouse=True)
+def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+
+
+def fit(folder: str, *more: str) -> int:
+    return run(["fit", "--config", "c.yaml", "--run_dir", folder, *more])
+
+
+def validated(folder: str) -> list[int]:
+    """The steps after which there was a validation."""
+    return [row["step"] + 1 for row in RunFolder(Path(folder)).history() if "val/loss" in row]
+
+
+def interrupt_before_the_result(folder: str) -> None:
+    """What a kill after the last checkpoint, and before anything else, leaves."""
+    opened = RunFolder.open(folder)
+    (opened.path / "result.json").unlink()
+    for picture in opened.media.glob("*.png"):
+        picture.unlink()
+    opened.update(state="running", host="another machine")
+
+
+@pytest.fixture(scope="module")
+def whole(place: Path) -> str:
+    assert fit("whole") == 0
+    return "whole"
+
+
+def copy(run_folder: str, name: str) -> str:
+    shutil.copytree(run_folder, name)
+    return name
+
+
+# --- the final validation --------------------------------------------------------------------------------------------
+
+
+def test_the_final_weights_are_scored_and_saved_with_their_scores(whole: str) -> None:
+    assert validated(whole) == [4, 6]
+    folder = RunFolder.open(whole)
+    assert folder.info["metrics_step"] == 6
+    assert folder.result is not None
+    last_row = [row for row in folder.history() if "val/loss" in row][-1]
+    assert folder.result["metrics"]["val/loss"] == last_row["val/loss"]
+    last = torch.load(folder.checkpoints / "last.ckpt", weights_only=True)
+    assert last["global_step"] == 6
+    assert last["callbacks"]["FinalValidation"] == {"validated_step": 6}
+    assert last["callbacks"]["RunRecord"]["metrics"]["val/loss"] == last_row["val/loss"]
+    best = torch.load(folder.checkpoints / "best.ckpt", weights_only=True)
+    assert best["global_step"] == folder.result["best"]["val/loss"]["step"]
+
+
+def test_a_last_step_that_is_validated_anyway_is_not_validated_twice(place: Path) -> None:
+    assert fit("even", "--trainer.max_steps", "8") == 0
+    assert validated("even") == [4, 8]
+
+
+def test_the_final_validation_can_be_left_out_and_the_report_says_so(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fit("without", "--no-final-validation") == 0
+    assert validated("without") == [4]
+    assert "Scores of step 4: later weights have not been validated." in capsys.readouterr().out
+    interrupt_before_the_result("without")
+    assert run(["fit", "--resume", "without"]) == 0  # what was said once holds
+    assert validated("without") == [4]
+
+
+def test_a_run_killed_before_its_result_ends_like_another_and_says_that_its_scores_are_old(
+    whole: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = RunFolder.open(whole).result
+    name = copy(whole, "cut")
+    interrupt_before_the_result(name)
+    capsys.readouterr()
+    assert run(["fit", "--resume", name]) == 0
+    out = capsys.readouterr().out
+    assert "Scores of step 6, measured before the run went on." in out
+    assert "always grey" in out
+    folder = RunFolder.open(name)
+    result = folder.result
+    assert before is not None
+    assert result is not None
+    for key in ("metrics", "best", "headlines", "seconds_per_step", "step"):
+        assert result[key] == before[key], key
+    assert result["headlines"][0]["floors"] == {"always grey": 0.25}
+    assert result["seconds_per_step"] > 0
+    assert sorted(path.name for path in folder.media.glob("*.png")) == ["loss.png", "metrics.png"]
+    assert validated(name) == [4, 6]
+
+
+def test_a_run_killed_within_its_final_validation_scores_its_final_weights_once(place: Path) -> None:
+    assert fit("halfway", "--no-final-validation") == 0
+    interrupt_before_the_result("halfway")
+    folder = RunFolder.open("halfway")
+    folder.update(final_validation=True)
+    folder.append(5, {"val/loss": 1.0, "epoch": 1})  # and then the kill, before the checkpoint
+    assert run(["fit", "--resume", "halfway"]) == 0
+    assert validated("halfway") == [4, 6]
+    assert folder.history()[-1]["val/loss"] != 1.0
+
+
+def test_baselines_of_other_clips_are_not_taken_over(whole: str) -> None:
+    name = copy(whole, "other_data")
+    assert run(["fit", "--resume", name, "--allow-changes", "--data.batch_size", "1"]) == 0
+    assert RunFolder.open(name).info["headlines"][0]["floors"] == {}
+
+
+# --- divergence ------------------------------------------------------------------------------------------------------
+
+
+def test_a_diverging_run_stops_at_once_with_a_sentence_and_keeps_its_last_checkpoint(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("NAN_AT", "5")
+        assert fit("diverged") == 1
+    error = " ".join(capsys.readouterr().err.split())
+    assert "the training has diverged: the training loss is nan in step 6, at a" in error
+    for word in ("learning rate of", "--model.optimizer.lr", "--trainer.gradient_clip_val", "--allow-changes"):
+        assert word in error
+    assert "Traceback" not in error
+    folder = RunFolder.open("diverged")
+    assert (folder.state, folder.info["diverged_at"], folder.info["step"]) == ("diverged", 5, 5)
+    result = json.loads((folder.path / "result.json").read_text())
+    assert (result["state"], result["diverged_at"]) == ("diverged", 5)
+    assert folder.has_diverged
+    assert not folder.is_done
+    last = torch.load(folder.checkpoints / "last.ckpt", weights_only=True)
+    assert last["global_step"] == 4
+    assert all(weight.isfinite().all() for weight in last["state_dict"].values())
+
+    # the same settings are not tried again by themselves
+    assert fit("diverged") == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "diverged is not gone on with: the training has diverged" in error
+    assert "slotbench fit --resume diverged --allow-changes --model.optimizer.lr RATE" in error
+    more = ["--allow-changes", "--trainer.gradient_clip_val", "1.0"]
+    assert run(["fit", "--resume", "diverged", *more]) == 0
+    assert (folder.state, folder.info["diverged_at"], folder.is_done) == ("finished", None, True)
+    assert json.loads((folder.path / "result.1.json").read_text())["state"] == "diverged"
+
+
+def test_a_score_that_is_not_a_number_is_no_divergence(whole: str) -> None:
+    folder = RunFolder.open(whole)
+    assert folder.state == "finished"
+    assert math.isnan(float(folder.info["metrics"]["val/undefined"]))
+
+
+# --- Lightning's callbacks -------------------------------------------------------------------------------------------
+
+
+def test_averaged_weights_are_what_is_scored_and_kept_and_a_resumed_run_ends_the_same(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = ["--trainer.callbacks+", "EMAWeightAveraging", "--trainer.callbacks.decay", "0.5"]
+    assert fit("averaged", *more) == 0
+    with monkeypatch.context() as patch:
+        patch.setenv("SIGNAL_AT", "2:15")
+        assert fit("averaged_stopped", *more) == 143
+    assert run(["fit", "--resume", "averaged_stopped"]) == 0
+    ends = [torch.load(f"{name}/checkpoints/last.ckpt", weights_only=True) for name in ("averaged", "averaged_stopped")]
+    torch.testing.assert_close(ends[0]["state_dict"], ends[1]["state_dict"], rtol=0, atol=0)
+    assert not torch.equal(*(ends[0][key]["core.linear.weight"] for key in ("state_dict", "current_model_state")))
+    assert run(["test", "averaged"]) == 0
+
+
+def test_a_learning_rate_that_was_searched_for_is_what_the_schedule_goes_by(place: Path) -> None:
+    found = []
+
+    class Look(Callback):
+        def on_train_batch_start(self, trainer: Trainer, pl_module: SlotTask, *_: object) -> None:
+            (group,) = {group["lr"] for group in trainer.optimizers[0].param_groups}
+            found.append((group, pl_module.learning_rate, trainer.lr_scheduler_configs[0].scheduler.base_lrs[0]))
+
+    finder = LearningRateFinder(min_lr=1e-4, max_lr=0.1, num_training_steps=30)
+    task, data = registry.load("tasks", "ScoredTask"), registry.load("datasets", "NoiseData")()
+    trainer = Trainer(
+        callbacks=[finder, FinalValidation(), Look()],
+        max_steps=6,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(task(data_spec=data.spec), data)
+    assert finder.optimal_lr is not None
+    suggested = finder.optimal_lr.suggestion()
+    assert suggested is not None
+    assert [rate for _, rate, _ in found] == [suggested] * 6
+    assert [base for _, _, base in found] == [suggested] * 6
+    # warm-up and decay, and nothing above
+    assert max(rate for rate, _, _ in found) <= suggested
+    assert len({rate for rate, _, _ in found}) > 1
+    assert list(Path().glob(".lr_find*")) == []
+    assert trainer.global_step == 6
+
+
+# --- reports ---------------------------------------------------------------------------------------------------------
+
+
+def test_markup_in_a_name_is_shown_and_costs_nothing(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "a[/b]"
+    assert fit("marked", "--name", name) == 0
+    assert f"{name} finished after 6 steps" in capsys.readouterr().out
+    assert RunFolder.open("marked").is_done
+
+
+def test_a_report_that_fails_is_a_warning_and_the_result_is_written_before_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = []
+
+    def broken(*_: object) -> None:
+        seen.append(RunFolder.open("reported").is_done)
+        raise KeyError("no such metric")
+
+    monkeypatch.setattr(end_report, "score_table", broken)
+    assert fit("reported") == 0
+    assert seen == [True]
+    assert "warning: the report of reported cannot be shown: KeyError" in capsys.readouterr().err
+
+
+# --- damaged files ---------------------------------------------------------------------------------------------------
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def test_one_flipped_bit_is_refused_wherever_weights_are_read(whole: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name = copy(whole, "flipped")
+    last = Path(name) / "checkpoints" / "last.ckpt"
+    best = Path(name) / "checkpoints" / "best.ckpt"
+    content = best.read_bytes()
+    best.unlink()
+    best.write_bytes(content)  # another file than last.ckpt
+    flip_a_bit(last)
+    commands = [["validate", name], ["test", name], ["predict", name], ["probe", name]]
+    for command in [*commands, ["fit", "--config", "c.yaml", "--model.init_from", name]]:
+        capsys.readouterr()
+        assert run(command) == 2, command
+        error = capsys.readouterr().err
+        assert str(last) in error
+        assert "is not as it was written" in error
+        assert str(best) in error  # what else is there
+        assert "Traceback" not in error
+    interrupt_before_the_result(name)
+    assert run(["fit", "--resume", name]) == 0
+    assert f"{last} is no good: it is not as it was written" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_run_of_an_earlier_version_has_no_checksums_and_is_read_as_before(whole: str) -> None:
+    name = copy(whole, "earlier")
+    checkpoints_ = Path(name) / "checkpoints"
+    (checkpoints_ / "checksums.json").unlink()
+    assert run(["test", name]) == 0
+    (Path(name) / "result.json").unlink()
+    more = ["--allow-changes", "--trainer.max_steps", "7"]
+    assert run(["fit", "--resume", name, *more]) == 0
+    for path in checkpoints_.glob("*.ckpt"):
+        checkpoints.verify_checkpoint(path)
+    assert (checkpoints_ / "checksums.json").is_file()
+
+
+def test_best_is_put_in_its_place_where_a_kill_came_before(whole: str) -> None:
+    name = copy(whole, "linkless")
+    folder = RunFolder.open(name)
+    last = torch.load(folder.checkpoints / "last.ckpt", weights_only=True)
+    last["callbacks"]["RunCheckpoint"]["best_step"] = last["global_step"]
+    (folder.checkpoints / "checksums.json").unlink()
+    (folder.checkpoints / "last.ckpt").unlink()
+    torch.save(last, folder.checkpoints / "last.ckpt")
+    torch.save({**last, "global_step": 4}, folder.checkpoints / "stale.ckpt")
+    os.replace(folder.checkpoints / "stale.ckpt", folder.checkpoints / "best.ckpt")
+    interrupt_before_the_result(name)
+    assert run(["fit", "--resume", name]) == 0
+    assert torch.load(folder.checkpoints / "best.ckpt", weights_only=True)["global_step"] == 6
+
+
+def test_one_bad_line_of_the_metrics_is_left_out_and_named(whole: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name = copy(whole, "bad_line")
+    metrics = Path(name) / "metrics.jsonl"
+    lines = metrics.read_text().splitlines()
+    lines[1] = lines[1][:10]
+    lines.insert(3, "[" * 100_000)
+    lines.insert(4, '{"step": 2, "x": ' + "9" * 10_000 + "}")
+    lines.insert(5, '{"train/loss": 2}')
+    metrics.write_text("\n".join(lines) + "\n")
+    interrupt_before_the_result(name)
+    capsys.readouterr()
+    assert run(["fit", "--resume", name]) == 0
+    error = capsys.readouterr().err
+    for number in (2, 4, 5, 6):
+        assert error.count(f"{metrics}, line {number},") == 1
+    assert validated(name) == [4, 6]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[]",
+        b"{",
+        b'{"id": "a", "state": "finished", "versions": 3}',
+        b'{"headlines": [1]}',
+        b"[" * 9999,
+    ],
+)
+@pytest.mark.parametrize("command", [["fit", "--resume"], ["test"], ["probe"]], ids=lambda command: command[0])
+def test_a_damaged_record_is_one_sentence(
+    place: Path, command: list[str], content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("damaged").mkdir(exist_ok=True)
+    Path("damaged/run.json").write_bytes(content)
+    assert run([*command, "damaged"]) == 2
+    error = capsys.readouterr().err
+    assert "damaged/run.json" in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"a: [", b"a: &x [*x]", b"[" * 5000])
+def test_a_damaged_configuration_of_a_run_is_one_sentence(
+    whole: str, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"configuration_{abs(hash(content))}"
+    copy(whole, name)
+    (Path(name) / "config.yaml").write_bytes(content)
+    assert fit(name) == 2
+    assert f"{name}/config.yaml" in capsys.readouterr().err
+
+
+def test_an_evaluation_is_not_lost_with_the_record_that_it_belongs_to(
+    whole: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = copy(whole, "record_lost")
+    evaluate = Trainer._run_stage
+
+    def damage(self: Trainer) -> object:
+        done = evaluate(self)
+        (Path(name) / "run.json").write_text("{")
+        return done
+
+    monkeypatch.setattr(Trainer, "_run_stage", damage)
+    assert run(["test", name]) == 0
+    (written,) = Path(name).glob("test-*.json")
+    assert json.loads(written.read_text())["metrics"]["test/loss"] > 0
+
+
+def test_what_may_not_be_written_is_a_sentence_and_the_scores_are_seen(
+    whole: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*arguments: object, **named: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "the file")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluation_record, "write_atomically", refuse)
+        assert run(["test", whole]) == 2
+    said = capsys.readouterr()
+    assert "test cannot go on: Permission denied: the file" in said.err
+    assert "undefined" in said.out
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "create_at", refuse)
+        assert fit("refused") == 2
+    assert "fit cannot go on: Permission denied: the file" in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr(CheckpointFile, "save_checkpoint", refuse)
+        assert fit("half_refused") == 1
+    error = " ".join(capsys.readouterr().err.split())
+    assert "half_refused failed: Permission denied (the file); its last checkpoint is as it was" in error
+
+
+# --- left-overs ------------------------------------------------------------------------------------------------------
+
+
+def test_what_killed_processes_left_is_removed_by_who_comes_next(whole: str) -> None:
+    name = copy(whole, "littered")
+    interrupt_before_the_result(name)
+    litter = [".run.json.123.partial", "checkpoints/.last.ckpt.partial", "media/.loss.png.partial"]
+    for path in litter:
+        (Path(name) / path).write_text("half")
+    half_made = Path("runs/run/.20250102-030405-abcd")
+    for path in (half_made, Path("runs/run/.git")):
+        path.mkdir(parents=True)
+        (path / "run.json").write_text("{}")
+        os.utime(path, (1, 1))
+    assert run(["fit", "--resume", name]) == 0
+    assert [path for path in litter if (Path(name) / path).exists()] == []
+    RunFolder.create("runs", "run")
+    assert not half_made.exists()
+    assert Path("runs/run/.git").exists()  # nobody knows whose it is

@@ -258,11 +258,15 @@ def test_a_learning_rate_that_was_searched_for_is_what_the_schedule_goes_by(plac
 # --- reports ---------------------------------------------------------------------------------------------------------
 
 
-def test_markup_in_a_name_is_shown_and_costs_nothing(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    name = "a[/b]"
-    assert fit("marked", "--name", name) == 0
-    assert f"{name} finished after 6 steps" in capsys.readouterr().out
-    assert RunFolder.open("marked").is_done
+def test_markup_in_the_name_of_an_older_run_is_shown_and_costs_nothing(
+    whole: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = RunFolder.open(copy(whole, "marked"))
+    interrupt_before_the_result("marked")
+    folder.update(name="a[/b]")  # which `--name` has taken once
+    assert run(["fit", "--resume", "marked"]) == 0
+    assert "a[/b] finished after 6 steps" in capsys.readouterr().out
+    assert folder.is_done
 
 
 def test_a_report_that_fails_is_a_warning_and_the_result_is_written_before_it(

@@ -180,10 +180,11 @@ class LongContextReasoning(SlotTask):
             self._score("test", batch)
 
     def predict_step(self, batch: VideoBatch, batch_idx: int) -> dict[str, Tensor]:
-        """The predicted class image of the last target, and each slot's share in each pixel, if the decoder tells."""
+        """The predicted class image of the last target, its frame, and each slot's share in each pixel, if there is one."""
         with self.drawn_alike(batch, batch_idx):
             decoded = self(batch)
-        out = {"classes": decoded.reconstruction[:, -1].argmax(1)}
+        frame = batch.require("target_time")[:, -1:] // self.data_spec.input.steps_per_frame
+        out = {"classes": decoded.reconstruction[:, -1].argmax(1), "steps": frame}
         if decoded.masks is not None:
             out["masks"] = decoded.masks[:, -1]
         return out

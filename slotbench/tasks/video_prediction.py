@@ -252,10 +252,11 @@ class VideoPrediction(SlotTask):
                 self._scores("test").update(({"thresholded": part}, true[:, at]) for at, part in pieces)
 
     def predict_step(self, batch: VideoBatch, batch_idx: int) -> dict[str, Tensor]:
-        """The predicted frames, and each slot's share in each pixel, if the decoder tells."""
+        """The predicted frames and which steps they are, and each slot's share in each pixel, if the decoder tells."""
         with self.drawn_alike(batch, batch_idx):
             decoded = self.rollout(batch)
-        out = {"frames": decoded.reconstruction}
+        steps = batch.time[:, :1] + torch.arange(self.context, self.context + self.horizon, device=batch.time.device)
+        out = {"frames": decoded.reconstruction, "steps": steps}
         return out if decoded.masks is None else out | {"masks": decoded.masks}
 
     def on_validation_epoch_end(self) -> None:

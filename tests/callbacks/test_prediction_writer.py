@@ -139,6 +139,16 @@ def test_what_is_saved_says_its_axes_its_frames_and_its_source(folder: RunFolder
         assert "clip 0" in str(found["source"])
 
 
+def test_frames_are_those_that_the_task_says_it_predicted(folder: RunFolder) -> None:
+    class Later(Predicting):
+        def predict_step(self, batch: VideoBatch, batch_idx: int) -> dict[str, torch.Tensor]:  # type: ignore[override]
+            return {"frames": torch.ones(len(batch), 2, 3, 4, 4), "steps": torch.tensor([[3, 4]]).expand(len(batch), 2)}
+
+    make_trainer([], [writer(folder, save=("reconstruction",))]).predict(Later(), named_loader(1))
+    with np.load(newest(folder) / "clip0000_my-walk-0.npz") as found:
+        assert found["frame"].tolist() == [3, 4]
+
+
 def test_what_a_task_does_not_give_is_refused_with_what_it_gives(folder: RunFolder) -> None:
     class Bare(Predicting):
         def predict_step(self, batch: VideoBatch, batch_idx: int) -> dict[str, torch.Tensor]:  # type: ignore[override]

@@ -181,6 +181,7 @@ def test_pictures_show_context_target_prediction_and_slots(data, batch):
 def test_prediction_gives_classes_and_masks(data, batch):
     predicted = make_task(data).predict_step(batch, 0)
     assert predicted["classes"].shape == (3, 16, 16)
+    assert predicted["steps"].tolist() == (batch.target_time[:, -1:] // data.spec.input.steps_per_frame).tolist()
     torch.testing.assert_close(predicted["masks"].sum(1), torch.ones(3, 16, 16))
 
 

@@ -100,6 +100,7 @@ def read_npz(path: str | Path, names: Collection[str] | None = None, limit: int 
         FileError: it is missing, no npz file, damaged, larger than `limit`, or holds Python's objects.
     """
     found: dict[str, np.ndarray] = {}
+    left = limit
     with open_regular(path) as file, _archive(file, path) as archive:
         for info in archive.infolist():
             name = info.filename.removesuffix(".npy")
@@ -108,9 +109,9 @@ def read_npz(path: str | Path, names: Collection[str] | None = None, limit: int 
             where = f"{path} ({name})"
             if info.compress_type not in _PACKED:
                 raise FileError(f"{where} is packed in a way that numpy does not use")
-            if info.file_size > limit:
+            left -= info.file_size
+            if left < 0:
                 raise FileError(f"{path} holds more than the {limit:,} bytes that such a file may have")
-            limit -= info.file_size
             try:
                 with archive.open(info) as member:
                     layout = _layout(member, where)

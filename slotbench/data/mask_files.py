@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
 
 from slotbench.arrays import map_npy, npz_names, read_npz
 from slotbench.data.files import DataFilesError
-from slotbench.data.video_files import IMAGES, VideoFile, natural_order
+from slotbench.data.video_files import IMAGES, KINDS, VideoFile, natural_order, opened_picture
 from slotbench.errors import FileError, listing
 
 __all__ = ["MASKS", "MaskFile", "find_masks"]
@@ -141,18 +140,20 @@ class _Pictures(MaskFile):
         self.length = len(self.files)
 
     def read(self, numbers: Sequence[int]) -> np.ndarray:
-        return np.stack([_ids(self.files[number]) for number in numbers])
+        found = [_ids(self.files[number]) for number in numbers]
+        for number, ids in zip(numbers, found, strict=True):
+            if ids.shape != found[0].shape:
+                raise DataFilesError(
+                    f"{self.files[number]} has {ids.shape[0]} x {ids.shape[1]} pixels, and another of {self.path} has "
+                    f"{found[0].shape[0]} x {found[0].shape[1]}"
+                )
+        return np.stack(found)
 
 
 def _ids(path: Path) -> np.ndarray:
-    try:
-        with Image.open(path) as picture:
-            if picture.mode not in _GREY:
-                raise DataFilesError(
-                    f"{path} is a picture in {picture.mode}; expected ids of objects, as grey values or with a palette"
-                )
-            return np.asarray(picture)
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError, ValueError, SyntaxError) as error:
-        if isinstance(error, DataFilesError):
-            raise
-        raise DataFilesError(f"{path} cannot be read as a picture ({error})") from error
+    with opened_picture(path, KINDS, "a picture") as picture:
+        if picture.mode not in _GREY:
+            raise DataFilesError(
+                f"{path} is a picture in {picture.mode}; expected ids of objects, as grey values or with a palette"
+            )
+        return np.asarray(picture)

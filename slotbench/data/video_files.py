@@ -22,13 +22,14 @@ from slotbench.data.png import MOST_PIXELS, check_size
 from slotbench.errors import FileError
 from slotbench.files import open_regular
 
-__all__ = ["ARRAYS", "IMAGES", "MOVIES", "VideoFile", "natural_order", "open_video"]
+__all__ = ["ARRAYS", "IMAGES", "KINDS", "MOVIES", "VideoFile", "natural_order", "open_video", "opened_picture"]
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
 MOVIES = (".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg")
 ARRAYS = (".npy", ".npz")
 
-_KINDS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "PPM")
+KINDS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "PPM")
+"""The kinds of pictures that are read, as Pillow calls them."""
 _CONTAINERS = "mov,mp4,m4a,3gp,3g2,mj2,avi,matroska,webm,mpeg,mpegts,mpegvideo"
 # what Pillow and PyAV raise for files that are damaged
 _DAMAGED = (
@@ -80,18 +81,18 @@ class _Pictures(VideoFile):
 
     def frames(self, numbers: Sequence[int]) -> Iterator[np.ndarray]:
         for number in numbers:
-            with _picture(self.files[number], _KINDS, "a picture") as picture:
+            with opened_picture(self.files[number], KINDS, "a picture") as picture:
                 yield np.asarray(picture.convert("RGB"))
 
 
 class _Gif(VideoFile):
     def __init__(self, path: Path) -> None:
         self.path = path
-        with _picture(path, ("GIF",), "a GIF") as picture:
+        with opened_picture(path, ("GIF",), "a GIF") as picture:
             self.length = int(getattr(picture, "n_frames", 1))
 
     def frames(self, numbers: Sequence[int]) -> Iterator[np.ndarray]:
-        with _picture(self.path, ("GIF",), "a GIF") as picture:
+        with opened_picture(self.path, ("GIF",), "a GIF") as picture:
             for number in numbers:
                 picture.seek(number)
                 yield np.asarray(picture.convert("RGB"))
@@ -192,7 +193,7 @@ class _Movie(VideoFile):
 
 
 @contextlib.contextmanager
-def _picture(path: Path, kinds: tuple[str, ...], what: str) -> Iterator[Image.Image]:
+def opened_picture(path: Path, kinds: tuple[str, ...], what: str) -> Iterator[Image.Image]:
     """A picture of one of these kinds, open; of the kinds that Pillow knows some start other programs."""
     with open_regular(path) as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about what is strange in a file: it can be read, or not

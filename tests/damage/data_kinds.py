@@ -226,6 +226,24 @@ def video_file(name: str) -> Any:
     return make
 
 
+def mask_file(name: str) -> Any:
+    def make(folder: Path) -> Path:
+        video_file("a.npy")(folder)
+        path = folder / "video" / "masks" / name
+        path.parent.mkdir(parents=True)
+        masks = rng().integers(0, 4, frames().shape[:3], dtype=np.uint8)
+        if path.suffix == ".npy":
+            np.save(path, masks)
+        elif path.suffix == ".npz":
+            np.savez(path, masks=masks)
+        else:
+            for number, ids in enumerate(masks):
+                Image.fromarray(ids).save(path.parent / f"{number}.png")
+        return path
+
+    return make
+
+
 def read_video(folder: Path) -> str:
     dataset = VideoFolder(str(folder / "video"), eval_frames=2, resolution=SIDE).dataset("test")
     return fingerprint([dataset[i] for i in range(len(dataset))])  # type: ignore[arg-type]
@@ -340,6 +358,9 @@ KINDS: dict[str, Kind] = {
     "video: mp4": Kind(video_file("a.mp4"), read_video, named=False),
     "video: avi": Kind(video_file("a.avi"), read_video, named=False),
     "video: mkv": Kind(video_file("a.mkv"), read_video, named=False),
+    "masks: npy": Kind(mask_file("a.npy"), read_video),
+    "masks: npz": Kind(mask_file("a.npz"), read_video),
+    "masks: png": Kind(mask_file("a/3.png"), read_video),
     "digits: idx": Kind(digit_file("train-images-idx3-ubyte"), read_digits("train-images-idx3-ubyte")),
     "digits: idx, compressed": Kind(
         digit_file("train-images-idx3-ubyte.gz"), read_digits("train-images-idx3-ubyte.gz")

@@ -253,3 +253,37 @@ def test_every_video_has_masks_or_none_has(tmp_path: Path) -> None:
         Image.new("RGB", (20, 12)).save(tmp_path / "masks" / "run" / f"{number}.png")
     with pytest.raises(DataFilesError, match="is a picture in RGB; expected ids of objects"):
         clips(tmp_path, eval_frames=4)
+
+
+@pytest.mark.parametrize("kind", ["playlist", "list"])
+def test_a_movie_that_names_other_files_is_not_followed(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("av")
+    write_mp4(tmp_path / "private.mp4", video())
+    (tmp_path / "videos").mkdir()
+    named = tmp_path / "private.mp4"
+    playlist = f"#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:10,\n{named}\n#EXT-X-ENDLIST\n"
+    content = playlist if kind == "playlist" else f"ffconcat version 1.0\nfile '{named}'\n"
+    (tmp_path / "videos" / "a.mp4").write_text(content)
+    with pytest.raises(DataFilesError, match=r"a.mp4 cannot be read as a video"):
+        clips(tmp_path / "videos", eval_frames=2)
+
+
+def test_a_picture_that_would_start_another_program_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from PIL import EpsImagePlugin
+
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *given, **named: pytest.fail("a program is started"))
+    (tmp_path / "videos" / "a").mkdir(parents=True)
+    Image.new("RGB", (8, 8)).save(tmp_path / "picture.eps")
+    for number in range(3):
+        (tmp_path / "videos" / "a" / f"{number}.png").write_bytes((tmp_path / "picture.eps").read_bytes())
+    with pytest.raises(DataFilesError, match=r"0.png cannot be read as a picture"):
+        clips(tmp_path / "videos", eval_frames=2)
+
+
+def test_pictures_larger_than_can_be_meant_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.gif").write_bytes(b"GIF89a\x40\x1f\x40\x1f\x00\x00\x00,\0\0\0\0\x40\x1f\x40\x1f\0\x02\x02L\x01\0;")
+    with pytest.raises(DataFilesError, match=r"a picture of 8,000 x 8,000 pixels"):
+        clips(tmp_path / "a.gif", eval_frames=1)
+    np.save(tmp_path / "b.npy", np.empty((1, 1, 1 << 26, 1), np.uint8))
+    with pytest.raises(DataFilesError, match=r"b.npy holds a picture of 67,108,864 x 1 pixels"):
+        clips(tmp_path / "b.npy", eval_frames=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import sys
 import warnings
@@ -84,8 +85,12 @@ def _main(command: str, arguments: list[str]) -> int:
     try:
         comparison = _compare(given, shlex.join(["slotbench", command, *arguments]))
     except UnknownNameError as error:
-        near = did_you_mean(error.given, error.known)
-        raise UserError(lines(f"{error}{near}", **{f"{error.kind}s": listing(error.known)})) from error
+        # whoever does not know a name in full has a word of it
+        words = [word for word in re.split(r"[\W_]+", error.given.lower()) if len(word) > 1]
+        alike = sorted(error.known, key=lambda name: -sum(word in name.lower() for word in words))
+        shared = [name for name in alike if any(word in name.lower() for word in words)]
+        near = did_you_mean(error.given, error.known) or (f"; did you mean {shared[0]}?" if shared else "")
+        raise UserError(lines(f"{error}{near}", **{f"{error.kind}s": listing(alike)})) from error
     except ComparisonError as error:
         raise UserError(str(error)) from error
     except OSError as error:

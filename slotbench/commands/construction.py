@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from jsonargparse import Namespace
 from lightning.pytorch import Trainer
 
-from slotbench.errors import lines
+from slotbench.errors import did_you_mean, lines, listing
 
-__all__ = ["explain_construction"]
+__all__ = ["explain_construction", "explain_monitor"]
+
+# what EarlyStopping and ModelCheckpoint say of a metric that nobody logs
+_MONITORS = (
+    re.compile(r"conditioned on metric `(?P<name>.*?)` which is not available.*?following: (?P<known>`.*`)", re.DOTALL),
+    re.compile(r"monitor='(?P<name>.*?)'.*?could not find the monitored key.*?metrics: (?P<known>\[.*?\])", re.DOTALL),
+)
 
 
 def explain_construction(error: BaseException, config: Namespace) -> str:
@@ -32,6 +40,20 @@ def explain_construction(error: BaseException, config: Namespace) -> str:
         trace = trace.tb_next
     text = str(error).strip()
     return lines(f"{owner} refuses its arguments: {text}" if owner else text, key=key)
+
+
+def explain_monitor(error: BaseException) -> str | None:
+    """A sentence for a callback that monitors a metric which is not logged; None if the error is another one."""
+    found = next((match for pattern in _MONITORS if (match := pattern.search(str(error)))), None)
+    if found is None:
+        return None
+    name, known = found["name"], re.findall(r"[`'](.*?)[`']", found["known"])
+    scores = sorted((metric for metric in known if "/" in metric), key=lambda metric: not metric.startswith("val/"))
+    return lines(
+        f"no metric named {name}, which a callback monitors{did_you_mean(name, scores)}",
+        key="trainer.callbacks, monitor",
+        logged=listing(scores),
+    )
 
 
 def _raised_by_parser(error: BaseException) -> bool:

@@ -23,7 +23,7 @@ from slotbench import __version__, registry
 from slotbench.callbacks.divergence import DivergedError
 from slotbench.commands.checkpoint_choice import check_whole
 from slotbench.commands.class_changes import said
-from slotbench.commands.construction import explain_construction
+from slotbench.commands.construction import explain_construction, explain_monitor
 from slotbench.commands.explain import explain
 from slotbench.commands.opening import opening
 from slotbench.commands.options import RunOptions
@@ -89,6 +89,10 @@ def train(
             again = f"its last checkpoint is whole; go on from it with {place.command_after_divergence()}"
             print(wrapped(printable(f"slotbench: {place.folder.path}: {error}; {again}")), file=sys.stderr)
         return 1
+    except (RuntimeError, MisconfigurationException) as error:
+        if (said_of_monitor := explain_monitor(error)) is None:
+            raise
+        raise UserError(said_of_monitor) from error
     except OSError as error:
         if error.errno not in _DISK_FAILURES:
             raise

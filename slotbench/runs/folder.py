@@ -14,6 +14,7 @@ Nothing here imports torch at the top: comparing runs must not need it.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import re
 import secrets
@@ -346,8 +347,24 @@ def _alive(pid: Any) -> bool:
     return True
 
 
+def _near_path(path: Path) -> Path | None:
+    """What is there and nearly has the name of a path that is not: the first part that is missing is looked for."""
+    missing = next((part for part in (*reversed(path.parents), path) if not part.exists()), None)
+    if missing is None or not missing.parent.is_dir():
+        return None
+    there = [entry.name for entry in missing.parent.iterdir() if entry.is_dir() or entry.suffix in (".yaml", ".yml")]
+    near = difflib.get_close_matches(missing.name, there, n=1, cutoff=0.6)
+    if not near:
+        return None
+    found = missing.parent / near[0]
+    whole = found / path.relative_to(missing)
+    return whole if whole.exists() else found
+
+
 def _suggest_runs(path: Path) -> str:
     """Names the newest run folders below or beside `path`, for an error message."""
+    if (meant := _near_path(path)) is not None:
+        return f"; did you mean {meant}?"
     near = path if path.is_dir() else path.parent
     found = [record.parent for pattern in (RECORD, f"*/{RECORD}", f"*/*/{RECORD}") for record in near.glob(pattern)]
     if not found:

@@ -199,6 +199,17 @@ def test_a_training_that_only_the_clock_ends(command):
     assert json.loads((only_run() / "run.json").read_text())["total_steps"] is None
 
 
+@pytest.mark.parametrize("callback", ["EarlyStopping", "ModelCheckpoint"])
+def test_a_callback_that_monitors_what_nobody_logs_is_a_sentence(callback, workspace, tiny_components, capsys):
+    watching = {"class_path": callback, "init_args": {"monitor": "val/los"}}
+    Path("watching.yaml").write_text(yaml.safe_dump({"trainer": {"callbacks": [watching]}}))
+    files = ("--config", "tiny.yaml", "--config", "watching.yaml", "--plugin", str(tiny_components))
+    assert run(["fit", *files]) == 2
+    said = capsys.readouterr().err
+    assert "no metric named val/los, which a callback monitors; did you mean val/loss?" in said
+    assert "logged: val/" in " ".join(said.split())
+
+
 def test_plugin_in_a_file_of_its_own(command):
     # straight from the interface: of a base that an earlier test module has imported too, the parser sees the old copy
     Path("wide_core.py").write_text(

@@ -49,7 +49,7 @@ def main(action: str, arguments: list[str]) -> int:
             )
         text = json.dumps(github_matrix(opened.grid))
     else:
-        sweep = wandb_sweep(opened.grid, split_options(rest)[0].wandb_project)
+        sweep = wandb_sweep(opened.grid, split_options(rest)[0].wandb_project, opened.typed_each_time)
         text = yaml.safe_dump(sweep, sort_keys=False, allow_unicode=True, width=1000).rstrip()
         if (reason := reason_for_points(opened.grid)) is not None:
             print(f"as a list of points: {reason}", file=sys.stderr)

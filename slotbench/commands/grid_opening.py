@@ -58,6 +58,12 @@ class OpenGrid:
     remembered: str
     plugins: tuple[dict[str, Any], ...] = ()
 
+    @property
+    def typed_each_time(self) -> tuple[str, ...]:
+        """Of the options those that no folder is asked for: plugin files, and what may be imported."""
+        pairs = zip(self.options[::2], self.options[1::2], strict=True)
+        return tuple(word for pair in pairs if pair[0] in ("--plugin", "--allow-import") for word in pair)
+
 
 def open_grid(action: str, arguments: Sequence[str], *, remember: bool = True) -> OpenGrid:
     """The grid that the arguments name: a grid file, or the folder of a grid.

@@ -123,7 +123,7 @@ def _dry_run(opened: OpenGrid, chosen: Sequence[Point], again: tuple[State, ...]
     start = [point for point, status in zip(chosen, found, strict=True) if status.state in startable]
     print(f"{points(len(start))} would be run; nothing has been started")
     if start:
-        example = f"slotbench grid show {opened.grid.file.path} {start[0].id}"
+        example = text(["slotbench", "grid", "show", str(opened.grid.file.path), start[0].id, *opened.typed_each_time])
         print(f"{example}  shows one of them")
     return 0
 
@@ -190,9 +190,9 @@ def _conclude(opened: OpenGrid, progress: Progress, ended_before: Sequence[tuple
         print(f"compare them: {text(['slotbench', 'compare', name])}")
         return
     if states["failed"]:
-        print(f"to run the failed ones again: {text(['slotbench', 'grid', 'retry', name])}")
+        print(f"to run the failed ones again: {text(['slotbench', 'grid', 'retry', name, *opened.typed_each_time])}")
     if states["diverged"]:
-        again = text(["slotbench", "grid", "retry", name, "--diverged"])
+        again = text(["slotbench", "grid", "retry", name, "--diverged", *opened.typed_each_time])
         print(f"to run the diverged ones again, which as a rule needs other settings: {again}")
     if sum(states[state] for state in _TO_START):
         words = ["slotbench", "grid", "run", name, *opened.options, *opened.grid.extra]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 from slotbench.grids.expansion import Grid
@@ -34,14 +35,15 @@ def reason_for_points(grid: Grid) -> str | None:
     return None
 
 
-def wandb_sweep(grid: Grid, project: str) -> dict[str, Any]:
+def wandb_sweep(grid: Grid, project: str, options: Sequence[str] = ()) -> dict[str, Any]:
     """What `wandb sweep` reads: one parameter per axis, or else one parameter `point` of all ids.
 
     Args:
         grid: the grid.
         project: that the runs are reported to.
+        options: further options of every run, such as ["--plugin", "mine.py"].
     """
-    mirrored = ["--wandb", "online", "--wandb_project", project, "--group", grid.name]
+    mirrored = ["--wandb", "online", "--wandb_project", project, "--group", grid.name, *options]
     if reason_for_points(grid) is None:
         first = grid.points[0].arguments
         varied = {f"--{key}" for key in (*grid.file.product, SEED)}

@@ -148,3 +148,14 @@ def test_a_record_that_makes_no_sense_is_no_traceback(made, plugin, capsys, plug
     (made / "run.json").write_text(json.dumps(record))
     assert run(["test", "made"]) == 2
     assert capsys.readouterr().err.startswith("slotbench: ")
+
+
+def test_what_a_grid_prints_can_be_typed(plugin, capsys):
+    Path("grid.yaml").write_text(yaml.safe_dump({"base": "kept.yaml", "product": {"model.core.num_slots": [1]}}))
+    assert run(["grid", "run", "grid.yaml", "--dry-run", "--plugin", plugin.name]) == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "slotbench grid show" in line)
+    assert run(line.split("  ")[0].split()[1:]) == 0
+    capsys.readouterr()
+    assert run(["grid", "export", "grid.yaml", "--to", "wandb-sweep", "--plugin", plugin.name]) == 0
+    command = yaml.safe_load(capsys.readouterr().out)["command"]
+    assert command[command.index("--plugin") + 1] == plugin.name

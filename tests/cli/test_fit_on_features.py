@@ -31,10 +31,12 @@ def weights(tmp_path, monkeypatch):
 
 @pytest.fixture
 def videos(tmp_path):
-    (tmp_path / "videos").mkdir()
+    for split in ("train", "val", "test"):
+        (tmp_path / "videos" / split).mkdir(parents=True)
     for number in range(2):
         pixels = np.random.default_rng(number).integers(0, 256, (2, 8, 8, 3), dtype=np.uint8)
-        np.save(tmp_path / "videos" / f"{number}.npy", pixels)
+        for split in ("train", "val", "test"):
+            np.save(tmp_path / "videos" / split / f"{number}.npy", pixels)
     return tmp_path / "videos"
 
 

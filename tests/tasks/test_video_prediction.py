@@ -234,3 +234,11 @@ def test_clips_too_short_for_the_horizon_are_refused_with_what_to_set(data):
         quiet_trainer().validate(task, data, verbose=False)
     with pytest.raises(ValueError, match="needs clips of at least as many, and these have 3"):
         task.rollout(batch_of(data).slice_time(0, 3))
+
+
+def test_a_prediction_says_which_steps_it_predicted(data):
+    task, batch = make_task(data), batch_of(data)
+    with torch.no_grad():
+        found = task.predict_step(batch, 0)
+    assert found["frames"].shape[:2] == found["steps"].shape
+    assert found["steps"].tolist() == [[4, 5, 6, 7, 8]] * len(batch)

@@ -6,6 +6,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loops.fit_loop import _FitLoop
+from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
 from lightning.pytorch.trainer.states import TrainerFn
 
 __all__ = ["FinalValidation"]
@@ -15,7 +16,8 @@ class FinalValidation(Callback):
     """Validates after the last step, unless that step was validated: the final weights have scores.
 
     Lightning validates every so many steps, and a training whose last step is no multiple of that ends with weights
-    that nobody has looked at. The scores are logged under the last step, as those of a validation that is due there.
+    that nobody has looked at. Here the validation is one that is due after the last step, like any other. Where nobody
+    can know that a step is the last (a callback ends the training between two validations), it is made at the end.
 
     A training that goes on from a checkpoint of its last step, because it was killed before it could end, is ended like
     any other: with this validation, and with the hooks for the end of the training, which Lightning would leave out.
@@ -30,10 +32,11 @@ class FinalValidation(Callback):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Has the training loop ask before it ends."""
-        if stage == "fit" and type(trainer.fit_loop) is _FitLoop:
-            trainer.fit_loop.__class__ = _EndingLoop
-        if isinstance(trainer.fit_loop, _EndingLoop):
-            trainer.fit_loop.final = self
+        loop = trainer.fit_loop
+        if stage == "fit" and type(loop) is _FitLoop and type(loop.epoch_loop) is _TrainingEpochLoop:
+            loop.__class__, loop.epoch_loop.__class__ = _EndingLoop, _EndingEpochLoop
+        if isinstance(loop, _EndingLoop):
+            loop.final = loop.epoch_loop.final = self  # type: ignore[attr-defined]
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Remembers the step."""
@@ -52,6 +55,7 @@ class FinalValidation(Callback):
         """Whether the weights of the last step have not been validated and are to be."""
         return (
             self.enabled
+            and self in trainer.callbacks  # type: ignore[attr-defined]  # a search for a learning rate trains without
             and trainer.global_step > 0
             and self.validated_step != trainer.global_step
             and trainer.enable_validation
@@ -59,17 +63,19 @@ class FinalValidation(Callback):
 
     def run(self, trainer: Trainer) -> None:
         """Validates, as Lightning does after a step."""
-        epochs = trainer.fit_loop.epoch_loop
+        epochs, progress = trainer.fit_loop.epoch_loop, trainer.fit_loop.epoch_progress.current
         first_iteration = trainer._logger_connector._first_loop_iter
         trainer.validating = True
         # the loop has counted the last step already, as a rule, and a validation belongs to the step that it follows
         counted = epochs._batches_that_stepped
         epochs._batches_that_stepped = min(counted, trainer.global_step - 1)
         epochs.val_loop.restarting = False
+        completed, progress.completed = progress.completed, max(0, progress.ready - 1)
         try:
             epochs.val_loop.run()
         finally:
             epochs._batches_that_stepped = counted
+            progress.completed = completed
             trainer.training = True
             trainer._logger_connector._first_loop_iter = first_iteration
 
@@ -86,7 +92,25 @@ class _EndingLoop(_FitLoop):
 
     def on_run_end(self) -> None:
         """Validates if that is due, then ends."""
-        # a search for a learning rate trains without the callbacks
-        if self.final in self.trainer.callbacks and self.final.is_due(self.trainer):  # type: ignore[attr-defined]
+        if self.final.is_due(self.trainer):
             self.final.run(self.trainer)
         super().on_run_end()
+
+
+class _EndingEpochLoop(_TrainingEpochLoop):
+    """Lightning's loop over the steps of an epoch, which validates after the last step of all."""
+
+    final: FinalValidation
+
+    def _should_check_val_fx(self, data_fetcher: Any) -> bool:
+        if super()._should_check_val_fx(data_fetcher) or (self._is_at_the_end() and self.final.is_due(self.trainer)):
+            return True
+        # a training that was to end here, and now goes on: Lightning counts the step only if it finds its validation due
+        return self.restarting and self.restarted_on_last and self.final.validated_step == self.global_step
+
+    def _is_at_the_end(self) -> bool:
+        trainer = self.trainer
+        if self._should_accumulate():
+            return False
+        in_last_epoch = trainer.max_epochs is not None and trainer.current_epoch + 1 == trainer.max_epochs
+        return self.global_step == self.max_steps or (self._num_ready_batches_reached() and in_last_epoch)

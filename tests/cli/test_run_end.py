@@ -158,6 +158,15 @@ def test_a_run_killed_within_its_final_validation_scores_its_final_weights_once(
     assert folder.history()[-1]["val/loss"] != 1.0
 
 
+def test_a_finished_run_that_is_trained_longer_goes_on_within_its_epoch(place: Path) -> None:
+    """Six steps are an epoch of five and one more."""
+    assert fit("longer") == 0
+    assert run(["fit", "--resume", "longer", "--allow-changes", "--trainer.max_steps", "11"]) == 0
+    trained = [row for row in RunFolder(Path("longer")).history() if "train/loss" in row]
+    assert [row["step"] for row in trained] == list(range(11))
+    assert [row["epoch"] for row in trained] == [0] * 5 + [1] * 5 + [2]
+
+
 def test_baselines_of_other_clips_are_not_taken_over(whole: str) -> None:
     name = copy(whole, "other_data")
     assert run(["fit", "--resume", name, "--allow-changes", "--data.batch_size", "1"]) == 0

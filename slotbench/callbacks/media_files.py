@@ -71,7 +71,7 @@ def write_video(path: Path, frames: Iterable[np.ndarray], count: int) -> Path:
     def passing() -> Iterable[np.ndarray]:
         for number, frame in enumerate(islice(frames, count)):
             if number % every == 0:
-                kept.append(frame)
+                kept.append(frame.copy())  # a view would keep all that it is a view of
             yield frame
 
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -180,7 +180,7 @@ class LongContextReasoning(SlotTask):
             self._score("test", batch)
 
     def predict_step(self, batch: VideoBatch, batch_idx: int) -> dict[str, Tensor]:
-        """The predicted class image of the last target, its frame, and each slot's share in each pixel, if there is one."""
+        """The predicted class image of the last target, its frame, and each slot's share in each pixel, if known."""
         with self.drawn_alike(batch, batch_idx):
             decoded = self(batch)
         frame = batch.require("target_time")[:, -1:] // self.data_spec.input.steps_per_frame

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from tiny_run import TinyTask, loader, make_trainer
 from torch.utils.data import DataLoader, Dataset
 
 from slotbench.callbacks.evaluation_place import EvaluationPlace
+from slotbench.callbacks.media_files import write_video
 from slotbench.callbacks.prediction_writer import PredictionWriter
 from slotbench.data.base import collate
 from slotbench.errors import UserError
@@ -137,6 +140,21 @@ def test_what_is_saved_says_its_axes_its_frames_and_its_source(folder: RunFolder
         assert all(len(axes[name].split()) == found[name].ndim for name in shapes)
         assert json.loads(str(found["about"]))["run"] == str(folder.path)
         assert "clip 0" in str(found["source"])
+
+
+def test_a_long_video_is_written_without_being_held(tmp_path: Path) -> None:
+    chunks = []
+
+    def frames() -> Iterator[np.ndarray]:
+        for _ in range(20):
+            chunk = np.zeros((32, 4, 5, 3), np.uint8)
+            chunks.append(weakref.ref(chunk))
+            yield from chunk
+            # those before have gone, though some of their frames are in the GIF
+            assert sum(held() is not None for held in chunks) <= 2
+
+    write_video(tmp_path / "long", frames(), 640)
+    assert (tmp_path / "long.gif").is_file()
 
 
 def test_frames_are_those_that_the_task_says_it_predicted(folder: RunFolder) -> None:

@@ -105,7 +105,7 @@ class _EndingEpochLoop(_TrainingEpochLoop):
     def _should_check_val_fx(self, data_fetcher: Any) -> bool:
         if super()._should_check_val_fx(data_fetcher) or (self._is_at_the_end() and self.final.is_due(self.trainer)):
             return True
-        # a training that was to end here, and now goes on: Lightning counts the step only if it finds its validation due
+        # a training that was to end here, and goes on now: Lightning counts the step only if it finds a validation due
         return self.restarting and self.restarted_on_last and self.final.validated_step == self.global_step
 
     def _is_at_the_end(self) -> bool:

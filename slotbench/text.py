@@ -74,7 +74,10 @@ def rich_text(text: object) -> str:
     """
     from rich.markup import escape
 
-    return escape(printable(text))
+    words = printable(text)
+    body = words.rstrip("\\")
+    # before a tag each of them would be taken for its escape
+    return escape(body) + "\\\\" * (len(words) - len(body))
 
 
 def csv_cell(value: object) -> object:

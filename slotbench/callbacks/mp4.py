@@ -62,7 +62,7 @@ def write_mp4(path: Path, frames: Iterable[np.ndarray], frames_per_second: int =
         partial.unlink(missing_ok=True)
 
 
-def _encode(out: IO[bytes], frames: Iterable[np.ndarray], frames_per_second: int) -> None:
+def _encode(out: IO[bytes] | io.BytesIO, frames: Iterable[np.ndarray], frames_per_second: int) -> None:
     import av
 
     factor = 1

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tiny_configs import COMPONENTS, tiny_config
 
 from slotbench import registry
-
-COMPONENTS = Path(__file__).parent / "cli_components.py"
 
 
 @pytest.fixture(scope="module")
@@ -35,18 +34,3 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_config()))
     yield tmp_path
     os.environ.pop("SLOTBENCH_RUN_DIR", None)
-
-
-def tiny_config() -> dict:
-    return {
-        "model": {
-            "class_path": "TinyTask",
-            "init_args": {
-                "encoder": {"class_path": "TinyEncoder"},
-                "core": {"class_path": "TinyCore", "init_args": {"num_slots": 3, "depth": 2}},
-                "decoder": {"class_path": "TinyDecoder"},
-            },
-        },
-        "data": {"class_path": "TinyData"},
-        "trainer": {"max_epochs": 1, "accelerator": "cpu", "enable_progress_bar": False},
-    }

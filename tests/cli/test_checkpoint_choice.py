@@ -16,7 +16,7 @@ from slotbench.cli import run
 def trained(tmp_path_factory: pytest.TempPathFactory, tiny_components: Path) -> Path:
     """A run with `last.ckpt` and `best.ckpt`, copied for each test."""
     import yaml
-    from conftest import tiny_config
+    from tiny_configs import tiny_config
 
     folder = tmp_path_factory.mktemp("trained")
     (folder / "tiny.yaml").write_text(yaml.safe_dump(tiny_config()))

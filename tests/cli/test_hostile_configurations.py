@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from tiny_configs import COMPONENTS, tiny_config
 
 from slotbench.cli import run
-from tests.cli.conftest import COMPONENTS, tiny_config
 
 OWNED = "owned"
 PLUGIN = ("--plugin", str(COMPONENTS))

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tiny_configs import COMPONENTS, tiny_config
 
 from slotbench import registry
 from slotbench.cli import run
 from slotbench.commands.recorded_plugins import check_plugins
 from slotbench.errors import UserError
-from tests.cli.conftest import COMPONENTS, tiny_config
 
 MARK = "the file was run"
 

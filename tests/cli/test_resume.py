@@ -307,7 +307,7 @@ def test_an_experiment_that_never_started_leaves_nothing(place: Path, capsys: py
     [
         (["fit", "--resume", "nowhere"], "no run folder at nowhere"),
         (["fit", "--resume", "a", "--run_dir", "b"], "--resume and --run_dir both name the run folder"),
-        (["fit", "--config", "c.yaml", "--run_dir", "c.yaml"], "--run_dir c.yaml is a file"),
+        (["fit", "--config", "c.yaml", "--run_dir", "c.yaml"], "c.yaml cannot be written"),
         (["test", "--config", "c.yaml", "--resume", "a"], "test takes neither --resume nor --run_dir"),
     ],
 )

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tiny_configs import COMPONENTS, tiny_config
 
 from slotbench.cli import run
 from slotbench.commands.settings import read_settings
 from slotbench.errors import UserError
-from tests.cli.conftest import COMPONENTS, tiny_config
 
 ALIASES = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)

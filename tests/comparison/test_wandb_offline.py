@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import json
 import shutil
 import time
 from pathlib import Path
@@ -247,7 +248,8 @@ def test_the_run_folder_around_a_log_tells_more(
     assert record.info["parameters"] == {"total": 12}
     assert [headline["metric"] for headline in record.info["headlines"]] == ["val/score"]
     assert record.best == {"val/score": 0.5}
-    RunFolder.open(run).update(wandb_id="another")
+    record_of_run = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**record_of_run, "wandb_id": "another"}))
     (record,) = read_wandb_offline(run)
     assert record.best == {}
 

@@ -54,8 +54,8 @@ def test_an_offline_run_has_config_scalars_and_pictures(folder: RunFolder, capfd
         assert theirs == ours
         assert len(ours) >= 2
     pictures = [row for row in rows if "pictures/clips.filenames" in row]
-    # of the untrained model, then beside the metrics of each validation
-    assert [row["trainer/global_step"] for row in pictures] == [0, 1, 3]
+    # of the untrained model, then beside the metrics of each validation, that of the final weights too
+    assert [row["trainer/global_step"] for row in pictures] == [0, 1, 3, 4]
     files = next(folder.path.glob("wandb/offline-run-*")) / "files"
     assert all((files / row["pictures/clips.filenames"][0]).is_file() for row in pictures)
     record = next(json.loads(line) for line in inspect(folder.path).splitlines() if '"type":"run"' in line)

@@ -113,19 +113,25 @@ def run_contest(contest: Contest, rounds: int, *, wall: bool = False, device: st
             way()
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     memory: dict[str, list[float]] = {}
-    for turn in range(rounds):
-        for name, way in ways.items():
-            if name in contest.rare and turn:
-                continue
-            gc.collect()
-            began = clock()
-            result = way()
-            took = clock() - began
-            if isinstance(result, Seconds):
-                took = result.seconds
-                if result.memory_mb is not None:
-                    memory.setdefault(name, []).append(result.memory_mb)
-            seconds[name].append(took)
+    gc.collect()
+    gc.disable()  # a collection would fall on whichever way is running
+    try:
+        for turn in range(rounds):
+            for name, way in ways.items():
+                if name in contest.rare and turn:
+                    continue
+                began = clock()
+                result = way()
+                took = clock() - began
+                if isinstance(result, Seconds):
+                    took = result.seconds
+                    if result.memory_mb is not None:
+                        memory.setdefault(name, []).append(result.memory_mb)
+                del result
+                seconds[name].append(took)
+            gc.collect(1)
+    finally:
+        gc.enable()
     return [
         Measured(
             name,

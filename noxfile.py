@@ -55,7 +55,7 @@ def grids(session: nox.Session) -> None:
     """Check every point of every shipped grid: it resolves and trains two steps; -- -k NAME for some grids."""
     install(session, "-e", ".[test]")
     workers = str(min(4, os.cpu_count() or 1))  # `auto` means none for a single file
-    session.run("pytest", "-n", workers, "-m", "slow or not slow", "tests/test_grids.py", *session.posargs)
+    session.run("pytest", "-n", workers, "-m", "slow or not slow", "tests/experiments/test_grids.py", *session.posargs)
 
 
 @nox.session
@@ -116,7 +116,7 @@ def benchmarks(session: nox.Session) -> None:
 
 @nox.session
 def plugin_example(session: nox.Session) -> None:
-    """Install a stranger's distribution, list its core, keep it to the laws, and train it by name."""
+    """Install a third-party distribution, list its core, keep it to the laws, and train it by name."""
     beside, env = session.create_tmp(), {}
     if session.virtualenv.is_sandboxed:
         install(session, "-e", ".[test]")
@@ -139,4 +139,4 @@ def plugin_example(session: nox.Session) -> None:
 def new_plugin(session: nox.Session) -> None:
     """Write a package with `slotbench new plugin`, install it, and run its tests."""
     install(session, "-e", ".[test]")
-    session.run("pytest", "-n", "0", "-m", "slow", "tests/cli/test_new_plugin.py", *session.posargs)
+    session.run("pytest", "-n", "0", "-m", "slow", "tests/templates/test_new_plugin.py", *session.posargs)

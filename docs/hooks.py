@@ -1,18 +1,44 @@
-"""Fills the tables of components from the registry when the documentation is built."""
+"""What the pages take from the project when they are built: tables of components, the address of the repository."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 from slotbench import registry
 
+_OURS = "slotbench"
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Replaces `<!-- components: KIND -->` by a table of the components of that kind."""
+
+def on_config(config: Any, **_: Any) -> Any:
+    """Links to the repository that the pages are built from, if it has an address."""
+    address = _repository()
+    if address and not config.repo_url:
+        config.repo_url, config.repo_name = address, "/".join(address.rsplit("/", 2)[1:])
+    return config
+
+
+def on_page_markdown(markdown: str, *, config: Any, **_: Any) -> str:
+    """Fills in `<!-- components: KIND -->`, with slotbench's own components only, and `<!-- repository -->`."""
+    address = config.repo_url
+    markdown = markdown.replace("<!-- repository -->", f"[the repository]({address})" if address else "the repository")
     return re.sub(r"<!-- components: (\w+) -->", lambda match: _table(match[1]), markdown)
 
 
 def _table(kind: str) -> str:
-    rows = [f"| `{entry.name}` | {entry.summary} |" for entry in registry.entries(kind)]
+    found = [entry for entry in registry.entries(kind) if entry.distribution == _OURS]
+    rows = [f"| `{entry.name}` | {entry.summary} |" for entry in found]
     return "\n".join(["| name | what it is |", "| --- | --- |", *rows]) if rows else "None in this release."
+
+
+def _repository() -> str | None:
+    """Where CI says that it builds from, else the clone's own origin."""
+    server, name = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
+    if server and name:
+        return f"{server}/{name}"
+    command = ["git", "-C", str(Path(__file__).parent), "remote", "get-url", "origin"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return found.removesuffix(".git") if found.startswith("https://") and "@" not in found else None

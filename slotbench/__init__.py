@@ -1,9 +1,79 @@
 """slotbench: one bench for slot-based and object-centric video models.
 
-Importing the package imports neither torch nor lightning; `slotbench.registry` lists and loads components,
-`slotbench.interfaces` says what they are.
+    >>> import slotbench
+    >>> from slotbench.interfaces import TokenSpec
+    >>> core = slotbench.build("SlotSSM", TokenSpec(dim=64, num_tokens=16, grid=(4, 4)))
+
+Importing the package imports neither torch nor lightning: what needs them imports them when it is called.
+`slotbench.interfaces` says what a component is, `slotbench.registry` lists the installed ones.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from slotbench.data.base import SlotDataModule
+    from slotbench.tasks.base import SlotTask
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+__all__ = ["__version__", "build", "factory", "load_run"]
+
+
+def build(name: str, /, *sizes: Any, kind: str | None = None, **arguments: Any) -> Any:
+    """A component, built by its name: `build("SlotSSM", encoder.token_spec, num_slots=6)`.
+
+    Args:
+        name: the class's name, as a configuration gives it.
+        sizes: positional arguments of the class: the specs that it is built from.
+        kind: one of `slotbench.registry.KINDS`, needed where components of two kinds have the name.
+        arguments: keyword arguments of the class.
+
+    Raises:
+        RegistryError: no such name or kind, a name of several kinds, or a component that cannot be imported.
+    """
+    return _component(name, kind)(*sizes, **arguments)
+
+
+def factory(name: str, /, *, kind: str | None = None, **arguments: Any) -> partial[Any]:
+    """The same without the sizes, which a task supplies: `factory("SlotSSM", num_slots=6)` for `core=`.
+
+    Raises:
+        RegistryError: see `build`.
+    """
+    return partial(_component(name, kind), **arguments)
+
+
+def load_run(
+    path: str | Path,
+    checkpoint: str = "last",
+    changes: Mapping[str, Any] | None = None,
+    plugins: Sequence[str | Path] = (),
+    allow_import: Sequence[str] = (),
+) -> tuple[SlotTask, SlotDataModule]:
+    """Task and data of a recorded run, the task with the checkpoint's weights, on the CPU and in evaluation mode.
+
+    Args:
+        path: the run folder.
+        checkpoint: "last", "best" or a file.
+        changes: settings over the run's own by their key, such as {"data.loader.batch_size": 2}.
+        plugins: Python files of registered components to import first.
+        allow_import: import paths beyond the registry that the run's configuration may name.
+
+    Raises:
+        UserError: there is no such run or checkpoint, or the checkpoint does not fit the configuration.
+    """
+    from slotbench.config.run_loading import load_run as load
+
+    loaded = load(path, checkpoint, changes, plugins, allow_import)
+    return loaded.task, loaded.data
+
+
+def _component(name: str, kind: str | None) -> type:
+    from slotbench import registry
+
+    return registry.load(kind or registry.kind_of(name), name)

@@ -1,11 +1,12 @@
-"""Checksums of the files in a folder, kept in one small file beside them.
+"""SHA-256 checksums of the files in a folder, kept in one small file beside them.
 
-    FOLDER/checksums.json     {"sha256": {DIGEST: {"bytes": 12345, "step": 400}, ...}, "names": ["last.ckpt", ...]}
+    FOLDER/SHA256SUMS         of prepared data: one "DIGEST  NAME" per line, as `sha256sum -c SHA256SUMS` reads it
+    FOLDER/checksums.json     of checkpoints: {"sha256": {DIGEST: {"bytes": 12345, "step": 400}, ...}, "names": [...]}
 
-The digests are those of every content that a file under one of the `names` may rightly have, whatever its name: files
-are renamed and linked, and a process that is killed between two renames must leave nothing that looks damaged. So the
-digest of a new file is written down before the file is put in its place, and forgotten once the file is replaced.
-Imports neither torch nor numpy.
+Checkpoints are renamed and linked, and a process that is killed between two renames must leave nothing that looks
+damaged. So `checksums.json` has the digest of every content that a file under one of the `names` may rightly have,
+whatever its name: that of a new file is written down before the file is put in its place, and forgotten once the file
+is replaced. Imports neither torch nor numpy.
 """
 
 from __future__ import annotations
@@ -13,36 +14,41 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import struct
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from slotbench.errors import FileError
-from slotbench.files import open_regular, read_json_object, write_atomically
+from slotbench.errors import DataFilesError, FileError
+from slotbench.files import open_regular, read_json_object, read_text, write_atomically
 
 __all__ = [
     "CHECKSUMS",
-    "ChecksumError",
+    "SUMS",
+    "add_sums",
     "check_archive",
+    "damaged_files",
     "file_digest",
     "is_known",
     "known_digests",
+    "read_sums",
     "remember",
     "verify",
 ]
 
-CHECKSUMS = "checksums.json"
+CHECKSUMS, SUMS = "checksums.json", "SHA256SUMS"
 _CHUNK = 1 << 22
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
-class ChecksumError(FileError):
-    """A file is not what its checksum says."""
-
-
-def file_digest(path: Path) -> str:
+def file_digest(path: Path, report: Callable[[int], None] | None = None) -> str:
     """SHA-256 of a regular file, in hexadecimal.
+
+    Args:
+        path: the file.
+        report: is told how many bytes each block had that has been read.
 
     Raises:
         FileError: it cannot be read.
@@ -52,6 +58,8 @@ def file_digest(path: Path) -> str:
         try:
             while chunk := file.read(_CHUNK):
                 digest.update(chunk)
+                if report is not None:
+                    report(len(chunk))
         except OSError as error:
             raise FileError(f"{path} cannot be read: {error.strerror or error}") from error
     return digest.hexdigest()
@@ -100,14 +108,13 @@ def verify(path: Path) -> None:
     """Compares a file with its checksum, if there is one.
 
     Raises:
-        ChecksumError: they differ.
-        FileError: the file, or the record of the checksums, cannot be read.
+        FileError: they differ; or the file, or the record of the checksums, cannot be read.
     """
     if is_known(path) is False:
         others = [other for other in sorted(path.parent.glob(f"*{path.suffix}")) if other != path]
         whole = [str(other) for other in others if _is_whole(other)]
         beside = f"whole beside it: {', '.join(whole)}" if whole else "no whole one is beside it"
-        raise ChecksumError(
+        raise FileError(
             f"{path} is not as it was written: its content does not fit its checksum in {CHECKSUMS} (a damaged disk, a "
             f"copy that went wrong, or another file put in its place); {beside}"
         )
@@ -144,3 +151,53 @@ def check_archive(path: Path, contents: bool = True) -> None:
             raise FileError(f"{path} is cut off or overwritten ({error})") from error
     if broken is not None:
         raise FileError(f"{path} is damaged: the checksum of {broken} in it is wrong")
+
+
+def add_sums(folder: Path, digests: dict[str, str]) -> None:
+    """Adds digests of files, by name, to those that the folder's list has, or replaces them there."""
+    known = (read_sums(folder) if (folder / SUMS).is_file() else {}) | digests
+    content = "".join(f"{digest}  {name}\n" for name, digest in sorted(known.items()))
+    write_atomically(folder / SUMS, content.encode())
+
+
+def read_sums(folder: Path) -> dict[str, str]:
+    """The digests of a folder's list by file name.
+
+    Raises:
+        DataFilesError: the list is not there, or cannot be read.
+    """
+    path = folder / SUMS
+    if not path.is_file():
+        raise DataFilesError(f"{folder} has no {SUMS}: the `slotbench prepare` command that wrote it adds one")
+    found = {}
+    for line in read_text(path).splitlines():
+        digest, _, name = line.partition("  ")
+        # of files beside it: a list from somebody else must not say what to read elsewhere
+        if not _DIGEST.fullmatch(digest) or not name or Path(name).name != name:
+            raise DataFilesError(f"{path} is damaged at the line {line[:200]!r}: delete it, and run the command again")
+        found[name] = digest
+    return found
+
+
+def damaged_files(folder: Path, report: Callable[[int], None] | None = None) -> dict[str, str]:
+    """The files of a folder that are not what its list says, by name, each with what is wrong.
+
+    Args:
+        folder: has a list.
+        report: is told how many bytes have been read since it was last called.
+
+    Raises:
+        DataFilesError: the list is not there, or cannot be read.
+    """
+    found = {}
+    for name, expected in read_sums(folder).items():
+        path = folder / name
+        if not path.is_file():
+            found[name] = "is missing"
+            continue
+        try:
+            if file_digest(path, report) != expected:
+                found[name] = "has another content than when it was written"
+        except FileError as error:
+            found[name] = f"cannot be compared: {error}"
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["FileError", "UserError", "did_you_mean", "lines", "listing", "wrapped"]
+__all__ = ["DataFilesError", "FileError", "UserError", "did_you_mean", "lines", "listing", "wrapped"]
 
 _WIDTH = 98
 
@@ -22,6 +22,10 @@ class FileError(ValueError):
 
     Every command ends with the sentence and exit code 2 where nothing nearer handles it.
     """
+
+
+class DataFilesError(FileError):
+    """The files of a data set are missing, incomplete, or not in the form that was expected."""
 
 
 def did_you_mean(given: str, known: Iterable[str], cutoff: float = 0.6) -> str:

@@ -8,49 +8,57 @@ one sentence with the path. Imports neither torch nor numpy.
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import json
+import math
 import os
+import secrets
 import stat
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, cast
-
-import yaml
 
 from slotbench.errors import FileError
 
 __all__ = [
-    "CONFIG_LIMIT",
     "RECORD_LIMIT",
+    "append_whole_line",
     "cache_home",
     "check_regular",
+    "check_writable",
+    "cut_torn_line",
+    "dump_json",
     "fsync_folder",
     "is_inside",
+    "number",
+    "open_atomically",
     "open_regular",
     "parse_json",
-    "parse_yaml",
+    "plain",
     "read_bytes",
     "read_json",
     "read_json_object",
+    "read_json_object_or_none",
     "read_text",
-    "read_yaml",
     "regular_files",
     "remove_partials",
     "write_atomically",
-    "yaml_node",
 ]
 
 RECORD_LIMIT = 64 << 20
 """Bytes that a JSON record (run.json, result.json, grid.json, cache.json) may have."""
-CONFIG_LIMIT = 4 << 20
-"""Bytes that a YAML file may have."""
-
-_YAML_DEPTH, _YAML_NODES = 60, 200_000
 _ABANDONED = 3600.0
-_YamlLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_PROBE_BYTES = 1 << 16
+_WHY_UNWRITABLE = {
+    errno.EROFS: "it is on a file system that can only be read",
+    errno.EACCES: "its permissions do not allow it",
+    errno.EPERM: "its permissions do not allow it",
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "your quota on this disk is used up",
+}
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -140,6 +148,14 @@ def read_json_object(path: str | Path, limit: int = RECORD_LIMIT) -> dict[str, A
     return found
 
 
+def read_json_object_or_none(path: str | Path, limit: int = RECORD_LIMIT) -> dict[str, Any] | None:
+    """What a JSON file holds; None where it is not there, cannot be read, or holds no object."""
+    try:
+        return read_json_object(path, limit)
+    except FileError:
+        return None
+
+
 def parse_json(text: str | bytes, where: str | Path) -> Any:
     """JSON as Python's values.
 
@@ -162,95 +178,30 @@ def parse_json(text: str | bytes, where: str | Path) -> Any:
         raise FileError(f"{where} is not a file of ours: it holds a number of thousands of digits") from error
 
 
-def read_yaml(path: str | Path, limit: int = CONFIG_LIMIT) -> Any:
-    """What a YAML file holds, as plain values.
-
-    Raises:
-        FileError: see `read_text` and `parse_yaml`.
-    """
-    return parse_yaml(read_text(path, limit), path)
+def dump_json(value: Any, indent: int | None = None) -> str:
+    """Strict JSON: non-finite floats become strings that `float` reads back, other objects become their text."""
+    return json.dumps(plain(value), indent=indent, allow_nan=False)
 
 
-def parse_yaml(text: str, where: str | Path) -> Any:
-    """YAML as plain values: nothing is constructed that could run code, and aliases cannot multiply it.
-
-    Args:
-        text: the YAML, one document.
-        where: what it was read from, for messages.
-
-    Raises:
-        FileError: see `yaml_node`; or a value is not what its form promises (a date of month 13).
-    """
-    node = yaml_node(text, where)
-    if node is None:
-        return None
-    try:
-        return yaml.SafeLoader("").construct_document(node)
-    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:
-        raise FileError(f"{where} is not valid YAML: {_one_line(error)}") from error
+def plain(value: Any) -> Any:
+    """`value` as what strict JSON can hold."""
+    if isinstance(value, bool | int | str) or value is None:
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if isinstance(value, float) or hasattr(value, "__float__"):
+        real = float(value)
+        if math.isfinite(real):
+            return real
+        return "NaN" if math.isnan(real) else ("Infinity" if real > 0 else "-Infinity")
+    return str(value)
 
 
-def yaml_node(text: str, where: str | Path) -> yaml.Node | None:
-    """The nodes of a YAML document, with their lines; None for an empty one.
-
-    Raises:
-        FileError: it is not YAML, is nested more than 60 deep, or has more than 200,000 values once its aliases are
-            written out (a few hundred bytes of aliases can stand for billions).
-    """
-    try:
-        depth = 0
-        for count, event in enumerate(yaml.parse(text, Loader=_YamlLoader)):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _YAML_DEPTH:
-                raise FileError(f"{where} is nested more than {_YAML_DEPTH} deep; a configuration is not")
-            if count > _YAML_NODES:
-                raise FileError(f"{where} has more than {_YAML_NODES:,} values; a configuration has fewer")
-        node = yaml.compose(text, Loader=_YamlLoader)
-    except yaml.YAMLError as error:
-        raise FileError(_yaml_problem(text, where, error)) from error
-    except (RecursionError, ValueError) as error:
-        raise FileError(f"{where} is not valid YAML: {_one_line(error)}") from error
-    if node is not None and _written_out(node, {}, where) > _YAML_NODES:
-        raise FileError(f"{where} has more than {_YAML_NODES:,} values once its aliases are written out")
-    return node
-
-
-def _written_out(node: yaml.Node, known: dict[int, int], where: str | Path) -> int:
-    """Nodes below `node`, those behind an alias counted each time."""
-    key = id(node)
-    if key in known:
-        if known[key] < 0:
-            raise FileError(f"{where} has an alias that holds itself")
-        return known[key]
-    known[key] = -1
-    if isinstance(node, yaml.MappingNode):
-        children = [child for pair in node.value for child in pair]
-    elif isinstance(node, yaml.SequenceNode):
-        children = node.value
-    else:
-        children = []
-    known[key] = 1 + sum(_written_out(child, known, where) for child in children)
-    return known[key]
-
-
-def _yaml_problem(text: str, where: str | Path, error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    if mark is None:
-        return f"{where} is not valid YAML: {_one_line(error)}"
-    source = text.splitlines()
-    line = source[mark.line] if mark.line < len(source) else ""
-    has_tab = "\t" in line[: mark.column + 1]
-    problem = "a tab; YAML is indented with spaces" if has_tab else getattr(error, "problem", None) or "syntax error"
-    context = getattr(error, "context", None)
-    context = f" {context}" if context and not has_tab else ""
-    start = max(0, mark.column - 80)
-    return "\n".join(
-        [
-            f"{where} is not valid YAML: line {mark.line + 1}, column {mark.column + 1}: {problem}{context}",
-            f"  {mark.line + 1:>4} | {line[start : start + 120].replace(chr(9), ' ')}",
-            f"  {'':>4} | {'':>{mark.column - start}}^",
-        ]
-    )
+def number(value: Any) -> Any:
+    """What `plain` made of a number, as the number again."""
+    return float(value) if value in ("NaN", "Infinity", "-Infinity") else value
 
 
 # --- folders ---------------------------------------------------------------------------------------------------------
@@ -284,21 +235,27 @@ def regular_files(folder: str | Path, pattern: str = "*", limit: int = 100_000) 
 
 
 def write_atomically(path: str | Path, content: str | bytes) -> None:
-    """Replaces a file in one step: a reader, or a process killed half-way, finds the old content or the new.
+    """Replaces a file in one step; see `open_atomically`."""
+    with open_atomically(path) as file:
+        file.write(content.encode("utf-8") if isinstance(content, str) else content)
 
-    The file gets the permissions that the user's umask gives to any new file. What a killed writer of the same file has
-    left beside it is removed.
+
+@contextlib.contextmanager
+def open_atomically(path: str | Path) -> Iterator[IO[bytes]]:
+    """A file to write, which replaces the one at `path` in one step once the block has ended well.
+
+    A reader, or a process killed half-way, finds the old content or the new. The file gets the permissions that the
+    user's umask gives to any new file. What a killed writer of the same file has left beside it is removed.
 
     Raises:
         OSError: the disk is full, or the folder is not there or not writable; the old file is untouched.
     """
     path = Path(path)
-    data = content.encode("utf-8") if isinstance(content, str) else content
     partial = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.partial")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
@@ -306,6 +263,32 @@ def write_atomically(path: str | Path, content: str | bytes) -> None:
         partial.unlink(missing_ok=True)  # of a disk that is full it holds what little is left
         raise
     remove_partials(path.parent, path.name)
+
+
+def cut_torn_line(path: Path) -> None:
+    """Removes what a killed writer left after the last newline, so that the next line starts on its own."""
+    if not path.exists():
+        return
+    with open(path, "rb+") as file:
+        content = file.read()
+        file.truncate(content.rfind(b"\n") + 1)
+
+
+def append_whole_line(path: Path, line: str) -> None:
+    """Adds a line and hands it to the operating system at once.
+
+    Raises:
+        OSError: it could not be written whole; what was written of it is taken back.
+    """
+    data = (line + "\n").encode()
+    # unbuffered and in append mode: one line is one write
+    with open(path, "ab", buffering=0) as file:
+        before = file.tell()
+        written = file.write(data)
+        if written != len(data):
+            # a disk that fills up takes a part and says so only at the next write
+            file.truncate(before)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
 def remove_partials(folder: str | Path, name: str | None = None, older_than: float = _ABANDONED) -> None:
@@ -331,6 +314,35 @@ def fsync_folder(path: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def check_writable(folder: Path, mend: str) -> None:
+    """Writes a small file into a folder, or where it would be made, and removes it.
+
+    Args:
+        folder: there already or not.
+        mend: what to do about it.
+
+    Raises:
+        FileError: it cannot be written; says why, and what to type.
+    """
+    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(place))
+    if not there.is_dir():
+        raise FileError(f"{folder} cannot be written: {there} is no folder; {mend}")
+    probe = there / f".slotbench-{os.getpid()}-{secrets.token_hex(4)}.partial"
+    try:
+        descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.write(descriptor, bytes(_PROBE_BYTES))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        why = _WHY_UNWRITABLE.get(error.errno or 0, error.strerror or str(error))
+        raise FileError(f"{folder} cannot be written: {why}; {mend}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink(missing_ok=True)
 
 
 def cache_home() -> Path:
@@ -365,7 +377,3 @@ def _described(value: Any) -> str:
 
 def _byte_at(error: UnicodeDecodeError) -> str:
     return f"byte {error.start:,} is 0x{cast(bytes, error.object)[error.start]:02x}"
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200]

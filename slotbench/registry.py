@@ -1,9 +1,9 @@
 """Finds components by name: what is installed, where it comes from, and what went wrong.
 
-A component is declared by an entry point in one of six groups, `slotbench.encoders`, `.cores`, `.decoders`,
-`.aggregations`, `.tasks` and `.datasets`; the entry's name is the class's name. The built-in components are declared in
-the same way, in slotbench's own `pyproject.toml`. Names are read from package metadata, and nothing is imported before
-it is asked for, so that a broken plugin can be listed and does no harm to the others.
+A component is declared by an entry point in one of seven groups, `slotbench.encoders`, `.cores`, `.decoders`,
+`.aggregations`, `.tokenizers`, `.tasks` and `.datasets`; the entry's name is the class's name. The built-in components
+are declared in the same way, in slotbench's own `pyproject.toml`. Names are read from package metadata, and nothing is
+imported before it is asked for, so that a broken plugin can be listed and does no harm to the others.
 
     >>> from slotbench import registry
     >>> "SlotSSM" in registry.names("cores")
@@ -32,6 +32,7 @@ __all__ = [
     "entries",
     "failure",
     "find",
+    "kind_of",
     "kinds_of",
     "load",
     "load_file",
@@ -40,6 +41,7 @@ __all__ = [
     "names",
     "register",
     "registered_in",
+    "targets",
 ]
 
 KINDS = {
@@ -47,6 +49,7 @@ KINDS = {
     "cores": "core",
     "decoders": "decoder",
     "aggregations": "aggregation",
+    "tokenizers": "tokenizer",
     "tasks": "task",
     "datasets": "dataset",
 }
@@ -58,6 +61,7 @@ _INTERFACES = {
     "cores": "slotbench.interfaces:TemporalCore",
     "decoders": "slotbench.interfaces:Decoder",
     "aggregations": "slotbench.interfaces:Aggregation",
+    "tokenizers": "slotbench.interfaces:Tokenizer",
     "tasks": "slotbench.tasks.base:SlotTask",
     "datasets": "slotbench.data.base:SlotDataModule",
 }
@@ -118,6 +122,24 @@ def names(kind: str) -> list[str]:
 def kinds_of(name: str) -> list[str]:
     """The kinds under which `name` is declared; empty if it is unknown."""
     return [kind for kind in KINDS if any(entry.name == name for entry in _table(kind))]
+
+
+def kind_of(name: str) -> str:
+    """The one kind under which `name` is declared.
+
+    Raises:
+        RegistryError: there is no such component, or components of several kinds have the name.
+    """
+    kinds = kinds_of(name)
+    if not kinds:
+        near = _near(name, [known for kind in KINDS for known in names(kind)])
+        raise RegistryError(
+            f"no component named {name}{_did_you_mean(near) or ';'} slotbench plugins lists all of them", near
+        )
+    if len(kinds) > 1:
+        which = " and ".join(_with_article(KINDS[kind]) for kind in kinds)
+        raise RegistryError(f"{name} is the name of {which}: say which by kind=, one of {', '.join(kinds)}")
+    return kinds[0]
 
 
 def entries(kind: str) -> list[Entry]:
@@ -183,9 +205,14 @@ def failure(entry: Entry) -> BaseException | None:
     return _failures.get((entry.kind, entry.target))
 
 
+def targets() -> set[str]:
+    """Where the components of all kinds are declared to be, as "module:class"."""
+    return {entry.target for kind in KINDS for entry in _table(kind)}
+
+
 def modules() -> set[str]:
     """The modules in which components are declared, and those in which the imported ones are defined."""
-    declared = {entry.target.partition(":")[0] for kind in KINDS for entry in _table(kind)}
+    declared = {target.partition(":")[0] for target in targets()}
     return declared | {component.__module__ for component in _loaded.values()}
 
 
@@ -333,12 +360,17 @@ def _import_target(target: str) -> object:
 
 def _unknown(kind: str, name: str) -> RegistryError:
     known, singular = names(kind), KINDS[kind]
-    by_lower = {candidate.lower(): candidate for candidate in known}
-    near = tuple(by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6))
+    near = _near(name, known)
     message = f"no {singular} named {name}{_did_you_mean(near) or ';'}"
     if elsewhere := kinds_of(name):
         message += f" {name} is the name of {' and '.join(_with_article(KINDS[k]) for k in elsewhere)};"
     return RegistryError(f"{message} available: {', '.join(known) or 'none'}", near)
+
+
+def _near(name: str, known: list[str]) -> tuple[str, ...]:
+    """Names close to `name`, best first, whatever their case."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    return tuple(by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6))
 
 
 def _did_you_mean(near: tuple[str, ...] | list[str]) -> str:

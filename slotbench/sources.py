@@ -15,7 +15,9 @@ __all__ = [
     "SourceArgument",
     "arguments_from_source",
     "defines_class",
+    "docstring_from_source",
     "first_sentence",
+    "section",
     "summary_from_source",
 ]
 
@@ -32,6 +34,19 @@ def summary_from_source(target: str) -> str:
         ModuleNotFoundError: there is no such module.
         SyntaxError: the module cannot be parsed.
     """
+    return first_sentence(docstring_from_source(target))
+
+
+def docstring_from_source(target: str) -> str:
+    """A class's docstring, found by parsing its module; empty if it has none or the module is no Python file.
+
+    Args:
+        target: "module:class".
+
+    Raises:
+        ModuleNotFoundError: there is no such module.
+        SyntaxError: the module cannot be parsed.
+    """
     module_name, _, class_name = target.partition(":")
     file = _source_file(module_name)
     if file is None:
@@ -40,7 +55,7 @@ def summary_from_source(target: str) -> str:
         return ""
     for node in ast.parse(file.read_text(encoding="utf-8"), filename=str(file)).body:
         if isinstance(node, ast.ClassDef) and node.name == class_name:
-            return first_sentence(ast.get_docstring(node) or "")
+            return ast.get_docstring(node) or ""
     return ""
 
 
@@ -75,6 +90,21 @@ def first_sentence(docstring: str) -> str:
     return paragraph[: end.start() + 1] if end else paragraph
 
 
+def section(docstring: str, title: str) -> dict[str, str]:
+    """The entries of a section of a docstring in Google's style, such as "Args", by name."""
+    found: dict[str, str] = {}
+    inside, name = False, ""
+    for line in docstring.splitlines():
+        if not line.startswith(" "):
+            inside = line == f"{title}:" or (inside and not line)
+        elif inside and line.startswith("    ") and line[4:5] != " ":
+            name, _, text = line.strip().partition(": ")
+            found[name] = text
+        elif inside and name:
+            found[name] += f" {line.strip()}"
+    return found
+
+
 @dataclass(frozen=True)
 class SourceArgument:
     """An argument of a constructor as its source declares it.
@@ -83,11 +113,17 @@ class SourceArgument:
         name: of the argument.
         kind: of the component that it is, one of `slotbench.registry.KINDS`; None for anything else.
         supplied: how many leading arguments of that component's constructor are not the user's.
+        annotation: its type, as written.
+        default: its default, as written; None where it has none.
+        fields: where it is a dataclass of which its default is one, the fields.
     """
 
     name: str
     kind: str | None = None
     supplied: int = 0
+    annotation: str = ""
+    default: str | None = None
+    fields: tuple[str, ...] = ()
 
 
 _KIND_OF_INTERFACE = {
@@ -95,6 +131,7 @@ _KIND_OF_INTERFACE = {
     "TemporalCore": "cores",
     "Decoder": "decoders",
     "Aggregation": "aggregations",
+    "Tokenizer": "tokenizers",
 }
 _INTERFACES = "slotbench.interfaces"
 
@@ -151,8 +188,11 @@ def _arguments_in(
     given = function.args
     if given.vararg or given.kwarg:
         return None
-    positional = [*given.posonlyargs, *given.args][1:]
-    return [_argument(argument, imports) for argument in (*positional, *given.kwonlyargs)]
+    positional = [*given.posonlyargs, *given.args]
+    without = [None] * (len(positional) - len(given.defaults))
+    defaults = [*without, *given.defaults, *given.kw_defaults][1:]
+    arguments = zip([*positional, *given.kwonlyargs][1:], defaults, strict=True)
+    return [_argument(argument, default, imports, module_name) for argument, default in arguments]
 
 
 def _binds(node: ast.AST, name: str) -> bool:
@@ -161,20 +201,48 @@ def _binds(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name
 
 
-def _argument(argument: ast.arg, imports: dict[str, tuple[str, str]]) -> SourceArgument:
-    hint, supplied = argument.annotation, 0
+def _argument(
+    argument: ast.arg, default: ast.expr | None, imports: dict[str, tuple[str, str]], module_name: str
+) -> SourceArgument:
+    kind, supplied = _kind_of_component(argument.annotation, imports)
+    hint, value = (None if node is None else ast.unparse(node) for node in (argument.annotation, default))
+    fields: tuple[str, ...] = ()
+    if isinstance(default, ast.Call) and ast.unparse(default.func) == hint:
+        # `loader: LoaderOptions = LoaderOptions(...)`
+        fields = _fields(*imports.get(hint, (module_name, hint)))
+    return SourceArgument(argument.arg, kind, supplied, hint or "", value, fields)
+
+
+def _kind_of_component(hint: ast.expr | None, imports: dict[str, tuple[str, str]]) -> tuple[str | None, int]:
+    """The kind of the component that an annotation asks for, and how many of its leading arguments are supplied."""
+    supplied = 0
     if isinstance(hint, ast.BinOp) and isinstance(hint.right, ast.Constant) and hint.right.value is None:
         hint = hint.left
     if isinstance(hint, ast.Subscript) and isinstance(hint.value, ast.Name) and hint.value.id == "Callable":
         parts = hint.slice.elts if isinstance(hint.slice, ast.Tuple) else []
         if len(parts) != 2 or not isinstance(parts[0], ast.List):
-            return SourceArgument(argument.arg)
+            return None, 0
         hint, supplied = parts[1], len(parts[0].elts)
     if isinstance(hint, ast.Name):
         module, name = imports.get(hint.id, ("", ""))
         if module == _INTERFACES and name in _KIND_OF_INTERFACE:
-            return SourceArgument(argument.arg, _KIND_OF_INTERFACE[name], supplied)
-    return SourceArgument(argument.arg)
+            return _KIND_OF_INTERFACE[name], supplied
+    return None, 0
+
+
+def _fields(module_name: str, class_name: str) -> tuple[str, ...]:
+    """The fields of a dataclass, as its source lists them."""
+    file = _source_file(module_name)
+    if file is None or file.suffix != ".py":
+        return ()
+    for node in ast.parse(file.read_text(encoding="utf-8"), filename=str(file)).body:
+        if isinstance(node, ast.ClassDef) and node.name == class_name:
+            return tuple(
+                line.target.id
+                for line in node.body
+                if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
+            )
+    return ()
 
 
 def defines_class(module_name: str, name: str) -> bool:

@@ -6,11 +6,10 @@ function here that all foreign text passes through. Imports nothing of slotbench
 
 from __future__ import annotations
 
-import html
 import re
 import unicodedata
 
-__all__ = ["csv_cell", "html_text", "latex_text", "markdown_cell", "one_line", "printable", "rich_text"]
+__all__ = ["csv_cell", "latex_text", "markdown_cell", "one_line", "printable", "rich_text"]
 
 # what a spreadsheet takes for the beginning of a formula, also in the wide forms of East Asian scripts
 _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
@@ -106,11 +105,6 @@ def markdown_cell(text: object) -> str:
     """Foreign text for a line or a table's cell in Markdown: no markup, no HTML, no mathematics, no end of the cell."""
     words = "".join(_ENTITIES.get(sign, sign) for sign in one_line(text))
     return _MARKDOWN.sub(r"\\\g<0>", words)
-
-
-def html_text(text: object) -> str:
-    """Foreign text for HTML, between tags or in a quoted attribute."""
-    return html.escape(printable(text), quote=True)
 
 
 def _shown(character: str) -> str:

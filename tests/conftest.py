@@ -16,12 +16,17 @@ from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, settings
+from jaxtyping import config as jaxtyping_config
 from jaxtyping import install_import_hook
 from parts import keep_part
 
 # Small tensors are slower on several threads than on one, and the workers share the cores. torch reads this on import.
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[variable] = "1"
+
+# Tests start many processes: each of them would compile the packages anew.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 ROOT = Path(__file__).resolve().parents[1]
 CHECKED_PACKAGES = ["slotbench", "slotbench_plugins"]
@@ -44,9 +49,17 @@ install_import_hook(CHECKED_PACKAGES, "beartype.beartype")
 sys.meta_path.insert(0, _NumbaModulesUnchecked)
 
 # No deadline: the first call of a compiled kernel takes seconds. On a CI machine every run draws the same examples.
-settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("local", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("fixed", parent=settings.get_profile("local"), derandomize=True, database=None)
 settings.load_profile("fixed" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture(scope="module")
+def unchecked_shapes() -> Iterator[None]:
+    """For modules that repeat calls whose shapes other tests check: checking takes up to a third of their time."""
+    jaxtyping_config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping_config.update("jaxtyping_disable", False)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -69,6 +82,15 @@ def plugin_files_leave_no_trace() -> Iterator[None]:
         ours = file.is_relative_to(ROOT) or file.is_relative_to(sys.prefix)  # these may lie in the temporary folder too
         if file.is_relative_to(temporary) and not ours:
             del sys.modules[name]
+
+
+@pytest.fixture(autouse=True)
+def wandb_keys_leave_no_trace() -> Iterator[None]:
+    """wandb keeps the key that it has found, and its settings, for the process: no test finds another one's."""
+    yield
+    auth = sys.modules.get("wandb.sdk.lib.wbauth")
+    if auth is not None and auth.unauthenticate_session(update_settings=True) is not None:
+        sys.modules["wandb"].teardown()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

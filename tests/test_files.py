@@ -12,16 +12,14 @@ from slotbench.files import (
     is_inside,
     open_regular,
     parse_json,
-    parse_yaml,
     read_json,
     read_json_object,
     read_text,
-    read_yaml,
     regular_files,
     remove_partials,
     write_atomically,
-    yaml_node,
 )
+from slotbench.yaml_files import parse_yaml, read_yaml, yaml_node
 
 
 def aliases(levels: int) -> str:

@@ -1,6 +1,7 @@
 from collections import namedtuple
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from jaxtyping import TypeCheckError
 from torch import Tensor
 
+from slotbench.errors import UserError
 from slotbench.interfaces import (
     CoreOutput,
     RecurrentCore,
@@ -215,3 +217,32 @@ def test_a_recurrent_core_hands_on_the_kind_of_its_attention() -> None:
         attention_kind = "reading"
 
     assert Labelled()(torch.zeros(2, 3, 5, 4)).attention_kind == "reading"
+
+
+def test_a_video_in_numpy_becomes_a_batch_of_one_clip():
+    video = np.arange(2 * 4 * 5 * 3, dtype=np.uint8).reshape(2, 4, 5, 3)
+    batch = VideoBatch.from_numpy(video, masks=video[..., 0], start=7)
+    assert batch.frames.shape == (1, 2, 3, 4, 5)
+    assert batch.frames[0, 1, 2, 3, 4] * 255 == video[1, 3, 4, 2]
+    assert batch.time.tolist() == [[7, 8]]
+    assert batch.masks[0, 1, 2, 3] == video[1, 2, 3, 0]
+
+
+def test_several_videos_of_floats_become_a_batch_of_as_many():
+    videos = np.random.default_rng(0).random((3, 2, 4, 5, 1))
+    batch = VideoBatch.from_numpy(videos)
+    torch.testing.assert_close(batch.frames[:, :, 0], torch.from_numpy(videos[..., 0]).float())
+    assert batch.time.tolist() == [[0, 1]] * 3
+
+
+@pytest.mark.parametrize(
+    ("frames", "masks", "said"),
+    [
+        (np.zeros((2, 3, 4, 5), np.uint8), None, "expected \\(time, height, width, channels\\)"),
+        (np.zeros((2, 4, 5, 3), np.int64), None, "frames are of int64"),
+        (np.zeros((2, 4, 5, 3), np.uint8), np.zeros((2, 4, 4), int), "expected that of the frames, \\(2, 4, 5\\)"),
+    ],
+)
+def test_a_video_of_another_form_is_refused_in_a_sentence(frames, masks, said):
+    with pytest.raises(UserError, match=said):
+        VideoBatch.from_numpy(frames, masks)

@@ -1,4 +1,4 @@
-"""What a stranger installs and reads first: metadata, the wheel, the README's commands, the headers of experiments."""
+"""What a user installs and reads first: metadata, the wheel, the README's commands, the headers of experiments."""
 
 from __future__ import annotations
 
@@ -72,7 +72,13 @@ def test_the_wheel_holds_both_packages_their_type_markers_and_nothing_else(tmp_p
         metadata = Parser().parsestr(archive.read(f"{info}/METADATA").decode())
         entry_points = archive.read(f"{info}/entry_points.txt").decode()
     assert {name.partition("/")[0] for name in names} == {"slotbench", "slotbench_plugins", info}
-    assert {"slotbench/py.typed", "slotbench_plugins/py.typed", "slotbench/interfaces.py"} <= set(names)
+    assert {"slotbench/py.typed", "slotbench_plugins/py.typed", "slotbench/interfaces/parts.py"} <= set(names)
+    # what .gitignore matches would be left out
+    for parent in (ROOT, ROOT / "plugins"):
+        sources = [file for package in ("slotbench", "slotbench_plugins") for file in (parent / package).rglob("*.py")]
+        modules = {file.relative_to(parent).as_posix() for file in sources}
+        assert modules <= set(names)
+        assert {str(Path(module).parent / "__init__.py") for module in modules} <= modules
     for _, name, target in DECLARED:
         assert f"{name} = {target}" in entry_points
         assert f"{target.partition(':')[0].replace('.', '/')}.py" in names

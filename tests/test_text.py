@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html.parser
 import io
 import re
 import unicodedata
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from slotbench.text import csv_cell, html_text, latex_text, markdown_cell, one_line, printable, rich_text
+from slotbench.text import csv_cell, latex_text, markdown_cell, one_line, printable, rich_text
 
 
 def test_escapes_are_shown_and_not_obeyed():
@@ -84,24 +83,3 @@ def test_markdown_shows_what_is_written():
     assert markdown_cell("_a_ **b** `c` $d$ ~~e~~ # f !g &lt;") == (
         r"\_a\_ \*\*b\*\* \`c\` \$d\$ \~\~e\~\~ \# f \!g &amp;lt;"
     )
-
-
-class _Tags(html.parser.HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.tags, self.text = [], ""
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-
-    def handle_data(self, data):
-        self.text += data
-
-
-@given(st.text())
-def test_html_holds_no_tag(text):
-    page = _Tags()
-    page.feed(html_text(text))
-    page.close()
-    assert (page.tags, page.text) == ([], printable(text))
-    assert not set(html_text(text)) & set("<>\"'")

@@ -16,9 +16,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-PATHS = re.compile(
-    r"(?<![\w/.-])(?:experiments|tests|docs|slotbench|plugins|benchmarks)/[\w/.*-]+|constraints[\w-]*\.txt"
-)
+PATHS = re.compile(r"(?<![\w/.-])(?:experiments|tests|docs|slotbench|plugins)/[\w/.*-]+|constraints[\w-]*\.txt")
 
 
 def jobs(path: Path) -> dict[str, Any]:

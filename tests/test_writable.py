@@ -10,7 +10,7 @@ import pytest
 
 from slotbench.cli import run
 from slotbench.errors import FileError
-from slotbench.writable import check_writable
+from slotbench.files import check_writable
 
 EXPERIMENT = Path(__file__).parents[1] / "experiments" / "blinking_balls.yaml"
 
@@ -19,7 +19,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, call: str, number: int) -> None:
     def fail(*arguments: object, **more: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(f"slotbench.writable.os.{call}", fail)
+    monkeypatch.setattr(f"slotbench.files.os.{call}", fail)
 
 
 def test_a_folder_that_can_be_written_is_left_as_it_was(tmp_path):
@@ -55,7 +55,7 @@ def test_a_file_in_the_place_of_a_folder_is_named(tmp_path):
 @pytest.mark.parametrize("option", ["--runs_dir", "--run_dir"])
 def test_fit_finds_it_out_before_anything_is_read(option, tmp_path, monkeypatch, capsys):
     failing(monkeypatch, "write", errno.ENOSPC)
-    monkeypatch.setattr("slotbench.commands.training.read_settings", lambda arguments: pytest.fail("read"))
+    monkeypatch.setattr("slotbench.config.command_line.read_settings", lambda arguments: pytest.fail("read"))
     assert run(["fit", "--config", str(EXPERIMENT), option, str(tmp_path / "runs")]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert f"the disk is full; give another place with {option} DIR" in said

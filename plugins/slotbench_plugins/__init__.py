@@ -1,1 +1,1 @@
-"""The built-in components, registered through the same entry points as a stranger's."""
+"""The built-in components, registered through the same entry points as third-party ones."""

@@ -8,17 +8,33 @@ count the waiting for a busy machine; on several, and on CUDA, the wall clock's.
 from __future__ import annotations
 
 import gc
+import json
 import math
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-__all__ = ["Contest", "Measured", "Seconds", "Spread", "Way", "growth", "run_contest"]
+__all__ = ["Contest", "Measured", "Seconds", "Spread", "Way", "growth", "run_contest", "run_process"]
 
 Way = Callable[[], Any]
 """One way to do the work once. One that times itself (a process) returns `Seconds`."""
+
+# On Linux a process begins with the memory of the one that starts it as its highest: a small one starts the command.
+_STARTER = """
+import json, os, subprocess, sys, time
+began = time.perf_counter()
+process = subprocess.Popen(sys.argv[2:])
+_, status, usage = os.wait4(process.pid, 0)
+seconds, code = time.perf_counter() - began, os.waitstatus_to_exitcode(status)
+with open(sys.argv[1], "w") as file:
+    json.dump({"seconds": seconds, "code": code, "kilobytes": usage.ru_maxrss}, file)
+"""
 
 
 @dataclass(frozen=True)
@@ -142,6 +158,32 @@ def run_contest(contest: Contest, rounds: int, *, wall: bool = False, device: st
         )
         for name, values in seconds.items()
     ]
+
+
+def run_process(command: Sequence[str], folder: Path | None = None, codes: Collection[int] = (0,)) -> Seconds:
+    """Seconds of the wall clock from start to end, and the most resident memory.
+
+    Args:
+        command: program and arguments.
+        folder: where it runs.
+        codes: the exit codes that are right.
+
+    Raises:
+        RuntimeError: it ended with another code; with the end of what it said.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        record = Path(scratch) / "record.json"
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", _STARTER, str(record), *command],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        found = json.loads(record.read_text()) if record.is_file() else {"code": done.returncode}
+    if found["code"] not in codes:
+        said = done.stdout[-2000:].decode(errors="replace")
+        raise RuntimeError(f"exit code {found['code']} of {' '.join(command)[:300]}\n{said}")
+    return Seconds(found["seconds"], found["kilobytes"] / 1024)
 
 
 def growth(sizes: Sequence[float], ms: Sequence[float]) -> float:

@@ -42,26 +42,26 @@ _TURNS = 32
 
 def build(job: Job) -> TemporalCore:
     """The core with the job's sizes where it takes them, and its defaults otherwise."""
-    component = registry.load("cores", job.core)
-    side = math.isqrt(job.tokens)
-    spec = TokenSpec(job.dim, job.tokens, (side, side) if side * side == job.tokens else None)
+    component, settings = registry.load("cores", job.core), job.settings
+    side = math.isqrt(settings.tokens)
+    spec = TokenSpec(settings.dim, settings.tokens, (side, side) if side * side == settings.tokens else None)
     taken = inspect.signature(component).parameters
-    sizes = {name: value for name, value in (("num_slots", job.slots), ("dim", job.dim)) if name in taken}
+    sizes = {name: value for name, value in (("num_slots", settings.slots), ("dim", settings.dim)) if name in taken}
     core: TemporalCore = component(spec, **sizes)
-    return core.to(job.device)
+    return core.to(settings.device)
 
 
 class CoreBench:
     """The stages of a job, over one core; making it compiles what there is to compile, and sets the memory limit."""
 
     def __init__(self, job: Job) -> None:
-        self.job = job
-        self.memory = MemoryMeter(job.device)
+        self.job, self.settings = job, job.settings
+        self.memory = MemoryMeter(self.settings.device)
         torch.manual_seed(0)
-        self.memory.limit(job.memory + _COMPILER)
+        self.memory.limit(self.settings.memory + _COMPILER)
         self._warm_up()
         self.memory.reset()
-        self.memory.limit(job.memory)
+        self.memory.limit(self.settings.memory)
         self.core = build(job)
         self.optimizer = torch.optim.AdamW(self.core.parameters())
         self.parameters = sum(p.numel() for p in self.core.parameters() if p.requires_grad)
@@ -93,19 +93,19 @@ class CoreBench:
         early_state: State = None
         early = min(_EARLY, self.job.length - 1)
         seconds: list[float] = []
-        while len(seconds) < self.job.length and time.perf_counter() - begin < 0.6 * self.job.seconds:
+        while len(seconds) < self.job.length and time.perf_counter() - begin < 0.6 * self.settings.seconds:
             if len(seconds) <= early:
                 early_state = state
             with self._clock() as clock:
                 state = self.core(tokens, state).state
             seconds.append(clock[0])
         medians: list[tuple[float, float]] = []
-        while len(medians) < self.job.repeats:
+        while len(medians) < self.settings.repeats:
             turn = time.perf_counter()
             pairs = [[self._step(tokens, at) for at in (early_state, state)] for _ in range(_TURNS)]
             medians.append((statistics.median(pair[0] for pair in pairs), statistics.median(pair[1] for pair in pairs)))
             now = time.perf_counter()
-            if now + (now - turn) - begin > 0.9 * self.job.seconds:
+            if now + (now - turn) - begin > 0.9 * self.settings.seconds:
                 break
         return {
             "steps": len(seconds),
@@ -126,7 +126,7 @@ class CoreBench:
 
     def noise(self) -> float:
         """Seconds of a fixed piece of work that has nothing to do with the core: they tell the load of the machine."""
-        matrix = torch.ones(384, 384, device=self.job.device)
+        matrix = torch.ones(384, 384, device=self.settings.device)
         times = []
         for _ in range(5):
             with self._clock() as clock:
@@ -152,7 +152,9 @@ class CoreBench:
         optimizer.step()
 
     def _clip(self, length: int) -> Tensor:
-        return torch.randn(self.job.batch, length, self.job.tokens, self.job.dim, device=self.job.device)
+        return torch.randn(
+            self.settings.batch, length, self.settings.tokens, self.settings.dim, device=self.settings.device
+        )
 
     def _timed(self, call: Callable[[], None]) -> dict[str, Any]:
         """Seconds of each repeat after one call that is not counted, and the peak memory."""
@@ -161,12 +163,12 @@ class CoreBench:
             call()
         calls = max(1, min(_MOST_CALLS, math.ceil(_SHORT / max(clock[0], 1e-6))))
         seconds: list[float] = []
-        while len(seconds) < self.job.repeats:
+        while len(seconds) < self.settings.repeats:
             with self._clock() as clock:
                 for _ in range(calls):
                     call()
             seconds.append(clock[0] / calls)
-            if time.perf_counter() - begin + clock[0] > 0.9 * self.job.seconds:
+            if time.perf_counter() - begin + clock[0] > 0.9 * self.settings.seconds:
                 break
         return {"seconds": seconds, "calls": calls, "memory_mb": self.memory.peak()}
 
@@ -174,7 +176,7 @@ class CoreBench:
     def _clock(self) -> Iterator[list[float]]:
         """Collects the seconds of the block, by the device's own clock where it has one."""
         found: list[float] = []
-        if self.job.device != "cuda":
+        if self.settings.device != "cuda":
             begin = time.perf_counter()
             yield found
             found.append(time.perf_counter() - begin)
@@ -214,8 +216,8 @@ def run(job: Job, say: Callable[[dict[str, Any]], None]) -> None:
     stage = "setup"
     say({"begin": stage})
     try:
-        torch.set_num_threads(job.threads)
-        for file in job.plugins:
+        torch.set_num_threads(job.settings.threads)
+        for file in job.settings.plugins:
             registry.load_file(file)
         bench = CoreBench(job)
         stages = {"inference": bench.inference, "training": bench.training, "streaming": bench.streaming}

@@ -1,8 +1,7 @@
-"""The picture of a bench of cores: Figure 5b of the SlotSSM paper, for every core, and three panels more."""
+"""The figure of a bench of cores: Figure 5b of the SlotSSM paper, for every core, and three panels more."""
 
 from __future__ import annotations
 
-import os
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 from slotbench.bench.job import OUT_OF_MEMORY
 from slotbench.bench.report import PANELS, Panel, growth, is_disturbed
 from slotbench.bench.results import OUT_OF_TIME, SKIPPED, Results
+from slotbench.files import open_atomically
 
 __all__ = ["draw"]
 
@@ -75,9 +75,8 @@ def draw(results: Results, path: Path) -> None:
         color=_QUIET,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    figure.savefig(partial, format="png")
-    os.replace(partial, path)
+    with open_atomically(path) as file:
+        figure.savefig(file, format="png")
 
 
 def _draw_panel(axis: Axes, results: Results, panel: Panel, styles: dict[str, tuple[str, str]]) -> None:

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.table import Table as RichTable
 
 from slotbench.bench.job import OUT_OF_MEMORY
 from slotbench.bench.results import OUT_OF_TIME, Results
-from slotbench.runs.folder import write_atomically
-from slotbench.text import markdown_cell, one_line, rich_text
+from slotbench.bench.tables import Table, markdown, number
+from slotbench.files import write_atomically
+from slotbench.text import one_line
 
 __all__ = [
     "PANELS",
     "Growth",
     "Panel",
-    "Table",
     "growth",
     "growths",
     "is_disturbed",
     "legend",
     "noise",
-    "number",
-    "rich_table",
     "summary",
     "tables",
     "write_markdown",
@@ -88,15 +84,6 @@ def growths(results: Results) -> list[dict[str, Any]]:
         for core in results.cores()
         if (fit := growth(results.series(core, panel.measure), panel)) is not None
     ]
-
-
-@dataclass(frozen=True)
-class Table:
-    """Headings and rows of text; the first column names the core."""
-
-    title: str
-    headings: list[str]
-    rows: list[list[str]]
 
 
 def tables(results: Results) -> list[Table]:
@@ -161,15 +148,6 @@ def _parameters(results: Results, core: str) -> str:
     return f"{found:,}" if found else ""
 
 
-def number(value: float) -> str:
-    """Three significant digits, without an exponent, thousands separated."""
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    rounded = float(f"{value:.3g}")
-    digits = max(0, 2 - math.floor(math.log10(abs(rounded))))
-    return f"{rounded:,.{digits}f}"
-
-
 def noise(results: Results) -> tuple[float, float, float] | None:
     """Median, smallest and largest milliseconds of the fixed piece of work timed around every point."""
     values = [1e3 * value for point in results.points.values() for value in point.get("noise", [])]
@@ -216,26 +194,8 @@ def legend(results: Results) -> list[str]:
     return lines
 
 
-def rich_table(table: Table) -> RichTable:
-    """The table for a terminal."""
-    shown = RichTable(title=rich_text(table.title), title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for index, heading in enumerate(table.headings):
-        shown.add_column(rich_text(heading), justify="right" if index else "left", no_wrap=index == 0)
-    for row in table.rows:
-        shown.add_row(*map(rich_text, row))
-    return shown
-
-
-def write_markdown(results: Results, path: Path, picture: str) -> None:
-    """Writes the tables as a page, with the picture's file name."""
-    parts = [
-        "# Cores: cost against sequence length",
-        f"    {one_line(results.environment['command'])}",
-        *legend(results),
-    ]
-    parts.append(f"![latency, training step, memory and streaming against length]({picture})")
-    for table in tables(results):
-        lines = [f"| {' | '.join(map(markdown_cell, cells))} |" for cells in (table.headings, *table.rows)]
-        lines.insert(1, "|---|" + "---:|" * (len(table.headings) - 1))
-        parts += [f"## {table.title}", "\n".join(lines)]
-    write_atomically(path, "\n\n".join(parts) + "\n")
+def write_markdown(results: Results, path: Path, figure: str) -> None:
+    """Writes the tables as a page, with the file name of the figure."""
+    lines = [f"    {one_line(results.environment['command'])}", *legend(results)]
+    lines.append(f"![latency, training step, memory and streaming against length]({figure})")
+    write_atomically(path, markdown(tables(results), "Cores: cost against sequence length", lines))

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slotbench.bench.job import OUT_OF_MEMORY
-from slotbench.runs.folder import dump_json, write_atomically
+from slotbench.bench.job import OUT_OF_MEMORY, Settings
+from slotbench.files import dump_json, write_atomically
 from slotbench.runs.provenance import describe_environment
 
-__all__ = ["MEASURES", "OUT_OF_TIME", "SKIPPED", "BenchError", "Results", "Settings"]
+__all__ = ["MEASURES", "OUT_OF_TIME", "SKIPPED", "BenchError", "Results"]
 
 MEASURES = ("inference", "training", "streaming")
 OUT_OF_TIME = "out of time"
@@ -24,39 +24,6 @@ _IDENTITY = ("batch", "slots", "dim", "tokens", "repeats", "threads", "device")
 
 class BenchError(ValueError):
     """A bench cannot go on as it is asked to."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What is measured, how, and within which limits.
-
-    Attributes:
-        cores: their names.
-        lengths: time steps of the clips; streaming takes the largest.
-        batch: clips.
-        slots: number of slots, where the core takes `num_slots`.
-        dim: width of tokens, and of slots where the core takes `dim`.
-        tokens: tokens per time step.
-        repeats: how often each point is timed.
-        seconds: time for one measure of one core at one length.
-        memory: GiB that it may take beyond the idle process.
-        threads: of torch and of compiled kernels.
-        device: "cpu" or "cuda".
-        plugins: files of registered components.
-    """
-
-    cores: tuple[str, ...]
-    lengths: tuple[int, ...]
-    batch: int = 6
-    slots: int = 6
-    dim: int = 64
-    tokens: int = 16
-    repeats: int = 3
-    seconds: float = 120.0
-    memory: float = 6.0
-    threads: int = 1
-    device: str = "cpu"
-    plugins: tuple[str, ...] = ()
 
 
 @dataclass
@@ -74,7 +41,7 @@ class Results:
 
     @classmethod
     def open(cls, path: Path, settings: Settings, *, restart: bool = False) -> Results:
-        """Goes on with the points of an earlier bench that still hold, or starts with none.
+        """Starts with the points of an earlier bench that still hold, or with none.
 
         A failure holds unless its limit has been raised since; an error does not hold, nor does what was skipped.
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slotbench.bench.job import OUT_OF_MEMORY, Job
-from slotbench.bench.results import OUT_OF_TIME, SKIPPED, Results, Settings
+from slotbench.bench.results import OUT_OF_TIME, SKIPPED, Results
 
 __all__ = ["Outcome", "run_job", "sweep"]
 
@@ -85,7 +85,7 @@ def _measure(
     settings = results.settings
     limits = {OUT_OF_MEMORY: settings.memory, OUT_OF_TIME: settings.seconds}
     failed: Outcome | None = None
-    for outcome in run_job(_job(settings, core, length, stages)):
+    for outcome in run_job(Job(core, stages, length, settings)):
         if outcome.problem:
             failed = outcome
             limit = {"limit": limits[outcome.problem]} if outcome.problem in limits else {}
@@ -99,27 +99,10 @@ def _measure(
             report(results.add(core, stage, length, problem=SKIPPED, message=message))
 
 
-def _job(settings: Settings, core: str, length: int, stages: tuple[str, ...]) -> Job:
-    return Job(
-        core=core,
-        stages=stages,
-        length=length,
-        batch=settings.batch,
-        slots=settings.slots,
-        dim=settings.dim,
-        tokens=settings.tokens,
-        repeats=settings.repeats,
-        seconds=settings.seconds,
-        memory=settings.memory,
-        threads=settings.threads,
-        device=settings.device,
-        plugins=settings.plugins,
-    )
-
-
 def run_job(job: Job) -> Iterator[Outcome]:
     """What the process says, as it says it; the last outcome is a problem if it does not come to its end."""
-    threads = {name: str(job.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")}
+    settings = job.settings
+    threads = {name: str(settings.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")}
     waiting = list(job.stages)
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors,
@@ -137,9 +120,9 @@ def run_job(job: Job) -> Iterator[Outcome]:
             assert process.stdout is not None
             process.stdin.write(job.to_json())
             process.stdin.close()
-            for message in _messages(process.stdout, job.seconds):
+            for message in _messages(process.stdout, settings.seconds):
                 if message is None:
-                    yield Outcome(waiting[0], {}, OUT_OF_TIME, f"longer than {job.seconds:g} s")
+                    yield Outcome(waiting[0], {}, OUT_OF_TIME, f"longer than {settings.seconds:g} s")
                     return
                 if "begin" in message:
                     continue
@@ -147,7 +130,9 @@ def run_job(job: Job) -> Iterator[Outcome]:
                     waiting.remove(stage := message.pop("result"))
                     yield Outcome(stage, message)
                 else:
-                    text = f"above {job.memory:g} GiB" if message["problem"] == OUT_OF_MEMORY else message["message"]
+                    text = (
+                        f"above {settings.memory:g} GiB" if message["problem"] == OUT_OF_MEMORY else message["message"]
+                    )
                     yield Outcome(waiting[0], {}, message["problem"], text)
                     return
             code = process.wait()
@@ -187,5 +172,5 @@ def _death(job: Job, stage: str, code: int, errors: Iterable[str]) -> Outcome:
     said = [line.strip() for line in errors if line.strip()]
     last = said[-1] if said else ""
     if code == -9 or "bad_alloc" in "".join(said):
-        return Outcome(stage, {}, OUT_OF_MEMORY, f"above {job.memory:g} GiB")
+        return Outcome(stage, {}, OUT_OF_MEMORY, f"above {job.settings.memory:g} GiB")
     return Outcome(stage, {}, "error", f"the process ended with code {code}{f': {last}' if last else ''}")

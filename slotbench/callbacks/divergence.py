@@ -1,4 +1,4 @@
-"""Stops a training that has diverged, before it costs hours or a good checkpoint."""
+"""The end of a training that has diverged, before it costs hours or a good checkpoint."""
 
 from __future__ import annotations
 

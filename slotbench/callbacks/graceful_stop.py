@@ -1,4 +1,4 @@
-"""Turns Ctrl-C and a scheduler's signals into a clean end of the run."""
+"""The clean end of a run after Ctrl-C or a scheduler's signal: the step is finished and saved."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from slotbench.callbacks.divergence import DivergedError
 from slotbench.callbacks.run_checkpoint import RunCheckpoint
+from slotbench.lightning_compat import end_after_this_step
 
 __all__ = ["GracefulStop"]
 
@@ -30,7 +31,7 @@ _MOST_STEPS_BETWEEN = 50
 class GracefulStop(Callback):
     """Finishes the step, saves, and leaves with exit code 130 for SIGINT and 143 for SIGTERM, SIGUSR1 and SIGUSR2.
 
-    A second Ctrl-C stops at once. A validation that is due after the step, or is going on, is finished too.
+    A second Ctrl-C stops at once. A validation that is due after the step, or is running, is finished too.
 
     Lightning already leaves a SIGTERM for the end of the batch, but exits with code 0 and saves nothing; Ctrl-C
     interrupts it anywhere, in the middle of an optimiser step if need be, so that what could be saved then is no state
@@ -79,18 +80,18 @@ class GracefulStop(Callback):
         if (batch_idx + 1) % trainer.accumulate_grad_batches:
             return
         if (trainer.world_size == 1 or trainer.global_step >= self._next) and self._agree(trainer):
-            self._end(trainer)
+            end_after_this_step(trainer)
             self._checkpoint.write(trainer)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Lets the validation that belongs to the step be done: Lightning would break it off."""
         if self._in_training:
-            trainer._signal_connector.received_sigterm = False
+            end_after_this_step(trainer, False)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Has the run end here if there was a signal while it validated; what is saved now is all there is."""
         if self._in_training and not trainer.sanity_checking and self._agree(trainer):
-            self._end(trainer)
+            end_after_this_step(trainer)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """There are no more steps to finish."""
@@ -132,10 +133,6 @@ class GracefulStop(Callback):
         if self._listening:
             for number in _SIGNALS:
                 signal.signal(number, self._on_signal)
-
-    def _end(self, trainer: Trainer) -> None:
-        # Lightning looks at it when all that belongs to the step is done
-        trainer._signal_connector.received_sigterm = True
 
     def _agree(self, trainer: Trainer) -> bool:
         """Whether this process, or another of the run, has got a signal; all of them ask, and get the same answer."""

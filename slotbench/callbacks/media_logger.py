@@ -1,4 +1,4 @@
-"""Saves the task's pictures and videos of what the model does, in training and in evaluation."""
+"""Images and videos of what the model does, saved in training and in evaluation."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.trainer.states import TrainerFn
 
-from slotbench.callbacks.evaluation_place import EvaluationPlace
-from slotbench.callbacks.media_files import check_media, file_name, made_by, write_picture, write_video
+from slotbench.callbacks.evaluation import EvaluationPlace
+from slotbench.callbacks.media import check_media, file_name, made_by, write_image, write_video
 from slotbench.files import write_atomically
+from slotbench.interfaces import Reporter
 from slotbench.runs.folder import RunFolder
 
 __all__ = ["MediaLogger"]
@@ -70,31 +71,14 @@ class MediaLogger(Callback):
         if batch_idx == dataloader_idx == 0:
             self._show(trainer, pl_module, batch)
 
-    def on_test_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Pictures of the first batch."""
-        if batch_idx == dataloader_idx == 0:
-            self._show(trainer, pl_module, batch)
+    on_test_batch_end = on_validation_batch_end
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Plots of the whole validation set."""
-        self._plot(trainer, pl_module)
+        """Plots of the whole data set."""
+        if trainer.is_global_zero and isinstance(pl_module, Reporter):
+            self._write(trainer, pl_module.plots())
 
-    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Plots of the whole test set."""
-        self._plot(trainer, pl_module)
-
-    def _plot(self, trainer: Trainer, module: LightningModule) -> None:
-        make: Any = getattr(module, "plots", None)
-        if trainer.is_global_zero and make is not None:
-            self._write(trainer, make())
+    on_test_end = on_validation_end
 
     def _show(self, trainer: Trainer, module: LightningModule, batch: Any) -> None:
         if not trainer.is_global_zero:
@@ -107,7 +91,7 @@ class MediaLogger(Callback):
         for name, picture in pictures.items():
             check_media("picture", name, picture, "height width 3")
             first, *others = self._paths(trainer, name)
-            self._keep(trainer, write_picture(first, picture), others)
+            self._keep(trainer, write_image(first, picture), others)
             for logger, step in _wandb(trainer):
                 logger.log_image(f"pictures/{name}", [picture], step=step)
 

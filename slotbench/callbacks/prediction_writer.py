@@ -1,42 +1,117 @@
-"""Writes what `predict` shows of every video: a picture, a moving picture, and arrays if they are asked for."""
+"""What `predict` writes of every video: an image, a video, and with `--save` an npz file of arrays.
+
+    slots           float32         time slots dim
+    masks           uint8, uint16   time height width            the slot that has each pixel
+    soft_masks      float16         time slots height width      the share of each slot in each pixel
+    reconstruction  uint8           time channels height width   the decoder's output
+    frame           int64           time                         the number of each of these frames in the source
+    source, about, axes             text: the source video; the run and its checkpoint; the axes of each array, as JSON
+
+`numpy.load(path)` reads the npz file; nothing in it is pickled.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor
 
-from slotbench.callbacks.evaluation_place import EvaluationPlace
-from slotbench.callbacks.media_files import check_media, file_name, made_by, write_picture, write_video
-from slotbench.callbacks.saved_arrays import arrays_of_clip, write_arrays
+from slotbench.callbacks.evaluation import EvaluationPlace
+from slotbench.callbacks.media import check_media, file_name, made_by, write_image, write_video
+from slotbench.errors import UserError, lines
+from slotbench.files import open_atomically
+from slotbench.interfaces import DescribedClips, Piece, Recording, Reporter, WholeVideos
 
-__all__ = ["PredictionWriter"]
+__all__ = ["AXES", "PredictionWriter"]
+
+AXES = {
+    "slots": "time slots dim",
+    "masks": "time height width",
+    "soft_masks": "time slots height width",
+    "reconstruction": "time channels height width",
+}
+"""What can be saved, and the axes of each."""
 
 
-@runtime_checkable
-class _Piece(Protocol):
-    number: int
-    start: int
-    length: int
+def _arrays_of_clip(found: Mapping[str, Tensor], clip: int, names: Iterable[str], task: str) -> dict[str, np.ndarray]:
+    """The arrays of one clip, out of what a task's `predict_step` has returned.
 
-    @property
-    def is_last(self) -> bool: ...
+    Args:
+        found: "slots", soft "masks" with a share for each slot, "labels" (the slot of each pixel), "frames" in [0, 1].
+        clip: which clip of the batch.
+        names: keys of `AXES`.
+        task: the task's name, for messages.
+
+    Raises:
+        UserError: the task does not give what is asked for.
+    """
+    found = found if isinstance(found, Mapping) else {}
+    there: dict[str, Any] = {}
+    if "slots" in found:
+        there["slots"] = lambda: found["slots"][clip].float()
+    if "masks" in found:
+        soft = found["masks"][clip]
+        # a task with one target has no axis of time
+        soft = soft if soft.ndim == 4 else soft[None]
+        there["masks"] = lambda: _ids(soft.argmax(1), soft.shape[1])
+        there["soft_masks"] = lambda: soft.half()
+    if "labels" in found:
+        there["masks"] = lambda: _ids(found["labels"][clip], _slots(found))
+    if "frames" in found:
+        there["reconstruction"] = lambda: (found["frames"][clip].float().clamp(0, 1) * 255).round().to(torch.uint8)
+    absent = [name for name in names if name not in there]
+    if absent:
+        raise UserError(
+            lines(
+                f"{task} gives no {', '.join(absent)} to save",
+                available=", ".join(name for name in AXES if name in there),
+            )
+        )
+    return {name: there[name]().cpu().numpy() for name in names}
 
 
-@runtime_checkable
-class _Pieces(Protocol):
-    """A data set of the pieces of whole videos, in order: `slotbench.data.video_pieces.VideoPieces`."""
+def _write_arrays(
+    path: Path,
+    arrays: Mapping[str, np.ndarray],
+    frames: Sequence[int] | np.ndarray,
+    source: str,
+    about: Mapping[str, Any],
+) -> Path:
+    """Writes `path`.npz; the file gets its name once it is whole, and arrays may be mapped ones.
 
-    pieces: list[Any]
+    Args:
+        path: without the ending.
+        arrays: by keys of `AXES`.
+        frames: the number of each frame in the source.
+        source: where the video is from.
+        about: the run, the checkpoint and the like.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    complete = path.with_name(f"{path.name}.npz")
+    everything: dict[str, Any] = {
+        **arrays,
+        "frame": np.asarray(frames, np.int64),
+        "source": np.array(source),
+        "about": np.array(json.dumps(dict(about))),
+        "axes": np.array(json.dumps({name: AXES[name] for name in arrays} | {"frame": "time"})),
+    }
+    with open_atomically(complete) as file:
+        np.savez_compressed(file, **everything)
+    return complete
 
-    def title(self, piece: Any) -> str: ...
 
-    def origin(self, piece: Any) -> str: ...
+def _slots(found: Mapping[str, Tensor]) -> int:
+    return found["masks"].shape[-3] if "masks" in found else int(found["labels"].max()) + 1
 
-    def frame_numbers(self, piece: Any) -> np.ndarray: ...
+
+def _ids(labels: Tensor, slots: int) -> Tensor:
+    return labels.to(torch.uint8 if slots <= 256 else torch.uint16)
 
 
 class PredictionWriter(Callback):
@@ -47,7 +122,7 @@ class PredictionWriter(Callback):
     `pictures` and `videos` are asked for each clip alone, and they are `clip<index>_<name>.png`, with the name of the
     picture at the end if the task makes several of one clip. GIFs come with an `.mp4` where PyAV is installed.
 
-    With `save`, an npz file of the same name holds the arrays (`slotbench.callbacks.saved_arrays`), of every video.
+    With `save`, an npz file of the same name holds the arrays of every video.
 
     Args:
         place: where to write.
@@ -64,7 +139,7 @@ class PredictionWriter(Callback):
         self._save = tuple(save)
         self._num_pictured = num_pictured
         self._seen = 0
-        self._recording: Any = None
+        self._recording: Recording | None = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Finds the place."""
@@ -85,7 +160,7 @@ class PredictionWriter(Callback):
     ) -> None:
         """A piece of a video is kept until the video is complete; a clip is shown at once."""
         dataset = _dataset(trainer, dataloader_idx)
-        if isinstance(dataset, _Pieces):
+        if isinstance(dataset, WholeVideos):
             self._piece(trainer, pl_module, outputs, batch, dataset, dataset.pieces[batch_idx])
             return
         for i in range(len(batch)):
@@ -97,9 +172,9 @@ class PredictionWriter(Callback):
                 self._write_pictures(_titled(made_by(pl_module, "pictures", clip), title))
                 self._write_videos(_titled(made_by(pl_module, "videos", clip), title))
             if self._save:
-                arrays = arrays_of_clip(outputs, i, self._save, type(pl_module).__name__)
+                arrays = _arrays_of_clip(outputs, i, self._save, type(pl_module).__name__)
                 frames, source = _frames_of_clip(outputs, batch, i, arrays, dataset)
-                write_arrays(self._place.media / file_name(title), arrays, frames, source, self._about(trainer))
+                _write_arrays(self._place.media / file_name(title), arrays, frames, source, self._about(trainer))
             self._seen += 1
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -118,30 +193,32 @@ class PredictionWriter(Callback):
         self._forget()
 
     def _piece(
-        self, trainer: Trainer, task: Any, outputs: Mapping[str, Any], batch: Any, dataset: _Pieces, piece: _Piece
+        self, trainer: Trainer, task: Any, outputs: Mapping[str, Any], batch: Any, videos: WholeVideos, piece: Piece
     ) -> None:
+        assert isinstance(task, Reporter)
         pictured = piece.number < self._num_pictured
         if self._save and piece.start == 0:
-            arrays_of_clip(outputs, 0, self._save, type(task).__name__)  # refuses at once what the task does not give
-        if pictured or self._save:
-            if piece.start == 0:
-                self._forget()
-                hidden = self._place.media / f".video{piece.number:04d}"
-                self._recording = task.recording(hidden, piece.length, self._save)
-            self._recording.add(batch, outputs)
+            _arrays_of_clip(outputs, 0, self._save, type(task).__name__)  # refuses at once what the task does not give
+        if piece.start == 0 and (pictured or self._save):
+            self._forget()
+            hidden = self._place.media / f".video{piece.number:04d}"
+            self._recording = task.recording(hidden, piece.length, self._save)
+        recording = self._recording
+        if recording is not None:
+            recording.add(batch, outputs)
         if not piece.is_last:
             return
         self._seen += 1
-        title = dataset.title(piece)
-        if pictured:
+        title = videos.title(piece)
+        if pictured and recording is not None:
             with torch.no_grad():
-                self._write_pictures(_titled(self._recording.pictures(), title))
-            for name, frames in _titled(self._recording.videos(), title).items():
+                self._write_pictures(_titled(recording.pictures(), title))
+            for name, frames in _titled(recording.videos(), title).items():
                 write_video(self._place.media / file_name(name), frames, piece.length)
-        if self._save:
-            arrays = self._recording.arrays(self._save)
+        if self._save and recording is not None:
             path = self._place.media / file_name(title)
-            write_arrays(path, arrays, dataset.frame_numbers(piece), dataset.origin(piece), self._about(trainer))
+            about = (videos.frame_numbers(piece), videos.origin(piece), self._about(trainer))
+            _write_arrays(path, recording.arrays(self._save), *about)
         self._forget()
 
     def _forget(self) -> None:
@@ -152,7 +229,7 @@ class PredictionWriter(Callback):
     def _write_pictures(self, pictures: Mapping[str, np.ndarray]) -> None:
         for name, picture in pictures.items():
             check_media("picture", name, picture, "height width 3")
-            write_picture(self._place.media / file_name(name), picture)
+            write_image(self._place.media / file_name(name), picture)
 
     def _write_videos(self, videos: Mapping[str, np.ndarray]) -> None:
         for name, video in videos.items():
@@ -177,8 +254,7 @@ def _titled(made: Mapping[str, Any], title: str) -> dict[str, Any]:
 
 def _clip_title(dataset: Any, index: int) -> str:
     """The clip's number, and what its data set calls it, if that can say."""
-    name_of: Callable[[int], str | None] | None = getattr(dataset, "clip_name", None)
-    name = None if name_of is None else name_of(index)
+    name = dataset.clip_name(index) if isinstance(dataset, DescribedClips) else None
     return f"clip{index:04d}" if name is None else f"clip{index:04d}_{name}"
 
 
@@ -186,13 +262,14 @@ def _frames_of_clip(
     outputs: Mapping[str, Any], batch: Any, i: int, arrays: Mapping[str, np.ndarray], dataset: Any
 ) -> tuple[np.ndarray, str]:
     """The numbers of the frames that the arrays are about, and the source of the clip, in words."""
-    source: Any = getattr(dataset, "source", None)
     length = len(next(iter(arrays.values())))
     steps = outputs["steps"][i] if "steps" in outputs else batch.time[i, -length:]
     first = int(batch.objects["first_frame"][i]) if "first_frame" in batch.objects else 0
-    frames = first + getattr(source, "stride", 1) * steps.cpu().numpy()
-    if source is not None and "video" in batch.objects:
-        return frames, source.origin(int(batch.objects["video"][i]))
+    described = dataset if isinstance(dataset, DescribedClips) else DescribedClips()
+    frames = first + described.frame_stride * steps.cpu().numpy()
+    video = batch.objects.get("video")
+    if video is not None and (origin := described.video_origin(int(video[i]))) is not None:
+        return frames, origin
     number = i if batch.index is None else int(batch.index[i])
     name = type(dataset).__name__ if dataset is not None else "clips"
     return frames, f"{name}, clip {number}"

@@ -1,4 +1,4 @@
-"""Keeps the states of the random generators in checkpoints."""
+"""The states of the random generators, kept in checkpoints."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["RandomState"]
 
 
 class RandomState(Callback):
-    """A run that goes on draws the numbers that it would have drawn: those of Python, numpy, torch, and the device.
+    """Has a resumed run draw the numbers that it would have drawn: those of Python, numpy, torch, and the device.
 
-    Each process of a run has its own states; all are in the checkpoint. If the run goes on with another number of
-    processes, or on another kind of device, there is nothing to take up, and a warning says so. What a validation
+    Each process of a run has its own states; all are in the checkpoint. If the run is resumed with another number
+    of processes, or on another kind of device, there is nothing to take up, and a warning says so. What a validation
     draws, training does not notice: how much that is depends on which workers were running already.
     """
 

@@ -1,13 +1,17 @@
-"""Saves `last.ckpt`, `previous.ckpt` and `best.ckpt`, whole or not at all."""
+"""The checkpoints of a run, `last.ckpt`, `previous.ckpt` and `best.ckpt`: written whole or not at all."""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
-import shutil
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import torch
+from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
@@ -15,21 +19,63 @@ from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities import rank_zero_warn
 
 from slotbench import checksums
-from slotbench.callbacks.checkpoint_file import CheckpointFile
 from slotbench.callbacks.divergence import Divergence
 from slotbench.callbacks.random_state import RandomState
 from slotbench.errors import FileError
-from slotbench.runs.checkpoints import BEST, LAST, PREVIOUS
-from slotbench.runs.files import fsync_folder
+from slotbench.files import fsync_folder
+from slotbench.interfaces import Reporter
+from slotbench.lightning_compat import restore_loader_position
+from slotbench.runs.checkpoints import BEST, LAST, PREVIOUS, link
 
-__all__ = ["RunCheckpoint", "link"]
+__all__ = ["CheckpointFile", "RunCheckpoint"]
+
+
+class CheckpointFile(TorchCheckpointIO):
+    """Serialises in memory, writes one file, and waits until the disk has it.
+
+    Lightning's own writes to the system's temporary folder first, which may be small and on another disk, and does not
+    wait: a file that is renamed into place before its content is on the disk is empty after a power cut.
+
+    Attributes:
+        digests: SHA-256 of what was written last to a path.
+    """
+
+    def __init__(self) -> None:
+        self.digests: dict[Path, str] = {}
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
+        """Writes the file, and takes its checksum meanwhile; one that could not be written whole is removed.
+
+        Raises:
+            OSError: the disk is full, or cannot be written to.
+        """
+        content = io.BytesIO()
+        torch.save(checkpoint, content)
+        file = Path(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self.digests.pop(file, None)
+        # of what was meant to be written, not of what can be read back; meanwhile the writing waits for the disk
+        digest = hashlib.sha256()
+        hashing = threading.Thread(target=digest.update, args=(content.getbuffer(),))
+        hashing.start()
+        try:
+            with open(file, "wb") as out:
+                out.write(content.getbuffer())
+                out.flush()
+                os.fsync(out.fileno())
+        except BaseException:
+            file.unlink(missing_ok=True)
+            raise
+        finally:
+            hashing.join()
+        self.digests[file] = digest.hexdigest()
 
 
 class RunCheckpoint(Checkpoint):
     """Three files under fixed names: the newest state, the one before it, and the one that scored best on `monitor`.
 
     `last.ckpt` is replaced after each validation, every `minutes`, at the end, and on a clean interruption; what it was
-    is `previous.ckpt` then, to go on from if the newest is damaged. `best.ckpt` is another name for the `last.ckpt`
+    is `previous.ckpt` then, to resume from if the newest is damaged. `best.ckpt` is another name for the `last.ckpt`
     that scored best, so that it costs no second serialisation. A file is written beside its place and renamed into it.
     Before that, its checksum is written down beside it (`slotbench.checksums`).
     Lightning's ModelCheckpoint writes to the system's temporary folder and moves the file, which is a plain copy, torn
@@ -89,8 +135,8 @@ class RunCheckpoint(Checkpoint):
     def write(self, trainer: Trainer) -> None:
         """Writes the present state beside `last.ckpt`; every process calls it, between a step and its metrics.
 
-        It is put in its place once the metrics of the step are on record, since a run that goes on from it will not log
-        them again, and dropped if a validation follows, which such a run would leave out.
+        It is put in its place once the metrics of the step are on record, since a run that is resumed from it will not
+        log them again, and dropped if a validation follows, which such a run would leave out.
         """
         if trainer.global_step in (self._written_step, self._saved_step):
             return
@@ -104,12 +150,7 @@ class RunCheckpoint(Checkpoint):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Counts the time from here; a state that was loaded need not be saved again."""
         self._saved_at, self._saved_step = time.monotonic(), trainer.global_step
-        # Lightning tells the loader where it was when it makes it, and by then has not read that if the number of steps
-        # was asked for before, as the schedule does
-        loop = trainer.fit_loop
-        if loop._combined_loader_states_to_load and loop._data_fetcher is not None:
-            loop._load_combined_loader_states()
-            iter(loop._data_fetcher)
+        restore_loader_position(trainer)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Puts in its place what was written at the end of the step before."""
@@ -141,7 +182,7 @@ class RunCheckpoint(Checkpoint):
         """Saves, and keeps the state as the best if it is."""
         if trainer.state.fn != TrainerFn.FITTING or trainer.sanity_checking:
             return
-        is_best = self._is_best(trainer, getattr(pl_module, "monitor", None))
+        is_best = self._is_best(trainer, pl_module.monitor if isinstance(pl_module, Reporter) else None)
         self._saved_step = None  # the scores are part of what is saved
         self.save(trainer)
         if is_best and trainer.is_global_zero:
@@ -195,7 +236,7 @@ class RunCheckpoint(Checkpoint):
         except FileError:
             known = {}
         if not known:
-            # of an earlier version, or the record is damaged: what is there is what was gone on from
+            # of an earlier version, or the record is damaged: what is there is what was resumed from
             here = [path for name in names if (path := self._folder / name).is_file()]
             known = {checksums.file_digest(path): {"step": None} for path in here}
         # of the latest two, and of the best, which may be old
@@ -235,14 +276,3 @@ class RunCheckpoint(Checkpoint):
 def _is_last_step(trainer: Trainer) -> bool:
     of_epochs = trainer.max_epochs is not None and trainer.current_epoch + 1 == trainer.max_epochs
     return trainer.global_step == trainer.max_steps or (trainer.is_last_batch and of_epochs)
-
-
-def link(source: Path, target: Path) -> None:
-    """Makes `target` the same file as `source` in one step; a copy where the file system has no hard links."""
-    partial = target.with_name(f".{target.name}.partial")
-    partial.unlink(missing_ok=True)
-    try:
-        os.link(source, partial)
-    except OSError:
-        shutil.copyfile(source, partial)
-    os.replace(partial, target)

@@ -1,4 +1,4 @@
-"""Keeps a run's record up to date while it trains."""
+"""The record of a run, `run.json`, kept up to date while it trains."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from slotbench.callbacks.divergence import DivergedError
 from slotbench.callbacks.graceful_stop import GracefulStop
 from slotbench.callbacks.reporting import StepClock, headline_records
+from slotbench.files import number
+from slotbench.interfaces import Reporter
 from slotbench.nn.parameters import trainable_parameters
 from slotbench.ops import chosen_kernels
-from slotbench.runs.files import number
 from slotbench.runs.folder import RunFolder
 
 __all__ = ["RunRecord"]
 
 
 class RunRecord(Callback):
-    """Writes state, step, speed, sizes of parts, kernels, headlines with their floors, and the last and best metrics.
+    """Writes state, step, speed, sizes of parts, kernels, headlines with baselines, and the last and best metrics.
 
     The state goes from "starting" over "running" to "finished", "interrupted" (Ctrl-C or another signal), "diverged",
     then with the step under "diverged_at", or "failed", then with the exception's last line under "error". Seconds and
-    best metrics of a run that goes on count on; its baselines and speed are those of the record until it has its own.
+    best metrics of a resumed run count on; its baselines and speed are those of the record until it has its own.
 
     Args:
         folder: the run.
@@ -52,7 +53,7 @@ class RunRecord(Callback):
         self._before: dict[str, Any] = {}
 
     def state_dict(self) -> dict[str, Any]:
-        """What a run that goes on counts on from: its seconds, and the last and best metrics."""
+        """What a resumed run counts on from: its seconds, and the last and best metrics."""
         info = self._folder.info
         seconds = round(self._seconds(), 1)
         kept = {"metrics": info.get("metrics", {}), "best": info.get("best", {})}
@@ -104,8 +105,9 @@ class RunRecord(Callback):
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items() if value.numel() == 1}
         headlines = self._headlines(pl_module)
         directions = {headline["metric"]: headline["higher_is_better"] for headline in headlines}
-        if (monitor := getattr(pl_module, "monitor", None)) is not None:
-            directions[monitor[0]] = monitor[1] == "max"
+        if isinstance(pl_module, Reporter) and pl_module.monitor is not None:
+            name, direction = pl_module.monitor
+            directions[name] = direction == "max"
         best = dict(self._folder.info.get("best", {}))
         for name, higher in directions.items():
             value, before = metrics.get(name), best.get(name)
@@ -114,7 +116,7 @@ class RunRecord(Callback):
             # the record says infinity in a word
             if before is None or (value > float(before["value"]) if higher else value < float(before["value"])):
                 best[name] = {"value": value, "step": trainer.global_step}
-        # floors are computed from the data, so a task may know them only after its first validation
+        # baselines are computed from the data, so a task may know them only after its first validation
         self._write(trainer, headlines=headlines, metrics=metrics, metrics_step=trainer.global_step, best=best)
         self._clock.resume()
 
@@ -142,7 +144,7 @@ class RunRecord(Callback):
             self._write(trainer, state="failed", error=error)
 
     def _seconds(self) -> float:
-        """Seconds of this process, and of those before it up to the checkpoint that it goes on from."""
+        """Seconds of this process, and of those before it up to the checkpoint that it was resumed from."""
         return float(self._before.get("seconds", 0)) + time.monotonic() - self._started
 
     def _headlines(self, module: LightningModule) -> list[dict[str, Any]]:

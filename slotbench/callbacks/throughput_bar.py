@@ -1,4 +1,4 @@
-"""One line of progress: step, time left, frames per second, loss, headline metrics."""
+"""The progress bar: step, time left, frames per second, loss, headline metrics."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from typing import Any
 
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ProgressBar, Timer
+from lightning.pytorch.trainer.states import TrainerFn
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from slotbench.callbacks.reporting import StepClock, headline_records, short_names
+from slotbench.interfaces import Reporter
 from slotbench.text import one_line
 
 __all__ = ["ThroughputBar"]
+
+_DOING = {TrainerFn.VALIDATING: "validating", TrainerFn.TESTING: "testing", TrainerFn.PREDICTING: "predicting"}
 
 
 class ThroughputBar(ProgressBar):
@@ -40,7 +44,7 @@ class ThroughputBar(ProgressBar):
         self._loss: float | None = None
         self._line = ""
         self._started_at = self._shown_at = 0.0
-        self._first_step = self._batches = 0
+        self._first_step = self._done = 0
         self._total: float = math.inf
 
     def enable(self) -> None:
@@ -81,9 +85,8 @@ class ThroughputBar(ProgressBar):
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Stops counting time, or opens a bar for `slotbench validate`."""
         self._clock.pause()
-        if trainer.state.fn == "validate":
-            self._open("validating", _total(trainer.num_val_batches))
-            self._clock.resume()
+        if trainer.state.fn == TrainerFn.VALIDATING:
+            self.on_test_start(trainer, pl_module)
 
     def on_validation_batch_end(
         self,
@@ -95,17 +98,17 @@ class ThroughputBar(ProgressBar):
         dataloader_idx: int = 0,
     ) -> None:
         """Says how far the validation is."""
-        if trainer.state.fn == "validate":
-            self._count(trainer, pl_module, batch, _total(trainer.num_val_batches))
+        if trainer.state.fn == TrainerFn.VALIDATING:
+            self.on_test_batch_end(trainer, pl_module, outputs, batch, batch_idx)
         elif not trainer.sanity_checking and self._progress is not None and self._due():
-            done = f"validating {batch_idx + 1}/{_total(trainer.num_val_batches):.0f}"
+            done = f"validating {batch_idx + 1}{_of(_batches(trainer))}"
             self._show(f"{trainer.global_step}{_of(self._total)}  {done}", trainer.global_step)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Takes over the new metrics."""
         if trainer.sanity_checking:
             return
-        if trainer.state.fn == "validate":
+        if trainer.state.fn == TrainerFn.VALIDATING:
             self._close()
             return
         logged = trainer.callback_metrics
@@ -115,8 +118,9 @@ class ThroughputBar(ProgressBar):
         self._clock.resume()
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Opens a bar for `slotbench test`."""
-        self._open("testing", _total(trainer.num_test_batches))
+        """Opens a bar for an evaluation."""
+        assert trainer.state.fn is not None
+        self._open(_DOING[trainer.state.fn], _batches(trainer))
         self._clock.resume()
 
     def on_test_batch_end(
@@ -129,32 +133,18 @@ class ThroughputBar(ProgressBar):
         dataloader_idx: int = 0,
     ) -> None:
         """Counts the batch."""
-        self._count(trainer, pl_module, batch, _total(trainer.num_test_batches))
+        self._clock.tick(_frames(batch, pl_module) * trainer.world_size)
+        self._done += 1
+        total = _batches(trainer)
+        if self._due() or self._done == total:
+            rate = f"  {self._clock.rate:,.0f} frames/s" if self._clock.rate else ""
+            self._show(f"{self._done}{_of(total)} batches{rate}", self._done)
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Closes the bar."""
         self._close()
 
-    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Opens a bar for `slotbench predict`."""
-        self._open("predicting", _total(trainer.num_predict_batches))
-        self._clock.resume()
-
-    def on_predict_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Counts the batch."""
-        self._count(trainer, pl_module, batch, _total(trainer.num_predict_batches))
-
-    def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Closes the bar."""
-        self._close()
+    on_predict_start, on_predict_batch_end, on_predict_end = on_test_start, on_test_batch_end, on_test_end
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Shows the last state and closes the bar."""
@@ -179,19 +169,12 @@ class ThroughputBar(ProgressBar):
         words += [f"{name} {value:.3f}" for name, value in self._metrics.items()]
         return "  ".join(words)
 
-    def _count(self, trainer: Trainer, module: LightningModule, batch: Any, total: float) -> None:
-        self._clock.tick(_frames(batch, module) * trainer.world_size)
-        self._batches += 1
-        if self._due() or self._batches == total:
-            rate = f"  {self._clock.rate:,.0f} frames/s" if self._clock.rate else ""
-            self._show(f"{self._batches}{_of(total)} batches{rate}", self._batches)
-
     def _due(self) -> bool:
         return time.monotonic() - self._shown_at >= (0.25 if self._progress is not None else self._interval)
 
     def _open(self, what: str, total: float) -> None:
         self._started_at = self._shown_at = time.monotonic()
-        self._batches = 0
+        self._done = 0
         console = self._console or Console()
         if not self._enabled or not console.is_terminal:
             return
@@ -226,12 +209,14 @@ class ThroughputBar(ProgressBar):
 
 def _frames(batch: Any, module: LightningModule) -> float:
     """Frames in a batch: clips times steps, over the steps that one frame is shown in."""
-    spec = getattr(module, "data_spec", None)
+    spec = module.data_spec if isinstance(module, Reporter) else None
     return len(batch) * batch.num_steps / (spec.input.steps_per_frame if spec is not None else 1)
 
 
-def _total(batches: int | float | list[int | float]) -> float:
-    return float(sum(batches)) if isinstance(batches, list) else float(batches)
+def _batches(trainer: Trainer) -> float:
+    """Of the evaluation that runs, or of the validation within a training."""
+    numbers = {TrainerFn.TESTING: trainer.num_test_batches, TrainerFn.PREDICTING: trainer.num_predict_batches}
+    return float(sum(numbers.get(trainer.state.fn or TrainerFn.VALIDATING, trainer.num_val_batches)))
 
 
 def _of(total: float) -> str:

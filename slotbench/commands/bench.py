@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from slotbench import registry
 from slotbench.bench.subjects import SUBJECTS
 from slotbench.errors import UserError, did_you_mean, lines, listing
-from slotbench.text import rich_text
 
 if TYPE_CHECKING:
     from slotbench.bench.results import Results
@@ -119,9 +118,9 @@ def _bench_subject(name: str, arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
 
     from rich.console import Console
-    from rich.table import Table
 
     from slotbench.bench.contest_run import run_subject
+    from slotbench.bench.tables import rich_table
 
     machine, tables, note = run_subject(
         name,
@@ -138,14 +137,9 @@ def _bench_subject(name: str, arguments: list[str]) -> int:
     if not tables:
         raise UserError(f"no case of {name} has {given.only!r} in its name")
     console = Console()
-    for made in tables:
-        shown = Table(title=rich_text(made.title), title_justify="left")
-        for index, heading in enumerate(made.headings):
-            shown.add_column(rich_text(heading), justify="right" if index > 1 else "left")
-        for row in made.rows:
-            shown.add_row(*map(rich_text, row))
+    for table in tables:
         console.print()
-        console.print(shown)
+        console.print(rich_table(table))
     for line in (machine, note, f"wrote {given.out / name}.json, {given.out / name}.md"):
         if line:
             console.print(line, markup=False, highlight=False)
@@ -166,7 +160,8 @@ def _at_least(kind: type, smallest: int | float) -> Any:
 def _bench_cores(given: argparse.Namespace, known: list[str]) -> int:
     import torch
 
-    from slotbench.bench.results import BenchError, Results, Settings
+    from slotbench.bench.job import Settings
+    from slotbench.bench.results import BenchError, Results
     from slotbench.bench.sweep import sweep
 
     if given.device == "cuda" and not torch.cuda.is_available():
@@ -194,7 +189,7 @@ def _bench_cores(given: argparse.Namespace, known: list[str]) -> int:
     try:
         sweep(results, lambda point: print(_line(point), flush=True))
     except KeyboardInterrupt:
-        print(f"interrupted; {results.path} holds {len(results.points)} points, and the same command goes on from them")
+        print(f"interrupted; {results.path} holds {len(results.points)} points, and the same command resumes from them")
         raise
     _report(results, given.out)
     return 0
@@ -210,7 +205,8 @@ def _report(results: Results, out: Path) -> None:
     from rich.console import Console
 
     from slotbench.bench.plot import draw
-    from slotbench.bench.report import growths, legend, rich_table, tables, write_markdown
+    from slotbench.bench.report import growths, legend, tables, write_markdown
+    from slotbench.bench.tables import rich_table
 
     results.write(growth=growths(results))
     draw(results, out / "cores.png")

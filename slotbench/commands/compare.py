@@ -36,10 +36,10 @@ wandb-offline:FOLDER; several may be given.
   --all                   every setting that differs as a column, also what follows from another one
   --format terminal|csv|markdown|latex  (default: by the ending of --out, else terminal)
   --out FILE              write the table there: .csv, .md, .tex, or .txt
-  --html FILE             write a page with curves, plots, configurations and pictures; one file that opens offline
+  --html FILE             write a page with curves, plots, configurations and images; one file that opens offline
   --wandb_report ENTITY/PROJECT     make a W&B report of runs that are in that project; needs a key
   --wandb_workspace ENTITY/PROJECT  the same as a saved view of the project
-  --against FILE.csv      end with 1 if a score is not any more what an earlier --out FILE.csv says, within its spread
+  --against FILE.csv      end with 1 if a score has changed from an earlier --out FILE.csv by more than its spread
   --title TEXT            heading of the table
   --runs_dir DIR          where the runs of a grid file are (default: runs)
 
@@ -114,16 +114,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("sources", nargs="*")
     parser.add_argument("--metric", nargs="+", action="extend", default=[])
     parser.add_argument("--by", nargs="+", action="extend", default=[])
-    parser.add_argument("--sort")
     parser.add_argument("--select", choices=["last", "best"], default="last")
-    parser.add_argument("--runs", action="store_true")
-    parser.add_argument("--all", action="store_true")
     parser.add_argument("--format", choices=_FORMATS)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--html", type=Path)
-    parser.add_argument("--wandb_report")
-    parser.add_argument("--wandb_workspace")
-    parser.add_argument("--against", type=Path)
+    for switch in ("--runs", "--all"):
+        parser.add_argument(switch, action="store_true")
+    for file in ("--out", "--html", "--against"):
+        parser.add_argument(file, type=Path)
+    for text in ("--sort", "--wandb_report", "--wandb_workspace"):
+        parser.add_argument(text)
     parser.add_argument("--title", default="")
     parser.add_argument("--runs_dir", type=Path, default=Path("runs"))
     return parser
@@ -166,7 +164,7 @@ def _show(comparison: Comparison, form: str, given: argparse.Namespace) -> None:
     if form == "terminal" and given.out is None:
         from rich.console import Console
 
-        from slotbench.comparison.terminal import print_comparison
+        from slotbench.comparison.formats.terminal import print_comparison
 
         print_comparison(comparison, Console())
         return
@@ -174,7 +172,7 @@ def _show(comparison: Comparison, form: str, given: argparse.Namespace) -> None:
     if given.out is None:
         print(text, end="")
         return
-    from slotbench.runs.folder import write_atomically
+    from slotbench.files import write_atomically
 
     _make_folder(given.out)
     write_atomically(given.out, text)
@@ -182,7 +180,7 @@ def _show(comparison: Comparison, form: str, given: argparse.Namespace) -> None:
 
 
 def _write_page(comparison: Comparison, file: Path) -> None:
-    from slotbench.comparison.html_page import write_html
+    from slotbench.comparison.page.page import write_html
 
     _make_folder(file)
     write_html(comparison, file)
@@ -192,7 +190,7 @@ def _write_page(comparison: Comparison, file: Path) -> None:
 
 def _send(comparison: Comparison, given: argparse.Namespace) -> None:
     if given.wandb_report or given.wandb_workspace:
-        from slotbench.comparison.wandb_report import make_report, make_workspace
+        from slotbench.comparison.wandb.report import make_report, make_workspace
 
         if given.wandb_report:
             print(f"report: {make_report(comparison, given.wandb_report)}", file=sys.stderr)
@@ -201,19 +199,19 @@ def _send(comparison: Comparison, given: argparse.Namespace) -> None:
 
 
 def _against(comparison: Comparison, stored: Path) -> int:
-    """1 if scores have moved, which are named."""
-    from slotbench.comparison.stored import departures
+    """1 if scores have changed, which are named."""
+    from slotbench.comparison.stored_table import changed_scores
 
-    found = departures(comparison, stored)
+    found = changed_scores(comparison, stored)
     # standard output may be the table of a program that reads it
     print(
-        "\n".join(map(one_line, found)) or f"every score of {stored} is what it was, within its spread", file=sys.stderr
+        "\n".join(map(one_line, found)) or f"no score of {stored} has changed by more than its spread", file=sys.stderr
     )
     return int(bool(found))
 
 
 def _text(comparison: Comparison, form: str, apart: bool) -> str:
-    from slotbench.comparison import terminal, text_formats
+    from slotbench.comparison.formats import terminal, text_formats
 
     if form == "csv":
         return text_formats.runs_to_csv(comparison) if apart else text_formats.to_csv(comparison)

@@ -6,14 +6,12 @@ import dataclasses
 import json
 import time
 from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
 
 from slotbench import registry
-from slotbench.commands.doctor_report import print_report
-from slotbench.commands.options import split_options
-from slotbench.errors import UserError, did_you_mean, lines, listing
-from slotbench.health.findings import Check, Finding, run_check
+from slotbench.config.options import split_options
+from slotbench.errors import UserError, did_you_mean, lines
+from slotbench.health.examination import all_checks, examine
+from slotbench.health.findings import Finding, print_report
 
 __all__ = ["main"]
 
@@ -45,42 +43,15 @@ def main(command: str, arguments: list[str]) -> int:
     asked, required = _asked([argument for argument in rest if argument not in flags])
     for file in options.plugin:
         registry.load_file(file)
-    checks = _checks(options.runs_dir)
-    wanted = [*asked, *required]
-    _check_names(wanted, checks)
-    if asked:
-        checks = [check for check in checks if any(_may_give(check, name) for name in wanted)]
+    checks = all_checks(options.runs_dir)
     started = time.perf_counter()
-    found = [finding for check in checks for finding in run_check(check)]
-    failing = [finding for name in wanted for finding in _failing(name, found)]
-    if asked:
-        found = [finding for finding in found if any(finding in _named(name, found) for name in wanted)]
-    else:
-        failing += [finding for finding in found if finding.essential and finding.state == "broken"]
-    failing = list(dict.fromkeys(failing))
+    found, failing = examine(checks, asked, required)
     if "--json" in flags:
         print(json.dumps(_document(found, failing), indent=1))
     else:
         print_report(found, failing, {check.group: check.title for check in checks}, "--verbose" in flags)
         print(f"({time.perf_counter() - started:.1f} s)")
     return 1 if failing else 0
-
-
-def _checks(runs: Path) -> list[Check]:
-    from slotbench.health import components, devices, kernels, machine, tools, versions
-
-    return [
-        Check("versions", "Versions", lambda: [*versions.core_names(), "conflicts"], versions.versions),
-        Check("extras", "Extras", versions.extra_names, versions.extras),
-        Check("plugins", "Plugins", components.plugin_names, components.plugins),
-        Check("components", "Components", components.component_names, components.components),
-        Check("kernels", "Kernels", kernels.kernel_names, kernels.kernels),
-        Check("threads", "Threads", lambda: machine.THREAD_NAMES, machine.threads),
-        Check("memory", "Memory", lambda: machine.MEMORY_NAMES, machine.memory),
-        Check("disk", "Disk", lambda: machine.DISK_NAMES, partial(machine.disk, runs)),
-        Check("devices", "Devices", lambda: devices.DEVICE_NAMES, devices.devices),
-        Check("tools", "Tools", lambda: tools.TOOL_NAMES, tools.tools),
-    ]
 
 
 def _asked(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -101,51 +72,6 @@ def _asked(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         else:
             asked.append(argument)
     return asked, required
-
-
-def _check_names(names: Sequence[str], checks: list[Check]) -> None:
-    for name in names:
-        if not any(_may_give(check, name) for check in checks):
-            groups = [check.group for check in checks]
-            near = did_you_mean(name, [*groups, *(known for check in checks for known in check.names())])
-            raise UserError(
-                lines(
-                    f"doctor knows nothing named {name}{near}",
-                    groups=listing(groups),
-                    names="those that `slotbench doctor --verbose` shows",
-                )
-            )
-
-
-def _may_give(check: Check, name: str) -> bool:
-    known = [check.group, *check.names()]
-    known += [extra.partition("[")[2].rstrip("]") for extra in known]
-    # a kernel is OP/KERNEL, a second card cuda:1
-    plain = name.partition("/")[0].partition(":")[0]
-    return any(plain.lower() == candidate.lower() or name.lower() == candidate.lower() for candidate in known)
-
-
-def _named(name: str, found: list[Finding]) -> list[Finding]:
-    """The findings of a name: of that very name, of an extra, of an op, or of a group."""
-    name = name.lower()
-    for of_name in (
-        [finding for finding in found if finding.name.lower() == name],
-        [finding for finding in found if finding.name.lower() == f"slotbench[{name}]"],
-        [finding for finding in found if finding.name.lower().startswith(f"{name}/")],
-        [finding for finding in found if finding.group == name],
-    ):
-        if of_name:
-            return of_name
-    return []
-
-
-def _failing(name: str, found: list[Finding]) -> list[Finding]:
-    """What is wrong with what was asked for: of several what is broken, of a name all that is not ok."""
-    named = _named(name, found)
-    if not named:
-        return [Finding("asked", name, "broken", "there is none here")]
-    alone = named[0].name.lower() in (name.lower(), f"slotbench[{name.lower()}]")
-    return [finding for finding in named if finding.state == "broken" or (alone and finding.state != "ok")]
 
 
 def _document(found: list[Finding], failing: list[Finding]) -> dict[str, object]:

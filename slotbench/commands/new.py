@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slotbench import __version__, registry
-from slotbench.commands.new_files import KINDS, Names, plugin_file, plugin_files
 from slotbench.errors import UserError, did_you_mean, lines
+from slotbench.templates.files import KINDS, Names, plugin_file, plugin_files
 
 __all__ = ["main"]
 

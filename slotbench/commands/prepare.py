@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn, get_args
 
 from slotbench import registry
+from slotbench.config.options import split_options
 from slotbench.errors import UserError, did_you_mean, lines, listing
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
 
-    from slotbench.data.clip_cache import Report
+    from slotbench.data.preparing import Report
 
-__all__ = ["main", "prepare_parser", "preparing"]
+__all__ = ["main"]
 
 _USAGE = """Usage: slotbench prepare NAME --path PATH --out DIR [--ARGUMENT VALUE ...] [--jobs N] [--plugin FILE]
        slotbench prepare NAME --out DIR --verify
 
 Reads a data set once and writes its decoded clips to DIR, a cache that training reads as fast as memory is copied; name
-it as the data set's path. Interrupted, even killed, the same command goes on where it was. --jobs says how many
-processes work on it; the files are the same bytes whatever their number. SHA256SUMS beside the files has their check
-sums, and --verify compares them (exit code 1 if a file is damaged), as `sha256sum -c SHA256SUMS` does.
+it as the data set's path. Interrupted, even killed, the same command resumes where it was. --jobs says how many
+processes work on it; the files are the same bytes whatever their number. SHA256SUMS beside the files has their
+checksums, and --verify compares them (exit code 1 if a file is damaged), as `sha256sum -c SHA256SUMS` does.
 
 With --features it writes what a frozen network makes of every frame instead, for the data set FeatureFile.
 
@@ -41,8 +44,6 @@ def main(command: str, arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_USAGE)
         return 0
-    from slotbench.commands.options import split_options
-
     options, given = split_options(arguments)
     if not given or given[0].startswith("-"):
         raise UserError(lines("no data set is named", expected="slotbench prepare NAME --path PATH --out DIR"))
@@ -53,34 +54,118 @@ def main(command: str, arguments: list[str]) -> int:
     if name not in known:
         raise UserError(lines(f"no data set named {name}{did_you_mean(name, known)}", available=listing(known)))
     if "--verify" in rest:
-        from slotbench.commands.verify import verify
-
-        return verify(name, [argument for argument in rest if argument != "--verify"])
+        return _verify(name, [argument for argument in rest if argument != "--verify"])
     if any(given.partition("=")[0] == "--features" for given in rest):
-        from slotbench.commands.prepare_features import prepare_features
-
-        return prepare_features(name, rest)
+        return _prepare_features(name, rest)
     return _prepare(name, rest)
 
 
 def _prepare(name: str, arguments: list[str]) -> int:
-    from slotbench.data.clip_cache import Preparable
+    from slotbench.data.preparing import Preparable
 
     kind = registry.load("datasets", name)
     if not issubclass(kind, Preparable):
         raise UserError(lines(f"{name} has nothing to prepare: it is used as it is", available=listing(_preparable())))
-    parser = prepare_parser(name, f"Writes {name} to a cache.")
+    parser = _parser(name, f"Writes {name} to a cache.")
     others = set(inspect.signature(kind).parameters) - set(kind.prepare_arguments)
     parser.add_class_arguments(kind, skip=others)
     given = parser.parse_args(arguments)
     out, jobs = given.pop("out"), given.pop("jobs")
-    with preparing(name, out) as report:
+    with _preparing(name, out) as report:
         kind(**given.as_dict()).prepare(out, report, jobs)
     print(f"wrote {out}; use it with --data.path {out}")
     return 0
 
 
-def prepare_parser(name: str, description: str) -> ArgumentParser:
+def _prepare_features(name: str, arguments: list[str]) -> int:
+    """Writes what a frozen network makes of every frame of a data set, on a GPU if there is one."""
+    import torch
+    from torch import Tensor
+
+    from slotbench.config.policy import apply_policy
+    from slotbench.data.base import SlotDataModule, Split
+    from slotbench.data.features.feature_writing import write_features
+    from slotbench.data.preparing import Preparable
+    from slotbench.interfaces import VideoSpec
+    from slotbench.pretrained.feature_extractor import FeatureExtractor
+    from slotbench.pretrained.weights import WeightError
+
+    apply_policy()
+    kind = registry.load("datasets", name)
+    parser = _parser(name, f"Writes features of the frames of {name} to HDF5, for the data set FeatureFile.")
+    every = inspect.signature(kind).parameters
+    loader = set(inspect.signature(SlotDataModule).parameters)
+    others = set(every) - set(kind.prepare_arguments) if issubclass(kind, Preparable) else loader & set(every)
+    parser.add_class_arguments(kind, skip=others)
+    parser.add_argument(
+        "--features", type=Callable[[VideoSpec], FeatureExtractor], required=True, help="what makes the features"
+    )
+    parser.add_argument("--split", type=Literal["all", *get_args(Split)], default="all", help="the split to write")
+    given = parser.parse_args(arguments)
+    jobs = given.pop("jobs")
+    description = {"data": name} | json.loads(parser.dump(given, format="json", skip_none=False))
+    built = parser.instantiate(given)
+    out, features, split = (built.pop(key) for key in ("out", "features", "split"))
+    del description["out"], description["split"]
+    with _preparing(name, out) as report:
+        data = kind(**built.as_dict())
+        try:
+            extractor = features(data.spec.input)
+        except WeightError as error:
+            raise UserError(str(error)) from error
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        extractor.to(device)
+
+        def extract(frames: Tensor) -> Tensor:
+            return extractor(frames[None].to(device))[0].cpu()
+
+        splits = get_args(Split) if split == "all" else (split,)
+        write_features(data, extract, extractor.spec, extractor.resolution, out, description, splits, report, jobs)
+    print(f"wrote {out}; use it with --data FeatureFile --data.path {out}")
+    return 0
+
+
+def _verify(name: str, arguments: list[str]) -> int:
+    """Compares the checksums of everything below a folder; 1 if a file is damaged or missing, or writing unfinished."""
+    from slotbench.checksums import read_sums
+    from slotbench.data.verification import damaged_in, find_prepared
+
+    out = _folder(name, arguments)
+    prepared = find_prepared(out)
+    if not prepared.complete and not prepared.unfinished:
+        raise UserError(
+            lines(f"{out} holds nothing that slotbench has prepared", expected=f"the folder that {name} was written to")
+        )
+    with _preparing(name, out) as report:
+        damaged = {folder: damaged_in(folder, partial(report, str(folder))) for folder in prepared.complete}
+    for folder, files in damaged.items():
+        for file, wrong in files.items():
+            print(f"damaged  {folder / file} {wrong}")
+        if files:
+            print(f"         delete {folder} and run the same `slotbench prepare {name}` again, without --verify")
+        else:
+            print(f"ok       {folder}: {len(read_sums(folder))} files")
+    for folder in prepared.unfinished:
+        print(f"unfinished  {folder}: run the same `slotbench prepare {name}` again, without --verify: it resumes")
+    return 1 if prepared.unfinished or any(damaged.values()) else 0
+
+
+def _folder(name: str, arguments: list[str]) -> Path:
+    """The folder of `--out DIR` or `--out=DIR`; what else the data set was prepared with does not matter here."""
+    for index, argument in enumerate(arguments):
+        option, equals, value = argument.partition("=")
+        if option == "--out":
+            given = value if equals else next(iter(arguments[index + 1 :]), "")
+            if not given.strip() or (not equals and given.startswith("--")):
+                break  # nothing is named; the folder that one is in must not be taken for it
+            out = Path(given)
+            if not out.is_dir():
+                raise UserError(f"there is no folder {out} to verify")
+            return out
+    raise UserError(lines("no folder is named", expected=f"slotbench prepare {name} --out DIR --verify"))
+
+
+def _parser(name: str, description: str) -> ArgumentParser:
     """A parser of what follows the name of a data set, with the option for the folder."""
     import jsonargparse
 
@@ -95,12 +180,12 @@ def prepare_parser(name: str, description: str) -> ArgumentParser:
 
 
 @contextlib.contextmanager
-def preparing(name: str, out: Path) -> Iterator[Report]:
+def _preparing(name: str, out: Path) -> Iterator[Report]:
     """Shows bars for what is reported, and turns refusals and interruptions into messages."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    from slotbench.data.files import DataFilesError
+    from slotbench.errors import DataFilesError
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     bars: dict[str, TaskID] = {}
@@ -118,13 +203,13 @@ def preparing(name: str, out: Path) -> Iterator[Report]:
     except ValueError as error:
         raise UserError(f"{name}: {error}") from error
     except KeyboardInterrupt:
-        print(f"interrupted; the same command goes on from what {out} holds")
+        print(f"interrupted; the same command resumes from what {out} holds")
         raise
 
 
 def _preparable() -> list[str]:
     """The data sets that can be prepared, those left out that cannot be imported."""
-    from slotbench.data.clip_cache import Preparable
+    from slotbench.data.preparing import Preparable
 
     found = []
     for name in registry.names("datasets"):

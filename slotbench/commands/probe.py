@@ -6,21 +6,16 @@ import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from slotbench import registry
-from slotbench.commands.checkpoint_choice import DEFAULT
-from slotbench.commands.options import split_options
-from slotbench.commands.settings import command_line_settings
+from slotbench.config.options import split_options
+from slotbench.config.settings import command_line_settings
 from slotbench.errors import UserError, did_you_mean, lines
+from slotbench.runs.checkpoint_choice import DEFAULT
 
 if TYPE_CHECKING:
-    import torch
-
-    from slotbench.commands.run_loading import LoadedRun
-    from slotbench.data.base import Split
-    from slotbench.interfaces import VideoBatch
-    from slotbench.probing.collect import Clips
+    from slotbench.config.run_loading import LoadedRun
 
 __all__ = ["main"]
 
@@ -79,17 +74,17 @@ def main(command: str, arguments: list[str]) -> int:
     # everything above answers before torch is imported
     import torch
 
-    from slotbench.commands.run_loading import load_run
-    from slotbench.data.files import DataFilesError
+    from slotbench.config.run_loading import load_with_settings
+    from slotbench.errors import DataFilesError
     from slotbench.probing.factors import ProbeError
 
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     if given.device == "cuda" and not torch.cuda.is_available():
         raise UserError("--device cuda: torch finds no CUDA device here; leave it out, or type --device cpu")
-    loaded = load_run(run, options.checkpoint or DEFAULT, settings, options)
+    loaded = load_with_settings(run, options.checkpoint or DEFAULT, settings, options, "probe")
     try:
-        return _probe(loaded, given)
+        return _probe(loaded, given, {setting.key[-1] for setting in command_line_settings(settings)})
     except ProbeError as error:
         raise UserError(f"{loaded.folder.path} cannot be probed: {error}") from error
     except DataFilesError as error:
@@ -133,70 +128,40 @@ def _check(given: argparse.Namespace, settings: list[str]) -> None:
             raise UserError(lines(f"probe has no argument {setting.text}{near}", see="slotbench probe --help"))
 
 
-def _probe(loaded: LoadedRun, given: argparse.Namespace) -> int:
+def _probe(loaded: LoadedRun, given: argparse.Namespace, data_arguments: set[str]) -> int:
     import torch
 
-    from slotbench.commands.probe_report import print_report, write_report
-    from slotbench.probing.factors import choose_factors
-    from slotbench.probing.probe import HeadName, ProbeSettings, probe
+    from slotbench.probing.evaluation import HeadName, ProbeSettings
+    from slotbench.probing.report import print_report, write_report
+    from slotbench.probing.task_probing import ClipChoice, probe_task
 
     device = torch.device(given.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    loaded.task.to(device)
     heads: tuple[HeadName, ...] = ("linear", "mlp") if given.head == "both" else (given.head,)
     settings = ProbeSettings(given.match, given.scope, heads, given.restarts, given.seed)
+    choice = ClipChoice(
+        fit_split=given.fit_split,
+        fit_clips=given.fit_clips,
+        split=given.split,
+        clips=given.clips,
+        masks=given.masks,
+        min_pixels=given.min_pixels,
+        categorical=tuple(given.categorical),
+        continuous=tuple(given.continuous),
+        same_length="num_frames" not in data_arguments,
+    )
     with _progress() as say:
-        test = _collect(loaded, given, given.split, given.clips, device, say)
-        data: Any = loaded.data
-        if "num_frames" not in loaded.given and isinstance(getattr(data, "num_frames", None), int):
-            # slots late in a clip are not those of its beginning, and training clips are often shorter
-            data.num_frames = test.slots.shape[1]
-        fit = _collect(loaded, given, given.fit_split, given.fit_clips, device, say)
-        _check_disjoint(fit, test, given)
-        factors = choose_factors(fit.labels, given.categorical, given.continuous)
-        report = probe(fit, test, factors, settings, lambda what: say(f"probing: {what}", 0, 0))
-    print_report(report, settings, loaded)
+        report = probe_task(loaded.task.to(device), loaded.data, choice, settings, say)
+    print_report(report, settings, f"{loaded.folder.path}, {loaded.checkpoint.name}, step {loaded.step:,}")
     out = given.out or loaded.folder.path / "probe.json"
-    write_report(out, report, loaded, vars(given) | {"device": str(device), "out": None})
+    of = {
+        "run": loaded.folder.info["id"],
+        "checkpoint": str(loaded.checkpoint),
+        "step": loaded.step,
+        "data": type(loaded.data).__name__,
+    }
+    write_report(out, report, of, vars(given) | {"device": str(device), "out": None})
     print(f"wrote {out}")
     return 0
-
-
-def _collect(
-    loaded: LoadedRun,
-    given: argparse.Namespace,
-    split: Split,
-    num_clips: int,
-    device: torch.device,
-    say: Callable[[str, int, int], None],
-) -> Clips:
-    from slotbench.probing.collect import collect
-
-    data = loaded.data
-    loader = {"train": data.train_dataloader, "val": data.val_dataloader, "test": data.test_dataloader}[split]()
-
-    def batches() -> Iterator[VideoBatch]:
-        for batch in loader:
-            yield data.on_after_batch_transfer(batch.to(device), 0)
-
-    return collect(
-        loaded.task,
-        batches(),
-        num_clips,
-        # a decoder without masks can still be matched by position
-        masks=given.masks if given.match == "masks" else None,
-        min_pixels=given.min_pixels,
-        names=[*given.categorical, *given.continuous],
-        report=lambda done: say(f"slots of {split} clips", done, num_clips),
-    )
-
-
-def _check_disjoint(fit: Clips, test: Clips, given: argparse.Namespace) -> None:
-    both = len(set(fit.fingerprints) & set(test.fingerprints))
-    if both:
-        raise UserError(
-            f"{both} of the {len(test)} {given.split} clips are also among the {given.fit_split} clips that the heads "
-            "are fitted to (a set without a test split may test on its validation split): choose another --fit-split"
-        )
 
 
 @contextmanager

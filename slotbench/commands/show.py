@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slotbench.commands.training import prepare
+from slotbench.config.command_line import read_experiment
 from slotbench.errors import UserError, lines
 
 __all__ = ["main"]
@@ -23,8 +23,8 @@ def main(command: str, arguments: list[str]) -> int:
         raise UserError(lines("show needs a configuration", example="slotbench show experiments/blinking_balls.yaml"))
     if not arguments[0].startswith("-"):
         arguments = ["--config", *arguments]
-    options, arguments, settings = prepare(arguments)
-    from slotbench.commands import lightning_cli
+    options, arguments, settings = read_experiment(arguments)
+    from slotbench.config.parser import parse
 
-    print(lightning_cli.resolve("fit", arguments, settings, options), end="")
+    print(parse("fit", arguments, settings, options).yaml(), end="")
     return 0

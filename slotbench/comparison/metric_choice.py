@@ -1,4 +1,4 @@
-"""Which scores are columns, what they are called, which direction is better, and what trivial answers score."""
+"""The columns of a table: which metrics, their names and directions, and which of the values of a run count."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from slotbench.comparison.records import Metric, RunRecord, UnknownNameError
-from slotbench.runs.oracles import ONCE_AMONG_FLOORS, split_references
+import numpy as np
 
-__all__ = ["REFERENCES", "choose_metrics", "find_metric"]
+from slotbench.comparison.records import REFERENCES, ComparisonError, Metric, RunRecord, UnknownNameError
+from slotbench.runs.oracles import ONCE_AMONG_BASELINES, split_references
 
-_FLOOR, _ORACLE, _LOSS = "val/floor/", "val/oracle/", "val/loss"
-REFERENCES = (_FLOOR, _ORACLE)
-"""How the scores of trivial answers and of oracles begin; they are beside the metrics, and none themselves."""
+__all__ = ["choose_metrics", "find_metric", "scores"]
 
+_ORACLE, _LOSS = "val/oracle/", "val/loss"
 _LOWER = frozenset({"loss", "mse", "bce", "nll", "lpips", "fvd", "error"})
 _HIGHER = frozenset({"accuracy", "iou", "miou", "ari", "mbo", "psnr", "ssim", "r2"})
-# masks can be read off in two ways, and are scored beside the same trivial segmentations
+# masks can be read off in two ways, and are scored beside the same baselines
 _MASKS = ("decoder", "attention")
 _AGREE = 0.05
 
@@ -46,10 +45,10 @@ def choose_metrics(runs: Sequence[RunRecord], wanted: Sequence[str] | None) -> t
     metrics, notes = [], []
     for name in names:
         known_of = [_references(name, run) for run in runs]
-        floors, varying = _agreed([floors for floors, _ in known_of])
+        baselines, varying = _agreed([baselines for baselines, _ in known_of])
         oracles, differing = _agreed([oracles for _, oracles in known_of])
-        metrics.append(replace(headlines.get(name) or _by_name(name), floors=floors, oracles=oracles))
-        notes += [f"{name}: the floor {floor} is not the same for all runs, and left out" for floor in varying]
+        metrics.append(replace(headlines.get(name) or _by_name(name), baselines=baselines, oracles=oracles))
+        notes += [f"{name}: the baseline {baseline} is not the same for all runs, and left out" for baseline in varying]
         notes += [f"{name}: the oracle {oracle} is not the same for all runs, and left out" for oracle in differing]
     return metrics, notes
 
@@ -100,18 +99,18 @@ def _by_name(name: str) -> Metric:
 
 
 def _references(name: str, run: RunRecord) -> tuple[dict[str, float], dict[str, float]]:
-    """What trivial answers and what oracles score in a run, by the run's headlines or else as they were logged."""
-    floors: dict[str, float] = {}
+    """What baselines and what oracles score in a run, by the run's headlines or else as they were logged."""
+    baselines: dict[str, float] = {}
     oracles: dict[str, float] = {}
     for headline in _records(run):
         if headline["metric"] == name:
-            own_floors, own_oracles = split_references(headline)
-            floors, oracles = floors | own_floors, oracles | own_oracles
+            own_baselines, own_oracles = split_references(headline)
+            baselines, oracles = baselines | own_baselines, oracles | own_oracles
     for logged, value in run.summary.items():
         if logged.startswith(REFERENCES) and (reference := _reference_name(logged, name)):
-            is_oracle = logged.startswith(_ORACLE) or reference in ONCE_AMONG_FLOORS
-            (oracles if is_oracle else floors).setdefault(reference, value)
-    return floors, oracles
+            is_oracle = logged.startswith(_ORACLE) or reference in ONCE_AMONG_BASELINES
+            (oracles if is_oracle else baselines).setdefault(reference, value)
+    return baselines, oracles
 
 
 def _agreed(given: Sequence[dict[str, float]]) -> tuple[dict[str, float], list[str]]:
@@ -131,8 +130,9 @@ def _agreed(given: Sequence[dict[str, float]]) -> tuple[dict[str, float], list[s
 
 
 def _reference_name(logged: str, metric: str) -> str | None:
-    """The answer that `val/floor/...` is of the metric: one part more than the metric has, anywhere but in front."""
-    parts, own = logged.removeprefix(_FLOOR).removeprefix(_ORACLE).split("/"), metric.removeprefix("val/").split("/")
+    """The answer that `val/baseline/...` is of the metric: one part more than the metric has, anywhere but in front."""
+    # without "val", and "baseline" or "oracle"
+    parts, own = logged.split("/")[2:], metric.removeprefix("val/").split("/")
     if own[-1] in _MASKS and len(parts) == len(own):
         own = own[:-1]
     if len(parts) != len(own) + 1:
@@ -141,3 +141,46 @@ def _reference_name(logged: str, metric: str) -> str | None:
         if parts[:index] + parts[index + 1 :] == own:
             return parts[index]
     return None
+
+
+# validations beyond these are thinned out
+_VALIDATIONS = 2000
+
+
+def scores(run: RunRecord, columns: Sequence[Metric], select: str) -> dict[str, float]:
+    """A run's values of the columns, as far as it has them.
+
+    With "best" they are all of one moment: the validation at which the first column was best, as if its checkpoint had
+    been kept. Each column's own best would be a run that there never was.
+
+    Args:
+        run: any.
+        columns: the first one selects.
+        select: "last" or "best".
+
+    Raises:
+        ComparisonError: "best", and nobody knows which direction of the first column is better.
+    """
+    names = [metric.name for metric in columns]
+    if select == "last" or not columns:
+        return {name: run.summary[name] for name in names if name in run.summary}
+    if columns[0].higher_is_better is None:
+        raise ComparisonError(
+            f"the best validation by {names[0]} is not known: nothing says whether higher is better; "
+            "put another metric first with --sort"
+        )
+    curves = run.curves(_VALIDATIONS)
+    steps, values = curves.get(names[0], (np.zeros(0), np.zeros(0)))
+    finite = np.isfinite(values)
+    if not finite.any():
+        return {}
+    steps, values = steps[finite], values[finite]
+    # the first of equals: the run was that good at that step already
+    at = steps[np.argmax(values) if columns[0].higher_is_better else np.argmin(values)]
+    found = {}
+    for name in names:
+        steps, values = curves.get(name, (np.zeros(0), np.zeros(0)))
+        place = int(np.searchsorted(steps, at, side="right")) - 1
+        if place >= 0:
+            found[name] = float(values[place])
+    return found

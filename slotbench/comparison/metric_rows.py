@@ -11,19 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from slotbench.comparison.checked_record import real as number
-from slotbench.comparison.checked_record import whole
-from slotbench.comparison.records import Curve
+from slotbench.comparison.records import REFERENCES, Curve, real, thinned, whole
 from slotbench.errors import FileError, listing
 from slotbench.files import read_bytes
 
-__all__ = ["last_values", "number", "read_curves"]
+__all__ = ["last_values", "read_curves"]
 
 _LARGEST, _MOST_LINES = 1 << 30, 20_000_000
 # validations of which the newest values are taken, and expected metrics that are searched for in the whole file
 _NEWEST, _SEARCHED = 20_000, 500
 
-_VALIDATION, _REFERENCES = b'"val/', ("val/floor/", "val/oracle/")
+_VALIDATION = b'"val/'
 _CLOCK = "seconds"
 _NO_METRICS = frozenset({"step", "epoch", _CLOCK})
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -32,7 +30,7 @@ _Pairs = tuple[tuple[int, ...], tuple[Any, ...]]
 
 
 def read_curves(path: Path, limit: int, expected: Collection[str] = ()) -> dict[str, Curve]:
-    """Every metric over the steps, floors and oracles left out, and "seconds", the clock of the run.
+    """Every metric over the steps, baselines and oracles left out, and "seconds", the clock of the run.
 
     Lines with validation values are thinned only if there are more than `limit` of them; of the others about `limit`
     are parsed. A last line without its end is passed over, and so is, with a warning that names it, a line that is none
@@ -51,13 +49,13 @@ def read_curves(path: Path, limit: int, expected: Collection[str] = ()) -> dict[
         return {}
     validation = _lines_with(content, ends, _VALIDATION)
     others = np.setdiff1d(np.arange(len(ends)), validation, assume_unique=True)
-    chosen = np.union1d(_thinned(validation, limit), _jittered(others, limit))
+    chosen = np.union1d(_evenly(validation, limit), _jittered(others, limit))
     points = _points(path, content, ends, chosen)
-    missing = [name for name in expected if name not in points and not name.startswith(_REFERENCES)]
+    missing = [name for name in expected if name not in points and not name.startswith(REFERENCES)]
     for name in missing[:_SEARCHED]:
         found = _lines_with(content, ends, json.dumps(name).encode())
         points |= {
-            key: pairs for key, pairs in _points(path, content, ends, _thinned(found, limit)).items() if key == name
+            key: pairs for key, pairs in _points(path, content, ends, _evenly(found, limit)).items() if key == name
         }
     curves = {name: _curve(pairs, limit) for name, pairs in points.items()}
     # what was never a number is no metric
@@ -65,16 +63,16 @@ def read_curves(path: Path, limit: int, expected: Collection[str] = ()) -> dict[
 
 
 def last_values(path: Path) -> dict[str, float]:
-    """The newest value of every metric of validation, floors and oracles too, and of what else the last lines hold."""
+    """The newest value of every validation metric, baselines and oracles too, and of what else the last lines hold."""
     content, ends = _read(path)
     lines = _lines_with(content, ends, _VALIDATION)
     if len(lines) > _NEWEST:
-        # floors stand in the first one
+        # baselines stand in the first one
         lines = np.concatenate([lines[:_TAIL], lines[-_NEWEST:]])
     tail = np.arange(max(0, len(ends) - _TAIL), len(ends))
     last: dict[str, float] = {}
     for row in _rows(path, content, ends, np.union1d(lines, tail)):
-        values = ((name, number(value)) for name, value in row.items() if name not in _NO_METRICS)
+        values = ((name, real(value)) for name, value in row.items() if name not in _NO_METRICS)
         last |= {name: value for name, value in values if value is not None}
     return last
 
@@ -100,11 +98,8 @@ def _lines_with(content: bytes, ends: np.ndarray, text: bytes) -> np.ndarray:
     return np.asarray(found, dtype=np.int64)
 
 
-def _thinned(lines: np.ndarray, limit: int) -> np.ndarray:
-    """At most `limit` of them, first and last included."""
-    if len(lines) <= limit:
-        return lines
-    return lines[np.linspace(0, len(lines) - 1, max(2, limit)).round().astype(np.int64)]
+def _evenly(lines: np.ndarray, limit: int) -> np.ndarray:
+    return thinned((lines, lines), limit)[0]
 
 
 def _jittered(lines: np.ndarray, limit: int) -> np.ndarray:
@@ -152,7 +147,7 @@ def _points(path: Path, content: bytes, ends: np.ndarray, lines: np.ndarray) -> 
     for names, rows in kinds.items():
         columns = dict(zip(names, zip(*(row.values() for row in rows), strict=True), strict=True))
         for name, values in columns.items():
-            if (name == _CLOCK or name not in _NO_METRICS) and not name.startswith(_REFERENCES):
+            if (name == _CLOCK or name not in _NO_METRICS) and not name.startswith(REFERENCES):
                 before = points.get(name, ((), ()))
                 points[name] = (before[0] + columns["step"], before[1] + values)
     return points
@@ -166,11 +161,10 @@ def _curve(pairs: _Pairs, limit: int) -> Curve:
         if values.ndim != 1:
             raise ValueError("lists in the place of numbers")
     except (TypeError, ValueError, OverflowError):
-        values = np.asarray([math.nan if (value := number(given)) is None else value for given in pairs[1]])
+        values = np.asarray([math.nan if (value := real(given)) is None else value for given in pairs[1]])
     if len(steps) > 1 and not (np.diff(steps) > 0).all():
         # a step that was logged twice counts as it was logged last
         last = {step: place for place, step in enumerate(pairs[0])}
         order = np.asarray([last[step] for step in sorted(last)])
         steps, values = steps[order], values[order]
-    chosen = _thinned(np.arange(len(steps)), limit)
-    return steps[chosen], values[chosen]
+    return thinned((steps, values), limit)

@@ -9,18 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from slotbench.comparison.checked_record import checked_record, numbers
-from slotbench.comparison.flat_settings import flat_settings
 from slotbench.comparison.metric_rows import last_values, read_curves
-from slotbench.comparison.records import ComparisonError, RunRecord
+from slotbench.comparison.records import ComparisonError, RunRecord, checked_record, numbers
+from slotbench.comparison.settings import flat_settings
 from slotbench.errors import FileError
-from slotbench.files import is_inside, read_json_object, read_yaml, regular_files
+from slotbench.files import is_inside, read_json_object, regular_files
 from slotbench.runs.folder import CONFIG, METRICS, RECORD, RunFolder
+from slotbench.yaml_files import read_yaml
 
-__all__ = ["find_run_folders", "pictures_in", "read_run_folder"]
+__all__ = ["find_run_folders", "images_in", "read_run_folder"]
 
 RESULT, POINT = "result.json", "point.json"
-_PICTURES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".mp4", ".webm"})
+_MEDIA = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".mp4", ".webm"})
 _DEPTH = 3
 
 
@@ -160,17 +160,17 @@ def _media(path: Path) -> tuple[tuple[Path, ...], str]:
     if not os.path.isdir(folder):
         return (), ""
     if not is_inside(path, folder):
-        return (), "has no pictures: its media folder is a link that leads out of the run's"
+        return (), "has no media: its media folder is a link that leads out of the run's"
     try:
-        return pictures_in(folder), ""
+        return images_in(folder), ""
     except (FileError, OSError) as error:
-        return (), f"has no pictures: {error}"
+        return (), f"has no media: {error}"
 
 
-def pictures_in(folder: Path) -> tuple[Path, ...]:
-    """The pictures and videos at or below a folder that are regular files in it, and no links to elsewhere.
+def images_in(folder: Path) -> tuple[Path, ...]:
+    """The images and videos at or below a folder that are regular files in it, and no links to elsewhere.
 
     Raises:
         FileError: there are far too many files.
     """
-    return tuple(file for file in regular_files(folder, "**/*") if file.suffix.lower() in _PICTURES)
+    return tuple(file for file in regular_files(folder, "**/*") if file.suffix.lower() in _MEDIA)

@@ -1,4 +1,4 @@
-"""From what is typed to runs: folders, grids, and projects of Weights & Biases."""
+"""The sources of a comparison: folders, grids and W&B projects, from what is typed to the runs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any
 from slotbench.comparison.records import ComparisonError, RunRecord
 from slotbench.comparison.run_folders import find_run_folders, read_run_folder
 from slotbench.errors import FileError
-from slotbench.files import read_json_object, read_yaml
+from slotbench.files import read_json_object
 from slotbench.runs.folder import RECORD, RunFolder, RunFolderError
+from slotbench.yaml_files import read_yaml
 
 __all__ = ["Sources", "open_sources", "read_sources"]
 
@@ -93,7 +94,8 @@ def _title(path: Path) -> str:
 
 
 def _add_wandb(argument: str, sources: Sources) -> None:
-    from slotbench.comparison.wandb_sources import read_wandb, read_wandb_offline
+    from slotbench.comparison.wandb.offline import read_wandb_offline
+    from slotbench.comparison.wandb.online import read_wandb
 
     kind, _, address = argument.partition(":")
     if not address:
@@ -141,27 +143,27 @@ def _add_folder(path: Path, sources: Sources, seen: set[Path]) -> None:
     if not folders and not _points(path):
         raise ComparisonError(f"no runs in {path}: neither it nor a folder in it, three deep, holds {RECORD}")
     points = _points(path)
-    strangers = [folder for folder in folders if points and folder.name not in points]
+    others = [folder for folder in folders if points and folder.name not in points]
     # a point that has not begun may have a folder already
     waiting = [
         folder for folder in folders if not os.path.exists(folder / RECORD) and os.path.exists(folder / "point.json")
     ]
     for folder in folders:
-        if (resolved := Path(os.path.realpath(folder))) in seen or folder in strangers or folder in waiting:
+        if (resolved := Path(os.path.realpath(folder))) in seen or folder in others or folder in waiting:
             continue
         seen.add(resolved)
         try:
             sources.runs.append(read_run_folder(folder))
         except (ComparisonError, FileError, OSError) as error:
             sources.notes.append(f"{error}: left out" if len(folders) > 1 else str(error))
-    begun = len(folders) - len(strangers) - len(waiting)
+    begun = len(folders) - len(others) - len(waiting)
     expected = max(len(points), begun + len(waiting))
     if begun < expected:
         sources.notes.append(f"{expected - begun} of the {expected} points of {path} have not run yet")
-    if strangers:
+    if others:
         sources.notes.append(
-            f"{len(strangers)} runs in {path} are no points of the grid as it is now, and left out, "
-            f"such as {strangers[0].name}"
+            f"{len(others)} runs in {path} are no points of the grid as it is now, and left out, "
+            f"such as {others[0].name}"
         )
 
 

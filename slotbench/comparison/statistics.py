@@ -1,4 +1,4 @@
-"""Mean, spread, interval and difference of the few numbers that seeds give."""
+"""Statistics over the few numbers that seeds give: mean, spread, interval, and tests of differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs to rows: those that differ only by their seed are one row, with mean and spread of every score."""
+"""The table of a comparison: runs that differ only by their seed are one row, with mean and spread of every score."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from slotbench.comparison.keys import Keys, choose_keys, label, plain_value, resolve_key
-from slotbench.comparison.metric_choice import choose_metrics, find_metric
+from slotbench.comparison.metric_choice import choose_metrics, find_metric, scores
 from slotbench.comparison.records import Comparison, ComparisonError, Metric, Row, RunRecord
-from slotbench.comparison.selection import scores
+from slotbench.comparison.settings import Keys, choose_keys, label, plain_value, resolve_key, telling_keys
 from slotbench.comparison.statistics import is_best, summarise
 from slotbench.comparison.table_notes import notes_on
 
@@ -78,7 +77,8 @@ def compare(
         chosen = replace(chosen, shown=[*chosen.shown, *seeds])
     taken = {run.id: scores(run, columns, select) for run in runs}
     groups = [[run] for run in runs] if apart else _group(runs, chosen.grouping)
-    rows = [_row(group, chosen.shown, columns, taken) for group in groups]
+    names = telling_keys([group[0].settings for group in groups], chosen.shown)
+    rows = [_row(group, chosen.shown, names, columns, taken) for group in groups]
     rows = _mark_best(_sorted(_named(rows), columns), columns)
     return Comparison(
         title=title,
@@ -114,7 +114,11 @@ def _group(runs: Sequence[RunRecord], keys: Sequence[str]) -> list[list[RunRecor
 
 
 def _row(
-    runs: list[RunRecord], keys: Sequence[str], columns: Sequence[Metric], taken: Mapping[str, Mapping[str, float]]
+    runs: list[RunRecord],
+    keys: Sequence[str],
+    names: Sequence[str],
+    columns: Sequence[Metric],
+    taken: Mapping[str, Mapping[str, float]],
 ) -> Row:
     runs = sorted(runs, key=_seed)
     given = {
@@ -127,7 +131,7 @@ def _row(
         for metric in columns
     }
     return Row(
-        label=label(runs[0].settings, keys),
+        label=label(runs[0].settings, names),
         settings={key: runs[0].settings[key] for key in keys if runs[0].settings.get(key) is not None},
         runs=runs,
         cells={name: summarise(values) for name, values in given.items() if values},

@@ -1,12 +1,12 @@
-"""What a reader of a table has to know, in sentences: what varies unseen, which runs are not whole, which seeds."""
+"""Notes on a table, in sentences: settings that differ within rows, runs that are not finished, seeds that differ."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 
-from slotbench.comparison.keys import Keys, choose_keys, plain_value, values_of
 from slotbench.comparison.records import Metric, Row, RunRecord
+from slotbench.comparison.settings import Keys, choose_keys, plain_value, values_of
 
 __all__ = ["notes_on"]
 
@@ -24,7 +24,7 @@ def notes_on(rows: Sequence[Row], keys: Keys, columns: Sequence[Metric]) -> list
         *_seeds(rows, keys),
         *_missing_scores(rows, columns),
         *_folded(runs, keys),
-        *_conduct(runs, keys),
+        *_execution(runs, keys),
     ]
 
 
@@ -114,8 +114,8 @@ def _folded(runs: Sequence[RunRecord], keys: Keys) -> list[str]:
     return notes
 
 
-def _conduct(runs: Sequence[RunRecord], keys: Keys) -> list[str]:
-    told = [f"{key} ({_values(key, runs)})" for key in keys.conduct]
+def _execution(runs: Sequence[RunRecord], keys: Keys) -> list[str]:
+    told = [f"{key} ({_values(key, runs)})" for key in keys.execution]
     return [f"not counted as differences: {', '.join(_short(told, 'more'))}"] if told else []
 
 

@@ -1,13 +1,13 @@
-"""What every data set is: a `LightningDataModule` that knows its sizes before it has made a single sample."""
+"""Base classes of the data sets: a `LightningDataModule` with a `DataSpec`, its clips by index, and their batches."""
 
 from __future__ import annotations
 
 import re
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import lightning
 import numpy as np
@@ -16,11 +16,19 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, SequentialSampler
 
 from slotbench.data.descriptors import enough_descriptors, too_many_open
-from slotbench.data.files import DataFilesError
-from slotbench.errors import FileError
-from slotbench.interfaces import DataSpec, VideoBatch
+from slotbench.errors import DataFilesError, FileError
+from slotbench.interfaces import DataSpec, DescribedClips, Reporter, VideoBatch
 
-__all__ = ["ClipDataset", "SlotDataModule", "Split", "collate", "generator_for", "to_unit_range"]
+__all__ = [
+    "ClipDataset",
+    "LoaderOptions",
+    "SlotDataModule",
+    "Split",
+    "check_counts",
+    "collate",
+    "generator_for",
+    "to_unit_range",
+]
 
 Split = Literal["train", "val", "test"]
 
@@ -34,26 +42,30 @@ def generator_for(seed: int, split: Split, index: int) -> np.random.Generator:
 
 def collate(parts: list[VideoBatch]) -> VideoBatch:
     """Joins batches, or clips as batches of one, along the batch axis."""
-    first = parts[0]
-    if len(parts) == 1:
-        return first
-    joined = {
-        f.name: torch.cat([getattr(part, f.name) for part in parts])
-        for f in fields(first)
-        if isinstance(getattr(first, f.name), Tensor)
-    }
-    objects = {name: torch.cat([part.objects[name] for part in parts]) for name in first.objects}
-    return replace(first, **joined, objects=objects)
+    return VideoBatch.join(parts)
+
+
+def check_counts(**counts: int | None) -> None:
+    """Refuses arguments of a data set that are below 1; None is none that was given.
+
+    Raises:
+        ValueError: names the argument.
+    """
+    for name, value in counts.items():
+        if value is not None and value < 1:
+            raise ValueError(f"{name} is {value}; expected 1 or more")
 
 
 def to_unit_range(batch: VideoBatch) -> VideoBatch:
     """The batch with frames of bytes 0..255 turned into floats in [0, 1]; frames that are floats stay as they are."""
+    if batch.held_out is not None:
+        batch = replace(batch, held_out=to_unit_range(batch.held_out))
     if batch.frames.is_floating_point():
         return batch
     return replace(batch, frames=batch.frames.float() / 255)
 
 
-class ClipDataset(Dataset[VideoBatch], ABC):
+class ClipDataset(Dataset[VideoBatch], DescribedClips, ABC):
     """Clips by index, several at a time: a subclass writes `clips`, and a `DataLoader` asks for a whole batch at once.
 
     Args:
@@ -67,12 +79,8 @@ class ClipDataset(Dataset[VideoBatch], ABC):
     def clips(self, indices: Sequence[int]) -> VideoBatch:
         """The clips of these indices; what clip i is depends on nothing but i."""
 
-    def clip_name(self, index: int) -> str | None:
-        """What a person calls clip `index`, for the names of files about it; None by default, as it is but a number."""
-        return None
-
     def one_per_video(self) -> ClipDataset:
-        """The data set without the clips that go on with a video of which another one is there; itself by default."""
+        """The data set with one clip of each video; the data set itself by default."""
         return self
 
     def __len__(self) -> int:
@@ -91,7 +99,7 @@ class ClipDataset(Dataset[VideoBatch], ABC):
 
 
 class _AsClips(ClipDataset):
-    """A data set of single clips, each of which says its index here."""
+    """Adapter of a data set that gives clips one at a time."""
 
     def __init__(self, dataset: Dataset[VideoBatch]) -> None:
         super().__init__(len(dataset))  # type: ignore[arg-type]  # torch's Dataset does not declare __len__
@@ -101,66 +109,71 @@ class _AsClips(ClipDataset):
         return collate([self._dataset[index] for index in indices])
 
 
-class SlotDataModule(lightning.LightningDataModule, ABC):
-    """Base of the data sets: a subclass says what its clips look like (`spec`) and has one `dataset` per split.
-
-    Samples are read in order, in training too: a simulator's samples are independent, so shuffling would add nothing,
-    and training that stopped after some batches goes on with the next one (the loader's position is in the checkpoint).
-    Frames travel as bytes and become floats in [0, 1] on the device.
-
-    Several processes share each batch: process r of w reads the r-th of its w parts, and no clip is read twice. So w
-    processes with batches of n clips train on what one process trains on with batches of w * n. What is left at the end
-    for a last, short batch is dealt out evenly, in training without the fewer than w clips that remain.
+@dataclass(frozen=True)
+class LoaderOptions:
+    """Arguments of the loaders that all data sets share: batches, workers, seed and sizes of the splits.
 
     Args:
         batch_size: clips per training batch of each process.
         val_batch_size: clips per batch of each process in validation, test and prediction.
         num_workers: processes that make samples; 0 makes them in the training process.
         seed: with the split and the index it determines a sample.
-        train_size: clips in the training split.
-        val_size: clips in the validation split.
-        test_size: clips in the test split.
+        train_size: clips in the training split; null for as many as the data set has by default.
+        val_size: clips in the validation split, likewise; where they are read from files, at most.
+        test_size: clips in the test split, likewise.
+    """
+
+    batch_size: int = 16
+    val_batch_size: int = 64
+    num_workers: int = 0
+    seed: int = 0
+    train_size: int | None = None
+    val_size: int | None = None
+    test_size: int | None = None
+
+
+class SlotDataModule(lightning.LightningDataModule, ABC):
+    """Base class of data sets: a subclass has a `spec`, the sizes of its frames, and a `dataset` of clips per split.
+
+    Samples are read in order, in training too: those of a simulator are independent, so shuffling would add nothing,
+    and training resumes with the next batch (the loader's position is in the checkpoint). Frames are bytes until they
+    are on the device, and floats in [0, 1] there.
+
+    With several processes, process r of w reads the r-th of the w parts of each batch, and no clip is read twice: w
+    processes with batches of n clips train on what one process trains on with batches of w * n. A last, short batch is
+    shared evenly; in training the fewer than w clips that remain of it are left out.
+
+    Args:
+        loader: batches, workers, sizes and seed; a subclass may have other defaults.
 
     Raises:
         ValueError: for sizes below 1, and for a negative seed or number of workers.
     """
 
-    def __init__(
-        self,
-        batch_size: int = 16,
-        val_batch_size: int = 64,
-        num_workers: int = 0,
-        seed: int = 0,
-        train_size: int = 1_000_000,
-        val_size: int = 1000,
-        test_size: int = 1000,
-    ) -> None:
+    default_sizes: ClassVar[Mapping[Split, int]] = {"train": 1_000_000, "val": 1000, "test": 1000}
+    """Clips of each split where the `loader` does not say."""
+
+    def __init__(self, loader: LoaderOptions = LoaderOptions()) -> None:
         super().__init__()
-        sizes = {"batch_size": batch_size, "val_batch_size": val_batch_size}
-        sizes |= {"train_size": train_size, "val_size": val_size, "test_size": test_size}
-        for name, value in sizes.items():
-            if value < 1:
-                raise ValueError(f"{name} is {value}; expected 1 or more")
-        for name, value in {"num_workers": num_workers, "seed": seed}.items():
-            if value < 0:
-                raise ValueError(f"{name} is {value}; expected 0 or more")
-        self.batch_size = batch_size
-        self.val_batch_size = val_batch_size
-        self.num_workers = num_workers
-        self.seed = seed
-        self.sizes: dict[Split, int] = {"train": train_size, "val": val_size, "test": test_size}
+        for name, value in asdict(loader).items():
+            least = 0 if name in ("num_workers", "seed") else 1
+            if value is not None and value < least:
+                raise ValueError(f"{name} is {value}; expected {least} or more")
+        self.loader = loader
+        given: dict[Split, int | None] = {s: getattr(loader, f"{s}_size") for s in _SPLITS}
+        self.sizes = {split: size or self.default_sizes[split] for split, size in given.items()}
 
     @property
     @abstractmethod
     def spec(self) -> DataSpec:
-        """What a step of the input and of the target looks like; known as soon as the object exists."""
+        """Sizes of a step of the input and of the target, known before any clip is made."""
 
     @abstractmethod
     def dataset(self, split: Split) -> Dataset[VideoBatch]:
         """The clips of a split, by index; each is a `VideoBatch` of one clip."""
 
     def continuations(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
-        """How predictors that know the simulator would go on after `context` frames: oracles, and no trivial answers.
+        """Continuations after `context` frames by oracles, which know the simulator.
 
         None by default. A subclass may use the log of the batch up to the last context frame, and nothing after it.
 
@@ -176,32 +189,33 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
 
     def train_dataloader(self) -> DataLoader[VideoBatch]:
         """Training batches, in order of index."""
-        return self._loader("train", self.batch_size)
+        return self._loader("train", self.loader.batch_size)
 
     def val_dataloader(self) -> DataLoader[VideoBatch]:
-        """Validation batches, the last one short if need be."""
-        return self._loader("val", self.val_batch_size)
+        """Validation batches, in order of index."""
+        return self._loader("val", self.loader.val_batch_size)
 
     def test_dataloader(self) -> DataLoader[VideoBatch]:
-        """Test batches, the last one short if need be."""
-        return self._loader("test", self.val_batch_size)
+        """Test batches, in order of index."""
+        return self._loader("test", self.loader.val_batch_size)
 
     def predict_dataloader(self) -> DataLoader[VideoBatch]:
-        """The videos of the test split: whole ones, piece by piece, where the data has them and the task reads pieces.
+        """The test split for prediction: whole videos, piece by piece, where the data set and the task support it.
 
         Otherwise the test batches, of each video one clip.
         """
-        frames = None if self.trainer is None else getattr(self.trainer.lightning_module, "piece_frames", None)
+        task = None if self.trainer is None else self.trainer.lightning_module
+        frames = task.piece_frames if isinstance(task, Reporter) else None
         rank, processes = self._place_among_processes()
         pieces = None if frames is None else self.video_pieces("test", frames, rank, processes)
         if pieces is None:
-            return self._loader("test", self.val_batch_size, one_per_video=True)
+            return self._loader("test", self.loader.val_batch_size, one_per_video=True)
         if not len(pieces):
             raise DataFilesError("there are fewer videos than processes: lower trainer.devices")
         return self._loader_of(pieces, _InOrder(pieces, 1, equal_shares=False), 1)
 
     def video_pieces(self, split: Split, frames: int, rank: int = 0, processes: int = 1) -> ClipDataset | None:
-        """The whole videos of a split, piece by piece (`slotbench.data.video_pieces.VideoPieces`).
+        """The whole videos of a split, piece by piece (`slotbench.data.clips.VideoPieces`).
 
         None by default: a clip is all that there is of a video.
 
@@ -214,7 +228,7 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
         return None
 
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
-        """Turns bytes into floats once they are on the device."""
+        """Converts frames of bytes to floats on the device."""
         return to_unit_range(batch) if isinstance(batch, VideoBatch) else batch
 
     def _place_among_processes(self) -> tuple[int, int]:
@@ -231,25 +245,25 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
         if len(dataset) < processes:
             raise DataFilesError(
                 f"the {split} split has {len(dataset)} clip(s) and there are {processes} processes; expected at least "
-                f"one clip for each: raise data.{split}_size, or lower trainer.devices"
+                f"one clip for each: raise data.loader.{split}_size, or lower trainer.devices"
             )
         sampler = _InOrder(dataset, batch_size, rank, processes, equal_shares=split == "train")
         return self._loader_of(dataset, sampler, batch_size)
 
     def _loader_of(self, dataset: ClipDataset, sampler: _InOrder, batch_size: int) -> DataLoader[VideoBatch]:
-        enough_descriptors(self.num_workers)
+        enough_descriptors(self.loader.num_workers)
         # a worker runs torch on one thread without being asked to
         return _ResumableLoader(
             dataset,
             sampler=sampler,
             batch_size=batch_size,
-            num_workers=self.num_workers,
+            num_workers=self.loader.num_workers,
             collate_fn=collate,
-            persistent_workers=self.num_workers > 0,
+            persistent_workers=self.loader.num_workers > 0,
             pin_memory=torch.cuda.is_available(),
             worker_init_fn=_leave_signals_to_the_main_process,
             # for the workers' seeds: drawn from torch's own generator, they would depend on which workers run already
-            generator=torch.Generator().manual_seed(self.seed),
+            generator=torch.Generator().manual_seed(self.loader.seed),
         )
 
 
@@ -260,7 +274,7 @@ def _leave_signals_to_the_main_process(worker: int) -> None:
 
 
 class _InOrder(SequentialSampler, DistributedSampler):  # type: ignore[misc]  # both are samplers of int
-    """This process's part of the indices in order, the next time from its `start`-th and after that from the first.
+    """Sampler of this process's share of the indices, in order; the first pass begins at `start`.
 
     Lightning puts a sampler of its own in the place of one that is no `DistributedSampler` where there are several
     processes: it reads some indices twice, so that all processes have as many, and knows no `start`.
@@ -295,7 +309,7 @@ class _InOrder(SequentialSampler, DistributedSampler):  # type: ignore[misc]  # 
         return self._length
 
     def _index(self, place: int) -> int:
-        """The index that comes at a place of this process's order."""
+        """The index at a position of this process's order."""
         batch, within = divmod(place, self._batch_size)
         if batch == self._whole:
             return self._first_of_rest + within
@@ -303,7 +317,7 @@ class _InOrder(SequentialSampler, DistributedSampler):  # type: ignore[misc]  # 
 
 
 def _as_in_the_worker(error: FileError) -> FileError:
-    """An error of a worker without the traceback that torch puts before its words."""
+    """The error of a worker without the traceback that torch puts before its message."""
     text = str(error)
     if not text.startswith("Caught "):
         return error
@@ -312,7 +326,7 @@ def _as_in_the_worker(error: FileError) -> FileError:
 
 
 class _ResumableLoader(DataLoader[VideoBatch]):
-    """A loader that knows how many batches it has handed out, which Lightning keeps in its checkpoints."""
+    """A `DataLoader` whose position, the number of batches given out, is part of Lightning's checkpoints."""
 
     _handed_out = 0
     _skipped = 0
@@ -339,7 +353,7 @@ class _ResumableLoader(DataLoader[VideoBatch]):
         return {"batches": self._handed_out}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Lets the next pass over the data begin after that many batches, or at the beginning if these were all."""
+        """Makes the next pass begin after that many batches, or at the first if these were all."""
         self._skipped = state["batches"] % len(self)
         if isinstance(self.sampler, _InOrder):
             self.sampler.start = self._skipped * (self.batch_size or 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -12,14 +12,13 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from slotbench.data.base import SlotDataModule, Split, collate
-from slotbench.data.clip_cache import ClipCache, Preparable, Report, is_cache, write_cache
-from slotbench.data.clip_source import CutClips
-from slotbench.data.example_proto import Feature, parse_example
-from slotbench.data.files import DataFilesError
-from slotbench.data.in_order import in_order, processes_for
-from slotbench.data.resizing import resize_bilinear, resize_nearest
-from slotbench.data.tfrecord import TFRecords, is_gzip, stream_gzip
+from slotbench.data.base import LoaderOptions, SlotDataModule, Split, check_counts, collate
+from slotbench.data.clip_cache import ClipCache, is_cache, write_cache
+from slotbench.data.clips import CutClips
+from slotbench.data.formats.images import resize_bilinear, resize_nearest
+from slotbench.data.formats.tfrecord import Feature, TFRecords, is_gzip, parse_example, stream_gzip
+from slotbench.data.preparing import Preparable, Report, in_order, processes_for
+from slotbench.errors import DataFilesError
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
 __all__ = ["CLEVR"]
@@ -37,16 +36,16 @@ _GET = (
 
 
 class CLEVR(SlotDataModule, Preparable):
-    """Single pictures of 3 to 10 simple objects on a grey floor, with masks: clips of one frame.
+    """Single images of 3 to 10 simple objects on a grey floor, with masks: clips of one frame.
 
     The file is one compressed stream of a hundred thousand scenes, so it is prepared once: `slotbench prepare CLEVR`
-    crops and resizes every scene, pictures bilinearly without anti-aliasing, masks to the nearest pixel, and `path`
+    crops and resizes every scene, images bilinearly without anti-aliasing, masks to the nearest pixel, and `path`
     then names the cache. The first 70 per cent of the scenes, in the file's order, are for training, 15 for validation
     and 15 for test. Training goes through them again and again, each time in another order.
 
     In `masks` entity i of the file is i, the background being 0. `objects`, for 10 objects, has "num_objects" (batch),
     the objects to be seen before cropping, and "present" (batch objects); "positions" (3), "rotation", "pixel_coords"
-    (3, in the uncropped picture) and "visibility" (pixels there), all (batch time objects ...); "size_label",
+    (3, in the uncropped image) and "visibility" (pixels there), all (batch time objects ...); "size_label",
     "material_label", "shape_label" and "color_label" (batch objects), the numbers in the file, or -1 where there is no
     object; "video" (batch), the scene's number; and in training "flipped" (batch) if `flip` is set.
 
@@ -58,20 +57,16 @@ class CLEVR(SlotDataModule, Preparable):
         resolution: pixels per side.
         crop: first row, last row, first column and last column (the last ones exclusive) of 240 x 320 pixels.
         max_objects: passes over scenes of more objects; null takes all.
-        flip: mirrors half of the training pictures. What "objects" says about positions is left as it is.
-        batch_size: pictures per training batch.
-        val_batch_size: pictures per batch in validation and test.
-        num_workers: processes that read.
-        seed: of the order of the scenes and of the flips.
-        train_size: training pictures; the scenes are gone through again and again until there are as many.
-        val_size: pictures in the validation split at most, a random subset of all.
-        test_size: pictures in the test split at most.
+        flip: mirrors half of the training images. What "objects" says about positions is left as it is.
+        loader: batches, workers, sizes, and the seed of the scenes' order and of the flips. Training goes through the
+            scenes again and again until there are `train_size`; `val_size` and `test_size` take a random subset.
 
     Raises:
-        ValueError: for arguments that cannot be; when pictures are asked for, as a `DataFilesError`, where the files
+        ValueError: for arguments that cannot be; when images are asked for, as a `DataFilesError`, where the files
             are missing or not what they should be.
     """
 
+    default_sizes: ClassVar[Mapping[Split, int]] = {"train": 100_000_000, "val": 100_000, "test": 100_000}
     prepare_arguments: ClassVar[tuple[str, ...]] = ("path", "resolution", "crop")
 
     def __init__(
@@ -81,18 +76,10 @@ class CLEVR(SlotDataModule, Preparable):
         crop: tuple[int, int, int, int] = (29, 221, 64, 256),
         max_objects: int | None = None,
         flip: bool = False,
-        batch_size: int = 64,
-        val_batch_size: int = 64,
-        num_workers: int = 0,
-        seed: int = 0,
-        train_size: int = 100_000_000,
-        val_size: int = 100_000,
-        test_size: int = 100_000,
+        loader: LoaderOptions = LoaderOptions(batch_size=64),
     ) -> None:
-        super().__init__(batch_size, val_batch_size, num_workers, seed, train_size, val_size, test_size)
-        for name, value in {"resolution": resolution, "max_objects": max_objects}.items():
-            if value is not None and value < 1:
-                raise ValueError(f"{name} is {value}; expected 1 or more")
+        super().__init__(loader)
+        check_counts(resolution=resolution, max_objects=max_objects)
         top, bottom, left, right = crop
         if not (0 <= top < bottom <= _ROWS and 0 <= left < right <= _COLUMNS):
             raise ValueError(
@@ -112,7 +99,7 @@ class CLEVR(SlotDataModule, Preparable):
         return DataSpec(input=frame, target=frame)
 
     def dataset(self, split: Split) -> Dataset[VideoBatch]:
-        """The pictures of a split.
+        """The images of a split.
 
         Raises:
             DataFilesError: the cache is missing, or holds another resolution or crop.
@@ -128,7 +115,7 @@ class CLEVR(SlotDataModule, Preparable):
         if self.max_objects is not None:
             chosen = chosen[cache.field("objects.num_objects")[first:last] <= self.max_objects]
         kind = _Flipped if self.flip and split == "train" else CutClips
-        return kind(cache, split, self.sizes[split], 1, self.seed, chosen)
+        return kind(cache, split, self.sizes[split], 1, self.loader.seed, chosen)
 
     def prepare(self, out: Path, report: Report, jobs: int | None = None) -> None:
         """Crops and resizes all scenes into a cache.
@@ -177,7 +164,7 @@ class CLEVR(SlotDataModule, Preparable):
 
 
 class _Flipped(CutClips):
-    """The pictures, half of them mirrored: which, is a pure function of seed and index."""
+    """The images, half of them mirrored, as a pure function of seed and index."""
 
     def clips(self, indices: Sequence[int]) -> VideoBatch:
         batch = super().clips(indices)

@@ -1,9 +1,9 @@
-"""Decoded videos in files that are mapped into memory: read as fast as memory is copied.
+"""A cache of decoded videos in memory-mapped files, read as fast as memory is copied.
 
 A cache is a folder with one file per field, the videos one after the other, and `cache.json`, which says what they are.
-It is written in pieces, by one process at a time; `progress.json` has the check sums of what is on the disk for good,
+It is written in pieces, by one process at a time; `progress.json` has the checksums of what is on the disk for good,
 and gives way to `cache.json` at the end, so a cache is either complete or known not to be, and one that was interrupted
-goes on behind what is there as it was written. `SHA256SUMS` has the check sums of all files.
+goes on behind what is there as it was written. `SHA256SUMS` has the checksums of all files.
 """
 
 from __future__ import annotations
@@ -14,29 +14,24 @@ import math
 import os
 import re
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from slotbench.data.checksums import SUMS, add_sums, file_digest
-from slotbench.data.clip_source import ClipSource
+from slotbench.checksums import SUMS, add_sums, file_digest
+from slotbench.data.clips import ClipSource
 from slotbench.data.descriptors import too_many_open
-from slotbench.data.files import DataFilesError, write_atomically
-from slotbench.data.written import Marks, as_marks, sole_writer
-from slotbench.errors import FileError
-from slotbench.files import check_regular, open_regular, read_json_object
+from slotbench.data.preparing import Marks, as_marks, sole_writer
+from slotbench.errors import DataFilesError, FileError
+from slotbench.files import check_regular, open_regular, read_json_object, write_atomically
 from slotbench.interfaces import VideoBatch
 
-__all__ = ["ClipCache", "Preparable", "Report", "is_cache", "write_cache"]
-
-Report = Callable[[str, int, int], None]
-"""Is told what is being prepared, how much of it is done, and how much there is (videos, or bytes of a file)."""
+__all__ = ["ClipCache", "is_cache", "write_cache"]
 
 _COMPLETE, _PARTIAL = "cache.json", "progress.json"
 _TIMED = ("frames", "masks", "actions", "rays")
@@ -53,23 +48,6 @@ _DTYPES = (
 )
 
 
-class Preparable(ABC):
-    """A data set that `slotbench prepare` can write to a cache, which its `path` may then name."""
-
-    prepare_arguments: ClassVar[tuple[str, ...]]
-    """The constructor's arguments that decide what the cache holds: those that the command takes."""
-
-    @abstractmethod
-    def prepare(self, out: Path, report: Report, jobs: int | None = None) -> None:
-        """Writes everything below `out`, or goes on where an earlier call was interrupted.
-
-        Args:
-            out: the folder.
-            report: is told how far it has come.
-            jobs: processes that work on it, which change no byte of what is written; None for what the machine has.
-        """
-
-
 def is_cache(folder: Path) -> bool:
     """Whether the folder holds a cache, complete or not."""
     return (folder / _COMPLETE).is_file() or (folder / _PARTIAL).is_file()
@@ -82,7 +60,7 @@ def write_cache(
     timed: Collection[str] = (),
     report: Callable[[int], None] | None = None,
 ) -> int:
-    """Writes videos to a cache, or goes on with one that was interrupted, and returns how many it holds.
+    """Writes videos to a cache, or resumes one that was interrupted, and returns how many it holds.
 
     Args:
         folder: where to.
@@ -261,7 +239,7 @@ class ClipCache(ClipSource):
 
     def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
         """Clips, copied out of the files."""
-        cut = {name: self._cut(name, videos, starts, num_frames) for name in self.fields}
+        cut: dict[str, Any] = {name: self._cut(name, videos, starts, num_frames) for name in self.fields}
         objects = {name.removeprefix("objects."): value for name, value in cut.items() if name.startswith("objects.")}
         return VideoBatch(
             **{name: value for name, value in cut.items() if not name.startswith("objects.")},
@@ -284,6 +262,8 @@ class ClipCache(ClipSource):
 def _fields(batch: VideoBatch) -> dict[str, np.ndarray]:
     if batch.target is not None:
         raise DataFilesError("a cache holds videos that are their own target; this one has another")
+    if batch.held_out is not None:
+        raise DataFilesError("a cache holds the views of one batch; this one has views that are held out")
     given = {name: getattr(batch, name) for name in _TIMED}
     # where a clip is from is said by who reads it
     given |= {f"objects.{name}": value for name, value in batch.objects.items() if name not in ("video", "first_frame")}

@@ -1,4 +1,4 @@
-"""How many files a process may have open, and what to say when they are not enough."""
+"""File descriptors: how many a process may have open, and the message when they are too few."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ try:
 except ImportError:  # a system without such limits
     resource = None  # type: ignore[assignment]
 
-from slotbench.data.files import DataFilesError
+from slotbench.errors import DataFilesError
 
 __all__ = ["enough_descriptors", "share_of_descriptors", "too_many_open"]
 
@@ -43,17 +43,17 @@ def enough_descriptors(workers: int) -> None:
     if workers and soft < needed:
         raise DataFilesError(
             f"{workers} workers that read data need about {needed} open files, and this machine allows {soft}: raise "
-            f"the limit (ulimit -n {max(1024, needed)}), or set data.num_workers to 0"
+            f"the limit (ulimit -n {max(1024, needed)}), or set data.loader.num_workers to 0"
         )
 
 
 def too_many_open(error: BaseException) -> str | None:
-    """What to say if an error means that no further file can be opened; None if it means something else."""
+    """The message if an error means that no further file can be opened; None for any other error."""
     text = str(error)
     if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE) or any(sign in text for sign in _SIGNS):
         return (
             f"too many open files: this process may have {_limits()[0]}; raise the limit (ulimit -n 4096), or set "
-            "data.num_workers lower"
+            "data.loader.num_workers lower"
         )
     return None
 

@@ -1,4 +1,4 @@
-"""Takes a run that was made by hand into a grid, as one of its points."""
+"""Adoption: a run that was made by hand becomes a point of a grid."""
 
 from __future__ import annotations
 

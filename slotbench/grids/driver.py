@@ -1,4 +1,4 @@
-"""Drives a grid: starts what is not done, sees how it ends, and writes the ledger. Shows nothing itself."""
+"""The driver of a grid: starts what is not done, sees how it ends, and writes the ledger. Prints nothing."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from slotbench.grids.engine import Engine, Job, Outcome
+from slotbench.grids.engines.base import Engine, Job, Outcome
 from slotbench.grids.expansion import Point
 from slotbench.grids.grid_folder import GridFolder
 from slotbench.grids.ledger import State, state_after
-from slotbench.grids.local import LocalEngine
 
 __all__ = ["Driver", "Listener", "Progress"]
 
@@ -45,7 +44,7 @@ class Progress:
 
 
 class Listener(ABC):
-    """Is told what happens."""
+    """The interface of what a driver notifies of its points."""
 
     @abstractmethod
     def began(self, point: Point, where: str) -> None:
@@ -67,7 +66,7 @@ class Driver:
         folder: of the grid.
         engine: runs them.
         engine_name: for the ledger.
-        listener: is told what happens.
+        listener: is notified of what happens.
         patience: seconds between two questions to the engine.
     """
 
@@ -192,8 +191,7 @@ class Driver:
                 self._finish(Outcome(point_id, None, "in another process"), folder.state(over=True))
 
     def _occupy(self) -> None:
-        if isinstance(self._engine, LocalEngine):
-            self._engine.occupied = len(self._elsewhere)
+        self._engine.occupied = len(self._elsewhere)
 
     def _finish(self, outcome: Outcome, state: State) -> None:
         self.progress.states[outcome.id] = state

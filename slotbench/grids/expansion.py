@@ -1,4 +1,4 @@
-"""From a grid file to its points. Pure: reads the files that the grid names and nothing else, and needs no torch."""
+"""The points of a grid, expanded from its file. Reads the files that the grid names and nothing else."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Any
 
 from slotbench.errors import UserError, did_you_mean, lines, listing
 from slotbench.grids.grid_file import CONFIG, MOST_POINTS, SEED, GridFile
-from slotbench.grids.values import as_argument, as_label, as_word, canonical, sha256
-from slotbench.grids.yaml_text import parse_file
+from slotbench.grids.values import as_argument, as_label, as_word, canonical, parse_file, sha256
 
 __all__ = ["Grid", "Point", "expand", "shortest_keys"]
 

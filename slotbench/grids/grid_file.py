@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from slotbench.errors import UserError, did_you_mean, lines
-from slotbench.grids.values import as_argument, is_possible
-from slotbench.grids.yaml_text import parse_file
+from slotbench.grids.values import as_argument, is_possible, parse_file
 
-__all__ = ["CONFIG", "MOST_POINTS", "SEED", "Alternative", "GridFile", "check_key", "is_grid", "read_grid_file"]
+__all__ = ["CONFIG", "MOST_POINTS", "SEED", "Alternative", "GridFile", "check_key", "read_grid_file"]
 
 CONFIG = "config"
 """The key whose values are YAML files that are laid over the base."""
@@ -73,15 +72,6 @@ class GridFile:
     exclude: tuple[Mapping[str, Any], ...]
     seeds: tuple[int, ...]
     metrics: tuple[str, ...]
-
-
-def is_grid(path: Path) -> bool:
-    """Whether a file is a grid, and not an experiment or anything else."""
-    try:
-        content = parse_file(path)[1]
-    except UserError:
-        return False
-    return isinstance(content, dict) and "base" in content
 
 
 def read_grid_file(path: Path) -> GridFile:

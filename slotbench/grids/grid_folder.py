@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,11 +11,10 @@ from typing import Any
 
 from slotbench import __version__
 from slotbench.errors import FileError, UserError, lines, listing
-from slotbench.files import read_json_object, remove_partials
+from slotbench.files import dump_json, read_json_object, remove_partials, write_atomically
 from slotbench.grids.expansion import Grid, Point
 from slotbench.grids.ledger import PointFolder
-from slotbench.grids.locks import hold, holder, release
-from slotbench.runs.files import dump_json, write_atomically
+from slotbench.locks import Lock, LockedError
 
 __all__ = ["HALF_ADOPTED", "GridFolder"]
 
@@ -114,7 +112,7 @@ class GridFolder:
         seen = dict.fromkeys([*record.get("checked", []), *(point.fingerprint for point in points)])
         write_atomically(self.path / RECORD, dump_json({**record, "checked": list(seen)}))
 
-    def strangers(self, ids: Iterable[str]) -> list[str]:
+    def other_folders(self, ids: Iterable[str]) -> list[str]:
         """Folders of points that are none of these: of an earlier version of the grid file."""
         known = set(ids)
         try:
@@ -135,15 +133,16 @@ class GridFolder:
             UserError: somebody does already.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        lock = self.path / ".driver.lock"
-        descriptor = hold(lock)
-        if descriptor is None:
+        lock = Lock(self.path / ".driver.lock")
+        try:
+            lock.acquire()
+        except LockedError as error:
             raise UserError(
                 lines(
-                    f"{self.path} is being run already, by {holder(lock)}",
+                    f"{self.path} is being run already, by {error}",
                     expected="one `slotbench grid run` of a grid at a time; slotbench grid status shows it",
                 )
-            )
+            ) from error
         try:
             remove_partials(self.path, older_than=0.0)
             for copy in self.path.glob(f"{HALF_ADOPTED}*"):
@@ -151,8 +150,7 @@ class GridFolder:
                     shutil.rmtree(copy, ignore_errors=True)
             yield
         finally:
-            with contextlib.suppress(OSError):
-                release(descriptor)
+            lock.release()
 
 
 def _is_words(value: Any) -> bool:

@@ -1,20 +1,17 @@
-"""What is run for a point."""
+"""The jobs of a grid: the command line and the environment in which a point is trained."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from slotbench.grids.engine import Job
+from slotbench.grids.engines.base import Job
 from slotbench.grids.expansion import Point
 from slotbench.grids.grid_folder import GridFolder
 
-__all__ = ["CommandOf", "cores", "fit_arguments", "fit_command", "make_job"]
-
-CommandOf = Callable[[Point, GridFolder, Sequence[str]], list[str]]
-"""Makes the command that trains a point, from the point, the grid's folder, and options of `fit`."""
+__all__ = ["cores", "fit_arguments", "fit_command", "make_job"]
 
 
 def cores() -> int:

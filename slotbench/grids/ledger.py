@@ -1,4 +1,4 @@
-"""The folder of one point: what has been tried, and how far it has come. All of it is read off files, each time anew.
+"""The ledger of one point: its attempts and its state, read off the files of its folder each time anew.
 
     POINT/point.json      what the point is
     POINT/attempts.jsonl  one line per attempt that begins, and one per attempt that ends; only ever appended to
@@ -21,10 +21,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from slotbench.errors import FileError
-from slotbench.files import open_regular, parse_json, read_bytes, read_json_object
+from slotbench.files import (
+    append_whole_line,
+    cut_torn_line,
+    dump_json,
+    open_regular,
+    parse_json,
+    read_bytes,
+    read_json_object_or_none,
+    write_atomically,
+)
 from slotbench.grids.expansion import Point
-from slotbench.grids.locks import is_held
-from slotbench.runs.files import append_whole_line, cut_torn_line, dump_json, write_atomically
+from slotbench.locks import is_locked
 
 __all__ = ["STATES", "Attempt", "PointFolder", "PointStatus", "State", "now", "state_after"]
 
@@ -111,12 +119,12 @@ class PointFolder:
             "command": list(command),
             "fingerprint": point.fingerprint,
         }
-        if _read_json(self.path / "point.json") != record:
+        if read_json_object_or_none(self.path / "point.json") != record:
             write_atomically(self.path / "point.json", dump_json(record, indent=2))
 
     def result(self) -> dict[str, Any] | None:
         """What the run has written at its end, or when it diverged; None if it has come to neither."""
-        return _read_json(self.path / "result.json")
+        return read_json_object_or_none(self.path / "result.json")
 
     def ended(self) -> State | None:
         """How the run ended, "done" or "diverged", if it has written that."""
@@ -132,11 +140,11 @@ class PointFolder:
 
     def record(self) -> dict[str, Any]:
         """The run's own record, empty if there is none."""
-        return _read_json(self.path / "run.json") or {}
+        return read_json_object_or_none(self.path / "run.json") or {}
 
     def is_running(self) -> bool:
         """Whether a process has it, started by a grid or by hand."""
-        return is_held(self.lock) or is_held(self.path / ".lock")
+        return is_locked(self.lock) or is_locked(self.path / ".lock")
 
     def attempts(self) -> list[Attempt]:
         """Every time it was started, oldest first."""
@@ -330,10 +338,3 @@ def _code(value: Any) -> int | None:
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        return read_json_object(path)
-    except FileError:
-        return None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slotbench.health.findings import Finding, one_line
+from slotbench.health.findings import Finding, first_line
 
 if TYPE_CHECKING:
     import torch
@@ -48,14 +48,14 @@ def _op(op: str, devices: list[torch.device]) -> Iterator[Finding]:
             try:
                 error = _error(op, kernel, device)
             except Exception as failure:
-                wrong.append(f"{one_line(failure)}{on}")
+                wrong.append(f"{first_line(failure)}{on}")
                 continue
             (ran if error <= _TOLERANCE else wrong).append(f"{error:.0e}{on}")
         name = f"{op}/{kernel}"
         if wrong:
-            mend = "name another kernel in the configuration, and please report it"
+            fix = "name another kernel in the configuration, and please report it"
             text = f"off the reference by, or failed with: {'; '.join(wrong)}"
-            yield Finding("kernels", name, "broken", text, mend, essential=True)
+            yield Finding("kernels", name, "broken", text, fix, essential=True)
         elif ran:
             yield Finding("kernels", name, "ok", ", ".join(ran))
         else:
@@ -113,14 +113,14 @@ def _example(op: str) -> tuple[Callable[[list[Tensor], str], tuple[Tensor, ...]]
 
 def _numba_cache() -> Finding:
     """Where the compiled kernels are kept; without such a folder every process compiles for itself."""
-    mend = "set NUMBA_CACHE_DIR to a folder that you can write"
+    fix = "set NUMBA_CACHE_DIR to a folder that you can write"
     try:
         from slotbench.ops import _linear_scan_numba
     except Exception as error:
-        return Finding("kernels", "numba cache", "broken", one_line(error), mend)
+        return Finding("kernels", "numba cache", "broken", first_line(error), fix)
     folder = Path(_linear_scan_numba._forward.stats.cache_path)
     # it is made when something is first written to it
     there = next((parent for parent in (folder, *folder.parents) if parent.exists()), folder)
     if os.access(there, os.W_OK):
         return Finding("kernels", "numba cache", "ok", f"{folder}")
-    return Finding("kernels", "numba cache", "note", f"{folder} cannot be written: each process compiles anew", mend)
+    return Finding("kernels", "numba cache", "note", f"{folder} cannot be written: each process compiles anew", fix)

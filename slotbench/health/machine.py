@@ -1,22 +1,35 @@
-"""Processors, memory and disk, as far as this process may use them."""
+"""Processors, memory and disk, as far as this process may use them, and whether torch can use a graphics card."""
 
 from __future__ import annotations
 
 import math
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from slotbench.health.findings import Finding
+from slotbench.health.findings import Finding, first_line
 
-__all__ = ["DISK_NAMES", "MEMORY_NAMES", "THREAD_NAMES", "disk", "memory", "threads", "usable_cores"]
+__all__ = [
+    "DEVICE_NAMES",
+    "DISK_NAMES",
+    "MEMORY_NAMES",
+    "THREAD_NAMES",
+    "devices",
+    "disk",
+    "memory",
+    "threads",
+    "usable_cores",
+]
 
 THREAD_NAMES = ("cores", "torch threads")
 MEMORY_NAMES = ("free memory", "shared memory")
 DISK_NAMES = ("runs folder", "cache folder", "temporary folder")
+DEVICE_NAMES = ("torch build", "cuda")
+_PATIENCE = 10.0  # seconds that the driver's own tool may take
 
 _GIB = 1 << 30
 _LITTLE_DISK = 5 * _GIB
@@ -45,8 +58,8 @@ def threads() -> Iterator[Finding]:
     text = f"torch uses {used}{'; ' if named else ''}{', '.join(named)}"
     if used > math.ceil(cores):
         fewer = math.ceil(cores)
-        mend = f"--threads {fewer}, or OMP_NUM_THREADS={fewer}"
-        yield Finding("threads", "torch threads", "note", f"{text}: more than there are cores, which is slower", mend)
+        fix = f"--threads {fewer}, or OMP_NUM_THREADS={fewer}"
+        yield Finding("threads", "torch threads", "note", f"{text}: more than there are cores, which is slower", fix)
     else:
         yield Finding("threads", "torch threads", "ok", text)
 
@@ -60,8 +73,8 @@ def memory() -> Iterator[Finding]:
         within = f", and this process may have {_size(limit)} in all" if limit < _meminfo()["MemTotal"] else ""
         text = f"{_size(free)} free{within}"
         if min(free, limit) < _LITTLE_MEMORY:
-            mend = "smaller batches (--data.batch_size), fewer --data.num_workers"
-            yield Finding("memory", "free memory", "note", text, mend)
+            fix = "smaller batches (--data.loader.batch_size), fewer --data.loader.num_workers"
+            yield Finding("memory", "free memory", "note", text, fix)
         else:
             yield Finding("memory", "free memory", "ok", text)
     shared = Path("/dev/shm")
@@ -69,10 +82,10 @@ def memory() -> Iterator[Finding]:
         yield Finding("memory", "shared memory", "ok", f"this system has no {shared}")
         return
     size = shutil.disk_usage(shared).total
-    text = f"{_size(size)} in {shared}, for what data.num_workers hand over"
+    text = f"{_size(size)} in {shared}, for what data.loader.num_workers hand over"
     if size < _LITTLE_SHARED:
-        mend = "docker run --shm-size 8g, or --data.num_workers 0"
-        yield Finding("memory", "shared memory", "note", text, mend)
+        fix = "docker run --shm-size 8g, or --data.loader.num_workers 0"
+        yield Finding("memory", "shared memory", "note", text, fix)
     else:
         yield Finding("memory", "shared memory", "ok", text)
 
@@ -83,7 +96,7 @@ def disk(runs: Path) -> Iterator[Finding]:
     Args:
         runs: the folder of all runs.
     """
-    from slotbench.data.files import cache_home
+    from slotbench.files import cache_home
 
     places = {
         "runs folder": (lambda: runs, "--runs_dir DIR"),
@@ -97,6 +110,30 @@ def disk(runs: Path) -> Iterator[Finding]:
             yield Finding("disk", name, "broken", str(error), elsewhere)
             continue
         yield _space(name, folder, elsewhere)
+
+
+def devices() -> Iterator[Finding]:
+    """What torch was built for, and every card with its memory, capability and driver."""
+    import torch
+
+    built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "the CPU"
+    if hip := getattr(torch.version, "hip", None):
+        built = f"ROCm {hip}"
+    yield Finding("devices", "torch build", "ok", f"{torch.__version__}, built for {built}")
+    cards = _driver_says()
+    if torch.cuda.is_available():
+        for index in range(torch.cuda.device_count()):
+            yield _card(index, cards)
+    elif not cards:
+        fix = "none needed for the experiments of experiments/*.yaml; --require cuda makes this an error"
+        yield Finding("devices", "cuda", "note", "no card that torch could use: everything runs on the CPU", fix)
+    elif not torch.version.cuda:
+        fix = "install a CUDA build of torch: docs/install_cuda.md"
+        yield Finding("devices", "cuda", "note", f"{'; '.join(cards)}, and this torch is built for the CPU", fix)
+    else:
+        text = f"{'; '.join(cards)}, and torch, built for {built}, cannot use it: the driver may be too old"
+        fix = "a newer driver, or a torch built for an older CUDA; CUDA_VISIBLE_DEVICES must not be empty"
+        yield Finding("devices", "cuda", "broken", text, fix)
 
 
 def _space(name: str, folder: Path, elsewhere: str) -> Finding:
@@ -166,3 +203,39 @@ def _meminfo() -> dict[str, int]:
 
 def _size(size: float | int) -> str:
     return f"{size / _GIB:.1f} GiB" if size < 100 * _GIB else f"{size / _GIB:,.0f} GiB"
+
+
+def _card(index: int, cards: list[str]) -> Finding:
+    import torch
+
+    name = "cuda" if index == 0 else f"cuda:{index}"
+    properties = torch.cuda.get_device_properties(index)
+    capability = f"{properties.major}.{properties.minor}"
+    driver = cards[index].rpartition(", driver ")[2] if index < len(cards) else "unknown"
+    try:
+        free, _ = torch.cuda.mem_get_info(index)
+        product = torch.ones(64, 64, device=f"cuda:{index}") @ torch.ones(64, 64, device=f"cuda:{index}")
+        wrong = "" if bool((product == 64).all()) else "a product of matrices came out wrong"
+    except Exception as error:
+        free, wrong = 0, first_line(error)
+    text = (
+        f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB ({free / 2**30:.0f} free), "
+        f"capability {capability}, driver {driver}"
+    )
+    if wrong:
+        known = ", ".join(torch.cuda.get_arch_list())
+        fix = f"this torch is compiled for {known}: another build of torch, docs/install_cuda.md"
+        return Finding("devices", name, "broken", f"{text}: {wrong}", fix)
+    return Finding("devices", name, "ok", text)
+
+
+def _driver_says() -> list[str]:
+    """The cards that the driver knows, whatever torch makes of them."""
+    if shutil.which("nvidia-smi") is None:
+        return []
+    asked = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        said = subprocess.run(asked, capture_output=True, text=True, timeout=_PATIENCE, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [line.strip().replace(", ", ", driver ") for line in said.splitlines() if line.strip()]

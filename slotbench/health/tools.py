@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator
 from types import ModuleType
 
-from slotbench.health.findings import Finding, one_line
+from slotbench.health.findings import Finding, first_line
 
 __all__ = ["TOOL_NAMES", "tools"]
 
@@ -32,7 +32,7 @@ def tools() -> Iterator[Finding]:
 
 
 def _wandb() -> Finding:
-    from slotbench.runs.wandb_login import wandb_login_state, wandb_mode
+    from slotbench.runs.wandb_compat import is_set_offline, login_problem, login_server
 
     if importlib.util.find_spec("wandb") is None:
         return Finding("tools", "wandb", "broken", "wandb is not installed", "pip install wandb")
@@ -41,40 +41,39 @@ def _wandb() -> Finding:
     if mode.lower() == "disabled":
         text = f"{version}, and WANDB_MODE=disabled: nothing is mirrored"
         return Finding("tools", "wandb", "note", text, "unset WANDB_MODE")
-    if wandb_mode("online") == "offline":
+    if is_set_offline():
         said = f"WANDB_MODE={mode}" if mode else "`wandb offline`"
         return Finding("tools", "wandb", "ok", f"{version}, offline by {said}: `wandb sync` sends it later")
-    state = wandb_login_state()
-    if state.ready:
-        return Finding("tools", "wandb", "ok", f"{version}, a key for {state.server} from {state.source}")
-    mend = "wandb login, or set WANDB_API_KEY; --wandb offline needs no key"
-    return Finding("tools", "wandb", "note", f"{version}; {state.problem}", mend)
+    if (problem := login_problem()) is None:
+        return Finding("tools", "wandb", "ok", f"{version}, a key for {login_server()}")
+    fix = "wandb login, or set WANDB_API_KEY; --wandb offline needs no key"
+    return Finding("tools", "wandb", "note", f"{version}; {problem}", fix)
 
 
 def _slurm() -> Finding:
     inside = f", inside job {job}" if (job := os.environ.get("SLURM_JOB_ID")) else ""
     if sbatch := shutil.which("sbatch"):
         return Finding("tools", "slurm", "ok", f"{sbatch}{inside}")
-    mend = "a login node of a cluster has it; --engine local needs none"
-    return Finding("tools", "slurm", "note", f"there is no sbatch{inside}", mend)
+    fix = "a login node of a cluster has it; --engine local needs none"
+    return Finding("tools", "slurm", "note", f"there is no sbatch{inside}", fix)
 
 
-def _package(name: str, module: str, why: str, mend: str) -> Finding:
+def _package(name: str, module: str, why: str, fix: str) -> Finding:
     # not imported: ray takes seconds
     if importlib.util.find_spec(module) is None:
-        return Finding("tools", name, "note", f"not installed; {why}", mend)
+        return Finding("tools", name, "note", f"not installed; {why}", fix)
     return Finding("tools", name, "ok", f"{importlib.metadata.version(name)}, {why}")
 
 
 def _video() -> Finding:
-    mend = "pip install 'slotbench[video]'"
+    fix = "pip install 'slotbench[video]'"
     av = _imported("av")
     if isinstance(av, Finding):
         return av
     try:
         av.CodecContext.create("libx264", "w")
     except Exception as error:
-        return Finding("tools", "video", "broken", f"PyAV {av.__version__} writes no MP4: {one_line(error)}", mend)
+        return Finding("tools", "video", "broken", f"PyAV {av.__version__} writes no MP4: {first_line(error)}", fix)
     return Finding("tools", "video", "ok", f"PyAV {av.__version__} reads movies and writes MP4")
 
 
@@ -104,5 +103,5 @@ def _imported(module: str) -> ModuleType | Finding:
         return importlib.import_module(module)
     except Exception as error:
         return Finding(
-            "tools", extra, "broken", f"{name}: {one_line(error)}", f"pip install --force-reinstall {module}"
+            "tools", extra, "broken", f"{name}: {first_line(error)}", f"pip install --force-reinstall {module}"
         )

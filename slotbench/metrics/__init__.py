@@ -1,0 +1,28 @@
+"""Metrics, by name: `from slotbench.metrics import FGARI`.
+
+Importing the package imports no module, and so no torch: a name does, when it is asked for.
+"""
+
+from __future__ import annotations
+
+from slotbench.lazy import lazy_names
+
+_MODULES = {
+    "balls": ("BallAccuracy", "BallIoU", "BallScores"),
+    # its function `contingency` would have the name of the module
+    "contingency": ("frame_tables", "masks_to_labels"),
+    "discovery_scores": ("DiscoveryScores",),
+    "frames": ("frame_mse", "frame_psnr", "frame_ssim"),
+    "fvd": ("FVD", "GroupMeans", "frechet_distance"),
+    "lpips": ("LPIPS",),
+    "means": ("Mean",),
+    "scores": ("Score", "Scores"),
+    "segmentation": (
+        *("ARI", "FGARI", "MatchedIoU", "MeanBestOverlap"),
+        *("adjusted_rand_index", "matched_iou", "mean_best_overlap", "pairwise_iou"),
+    ),
+    "segmentation_baselines": ("simple_segmentations",),
+    "slot_occupancy": ("SlotOccupancy", "slot_shares"),
+}
+
+__all__, __getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -1,18 +1,21 @@
-"""Scores for pictures of coloured balls: did it predict where, and did it remember what.
+"""Scores of predicted class images of coloured balls: whether balls are where they should be, and of the right colour.
 
-Class 0 is background, class 1 white, classes from 2 on are colours. Source of the definitions: slotssm specification
-§5;
-the paper itself says only "error rate".
+Class 0 is background, class 1 white, classes from 2 on are colours. The definitions are ours: the paper (SlotSSM,
+Section 7.2) says only "error rate".
 """
 
 from __future__ import annotations
 
 import torch
 from jaxtyping import Bool, Float, Integer
-from torch import Tensor
+from torch import Tensor, nn
 from torchmetrics import Metric
 
-__all__ = ["BallAccuracy", "BallIoU", "ClassCounts", "ball_classes", "ball_votes"]
+from slotbench.interfaces import VideoBatch
+from slotbench.metrics.means import Mean
+from slotbench.metrics.scores import Scores
+
+__all__ = ["BallAccuracy", "BallIoU", "BallScores", "ClassCounts", "ball_classes", "ball_votes"]
 
 BACKGROUND, WHITE = 0, 1
 
@@ -44,7 +47,7 @@ def ball_classes(votes: Integer[Tensor, "batch balls classes"]) -> Integer[Tenso
 
 
 class BallIoU(Metric):
-    """Intersection over union of "not background", pooled over all pixels of all pictures: where the balls are.
+    """Intersection over union of "not background", pooled over all pixels of all images: where the balls are.
 
     Example:
         >>> metric = BallIoU()
@@ -67,7 +70,7 @@ class BallIoU(Metric):
     def update(
         self, predicted: Integer[Tensor, "batch height width"], true: Integer[Tensor, "batch height width"]
     ) -> None:
-        """Adds pictures of class ids."""
+        """Adds images of class ids."""
         ours, theirs = predicted != BACKGROUND, true != BACKGROUND
         self.intersection += (ours & theirs).sum()
         self.union += (ours | theirs).sum()
@@ -142,3 +145,125 @@ class ClassCounts(Metric):
     def compute(self) -> Float[Tensor, ""]:
         """Share of the most frequent class."""
         return torch.where(self.counts.sum() > 0, self.counts.max() / self.counts.sum().clamp(min=1), torch.nan)
+
+
+class BallScores(Scores):
+    """Scores of class images against a `BlinkingBalls` batch: of the last target, by context length; and baselines.
+
+    Names: `ball_iou`, `colour_accuracy` (balls whose answer is a colour), `colour_accuracy_not_last` (of these, the
+    balls whose last colour is not the answer), `colour_accuracy_rules_disagree` (of these, the balls on which Earliest
+    and Most Frequent differ), `ball_accuracy` (white balls too), `pixel_error`, `ball_pixel_error` (on true ball
+    pixels), `rgb_mse` (if there is a palette), `other_rule_accuracy` (what perfect memory with the wrong rule gets),
+    `ball_iou/context_3` (after three context frames), `baseline/ball_iou/copy the last mask` and so on.
+
+    Args:
+        num_classes: background, white and the colours.
+        palette: red, green and blue in 0..255 of each class.
+    """
+
+    palette: Float[Tensor, "classes 3"] | None
+
+    def __init__(self, num_classes: int, palette: tuple[tuple[int, int, int], ...] | None = None):
+        super().__init__()
+        self.num_classes = num_classes
+        colours = None if palette is None else torch.tensor(palette) / 255
+        self.register_buffer("palette", colours, persistent=False)
+        self.metrics = nn.ModuleDict()
+
+    def update(self, predicted: Integer[Tensor, "batch targets height width"], batch: VideoBatch) -> None:
+        """Adds one predicted class image for each target of a batch."""
+        for index in range(predicted.shape[1]):
+            truth = _Truth(batch, index, self.num_classes)
+            context = f"/context_{index + 1}"
+            self._score(predicted[:, index], truth, context)
+        self._score(predicted[:, index], truth, "")
+        self._score_in_detail(predicted[:, index], truth)
+        if self.wants_references:
+            self._score_baselines(truth)
+
+    def compute(self) -> dict[str, float]:
+        """Every score that has been updated, by name; those where nothing has counted are left out."""
+        values = {name: float(metric.compute()) for name, metric in self._by_name().items() if metric.update_called}
+        return {name: value for name, value in values.items() if value == value}
+
+    def reset(self) -> None:
+        """Forgets every batch."""
+        for metric in self._by_name().values():
+            metric.reset()
+
+    def _by_name(self) -> dict[str, Metric]:
+        return {key.replace("|", "/"): metric for key, metric in self.metrics.items()}  # type: ignore[misc]
+
+    def _metric(self, name: str, make: type[Metric], like: Tensor, *args: int) -> Metric:
+        # made on first use: how many context lengths there are is known from the batch alone
+        key = name.replace("/", "|")
+        if key not in self.metrics:
+            self.metrics[key] = make(*args).to(like.device)
+        metric = self.metrics[key]
+        assert isinstance(metric, Metric)
+        return metric
+
+    def _score(self, predicted: Tensor, truth: _Truth, suffix: str) -> None:
+        self._metric(f"ball_iou{suffix}", BallIoU, predicted).update(predicted, truth.image)
+        accuracy = self._metric(f"colour_accuracy{suffix}", BallAccuracy, predicted)
+        accuracy.update(truth.classes_in(predicted), truth.classes, truth.coloured)
+
+    def _score_in_detail(self, predicted: Tensor, truth: _Truth) -> None:
+        answer = truth.classes_in(predicted)
+        counted = {
+            "colour_accuracy_not_last": truth.not_last,
+            "colour_accuracy_rules_disagree": truth.coloured & (truth.earliest != truth.most_frequent),
+            "ball_accuracy": truth.classes >= WHITE,
+        }
+        for name, balls in counted.items():
+            self._metric(name, BallAccuracy, predicted).update(answer, truth.classes, balls)
+        wrong = (predicted != truth.image).float()
+        self._metric("pixel_error", Mean, predicted).update(wrong)
+        self._metric("ball_pixel_error", Mean, predicted).update(wrong[truth.image != BACKGROUND])
+        if self.palette is not None:
+            difference = self.palette[predicted] - self.palette[truth.image]
+            self._metric("rgb_mse", Mean, predicted).update(difference.square())
+
+    def _score_baselines(self, truth: _Truth) -> None:
+        true, image = truth.classes, truth.image
+        answers = {
+            "last colour seen": truth.last,
+            "everything white": torch.full_like(true, WHITE),
+        }
+        for name, answer in answers.items():
+            accuracy = self._metric(f"baseline/colour_accuracy/{name}", BallAccuracy, image)
+            accuracy.update(answer, true, truth.coloured)
+        # no baseline: it takes memory too. It says how much of the answer needs the right rule.
+        other = torch.where(truth.earliest == true, truth.most_frequent, truth.earliest)
+        self._metric("other_rule_accuracy", BallAccuracy, image).update(other, true, truth.coloured)
+        frequent = self._metric("baseline/colour_accuracy/most frequent class", ClassCounts, image, self.num_classes)
+        frequent.update(true, truth.coloured)
+        not_last = self._metric("baseline/colour_accuracy_not_last/last colour seen", BallAccuracy, image)
+        not_last.update(truth.last, true, truth.not_last)
+        empty = self._metric("baseline/ball_iou/everything background", BallIoU, image)
+        empty.update(torch.zeros_like(image), image)
+        if truth.masks_before is not None:
+            copied = self._metric("baseline/ball_iou/copy the last mask", BallIoU, image)
+            copied.update(truth.masks_before, image)
+
+
+class _Truth:
+    """One target of a batch: its image, and the class of every ball in it and under each rule."""
+
+    def __init__(self, batch: VideoBatch, index: int, num_classes: int):
+        masks = batch.require("target_masks")
+        self.image = batch.require("target")[:, index].long()
+        self.masks = masks[:, index]
+        # the frame before the first target is there only as masks of its patches
+        self.masks_before = masks[:, index - 1] if index > 0 else None
+        self.last = batch.objects["last"][:, index].long()
+        self.earliest = batch.objects["earliest"][:, index].long()
+        self.most_frequent = batch.objects["most_frequent"][:, index].long()
+        self.num_classes = num_classes
+        self.classes = self.classes_in(self.image)
+        self.coloured = self.classes > WHITE
+        self.not_last = self.coloured & (self.last != self.classes)
+
+    def classes_in(self, image: Integer[Tensor, "batch height width"]) -> Integer[Tensor, "batch balls"]:
+        """The class that `image` gives each ball, by majority inside its true mask."""
+        return ball_classes(ball_votes(image, self.masks, self.last.shape[1], self.num_classes))

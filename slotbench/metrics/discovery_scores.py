@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TypeVar
 
+import torch
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
 from torchmetrics import Metric
 
+from slotbench.interfaces import VideoBatch
 from slotbench.metrics.contingency import Labels, frame_tables
 from slotbench.metrics.frames import SSIM_WINDOW, frame_mse, frame_psnr, frame_ssim
 from slotbench.metrics.lpips import LPIPS
 from slotbench.metrics.means import Mean
-from slotbench.metrics.object_discovery import ARI, FGARI, MatchedIoU, MeanBestOverlap, Scope, SegmentationMetric
+from slotbench.metrics.scores import Scores
+from slotbench.metrics.segmentation import ARI, FGARI, MatchedIoU, MeanBestOverlap, Scope, SegmentationMetric
+from slotbench.metrics.segmentation_baselines import segmentation_names, simple_segmentations
 from slotbench.metrics.slot_occupancy import SlotOccupancy
 
 __all__ = ["DiscoveryScores"]
@@ -44,21 +47,26 @@ class _Segmentation(nn.Module):
             metric.update_tables(tables)
 
 
-class DiscoveryScores(nn.Module):
+class DiscoveryScores(Scores):
     """Scores of slots against the true instances, and of reconstructions against the frames.
 
     Names: `<metric>/<scope>/<masks>`, where metric is `fg_ari`, `ari`, `miou`, `miou_with_background` or `mbo`, scope
     is `video` or `frame`, and masks says whose: `decoder` or `attention`; `fg_ari_several/<scope>/<masks>`, the mean
     over samples with at least two visible objects; `largest_slot`, `live_slots` and `collapsed` with `/<masks>`;
     `mse/frame`, `psnr/frame`, `ssim/frame` (frames of at least 11 x 11 pixels) and, given a network, `lpips/frame`; for
-    the segmentations that were called floors, `floor/<metric>/<scope>/<name>`.
+    baselines `baseline/<metric>/<scope>/<name>`.
+
+    Args:
+        baseline_clips: clips of the set that baselines are scored on, the first ones; 0 for no baselines.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, baseline_clips: int = 0) -> None:
         super().__init__()
+        self.baseline_clips = baseline_clips
+        self._clips_done = 0
         self.segmentations = nn.ModuleDict()
         self.occupancies = nn.ModuleDict()
-        self.floors = nn.ModuleDict()
+        self.baselines = nn.ModuleDict()
         self.frames = nn.ModuleDict()
 
     def update_masks(
@@ -77,15 +85,33 @@ class DiscoveryScores(nn.Module):
         if true is not None:
             _made(self.segmentations, masks, _Segmentation, labels).update(labels, true)
 
-    def update_floor(self, name: str, labels: Labels, true: Integer[Tensor, "batch time height width"]) -> None:
+    def update_baseline(self, name: str, labels: Labels, true: Integer[Tensor, "batch time height width"]) -> None:
         """Adds segmentations of clips that nothing has learned, by the name of how they were made."""
-        _made(self.floors, name, _Segmentation, labels).update(labels, true)
+        _made(self.baselines, name, _Segmentation, labels).update(labels, true)
 
-    def expect_floors(self, names: Iterable[str], like: Tensor) -> None:
-        """Takes part in the floors of these names, even if all their clips are other processes'."""
-        for name in names:
-            for metric in _made(self.floors, name, _Segmentation, like).by_name().values():
-                metric.update_nothing()
+    def update_baselines(self, batch: VideoBatch, num_slots: int) -> None:
+        """Adds the baselines of a batch with true instances: of those of its clips that are among the first of the set.
+
+        Args:
+            batch: frames in [0, 1], with `masks`.
+            num_slots: slots of the model, and so segments at most.
+        """
+        if not self.wants_references or not self.baseline_clips:
+            return
+        index = batch.index
+        if index is None:  # clips that come from no loader of ours
+            index = self._clips_done + torch.arange(len(batch))
+        if self._clips_done == 0:
+            # takes part in the baselines even if all of their clips are other processes'
+            for name in segmentation_names(num_slots):
+                for metric in _made(self.baselines, name, _Segmentation, batch.frames).by_name().values():
+                    metric.update_nothing()
+        self._clips_done += len(batch)
+        among = index.to(batch.frames.device) < self.baseline_clips
+        if among.any():
+            first = batch.map(lambda value: value[among])
+            for name, labels in simple_segmentations(first.frames.float(), num_slots).items():
+                self.update_baseline(name, labels, first.require("masks"))
 
     def update_frames(
         self,
@@ -111,9 +137,9 @@ class DiscoveryScores(nn.Module):
                     values[f"fg_ari_several/{metric.scope}/{masks}"] = metric.mean_of_several()
         for masks, occupancy in self.occupancies.items():
             values |= {f"{name}/{masks}": float(value) for name, value in occupancy.compute().items()}  # type: ignore[operator]
-        for floor, segmentation in self.floors.items():
+        for baseline, segmentation in self.baselines.items():
             for name, metric in segmentation.by_name().items():  # type: ignore[operator, union-attr]
-                values[f"floor/{name}/{floor}"] = float(metric.compute())
+                values[f"baseline/{name}/{baseline}"] = float(metric.compute())
         values |= {f"{name}/frame": float(metric.compute()) for name, metric in self.frames.items()}  # type: ignore[operator]
         return {name: value for name, value in values.items() if value == value}  # nan: no sample
 
@@ -122,8 +148,9 @@ class DiscoveryScores(nn.Module):
         for module in self.modules():
             if isinstance(module, Metric):
                 module.reset()
-        # what is there says what has been updated: floors are scored once
-        for made in (self.segmentations, self.occupancies, self.floors, self.frames):
+        self._clips_done = 0
+        # what is there says what has been updated: baselines are scored once
+        for made in (self.segmentations, self.occupancies, self.baselines, self.frames):
             made.clear()
 
     def _add_frames(self, name: str, values: Tensor) -> None:

@@ -1,7 +1,11 @@
-"""Scores of segmentations as pure functions of how many points each true and predicted segment share.
+"""Scores of segmentations, as pure functions of how many points true and predicted segments share and as torchmetrics.
 
-They take the tables of `slotbench.metrics.contingency`, whose row 0 is the true background, any number at once, and
-compute in float64. Only the Hungarian algorithm loops over samples, over their small tables.
+The metrics (`ARI`, `FGARI`, `MatchedIoU`, `MeanBestOverlap`) say in their `scope` which pixels are scored together; the
+numbers of one scope say nothing about another's. Their state is sums and counts: it does not grow with the number of
+batches, and it is added up over processes.
+
+The functions take the tables of `slotbench.metrics.contingency`, whose row 0 is the true background, any number at
+once, and compute in float64. Only the Hungarian algorithm loops over samples, over their small tables.
 
 Sources: Hubert & Arabie, "Comparing partitions", 1985 (the adjusted Rand index); Greff et al., "Multi-Object
 Representation Learning with Iterative Variational Inference", 2019 (over foreground alone); Kuhn, "The Hungarian
@@ -10,21 +14,42 @@ method", 1955; Arbelaez et al., "Multiscale combinatorial grouping", 2014 (best 
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from typing import Literal, get_args
+
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Integer
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
+from torchmetrics import Metric
 
-from slotbench.metrics.contingency import contingency
+from slotbench.metrics.contingency import Labels, SoftMasks, Tables, TrueLabels, Valid, contingency, frame_tables
 
-__all__ = ["adjusted_rand_index", "contingency", "matched_iou", "mean_best_overlap", "pairwise_iou"]
+__all__ = [
+    "ARI",
+    "FGARI",
+    "MatchedIoU",
+    "MeanBestOverlap",
+    "Scope",
+    "SegmentationMetric",
+    "adjusted_rand_index",
+    "contingency",
+    "matched_iou",
+    "mean_best_overlap",
+    "pairwise_iou",
+]
+
+Scope = Literal["frame", "video", "step", "scene"]
+"""What one sample is: a camera's frame; a camera's whole clip; one time step seen by all cameras; all of a clip."""
+
+_POOLED_AXES: dict[Scope, tuple[int, ...]] = {"frame": (), "video": (1,), "step": (2,), "scene": (1, 2)}
 
 Table = Integer[Tensor, "*samples true predicted"]
-Scores = tuple[Float[Tensor, "*samples"], Bool[Tensor, "*samples"]]
+_Values = tuple[Float[Tensor, "*samples"], Bool[Tensor, "*samples"]]
 
 
-def adjusted_rand_index(table: Table) -> Scores:
+def adjusted_rand_index(table: Table) -> _Values:
     """Agreement of two partitions beyond chance: 1 if identical, 0 on average for random ones, -0.5 at worst.
 
     With C(x) = x (x - 1) / 2, R = sum C(n_ij), A = sum C(a_i), B = sum C(b_j) and E = A B / C(n), it is
@@ -72,7 +97,7 @@ def pairwise_iou(table: Table) -> Float[Tensor, "*samples true predicted"]:
     return table.double() / union.clamp(min=1).double()
 
 
-def matched_iou(table: Table, ignore_background: bool = True) -> Scores:
+def matched_iou(table: Table, ignore_background: bool = True) -> _Values:
     """Mean IoU of the true segments, each with a predicted segment of its own, by the Hungarian algorithm.
 
     The assignment maximises the sum of IoUs. The mean is over the true segments that are present; one that is left
@@ -98,7 +123,7 @@ def matched_iou(table: Table, ignore_background: bool = True) -> Scores:
     return total / present.clamp(min=1), present > 0
 
 
-def mean_best_overlap(table: Table) -> Scores:
+def mean_best_overlap(table: Table) -> _Values:
     """Mean over the true objects of the IoU with the predicted segment that fits best; one may serve several objects.
 
     Args:
@@ -115,3 +140,185 @@ def _segments(table: Table, ignore_background: bool) -> tuple[Tensor, Tensor]:
     """The IoUs of the true segments that count, and how many of them are present."""
     first = 1 if ignore_background else 0
     return pairwise_iou(table)[..., first:, :], (table[..., first:, :].sum(-1) > 0).sum(-1)
+
+
+class SegmentationMetric(Metric):
+    """Base: a score per sample, its mean over samples, and how many samples were special.
+
+    A sample without a valid pixel is left out, as is one whose score is undefined.
+
+    Args:
+        scope: which pixels make up one sample. "frame": one frame of one camera, blind to a slot that changes its
+            object in time. "video": all frames of one camera. With several cameras there are also "step", all
+            cameras at one time, and "scene", all cameras at all times; with one camera these are "frame" and "video".
+
+    Raises:
+        ValueError: no such scope.
+    """
+
+    higher_is_better = True
+    is_differentiable = False
+    full_state_update = False
+    total: Tensor
+    samples: Tensor
+    total_several: Tensor
+    several: Tensor
+    single: Tensor
+    empty: Tensor
+    skipped: Tensor
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__()
+        if scope not in _POOLED_AXES:
+            raise ValueError(f"no scope named {scope!r}; expected one of {', '.join(get_args(Scope))}")
+        self.scope: Scope = scope
+        for name in ("total", "total_several"):
+            self.add_state(name, torch.tensor(0.0, dtype=torch.float64), dist_reduce_fx="sum")
+        for name in ("samples", "several", "single", "empty", "skipped"):
+            self.add_state(name, torch.tensor(0), dist_reduce_fx="sum")
+
+    @abstractmethod
+    def score(self, table: Integer[Tensor, "samples true predicted"]) -> _Values:
+        """The value of each sample, and whether it has one."""
+
+    def update(self, predicted: Labels | SoftMasks, true: TrueLabels, valid: Valid | None = None) -> None:
+        """Adds clips.
+
+        Args:
+            predicted: ids of slots, any integers, or soft masks (floating point): the argmax over slots is scored,
+                after a bilinear resize to the size of `true`.
+            true: ids of objects, any integers, 0 = background.
+            valid: false at pixels that count nowhere.
+        """
+        self._add(frame_tables(predicted, true, valid))
+
+    def update_tables(self, tables: Tables) -> None:
+        """Adds clips of which `frame_tables` has been taken, so that several metrics need only one count."""
+        self.update_nothing()
+        self._add(tables)
+
+    def update_nothing(self) -> None:
+        """Adds no clip, but there is a value to compute: of the clips of the other processes."""
+        # what torchmetrics does around `update`: the value that it keeps is out of date
+        self._computed = None
+        self._update_count += 1
+
+    def _add(self, tables: Tables) -> None:
+        axes = _POOLED_AXES[self.scope]
+        table = (tables.sum(axes) if axes else tables).reshape(-1, *tables.shape[-2:])
+        value, defined = self.score(table)
+        points = table.sum(-1)
+        seen, objects = points.sum(-1) > 0, (points[:, 1:] > 0).sum(-1)
+        scored = seen & defined
+        self.total += value[scored].sum()
+        self.samples += scored.sum()
+        self.total_several += value[scored & (objects > 1)].sum()
+        self.several += (scored & (objects > 1)).sum()
+        self.single += (scored & (objects == 1)).sum()
+        self.empty += (seen & (objects == 0)).sum()
+        self.skipped += (~scored).sum()
+
+    def compute(self) -> Float[Tensor, ""]:
+        """Mean over the samples that have a value; nan before any."""
+        return self.total / self.samples
+
+    def mean_of_several(self) -> float:
+        """Mean over the samples with at least two visible objects, of all processes; nan before any."""
+        with self.sync_context(self.dist_sync_fn, should_sync=self._to_sync):
+            return (self.total_several / self.several).item()
+
+    def counts(self) -> dict[str, int]:
+        """How many samples were of which kind, in all processes.
+
+        "samples" are in the mean of `compute`; of these, "single_object" have one visible object and "several_objects"
+        two or more. "skipped" are not in the mean. "without_objects" are all background, in the mean or not.
+        """
+        with self.sync_context(self.dist_sync_fn, should_sync=self._to_sync):
+            return {
+                "samples": int(self.samples),
+                "several_objects": int(self.several),
+                "single_object": int(self.single),
+                "without_objects": int(self.empty),
+                "skipped": int(self.skipped),
+            }
+
+
+class ARI(SegmentationMetric):
+    """Adjusted Rand index over all pixels, the background being a segment like any other.
+
+    Args:
+        scope: which pixels make up one sample: "frame", "video", "step" or "scene".
+
+    Example:
+        >>> metric = ARI("frame")
+        >>> metric.update(torch.tensor([[[[0, 1, 0, 0, 1, 2, 2, 2]]]]), torch.tensor([[[[0, 0, 1, 1, 1, 2, 2, 2]]]]))
+        >>> metric.compute()
+        tensor(0.4286, dtype=torch.float64)
+    """
+
+    def score(self, table: Integer[Tensor, "samples true predicted"]) -> _Values:
+        """See `adjusted_rand_index`."""
+        return adjusted_rand_index(table)
+
+
+class FGARI(SegmentationMetric):
+    """Adjusted Rand index over the pixels whose true id is not background.
+
+    What slots do on background is free: report an IoU beside it. A sample without objects counts 1, as in published
+    code, and one with a single object 1 or 0: `mean_of_several` is the mean without both.
+
+    Args:
+        scope: which pixels make up one sample: "frame", "video", "step" or "scene".
+
+    Example:
+        >>> metric = FGARI("frame")
+        >>> metric.update(torch.tensor([[[[0, 1, 0, 0, 1, 2, 2, 2]]]]), torch.tensor([[[[0, 0, 1, 1, 1, 2, 2, 2]]]]))
+        >>> metric.compute()
+        tensor(0.7059, dtype=torch.float64)
+    """
+
+    def score(self, table: Integer[Tensor, "samples true predicted"]) -> _Values:
+        """See `adjusted_rand_index`; a sample without foreground has the value 1."""
+        value, _ = adjusted_rand_index(table[:, 1:])
+        return value, torch.ones_like(value, dtype=torch.bool)
+
+
+class MatchedIoU(SegmentationMetric):
+    """Mean IoU of the true segments, each matched with a slot of its own by the Hungarian algorithm (mIoU).
+
+    Args:
+        scope: which pixels make up one sample, and one assignment: "frame", "video", "step" or "scene".
+        ignore_background: score objects only; else the background is matched and scored as well.
+
+    Example:
+        >>> metric = MatchedIoU("frame")
+        >>> metric.update(torch.tensor([[[[0, 1, 0, 0, 1, 2, 2, 2]]]]), torch.tensor([[[[0, 0, 1, 1, 1, 2, 2, 2]]]]))
+        >>> metric.compute()
+        tensor(0.7500, dtype=torch.float64)
+    """
+
+    def __init__(self, scope: Scope, ignore_background: bool = True) -> None:
+        super().__init__(scope)
+        self.ignore_background = ignore_background
+
+    def score(self, table: Integer[Tensor, "samples true predicted"]) -> _Values:
+        """See `matched_iou`."""
+        return matched_iou(table, self.ignore_background)
+
+
+class MeanBestOverlap(SegmentationMetric):
+    """Mean over the true objects of the IoU with the slot that fits best (mBO); a slot may serve several objects.
+
+    Args:
+        scope: which pixels make up one sample: "frame", "video", "step" or "scene".
+
+    Example:
+        >>> metric = MeanBestOverlap("frame")
+        >>> metric.update(torch.tensor([[[[0, 0, 0, 0, 0, 0]]]]), torch.tensor([[[[1, 1, 2, 2, 3, 3]]]]))
+        >>> metric.compute()
+        tensor(0.3333, dtype=torch.float64)
+    """
+
+    def score(self, table: Integer[Tensor, "samples true predicted"]) -> _Values:
+        """See `mean_best_overlap`."""
+        return mean_best_overlap(table)

@@ -1,35 +1,14 @@
-"""What aggregations are made of: sums over tokens that keep their precision, and statistics over all processes."""
+"""What aggregations are made of: sums over tokens that keep their precision, and sums over all processes."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-__all__ = ["StagedAggregation", "gather_values", "sum_over_processes", "visible_tokens"]
-
-
-@runtime_checkable
-class StagedAggregation(Protocol):
-    """An aggregation whose scale depends on the updates of all slots, steps and clips at once.
-
-    Inverted attention goes through the steps in chunks, whose weights it may compute a second time in the backward
-    pass. It therefore gathers chunk by chunk, and calls `rescale` once with all that was gathered.
-    """
-
-    def gather(
-        self, assignment: Float[Tensor, "*batch slots tokens"], values: Float[Tensor, "*#batch tokens dim"]
-    ) -> Float[Tensor, "*batch slots dim"]:
-        """What each slot has won, before the scale is known. Changes nothing on the module."""
-        ...
-
-    def rescale(
-        self, gathered: Float[Tensor, "batch *others dim"], statistics: Any
-    ) -> tuple[Float[Tensor, "batch *others dim"], Any]:
-        """(updates, statistics to go on with): with `statistics` None they are taken from `gathered`."""
-        ...
+__all__ = ["gather_values", "sum_over_processes", "visible_tokens"]
 
 
 def gather_values(

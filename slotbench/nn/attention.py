@@ -1,8 +1,8 @@
 """Multi-head attention for the short sequences of slot models: a few slots, a few dozen tokens.
 
-Projections that share an input are one matrix product, and the weights are computed openly: at these sizes that is as
-fast as the fused kernel, and slot models report the weights. Long self-attention, whose weights nobody asks for, goes
-through `scaled_dot_product_attention`, which never stores them.
+Projections that share an input are one matrix product, and the weights are computed explicitly: at these sizes that is
+as fast as the fused kernel, and slot models report the weights. Long self-attention, whose weights nobody asks for,
+goes through `scaled_dot_product_attention`, which never stores them.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from slotbench.nn.linear import xavier_linear
+from slotbench.nn.linear import MLP, xavier_linear
 
-__all__ = ["CrossAttention", "SelfAttention"]
+__all__ = ["CrossAttention", "SelfAttention", "SelfCrossLayer", "SlotMixer"]
 
 LONG_SEQUENCE = 48
-"""From this many keys on the fused kernel is at least as fast as open weights, and it saves memory."""
+"""From this many keys on the fused kernel is at least as fast as explicit weights, and it saves memory."""
 
 
 def check_heads(dim: int, num_heads: int) -> None:
@@ -103,3 +103,74 @@ class CrossAttention(nn.Module):
 def mean_over_heads(weights: Float[Tensor, "batch heads queries tokens"]) -> Float[Tensor, "batch queries tokens"]:
     """One attention map per query."""
     return torch.mean(weights, dim=1)
+
+
+class SelfCrossLayer(nn.Module):
+    """Self-attention among queries, cross-attention to the context, and an MLP, each pre-norm with a residual.
+
+    The layer of both the slot encoder (queries are slots, context is tokens) and the transformer decoder (queries are
+    places in the image, context is slots).
+
+    Source: SlotSSM, Eq 18-21 and 35-37; that the context is normalised too is our choice.
+
+    Args:
+        dim: width of a query.
+        context_dim: width of a context element; `dim` if None.
+        num_heads: heads of both attentions.
+        mlp_ratio: hidden width of the MLP in units of `dim`.
+
+    Raises:
+        ValueError: `num_heads` does not divide `dim`.
+    """
+
+    def __init__(self, dim: int, context_dim: int | None = None, num_heads: int = 4, mlp_ratio: int = 4):
+        super().__init__()
+        self.self_norm = nn.LayerNorm(dim)
+        self.self_attention = SelfAttention(dim, num_heads)
+        self.query_norm = nn.LayerNorm(dim)
+        self.context_norm = nn.LayerNorm(dim if context_dim is None else context_dim)
+        self.cross_attention = CrossAttention(dim, context_dim, num_heads)
+        self.mlp_norm = nn.LayerNorm(dim)
+        self.mlp = MLP(dim, mlp_ratio * dim)
+
+    def forward(
+        self, queries: Float[Tensor, "#batch queries dim"], context: Float[Tensor, "batch tokens context_dim"]
+    ) -> tuple[Float[Tensor, "batch queries dim"], Float[Tensor, "batch heads queries tokens"]]:
+        """(queries, cross-attention weights).
+
+        Learned queries that are the same for the whole batch come with a leading axis of one: their self-attention is
+        then computed once, and the cross-attention spreads them over the batch.
+        """
+        queries = queries + self.self_attention(self.self_norm(queries))
+        read, weights = self.cross_attention(self.query_norm(queries), self.context_norm(context))
+        queries = queries + read
+        return queries + self.mlp(self.mlp_norm(queries)), weights
+
+
+class SlotMixer(nn.Module):
+    """Self-attention over a set of slots, then an MLP on each, both with a residual and a LayerNorm before it.
+
+    There is neither mask nor position, so permuting the slots permutes the output.
+
+    Source: SlotSSM, Eq 9-10; the width of the MLP is not given there.
+
+    Args:
+        dim: width of a slot.
+        num_heads: heads of the attention.
+        mlp_ratio: hidden width of the MLP in units of `dim`.
+
+    Raises:
+        ValueError: `num_heads` does not divide `dim`.
+    """
+
+    def __init__(self, dim: int, num_heads: int = 4, mlp_ratio: int = 4):
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(dim)
+        self.attention = SelfAttention(dim, num_heads)
+        self.mlp_norm = nn.LayerNorm(dim)
+        self.mlp = MLP(dim, mlp_ratio * dim)
+
+    def forward(self, slots: Float[Tensor, "batch slots dim"]) -> Float[Tensor, "batch slots dim"]:
+        """Each set of slots on its own."""
+        slots = slots + self.attention(self.attention_norm(slots))
+        return slots + self.mlp(self.mlp_norm(slots))

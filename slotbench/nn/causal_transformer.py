@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
-from slotbench.nn.mlp import MLP
+from slotbench.nn.linear import MLP
 from slotbench.nn.positions import sincos_embedding
 from slotbench.nn.temporal_attention import AttentionCache, TemporalAttention
 
@@ -58,7 +58,7 @@ class CausalTransformer(nn.Module):
 
     The index is defined at any length, but a model has learned only the ones that it met. Trained on clips of T steps
     it meets 0 to T - 1; `random_offset` lets each training clip begin at an index of its own, so that those up to
-    `random_offset` + T - 1 occur. It does so in training mode and where no state is given: a clip that goes on, and
+    `random_offset` + T - 1 occur. It does so in training mode and where no state is given: a continued clip, and
     every clip in evaluation mode, counts from where it is or from 0.
 
     Source: SlotSSM (Jiang et al., NeurIPS 2024), Eq 33-34. How time enters is not given there; this is our choice.

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
+from einops import rearrange
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
-from slotbench.nn.frame_patches import GridToPatches, PatchesToGrid, patch_shape
-from slotbench.nn.lecun_linear import lecun_linear
+from slotbench.interfaces import State
+from slotbench.nn.linear import lecun_linear, lecun_normal_
 from slotbench.nn.positions import sincos_embedding, sincos_grid
 from slotbench.nn.resnet_blocks import NORM_EPS
 
-__all__ = ["FrameLayer", "FrameSequence", "FrameSequenceState"]
+__all__ = ["FrameLayer", "FrameSequence", "FrameSequenceState", "GridToPatches", "PatchesToGrid", "patch_shape"]
 
 
 class FrameSequenceState(NamedTuple):
     """The position that the next frame will have, and what the attention of each layer carries."""
 
     next_step: Integer[Tensor, " batch"]
-    layers: tuple[Any, ...]
+    layers: tuple[State, ...]
 
 
 class FrameLayer(nn.Module):
@@ -49,8 +50,8 @@ class FrameLayer(nn.Module):
                 nn.init.normal_(module.weight, std=module.in_features**-0.5)
 
     def forward(
-        self, x: Float[Tensor, "batch time patches dim"], state: Any = None
-    ) -> tuple[Float[Tensor, "batch time patches dim"], Any]:
+        self, x: Float[Tensor, "batch time patches dim"], state: State = None
+    ) -> tuple[Float[Tensor, "batch time patches dim"], State]:
         """(tokens, state of the attention after the last step)."""
         change, state = self.attention(self.attention_norm(x), state)
         x = x + change
@@ -135,3 +136,79 @@ class FrameSequence(nn.Module):
             after.append(layer_state)
         x = self.output_norm(gelu(self.output_map(x[:, -time:]), approximate="tanh"))
         return self.unproject(x), FrameSequenceState(first + position.shape[1], tuple(after))
+
+
+def patch_shape(grid: tuple[int, int], patch: int | None) -> tuple[int, int]:
+    """(rows, cols) of one patch, in cells.
+
+    Args:
+        grid: (rows, cols) of the tokens.
+        patch: cells per side of a patch; None for the whole grid in one.
+
+    Raises:
+        ValueError: patches of that size do not tile the grid.
+    """
+    if patch is None:
+        return grid
+    if patch < 1 or grid[0] % patch or grid[1] % patch:
+        raise ValueError(
+            f"patch={patch} does not tile a grid of {grid[0]}x{grid[1]} cells: give a number that divides both sides, "
+            "or None to make one patch of the whole grid"
+        )
+    return patch, patch
+
+
+class GridToPatches(nn.Module):
+    """One linear map without bias from the cells of a patch to its vector: a convolution whose stride is its kernel.
+
+    Row (r, c, d) of the transposed weight, in row-major order, belongs to channel d of cell (r, c) of the patch.
+
+    Source: ConvS5 (Smith et al., NeurIPS 2023), public code, `z_proj`.
+
+    Args:
+        token_dim: width of a token.
+        dim: width of a patch's vector.
+        grid: (rows, cols) of the tokens.
+        shape: (rows, cols) of a patch, as `patch_shape` gives them.
+    """
+
+    def __init__(self, token_dim: int, dim: int, grid: tuple[int, int], shape: tuple[int, int]):
+        super().__init__()
+        self.grid, self.shape = grid, shape
+        self.linear = nn.Linear(shape[0] * shape[1] * token_dim, dim, bias=False)
+        lecun_normal_(self.linear.weight)
+
+    def forward(self, tokens: Float[Tensor, "batch time tokens token_dim"]) -> Float[Tensor, "batch time patches dim"]:
+        """The patches of every step, row by row."""
+        pattern = "batch time (rows r cols c) dim -> batch time (rows cols) (r c dim)"
+        r, c = self.shape
+        return self.linear(rearrange(tokens, pattern, rows=self.grid[0] // r, cols=self.grid[1] // c, r=r, c=c))
+
+
+class PatchesToGrid(nn.Module):
+    """One linear map without bias from a vector to the cells of its patch: a transposed convolution of that stride.
+
+    Row (r, c, d) of the weight, in row-major order, belongs to channel d of cell (r, c). Its initial
+    weights have the fan of the public code, which counts the cells of a patch in although they share no sum.
+
+    Source: ConvS5 (Smith et al., NeurIPS 2023), public code, `z_unproj`.
+
+    Args:
+        dim: width of a patch's vector.
+        token_dim: width of a cell of the output.
+        grid: (rows, cols) of the output.
+        shape: (rows, cols) of a patch, as `patch_shape` gives them.
+    """
+
+    def __init__(self, dim: int, token_dim: int, grid: tuple[int, int], shape: tuple[int, int]):
+        super().__init__()
+        self.grid, self.shape = grid, shape
+        cells = shape[0] * shape[1]
+        self.linear = nn.Linear(dim, cells * token_dim, bias=False)
+        lecun_normal_(self.linear.weight, fan_in=cells * dim)
+
+    def forward(self, patches: Float[Tensor, "batch time patches dim"]) -> Float[Tensor, "batch time tokens token_dim"]:
+        """The cells of every step, row by row."""
+        pattern = "batch time (rows cols) (r c dim) -> batch time (rows r cols c) dim"
+        r, c = self.shape
+        return rearrange(self.linear(patches), pattern, rows=self.grid[0] // r, cols=self.grid[1] // c, r=r, c=c)

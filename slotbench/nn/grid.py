@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
-
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["OnGrid", "grid_of", "to_images", "to_tokens"]
+from slotbench.interfaces import TokenSpec
+
+__all__ = ["grid_of", "to_images", "to_tokens"]
 
 
-@runtime_checkable
-class OnGrid(Protocol):
-    """Anything that says how many tokens there are and how they lie, such as `slotbench.interfaces.TokenSpec`."""
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens per step."""
-
-    @property
-    def grid(self) -> tuple[int, int] | None:
-        """(rows, cols), or None."""
-
-
-def grid_of(token_spec: OnGrid) -> tuple[int, int]:
+def grid_of(token_spec: TokenSpec) -> tuple[int, int]:
     """(rows, cols) of the tokens; tokens without a grid count as one row.
 
     Args:

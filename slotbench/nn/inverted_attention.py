@@ -1,9 +1,9 @@
-"""Attention in which slots compete for tokens: the soft-max runs over the slots, and not over the tokens."""
+"""Attention in which slots compete for tokens: the softmax runs over the slots, not over the tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from einops import rearrange
@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from slotbench.nn.aggregation import StagedAggregation
+from slotbench.interfaces import Aggregation, StagedAggregation, State
 from slotbench.nn.attention import check_heads
 from slotbench.nn.linear import xavier_linear
 from slotbench.nn.temporal_attention import TimeBias
@@ -51,8 +51,8 @@ class InvertedAttention(nn.Module):
 
     Over time a slot of step t reads the tokens of the steps t' that it may see, and the competition for a token of step
     t' is among the slots of step t alone. Were it among the slots of all steps, later slots would take from earlier
-    ones, and the past would know the future. What may not be seen is set to zero after the soft-max: all competitors of
-    a hidden token are hidden alike, so that minus infinity before the soft-max would leave 0 / 0.
+    ones, and the past would know the future. What may not be seen is set to zero after the softmax: all competitors of
+    a hidden token are hidden alike, so that minus infinity before the softmax would leave 0 / 0.
 
     Steps go in chunks that hold at most `WEIGHTS_AT_ONCE` weights. The backward pass computes the weights of a chunk
     anew, where there is more than one; the result is the same.
@@ -63,7 +63,7 @@ class InvertedAttention(nn.Module):
         dim: width of a slot.
         token_dim: width of a token; `dim` if None.
         num_heads: heads, which must divide `dim`.
-        aggregation: turns (assignment, values) into updates, a `slotbench.interfaces.Aggregation`. It is called with an
+        aggregation: turns (assignment, values) into updates, an `Aggregation`. It is called with an
             assignment "batch heads time slots tokens", tokens of all visible steps in a row and zero where a slot may
             not look, and with values "batch heads 1 tokens head_dim".
             One that is a `StagedAggregation` gathers chunk by chunk, and rescales all at once.
@@ -82,7 +82,7 @@ class InvertedAttention(nn.Module):
         token_dim: int | None = None,
         num_heads: int = 1,
         *,
-        aggregation: nn.Module,
+        aggregation: Aggregation,
         across_heads: bool = True,
         bias: bool = True,
         output_map: bool = True,
@@ -127,12 +127,12 @@ class InvertedAttention(nn.Module):
         self,
         slots: Float[Tensor, "batch time slots dim"],
         memory: TokenMemory,
-        statistics: Any,
+        statistics: State,
         *,
         causal: bool = False,
         window: int | None = None,
         time_bias: TimeBias | None = None,
-    ) -> tuple[Float[Tensor, "batch time slots dim"], Float[Tensor, "batch time slots tokens"], Any]:
+    ) -> tuple[Float[Tensor, "batch time slots dim"], Float[Tensor, "batch time slots tokens"], State]:
         """Lets the slots of each step compete for the tokens that this step may see.
 
         Args:

@@ -1,4 +1,4 @@
-"""Which parameters decay, and how many there are."""
+"""Parameter groups for weight decay, and counts of trainable parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where and when: position tables for grids of tokens, and an embedding of time that knows no longest clip."""
+"""Position embeddings: tables and coordinates for grids of tokens, sines and cosines for time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,22 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from slotbench.nn.linear import xavier_linear
 from slotbench.nn.parameters import without_decay
 
-__all__ = ["PositionInit", "fourier_grid", "position_table", "sincos_embedding", "sincos_grid"]
+__all__ = [
+    "CoordinateEmbedding",
+    "CoordinateGrid",
+    "PositionInit",
+    "coordinate_grid",
+    "fourier_grid",
+    "position_table",
+    "sincos_embedding",
+    "sincos_grid",
+]
 
 PositionInit = Literal["fourier", "sincos", "learned"]
+CoordinateGrid = Literal["centres", "ramps"]
 
 
 def _ladder(rows: int, cols: int, frequencies: Float[Tensor, " frequencies"]) -> Float[Tensor, "rows cols dim"]:
@@ -32,7 +43,7 @@ def _check_quarters(dim: int) -> None:
 def fourier_grid(rows: int, cols: int, dim: int) -> Float[Tensor, "rows cols dim"]:
     """Two-dimensional Fourier features of the cells of a grid.
 
-    The frequencies run in equal ratios from half a wave across the picture, which is monotonous, to half a wave per
+    The frequencies run in equal ratios from half a wave across the image, which is monotonous, to half a wave per
     cell of the finer axis, the fastest that the grid can show: neighbouring cells differ as clearly as far ones.
 
     Args:
@@ -113,3 +124,55 @@ def position_table(kind: PositionInit, rows: int, cols: int, dim: int) -> nn.Par
     else:
         raise ValueError(f"no position table named {kind!r}; choose one of {', '.join(get_args(PositionInit))}")
     return without_decay(table)
+
+
+def coordinate_grid(kind: CoordinateGrid, rows: int, cols: int) -> Float[Tensor, "rows cols 4"]:
+    """Four coordinates of every cell: two axes, and both again from the other end.
+
+    Args:
+        kind: "centres": (x, y, -x, -y) of the centres of the cells, where the image reaches from -sqrt(2) to sqrt(2)
+            along both axes, so that no cell is at an end. "ramps": (i, j, 1 - i, 1 - j) with row i and column j from 0
+            at the first to 1 at the last cell.
+        rows: cells along the height.
+        cols: cells along the width.
+
+    Raises:
+        ValueError: an unknown kind.
+    """
+    if kind == "centres":
+        y, x = (((torch.arange(n, dtype=torch.float64) + 0.5) * 2 / n - 1) * math.sqrt(2) for n in (rows, cols))
+        place = torch.stack([x.expand(rows, cols), y[:, None].expand(rows, cols)], dim=-1)
+        mirrored = -place
+    elif kind == "ramps":
+        i, j = (torch.linspace(0, 1, n, dtype=torch.float64) for n in (rows, cols))
+        place = torch.stack([i[:, None].expand(rows, cols), j.expand(rows, cols)], dim=-1)
+        mirrored = 1 - place
+    else:
+        raise ValueError(f"no coordinate grid named {kind!r}; choose one of {', '.join(get_args(CoordinateGrid))}")
+    return torch.cat([place, mirrored], dim=-1).to(torch.get_default_dtype())
+
+
+class CoordinateEmbedding(nn.Module):
+    """One vector for every cell of a grid, linear in the four coordinates of the cell.
+
+    Source: Locatello et al., "Object-Centric Learning with Slot Attention", NeurIPS 2020, Appendix E ("ramps"); code of
+    PSB, model.py ("centres").
+
+    Args:
+        kind: which coordinates: see `coordinate_grid`.
+        rows: cells along the height.
+        cols: cells along the width.
+        dim: width of a vector.
+    """
+
+    coordinates: Tensor
+
+    def __init__(self, kind: CoordinateGrid, rows: int, cols: int, dim: int):
+        super().__init__()
+        # follows from the arguments, so no checkpoint needs it
+        self.register_buffer("coordinates", coordinate_grid(kind, rows, cols), persistent=False)
+        self.linear = xavier_linear(4, dim)
+
+    def forward(self) -> Float[Tensor, "1 dim rows cols"]:
+        """The vectors as one image, channels-last in memory, to be added to a batch of images."""
+        return self.linear(self.coordinates).permute(2, 0, 1)[None]

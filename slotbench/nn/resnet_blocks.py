@@ -6,14 +6,14 @@ NeurIPS 2023, whose frame encoder and decoder are those of TECO (Yan et al. 2023
 
 from __future__ import annotations
 
-import math
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["NORM_EPS", "ResNetBlock", "frame_conv", "frame_norm", "lecun_normal_"]
+from slotbench.nn.linear import lecun_normal_
+
+__all__ = ["NORM_EPS", "ResNetBlock", "frame_conv", "frame_norm"]
 
 NORM_EPS = 1e-6
 """What every norm of these models adds to the variance."""
@@ -22,18 +22,6 @@ RESIDUAL_SCALE = 0.1
 """Weight of a block's convolutions beside what is passed on unchanged."""
 
 _NORM_GROUPS = 32
-_TRUNCATED_STD = 0.87962566103423978  # standard deviation of a unit normal cut off at 2 standard deviations
-
-
-def lecun_normal_(weight: Tensor, fan_in: int | None = None) -> Tensor:
-    """Fills `weight` in place from a normal of variance 1 / fan_in, cut off at twice the deviation before the cut.
-
-    Args:
-        weight: of a linear layer or a convolution, output channels first.
-        fan_in: numbers that one output sums over; by default all but the first axis of `weight`.
-    """
-    std = math.sqrt(1 / (fan_in or weight[0].numel())) / _TRUNCATED_STD
-    return nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
 
 
 def frame_conv(in_channels: int, out_channels: int, kernel_size: int = 3, *, bias: bool = True) -> nn.Conv2d:

@@ -1,4 +1,4 @@
-"""Reads the tokens of one time step into slots with learned queries."""
+"""Slot encoder: learned queries read the tokens of one time step into slots."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from slotbench.nn.attention import mean_over_heads
+from slotbench.nn.attention import SelfCrossLayer, mean_over_heads
 from slotbench.nn.linear import xavier_linear
 from slotbench.nn.parameters import without_decay
-from slotbench.nn.self_cross import SelfCrossLayer
 
 __all__ = ["SlotEncoder"]
 

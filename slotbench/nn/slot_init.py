@@ -1,4 +1,4 @@
-"""What slots are before they have seen anything."""
+"""Initial slots: learned vectors, or draws from a learned distribution."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from slotbench.interfaces import SlotSpec
 from slotbench.nn.parameters import without_decay
 
 __all__ = ["GaussianSlots", "InitialisedSlots", "LearnedSlots", "SlotInit", "drawn_by_clip", "initial_slots"]
@@ -82,7 +83,7 @@ class LearnedSlots(nn.Module):
 class GaussianSlots(nn.Module):
     """Slots drawn from one normal distribution with learned mean and deviation per channel.
 
-    Every call draws anew. Who goes on with a clip must keep what was drawn for it, and give it to all steps. Since all
+    Every call draws anew. To continue a clip, keep what was drawn for it and give it to all steps. Since all
     slots are drawn alike, `num_slots` may be set to another number at any time.
 
     Source: Slot Attention (Locatello et al., 2020), Section 2.1; PSB (Singh et al., 2024), Appendix D.1.1; the
@@ -157,13 +158,13 @@ class InitialisedSlots:
     """
 
     slot_init: LearnedSlots | GaussianSlots
-    slot_spec: Any
+    slot_spec: SlotSpec
 
     @property
     def num_slots(self) -> int:
         """Slots per step. It may be set to another number, after training too, where slots are drawn.
 
-        A clip that has begun goes on with the slots that it has.
+        A clip that has begun keeps the slots that it has.
 
         Raises:
             ValueError: set to less than 1, or to another number where slots are learned.

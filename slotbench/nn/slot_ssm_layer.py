@@ -1,4 +1,4 @@
-"""Layers of a slot state space model: each slot through time on its own, then all slots of a step together."""
+"""Layers of SlotSSM: a state space model per slot along time, then a mixer among the slots of a step."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from slotbench.nn.attention import SelfAttention, SlotMixer
+from slotbench.nn.linear import MLP
 from slotbench.nn.mamba import MambaBlock, MambaState
 from slotbench.nn.mamba2 import Mamba2Block, Mamba2State
-from slotbench.nn.mlp import MLP
-from slotbench.nn.slot_mixer import SlotAttentionMixer, SlotMixer
 
 __all__ = ["MixerName", "SSMName", "SSMState", "SlotSSMLayer", "SlotSSMStack"]
 
@@ -55,8 +55,31 @@ class SlotSSMLayer(nn.Module):
         return mixed, type(folded)(*(leaf.unflatten(0, (batch, num_slots)) for leaf in folded))
 
 
+class SlotAttentionMixer(nn.Module):
+    """A slot mixer without its MLP: self-attention over a set of slots with a residual and a LayerNorm before it.
+
+    Source: SlotSSM's public code, which has no MLP by default.
+
+    Args:
+        dim: width of a slot.
+        num_heads: heads of the attention.
+
+    Raises:
+        ValueError: `num_heads` does not divide `dim`.
+    """
+
+    def __init__(self, dim: int, num_heads: int = 4):
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(dim)
+        self.attention = SelfAttention(dim, num_heads)
+
+    def forward(self, slots: Float[Tensor, "batch slots dim"]) -> Float[Tensor, "batch slots dim"]:
+        """Each set of slots on its own."""
+        return slots + self.attention(self.attention_norm(slots))
+
+
 class SlotMLP(nn.Module):
-    """A slot mixer without its attention: an MLP on each slot with a residual, so that no slot hears of another.
+    """A slot mixer without its attention: an MLP on each slot with a residual, so that slots exchange nothing.
 
     Args:
         dim: width of a slot.

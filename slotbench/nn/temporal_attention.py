@@ -97,7 +97,7 @@ class TemporalAttention(nn.Module):
         if (given[0], given[3]) != (expected[0], expected[3]):
             raise ValueError(
                 f"the cache holds batch={given[0]} and slots={given[3]}, the input has batch={expected[0]} and "
-                f"slots={expected[3]}: a cache goes on with the clips that it came from"
+                f"slots={expected[3]}: a cache continues the clips that it came from"
             )
 
     def _cache(self, key: Tensor, value: Tensor) -> AttentionCache:

@@ -1,115 +1,133 @@
-"""Linear heads on frozen slots, in float64: least squares in closed form, and multinomial logistic regression."""
+"""Heads on frozen slots, by scikit-learn: a linear one, and one with a hidden layer."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+import warnings
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Integer
+from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import log_loss, mean_squared_error
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor
-from torch.nn import functional as F
 
-__all__ = ["LinearRegression", "LogisticRegression", "standardisation"]
+from slotbench.probing.factors import Kind
+
+__all__ = ["Head", "fit_linear", "fit_mlp"]
+
+Head = Callable[[Float[Tensor, "rows dim"]], Tensor]
+"""Reads something off slots: numbers "rows targets", or class numbers " rows"."""
+
+_RIDGE = 1e-6  # of the channels' correlation matrix
 
 
-@dataclass(frozen=True)
-class LinearRegression:
-    """Reads numbers off slots: x @ weight + bias.
+def fit_linear(
+    x: Float[Tensor, "rows dim"], y: Float[Tensor, "rows targets"] | Integer[Tensor, " rows"], kind: Kind
+) -> Head:
+    """Least squares for numbers, logistic regression with C = 1 for classes, in float64 on standardised channels.
 
-    Attributes:
-        weight: one column per number.
-        bias: one per number.
-        target_scale: standard deviation of each number over the rows that it was fitted to; 1 where there is none.
+    Least squares has a ridge that is enough to solve where channels depend on each other, and too little to be seen in
+    R^2. If there is a single class, the head names it.
+
+    Args:
+        x: slots.
+        y: what is to be read off them.
+        kind: "continuous" for numbers, "categorical" for classes.
     """
+    model: Any
+    if kind == "continuous":
+        model = Ridge(alpha=_RIDGE * len(x))
+    elif len(y.unique()) == 1:
+        model = DummyClassifier()
+    else:
+        model = LogisticRegression(max_iter=1000)
+    with warnings.catch_warnings():
+        # after so many steps the loss falls too little to be seen in the accuracy
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        pipeline = make_pipeline(StandardScaler(), model).fit(x.double().numpy(), y.numpy())
 
-    weight: Float[Tensor, "dim targets"]
-    bias: Float[Tensor, " targets"]
-    target_scale: Float[Tensor, " targets"]
+    def head(slots: Float[Tensor, "rows dim"]) -> Tensor:
+        read = pipeline.predict(slots.double().numpy())
+        return torch.from_numpy(read.reshape(len(slots), -1) if kind == "continuous" else read)
 
-    @classmethod
-    def fit(
-        cls, x: Float[Tensor, "rows dim"], y: Float[Tensor, "rows targets"], ridge: float = 1e-6
-    ) -> LinearRegression:
-        """Least squares by the normal equations of standardised inputs.
-
-        Args:
-            x: slots.
-            y: what is to be read off them.
-            ridge: added to the diagonal of the inputs' correlation matrix. Enough to solve where slots have channels
-                that depend on each other, and too little to be seen in R^2; 0 for plain least squares.
-        """
-        x, y = x.double(), y.double()
-        centre, scale = standardisation(x)
-        mean, target_scale = standardisation(y)
-        z = (x - centre) / scale
-        gram = z.T @ z / len(z)
-        gram.diagonal().add_(ridge)
-        weight = torch.linalg.solve(gram, z.T @ (y - mean) / len(z)) / scale[:, None]
-        return cls(weight, mean - centre @ weight, target_scale)
-
-    def __call__(self, x: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows targets"]:
-        """What is read off each slot."""
-        return x.double() @ self.weight + self.bias
+    return head
 
 
-@dataclass(frozen=True)
-class LogisticRegression:
-    """Tells the class of an object from its slot: the largest of x @ weight + bias.
+def fit_mlp(
+    x: Float[Tensor, "rows dim"],
+    y: Float[Tensor, "rows targets"] | Integer[Tensor, " rows"],
+    clips: Integer[Tensor, " rows"],
+    kind: Kind,
+    *,
+    seed: int = 0,
+    max_epochs: int = 100,
+    patience: int = 8,
+    held_out: float = 0.1,
+) -> Head:
+    """One hidden layer of 256, Adam on the rows of most clips, stopped when the loss on those of the others is least.
 
-    Attributes:
-        weight: one column per class.
-        bias: one per class.
+    Whole clips are held out, because the frames of one clip resemble each other; scikit-learn's own early stopping
+    would hold out rows.
+
+    Args:
+        x: slots.
+        y: numbers to regress, or classes.
+        clips: the clip that each row is from.
+        kind: "continuous" for numbers, "categorical" for classes.
+        seed: of weights, clips held out and order.
+        max_epochs: passes over the rows at most.
+        patience: passes without a lower loss on the clips held out, after which it stops.
+        held_out: share of the clips that stopping is decided on.
     """
+    random = np.random.RandomState(seed)
+    names = np.unique(clips.numpy())
+    watched = np.isin(clips.numpy(), random.permutation(names)[: max(1, round(held_out * len(names)))])
+    if watched.all():  # a single clip
+        fitted = judged = watched
+    else:
+        fitted, judged = ~watched, watched
+    inputs, targets = StandardScaler().fit(x.numpy()), StandardScaler()
+    z, t = inputs.transform(x.numpy()), y.numpy()
+    # a generator: a number would draw the same order in every epoch
+    sizes = {"hidden_layer_sizes": 256, "batch_size": min(512, int(fitted.sum())), "alpha": 0, "random_state": random}
+    model: Any
+    if kind == "continuous":
+        t = targets.fit_transform(t)
+        model, more = MLPRegressor(**sizes), {}
+    else:
+        model, more = MLPClassifier(**sizes), {"classes": np.unique(t)}
+    parts = (z[fitted], t[fitted].squeeze()), (z[judged], t[judged].squeeze())
+    model = _stopped_early(model, *parts, more, max_epochs, patience)
 
-    weight: Float[Tensor, "dim classes"]
-    bias: Float[Tensor, " classes"]
+    def head(slots: Float[Tensor, "rows dim"]) -> Tensor:
+        read = model.predict(inputs.transform(slots.numpy()))
+        if kind == "continuous":
+            read = targets.inverse_transform(read.reshape(len(slots), -1))
+        return torch.from_numpy(read)
 
-    @classmethod
-    def fit(
-        cls,
-        x: Float[Tensor, "rows dim"],
-        y: Integer[Tensor, " rows"],
-        num_classes: int,
-        penalty: float = 1.0,
-        iterations: int = 200,
-    ) -> LogisticRegression:
-        """Minimises the sum of cross-entropies plus `penalty` / 2 times the squared weights of standardised inputs.
-
-        Args:
-            x: slots.
-            y: classes from 0 on.
-            num_classes: how many there are.
-            penalty: scikit-learn's 1 / C; the bias is not penalised.
-            iterations: L-BFGS iterations at most.
-        """
-        x = x.double()
-        centre, scale = standardisation(x)
-        z = (x - centre) / scale
-        weight = torch.zeros(x.shape[1], num_classes, dtype=torch.float64, requires_grad=True)
-        bias = torch.zeros(num_classes, dtype=torch.float64, requires_grad=True)
-        optimizer = torch.optim.LBFGS(
-            [weight, bias], max_iter=iterations, tolerance_grad=1e-6, history_size=20, line_search_fn="strong_wolfe"
-        )
-
-        def loss() -> Tensor:
-            optimizer.zero_grad()
-            value = F.cross_entropy(z @ weight + bias, y) + penalty / (2 * len(z)) * weight.square().sum()
-            value.backward()
-            return value
-
-        optimizer.step(loss)  # type: ignore[arg-type]  # torch wants a float and takes a tensor
-        fitted = (weight / scale[:, None]).detach()
-        return cls(fitted, bias.detach() - centre @ fitted)
-
-    def __call__(self, x: Float[Tensor, "rows dim"]) -> Integer[Tensor, " rows"]:
-        """The class of each slot."""
-        return (x.double() @ self.weight + self.bias).argmax(1)
+    return head
 
 
-def standardisation(x: Float[Tensor, "rows values"]) -> tuple[Float[Tensor, " values"], Float[Tensor, " values"]]:
-    """Mean and standard deviation of each column; 1 for a column that does not vary."""
-    mean = x.mean(0)
-    spread = (x - mean).square().mean(0).sqrt()
-    # rounding leaves a column of equal numbers a spread of about its precision
-    varies = spread > 8 * torch.finfo(x.dtype).eps * mean.abs()
-    return mean, torch.where(varies, spread, 1.0)
+def _stopped_early(model: Any, fitted: Any, judged: Any, more: dict[str, Any], max_epochs: int, patience: int) -> Any:
+    """The network as it was when its loss on the rows that it is not fitted to was least."""
+    (x, y), (others, true) = fitted, judged
+    best, best_epoch, best_model = np.inf, 0, model
+    for epoch in range(1, max_epochs + 1):
+        model.partial_fit(x, y, **more)
+        if more:
+            loss = log_loss(true, model.predict_proba(others), labels=model.classes_)
+        else:
+            loss = mean_squared_error(true, model.predict(others))
+        if loss < best:
+            best, best_epoch, best_model = loss, epoch, copy.deepcopy(model)
+        elif epoch - best_epoch >= patience:
+            break
+    return best_model

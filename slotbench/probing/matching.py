@@ -15,12 +15,13 @@ import torch
 from einops import rearrange
 from jaxtyping import Bool, Float, Integer
 from scipy.optimize import linear_sum_assignment
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from slotbench.metrics.segmentation import pairwise_iou
-from slotbench.probing.heads import LinearRegression
+from slotbench.probing.heads import Head, fit_linear
 
-__all__ = ["MatchScope", "PositionMatch", "match_by_masks", "match_by_position", "match_with_probe"]
+__all__ = ["MatchScope", "PositionMatch", "PositionProbe", "match_by_masks", "match_by_position", "match_with_probe"]
 
 MatchScope = Literal["video", "frame"]
 """Whether an object keeps its slot through the clip, or may have another one in every frame."""
@@ -50,6 +51,19 @@ def match_by_masks(tables: Integer[Tensor, "clips time true slots"], scope: Matc
 
 
 @dataclass(frozen=True)
+class PositionProbe:
+    """Reads positions off slots.
+
+    Attributes:
+        head: the linear head.
+        scale: standard deviation of each coordinate over the rows that it was fitted to; 1 where there is none.
+    """
+
+    head: Head
+    scale: Float[Tensor, " coordinates"]
+
+
+@dataclass(frozen=True)
 class PositionMatch:
     """What matching by position ended with.
 
@@ -60,7 +74,7 @@ class PositionMatch:
     """
 
     maps: Maps
-    probe: LinearRegression
+    probe: PositionProbe
     errors: list[float]
 
 
@@ -89,7 +103,7 @@ def match_by_position(
     if scope == "frame":
         slots, positions, visible = (x.flatten(0, 1)[:, None] for x in (slots, positions, visible))
     generator = torch.Generator().manual_seed(seed)
-    best: tuple[float, Tensor, LinearRegression] | None = None
+    best: tuple[float, Tensor, PositionProbe] | None = None
     errors = []
     for _ in range(restarts):
         random = torch.rand(len(slots), 1, positions.shape[2], slots.shape[2], generator=generator)
@@ -113,13 +127,13 @@ def match_with_probe(
     slots: Float[Tensor, "clips time slots dim"],
     positions: Float[Tensor, "clips time objects coordinates"],
     visible: Bool[Tensor, "clips time objects"],
-    probe: LinearRegression,
+    probe: PositionProbe,
     scope: MatchScope = "video",
 ) -> Maps:
     """The map of each clip under which a probe that is given errs least: for clips that it was not fitted to."""
     steps = slots.shape[1]
-    read = probe(slots.flatten(0, 2)).unflatten(0, slots.shape[:3])
-    cost = _costs(read / probe.target_scale, positions.double() / probe.target_scale, visible)
+    read = probe.head(slots.flatten(0, 2)).unflatten(0, slots.shape[:3])
+    cost = _costs(read / probe.scale, positions.double() / probe.scale, visible)
     seen = visible
     if scope == "video":
         cost, seen = cost.sum(1, keepdim=True), visible.any(1, keepdim=True)
@@ -151,10 +165,11 @@ def _matched(slots: Tensor, positions: Tensor, visible: Tensor, maps: Tensor) ->
     return slots[clip, step, maps[rows]], positions[rows]
 
 
-def _position_probe(slots: Tensor, positions: Tensor, visible: Tensor, maps: Tensor) -> LinearRegression:
-    return LinearRegression.fit(*_matched(slots, positions, visible, maps))
-
-
-def _error(slots: Tensor, positions: Tensor, visible: Tensor, maps: Tensor, probe: LinearRegression) -> float:
+def _position_probe(slots: Tensor, positions: Tensor, visible: Tensor, maps: Tensor) -> PositionProbe:
     x, y = _matched(slots, positions, visible, maps)
-    return float(((probe(x) - y.double()) / probe.target_scale).square().mean())
+    return PositionProbe(fit_linear(x, y, "continuous"), torch.from_numpy(StandardScaler().fit(y.numpy()).scale_))
+
+
+def _error(slots: Tensor, positions: Tensor, visible: Tensor, maps: Tensor, probe: PositionProbe) -> float:
+    x, y = _matched(slots, positions, visible, maps)
+    return float(((probe.head(x) - y.double()) / probe.scale).square().mean())

@@ -7,7 +7,7 @@ import math
 from jaxtyping import Float, Integer
 from torch import Tensor
 
-__all__ = ["accuracy", "coefficient_of_determination", "mean_floor", "prior_floor"]
+__all__ = ["accuracy", "coefficient_of_determination", "mean_baseline", "prior_baseline"]
 
 
 def accuracy(predicted: Integer[Tensor, " rows"], true: Integer[Tensor, " rows"]) -> float:
@@ -44,11 +44,11 @@ def coefficient_of_determination(
     return float((1 - (true - predicted).square().sum(0)[varies] / total[varies]).mean())
 
 
-def prior_floor(fitted: Integer[Tensor, " fitted"], true: Integer[Tensor, " rows"]) -> float:
+def prior_baseline(fitted: Integer[Tensor, " fitted"], true: Integer[Tensor, " rows"]) -> float:
     """Accuracy on `true` of always naming the class that is most frequent among `fitted`."""
     return accuracy(fitted.mode().values.expand(len(true)), true)
 
 
-def mean_floor(fitted: Float[Tensor, "fitted coordinates"], true: Float[Tensor, "rows coordinates"]) -> float:
+def mean_baseline(fitted: Float[Tensor, "fitted coordinates"], true: Float[Tensor, "rows coordinates"]) -> float:
     """R^2 on `true` of always naming the mean of `fitted`: 0, or a little less where the two sets differ."""
     return coefficient_of_determination(fitted.double().mean(0).expand_as(true), true)

@@ -1,8 +1,10 @@
-"""The checkpoints of a run, which of them is good to go on from, and reading one that may be damaged."""
+"""The checkpoints of a run: which of them a run can be resumed from, and reading one that may be damaged."""
 
 from __future__ import annotations
 
+import os
 import pickle
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,9 @@ __all__ = [
     "BEST",
     "LAST",
     "PREVIOUS",
-    "CheckpointError",
     "GoodCheckpoint",
     "find_good",
+    "link",
     "load_checkpoint",
     "remove_partial",
     "verify_checkpoint",
@@ -28,13 +30,9 @@ LAST, PREVIOUS, BEST = "last.ckpt", "previous.ckpt", "best.ckpt"
 _NEEDED = ("state_dict", "loops", "optimizer_states", "lr_schedulers", "callbacks", "global_step")
 
 
-class CheckpointError(FileError):
-    """A checkpoint is cut off, damaged, or no checkpoint; the sentence names the file."""
-
-
 @dataclass(frozen=True)
 class GoodCheckpoint:
-    """A checkpoint that training can go on from.
+    """A checkpoint that a training can be resumed from.
 
     Attributes:
         path: the file.
@@ -53,16 +51,13 @@ def verify_checkpoint(path: Path) -> None:
     """Compares a checkpoint with its checksum; where there is none, with those inside the file. Torch looks at neither.
 
     Raises:
-        CheckpointError: it is not there, cut off, or damaged; says what whole ones are beside it.
+        FileError: it is not there, cut off, or damaged; says what whole ones are beside it.
     """
-    try:
-        check_regular(path)
-        known = checksums.is_known(path)
-        if known is False:
-            checksums.verify(path)
-        checksums.check_archive(path, contents=not known)
-    except FileError as error:
-        raise CheckpointError(str(error)) from error
+    check_regular(path)
+    known = checksums.is_known(path)
+    if known is False:
+        checksums.verify(path)
+    checksums.check_archive(path, contents=not known)
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
@@ -71,7 +66,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     Nothing in it can run code.
 
     Raises:
-        CheckpointError: see `verify_checkpoint`; or it holds something else than plain values.
+        FileError: see `verify_checkpoint`; or it holds something else than plain values.
     """
     import torch
 
@@ -79,13 +74,13 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     try:
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError, TypeError, AttributeError) as error:
-        # the first line of torch's answer, which goes on for a page
+        # the first line of torch's answer, which is a page long
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         way = "; only --weights_only false on the command line would read it, and run what is in it"
         code = isinstance(error, pickle.UnpicklingError) and "GLOBAL" in str(error)
-        raise CheckpointError(f"{path} cannot be read as plain tensors ({reason}){way * code}") from error
+        raise FileError(f"{path} cannot be read as plain tensors ({reason}){way * code}") from error
     if not isinstance(content, dict):
-        raise CheckpointError(f"{path} is no checkpoint: it holds no table of names")
+        raise FileError(f"{path} is no checkpoint: it holds no table of names")
     return content
 
 
@@ -93,7 +88,7 @@ def find_good(folder: Path) -> tuple[GoodCheckpoint | None, list[str]]:
     """The newest checkpoint of a folder that is whole, and what is wrong with those that had to be passed over.
 
     `last.ckpt` if it is good; else the later of `previous.ckpt` and `best.ckpt`. A file is good if its checksums are
-    right and if it reads as plain tensors and numbers, so that one from a stranger cannot run code.
+    right and if it reads as plain tensors and numbers, so that one from a third party cannot run code.
 
     Args:
         folder: `RUN/checkpoints`.
@@ -117,6 +112,17 @@ def find_good(folder: Path) -> tuple[GoodCheckpoint | None, list[str]]:
     return max(good, key=lambda checkpoint: checkpoint.step, default=None), problems
 
 
+def link(source: Path, target: Path) -> None:
+    """Makes `target` the same file as `source` in one step; a copy where the file system has no hard links."""
+    partial = target.with_name(f".{target.name}.partial")
+    partial.unlink(missing_ok=True)
+    try:
+        os.link(source, partial)
+    except OSError:
+        shutil.copyfile(source, partial)
+    os.replace(partial, target)
+
+
 def remove_partial(folder: Path) -> None:
     """Removes what a process that was killed while it saved has left; the caller holds the run's lock."""
     remove_partials(folder, older_than=0.0)
@@ -126,12 +132,12 @@ def _good(path: Path) -> GoodCheckpoint:
     """What is known of a checkpoint, once all of it has been read.
 
     Raises:
-        CheckpointError: it is not whole, or not what training can go on from.
+        FileError: it is not whole, or not what a training can be resumed from.
     """
     content = load_checkpoint(path)
     absent = [key for key in _NEEDED if key not in content]
     if absent:
-        raise CheckpointError(f"{path} lacks {', '.join(absent)}")
+        raise FileError(f"{path} lacks {', '.join(absent)}")
     callbacks = content["callbacks"] if isinstance(content["callbacks"], dict) else {}
     return GoodCheckpoint(
         path,

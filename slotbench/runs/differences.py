@@ -1,4 +1,4 @@
-"""How two configurations of a run differ, where a difference matters."""
+"""The settings in which two configurations of a run differ, those left out that change no result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _IMMATERIAL = re.compile(
     r"(ckpt_path|weights_only|config"
     r"|trainer\.(accelerator|devices|num_nodes|strategy|logger|default_root_dir|profiler|plugins|benchmark"
     r"|enable_progress_bar|enable_model_summary|enable_checkpointing|enable_autolog_hparams|model_registry)"
-    r"|data\.num_workers)(\..*)?"
+    r"|data\.(loader\.)?num_workers)(\..*)?"
 )
 _SILENT = ("init_args", "dict_kwargs")
 

@@ -2,7 +2,7 @@
 
     RUN/config.yaml      the complete resolved configuration
     RUN/run.json         identity, versions, state; replaced by atomic rename, never edited in place
-    RUN/metrics.jsonl    one JSON object per logging call; appended to, and cut back when a run goes on
+    RUN/metrics.jsonl    one JSON object per logging call; appended to, and cut back when a run is resumed
     RUN/checkpoints/     last.ckpt, the one before it as previous.ckpt, best.ckpt
     RUN/media/           pictures
     RUN/result.json      what the run came to; written by a run that has reached its end, or has diverged
@@ -28,9 +28,15 @@ from pathlib import Path
 from typing import Any
 
 from slotbench.errors import FileError
-from slotbench.files import read_json_object
-from slotbench.runs.files import append_whole_line, cut_torn_line, dump_json, plain, write_atomically
-from slotbench.runs.lock import is_locked
+from slotbench.files import (
+    append_whole_line,
+    cut_torn_line,
+    dump_json,
+    read_json_object,
+    read_json_object_or_none,
+    write_atomically,
+)
+from slotbench.locks import is_locked
 from slotbench.runs.provenance import describe_environment
 from slotbench.runs.rows import is_validation, read_rows
 
@@ -38,10 +44,7 @@ __all__ = [
     "RunFolder",
     "RunFolderError",
     "check_run_name",
-    "dump_json",
-    "plain",
     "usable_run_name",
-    "write_atomically",
 ]
 
 CONFIG, RECORD, METRICS, RESULT, LOCK = "config.yaml", "run.json", "metrics.jsonl", "result.json", ".lock"
@@ -206,13 +209,13 @@ class RunFolder:
 
     @property
     def state(self) -> str:
-        """`info["state"]`, or "killed" if it says that the run is going on but its process on this machine is gone."""
+        """`info["state"]`, or "killed" if it says that the run trains but its process on this machine is gone."""
         info = self.info
         state = str(info.get("state", "unknown"))
         if state not in ("starting", "running") or info.get("host") != socket.gethostname():
             return state
-        going_on = self.is_locked() if (self.path / LOCK).exists() else _alive(info.get("pid"))
-        return state if going_on else "killed"
+        trains = self.is_locked() if (self.path / LOCK).exists() else _alive(info.get("pid"))
+        return state if trains else "killed"
 
     @property
     def is_done(self) -> bool:
@@ -227,10 +230,7 @@ class RunFolder:
     @property
     def result(self) -> dict[str, Any] | None:
         """What the run came to, as `result.json` has it, or None if it has not reached its end."""
-        try:
-            return read_json_object(self.path / RESULT)
-        except FileError:
-            return None
+        return read_json_object_or_none(self.path / RESULT)
 
     def is_locked(self) -> bool:
         """Whether a process trains this run now; asks without waiting, and changes nothing."""
@@ -269,7 +269,7 @@ class RunFolder:
         before n lead up to.
 
         Args:
-            step: optimiser steps done by the checkpoint that the run goes on from.
+            step: optimiser steps done by the checkpoint that the run is resumed from.
             is_validated: whether it was made after the validation of that step; else those scores are dropped too.
         """
         rows = self.history()

@@ -1,4 +1,4 @@
-"""Which of the processes of a run this is, and how it knows the others' run folder."""
+"""The rank of this process among those of its run, and how it finds the run folder that they share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Oracles apart from baselines: predictors that are given the simulator's own state are no trivial answers."""
+"""Baselines and oracles of a headline, told apart: an oracle is given the simulator's own state."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["ONCE_AMONG_FLOORS", "ORACLE", "split_references"]
+__all__ = ["ONCE_AMONG_BASELINES", "ORACLE", "split_references"]
 
 ORACLE = "oracle (knows the simulator)"
 """What an oracle is called where people read."""
 
-ONCE_AMONG_FLOORS = frozenset({"generator, last two frames", "constant velocity", "constant velocity, walls"})
-"""Oracles that older runs have logged as trivial answers, under `<stage>/floor/`."""
+ONCE_AMONG_BASELINES = frozenset({"generator, last two frames", "constant velocity", "constant velocity, walls"})
+"""Oracles that runs of version 0.1 have logged as baselines, under `<stage>/floor/`."""
 
 
 def split_references(headline: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
-    """What trivial answers score, and what oracles do, by name, from a headline's record of any age.
+    """The scores of baselines, and those of oracles, by name, from a headline's record of any version.
 
     Args:
         headline: a record as `run.json` holds it; what is no number in it is left out.
     """
-    floors, oracles = _numbers(headline.get("floors")), _numbers(headline.get("oracles"))
-    old = {name: floors.pop(name) for name in list(floors) if name in ONCE_AMONG_FLOORS}
-    return floors, {**old, **oracles}
+    baselines, oracles = _numbers(headline.get("baselines", headline.get("floors"))), _numbers(headline.get("oracles"))
+    old = {name: baselines.pop(name) for name in list(baselines) if name in ONCE_AMONG_BASELINES}
+    return baselines, {**old, **oracles}
 
 
 def _numbers(given: Any) -> dict[str, float]:

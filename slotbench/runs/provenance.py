@@ -1,4 +1,4 @@
-"""What a run was made with: versions, the state of the source, the machine and the command line."""
+"""The environment of a run: versions, the state of the source, the machine and the command line."""
 
 from __future__ import annotations
 

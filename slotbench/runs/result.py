@@ -1,12 +1,12 @@
-"""What a run came to, in one small file that is written once it has reached its end."""
+"""The result of a run, `result.json`: written once the run has reached its end, or has diverged."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
+from slotbench.files import dump_json, write_atomically
 from slotbench.runs.checkpoints import PREVIOUS
-from slotbench.runs.files import dump_json, write_atomically
 from slotbench.runs.folder import RESULT, RunFolder
 
 __all__ = ["write_result"]
@@ -16,7 +16,7 @@ def write_result(folder: RunFolder) -> dict[str, Any]:
     """Writes `result.json` from the run's record and metrics, in one step, and returns its content.
 
     Its state is "finished", or "diverged", then with the step. Of a finished run the checkpoint before the last is
-    removed: there is nothing more to go on with.
+    removed: there is nothing left to resume.
     """
     info = folder.info
     metrics: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The lines of a run's metrics, read back; one that is damaged costs itself and no other."""
+"""The lines of `metrics.jsonl`, read back; a damaged one is left out."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from slotbench.errors import FileError
-from slotbench.files import open_regular, parse_json
-from slotbench.runs.files import number
+from slotbench.files import number, open_regular, parse_json
 from slotbench.text import printable
 
 __all__ = ["is_validation", "read_rows"]

@@ -1,19 +1,62 @@
-"""Whether a checkpoint's weights fit a task, in a sentence that names what differs."""
+"""Whether a checkpoint fits a task, in a sentence that names what differs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
+from lightning.pytorch import LightningModule
 from torch import Tensor
 
-__all__ = ["misfit", "misfit_of_frames"]
+from slotbench.interfaces import DataSpec, Decoder, Encoder, TemporalCore
+from slotbench.pretrained.weights import WeightError
+
+__all__ = ["check_checkpoint"]
 
 _PARTS = ("encoder", "core", "decoder")
 _MOST_NAMED = 3
 
 
-def misfit(
+def check_checkpoint(
+    checkpoint: Mapping[str, Any],
+    task: LightningModule,
+    data_spec: DataSpec,
+    encoder: Encoder,
+    core: TemporalCore,
+    decoder: Decoder,
+) -> None:
+    """Looks at a checkpoint before its weights are loaded into a task of these parts.
+
+    Raises:
+        WeightError: it has other tensors than the task, as another core's has, or one of another shape.
+    """
+    ours, theirs = task.state_dict(), checkpoint["state_dict"]
+    parts = dict(zip(_PARTS, (type(part).__name__ for part in (encoder, core, decoder)), strict=True))
+    saved = checkpoint.get(task.CHECKPOINT_HYPER_PARAMS_KEY) or {}
+    other_frames = _misfit_of_frames(asdict(data_spec), saved.get("data_spec"))
+    problem = _misfit(ours, theirs, task.hparams, saved, parts)
+    if problem is not None and task.strict_loading:
+        raise WeightError(other_frames or problem)
+    rows = {f"core.{name}": axis for name, axis in (core.slot_parameters() or {}).items()}
+    for name, tensor in ours.items():
+        here, there = list(tensor.shape), list(theirs.get(name, tensor).shape)
+        if here == there:
+            continue
+        axis = rows.get(name)
+        if axis is not None and there[:axis] + there[axis + 1 :] == here[:axis] + here[axis + 1 :]:
+            raise WeightError(
+                f"num_slots is {here[axis]}, and the checkpoint has {there[axis]} slots, which are learned, one vector "
+                "each: leave num_slots as it was, or train a core that draws its slots (slot_init gaussian)"
+            )
+        raise WeightError(
+            other_frames
+            or f"the checkpoint does not fit the model: {name} has the shape {there} there and {here} here; leave the "
+            "model and the size of its input as they were in training"
+        )
+
+
+def _misfit(
     ours: Mapping[str, Tensor],
     theirs: Mapping[str, Tensor],
     our_arguments: Mapping[str, Any],
@@ -51,7 +94,7 @@ def misfit(
     return f"the checkpoint does not fit the model: {', '.join(names)}; leave the model as it was in training"
 
 
-def misfit_of_frames(ours: Mapping[str, Any], theirs: Any) -> str | None:
+def _misfit_of_frames(ours: Mapping[str, Any], theirs: Any) -> str | None:
     """How the frames that the data give differ from those of the training, and what to type; None if they do not.
 
     Args:

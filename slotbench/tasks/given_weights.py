@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slotbench.metrics.lpips import LPIPS
-from slotbench.nn.alexnet import MIN_SIDE, AlexNetFeatures
-from slotbench.nn.i3d import I3D, MIN_FRAMES
-from slotbench.nn.pretrained import read_files, select
+from slotbench.pretrained.alexnet import MIN_SIDE, AlexNetFeatures
+from slotbench.pretrained.i3d import I3D, MIN_FRAMES
+from slotbench.pretrained.weights import read_files, select
 
 __all__ = ["GivenWeights"]
 

@@ -1,16 +1,15 @@
-"""Read a long sequence, then paint what it adds up to."""
+"""Classification of the pixels of an image that follows from a long sequence."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from einops import rearrange
-from jaxtyping import Float, Integer
-from torch import Tensor, nn
+from jaxtyping import Float
+from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -27,26 +26,25 @@ from slotbench.interfaces import (
     VideoSpec,
     detach_state,
 )
-from slotbench.metrics.ball_scores import BallScores
+from slotbench.metrics.balls import BallScores
+from slotbench.metrics.scores import Score
 from slotbench.nn.aggregation import sum_over_processes
-from slotbench.tasks.base import Decay, Headline, SlotTask
+from slotbench.tasks.base import Decay, SlotTask
 from slotbench.tasks.frame_losses import at_least_float32
+from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.pictures import contact_sheet, paint_classes, paint_slots
-from slotbench.tasks.schedule import WarmupCosine
 
 __all__ = ["LongContextReasoning"]
 
-Stage = Literal["val", "test"]
-
 
 class LongContextReasoning(SlotTask):
-    """Reads the whole sequence, decodes the last step's slots, and classifies every pixel of the target picture.
+    """Long-context reasoning: classifies every pixel of a target image after the whole sequence has been read.
 
-    Source: SlotSSM §7.2 and appendix B-C (Blinking Color Balls). Scores, each beside what trivial answers get on the
-    same clips: ball-pixel IoU (did it predict where), colour accuracy (did it remember what), the same on the balls
-    whose last colour is not the answer (memory, not recency) and on those where the two rules disagree (counting).
+    Source: SlotSSM §7.2 and appendix B-C (Blinking Color Balls). Scores, each beside baselines on the same clips:
+    ball-pixel IoU (did it predict where), colour accuracy (did it remember what), the same on the balls whose last
+    colour is not the answer (memory, not recency) and on those where the two rules disagree (counting).
 
-    The paper trains on the last picture alone, without weights; `dense_targets` and `class_weights` are aids that
+    The paper trains on the last image alone, without weights; `dense_targets` and `class_weights` are aids that
     bring a small model off two plateaus, "all background" and "all balls white", within minutes.
 
     Args:
@@ -62,7 +60,7 @@ class LongContextReasoning(SlotTask):
             at once.
         truncate_gradient: stop the gradient where chunks meet.
         loss_reduction: "mean" over pixels, or "sum" as the paper's equation 39 prints it (over pixels, mean over
-            pictures).
+            images).
         init_from: a run folder or a checkpoint whose weights to start from, where name and shape match.
         data_spec: sizes of the input and of the target; the command line takes it from the data.
         decay: what weight decay is for, "matrices" or "all" parameters.
@@ -72,6 +70,11 @@ class LongContextReasoning(SlotTask):
     """
 
     monitor: ClassVar[tuple[str, Literal["min", "max"]] | None] = ("val/loss", "min")
+    reported = (
+        Score("ball_iou", "where: ball-pixel IoU"),
+        Score("colour_accuracy", "what: colour accuracy, coloured balls"),
+        Score("colour_accuracy_not_last", "memory: the same where the last colour is wrong"),
+    )
     early_weights: Float[Tensor, " classes"]
 
     def __init__(
@@ -101,13 +104,9 @@ class LongContextReasoning(SlotTask):
         if class_weights is not None and len(class_weights) != self.num_classes:
             raise ValueError(f"class_weights has {len(class_weights)} values; the data has {self.num_classes} classes")
         if not 0 <= anneal[0] <= anneal[1] <= 1:
-            raise ValueError(
-                f"anneal is two shares of the training, the first not above the second, in [0, 1]; got {anneal}"
-            )
+            raise ValueError(f"anneal is two shares of the training, in [0, 1] and in order; got {anneal}")
         if chunk_steps is not None and chunk_steps < 1:
-            raise ValueError(
-                f"chunk_steps is a number of steps, at least 1, or null to read at once; got {chunk_steps}"
-            )
+            raise ValueError(f"chunk_steps is a number of steps from 1 on, or null to read at once; got {chunk_steps}")
         self.dense_targets = dense_targets
         self.anneal = anneal
         self.chunk_steps = chunk_steps
@@ -115,9 +114,7 @@ class LongContextReasoning(SlotTask):
         self.loss_reduction = loss_reduction
         weights = torch.tensor(class_weights) if class_weights is not None else torch.ones(self.num_classes)
         self.register_buffer("early_weights", weights, persistent=False)
-        target = self.data_spec.target
-        self.scores = nn.ModuleDict({stage: BallScores(target.channels, target.palette) for stage in ("val", "test")})
-        self.floors: dict[Stage, dict[str, float]] = {"val": {}, "test": {}}
+        self.declare_scores(*(BallScores(self.num_classes, self.data_spec.target.palette) for _ in range(2)))
 
     def forward(self, batch: VideoBatch, every_target: bool = False) -> Decoded:
         """Decodes the slots of the step after which the last target is due, or of every such step.
@@ -126,8 +123,7 @@ class LongContextReasoning(SlotTask):
             logits "batch targets classes height width", with one target unless `every_target`.
         """
         due = (batch.require("target_time")[0] - batch.time[0, 0]).tolist()
-        wanted = due if every_target else due[-1:]
-        length = self.chunk_steps or batch.num_steps
+        wanted, length = due if every_target else due[-1:], self.chunk_steps or batch.num_steps
         state, slots = None, []
         for start in range(0, batch.num_steps, length):
             out = self.core(self.encoder(batch.slice_time(start, start + length)), state)
@@ -144,101 +140,35 @@ class LongContextReasoning(SlotTask):
         return 1.0 + (self.early_weights - 1.0) * early
 
     def loss(
-        self,
-        decoded: Decoded,
-        target: Integer[Tensor, "batch targets height width"],
-        weights: Float[Tensor, " classes"] | None = None,
+        self, output: Decoded, batch: VideoBatch, weights: Float[Tensor, " classes"] | None = None
     ) -> Float[Tensor, ""]:
-        """Cross-entropy per pixel over those of the `targets`, the last ones, that were decoded, plus the decoder's own
-        terms."""
-        logits = at_least_float32(decoded.reconstruction.flatten(0, 1))
+        """Cross-entropy per pixel over the last targets, those that were decoded, plus the decoder's own terms."""
+        logits = at_least_float32(output.reconstruction.flatten(0, 1))
         weights = None if weights is None else weights.to(logits.dtype)
-        wanted = target[:, -decoded.reconstruction.shape[1] :].flatten(0, 1).long()
+        wanted = batch.require("target")[:, -output.reconstruction.shape[1] :].flatten(0, 1).long()
         value = F.cross_entropy(logits, wanted, weights, reduction=self.loss_reduction)
         if self.loss_reduction == "sum":
             value = value / len(logits)
         elif weights is not None:
             value = value * _share_of_weight(weights[wanted].sum())
-        for term in decoded.losses.values():
-            value = value + term
-        return value
+        return output.add_losses(value)
 
-    def training_step(self, batch: VideoBatch, batch_idx: int) -> Tensor:
-        """One batch's loss."""
-        loss = self.loss(self(batch, self.dense_targets), batch.require("target"), self.weights_now())
-        self.log_training_loss(loss, len(batch))
-        return loss
+    def training_loss(self, batch: VideoBatch) -> Tensor:
+        """The weighted loss, of every target or of the last."""
+        return self.loss(self(batch, self.dense_targets), batch, self.weights_now())
 
-    def validation_step(self, batch: VideoBatch, batch_idx: int) -> None:
-        """Scores on the validation set."""
-        with self.drawn_alike(batch, batch_idx):
-            self._score("val", batch)
-
-    def test_step(self, batch: VideoBatch, batch_idx: int) -> None:
-        """Scores on the test set."""
-        with self.drawn_alike(batch, batch_idx):
-            self._score("test", batch)
-
-    def predict_step(self, batch: VideoBatch, batch_idx: int) -> dict[str, Tensor]:
-        """The predicted class image of the last target, its frame, and each slot's share in each pixel, if known."""
-        with self.drawn_alike(batch, batch_idx):
-            decoded = self(batch)
-        frame = batch.require("target_time")[:, -1:] // self.data_spec.input.steps_per_frame
-        out = {"classes": decoded.reconstruction[:, -1].argmax(1), "steps": frame}
-        if decoded.masks is not None:
-            out["masks"] = decoded.masks[:, -1]
-        return out
-
-    def _score(self, stage: Stage, batch: VideoBatch) -> None:
+    def score(self, batch: VideoBatch, scores: BallScores) -> Tensor:
+        """Scores every target; the loss is that of the last."""
         decoded = self(batch, every_target=True)
-        last = Decoded(decoded.reconstruction[:, -1:], losses=decoded.losses)
-        self.add_loss(stage, self.loss(last, batch.require("target")), len(batch))
-        self._scores(stage).update(decoded.reconstruction.argmax(2), batch, floors=not self.floors[stage])
+        scores.update(decoded.reconstruction.argmax(2), batch)
+        return self.loss(Decoded(decoded.reconstruction[:, -1:], losses=decoded.losses), batch)
 
-    def _scores(self, stage: Stage) -> BallScores:
-        scores = self.scores[stage]
-        assert isinstance(scores, BallScores)
-        return scores
-
-    def _close(self, stage: Stage) -> None:
-        loss = self.close_loss(stage)
-        scores = {name: float(value) for name, value in self._scores(stage).compute().items()}
-        self._scores(stage).reset()
-        if self.trainer.sanity_checking:
-            return
-        floors = {name: value for name, value in scores.items() if name.startswith("floor/")}
-        if not self.floors[stage]:
-            self.floors[stage] = {name: value for name, value in floors.items() if not math.isnan(value)}
-        else:  # they do not change: logged once
-            scores = {name: value for name, value in scores.items() if name not in floors}
-        self.log_scores(stage, loss | {name: value for name, value in scores.items() if not math.isnan(value)})
-
-    def on_validation_epoch_end(self) -> None:
-        """Logs the scores, the first time with their floors."""
-        self._close("val")
-
-    def on_test_epoch_end(self) -> None:
-        """Logs the scores, the first time with their floors."""
-        self._close("test")
-
-    def headlines(self) -> list[Headline]:
-        """Ball IoU, colour accuracy, and colour accuracy where the last colour is not the answer."""
-        stage: Stage = "test" if self.floors["test"] else "val"
-
-        def headline(metric: str, label: str) -> Headline:
-            prefix = f"floor/{metric}/"
-            floors = {
-                name.removeprefix(prefix): value
-                for name, value in self.floors[stage].items()
-                if name.startswith(prefix)
-            }
-            return Headline(f"{stage}/{metric}", label, floors)
-
-        return [
-            headline("ball_iou", "where: ball-pixel IoU"),
-            headline("colour_accuracy", "what: colour accuracy, coloured balls"),
-            headline("colour_accuracy_not_last", "memory: the same where the last colour is wrong"),
-        ]
+    def predict(self, batch: VideoBatch) -> dict[str, Tensor]:
+        """The predicted class image of the last target, its frame, and each slot's share in each pixel, if known."""
+        decoded = self(batch)
+        frame = batch.require("target_time")[:, -1:] // self.data_spec.input.steps_per_frame
+        found = {"classes": decoded.reconstruction[:, -1].argmax(1), "steps": frame}
+        return found if decoded.masks is None else found | {"masks": decoded.masks[:, -1]}
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """One sheet, a row per clip: context frames, target, prediction, and which slot painted each pixel."""

@@ -6,14 +6,25 @@ A wrong shape is otherwise found out by whatever comes next, which then stands i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from slotbench.interfaces import CoreOutput, Decoded, PartError, SlotSpec, TokenSpec, VideoBatch, VideoSpec
+from slotbench.interfaces import (
+    CoreOutput,
+    DataSpec,
+    Decoded,
+    Decoder,
+    Encoder,
+    PartError,
+    SlotSpec,
+    TokenSpec,
+    VideoBatch,
+    VideoSpec,
+)
 
-__all__ = ["PartName", "check_first_output", "spec_of"]
+__all__ = ["PartName", "check_choices", "check_first_output", "check_views", "check_whole_frames", "spec_of"]
 
 PartName = Literal["encoder", "core", "decoder"]
 
@@ -42,8 +53,49 @@ def spec_of(part: nn.Module, name: PartName, kind: type[Spec]) -> Spec:
     )
 
 
+def check_views(encoder: Encoder, shown: VideoSpec, decoder: Decoder, wanted: VideoSpec) -> None:
+    """Refuses an encoder or a decoder of one view per step where there are several.
+
+    Raises:
+        PartError: it takes one, and there are more.
+    """
+    for name, part, spec in (("encoder", encoder, shown), ("decoder", decoder, wanted)):
+        if spec.num_views > 1 and not part.takes_views:
+            raise PartError(
+                f"the {name} {type(part).__name__} takes one view per step, and the data has {spec.num_views}: choose "
+                f"one that takes several (takes_views), or data of a single camera"
+            )
+
+
+def check_whole_frames(data_spec: DataSpec, does: str, example: str) -> None:
+    """Refuses data whose target is not a frame like the input.
+
+    Args:
+        data_spec: of the data.
+        does: why a task needs it, how the sentence begins.
+        example: a data set that will do.
+
+    Raises:
+        ValueError: the target is another one, or frames are cut into patches.
+    """
+    frame, target = data_spec.input, data_spec.target
+    sizes = [(spec.channels, spec.height, spec.width) for spec in (frame, target)]
+    if frame.patches_per_side != 1 or sizes[0] != sizes[1]:
+        raise ValueError(
+            f"{does}; this data gives {frame} and wants {target}: choose a data set of whole frames, for example "
+            f"{example}"
+        )
+
+
+def check_choices(**chosen: tuple[str, Any]) -> None:
+    """Refuses a word that is none of a `Literal`'s, each with the name of its argument."""
+    for name, (given, choices) in chosen.items():
+        if given not in get_args(choices):
+            raise ValueError(f"no {name} named {given!r}; choose one of {', '.join(get_args(choices))}")
+
+
 class _FirstOutput:
-    """A forward hook that looks at one output and takes itself off; later calls cost nothing."""
+    """A forward hook that checks one output and removes itself; later calls cost nothing."""
 
     def __init__(self, name: PartName, target: VideoSpec) -> None:
         self.name, self.target = name, target
@@ -103,6 +155,8 @@ class _Output:
     def _check_decoder(self, slots: Tensor, output: Any, target: VideoSpec) -> None:
         self._kind(output, Decoded, "Decoded(reconstruction, masks)")
         steps = {"batch": slots.shape[0], "time": slots.shape[1]}
+        if target.num_views > 1:
+            steps["views"] = target.num_views
         count = {"slots": slots.shape[2]}
         channels, pixels = {"channels": target.channels}, {"height": target.height, "width": target.width}
         why = f"it was built for frames of {target.channels} channels, {target.height} x {target.width}, and was given "

@@ -1,4 +1,4 @@
-"""Rows of small labelled pictures: what a run shows of itself."""
+"""What a run shows of itself: rows of small labelled images, videos side by side, curves, and legends below them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,27 @@ from matplotlib.figure import Figure
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from slotbench.tasks.legends import OVERLAY, Entry, legend
-
 __all__ = [
+    "OVERLAY",
     "SLOT_COLOURS",
+    "Entry",
     "contact_sheet",
     "draw_horizon",
     "film_strip",
+    "legend",
     "paint_classes",
     "paint_frame",
     "paint_overlay",
     "paint_rollout",
     "paint_slots",
 ]
+
+Colour = tuple[int, int, int]
+Entry = tuple[Colour | None, str]
+"""A text, and the colour of the patch before it, if it has one."""
+
+OVERLAY: tuple[Entry, ...] = (((0, 255, 0), "truth"), ((255, 0, 0), "prediction"), ((255, 255, 0), "both"))
+"""The colours of `paint_overlay`."""
 
 SLOT_COLOURS = np.array(
     [
@@ -61,6 +69,7 @@ SLOT_COLOURS = np.array(
 """A colour for each slot, reused in turn past the 24th. Each of the second twelve was chosen far from all before it."""
 
 _CELL, _GAP, _LABEL, _MARGIN, _BAR, _GROUND, _INK = 96, 6, 18, 66, 12, (250, 250, 250), (60, 60, 60)
+_LINE, _PATCH, _SPACE, _SIDE = 16, 8, 10, 5
 _BLACK, _WHITE = (0, 0, 0), (230, 230, 230)
 _PANEL, _BAND, _LOOKING, _ALONE = 64, 14, (240, 190, 60), (70, 70, 70)
 
@@ -101,9 +110,9 @@ def paint_rollout(
 ) -> UInt8[np.ndarray, "time strip_height strip_width 3"]:
     """A video of a roll-out: truth, prediction and both over one another, side by side with their names above.
 
-    What comes before the first predicted frame is context: it is shown in all three places, in a yellow border that
-    turns grey as soon as the model is on its own. Below stand the number of the frame, whether it is context or
-    predicted, and the colours of the third place. Small frames are enlarged by whole pixels so that the names fit.
+    What comes before the first predicted frame is context: it is shown in all three places, in a yellow border, which
+    is grey for predicted frames. Below stand the number of the frame, whether it is context or predicted, and the
+    colours of the third place. Small frames are enlarged by whole pixels so that the names fit.
 
     Args:
         true: the clip from its first frame of context to the last frame predicted, in [0, 1].
@@ -113,11 +122,11 @@ def paint_rollout(
     if context < 0:
         raise ValueError(f"{len(predicted)} predicted frames and {len(true)} true ones; expected at least as many true")
     factor = math.ceil(_PANEL / true.shape[-1])
-    answer = torch.cat([true[:context], predicted])
+    shown = torch.cat([true[:context], predicted])
     panels = {
         "truth": [paint_frame(frame) for frame in true],
-        "prediction": [paint_frame(frame) for frame in answer],
-        "both": [paint_overlay(frame, answered) for frame, answered in zip(true, answer, strict=True)],
+        "prediction": [paint_frame(frame) for frame in shown],
+        "both": [paint_overlay(frame, other) for frame, other in zip(true, shown, strict=True)],
     }
     enlarged = {name: np.stack(video).repeat(factor, 1).repeat(factor, 2) for name, video in panels.items()}
     strips = film_strip(enlarged, [_LOOKING] * context + [_ALONE] * len(predicted))
@@ -167,14 +176,14 @@ def contact_sheet(
     cell: tuple[int, int] = (_CELL, _CELL),
     entries: Sequence[Entry] = (),
 ) -> UInt8[np.ndarray, "sheet_height sheet_width 3"]:
-    """Rows of pictures, brought to one size without smoothing, with a label over each column.
+    """Rows of images, brought to one size without smoothing, with a label over each column.
 
     Args:
-        rows: the pictures, the same number in every row.
+        rows: the images, the same number in every row.
         labels: one per column.
         row_labels: one per row, to the left of it, of one or several lines.
         row_colours: a bar between label and row, where a row has a colour.
-        cell: height and width of a picture on the sheet.
+        cell: height and width of an image on the sheet.
         entries: a legend below the rows.
     """
     font = ImageFont.load_default(size=11)
@@ -192,7 +201,7 @@ def contact_sheet(
     for column, label in enumerate(labels):
         centre = left + column * (wide + _GAP) + wide // 2
         draw.text((centre, _LABEL // 2 + 2), label, fill=_INK, font=font, anchor="mm")
-    for row, pictures in enumerate(rows):
+    for row, images in enumerate(rows):
         upper = top + row * (high + _GAP)
         if row_labels is not None:
             draw.text(
@@ -200,8 +209,8 @@ def contact_sheet(
             )
         if row_colours is not None and row_colours[row] is not None:
             draw.rectangle((margin + 3, upper, margin + bar, upper + high - 1), fill=row_colours[row])
-        for column, picture in enumerate(pictures):
-            shown = Image.fromarray(picture).resize((wide, high), Image.Resampling.NEAREST)
+        for column, image in enumerate(images):
+            shown = Image.fromarray(image).resize((wide, high), Image.Resampling.NEAREST)
             sheet.paste(shown, (left + column * (wide + _GAP), upper))
     if entries:
         return np.concatenate([np.asarray(sheet), legend(entries, size[0], _GROUND, _INK)])
@@ -209,7 +218,7 @@ def contact_sheet(
 
 
 def draw_horizon(panels: Mapping[str, Mapping[str, Sequence[float]]]) -> UInt8[np.ndarray, "height width 3"]:
-    """Curves over the predicted frames, a panel per score: the first curve of each bold, floors dashed, oracles dotted.
+    """Curves over the predicted frames, a panel per score: the first of each bold, baselines dashed, oracles dotted.
 
     Args:
         panels: title of the panel -> name of the curve -> its values, one per predicted frame. An oracle's name begins
@@ -236,3 +245,61 @@ def draw_horizon(panels: Mapping[str, Mapping[str, Sequence[float]]]) -> UInt8[n
     figure.axes[0].legend(fontsize=7.5, frameon=False)
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+
+def legend(
+    entries: Sequence[Entry], width: int, ground: Colour, ink: Colour, sharp: bool = False
+) -> UInt8[np.ndarray, "height width 3"]:
+    """A strip with the entries one after the other, over as many lines as they need.
+
+    Args:
+        entries: the texts with their colours.
+        width: of the strip in pixels.
+        ground: behind the words.
+        ink: of the words.
+        sharp: without half-tones, for a strip that is going to be enlarged.
+    """
+    font = ImageFont.load_default(size=11)
+    lines = _broken(entries, width, font)
+    strip = Image.new("RGB", (width, len(lines) * _LINE + 2), ground)
+    draw = ImageDraw.Draw(strip)
+    if sharp:
+        draw.fontmode = "1"
+    for row, line in enumerate(lines):
+        left, middle = _SIDE, row * _LINE + _LINE // 2 + 1
+        for colour, text in line:
+            if colour is not None:
+                box = (left, middle - _PATCH // 2, left + _PATCH - 1, middle + _PATCH // 2 - 1)
+                draw.rectangle(box, fill=colour, outline=ink)
+                left += _PATCH + 3
+            draw.text((left, middle), text, fill=ink, font=font, anchor="lm")
+            left += round(font.getlength(text)) + _SPACE
+    return np.asarray(strip)
+
+
+def _broken(
+    entries: Sequence[Entry], width: int, font: ImageFont.FreeTypeFont | ImageFont.ImageFont
+) -> list[list[Entry]]:
+    """The entries in lines that are no wider than the strip; one that is too long for a line is broken at a space."""
+    lines: list[list[Entry]] = [[]]
+    left = _SIDE
+    for colour, text in entries:
+        words, first = text.split(" "), True
+        while words:
+            room = width - _SIDE - left - (_PATCH + 3 if colour is not None and first else 0)
+            count = len(words)
+            while count > 1 and font.getlength(" ".join(words[:count])) > room:
+                count -= 1
+            part = " ".join(words[:count])
+            whole = first and count == len(words)
+            if lines[-1] and (font.getlength(part) > room or not whole):
+                lines.append([])
+                left = _SIDE
+                continue
+            lines[-1].append((colour if first else None, part))
+            left += round(font.getlength(part)) + _SPACE + (_PATCH + 3 if colour is not None and first else 0)
+            words, first = words[count:], False
+            if words:
+                lines.append([])
+                left = _SIDE
+    return lines

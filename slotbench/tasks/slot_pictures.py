@@ -25,11 +25,11 @@ __all__ = ["match_slots", "paint_objects", "paint_slots_over", "shown_times", "s
 Frames = Float[Tensor, "time channels height width"]
 Masks = Float[Tensor, "time slots height width"]
 Labels = Integer[Tensor, "time height width"]
-Picture = UInt8[np.ndarray, "shown_height shown_width 3"]
+Painted = UInt8[np.ndarray, "shown_height shown_width 3"]
 
 _BACKGROUND, _UNMATCHED = (45, 45, 45), (225, 225, 225)
 _OPACITY, _OUTLINE, _MAX_COLUMNS, _EMPTY = 0.6, 0.3, 8, 0.85
-# shorter and longer limits of a picture's longer side in pixels
+# shorter and longer limits of an image's longer side in pixels
 _ON_SHEET, _ON_LONG_SHEET, _IN_VIDEO, _LONG_SHEET_SLOTS = (96, 128), (64, 80), (128, 160), 12
 
 
@@ -47,15 +47,15 @@ def slot_panel(
     """One clip on a sheet, time from left to right, at most eight frames, the first and the last among them.
 
     The rows are the frame, its reconstruction, the winning slot of each pixel over the frame (of the decoder's masks,
-    and of the attention's), the true objects, and then each slot alone: its picture where its mask is, light grey where
+    and of the attention's), the true objects, and then each slot alone: its image where its mask is, light grey where
     it is not, with the share of the clip's pixels that it wins. Small frames are enlarged by whole pixels, large ones
     shrunk; with more than twelve slots all is smaller.
 
     Args:
         frames: the clip, in [0, 1].
-        reconstruction: what the model made of it; absent where that is no picture.
+        reconstruction: what the model made of it; absent where that is no image.
         masks: share of each slot in each pixel.
-        components: each slot's own picture; absent, the frame is shown through the mask.
+        components: each slot's own image; absent, the frame is shown through the mask.
         true_masks: ids of objects, 0 = background.
         attention_masks: share of each slot in each pixel by where it attended.
         times: the frames' numbers in a longer video, if these are not all of it.
@@ -109,7 +109,7 @@ def slot_video(
 
     Args:
         frames: the clip, in [0, 1].
-        reconstruction: what the model made of it; absent where that is no picture.
+        reconstruction: what the model made of it; absent where that is no image.
         masks: share of each slot in each pixel.
         true_masks: ids of objects, 0 = background.
     """
@@ -129,7 +129,7 @@ def slot_strips(
 
     Args:
         frames: in [0, 1].
-        reconstruction: what the model made of them; absent where that is no picture.
+        reconstruction: what the model made of them; absent where that is no image.
         labels: the winning slot of each pixel.
         true_masks: ids of objects, 0 = background.
         partners: id of an object -> its slot, over the whole video.
@@ -165,13 +165,13 @@ def match_slots(labels: Labels, true_masks: Labels, num_slots: int) -> dict[int,
 
 def paint_slots_over(
     frame: Float[Tensor, "channels height width"], labels: Integer[Tensor, "height width"], size: tuple[int, int]
-) -> Picture:
+) -> Painted:
     """The slot of each pixel in its colour over the frame without its own, outlined.
 
     Args:
         frame: in [0, 1].
         labels: the winning slot of each pixel.
-        size: height and width of the picture.
+        size: height and width of the image.
     """
     # in grey: a red ball under a green slot would come out brown
     below = _resize(paint_frame(frame.mean(0, keepdim=True)), size)
@@ -183,13 +183,13 @@ def paint_slots_over(
 
 def paint_objects(
     true_masks: Integer[Tensor, "height width"], partners: dict[int, int], size: tuple[int, int]
-) -> Picture:
+) -> Painted:
     """True objects, each in the colour of its slot, light grey without one, on a dark background, outlined.
 
     Args:
         true_masks: ids of objects, 0 = background.
         partners: id of an object -> its slot.
-        size: height and width of the picture.
+        size: height and width of the image.
     """
     shown = _nearest(true_masks.cpu().numpy(), size)
     ids, places = np.unique(shown, return_inverse=True)
@@ -197,17 +197,17 @@ def paint_objects(
     return _outlined(np.array(palette, dtype=np.uint8)[places.reshape(shown.shape)], shown)
 
 
-def _outlined(picture: Picture, labels: np.ndarray) -> Picture:
+def _outlined(image: Painted, labels: np.ndarray) -> Painted:
     """A line of one pixel along the edges between labels, of darkened colours: black would hide labels that flicker."""
     edge = np.zeros(labels.shape, dtype=bool)
     edge[:, :-1] |= labels[:, :-1] != labels[:, 1:]
     edge[:-1] |= labels[:-1] != labels[1:]
-    picture[edge] = (_OUTLINE * picture[edge]).astype(np.uint8)
-    return picture
+    image[edge] = (_OUTLINE * image[edge]).astype(np.uint8)
+    return image
 
 
-def _on_ground(picture: Tensor, mask: Tensor) -> Tensor:
-    return picture.float().clamp(0, 1) * mask.float() + _EMPTY * (1 - mask.float())
+def _on_ground(image: Tensor, mask: Tensor) -> Tensor:
+    return image.float().clamp(0, 1) * mask.float() + _EMPTY * (1 - mask.float())
 
 
 def _colour(slot: int) -> tuple[int, int, int]:
@@ -230,14 +230,14 @@ def _shown_size(frames: Tensor, limits: tuple[int, int]) -> tuple[int, int]:
     return max(1, round(height * most / longer)), max(1, round(width * most / longer))
 
 
-def _resize(picture: UInt8[np.ndarray, "height width 3"], size: tuple[int, int]) -> Picture:
+def _resize(image: UInt8[np.ndarray, "height width 3"], size: tuple[int, int]) -> Painted:
     """Enlarged without smoothing, shrunk to the mean of the pixels that fall together."""
-    enlarges = size[0] >= picture.shape[0]
+    enlarges = size[0] >= image.shape[0]
     method = Image.Resampling.NEAREST if enlarges else Image.Resampling.BOX
-    return np.asarray(Image.fromarray(picture).resize((size[1], size[0]), method))
+    return np.asarray(Image.fromarray(image).resize((size[1], size[0]), method))
 
 
 def _nearest(labels: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """The label in the middle of each pixel of the picture."""
+    """The label in the middle of each pixel of the image."""
     rows, cols = ((2 * np.arange(new) + 1) * old // (2 * new) for new, old in zip(size, labels.shape, strict=True))
     return labels[rows[:, None], cols]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["like", "module_snapshot", "move_off_initial_values", "scalar", "unchanged"]
+__all__ = ["like", "module_snapshot", "move_off_initial_values", "ready", "scalar", "unchanged"]
+
+Part = TypeVar("Part", bound=nn.Module)
 
 
 def move_off_initial_values(module: nn.Module, seed: int = 0) -> None:
@@ -17,6 +19,12 @@ def move_off_initial_values(module: nn.Module, seed: int = 0) -> None:
         for parameter in module.parameters():
             size = 0.5 * parameter.shape[-1] ** -0.5 if parameter.ndim > 1 else 0.1
             parameter.add_(size * torch.randn(parameter.shape, generator=generator).to(parameter))
+
+
+def ready(part: Part) -> Part:
+    """A part in float64 and evaluation mode, off its initial values, so that a zero-initialised head hides nothing."""
+    move_off_initial_values(part)
+    return part.double().eval()
 
 
 def like(x: Tensor) -> Tensor:

@@ -133,7 +133,7 @@ def permuting_slot_parameters_permutes_slots(build: Build, spec: TokenSpec = SPE
         _assert_close(after.attention, before.attention[:, :, permutation], 1e-9, "attention after permuting")
 
 
-def attention_sums_as_its_kind_says(build: Build, shapes: int = 6) -> None:
+def attention_sums_as_its_kind_says(build: Build, shapes: int = 4) -> None:
     """Attention is finite, not negative, and normalised as `CoreOutput.attention_kind` says, over random shapes.
 
     An assignment sums to 1 over the slots for each token; a reading sums to at most 1 over the tokens for each slot.
@@ -153,7 +153,7 @@ def attention_sums_as_its_kind_says(build: Build, shapes: int = 6) -> None:
         with torch.no_grad():
             output = _run(core, _tokens(spec, batch, time, seed=index))
         if output.attention is None:
-            continue
+            return
         attention, expected = output.attention, (batch, time, core.slot_spec.num_slots, spec.num_tokens)
         assert attention.shape == expected, (
             f"attention has shape {tuple(attention.shape)}; expected {expected}, batch time slots tokens"

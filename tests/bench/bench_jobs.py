@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slotbench.bench.job import Job
-from slotbench.bench.results import Settings
+from slotbench.bench.job import Job, Settings
 
 PLUGIN = Path(__file__).parent / "bench_cores.py"
 SMALL = {"batch": 1, "slots": 2, "dim": 4, "tokens": 4, "repeats": 2, "seconds": 30.0, "memory": 1.0}
@@ -16,6 +15,4 @@ def settings(*cores: str, lengths: tuple[int, ...] = (4, 8, 16, 32), **changed) 
 
 
 def job(core: str, *stages: str, length: int = 16, **changed) -> Job:
-    sizes = {"batch": 1, "slots": 2, "dim": 4, "tokens": 4, "repeats": 1, "seconds": 60.0, "memory": 1.0}
-    limits = {"threads": 1, "device": "cpu", "plugins": (str(PLUGIN),)}
-    return Job(core, stages, length, **{**sizes, **limits, **changed})
+    return Job(core, stages, length, settings(core, **{"repeats": 1, "seconds": 60.0, **changed}))

@@ -9,11 +9,10 @@ from functools import partial
 import pytest
 
 from slotbench.bench import subjects
-from slotbench.bench.contest import Contest, Measured, Seconds, Spread, Way, growth, run_contest
-from slotbench.bench.contest_report import as_json, markdown, tables
-from slotbench.bench.contest_run import run_subject
-from slotbench.bench.processes import run_process
+from slotbench.bench.contest import Contest, Measured, Seconds, Spread, Way, growth, run_contest, run_process
+from slotbench.bench.contest_run import as_json, run_subject, tables
 from slotbench.bench.subjects import SUBJECTS, Subject, load_subject
+from slotbench.bench.tables import markdown
 from slotbench.cli import run
 
 MB = 1 << 20
@@ -75,10 +74,10 @@ def test_tables_show_cases_ratios_rates_and_growth():
     ]
     table, grown = tables("title", "length", results)
     assert table.headings == ["length", "way", "ms", "x a", "min to max", "clips/s"]
-    assert table.rows[1] == ["", "b", "100,000", "10", "10 to 10", "0"]
+    assert table.rows[1] == ["", "b", "100,000", "10.0", "10.0 to 10.0", "0"]
     assert [row[-1] for row in grown.rows] == ["T^1.00", "T^2.00"]
     page = markdown([table], "name", ["    command"])
-    assert "| T=20 | a | 20,000 | 1 |  | 0 |" in page
+    assert "| T=20 | a | 20,000 | 1.00 |  | 0 |" in page
     assert json.loads(json.dumps(as_json(results)))[0]["ways"][1]["ratio"]["median"] == 10.0
 
 

@@ -6,7 +6,8 @@ import pytest
 from PIL import Image
 
 from slotbench.bench.plot import draw
-from slotbench.bench.report import PANELS, growth, growths, legend, number, summary, tables, write_markdown
+from slotbench.bench.report import PANELS, growth, growths, legend, summary, tables, write_markdown
+from slotbench.bench.tables import number
 
 INFERENCE, TRAINING, MEMORY = PANELS
 

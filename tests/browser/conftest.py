@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "comparison"))
 
 from page_comparisons import made_up
 
-from slotbench.comparison.html_page import write_html
+from slotbench.comparison.page.page import write_html
 from slotbench.comparison.records import Comparison
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -25,6 +25,13 @@ _QUIET = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
     *("--disable-sync", "--no-first-run"),
 ]
+
+
+LAYERS = """(name) => {
+  const [plot] = Bokeh.documents.flatMap((drawn) => drawn.roots()).filter((root) => root.name === name);
+  const columns = (data) => (data instanceof Map ? Object.fromEntries(data) : data);
+  return Object.fromEntries(plot.renderers.map(({ data_source }) => [data_source.name, columns(data_source.data)]));
+}"""
 
 
 @dataclass
@@ -38,6 +45,24 @@ class Tab:
     def labels(self) -> list[str]:
         """The rows of the table from top to bottom."""
         return self.page.locator("#table tbody.rows tr[data-row] .name").all_inner_texts()
+
+    def layers(self, plot: str) -> dict[str, dict[str, list[Any]]]:
+        """What a plot shows, by layer and column: "curves METRIC", or "axis"."""
+        return self.page.evaluate(LAYERS, plot)
+
+    def rows(self, plot: str, layer: str = "lines") -> list[int]:
+        """Rows of the comparison that have something in a layer of a plot, reference lines left out."""
+        return sorted({row for row in self.layers(plot)[layer]["row"] if row >= 0})
+
+    def point_at(self, x: float, y: float) -> str:
+        """Moves the pointer there until the page says something about the place; what it says."""
+        for _ in range(50):
+            self.page.mouse.move(x + 1, y)
+            self.page.mouse.move(x, y)
+            self.page.wait_for_timeout(100)
+            if self.page.locator("#tip").is_visible():
+                return self.page.inner_text("#tip")
+        raise AssertionError("nothing is said about the place under the pointer")
 
     def settle(self) -> None:
         """Waits until the page has drawn what was asked for."""

@@ -6,20 +6,25 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from page_comparisons import ERROR, SCORE, made_up
+from PIL import Image
 
-from slotbench.comparison.html_page import write_html
+from slotbench.comparison.page.page import write_html
 from slotbench.comparison.records import Comparison
 from slotbench.comparison.sources import open_sources
+from slotbench.comparison.statistics import summarise
 from slotbench.comparison.table import compare
 
-LINES = "#curves figure[data-metric='{}'] g.series"
+CURVES = f"curves {SCORE}"
 
 
 def test_what_the_page_shows_when_it_is_opened(open_page, comparison):
@@ -33,10 +38,10 @@ def test_what_the_page_shows_when_it_is_opened(open_page, comparison):
     assert page.locator("td.best").count() == 1
     assert "best of its column" in page.locator("td.best").text_content()
     assert page.locator(".rows .badge").all_inner_texts() == ["1 failed"]
-    assert page.locator(".floors th .name").all_inner_texts() == ["one slot", "k-means", "copy the last frame", "black"]
+    names = page.locator(".baselines th .name").all_inner_texts()
+    assert names == ["one slot", "k-means", "copy the last frame", "black"]
     assert page.locator("#curves figure").count() == 3
-    assert page.locator(LINES.format(SCORE)).count() == 9
-    assert page.locator("#axis [data-point]").count() == 9
+    assert tab.rows(CURVES) == tab.rows("axis", "points") == list(range(9))
     assert page.locator("#settings tr.differs").count() > 0
     assert page.locator("#media img").count() == 9
 
@@ -55,6 +60,9 @@ def test_a_heading_sorts_and_says_so(open_page, comparison):
     assert heading.get_attribute("aria-sort") == "descending"
     assert tab.labels() == best_first[::-1]
     assert tab.page.evaluate("document.activeElement.id") == f"sort metric {ERROR}"
+    tab.page.click("#columns summary")
+    tab.page.locator("#columns label", has_text="model.core.num_slots").click()
+    tab.page.keyboard.press("Escape")
     tab.page.locator("th[data-column='key model.core.num_slots'] button").click()
     tab.settle()
     assert [label.split(", ")[1] for label in tab.labels()] == ["4 slots"] * 3 + ["8 slots"] * 3 + ["16 slots"] * 3
@@ -76,8 +84,7 @@ def test_the_filter_keeps_rows_with_all_words_everywhere(open_page, comparison):
     tab.page.fill("#filter", "num_slots=8 -core=psb")
     tab.settle()
     assert sorted(tab.labels()) == ["OCSlotSSM, 8 slots", "SlotSSM, 8 slots"]
-    assert tab.page.locator(LINES.format(SCORE)).count() == 2
-    assert tab.page.locator("#axis [data-point]").count() == 2
+    assert len(tab.rows(CURVES)) == len(tab.rows("axis", "points")) == 2
     assert tab.page.locator("#media figure").count() == 2
     assert tab.page.inner_text("#shown") == "2 of 9 rows drawn, 2 match"
     tab.page.fill("#filter", "no such thing")
@@ -86,44 +93,63 @@ def test_the_filter_keeps_rows_with_all_words_everywhere(open_page, comparison):
     assert "No row has all these words" in tab.page.inner_text("#table")
 
 
-def test_a_row_that_is_hidden_loses_its_lines_points_and_pictures(open_page, comparison):
+def test_a_row_that_is_hidden_loses_its_lines_points_and_images(open_page, comparison):
     tab = open_page(comparison)
     page = tab.page
-    line = page.locator(f"{LINES.format(SCORE)}[data-row='2']")
-    drawn = line.locator("path.line").get_attribute("d")
+    drawn = tab.layers(CURVES)["lines"]
     page.locator("tr[data-row='2'] td").first.click()
     tab.settle()
-    assert line.count() == 0
-    assert page.locator("[data-point='2']").count() == 0
+    assert tab.rows(CURVES) == tab.rows("axis", "points") == [0, 1, 3, 4, 5, 6, 7, 8]
     assert page.locator("#media figure[data-row='2']").count() == 0
     assert page.locator("#eye-2").get_attribute("aria-pressed") == "false"
     page.locator("#curves-entry-2").press("Enter")
     tab.settle()
-    assert line.locator("path.line").get_attribute("d") == drawn
+    assert tab.layers(CURVES)["lines"] == drawn
     assert page.evaluate("document.activeElement.id") == "curves-entry-2"
     page.locator("#eye-5").click(modifiers=["Shift"])
     tab.settle()
-    assert page.locator(LINES.format(SCORE)).evaluate_all("nodes => nodes.map((node) => node.dataset.row)") == ["5"]
+    assert tab.rows(CURVES) == [5]
     page.click("#show-none")
     tab.settle()
     assert "None of the rows that are shown" in page.inner_text("#curves")
     page.click("#show-all")
     tab.settle()
-    assert page.locator(LINES.format(SCORE)).count() == 9
+    assert tab.rows(CURVES) == list(range(9))
 
 
 def test_a_row_has_the_same_colour_in_the_table_and_in_the_plots(open_page, comparison):
     tab = open_page(comparison)
-    stroke = "node => getComputedStyle(node).stroke + getComputedStyle(node).strokeDasharray"
-    looks = []
-    for row in range(9):
-        in_table = tab.page.locator(f"#table tr[data-row='{row}'] .swatch line").evaluate(stroke)
-        assert tab.page.locator(f"{LINES.format(SCORE)}[data-row='{row}'] path.line").evaluate(stroke) == in_table
-        looks.append(in_table)
+    stroke = "node => [getComputedStyle(node).stroke, node.getAttribute('stroke-dasharray')]"
+
+    def look(row: int) -> tuple[str, str]:
+        colour, dashes = tab.page.locator(f"#table tr[data-row='{row}'] .swatch line").evaluate(stroke)
+        return "#{:02x}{:02x}{:02x}".format(*map(int, re.findall(r"\d+", colour))), dashes or ""
+
+    lines = tab.layers(CURVES)["lines"]
+    for row, colour, dash in zip(lines["row"], lines["colour"], lines["dash"], strict=True):
+        if row >= 0:
+            assert (colour, " ".join(f"{part:g}" for part in dash)) == look(row)
+    looks = [look(row) for row in range(9)]
     assert len(set(looks)) == 9
     tab.page.locator(f"th[data-column='metric {ERROR}'] button").dblclick()
     tab.settle()
-    assert tab.page.locator("#table tr[data-row='8'] .swatch line").evaluate(stroke) == looks[8]
+    assert look(8) == looks[8]
+
+
+def pixels_of(picture: bytes, colour: str) -> int:
+    pixels = np.asarray(Image.open(io.BytesIO(picture)).convert("RGB"))
+    return int((pixels == [int(colour[at : at + 2], 16) for at in (1, 3, 5)]).all(-1).sum())
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_the_plots_are_there_to_be_seen(open_page, colours):
+    tab = open_page(made_up(cores=1, slots=(4,), seeds=1), colours=colours)
+    colour = tab.layers(CURVES)["lines"]["colour"][-1]
+    for plot in ("#curves .plot", "#axis"):
+        box = tab.page.locator(plot).first
+        box.locator("canvas").first.wait_for()
+        tab.page.wait_for_timeout(500)
+        assert pixels_of(box.screenshot(), colour) > 50
 
 
 def test_a_row_opens_into_its_runs(open_page, comparison):
@@ -150,8 +176,52 @@ def test_the_interval_is_shown_beside_the_pointer_and_on_demand(open_page, compa
     assert f"{cell.low:.4f} to {cell.high:.4f}" in tab.page.inner_text("#tip")
     tab.page.mouse.move(0, 0)
     assert tab.page.locator("#tip").is_hidden()
-    tab.page.check("#intervals")
+    tab.page.check("#table-intervals")
     assert f"{cell.low:.4f} to {cell.high:.4f}" in tab.page.locator("tr[data-row='0'] td.score").first.inner_text()
+
+
+def test_scores_stand_beside_the_row_and_nothing_is_cut_off(open_page, comparison):
+    longer = "SlotSSM, schedule=" + "linear warm-up and cosine, " * 4
+    rows = [replace(comparison.rows[0], label=longer), *comparison.rows[1:]]
+    tab = open_page(replace(comparison, rows=rows), width=1300)
+    inside, table = (tab.page.locator(name).bounding_box()["width"] for name in ("#table", "#table > table"))
+    assert table <= inside
+    headings = tab.page.locator("#table thead th").all_inner_texts()
+    assert [heading.split("\n")[0].split("\u00a0")[0] for heading in headings[:4]] == [
+        *("row", "seeds", "FG-ARI per video", "error: MSE per pixel")
+    ]
+    assert tab.page.locator("th[data-column^=key]").count() == 0
+    tab.page.click("#open-0")
+    assert "model.core.num_slots: " in tab.page.inner_text("tr.settings")
+    for entry in tab.page.locator("#curves-legend .entry").all():
+        box = entry.bounding_box()
+        assert box["x"] + box["width"] <= 1300
+
+
+def test_on_a_narrow_screen_the_first_scores_are_in_sight(open_page, comparison):
+    tab = open_page(comparison, width=400)
+    best = tab.page.locator("tr[data-row='0'] td.score").first.bounding_box()
+    assert best["x"] + best["width"] <= 400
+    assert best["y"] + best["height"] <= 450
+
+
+def test_a_number_that_is_far_too_large_is_short_and_leaves_the_others_their_digits(open_page, comparison):
+    first = comparison.rows[-1]
+    lost = replace(first, cells={**first.cells, SCORE: summarise([1e20, 1e20])}, diverged=1)
+    tab = open_page(replace(comparison, rows=[*comparison.rows[:-1], lost]))
+    scores = [row.locator("td.score").first.inner_text() for row in tab.page.locator("#table tr[data-row]").all()]
+    assert scores[-1] == "1.0e20 ± 0.0000 (2)"
+    assert scores[0].startswith(f"{comparison.rows[0].cells[SCORE].mean:.4f} ±")
+
+
+def test_runs_that_diverged_are_marked_in_table_legend_and_plots(open_page):
+    tab = open_page(made_up(cores=2, slots=(4,), seeds=3, states={1: "diverged"}))
+    assert tab.page.locator(".rows .badge.bad").all_inner_texts() == ["1 diverged"]
+    (row,) = [place for place in (0, 1) if "✕" in tab.page.inner_text(f"#curves-entry-{place}")]
+    for plot in (CURVES, "axis"):
+        points = tab.layers(plot)["points"]
+        crosses = [points["row"][at] for at, marker in enumerate(points["marker"]) if marker == "x"]
+        assert crosses == [row]
 
 
 def test_columns_are_chosen(open_page, comparison):
@@ -164,17 +234,23 @@ def test_columns_are_chosen(open_page, comparison):
 
 
 def test_text_from_runs_stays_text(open_page, comparison):
-    evil = '</script ></script><img src=x onerror="window.harmed = true"><b>&amp;'
+    evil = '</script ></script><img src=x onerror="window.harmed = true"><b>&amp; $$x$$ \\[y\\]'
     row = replace(comparison.rows[0], label=evil, settings={evil: evil, "model.core": evil})
     row = replace(row, runs=[replace(run, name=evil, settings={**run.settings, evil: evil}) for run in row.runs])
     rows = [row, *comparison.rows[1:]]
-    tab = open_page(replace(comparison, title=evil, keys=["model.core", evil], rows=rows, notes=[evil], command=evil))
+    score, error = comparison.metrics
+    score = replace(score, label=evil, baselines={evil: 0.5}, oracles={evil: 0.6})
+    texts = {"title": evil, "notes": [evil], "command": evil, "keys": ["model.core", evil], "metrics": [score, error]}
+    tab = open_page(replace(comparison, rows=rows, **texts))
     assert tab.page.title() == tab.page.inner_text("h1") == evil
     assert tab.labels()[0] == evil
     assert tab.page.inner_text("#notes") == tab.page.inner_text("#command") == evil
     tab.page.locator("#table td.score").first.hover()
     assert tab.page.inner_text("#tip").startswith(evil)
     tab.page.select_option("#axis-x", "key model.core")
+    tab.page.check("#axis-baselines")
+    tab.page.locator("#axis canvas").first.wait_for()
+    assert tab.layers("axis")["names"]["text"] == [evil, f"oracle: {evil}"]
     assert tab.page.evaluate("window.harmed") is None
     assert tab.page.locator("img[src=x], b").count() == 0
 
@@ -197,9 +273,9 @@ def test_the_page_can_ask_no_server_for_anything(browser, comparison, tmp_path):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (Comparison("", [], [], []), {"#table": "No runs.", "#curves": "no curves", "#axis": "no scores"}),
-        (made_up(cores=1, slots=(4,), seeds=1), {"#settings": "No setting differs", "#media": "no pictures"}),
-        (made_up(cores=2, slots=(4,), points=0), {"#curves": "no curves", "#media": "no pictures"}),
+        (Comparison("", [], [], []), {"#table": "No runs.", "#curves": "no curves", "#axis-far": "no scores"}),
+        (made_up(cores=1, slots=(4,), seeds=1), {"#settings": "No setting differs", "#media": "no images"}),
+        (made_up(cores=2, slots=(4,), points=0), {"#curves": "no curves", "#media": "no images"}),
         (made_up(cores=1, slots=(4,), seeds=1, points=1), {"#curves": "FG-ARI"}),
     ],
     ids=["no runs", "one run", "no curves", "one point"],
@@ -235,7 +311,7 @@ PAIRS = """() => {
   };
   const on = (ground, ...inks) => inks.map((ink) => [`--${ink}`, `--${ground}`]);
   const texts = [
-    ...on("ground", "ink", "quiet", "link", "floor", "warn"), ...on("raised", "ink", "quiet"),
+    ...on("ground", "ink", "quiet", "link", "baseline", "warn"), ...on("raised", "ink", "quiet"),
     ...on("best", "ink", "quiet"), ...on("differs", "ink", "quiet"),
     ...on("bad", "bad-ink"), ...on("busy", "busy-ink"), ...on("odd", "odd-ink"),
   ];
@@ -284,7 +360,13 @@ def test_pictures_for_the_docs(open_page, comparison):
         command = f"slotbench compare runs/{found.title} --html {found.title}.html"
         comparison = compare(found.runs, title=found.title, command=command)
     tab = open_page(comparison)
+    moving = [name for name in tab.page.locator("#media-name option").all_inner_texts() if name.endswith(".gif")]
+    if moving:
+        tab.page.select_option("#media-name", moving[0])
+    tab.page.wait_for_timeout(3000)  # the library draws when the page is idle
     tab.page.screenshot(path=folder / "compare_page.png")
+    tab.page.set_viewport_size({"width": 1300, "height": 2000})  # each part is seen whole
+    tab.page.wait_for_timeout(2000)
     for part in ("curves", "axis", "settings", "media"):
         tab.page.locator(f"#{part}-part").screenshot(path=folder / f"compare_{part}.png")
     open_page(comparison, colours="dark").page.screenshot(path=folder / "compare_page_dark.png")

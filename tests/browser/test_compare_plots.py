@@ -1,76 +1,126 @@
-"""The plots, settings and pictures of a comparison's page, used in a real browser."""
+"""The plots, settings and images of a comparison's page, used in a real browser."""
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 from page_comparisons import ERROR, SCORE, made_up
 
-LINES = "#curves figure[data-metric='{}'] g.series"
+CURVES = f"curves {SCORE}"
 
 
 def test_curves_of_other_metrics_scales_and_hours(open_page, comparison):
     tab = open_page(comparison)
     page = tab.page
-    page.click("#curve-metrics summary")
-    page.locator("#curve-metrics label", has_text="val/other").click()
+    page.click("#curves-metrics summary")
+    page.locator("#curves-metrics label", has_text="val/other").click()
     page.keyboard.press("Escape")
     assert page.locator("#curves figure").count() == 4
-    path = page.locator("#curves figure[data-metric='train/loss'] g.series[data-row='0'] path.line")
-    shapes = [path.get_attribute("d")]
-    for field, value in (("#curve-scale", "log"), ("#curve-smoothing", "0.3"), ("#curve-over", "hours")):
-        page.select_option(field, value)
-        shapes.append(path.get_attribute("d"))
-    # hours are steps times a constant here: the same picture with another axis
-    assert len(set(shapes)) == 3
-    assert page.locator("#curves .axis-label").all_text_contents() == ["hours"] * 4
-    assert not any("NaN" in shape for shape in shapes)
-    page.check("#curve-seeds")
-    assert page.locator(f"{LINES.format(SCORE)}[data-row='0'] path.thin").count() == 3
-    page.select_option("#curve-band", "none")
-    assert page.locator("#curves path.band").count() == 0
-    assert page.locator("#curves line.floor").count() > 0
-    page.uncheck("#curve-floors")
-    assert page.locator("#curves line.floor").count() == 0
+    name = "curves train/loss"
+
+    def first_line() -> tuple[list[float], list[float]]:
+        lines = tab.layers(name)["lines"]
+        at = lines["row"].index(0)
+        return lines["xs"][at], lines["ys"][at]
+
+    steps, recorded = first_line()
+    page.select_option("#curves-scale", "log")
+    assert page.evaluate(SCALE, name) == "LogScale"
+    page.select_option("#curves-smoothing", "0.3")
+    assert first_line()[0] == steps
+    smooth = first_line()[1]
+    assert np.abs(np.diff(smooth)).sum() < np.abs(np.diff(recorded)).sum()
+    page.select_option("#curves-over", "hours")
+    assert first_line()[1] == pytest.approx(smooth)
+    assert first_line()[0] == pytest.approx([6 * step / 3600 for step in steps], rel=1e-3)
+    page.check("#curves-seeds")
+    assert [width for width in tab.layers(CURVES)["lines"]["width"] if width == 1] == [1] * 27
+    assert len(tab.layers(CURVES)["bands"]["row"]) == 9
+    page.select_option("#curves-band", "none")
+    assert tab.layers(CURVES)["bands"]["row"] == []
+    assert tab.layers(CURVES)["names"]["text"] == ["k-means"]  # nothing is zero on a logarithmic scale
+    page.uncheck("#curves-baselines")
+    assert -1 not in tab.layers(CURVES)["lines"]["row"]
 
 
-def test_a_curve_is_the_mean_over_the_seeds_and_is_read_off(open_page):
-    tab = open_page(made_up(cores=1, slots=(4,), seeds=3, points=40))
-    figure = tab.page.locator(f"#curves figure[data-metric='{SCORE}']")
-    plot = figure.locator("svg.plot")
-    plot.focus()
-    for _ in range(60):
-        plot.press("ArrowRight")
+SCALE = """(name) => Bokeh.documents.flatMap((drawn) => drawn.roots()).filter((root) => root.name === name)
+  .map((root) => root.y_scale.type)[0]"""
+
+
+def test_the_band_is_the_spread_of_the_seeds_and_the_line_their_mean(open_page):
     comparison = made_up(cores=1, slots=(4,), seeds=3, points=40)
+    tab = open_page(comparison)
+    values = np.stack([run.curves(400)[SCORE][1] for run in comparison.runs])
+    layers = tab.layers(CURVES)
+    assert layers["lines"]["ys"][-1] == pytest.approx(values.mean(0), rel=1e-4)
+    spread = values.std(0, ddof=1)
+    edges = [*values.mean(0) + spread, *(values.mean(0) - spread)[::-1]]
+    assert layers["bands"]["ys"][0] == pytest.approx(edges, rel=1e-3, abs=1e-4)
+    tab.page.select_option("#curves-band", "range")
+    edges = [*values.max(0), *values.min(0)[::-1]]
+    assert tab.layers(CURVES)["bands"]["ys"][0] == pytest.approx(edges, rel=1e-3, abs=1e-4)
+
+
+def test_a_curve_is_read_off_under_the_pointer(open_page):
+    comparison = made_up(cores=1, slots=(4,), seeds=3, points=40)
+    tab = open_page(comparison)
+    plot = tab.page.locator(f"#curves figure[data-metric='{SCORE}'] .plot")
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    said = tab.point_at(box["x"] + box["width"] - 45, box["y"] + 60)
     last = [run.curves(400)[SCORE][1][-1] for run in comparison.runs]
-    said = tab.page.inner_text("#tip")
     assert "step 370" in said
     assert f"{sum(last) / 3:.4g}"[:5] in said
     assert "(3)" in said
     assert "k-means" in said
+    tab.page.mouse.move(0, 0)
+    tab.page.locator("#tip").wait_for(state="hidden")
 
 
 def test_a_metric_against_another_axis(open_page, comparison):
     tab = open_page(comparison)
     page = tab.page
-    points = page.locator("#axis [data-point]")
     # three cores over three numbers of slots
     assert page.input_value("#axis-x") == "key model.core.num_slots"
     assert page.input_value("#axis-group") == "model.core"
-    assert page.locator("#axis path.line").count() == 3
-    assert page.locator("#axis .axis-label").text_content() == "num_slots"
-    before = points.evaluate_all("nodes => nodes.map((node) => node.getAttribute('transform'))")
+    lines = tab.layers("axis")["lines"]
+    assert [xs for xs in lines["xs"] if len(xs) == 3] == [[4, 8, 16]] * 3
+    means = {row.label: row.cells for row in comparison.rows}
+
+    def marks() -> list[float]:
+        points = tab.layers("axis")["points"]
+        return [y for y, size in zip(points["y"], points["size"], strict=True) if size == 11]
+
+    assert sorted(marks()) == pytest.approx(sorted(cells[SCORE].mean for cells in means.values()))
     page.select_option("#axis-y", ERROR)
-    assert points.evaluate_all("nodes => nodes.map((node) => node.getAttribute('transform'))") != before
+    assert sorted(marks()) == pytest.approx(sorted(cells[ERROR].mean for cells in means.values()))
     page.select_option("#axis-x", "key model.core")
     page.select_option("#axis-group", "model.core.num_slots")
-    assert page.locator("#axis path.line").count() == 0
-    assert page.locator("#axis path.bar-line").count() == points.count() == 9
-    assert {"SlotSSM", "OCSlotSSM", "PSB"} <= set(page.locator("#axis .tick").all_text_contents())
+    lines = tab.layers("axis")["lines"]
+    assert [len(xs) for xs in lines["xs"]] == [2] * 9
+    names = page.evaluate(NAMES)
+    assert set(names) == {"SlotSSM", "OCSlotSSM", "PSB"}
     page.select_option("#axis-x", "parameters")
-    page.check("#axis-log-x")
-    page.check("#axis-floors")
-    assert "black 9" in page.inner_text("#axis")
-    points.first.hover()
-    assert "parameters: " in page.inner_text("#tip")
+    page.check("#axis-logX")
+    page.check("#axis-baselines")
+    assert "black 9" in page.inner_text("#axis-far")
+    page.locator("#axis canvas").first.wait_for()
+    page.wait_for_timeout(200)
+    x, y = page.evaluate(PLACE, [tab.layers("axis")["points"]["x"][-1], tab.layers("axis")["points"]["y"][-1]])
+    assert "parameters: " in tab.point_at(x, y)
+
+
+AXIS = "Bokeh.documents.flatMap((drawn) => drawn.roots()).find((root) => root.name === 'axis')"
+NAMES = f"() => [...{AXIS}.below[0].major_label_overrides.values()].map((name) => name.text)"
+# of a point in the data, in the window; the plot is scrolled into sight
+PLACE = f"""([x, y]) => {{
+  const view = Object.values(Bokeh.index).find((view) => view.model === {AXIS})
+    ?? [...Bokeh.index.roots].find((view) => view.model === {AXIS});
+  document.getElementById("axis").scrollIntoView({{ block: "center" }});
+  const box = document.getElementById("axis").getBoundingClientRect();
+  const frame = view.frame;
+  return [box.left + frame.x_scale.compute(x), box.top + frame.y_scale.compute(y)];
+}}"""
 
 
 def test_settings_that_differ_between_two_rows_and_all(open_page, comparison):
@@ -93,7 +143,7 @@ def test_settings_that_differ_between_two_rows_and_all(open_page, comparison):
     assert keys.all_inner_texts() == ["model.core.num_slots"]
 
 
-def test_pictures_of_one_name_side_by_side(open_page, comparison):
+def test_images_of_one_name_side_by_side(open_page, comparison):
     tab = open_page(comparison)
     page = tab.page
     assert page.input_value("#media-name") == "clip_0.png"
@@ -110,7 +160,7 @@ def test_pictures_of_one_name_side_by_side(open_page, comparison):
     assert page.locator("#viewer").is_hidden()
 
 
-def test_pictures_without_room_are_named(open_page, comparison):
+def test_images_without_room_are_named(open_page, comparison):
     tab = open_page(comparison, media_budget=1000)
     total, out = 54, tab.page.locator("#media-notes li")
     tab.page.click("#media-notes summary")
@@ -123,15 +173,12 @@ def test_pictures_without_room_are_named(open_page, comparison):
 def test_of_many_rows_the_first_of_the_table_have_curves(open_page):
     comparison = made_up(cores=10, slots=(4, 8, 12, 16), seeds=1)
     tab = open_page(comparison, width=1000)
-    drawn = tab.page.locator(LINES.format(SCORE))
-    rows = "nodes => nodes.map((node) => Number(node.dataset.row)).sort((a, b) => a - b)"
-    assert drawn.evaluate_all(rows) == list(range(10))
+    assert tab.rows(CURVES) == list(range(10))
     assert "and 30 rows further down the table" in tab.page.inner_text("#curves-legend")
     button = tab.page.locator(f"th[data-column='metric {ERROR}'] button")
     button.click()
     button.click()
     tab.settle()
-    assert drawn.evaluate_all(rows) == list(range(30, 40))
-    tab.page.select_option("#curve-rows", label="all")
-    assert drawn.count() == 40
-    assert tab.page.locator("#axis [data-point]").count() == 40
+    assert tab.rows(CURVES) == list(range(30, 40))
+    tab.page.select_option("#curves-rows", label="all")
+    assert tab.rows(CURVES) == tab.rows("axis", "points") == list(range(40))

@@ -1,13 +1,8 @@
-"""Makes the tiny task of tests/runs importable here."""
-
-import sys
 from pathlib import Path
 
 import pytest
 
 from slotbench.runs.folder import RunFolder
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "runs"))
 
 
 @pytest.fixture

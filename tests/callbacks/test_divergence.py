@@ -69,7 +69,7 @@ def test_weights_that_are_not_finite_are_never_saved(folder: RunFolder) -> None:
         def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
             return sum(weight.nan_to_num().square().mean() for weight in self.parameters())
 
-    from slotbench.runs.wiring import run_parts
+    from slotbench.callbacks.wiring import run_parts
 
     loggers, callbacks = run_parts(folder, wandb="off", wandb_project="tests", config={})
     trainer = make_trainer(loggers, [Spoil(), *callbacks], max_steps=12, val_check_interval=4)

@@ -14,9 +14,9 @@ from lightning.pytorch import Callback
 from PIL import Image
 from tiny_run import TinyTask, fit, loader, make_trainer
 
-from slotbench.callbacks import media_files
+from slotbench.callbacks import media
+from slotbench.callbacks.media import can_encode_mp4
 from slotbench.callbacks.media_logger import MediaLogger, _thin_out
-from slotbench.callbacks.mp4 import can_encode_mp4
 from slotbench.interfaces import VideoBatch
 from slotbench.runs.folder import RunFolder
 
@@ -177,14 +177,14 @@ def test_an_mp4_lies_beside_every_gif(folder: RunFolder) -> None:
     trainer = make_trainer([], [MediaLogger(folder, num_clips=3)], max_steps=8, val_check_interval=1)
     trainer.fit(Filming(), loader(), loader(16))
     trainer.test(Filming(), loader(16))
-    for media in (folder.media, one(folder, "test")):
-        assert sorted(path.stem for path in media.glob("*.mp4")) == [Path(name).stem for name in gifs(media)] != []
+    for place in (folder.media, one(folder, "test")):
+        assert sorted(path.stem for path in place.glob("*.mp4")) == [Path(name).stem for name in gifs(place)] != []
     assert (folder.media / "clips_latest.mp4").read_bytes()[4:8] == b"ftyp"
     assert not list(folder.path.rglob("*.partial"))
 
 
 def test_without_pyav_there_are_gifs_alone(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(media_files, "can_encode_mp4", lambda: False)
+    monkeypatch.setattr(media, "can_encode_mp4", lambda: False)
     make_trainer([], [MediaLogger(folder)]).test(Filming(), loader(16))
     assert sorted(path.name for path in one(folder, "test").iterdir()) == ["clips.gif", "clips.png"]
 

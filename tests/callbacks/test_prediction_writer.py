@@ -15,12 +15,12 @@ from PIL import Image
 from tiny_run import TinyTask, loader, make_trainer
 from torch.utils.data import DataLoader, Dataset
 
-from slotbench.callbacks.evaluation_place import EvaluationPlace
-from slotbench.callbacks.media_files import write_video
+from slotbench.callbacks.evaluation import EvaluationPlace
+from slotbench.callbacks.media import write_video
 from slotbench.callbacks.prediction_writer import PredictionWriter
 from slotbench.data.base import collate
 from slotbench.errors import UserError
-from slotbench.interfaces import VideoBatch
+from slotbench.interfaces import DescribedClips, VideoBatch
 from slotbench.runs.folder import RunFolder
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*")
@@ -55,7 +55,7 @@ class Shown(Filming):
         return {"clips": (255 * batch.frames[:, 0, 0, :1, :1]).round().byte().expand(-1, 1, 3).numpy()}
 
 
-class Named(Dataset[VideoBatch]):
+class Named(Dataset[VideoBatch], DescribedClips):
     def __init__(self, size: int) -> None:
         self.size = size
 

@@ -15,7 +15,7 @@ from slotbench.callbacks.final_validation import FinalValidation
 from slotbench.callbacks.random_state import RandomState
 from slotbench.callbacks.run_checkpoint import RunCheckpoint
 from slotbench.callbacks.run_record import RunRecord
-from slotbench.nn.weights import match_weights
+from slotbench.pretrained.weights import match_weights
 from slotbench.runs.folder import RunFolder
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*")

@@ -63,11 +63,11 @@ def test_parameters_that_are_not_trained_are_not_counted(folder: RunFolder) -> N
     assert folder.info["parameters"] == {"encoder": 4, "decoder": 240, "total": 244}
 
 
-def test_headlines_have_the_floors_that_validation_found(folder: RunFolder) -> None:
+def test_headlines_have_the_baselines_that_validation_found(folder: RunFolder) -> None:
     fit(folder, TinyTask(), max_steps=4)
     (headline,) = folder.info["headlines"]
     assert headline["metric"] == "val/score"
-    assert headline["floors"] == {"always grey": 0.9, "always black": 0.7}
+    assert headline["baselines"] == {"always grey": 0.9, "always black": 0.7}
     assert headline["higher_is_better"] is True
 
 

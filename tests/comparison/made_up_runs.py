@@ -12,14 +12,15 @@ import yaml
 from slotbench.comparison.records import RunRecord
 
 HEADLINES = [
-    {"metric": "val/iou", "label": "where: IoU", "higher_is_better": True, "floors": {"black": 0.0, "copy": 0.4}},
-    {"metric": "val/mse", "label": "error", "higher_is_better": False, "floors": {"copy": 0.3}},
+    {"metric": "val/iou", "label": "where: IoU", "higher_is_better": True, "baselines": {"black": 0.0, "copy": 0.4}},
+    {"metric": "val/mse", "label": "error", "higher_is_better": False, "baselines": {"copy": 0.3}},
 ]
 
 
 def config(core: str = "SlotSSM", seed: int = 0, **changed: Any) -> dict[str, Any]:
     """A configuration; `changed` are arguments of the core, or of the data where they begin with `data_`."""
     data = {key.removeprefix("data_"): value for key, value in changed.items() if key.startswith("data_")}
+    loader = {"seed": 0} | {key: data.pop(key) for key in ("seed", "num_workers") if key in data}
     arguments = {key: value for key, value in changed.items() if not key.startswith("data_")}
     return {
         "seed_everything": seed,
@@ -30,7 +31,7 @@ def config(core: str = "SlotSSM", seed: int = 0, **changed: Any) -> dict[str, An
                 "optimizer": {"class_path": "torch.optim.AdamW", "init_args": {"lr": 0.001}},
             },
         },
-        "data": {"class_path": "BouncingBalls", "init_args": {"num_balls": 3, "seed": 0, **data}},
+        "data": {"class_path": "BouncingBalls", "init_args": {"num_balls": 3, "loader": loader, **data}},
         "trainer": {"max_steps": 100, "devices": "auto"},
         "ckpt_path": None,
     }

@@ -79,8 +79,9 @@ def made_up(
         cells = {metric.name: _cell([run.summary[metric.name] for run in runs]) for metric in METRICS}
         parameters = 100_000 * num_slots + 1000 * CORES.index(core)
         unfinished = sum(run.state != "finished" for run in runs)
+        diverged = sum(run.state == "diverged" for run in runs)
         label = f"{core}, {num_slots} slots"
-        rows.append(Row(label, varied, runs, cells, parameters, 0.01 * num_slots, unfinished))
+        rows.append(Row(label, varied, runs, cells, parameters, 0.01 * num_slots, unfinished, diverged))
     rows.sort(key=lambda row: -row.cells[SCORE].mean)
     if rows and seeds > 1:
         cells = rows[0].cells

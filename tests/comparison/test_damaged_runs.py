@@ -13,12 +13,12 @@ import pytest
 from made_up_runs import config, make_run
 from rich.console import Console
 
-from slotbench.comparison.html_page import write_html
+from slotbench.comparison.formats.terminal import print_comparison
+from slotbench.comparison.formats.text_formats import to_csv, to_latex, to_markdown
+from slotbench.comparison.page.page import write_html
 from slotbench.comparison.run_folders import read_run_folder
 from slotbench.comparison.sources import open_sources
 from slotbench.comparison.table import compare
-from slotbench.comparison.terminal import print_comparison
-from slotbench.comparison.text_formats import to_csv, to_latex, to_markdown
 
 FILES = ("run.json", "result.json", "config.yaml", "metrics.jsonl")
 PIXEL = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\2\0\0\0" + bytes(4) + b"\0\0\0\0IEND" + bytes(4)
@@ -108,8 +108,8 @@ WRONG = {
         {"a": 1},
         [7],
         [{"metric": 3}],
-        [{"metric": "val/iou", "floors": [1], "label": {}, "higher_is_better": "no"}],
-        [{"metric": "val/iou", "floors": {"black": "x", "white": None, "grey": 10**400}}],
+        [{"metric": "val/iou", "baselines": [1], "label": {}, "higher_is_better": "no"}],
+        [{"metric": "val/iou", "baselines": {"black": "x", "white": None, "grey": 10**400}}],
     ],
     "metrics": [[], 7, {"val/iou": "x", "val/mse": [1]}, {"val/iou": 10**400}, {"val/iou": 1e308, "val/mse": -1e308}],
     "best": [7, [], {"val/iou": 3}, {"val/iou": {"value": {}}}],

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from page_comparisons import ERROR, SCORE, made_up
 
-from slotbench.comparison.html_curves import CurveTable, thinned
-from slotbench.comparison.records import Comparison, Curve, Metric, Row, RunRecord
+from slotbench.comparison.page.curves import CurveTable
+from slotbench.comparison.records import Comparison, Curve, Metric, Row, RunRecord, thinned
 
 
 def _run(number: int = 0, **fields: Any) -> RunRecord:
@@ -51,8 +51,8 @@ def test_further_metrics_share_the_room_that_is_left():
     others = [f"other/{number:02}" for number in range(20)]
     runs = [_run(number, curves=_curves_of(1000, [SCORE, *others])) for number in range(4)]
     comparison = _comparison(*runs, metrics=(Metric(SCORE, "score"),))
-    table = CurveTable.read(comparison, 400, most_points=4 * (400 + 20 * 50))
-    assert {len(values) for _, values in table.values[SCORE].values()} == {400}
+    table = CurveTable.read(comparison, 300, most_points=4 * (300 + 20 * 50))
+    assert {len(values) for _, values in table.values[SCORE].values()} == {300}
     assert {len(values) for name in others for _, values in table.values[name].values()} == {50}
     assert table.left_out == []
     series, _ = table.values[others[0]][0]
@@ -63,7 +63,8 @@ def test_metrics_for_which_there_is_no_room_are_named():
     others = [f"other/{number:02}" for number in range(20)]
     runs = [_run(number, curves=_curves_of(1000, [SCORE, *others])) for number in range(4)]
     comparison = _comparison(*runs, metrics=(Metric(SCORE, "score"),))
-    table = CurveTable.read(comparison, 400, most_points=4 * (400 + 16 * 5))
+    table = CurveTable.read(comparison, 400, most_points=4 * (100 + 16 * 5))
+    assert {len(values) for _, values in table.values[SCORE].values()} == {100}
     assert table.metrics == [SCORE, *others[:5]]
     assert table.left_out == others[5:]
 

@@ -1,13 +1,24 @@
-"""The pictures of a comparison's page: which of a run's files, in which order, and how many fit."""
+"""The images of a comparison's page: which of a run's files, in which order, how many and how large ones fit."""
 
 from __future__ import annotations
 
 import base64
+import io
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
-from slotbench.comparison.html_media import embed, newest
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from slotbench.comparison.page.media import MOST_PIXELS, embed, newest, unfit
 from slotbench.comparison.records import Comparison, Row, RunRecord
+
+FORMATS = {".png": "PNG", ".gif": "GIF", ".jpg": "JPEG", ".webp": "WEBP"}
 
 
 def _run(number: int = 0, **fields: Any) -> RunRecord:
@@ -34,12 +45,10 @@ def test_the_newest_file_of_every_name():
 
 def _file(path: Path, size: int, fill: int) -> Path:
     """A file that begins as a picture of one pixel does."""
-    begins = {
-        ".png": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\2\0\0\0" + bytes(4) + b"\0\0\0\0IEND" + bytes(4),
-        ".gif": b"GIF89a\1\0\1\0\0\0\0\x3b",
-    }.get(path.suffix, b"")
+    begin = io.BytesIO()
+    Image.new("RGB", (1, 1)).save(begin, FORMATS[path.suffix])
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes((begins + bytes([fill]) * size)[:size])
+    path.write_bytes((begin.getvalue() + bytes([fill]) * size)[:size])
     return path
 
 
@@ -63,7 +72,7 @@ def test_the_first_run_of_every_row_and_what_most_rows_have_goes_in_first(tmp_pa
 
 def test_the_budget_is_kept_and_what_is_left_out_is_named(tmp_path):
     runs = [_run(number, media=[_file(tmp_path / f"{number}.png", 3000, number)]) for number in range(5)]
-    runs.append(_run(5, media=[_file(tmp_path / "small.png", 30, 9)]))
+    runs.append(_run(5, media=[_file(tmp_path / "small.png", 80, 9)]))
     entries, contents = embed(_comparison(*runs), 9000)
     assert sum(map(len, contents)) <= 9000
     assert len(contents) == 3
@@ -85,3 +94,53 @@ def test_a_picture_that_is_gone_is_said_to_be(tmp_path):
     assert contents == []
     assert entry["content"] is None
     assert "there is no file" in entry["problem"]
+
+
+def image(suffix, size=(40, 30), frames=1):
+    noise = np.random.default_rng(0).integers(0, 256, (frames, size[1], size[0], 3), dtype=np.uint8)
+    images = [Image.fromarray(frame) for frame in noise]
+    out = io.BytesIO()
+    more = {"save_all": True, "append_images": images[1:]} if frames > 1 else {}
+    images[0].save(out, FORMATS[suffix], **more)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_an_ordinary_image_fits(suffix):
+    assert unfit(image(suffix), suffix) == ""
+
+
+@pytest.mark.parametrize("suffix", [".png", ".gif", ".webp"])
+def test_an_ordinary_animation_fits(suffix):
+    assert unfit(image(suffix, frames=5), suffix) == ""
+
+
+def test_a_small_file_that_unpacks_into_gigabytes_does_not():
+    header = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
+    chunk = struct.pack(">I", 13) + b"IHDR" + header + struct.pack(">I", zlib.crc32(b"IHDR" + header))
+    chunk += struct.pack(">I", 10) + b"IDAT"
+    assert unfit(b"\x89PNG\r\n\x1a\n" + chunk, ".png") == "is too large for a page"
+
+
+def test_an_animation_of_many_large_frames_does_not():
+    head = b"GIF89a" + struct.pack("<HHBBB", 20_000, 2_000, 0, 0, 0)
+    frame = b"\x2c" + struct.pack("<HHHHB", 0, 0, 20_000, 2_000, 0) + b"\x08\x01\x00\x00"
+    assert MOST_PIXELS > 20_000 * 2_000
+    assert unfit(head + frame * 3 + b"\x3b", ".gif") == ""
+    assert unfit(head + frame * 4 + b"\x3b", ".gif") == "is too large for a page: 20000 x 2000 pixels, 4 frames"
+
+
+def test_the_first_bytes_say_what_an_image_is_and_not_its_name():
+    assert unfit(image(".png"), ".gif") == "is no GIF image, or is damaged"
+    assert unfit(b"<svg>", ".png") == "is no PNG image, or is damaged"
+    assert unfit(b"", ".jpg") == "is no JPG image, or is damaged"
+
+
+@settings(deadline=None)
+@given(st.sampled_from(sorted(FORMATS)), st.data())
+def test_damage_is_met_with_a_word_and_no_error(suffix, data):
+    content = bytearray(image(suffix, frames=1 if suffix == ".jpg" else 2))
+    for place in data.draw(st.lists(st.integers(0, min(len(content), 200) - 1), max_size=6)):
+        content[place] = data.draw(st.integers(0, 255))
+    length = data.draw(st.integers(0, len(content)))
+    assert isinstance(unfit(bytes(content[:length]), suffix), str)

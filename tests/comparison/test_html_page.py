@@ -11,30 +11,38 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from html.parser import HTMLParser
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from page_comparisons import made_up
+from PIL import Image
 
-from slotbench.comparison.html_data import short_names
-from slotbench.comparison.html_page import write_html
-from slotbench.comparison.records import Cell, Comparison, Curve, Metric, Row, RunRecord
+from slotbench.comparison.page.page import write_html
+from slotbench.comparison.records import Cell, Comparison, Curve, Metric, Row, RunRecord, thinned
 
 BREAKOUT = "</script ><img src=x onerror=alert(1)></script><!--<script>"
 
 
 class _Page(HTMLParser):
-    """Every element of the page with its attributes, and the text of scripts, style sheets and the title."""
+    """Every element of the page with its attributes, and the text of scripts, style sheets and the title.
+
+    The scripts of the plotting library are taken out first, into `library`: they are most of the page, and not ours.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.texts: dict[str, str] = {}
         self._open = ""
-        self.feed(path.read_text(encoding="utf-8"))
+        begin = '<script class="library">'
+        first, *rest = path.read_text(encoding="utf-8").split(begin)
+        self.library, after = zip(*(piece.split("</script>", 1) for piece in rest), strict=True)
+        self.feed(first + "".join(f"{begin}</script>{piece}" for piece in after))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         attributes = dict(attrs)
@@ -89,7 +97,7 @@ def test_the_page_holds_the_table(tmp_path):
             assert shown["low"] < shown["mean"] < shown["high"]
             assert shown["best"] == cell.is_best
     assert [metric["higher"] for metric in data["metrics"]] == [True, False]
-    assert data["metrics"][0]["floors"] == {"one slot": 0.0, "k-means": 0.46}
+    assert data["metrics"][0]["baselines"] == {"one slot": 0.0, "k-means": 0.46}
     assert (data["title"], data["command"], data["notes"]) == ("Made up", comparison.command, ["one run is missing"])
 
 
@@ -120,11 +128,11 @@ def test_a_run_without_the_metric_leaves_the_others_at_their_seeds(tmp_path):
 
 def test_numbers_that_are_not_finite_are_words(tmp_path):
     row = Row("row", {"lr": math.inf}, [_run()], {"m": Cell((math.nan,), math.nan)})
-    metric = Metric("m", "m", floors={"worst": -math.inf})
+    metric = Metric("m", "m", baselines={"worst": -math.inf})
     data = _written(Comparison("", ["lr"], [metric], [row]), tmp_path).data
     assert data["rows"][0]["cells"]["m"]["mean"] == "NaN"
     assert data["rows"][0]["settings"]["lr"] == "Infinity"
-    assert data["metrics"][0]["floors"] == {"worst": "-Infinity"}
+    assert data["metrics"][0]["baselines"] == {"worst": "-Infinity"}
 
 
 def test_nothing_in_the_data_can_break_out(tmp_path):
@@ -152,19 +160,25 @@ def test_any_text_comes_back_as_it_was(tmp_path_factory, text, key):
     assert data["notes"] == [text]
 
 
-def test_the_policy_allows_the_one_script_and_style_and_nothing_from_elsewhere(tmp_path):
+def test_the_policy_allows_our_script_and_the_librarys_and_nothing_from_elsewhere(tmp_path):
     page = _written(made_up(), tmp_path)
     rules = dict(rule.strip().split(" ", 1) for rule in page.policy.split(";"))
     assert rules["default-src"] == "'none'"
     assert rules["img-src"] == rules["media-src"] == "data:"
-    for kind in ("script", "style"):
-        digest = base64.b64encode(hashlib.sha256(page.texts[kind].encode()).digest()).decode()
-        assert rules[f"{kind}-src"] == f"'sha256-{digest}'"
+    scripts = [page.texts["script"], *page.library]
+    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts]
+    assert rules["script-src"] == " ".join(f"'sha256-{digest}'" for digest in digests)
     for tag, attributes in page.elements:
         assert "src" not in attributes
         assert "style" not in attributes
         assert not any(name.startswith("on") for name in attributes)
         assert str(attributes.get("href", "#")).startswith(("#", "data:,")), tag
+
+
+def test_the_library_is_bokehs_as_it_is_installed(tmp_path):
+    library = _written(made_up(), tmp_path).library
+    assert [f'"{version("bokeh")}"' in text for text in library] == [True, True]
+    assert "Copyright (c) Anaconda, Inc., and Bokeh Contributors" in library[0]
 
 
 def test_the_page_before_stays_if_a_new_one_cannot_be_made(tmp_path):
@@ -191,17 +205,29 @@ def test_impossible_limits_are_refused(tmp_path, options, message):
 
 
 def test_making_a_page_needs_no_torch():
-    script = "import sys, slotbench.comparison.html_page; sys.exit('torch' in sys.modules)"
+    script = "import sys, slotbench.comparison.page.page; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
-def test_short_names_are_the_shortest_endings_that_tell_keys_apart():
-    assert short_names(["model.core.dim", "model.encoder.dim", "data.num_frames", "dim"]) == {
-        "model.core.dim": "core.dim",
-        "model.encoder.dim": "encoder.dim",
-        "data.num_frames": "num_frames",
-        "dim": "dim",
-    }
+@pytest.mark.parametrize("count", [3, 9, 24])
+def test_a_page_stays_below_six_megabytes(tmp_path, count):
+    """Whatever the runs have drawn and logged; what has no room is named."""
+    steps = np.arange(3000)
+    draw = np.random.default_rng(0)
+    curves = {f"metric/{number:02}": (steps, draw.normal(size=3000)) for number in range(35)}
+    runs = []
+    for number in range(count):
+        images = [tmp_path / str(number) / f"clip_{name}.png" for name in range(2)]
+        images[0].parent.mkdir()
+        for path in images:
+            Image.fromarray(draw.integers(0, 256, (300, 700, 3), dtype=np.uint8)).save(path)
+        runs.append(_run(number, curves=lambda limit: {k: thinned(v, limit) for k, v in curves.items()}, media=images))
+    data = _written(_comparison(*runs), tmp_path).data
+    assert (tmp_path / "page.html").stat().st_size < 6_000_000
+    assert len(data["media"]) == 2 * count
+    assert data["curves"]["metrics"]
+    # all curves of a few runs are there
+    assert data["curves"]["left_out"] == [] or count > 9
 
 
 def test_no_runs_make_a_page(tmp_path):

@@ -21,7 +21,7 @@ def write(path, rows, tail=""):
 def training(count, every=100):
     rows = [{"step": step, "epoch": 0, "seconds": 0.1, "train/loss": 1 / (1 + step)} for step in range(count)]
     return [
-        row | ({"val/loss": row["step"] / 7, "val/floor/loss/black": 3.0} if row["step"] % every == every - 1 else {})
+        row | ({"val/loss": row["step"] / 7, "val/baseline/loss/black": 3.0} if (row["step"] + 1) % every == 0 else {})
         for row in rows
     ]
 
@@ -139,9 +139,9 @@ def test_a_step_logged_twice_counts_as_logged_last(tmp_path):
     assert values.tolist() == [4.0, 6.0]
 
 
-def test_last_values_are_the_newest_with_floors(tmp_path):
+def test_last_values_are_the_newest_with_baselines(tmp_path):
     values = last_values(write(tmp_path / "m", training(1000)))
-    assert values == {"train/loss": 1 / 1000, "val/loss": 999 / 7, "val/floor/loss/black": 3.0}
+    assert values == {"train/loss": 1 / 1000, "val/loss": 999 / 7, "val/baseline/loss/black": 3.0}
 
 
 @given(st.integers(2, 60), st.integers(1, 400))

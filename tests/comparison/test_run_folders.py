@@ -13,7 +13,7 @@ from made_up_runs import config, make_run
 from slotbench.comparison.records import ComparisonError
 from slotbench.comparison.run_folders import find_run_folders, read_run_folder
 
-ROWS = [{"step": 9, "seconds": 1.0, "train/loss": 0.5}, {"step": 9, "val/iou": 0.7, "val/floor/iou/black": 0.1}]
+ROWS = [{"step": 9, "seconds": 1.0, "train/loss": 0.5}, {"step": 9, "val/iou": 0.7, "val/baseline/iou/black": 0.1}]
 
 
 def test_a_finished_run(tmp_path):
@@ -37,7 +37,7 @@ def test_a_finished_run(tmp_path):
 
 def test_before_the_first_record_of_metrics_the_log_is_read(tmp_path):
     run = read_run_folder(make_run(tmp_path / "r", rows=ROWS, state="interrupted"))
-    assert run.summary == {"train/loss": 0.5, "val/iou": 0.7, "val/floor/iou/black": 0.1}
+    assert run.summary == {"train/loss": 0.5, "val/iou": 0.7, "val/baseline/iou/black": 0.1}
     assert run.state == "interrupted"
 
 

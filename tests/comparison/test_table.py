@@ -37,6 +37,16 @@ def test_where_lower_is_better_the_lowest_comes_first():
     assert comparison.rows[0].cells["val/mse"].is_best
 
 
+def test_rows_are_named_by_the_fewest_settings_that_tell_them_apart():
+    def run(core, dim, width):
+        return record(f"{core}{dim}", {"model.core": core, "data.dim": dim, "data.width": width}, {"val/iou": 0.5})
+
+    together = compare([run("RIM", 8, 1), run("S5", 16, 2)])
+    assert (labels(together), together.keys) == (["RIM", "S5"], ["model.core", "data.dim", "data.width"])
+    crossed = compare([run("RIM", 8, 1), run("RIM", 16, 2), run("S5", 16, 2)])
+    assert labels(crossed) == ["RIM, dim=8", "RIM, dim=16", "S5, dim=16"]
+
+
 def test_rows_of_a_direction_that_nobody_knows_keep_their_order():
     runs = [record(str(n), {"model.core": f"C{n}"}, {"val/slots": float(n)}) for n in (2, 3, 1)]
     assert labels(compare(runs, metrics=["slots"])) == ["C2", "C3", "C1"]

@@ -1,4 +1,4 @@
-"""The table as text: digits, marks, floors, escapes, widths."""
+"""The table as text: digits, marks, baselines, escapes, widths."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 from made_up_runs import HEADLINES, record, seeds
 from rich.console import Console
 
+from slotbench.comparison.formats.sheet import make_sheet
+from slotbench.comparison.formats.terminal import plain_text, print_comparison
+from slotbench.comparison.formats.text_formats import runs_to_csv, to_csv, to_latex, to_markdown
 from slotbench.comparison.records import Metric, Row
-from slotbench.comparison.sheet import make_sheet
 from slotbench.comparison.statistics import summarise
 from slotbench.comparison.table import compare
-from slotbench.comparison.terminal import plain_text, print_comparison
-from slotbench.comparison.text_formats import runs_to_csv, to_csv, to_latex, to_markdown
 from slotbench.text import one_line
 
 GOOD, BAD = [0.90, 0.91, 0.92], [0.3, 0.5, 0.4]
@@ -57,6 +57,10 @@ def test_digits_without_a_spread():
     assert texts([24.13]) == [("24.1", "")]
     assert texts([0.0]) == [("0.000", "")]
     assert texts([0.00000041234]) == [("4.1e-07", "")]
+
+
+def test_a_number_that_is_far_too_large_has_an_exponent():
+    assert texts([1e20], [0.5], [0.6]) == [("1.0e20", ""), ("0.500", ""), ("0.600", "")]
 
 
 def test_what_is_no_number_is_said():
@@ -109,10 +113,10 @@ def read(text):
 
 
 def test_csv_has_the_numbers_in_full(comparison):
-    floors, rows = read(to_csv(comparison))[:2], read(to_csv(comparison))[2:]
-    assert [(floor["kind"], floor["label"], floor["val/iou"]) for floor in floors] == [
-        ("floor", "black", "0.0"),
-        ("floor", "copy", "0.4"),
+    baselines, rows = read(to_csv(comparison))[:2], read(to_csv(comparison))[2:]
+    assert [(baseline["kind"], baseline["label"], baseline["val/iou"]) for baseline in baselines] == [
+        ("baseline", "black", "0.0"),
+        ("baseline", "copy", "0.4"),
     ]
     assert [row["model.core"] for row in rows] == ["SlotSSM", "RIM"]
     cell = comparison.rows[0].cells["val/iou"]
@@ -122,11 +126,11 @@ def test_csv_has_the_numbers_in_full(comparison):
 
 
 def test_oracles_are_lines_of_their_own_that_say_so():
-    headline = {"metric": "val/iou", "label": "IoU", "higher_is_better": True, "floors": {"black": 0.1}}
+    headline = {"metric": "val/iou", "label": "IoU", "higher_is_better": True, "baselines": {"black": 0.1}}
     runs = [record("a", {}, {"val/iou": 0.5}, headlines=[headline | {"oracles": {"true velocities": 0.9}}])]
     comparison = compare(runs)
     assert [(row["kind"], row["label"]) for row in read(to_csv(comparison))][:2] == [
-        ("floor", "black"),
+        ("baseline", "black"),
         ("oracle", "true velocities"),
     ]
     assert "| *oracle: true velocities* |" in to_markdown(comparison)
@@ -188,7 +192,7 @@ def test_foreign_names_are_shown_and_never_obeyed():
         "metric": "val/iou",
         "label": NASTY,
         "higher_is_better": True,
-        "floors": {NASTY: 0.1},
+        "baselines": {NASTY: 0.1},
         "oracles": {NASTY: 1},
     }
     runs = [

@@ -1,4 +1,4 @@
-"""What wandb has logged without a network is read back as it was logged, by wandb's own reader and without it."""
+"""What wandb has logged without a network is read back as it was logged."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ import numpy as np
 import pytest
 import yaml
 
-from slotbench.comparison import wandb_log_file
+from slotbench.callbacks.loggers import wandb_logger
 from slotbench.comparison.records import ComparisonError, RunRecord
 from slotbench.comparison.run_folders import read_run_folder
-from slotbench.comparison.wandb_log_file import read_directly, read_with_wandb
-from slotbench.comparison.wandb_offline import find_logs
-from slotbench.comparison.wandb_sources import read_wandb_offline
+from slotbench.comparison.wandb.offline import find_logs, printed_log, read_log, read_wandb_offline
 from slotbench.runs.folder import RunFolder
-from slotbench.runs.wandb_logger import wandb_logger
-from slotbench.runs.wandb_login import PART
+from slotbench.runs.wandb_compat import PART
 
 CONFIG = {
     "seed_everything": 1,
@@ -54,7 +51,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         resumed = RunFolder.create(root, "balls", group="cores")
         resumed.write_config(yaml.safe_dump(CONFIG))
         first = [(step, {"train/loss": 1.0, "epoch": 0}) for step in range(8)]
-        early = [(3, {"val/score": 0.3, "val/floor/score/mean": 0.1}), (7, {"val/late": 1.0})]
+        early = [(3, {"val/score": 0.3, "val/baseline/score/mean": 0.1}), (7, {"val/late": 1.0})]
         log(resumed, sorted(first + early, key=lambda row: row[0]), "interrupted", "failed")
         log(resumed, [(step, {"train/loss": 2.0}) for step in range(5, 10)], "running", "success")
         failed = RunFolder.create(root, "balls")
@@ -73,7 +70,7 @@ def test_a_resumed_run_is_one_record_without_what_lies_beyond_the_checkpoint(rea
     steps, values = run.curves(100)["train/loss"]
     assert steps.tolist() == list(range(10))
     assert values.tolist() == [1.0] * 5 + [2.0] * 5
-    assert run.summary == {"train/loss": 2.0, "val/score": 0.3, "val/floor/score/mean": 0.1}
+    assert run.summary == {"train/loss": 2.0, "val/score": 0.3, "val/baseline/score/mean": 0.1}
     assert set(run.curves(100)) == {"train/loss", "val/score"}
     assert run.info["step"] == 9
 
@@ -102,14 +99,14 @@ def test_a_run_that_went_on_after_the_clock_was_set_back_is_where_its_last_part_
     _copied(second, copies, 24)
 
     def as_killed(path: Path) -> list:
-        records = list(read_directly(path))
+        records = list(read_log(path))
         if not parts_are_told:
             records = [(kind, {k: v for k, v in said.items() if k != PART}) for kind, said in records]
         starts = "2026-01-02T00:00:00Z" if path == killed else "2026-01-01T00:00:00Z"
         records = [(kind, said | {"start_time": starts} if kind == "run" else said) for kind, said in records]
         return [(kind, said) for kind, said in records if kind != "exit" or path != killed]
 
-    monkeypatch.setattr("slotbench.comparison.wandb_offline.read_log", as_killed)
+    monkeypatch.setattr("slotbench.comparison.wandb.offline.read_log", as_killed)
     (run,) = read_wandb_offline(copies)
     assert (run.state, run.info["step"], run.summary["train/loss"]) == ("finished", 11, 2.0)
     assert run.curves(100)["train/loss"][1].tolist() == [1.0] * 5 + [2.0] * 7
@@ -134,8 +131,8 @@ def test_a_log_from_the_future_is_not_running(tmp_path: Path, monkeypatch: pytes
     folder = RunFolder.create(tmp_path, "balls")
     log(folder, [(0, {"train/loss": 1.0})], "running", "success")
     (path,) = find_logs(folder.path)
-    records = [record for record in read_directly(path) if record[0] != "exit"]
-    monkeypatch.setattr("slotbench.comparison.wandb_offline.read_log", lambda path: records)
+    records = [record for record in read_log(path) if record[0] != "exit"]
+    monkeypatch.setattr("slotbench.comparison.wandb.offline.read_log", lambda path: records)
     (run,) = read_wandb_offline(folder.path)
     assert run.state == "running"
     os.utime(path, (path.stat().st_mtime + 86_400,) * 2)
@@ -175,24 +172,10 @@ def test_the_link_to_the_newest_log_doubles_nothing(runs: Path, read: dict[str, 
 
 
 def test_one_folder_of_a_resumed_run_is_read_alone(read: dict[str, RunRecord], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slotbench.comparison.wandb_offline.read_log", read_directly)
     first = min(find_logs(Path(read["finished"].source).parent), key=lambda path: path.stat().st_mtime)
     (run,) = read_wandb_offline(first.parent)
     assert run.state == "interrupted"
     assert run.summary["val/late"] == 1.0
-
-
-def test_without_wandbs_reader_the_same_is_read(
-    runs: Path, read: dict[str, RunRecord], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("slotbench.comparison.wandb_log_file.has_inspector", lambda: False)
-    monkeypatch.setattr("slotbench.comparison.wandb_offline.has_inspector", lambda: False)
-    monkeypatch.setattr(wandb_log_file, "read_with_wandb", None)
-    for run in read_wandb_offline(runs):
-        other = read[run.state]
-        assert (run.settings, run.info, run.name) == (other.settings, other.info, other.name)
-        np.testing.assert_equal(dict(run.summary), dict(other.summary))
-        np.testing.assert_equal(run.curves(50), other.curves(50))
 
 
 @pytest.mark.parametrize("lost", [1, 40, 300])
@@ -200,19 +183,16 @@ def test_a_torn_log_is_read_as_far_as_it_goes(read: dict[str, RunRecord], tmp_pa
     whole = next(find_logs(Path(read["finished"].source)))
     torn = tmp_path / whole.name
     torn.write_bytes(whole.read_bytes()[:-lost])
-    before = list(read_directly(whole))
-    after = list(read_directly(torn))
+    before = list(read_log(whole))
+    after = list(read_log(torn))
     assert 0 < len(after) < len(before)
     assert after == before[: len(after)]
-    if lost == 40:
-        assert len(list(read_with_wandb(torn))) == len(after)
 
 
 @pytest.mark.parametrize("written", [b"", b":W&B\xe1\xbe\x00"])
 def test_a_run_killed_as_it_started_is_there_with_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bytes
 ) -> None:
-    monkeypatch.setattr("slotbench.comparison.wandb_log_file.has_inspector", lambda: False)
     file = tmp_path / "wandb" / "offline-run-20260101_000000-abcd" / "run-abcd.wandb"
     file.parent.mkdir(parents=True)
     file.write_bytes(written)
@@ -225,7 +205,6 @@ def test_a_run_killed_as_it_started_is_there_with_a_reason(
 def test_a_log_without_an_end_is_running_until_it_is_silent(
     read: dict[str, RunRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slotbench.comparison.wandb_offline.read_log", read_directly)
     whole = next(find_logs(Path(read["finished"].source)))
     torn = tmp_path / whole.name
     torn.write_bytes(whole.read_bytes()[:-1])
@@ -237,7 +216,6 @@ def test_a_log_without_an_end_is_running_until_it_is_silent(
 def test_the_run_folder_around_a_log_tells_more(
     read: dict[str, RunRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slotbench.comparison.wandb_offline.read_log", read_directly)
     source = Path(read["finished"].source)
     run = tmp_path / "run"
     shutil.copytree(source.parents[1], run, symlinks=True)
@@ -256,7 +234,7 @@ def test_the_run_folder_around_a_log_tells_more(
 
 def test_pictures_are_no_metrics() -> None:
     row = {"a._type": "image-file", "a.width": 4, "ab": 1.0, "_runtime": 3, "trainer/global_step": 2, "on": True}
-    from slotbench.comparison.wandb_rows import metrics_of
+    from slotbench.comparison.wandb.rows import metrics_of
 
     assert metrics_of(row) == {"ab": 1.0}
 
@@ -274,13 +252,12 @@ def test_what_is_no_log_is_said(tmp_path: Path) -> None:
 def test_what_wandb_refuses_is_said_in_its_words(tmp_path: Path) -> None:
     (tmp_path / "run-x.wandb").write_bytes(b":W&B\x01\x02\x00")
     with pytest.raises(ComparisonError, match=r"wandb cannot read .*run-x\.wandb: Error: .*header"):
-        list(read_with_wandb(tmp_path / "run-x.wandb"))
+        list(printed_log(tmp_path / "run-x.wandb"))
 
 
 def test_a_broken_log_does_not_hide_the_others(
     read: dict[str, RunRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slotbench.comparison.wandb_log_file.has_inspector", lambda: False)
     shutil.copy(next(find_logs(Path(read["finished"].source))), tmp_path)
     (tmp_path / "run-x.wandb").write_text("text")
     records = {record.id: record for record in read_wandb_offline(tmp_path)}

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from slotbench.comparison.records import ComparisonError
-from slotbench.comparison.wandb_address import parse_address
-from slotbench.comparison.wandb_sources import read_wandb
+from slotbench.comparison.wandb.online import parse_address, read_wandb
 
 
 @dataclass

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import wandb
+from wandb.sdk.lib import wbauth
 
 from slotbench.comparison.records import Comparison, ComparisonError, RunRecord
 from slotbench.comparison.table import compare
-from slotbench.comparison.wandb_report import config_key, make_report, make_workspace
+from slotbench.comparison.wandb.report import config_key, make_report, make_workspace
 
 # of the library's own making, as it is imported
 pytestmark = pytest.mark.filterwarnings("ignore:[\\s\\S]*Pydantic:DeprecationWarning")
@@ -143,6 +145,8 @@ def test_without_a_key_nothing_is_sent(service: FakeService, tmp_path: Path, mon
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
     monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path))
     monkeypatch.chdir(tmp_path)
+    wandb.teardown()  # it reads its settings once per process, and keeps the key that it has found
+    wbauth.unauthenticate_session(update_settings=True)
     with pytest.raises(ComparisonError, match=r"no W&B report: there is no W&B key .*wandb login"):
         make_report(comparison(wandb_id="x"), "team/bench")
     assert service.sent == {}

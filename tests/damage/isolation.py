@@ -41,7 +41,7 @@ def outcomes(
 ) -> list[Outcome]:
     """Damages copies of the folder `good` at the file `name`, and reads each.
 
-    One forked process reads them one after the other; where it hangs or dies another goes on with the next.
+    One forked process reads them one after the other; where it hangs or dies another continues with the next.
     """
     found: list[Outcome] = []
     while len(found) < len(damaged):

@@ -14,15 +14,16 @@ import torch
 import yaml
 from kinds import Kind, through_cli
 
-from slotbench.comparison.wandb_log_file import read_directly
+from slotbench.callbacks.loggers import wandb_logger
+from slotbench.comparison.wandb.offline import find_logs, printed_log
 from slotbench.errors import FileError
+from slotbench.files import read_bytes
 from slotbench.grids.expansion import expand
 from slotbench.grids.grid_file import read_grid_file
 from slotbench.grids.grid_folder import GridFolder
-from slotbench.nn.weights import match_weights
+from slotbench.pretrained.weights import match_weights
 from slotbench.runs.checkpoints import find_good, load_checkpoint
 from slotbench.runs.folder import RunFolder
-from slotbench.runs.wandb_logger import wandb_logger
 
 # --- runs
 
@@ -181,6 +182,7 @@ def stands_in_folder(folder: Path) -> str:
 
 
 def wandb_log(folder: Path) -> Path:
+    """A log as wandb's own command prints it: how that command takes damage is wandb's affair."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("WANDB_MODE", raising=False)
         run = RunFolder.create(folder / "runs", "balls", group="cores")
@@ -189,23 +191,25 @@ def wandb_log(folder: Path) -> Path:
         for step in range(8):
             logger.log_metrics({"train/loss": 1.0 / (step + 1), "val/loss": 0.5}, step=step)
         logger.finalize("success")
-    (log,) = {path.resolve() for path in folder.rglob("*.wandb")}
-    deadline = time.monotonic() + 30
-    while "exit" not in [kind for kind, _ in read_directly(log)] and time.monotonic() < deadline:
+    (log,) = find_logs(folder / "runs")
+    deadline = time.monotonic() + 120
+    while not any('"type":"exit"' in line[:40] for line in printed_log(log)) and time.monotonic() < deadline:
         time.sleep(0.2)  # wandb writes in a process of its own
-    for link in folder.rglob("latest-run"):
-        link.unlink()
-    plain = folder / "logs" / log.parent.name
-    shutil.copytree(log.parent, plain)
+    plain = folder / "logs" / log.parent.name / log.name
+    plain.parent.mkdir(parents=True)
+    plain.write_bytes(b":W&B")
+    plain.with_suffix(".jsonl").write_text("".join(printed_log(log)))
     shutil.rmtree(folder / "runs")
-    return plain / log.name
+    return plain.with_suffix(".jsonl")
 
 
 def read_log(folder: Path) -> str:
     with pytest.MonkeyPatch.context() as patch:
-        # in this process, so that its limits hold; what wandb's own command does is another test's
-        patch.setattr("slotbench.comparison.wandb_log_file.has_inspector", lambda: False)
-        patch.setattr("slotbench.comparison.wandb_offline.has_inspector", lambda: False)
+        patch.setattr(
+            "slotbench.comparison.wandb.offline.printed_log",
+            # as a pipe would be waited for: nothing that wandb's command prints comes from one
+            lambda path: read_bytes(path.with_suffix(".jsonl")).decode(errors="replace").splitlines(),
+        )
         return through_cli("compare", f"wandb-offline:{folder / 'logs'}", "--format", "csv", "--metric", "val/loss")
 
 

@@ -13,9 +13,18 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from slotbench.data.base import ClipDataset, SlotDataModule, Split, _InOrder, collate, generator_for, to_unit_range
-from slotbench.data.blinking_balls import BlinkingBalls
-from slotbench.data.bouncing_balls import BouncingBalls
+from slotbench.data.balls.blinking_balls import BlinkingBalls
+from slotbench.data.balls.bouncing_balls import BouncingBalls
+from slotbench.data.base import (
+    ClipDataset,
+    LoaderOptions,
+    SlotDataModule,
+    Split,
+    _InOrder,
+    collate,
+    generator_for,
+    to_unit_range,
+)
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
 # newer Pythons warn of every fork of a process with threads, which torch's worker processes are
@@ -53,7 +62,7 @@ def everything(batches: list[VideoBatch]) -> dict[str, Tensor]:
 def test_the_bytes_are_the_same_for_any_number_of_workers(kind: type[SlotDataModule]) -> None:
     loads = []
     for workers in (0, 1, 2):
-        data = kind(num_workers=workers, resolution=16, train_size=22, batch_size=4)
+        data = kind(resolution=16, loader=LoaderOptions(num_workers=workers, train_size=22, batch_size=4))
         loads.append(everything(list(data.train_dataloader())))
     for other in loads[1:]:
         assert loads[0].keys() == other.keys()
@@ -63,7 +72,7 @@ def test_the_bytes_are_the_same_for_any_number_of_workers(kind: type[SlotDataMod
 
 @FORKS
 def test_workers_run_torch_on_one_thread_and_stay_between_epochs() -> None:
-    loader = NumberData(num_workers=1, train_size=4, batch_size=2).train_dataloader()
+    loader = NumberData(LoaderOptions(num_workers=1, train_size=4, batch_size=2)).train_dataloader()
     assert loader.persistent_workers
     for _ in range(2):
         assert all((batch.objects["threads"] == 1).all() for batch in loader)
@@ -74,13 +83,18 @@ def test_seeds_splits_and_indices_all_give_different_clips(kind: type[SlotDataMo
     starts = set()
     for seed in (0, 1):
         for split in ("train", "val", "test"):
-            log = kind(resolution=16, seed=seed).dataset(split).clips(range(40)).objects["positions"]
+            log = (
+                kind(resolution=16, loader=LoaderOptions(seed=seed))
+                .dataset(split)
+                .clips(range(40))
+                .objects["positions"]
+            )
             starts |= {clip.tobytes() for clip in log[:, 0].numpy()}
     assert len(starts) == 2 * 3 * 40
 
 
 def test_the_same_seed_gives_the_same_clips_again() -> None:
-    first, again = (everything([BlinkingBalls(seed=3).dataset("test")[11]]) for _ in range(2))
+    first, again = (everything([BlinkingBalls(loader=LoaderOptions(seed=3)).dataset("test")[11]]) for _ in range(2))
     assert all(torch.equal(value, again[name]) for name, value in first.items())
 
 
@@ -91,7 +105,7 @@ def test_a_generator_depends_on_seed_split_and_index_only() -> None:
 
 
 def test_every_clip_comes_once_and_in_order_and_none_is_dropped() -> None:
-    data = NumberData(batch_size=4, val_batch_size=8, train_size=10, val_size=19, test_size=3)
+    data = NumberData(LoaderOptions(batch_size=4, val_batch_size=8, train_size=10, val_size=19, test_size=3))
     loaders = {
         "train": (data.train_dataloader(), [4, 4, 2]),
         "val": (data.val_dataloader(), [8, 8, 3]),
@@ -148,20 +162,20 @@ def test_sets_can_be_sent_to_another_process(kind: type[SlotDataModule]) -> None
 @pytest.mark.parametrize("name", ["batch_size", "val_batch_size", "train_size", "val_size", "test_size"])
 def test_sizes_below_one_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} is 0; expected 1 or more"):
-        NumberData(**{name: 0})
+        NumberData(LoaderOptions(**{name: 0}))
 
 
 @pytest.mark.parametrize("name", ["seed", "num_workers"])
 def test_negative_seeds_and_worker_counts_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} is -1; expected 0 or more"):
-        NumberData(**{name: -1})
+        NumberData(LoaderOptions(**{name: -1}))
 
 
 @FORKS
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_loader_goes_on_with_the_batch_after_the_last_one_handed_out(workers: int) -> None:
     def loader() -> torch.utils.data.DataLoader:
-        return NumberData(batch_size=4, train_size=20, num_workers=workers).train_dataloader()
+        return NumberData(LoaderOptions(batch_size=4, train_size=20, num_workers=workers)).train_dataloader()
 
     stopped = loader()
     passing = iter(stopped)
@@ -209,7 +223,11 @@ def fit(folder: Path, max_steps: int, checkpoint: Path | None = None) -> tuple[l
         enable_model_summary=False,
         default_root_dir=folder,
     )
-    trainer.fit(module, datamodule=NumberData(batch_size=2, train_size=10, val_size=4), ckpt_path=checkpoint)
+    trainer.fit(
+        module,
+        datamodule=NumberData(LoaderOptions(batch_size=2, train_size=10, val_size=4)),
+        ckpt_path=checkpoint,
+    )
     return module.seen, trainer
 
 
@@ -265,6 +283,66 @@ def test_clips_of_a_data_set_that_gives_them_one_by_one_say_which_they_are() -> 
         def dataset(self, split: Split) -> Dataset[VideoBatch]:
             return Single()
 
-    batches = list(SingleData(val_batch_size=3).val_dataloader())
+    batches = list(SingleData(LoaderOptions(val_batch_size=3)).val_dataloader())
     assert [batch.index.tolist() for batch in batches if batch.index is not None] == [[0, 1, 2], [3, 4]]
     assert [batch.frames.flatten().tolist() for batch in batches] == [[0, 1, 2], [3, 4]]
+
+
+class Cameras(ClipDataset):
+    """Three steps seen by three posed cameras: two are shown, the last is held out; pixels say clip, step and view."""
+
+    def clips(self, indices: Sequence[int]) -> VideoBatch:
+        clip, step, view = np.meshgrid(indices, range(3), range(3), indexing="ij")
+        pixels = torch.from_numpy(9 * clip + 3 * step + view).to(torch.uint8)[..., None, None, None]
+        frames, time = pixels.expand(-1, -1, -1, 3, 4, 5), torch.arange(3).repeat(len(indices), 1)
+        rays = frames[:, :, :, :1].float().expand(-1, -1, -1, 6, -1, -1)
+        masks = frames[:, :, :, 0]
+        held_out = VideoBatch(frames[:, :, 2:], time, masks[:, :, 2:], rays=rays[:, :, 2:])
+        return VideoBatch(frames[:, :, :2], time, masks[:, :, :2], rays=rays[:, :, :2], held_out=held_out)
+
+
+class CameraData(SlotDataModule):
+    @property
+    def spec(self) -> DataSpec:
+        frame = VideoSpec(3, 4, 5, num_views=2)
+        return DataSpec(frame, frame)
+
+    def dataset(self, split: Split) -> Dataset[VideoBatch]:
+        return Cameras(self.sizes[split])
+
+
+def views(batch: VideoBatch) -> list:
+    """The values of all pixels, rays and masks of a batch, which must agree: "batch time views"."""
+    assert batch.rays is not None
+    assert batch.masks is not None
+    frames, rays, masks = batch.frames.float(), batch.rays, batch.masks[:, :, :, None]
+    frames = frames * 255 if batch.frames.is_floating_point() else frames
+    assert frames.shape[3:] == (3, 4, 5)
+    assert rays.shape[3:] == (6, 4, 5)
+    for values in (frames, rays, masks):
+        assert torch.equal(values.round(), frames[:, :, :, :1, :1, :1].round().expand_as(values))
+    return frames[:, :, :, 0, 0, 0].round().int().tolist()
+
+
+@FORKS
+@pytest.mark.parametrize("workers", [0, 1])
+def test_several_posed_cameras_are_batched_moved_and_cut_with_the_views_that_are_held_out(workers: int) -> None:
+    data = CameraData(LoaderOptions(batch_size=2, train_size=4, num_workers=workers))
+    first, second = data.train_dataloader()
+    assert views(first) == [[[0, 1], [3, 4], [6, 7]], [[9, 10], [12, 13], [15, 16]]]
+    assert first.held_out is not None
+    assert views(first.held_out) == [[[2], [5], [8]], [[11], [14], [17]]]
+    both = collate([first, second])
+    assert both.held_out is not None
+    assert (len(both), len(both.held_out), both.num_views, both.held_out.num_views) == (4, 4, 2, 1)
+
+    moved = data.transfer_batch_to_device(first, torch.device("meta"), 0)
+    assert {value.device.type for part in (moved, moved.held_out) for value in everything([part]).values()} == {"meta"}
+    batch = data.on_after_batch_transfer(first, 0)
+    for part in (batch, batch.held_out):
+        assert part.frames.dtype == torch.float32
+        assert part.frames.max() <= 17 / 255
+    cut = batch.slice_time(1, 3)
+    assert views(cut) == [[[3, 4], [6, 7]], [[12, 13], [15, 16]]]
+    assert views(cut.held_out) == [[[5], [8]], [[14], [17]]]
+    assert cut.held_out.time.tolist() == cut.time.tolist() == [[1, 2], [1, 2]]

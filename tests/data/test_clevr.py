@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from slotbench.data import clevr
 from slotbench.data.base import Split
 from slotbench.data.clevr import CLEVR
-from slotbench.data.files import DataFilesError
+from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoBatch
 
 NUM_SCENES = 14
@@ -100,7 +100,7 @@ def test_scenes_of_many_objects_are_passed_over(cache: Path) -> None:
     assert batch.objects["num_objects"].max() == 6
 
 
-def test_half_of_the_training_pictures_are_mirrored_if_asked_for(cache: Path) -> None:
+def test_half_of_the_training_images_are_mirrored_if_asked_for(cache: Path) -> None:
     plain, data = CLEVR(str(cache), resolution=SIDE), CLEVR(str(cache), resolution=SIDE, flip=True)
     one, other = clips(plain, "train", 40), clips(data, "train", 40)
     flipped = other.objects["flipped"]

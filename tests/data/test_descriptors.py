@@ -14,7 +14,7 @@ from tfrecord_files import framed
 MANY_FILES = """
 import resource, sys
 from pathlib import Path
-from slotbench.data.tfrecord import TFRecords
+from slotbench.data.formats.tfrecord import TFRecords
 
 files = sorted(Path(sys.argv[1]).glob("*.tfrecord-*"))
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
@@ -31,10 +31,12 @@ import resource, sys
 from slotbench.cli import run
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
-from slotbench.data.bouncing_balls import BouncingBalls
+from slotbench.data.balls.bouncing_balls import BouncingBalls
 
-data = BouncingBalls(num_workers=2, batch_size=2, train_size=20, num_frames=4)
-from slotbench.data.files import DataFilesError
+from slotbench.data.base import LoaderOptions
+
+data = BouncingBalls(num_frames=4, loader=LoaderOptions(num_workers=2, batch_size=2, train_size=20))
+from slotbench.errors import DataFilesError
 
 if __name__ == "__main__":
     try:
@@ -53,7 +55,7 @@ def python(code: str, *arguments: str) -> str:
 def test_more_files_than_descriptors_are_read(tmp_path: Path) -> None:
     for number in range(1100):
         file = tmp_path / f"movi_e-train.tfrecord-{number:05d}-of-01100"
-        file.write_bytes(framed([str(number).encode()], check_sums=True))
+        file.write_bytes(framed([str(number).encode()], checksums=True))
     records, opened = map(int, python(MANY_FILES, str(tmp_path)).split())
     assert records == 1100
     assert opened < 128

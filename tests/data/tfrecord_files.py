@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from slotbench.data.crc32c import masked_crc32c
+from slotbench.data.formats.tfrecord import masked_crc32c
 
 Values = list[bytes] | np.ndarray
 
@@ -31,8 +31,8 @@ def masked(data: bytes) -> bytes:
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
-def framed(records: Iterable[bytes], check_sums: bool = False) -> bytes:
-    """A TFRecord file's bytes. Without `check_sums` those of the contents, slow bit by bit, are the package's own."""
+def framed(records: Iterable[bytes], checksums: bool = False) -> bytes:
+    """A TFRecord file's bytes. Without `checksums` those of the contents, slow bit by bit, are the package's own."""
     out = io.BytesIO()
     for record in records:
         length = struct.pack("<Q", len(record))
@@ -40,7 +40,7 @@ def framed(records: Iterable[bytes], check_sums: bool = False) -> bytes:
             length
             + masked(length)
             + record
-            + (masked(record) if check_sums else struct.pack("<I", masked_crc32c(record)))
+            + (masked(record) if checksums else struct.pack("<I", masked_crc32c(record)))
         )
     return out.getvalue()
 

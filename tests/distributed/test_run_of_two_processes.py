@@ -18,9 +18,9 @@ EXPERIMENT = Path(__file__).resolve().parents[2] / "experiments" / "bouncing_bal
 
 # data of 5 clips in the validation: 2 and 2, then 1 for the first process alone
 SMALL = {
-    "data.batch_size": 2,
-    "data.val_batch_size": 2,
-    "data.val_size": 5,
+    "data.loader.batch_size": 2,
+    "data.loader.val_batch_size": 2,
+    "data.loader.val_size": 5,
     "data.num_frames": 4,
     "data.eval_frames": 7,
     "data.resolution": 16,

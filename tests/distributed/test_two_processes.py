@@ -97,14 +97,14 @@ def test_every_score_is_that_of_one_process(found: Found, alone: dict[str, Any],
 
 
 @ALL
-def test_headlines_and_floors_are_those_of_one_process(found: Found, alone: dict[str, Any], task: str) -> None:
-    assert any(floors for _, floors in alone[task]["headlines"])
+def test_headlines_and_baselines_are_those_of_one_process(found: Found, alone: dict[str, Any], task: str) -> None:
+    assert any(baselines for _, baselines in alone[task]["headlines"])
     for process in found:
-        for (metric, floors), (name, expected) in zip(
+        for (metric, baselines), (name, expected) in zip(
             process[task]["headlines"], alone[task]["headlines"], strict=True
         ):
             assert metric == name
-            assert floors == pytest.approx(expected, rel=1e-6)
+            assert baselines == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_resumed_training_reads_draws_and_learns_as_one_that_was_never_stopped(found: Found) -> None:
@@ -130,4 +130,4 @@ def test_every_parameter_of_other_cores_gets_a_gradient(found: Found) -> None:
 def test_a_split_with_fewer_clips_than_processes_is_refused(found: Found) -> None:
     for process in found:
         assert "the val split has 1 clip(s) and there are 2 processes" in process["too few"]
-        assert "raise data.val_size, or lower trainer.devices" in process["too few"]
+        assert "raise data.loader.val_size, or lower trainer.devices" in process["too few"]

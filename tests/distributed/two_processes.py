@@ -13,9 +13,9 @@ import lightning
 import torch
 from torch import Tensor, distributed
 
-from slotbench.data.base import SlotDataModule
-from slotbench.data.blinking_balls import BlinkingBalls
-from slotbench.data.bouncing_balls import BouncingBalls
+from slotbench.data.balls.blinking_balls import BlinkingBalls
+from slotbench.data.balls.bouncing_balls import BouncingBalls
+from slotbench.data.base import LoaderOptions, SlotDataModule
 from slotbench.registry import load
 from slotbench.tasks.base import SlotTask
 from slotbench.tasks.long_context_reasoning import LongContextReasoning
@@ -26,18 +26,27 @@ PROCESSES = 2
 STEPS = 6
 
 # neither a multiple of a batch nor of the processes: the last batch has 2 clips and 1, and no group is full at the end
-_SIZES = {"train_size": 22, "val_size": 7, "test_size": 7, "resolution": 16, "num_balls": 2}
+_SIZES = {"train_size": 22, "val_size": 7, "test_size": 7}
+_BALLS: dict[str, int] = {"resolution": 16, "num_balls": 2}
 
 
 def blinking_balls(clips: int) -> SlotDataModule:
     """Balls that blink; `clips` per batch."""
-    return BlinkingBalls(num_frames=4, patches_per_side=2, batch_size=clips, val_batch_size=clips, **_SIZES)
+    return BlinkingBalls(
+        num_frames=4,
+        patches_per_side=2,
+        **_BALLS,
+        loader=LoaderOptions(batch_size=clips, val_batch_size=clips, **_SIZES),
+    )
 
 
 def bouncing_balls(clips: int, frames: int = 5, workers: int = 0) -> SlotDataModule:
     """Balls that bounce; `clips` per batch."""
     return BouncingBalls(
-        num_frames=frames, eval_frames=frames + 3, batch_size=clips, val_batch_size=clips, num_workers=workers, **_SIZES
+        num_frames=frames,
+        eval_frames=frames + 3,
+        **_BALLS,
+        loader=LoaderOptions(batch_size=clips, val_batch_size=clips, num_workers=workers, **_SIZES),
     )
 
 
@@ -77,7 +86,7 @@ def prediction(data: SlotDataModule, core: str = "SlotSSM", **arguments: Any) ->
 
 
 def autoencoding(data: SlotDataModule, core: str = "SlotAttention", **arguments: Any) -> SlotTask:
-    """Takes clips apart into slots that are drawn; floors are scored on the first two clips, which one process has."""
+    """Takes clips apart into slots that are drawn; baselines are scored on the first two, which one process has."""
     torch.manual_seed(0)
     return SlotAutoencoding(
         partial(load("encoders", "CNNEncoder"), dim=16, channels=(8,), kernel_sizes=(3,), strides=(2,)),
@@ -85,7 +94,7 @@ def autoencoding(data: SlotDataModule, core: str = "SlotAttention", **arguments:
         partial(load("decoders", "SpatialBroadcastDecoder"), channels=4, initial_rgb=0.5),
         optimizer=partial(torch.optim.Adam, lr=1e-3),
         data_spec=data.spec,
-        floor_clips=2,
+        baseline_clips=2,
     )
 
 
@@ -169,7 +178,7 @@ def evaluate(processes: int, task: SlotTask, make_data: Callable[[int], SlotData
         trainer = trainer_for(processes, seen)
         getattr(trainer, stage)(task, datamodule=make_data(4 // processes), verbose=False)
         found[stage] = numbers(trainer)
-    found["headlines"] = [(headline.metric, headline.floors) for headline in task.headlines()]
+    found["headlines"] = [(headline.metric, headline.baselines) for headline in task.headlines()]
     return found | {"clips": seen.clips}
 
 
@@ -207,7 +216,7 @@ def every_parameter(processes: int) -> dict[str, bool]:
 
 def too_few_clips(processes: int) -> str:
     """What is said when there is no clip for a process."""
-    data = BouncingBalls(resolution=16, val_size=1)
+    data = BouncingBalls(resolution=16, loader=LoaderOptions(val_size=1))
     try:
         trainer_for(processes).validate(prediction(data), datamodule=data, verbose=False)
     except ValueError as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from slotbench.commands import grid_checking
+from slotbench.commands.grid import check as grid_check
 from slotbench.grids import jobs
 from slotbench.grids.expansion import Grid, Point, expand
 from slotbench.grids.grid_file import read_grid_file
@@ -45,7 +45,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch | None = None) -> None:
     """From now on the stand-in trains, and the parser is not asked."""
     patch = monkeypatch.setattr if monkeypatch else setattr
     patch(jobs, "fit_command", stand_in_command)
-    patch(grid_checking, "check_before_start", lambda opened, unchecked: None)
+    patch(grid_check, "check_before_start", lambda opened, unchecked: None)
 
 
 def write_grid(folder: Path, widths: Sequence[int] = (1, 2), seeds: int = 1, name: str = "widths") -> Grid:

@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 import stand_in_grid
 
-from slotbench.grids.engine import EngineError, Job
+from slotbench.grids.driver import Driver, Listener
 from slotbench.grids.engines import EngineOptions, make_engine
-from slotbench.grids.estimate import Remaining, remaining_seconds
+from slotbench.grids.engines.base import EngineError, Job
+from slotbench.grids.engines.local import LocalEngine
 from slotbench.grids.grid_folder import GridFolder
+from slotbench.grids.jobs import make_job
 from slotbench.grids.ledger import PointFolder, state_after
-from slotbench.grids.local import LocalEngine
-from slotbench.grids.locks import hold, is_held, release
+from slotbench.grids.progress import Remaining, remaining_seconds
+from slotbench.locks import Lock, is_locked
 
 
 @pytest.fixture
@@ -85,11 +87,9 @@ class TestPointFolder:
 
     def test_a_lock_means_running_until_its_holder_is_gone(self, point):
         point.path.mkdir()
-        lock = hold(point.lock)
-        assert lock is not None
-        assert point.state() == "running"
-        assert point.state(over=True) == "waiting"
-        release(lock)
+        with Lock(point.lock):
+            assert point.state() == "running"
+            assert point.state(over=True) == "waiting"
         assert point.state() == "waiting"
 
     def test_the_ledger_survives_a_line_that_was_cut_off(self, point):
@@ -190,8 +190,37 @@ class TestLocalEngine:
 
 
 def test_a_lock_that_is_asked_about_is_neither_taken_nor_made(tmp_path):
-    assert not is_held(tmp_path / "lock")
+    assert not is_locked(tmp_path / "lock")
     assert not (tmp_path / "lock").exists()
+
+
+def test_a_point_that_another_process_runs_takes_one_of_the_places(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    grid = stand_in_grid.write_grid(tmp_path, (1, 2))
+    folder, engine = GridFolder(tmp_path / "grid"), LocalEngine(1)
+    first, second = grid.points
+    for point in grid.points:
+        folder.point(point.id).prepare(point, ["true"])
+    elsewhere = Lock(folder.point(first.id).lock)
+    elsewhere.acquire()
+    begun, at_first = [], []
+
+    class Watch(Listener):
+        def began(self, point, where):
+            begun.append(point.id)
+
+        def ended(self, point, state, outcome):
+            pass
+
+        def tick(self, progress):
+            if not at_first:
+                at_first.append([*begun, *engine.running()])
+                elsewhere.release()
+
+    made = [make_job(point, folder, ["true"], 1) for point in grid.points]
+    Driver(folder, engine, "local", Watch()).run(grid.points, made, {first.id: "running", second.id: "waiting"})
+    assert at_first == [[]]
+    assert sorted(begun) == sorted([first.id, second.id])
 
 
 def test_a_grid_is_run_by_one_driver_at_a_time(tmp_path):

@@ -62,7 +62,7 @@ def test_twelve_points_end_with_twelve_results_whatever_goes_wrong(tmp_path):
         assert first[3, 0] != "done"
         done_before = {key for key, state in first.items() if state == "done"}
 
-        # the next one waits for them, goes on with what was killed, and leaves alone what has failed
+        # the next one waits for them, resumes what was killed, and leaves alone what has failed
         driver = stand_in_grid.driver(tmp_path, "grid", "run", "widths.yaml", "--jobs", "3")
         stand_in_grid.wait_until(lambda: folder[6, 1].state() == "done" or driver.poll() is not None)
         for path in waiting:

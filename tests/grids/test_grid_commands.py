@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 import stand_in_grid
-import yaml
 
 from slotbench.cli import run
-from slotbench.commands import grid_checking
-from slotbench.commands.grid_checking import covering
+from slotbench.commands.grid import check as grid_check
+from slotbench.grids.choosing import covering
 from slotbench.grids.expansion import expand
 from slotbench.grids.grid_file import read_grid_file
 from slotbench.grids.ledger import PointFolder
@@ -195,7 +194,7 @@ def test_a_running_driver_that_is_told_to_stop_lets_its_points_save_and_the_next
     driver.send_signal(signal.SIGINT)
     said, _ = driver.communicate(timeout=60)
     assert driver.returncode == 130
-    assert "to go on: slotbench grid run widths.yaml" in said
+    assert "to resume: slotbench grid run widths.yaml" in said
     assert states(capsys=capsys) == {"dim=1,seed=0": "interrupted", "dim=2,seed=0": "waiting"}
     (attempt,) = folder.attempts()
     assert attempt.exit_code == 143
@@ -247,63 +246,13 @@ def test_points_that_the_parser_has_seen_are_not_checked_again(workspace, monkey
         asked.append(len(unchecked))
         opened.folder.note_checked(unchecked)
 
-    monkeypatch.setattr(grid_checking, "check_before_start", note)
+    monkeypatch.setattr(grid_check, "check_before_start", note)
     stand_in_grid.write_grid(workspace, (1, 2))
     run(["grid", "run", "widths.yaml", "--only", "dim=1"])
     run(["grid", "run", "widths.yaml"])
     stand_in_grid.write_grid(workspace, (1, 2, 3))
     run(["grid", "run", "widths.yaml"])
     assert asked == [2, 1]
-
-
-class TestExport:
-    def test_a_product_is_a_sweep_with_a_parameter_per_axis(self, workspace, capsys):
-        from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
-
-        stand_in_grid.write_grid(workspace, (1, 2), seeds=2)
-        assert run(["grid", "export", "widths.yaml", "--to", "wandb-sweep", "--out", "sweep.yaml"]) == 0
-        sweep = yaml.safe_load((workspace / "sweep.yaml").read_text())
-        assert sweep["method"] == "grid"
-        assert sweep["parameters"] == {"model.core.dim": {"values": [1, 2]}, "seed_everything": {"values": [0, 1]}}
-        agent = {"args": {key: {"value": values["values"][0]} for key, values in sweep["parameters"].items()}}
-        words = [word for word in sweep["command"] if not word.startswith("${")]
-        line = [*words, *create_sweep_command_args(agent)["args"]]
-        assert line[:3] == ["fit", "--config", "base.yaml"]
-        assert line[-2:] == ["--model.core.dim=1", "--seed_everything=0"]
-
-    @pytest.mark.parametrize(
-        "more",
-        [
-            "zip: {data.a: [1, 2]}",
-            "list: [{label: x, data.a: 1}]",
-            "product: {data.a: [1, 2], data.b: [1]}\nexclude: [{data.a: 1}]",
-            "product: {config: [base.yaml]}",
-            "product: {data.a: [[1, 2]]}",
-            "product: {data.a: [null]}",
-            "product: {model.core: [RIM], model.core.dim: [1]}",
-        ],
-    )
-    def test_what_a_sweep_cannot_say_is_a_sweep_over_points(self, workspace, capsys, more):
-        stand_in_grid.write_grid(workspace)
-        (workspace / "g.yaml").write_text(f"base: base.yaml\n{more}\n")
-        assert run(["grid", "export", "g.yaml", "--to", "wandb-sweep"]) == 0
-        sweep = yaml.safe_load(capsys.readouterr().out)
-        points = expand(read_grid_file(workspace / "g.yaml")).points
-        assert sweep["parameters"] == {"point": {"values": [point.id for point in points]}}
-        assert sweep["command"][2:5] == ["grid", "point", "g.yaml"]
-
-    def test_a_matrix_has_the_arguments_of_every_point(self, workspace, capsys):
-        grid = stand_in_grid.write_grid(workspace, (1, 2))
-        assert run(["grid", "export", "widths.yaml", "--to", "github-matrix"]) == 0
-        matrix = json.loads(capsys.readouterr().out)
-        assert [entry["point"] for entry in matrix["include"]] == [point.id for point in grid.points]
-        assert shlex.split(matrix["include"][1]["arguments"]) == list(grid.points[1].arguments)
-
-    def test_a_matrix_beyond_what_github_takes_is_refused(self, workspace, capsys):
-        stand_in_grid.write_grid(workspace, range(1, 258))
-        assert "257 points; GitHub takes 256" in refusal(
-            "export", "widths.yaml", "--to", "github-matrix", capsys=capsys
-        )
 
 
 @pytest.mark.parametrize(
@@ -326,7 +275,7 @@ class TestExport:
         (["show", "widths.yaml"], ["needs a grid file and a point", "slotbench grid show widths.yaml 1"]),
         (["show", "widths.yaml", "7"], ["no point 7", "a number from 1 to 2"]),
         (["show", "widths.yaml", "dim="], ["2 points begin like dim="]),
-        (["export", "widths.yaml", "--to", "paper"], ["invalid choice", "slotbench grid export --help"]),
+        (["run", "widths.yaml", "--engine", "paper"], ["invalid choice", "slotbench grid run --help"]),
         (["adopt", "widths.yaml"], ["grid adopt needs a grid file and runs"]),
         (["adopt", "widths.yaml", "runs/none"], ["no run folder at runs/none"]),
     ],
@@ -356,7 +305,7 @@ def test_point_folders_that_are_half_written_are_waiting_and_get_run(workspace, 
     assert run(["grid", "run", "widths.yaml"]) == 0
 
 
-@pytest.mark.parametrize("action", ["", "run", "retry", "status", "show", "point", "check", "export", "adopt"])
+@pytest.mark.parametrize("action", ["", "run", "retry", "status", "show", "point", "check", "adopt"])
 def test_every_action_has_help_with_an_example(capsys, action):
     assert run(["grid", *([action] if action else []), "--help"]) == 0
     said = capsys.readouterr().out

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from slotbench.grids.engine import EngineError, Job
-from slotbench.grids.ray_engine import RayEngine
+from slotbench.grids.engines.base import EngineError, Job
+from slotbench.grids.engines.ray_engine import RayEngine
 
 NEEDS_RAY = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs ray")
 

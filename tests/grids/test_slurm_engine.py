@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from fake_slurm import FakeSlurm
 
-from slotbench.grids import slurm as slurm_module
-from slotbench.grids.engine import EngineError, Job, Outcome
+from slotbench.grids.engines import slurm as slurm_module
+from slotbench.grids.engines.base import EngineError, Job, Outcome
+from slotbench.grids.engines.slurm import SUBMISSION_FILE, SlurmEngine
+from slotbench.grids.engines.slurm_options import SlurmOptions
+from slotbench.grids.engines.slurm_task import END_FILE, SlurmTask
 from slotbench.grids.ledger import PointFolder
-from slotbench.grids.locks import hold, release
-from slotbench.grids.slurm import SUBMISSION_FILE, SlurmEngine
-from slotbench.grids.slurm_options import SlurmOptions
-from slotbench.grids.slurm_task import END_FILE, SlurmTask
+from slotbench.locks import Lock
 
 pytest.importorskip("submitit")
 
@@ -254,7 +254,7 @@ time.sleep(60)
 
 @pytest.fixture
 def on_node(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("slotbench.grids.slurm_task._SIGNAL_SECONDS", 0.0)
+    monkeypatch.setattr("slotbench.grids.engines.slurm_task._SIGNAL_SECONDS", 0.0)
     monkeypatch.setenv("SLURM_PROCID", "0")
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "3")
     monkeypatch.setenv("SLURM_NTASKS", "1")
@@ -342,12 +342,7 @@ def test_a_command_that_has_just_ended_is_not_submitted_again(tmp_path: Path) ->
 @pytest.mark.usefixtures("on_node")
 def test_a_point_that_another_process_runs_is_left_to_it(tmp_path: Path) -> None:
     job = make_job(tmp_path / "a", "print('ran')")
-    lock = hold(PointFolder(job.folder).lock)
-    assert lock is not None
-    try:
-        with pytest.raises(Exception, match="another process runs it"):
-            SlurmTask(job, "name/0", 1, 20)()
-    finally:
-        release(lock)
+    with Lock(PointFolder(job.folder).lock), pytest.raises(Exception, match="another process runs it"):
+        SlurmTask(job, "name/0", 1, 20)()
     assert not job.log.exists()
     assert read_end(job)["reason"] == "another process runs it"

@@ -5,7 +5,7 @@ import torch
 
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.frames import frame_psnr, frame_ssim
-from slotbench.metrics.object_discovery import ARI, FGARI, MatchedIoU, MeanBestOverlap
+from slotbench.metrics.segmentation import ARI, FGARI, MatchedIoU, MeanBestOverlap
 
 
 @pytest.fixture
@@ -34,16 +34,16 @@ def test_every_score_is_the_metric_of_its_name(clips):
             assert values[f"{name}/{scope}/decoder"] == pytest.approx(metric.compute().item(), abs=1e-12)
 
 
-def test_decoder_attention_and_floors_are_kept_apart(clips):
+def test_decoder_attention_and_baselines_are_kept_apart(clips):
     predicted, true = clips
     scores = DiscoveryScores()
     scores.update_masks("decoder", true, 5, true)
     scores.update_masks("attention", predicted, 5, true)
-    scores.update_floor("one slot", torch.zeros_like(true), true)
+    scores.update_baseline("one slot", torch.zeros_like(true), true)
     values = scores.compute()
     assert values["miou/video/decoder"] == 1
     assert values["miou/video/attention"] < 0.5
-    assert values["floor/fg_ari/video/one slot"] == 0
+    assert values["baseline/fg_ari/video/one slot"] == 0
     assert "largest_slot/decoder" in values
     assert "largest_slot/one slot" not in values
 

@@ -7,8 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotbench.metrics.fvd import FVD, embed_videos, frechet_distance
-from slotbench.metrics.groups import GroupMeans, group_slices
+from slotbench.metrics.fvd import FVD, GroupMeans, embed_videos, frechet_distance, group_slices
 
 
 def samples_of(mean, variances, count=50, seed=0):

@@ -8,8 +8,7 @@ import torch
 from sklearn.metrics import adjusted_rand_score
 
 from slotbench.metrics.contingency import contingency, frame_tables
-from slotbench.metrics.object_discovery import ARI, FGARI, MatchedIoU, MeanBestOverlap
-from slotbench.metrics.segmentation import matched_iou
+from slotbench.metrics.segmentation import ARI, FGARI, MatchedIoU, MeanBestOverlap, matched_iou
 
 EVERY = [ARI, FGARI, MatchedIoU, MeanBestOverlap, lambda scope: MatchedIoU(scope, ignore_background=False)]
 SCOPES = ["frame", "video", "step", "scene"]

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from slotbench.nn.coordinates import CoordinateEmbedding, coordinate_grid
+from slotbench.nn.positions import CoordinateEmbedding, coordinate_grid
 
 
 def test_ramps_run_from_the_first_to_the_last_cell_rows_first_and_back():
@@ -37,10 +37,10 @@ def test_the_embedding_is_linear_in_the_coordinates():
     torch.manual_seed(0)
     embedding = CoordinateEmbedding("ramps", 3, 5, 7)
     torch.nn.init.normal_(embedding.linear.bias)
-    picture = embedding()
-    assert picture.shape == (1, 7, 3, 5)
+    image = embedding()
+    assert image.shape == (1, 7, 3, 5)
     expected = embedding.linear.weight @ torch.tensor([0.5, 0.75, 0.5, 0.25]) + embedding.linear.bias
-    torch.testing.assert_close(picture[0, :, 1, 3], expected)
+    torch.testing.assert_close(image[0, :, 1, 3], expected)
 
 
 def test_the_coordinates_are_in_no_checkpoint():

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import conv2d, conv_transpose2d
 
-from slotbench.nn.frame_patches import GridToPatches, PatchesToGrid, patch_shape
+from slotbench.nn.frame_sequence import GridToPatches, PatchesToGrid, patch_shape
 from slotbench.nn.grid import to_images, to_tokens
 
 

@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
+from slotbench_plugins.cores.performer import FavorAttention
 from torch import Tensor, nn
 
-from slotbench.nn.favor import FavorAttention
 from slotbench.nn.frame_sequence import FrameLayer, FrameSequence
 from slotbench.nn.positions import sincos_grid
 from slotbench.nn.temporal_attention import TemporalAttention

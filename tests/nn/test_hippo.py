@@ -7,7 +7,22 @@ import math
 import pytest
 import torch
 
-from slotbench.nn.hippo import hippo_basis, hippo_eigenvalues, hippo_normal, initial_eigenvalues, initial_log_step
+from slotbench.nn.diagonal_ssm import (
+    hippo_basis,
+    hippo_eigenvalues,
+    initial_eigenvalues,
+    initial_log_step,
+)
+
+
+def hippo_normal(size: int) -> torch.Tensor:
+    """The normal part of the HiPPO-LegS matrix: -1/2 on the diagonal, -sqrt((n+1/2)(k+1/2)) below it, plus that above.
+
+    Source: ConvS5, appendix B, where Eq. 29 lacks the change of sign above the diagonal; S5, appendix B.1.
+    """
+    root = torch.sqrt(torch.arange(size, dtype=torch.float64) + 0.5)
+    outer = torch.outer(root, root)
+    return outer.triu(1) - outer.tril(-1) - 0.5 * torch.eye(size, dtype=torch.float64)
 
 
 def test_hippo_is_minus_a_half_plus_a_skew_symmetric_matrix_negative_below_the_diagonal():

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from slotbench_plugins.aggregations.batch_scaled import BatchScaled
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 from slotbench_plugins.aggregations.weighted_sum import WeightedSum
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from slotbench.interfaces import Aggregation
 from slotbench.nn import inverted_attention
 from slotbench.nn.inverted_attention import InvertedAttention, TokenMemory
 
@@ -49,7 +50,7 @@ def table_bias(num_heads: int, longest: int = 32, seed: int = 5):
 
 
 def by_hand(layer: InvertedAttention, slots: Tensor, tokens: Tensor, causal: bool, window: int | None, bias) -> Tensor:
-    """Step by step, and with the mask before the soft-max where the paper has it: an empty column becomes zero."""
+    """Step by step, and with the mask before the softmax where the paper has it: an empty column becomes zero."""
     heads, time = layer.num_heads, slots.shape[1]
     query = layer.query(slots).unflatten(-1, (heads, -1))
     key, value = (part.unflatten(-1, (heads, -1)) for part in layer.key_value(tokens).chunk(2, dim=-1))
@@ -247,18 +248,18 @@ def test_slots_may_be_permuted_and_tokens_too():
 
 
 def test_any_aggregation_fits():
-    class Sum(nn.Module):
+    class Sum(Aggregation):
         def forward(self, assignment, values):
             return torch.einsum("...nk,...kd->...nd", assignment, values)
 
-    layer = InvertedAttention(8, num_heads=2, aggregation=Sum()).double()
+    layer = InvertedAttention(8, num_heads=2, aggregation=Sum(4)).double()
     slots, tokens = noise(2, 3, 8), noise(2, 5, 8)
     with torch.no_grad():
         layer.output.weight.copy_(torch.eye(8))
     updates, _ = layer(slots, tokens)
     # with heads that compete, the mass of the two heads together is one per token
     assert updates.shape == (2, 3, 8)
-    per_head = InvertedAttention(8, num_heads=2, aggregation=Sum(), across_heads=False).double()
+    per_head = InvertedAttention(8, num_heads=2, aggregation=Sum(4), across_heads=False).double()
     per_head.load_state_dict(layer.state_dict())
     values = per_head.key_value(tokens).chunk(2, dim=-1)[1]
     torch.testing.assert_close(per_head(slots, tokens)[0].sum(dim=1), values.sum(dim=1))

@@ -6,11 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from slotbench.nn.mlp import MLP
+from slotbench.nn.attention import SelfCrossLayer, SlotMixer
+from slotbench.nn.linear import MLP
 from slotbench.nn.parameters import decay_groups
-from slotbench.nn.self_cross import SelfCrossLayer
 from slotbench.nn.slot_encoder import SlotEncoder
-from slotbench.nn.slot_mixer import SlotMixer
 
 
 def count(module: nn.Module) -> int:

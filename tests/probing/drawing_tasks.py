@@ -8,10 +8,10 @@ from contextlib import contextmanager
 import torch
 from lightning.pytorch.utilities.seed import isolate_rng
 
-from slotbench.interfaces import VideoBatch
+from slotbench.interfaces import Segmenter, VideoBatch
 
 
-class DrawnByBatch:
+class DrawnByBatch(Segmenter):
     """Draws alike for the same batch of a split."""
 
     @contextmanager

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from slotbench.probing.collect import Clips
+from slotbench.probing.clips import Clips
 
 SHAPES = 3
 

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from slotbench.data.bouncing_balls import BouncingBalls
-from slotbench.probing.collect import collect
+from slotbench.data.balls.bouncing_balls import BouncingBalls
+from slotbench.data.base import LoaderOptions
+from slotbench.probing.clips import collect
 from slotbench.registry import load
 from slotbench.tasks.slot_autoencoding import SlotAutoencoding
 
@@ -18,7 +19,11 @@ CLIPS = 7
 
 def balls(batch_size: int) -> BouncingBalls:
     return BouncingBalls(
-        num_balls=2, num_frames=3, eval_frames=3, resolution=16, val_batch_size=batch_size, val_size=CLIPS, test_size=1
+        num_balls=2,
+        num_frames=3,
+        eval_frames=3,
+        resolution=16,
+        loader=LoaderOptions(val_batch_size=batch_size, val_size=CLIPS, test_size=1),
     )
 
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from made_up_clips import World
 
 from slotbench.metrics.segmentation import pairwise_iou
-from slotbench.probing.heads import LinearRegression
-from slotbench.probing.matching import match_by_masks, match_by_position, match_with_probe
+from slotbench.probing.matching import PositionProbe, match_by_masks, match_by_position, match_with_probe
 
 
 def total_iou(iou: torch.Tensor, maps: torch.Tensor) -> float:
@@ -44,13 +43,13 @@ def test_the_map_by_position_is_the_one_that_enumeration_finds(objects: int, ext
     visible = torch.rand(1, 3, objects, generator=generator) < 0.7
     visible[:, 0] = True
     weight = torch.randn(6, 2, generator=generator).double()
-    probe = LinearRegression(weight, torch.zeros(2).double(), torch.tensor([1.0, 3.0]).double())
+    probe = PositionProbe(lambda x: x.double() @ weight, torch.tensor([1.0, 3.0]).double())
     found = match_with_probe(slots, positions, visible, probe)[0, 0].tolist()
     read = slots[0].double() @ weight
 
     def error(chosen: list[int]) -> float:
         return sum(
-            float(((positions[0, t, m] - read[t, n]) / probe.target_scale).square().sum())
+            float(((positions[0, t, m] - read[t, n]) / probe.scale).square().sum())
             for t in range(3)
             for m, n in enumerate(chosen)
             if visible[0, t, m]
@@ -91,9 +90,9 @@ def test_of_the_restarts_the_one_with_the_lowest_error_is_kept() -> None:
     assert len(many.errors) == 8
     assert len(set(many.errors)) > 1
     kept = match_with_probe(clips.slots, where, visible, many.probe)
-    read = many.probe(clips.slots.flatten(0, 2)).view(*clips.slots.shape[:3], 2)
+    read = many.probe.head(clips.slots.flatten(0, 2)).view(*clips.slots.shape[:3], 2)
     at = read.gather(2, kept[..., None].expand(-1, -1, -1, 2))
-    error = float(((at - where) / many.probe.target_scale).square().mean())
+    error = float(((at - where) / many.probe.scale).square().mean())
     assert error == pytest.approx(min(many.errors))
 
 

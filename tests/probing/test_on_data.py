@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from drawing_tasks import DrawnByBatch
 from torch import nn
 
-from slotbench.data.base import SlotDataModule, to_unit_range
-from slotbench.data.bouncing_balls import BouncingBalls
-from slotbench.interfaces import VideoBatch
-from slotbench.probing.collect import collect
+from slotbench.data.balls.bouncing_balls import BouncingBalls
+from slotbench.data.base import LoaderOptions, SlotDataModule, to_unit_range
+from slotbench.interfaces import Segmentation, VideoBatch
+from slotbench.probing.clips import collect
+from slotbench.probing.evaluation import ProbeSettings, probe
 from slotbench.probing.factors import choose_factors
-from slotbench.probing.probe import ProbeSettings, probe
 
 
 class Oracle(DrawnByBatch, nn.Module):
@@ -24,7 +22,7 @@ class Oracle(DrawnByBatch, nn.Module):
         super().__init__()
         self.num_slots = num_slots
 
-    def evaluate(self, batch: VideoBatch) -> SimpleNamespace:
+    def evaluate(self, batch: VideoBatch) -> Segmentation:
         true = batch.require("masks").long()
         height, width = true.shape[-2:]
         order = torch.rand(len(true), self.num_slots).argsort(1)
@@ -36,7 +34,7 @@ class Oracle(DrawnByBatch, nn.Module):
         seen = [batch.frames[:, :, channel] for channel in range(batch.frames.shape[2])]
         means = [(masks * x.expand(true.shape)[:, :, None]).mean((-2, -1)) / area.clamp(min=1e-9)
                  for x in (rows, columns, *seen)]  # fmt: skip
-        return SimpleNamespace(slots=torch.stack([area, *means], -1), masks=masks, attention=None)
+        return Segmentation(slots=torch.stack([area, *means], -1), masks=masks)
 
     def attention_masks(self, attention: torch.Tensor, size: tuple[int, int]) -> None:
         return None
@@ -53,7 +51,7 @@ def scores(data: SlotDataModule, num_slots: int, match: str) -> dict[str, float]
 
 @pytest.mark.parametrize("match", ["masks", "position"])
 def test_balls(match: str) -> None:
-    data = BouncingBalls(num_balls=3, num_frames=4, eval_frames=4, resolution=32, kernel="numpy", test_size=64)
+    data = BouncingBalls(num_balls=3, num_frames=4, eval_frames=4, resolution=32, loader=LoaderOptions(test_size=64))
     found = scores(data, 4, match)
     assert found["positions"] > 0.98
     assert found["radii"] > 0.5
@@ -62,11 +60,11 @@ def test_balls(match: str) -> None:
 
 def test_simulated_scenes(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mujoco")
-    from slotbench.data.movi_like import MOViLike
+    from slotbench.data.movi_like.movi_like import MOViLike
 
     monkeypatch.setenv("SLOTBENCH_CACHE", str(tmp_path))
-    data = MOViLike(resolution=24, num_objects=(2, 3), video_frames=4, num_frames=4, train_videos=60, test_size=20,
-                    val_size=1)  # fmt: skip
+    data = MOViLike(resolution=24, num_objects=(2, 3), video_frames=4, num_frames=4, train_videos=60, test_videos=20,
+                    val_videos=1)  # fmt: skip
     found = scores(data, 4, "masks")
     assert found["image_positions"] > 0.9
     assert found["color"] > 0.6

@@ -14,7 +14,7 @@ def configuration(core: str = "SlotSSM", slots: int = 4, **trainer: Any) -> dict
             "class_path": "LongContextReasoning",
             "init_args": {"core": {"class_path": core, "init_args": {"num_slots": slots}}, "encoder": None},
         },
-        "data": {"class_path": "BlinkingBalls", "init_args": {"batch_size": 8, "num_workers": 0}},
+        "data": {"class_path": "BlinkingBalls", "init_args": {"loader": {"batch_size": 8, "num_workers": 0}}},
         "trainer": {"max_steps": 100, "devices": 1, **trainer},
         "ckpt_path": None,
     }
@@ -48,11 +48,11 @@ def test_what_is_gone_is_named_too() -> None:
 def test_where_and_how_it_is_run_is_no_difference() -> None:
     now = configuration(accelerator="gpu", strategy={"class_path": "DDPStrategy"}, num_nodes=2, logger=False)
     now["trainer"]["devices"] = 4
-    now["data"]["init_args"]["num_workers"] = 3
+    now["data"]["init_args"]["loader"]["num_workers"] = 3
     now["ckpt_path"] = "elsewhere.ckpt"
     assert said(configuration(), now) == []
-    now["data"]["init_args"]["batch_size"] = 4
-    assert said(configuration(), now) == ["data.batch_size: 8 in the run, 4 now"]
+    now["data"]["init_args"]["loader"]["batch_size"] = 4
+    assert said(configuration(), now) == ["data.loader.batch_size: 8 in the run, 4 now"]
 
 
 def test_arguments_that_are_absent_or_empty_are_the_same() -> None:

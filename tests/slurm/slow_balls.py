@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from slotbench.data.bouncing_balls import BouncingBalls
+from slotbench.data.balls.bouncing_balls import BouncingBalls
+from slotbench.data.base import LoaderOptions
 from slotbench.registry import register
 
 
@@ -25,10 +26,7 @@ class SlowBalls(BouncingBalls):
             num_frames=4,
             eval_frames=4,
             resolution=8,
-            batch_size=batch_size,
-            val_batch_size=2,
-            train_size=64,
-            val_size=2,
+            loader=LoaderOptions(batch_size, val_batch_size=2, train_size=64, val_size=2),
         )
         self.pause, self.needs = pause, needs
 

@@ -5,9 +5,10 @@ from functools import partial
 import torch
 from torch.nn import functional as F
 
-from slotbench.data.bouncing_balls import BouncingBalls
+from slotbench.data.balls.bouncing_balls import BouncingBalls
+from slotbench.data.base import LoaderOptions
 from slotbench.interfaces import VideoSpec
-from slotbench.nn.feature_extractor import FeatureExtractor
+from slotbench.pretrained.feature_extractor import FeatureExtractor
 from slotbench.registry import load
 from slotbench.tasks.slot_autoencoding import SlotAutoencoding
 
@@ -17,8 +18,10 @@ SpatialBroadcastDecoder = load("decoders", "SpatialBroadcastDecoder")
 
 def ball_clips(**arguments):
     """Two balls in clips of 3 and of 5 frames of 16 x 16 pixels."""
-    sizes = {"num_frames": 3, "eval_frames": 5, "resolution": 16, "batch_size": 3, "val_batch_size": 4, "val_size": 6}
-    return BouncingBalls(num_balls=2, test_size=4, **(sizes | arguments))
+    sizes = {"num_frames": 3, "eval_frames": 5, "resolution": 16}
+    return BouncingBalls(
+        num_balls=2, **sizes | arguments, loader=LoaderOptions(batch_size=3, val_batch_size=4, val_size=6, test_size=4)
+    )
 
 
 def make_task(data, core=None, decoder=None, encoder=None, **arguments):

@@ -5,7 +5,8 @@ from functools import partial
 import lightning
 import torch
 
-from slotbench.data.bouncing_balls import BouncingBalls
+from slotbench.data.balls.bouncing_balls import BouncingBalls
+from slotbench.data.base import LoaderOptions
 from slotbench.registry import load
 from slotbench.tasks.video_prediction import VideoPrediction
 
@@ -16,7 +17,11 @@ TransformerDecoder = load("decoders", "TransformerDecoder")
 def ball_clips():
     """Two balls in clips of 5 and of 9 frames of 16 x 16 pixels."""
     return BouncingBalls(
-        num_balls=2, num_frames=5, eval_frames=9, resolution=16, batch_size=3, val_batch_size=4, val_size=6
+        num_balls=2,
+        num_frames=5,
+        eval_frames=9,
+        resolution=16,
+        loader=LoaderOptions(batch_size=3, val_batch_size=4, val_size=6),
     )
 
 

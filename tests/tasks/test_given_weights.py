@@ -2,6 +2,7 @@
 
 import io
 import statistics
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -9,16 +10,16 @@ import torch
 from prediction_tasks import batch_of, image_task, quiet_trainer
 from rich.console import Console
 
-from slotbench.callbacks.end_report import score_table
-from slotbench.callbacks.reporting import headline_records
-from slotbench.data.bouncing_balls import BouncingBalls
+from slotbench.callbacks.reporting import headline_records, score_table
+from slotbench.data.balls.bouncing_balls import BouncingBalls
+from slotbench.data.base import LoaderOptions
 from slotbench.metrics.frames import frame_psnr
 from slotbench.metrics.fvd import embed_videos, frechet_distance
-from slotbench.nn.alexnet import AlexNetFeatures
-from slotbench.nn.i3d import I3D
-from slotbench.nn.weights import WeightError
-from slotbench.tasks import rollout_groups
+from slotbench.pretrained.alexnet import AlexNetFeatures
+from slotbench.pretrained.i3d import I3D
+from slotbench.pretrained.weights import WeightError
 from slotbench.tasks.given_weights import GivenWeights
+from slotbench.tasks.rollouts import groups as rollout_groups
 
 HEADS = {f"lin{i}.model.1.weight": width for i, width in enumerate((64, 192, 384, 256, 256))}
 
@@ -43,7 +44,11 @@ def files(tmp_path_factory):
 @pytest.fixture
 def data():
     return BouncingBalls(
-        num_balls=2, num_frames=5, eval_frames=9, resolution=32, batch_size=3, val_batch_size=2, val_size=2, test_size=5
+        num_balls=2,
+        num_frames=5,
+        eval_frames=9,
+        resolution=32,
+        loader=LoaderOptions(batch_size=3, val_batch_size=2, val_size=2, test_size=5),
     )
 
 
@@ -83,7 +88,7 @@ def test_the_test_has_lpips_and_fvd_from_the_given_files(data, files, small_vide
     distances = lpips(predicted[:, 4:], true[:, 4:])
     assert logged["test/rollout_lpips"] == pytest.approx(distances.mean().item(), rel=1e-4)
     assert logged["test/rollout_lpips/step_03"] == pytest.approx(distances[:, 2].mean().item(), rel=1e-4)
-    assert logged["test/floor/rollout_lpips/black"] > 0
+    assert logged["test/baseline/rollout_lpips/black"] > 0
 
     network = I3D.from_tensors(torch.load(files["i3d"], weights_only=True))
     # short: the context and two frames are fewer than I3D takes, so there is no FVD of these
@@ -179,7 +184,7 @@ def test_videos_that_the_networks_cannot_take_are_refused(data, files):
 def test_what_is_scored_is_the_clip_and_not_the_place_in_a_batch(data):
     found = []
     for size in (1, 5):
-        data.val_batch_size = size
+        data.loader = replace(data.loader, val_batch_size=size)
         task = image_task(data, group_size=2)
         torch.nn.init.ones_(task.decoder.head.weight)
         quiet_trainer().test(task, data, verbose=False)

@@ -7,15 +7,16 @@ import pytest
 import torch
 from prediction_tasks import ball_clips, batch_of, image_task, make_task, quiet_trainer
 
-from slotbench.data.bouncing_balls import BouncingBalls
+from slotbench.data.balls.bouncing_balls import BouncingBalls
+from slotbench.data.base import LoaderOptions
 from slotbench.interfaces import DataSpec, Decoded, VideoBatch
 from slotbench.metrics.frames import frame_mse, frame_psnr, frame_ssim
 from slotbench.registry import load
-from slotbench.tasks import video_prediction
 from slotbench.tasks.frame_losses import frame_loss, truncate_to_bytes
+from slotbench.tasks.optimisation import WarmupStepsCosine
 from slotbench.tasks.pictures import paint_rollout
-from slotbench.tasks.rollout_scores import summarise
-from slotbench.tasks.schedule import WarmupStepsCosine
+from slotbench.tasks.rollouts import rollout
+from slotbench.tasks.rollouts.scores import summarise
 from slotbench.tasks.video_prediction import VideoPrediction
 
 
@@ -71,14 +72,14 @@ def test_scores_of_truncated_frames_are_those_of_bytes(data):
         torch.testing.assert_close(logged[f"val/rollout_{name}"], function(stored, true).mean(), rtol=1e-5, atol=1e-7)
     assert (frame_psnr(stored, true).mean() - frame_psnr(rolled, true).mean()).abs() > 1e-3
     copied = frame_mse(batch.frames[:, 3:4].expand_as(true), true).mean()
-    torch.testing.assert_close(logged["val/floor/rollout_mse/copy the last frame"], copied)
+    torch.testing.assert_close(logged["val/baseline/rollout_mse/copy the last frame"], copied)
 
 
 def test_an_evaluation_in_pieces_is_the_evaluation_at_once(monkeypatch):
-    data = BouncingBalls(num_balls=2, eval_frames=16, resolution=16, val_batch_size=3, val_size=5)
+    data = BouncingBalls(num_balls=2, eval_frames=16, resolution=16, loader=LoaderOptions(val_batch_size=3, val_size=5))
     found = []
     for piece in (32, 3):
-        monkeypatch.setattr(video_prediction, "_PIECE", piece)
+        monkeypatch.setattr(rollout, "PIECE", piece)
         task = make_task(data, context=7, horizon=9)
         quiet_trainer().validate(task, data, verbose=False)
         found.append(dict(task.trainer.callback_metrics))
@@ -126,7 +127,7 @@ def test_first_frames_of_the_horizon_are_reported_on_request(data):
     steps = [logged[f"val/rollout_ssim/step_0{step}"] for step in (1, 2)]
     torch.testing.assert_close(logged["val/rollout_ssim/first_2"], sum(steps) / 2)
     torch.testing.assert_close(logged["val/rollout_ssim/first_5"], logged["val/rollout_ssim"])
-    assert "val/floor/rollout_mse/black/first_2" in logged
+    assert "val/baseline/rollout_mse/black/first_2" in logged
     assert not any("first_6" in name for name in logged)
 
 
@@ -135,21 +136,21 @@ def test_only_the_test_tells_how_fast_it_samples(data):
     data.sizes["test"] = 3
     quiet_trainer().validate(task, data, verbose=False)
     assert "val/sampling_fps" not in task.trainer.callback_metrics
-    assert (task._sampled_frames, task._sampling_seconds) == (0, 0.0)
     quiet_trainer().test(task, data, verbose=False)
     assert task.trainer.callback_metrics["test/sampling_fps"] > 0
 
 
 def test_the_speed_counts_the_frames_of_all_clips_and_the_seconds_of_predicting(data, monkeypatch):
     task, batch = image_task(data), batch_of(data)
-    ticks = iter(range(100))
-    monkeypatch.setattr(task, "_now", lambda: float(next(ticks)))
-    monkeypatch.setattr(video_prediction, "_PIECE", 2)
+    ticks, told = iter(range(100)), []
+    monkeypatch.setattr(rollout, "_now", lambda device: float(next(ticks)))
+    monkeypatch.setattr(rollout, "PIECE", 2)
     with torch.no_grad():
-        pieces = list(task._pieces(batch))
+        steps = task.rollout_steps(batch)
+        pieces = list(rollout.in_pieces(steps, 5, lambda *found: told.append(found), task.device))
     assert [at for at, _ in pieces] == [slice(0, 2), slice(2, 4), slice(4, 5)]
-    assert task._sampled_frames == 4 * 5
-    assert task._sampling_seconds == 3.0  # one tick a piece, and what lies between pieces is not counted
+    # one tick a piece, and what lies between pieces is not counted
+    assert told == [(8, 1.0), (8, 1.0), (4, 1.0)]
 
 
 def test_given_actions_lead_from_frame_to_frame_in_a_rollout(data):

@@ -8,11 +8,12 @@ import lightning
 import pytest
 import torch
 
-from slotbench.data.blinking_balls import BlinkingBalls
+from slotbench.data.balls.blinking_balls import BlinkingBalls
+from slotbench.data.base import LoaderOptions
 from slotbench.interfaces import VideoSpec
 from slotbench.registry import load
 from slotbench.tasks.long_context_reasoning import LongContextReasoning
-from slotbench.tasks.schedule import WarmupCosine
+from slotbench.tasks.optimisation import WarmupCosine
 
 PatchEncoder, SlotSSM = load("encoders", "PatchEncoder"), load("cores", "SlotSSM")
 TransformerDecoder = load("decoders", "TransformerDecoder")
@@ -21,7 +22,11 @@ TransformerDecoder = load("decoders", "TransformerDecoder")
 @pytest.fixture
 def data():
     return BlinkingBalls(
-        num_frames=4, patches_per_side=2, num_balls=2, resolution=16, batch_size=3, val_batch_size=3, val_size=6
+        num_frames=4,
+        patches_per_side=2,
+        num_balls=2,
+        resolution=16,
+        loader=LoaderOptions(batch_size=3, val_batch_size=3, val_size=6),
     )
 
 
@@ -88,7 +93,7 @@ def test_an_earlier_answer_does_not_depend_on_later_frames(data, batch):
 def test_truncation_stops_the_gradient_between_chunks(data, batch, truncate):
     task = make_task(data, chunk_steps=4, truncate_gradient=truncate)
     frames = batch.frames.clone().requires_grad_()
-    task.loss(task(replace(batch, frames=frames)), batch.target).backward()
+    task.loss(task(replace(batch, frames=frames)), batch).backward()
     reached = frames.grad.abs().sum((0, 2, 3, 4)) > 0
     assert reached[8:].all()
     assert bool(reached[:4].any()) is not truncate
@@ -99,9 +104,9 @@ def test_the_loss_is_cross_entropy_over_the_targets_that_were_decoded(data, batc
     decoded = task(batch)
     log_probability = decoded.reconstruction[:, 0].log_softmax(1)
     by_hand = -log_probability.gather(1, batch.target[:, -1:].long()).mean()
-    torch.testing.assert_close(task.loss(decoded, batch.target), by_hand)
+    torch.testing.assert_close(task.loss(decoded, batch), by_hand)
     summed = make_task(data, loss_reduction="sum")
-    torch.testing.assert_close(summed.loss(decoded, batch.target), by_hand * 16 * 16)
+    torch.testing.assert_close(summed.loss(decoded, batch), by_hand * 16 * 16)
 
 
 def test_class_weights_go_to_one_between_the_two_shares(data, monkeypatch):
@@ -123,19 +128,19 @@ def test_bad_arguments_are_explained(data):
         LongContextReasoning(PatchEncoder, SlotSSM, TransformerDecoder)
 
 
-def test_a_short_fit_learns_scores_and_logs_floors_once(data):
+def test_a_short_fit_learns_scores_and_logs_baselines_once(data):
     task = make_task(data, dense_targets=True)
     logged = []
     task.log_dict = lambda values: logged.append(values)
     quiet_trainer(max_steps=4, val_check_interval=2, check_val_every_n_epoch=None).fit(task, data)
     assert len(logged) == 2
-    first, second = ({name for name in values if "floor/" in name} for values in logged)
-    assert "val/floor/colour_accuracy/last colour seen" in first
+    first, second = ({name for name in values if "baseline/" in name} for values in logged)
+    assert "val/baseline/colour_accuracy/last colour seen" in first
     assert not second
     assert {"val/ball_iou", "val/colour_accuracy/context_3"} <= set(logged[1])
     headlines = {headline.metric: headline for headline in task.headlines()}
-    assert set(headlines["val/ball_iou"].floors) == {"copy the last mask", "everything background"}
-    assert 0 < headlines["val/colour_accuracy"].floors["last colour seen"] < 1
+    assert set(headlines["val/ball_iou"].baselines) == {"copy the last mask", "everything background"}
+    assert 0 < headlines["val/colour_accuracy"].baselines["last colour seen"] < 1
 
 
 def test_only_matrices_decay_and_the_schedule_ends_at_its_end(data):
@@ -156,7 +161,11 @@ def test_init_from_starts_from_another_runs_weights_and_says_what_matched(data, 
     source = make_task(data)
     torch.save({"state_dict": source.state_dict()}, tmp_path / "weights.ckpt")
     other = BlinkingBalls(
-        num_frames=4, patches_per_side=1, num_balls=2, resolution=16, batch_size=3, val_batch_size=3, val_size=3
+        num_frames=4,
+        patches_per_side=1,
+        num_balls=2,
+        resolution=16,
+        loader=LoaderOptions(batch_size=3, val_batch_size=3, val_size=3),
     )
     task = make_task(other, init_from=str(tmp_path / "weights.ckpt"))
     torch.nn.init.zeros_(task.decoder.head.weight)
@@ -197,7 +206,7 @@ def test_the_loss_of_a_model_in_float64_is_computed_in_float64(data, batch):
     logits, target = decoded.reconstruction, batch.require("target").long()
     weights = torch.linspace(1, 2, logits.shape[2])
     for given in (None, weights):
-        loss = make_task(data).loss(decoded, batch.require("target"), given)
+        loss = make_task(data).loss(decoded, batch, given)
         picked = -logits.log_softmax(dim=2).gather(2, target[:, :, None])[:, :, 0]
         scale = torch.ones_like(weights) if given is None else given
         expected = (picked * scale[target].double()).sum() / scale[target].double().sum()

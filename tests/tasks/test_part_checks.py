@@ -12,7 +12,8 @@ import torch
 from prediction_tasks import batch_of, quiet_trainer
 from torch import nn
 
-from slotbench.data.bouncing_balls import BouncingBalls
+from slotbench.data.balls.bouncing_balls import BouncingBalls
+from slotbench.data.base import LoaderOptions
 from slotbench.errors import UserError
 from slotbench.interfaces import (
     CoreOutput,
@@ -33,7 +34,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*")
 
 def balls() -> BouncingBalls:
     return BouncingBalls(
-        num_balls=2, num_frames=6, eval_frames=6, resolution=16, batch_size=3, val_batch_size=3, val_size=3
+        num_balls=2,
+        num_frames=6,
+        eval_frames=6,
+        resolution=16,
+        loader=LoaderOptions(batch_size=3, val_batch_size=3, val_size=3),
     )
 
 

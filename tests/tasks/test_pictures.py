@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from slotbench.interfaces import Decoded
-from slotbench.tasks.legends import legend
-from slotbench.tasks.pictures import contact_sheet, paint_rollout
-from slotbench.tasks.rollout_pictures import rollout_sheet
+from slotbench.tasks.pictures import contact_sheet, legend, paint_rollout
+from slotbench.tasks.rollouts.pictures import rollout_sheet
 
 BAND, KEY, LOOKING, ALONE = 14, 36, (240, 190, 60), (70, 70, 70)
 

@@ -9,10 +9,10 @@ from autoencoding_tasks import MeanColours, ball_clips, make_task
 from prediction_tasks import batch_of, quiet_trainer
 from torch.nn import functional as F
 
+from slotbench.data.balls.blinking_balls import BlinkingBalls
 from slotbench.data.base import to_unit_range
-from slotbench.data.blinking_balls import BlinkingBalls
 from slotbench.interfaces import DataSpec, VideoSpec
-from slotbench.metrics.object_discovery import FGARI, MatchedIoU
+from slotbench.metrics.segmentation import FGARI, MatchedIoU
 from slotbench.registry import load
 from slotbench.tasks.slot_autoencoding import SlotAutoencoding
 
@@ -35,7 +35,7 @@ def test_the_loss_is_the_mean_squared_error_of_every_frame(data):
     task, batch = make_task(data), batch_of(data)
     with torch.no_grad():
         out = task(batch)
-        loss = task.loss(out.decoded, task.target(batch))
+        loss = task.loss(out, batch)
     assert out.decoded.reconstruction.shape == batch.frames.shape
     torch.testing.assert_close(loss, (out.decoded.reconstruction - batch.frames).square().mean())
 
@@ -45,7 +45,7 @@ def test_signed_pixels_are_learned_on_their_own_scale_and_shown_in_the_unit_rang
     assert torch.equal(task.target(batch), 2 * batch.frames - 1)
     with torch.no_grad():
         out = task(batch)
-        loss = task.loss(out.decoded, task.target(batch))
+        loss = task.loss(out, batch)
     torch.testing.assert_close(loss, (out.decoded.reconstruction - 2 * batch.frames + 1).square().mean())
     torch.testing.assert_close(task.frames(out.decoded), ((out.decoded.reconstruction + 1) / 2).clamp(0, 1))
 
@@ -89,29 +89,29 @@ def test_what_slots_have_won_is_scored(data, name, capsys):
     assert "not scored" not in capsys.readouterr().out
 
 
-def test_floors_are_scored_on_the_first_clips_and_stand_beside_the_scores(data):
-    task = make_task(data, floor_clips=5)
+def test_baselines_are_scored_on_the_first_clips_and_stand_beside_the_scores(data):
+    task = make_task(data, baseline_clips=5)
     found = validate(task, data)
-    assert found["val/floor/fg_ari/video/one slot"] == 0
+    assert found["val/baseline/fg_ari/video/one slot"] == 0
     headline = task.headlines()[0]
     assert headline.metric == "val/fg_ari/video/decoder"
-    assert {"one slot", "stripes", "k-means colour"} <= set(headline.floors)
+    assert {"one slot", "stripes", "k-means colour"} <= set(headline.baselines)
     batch = batch_of(data)
     stripes = FGARI("video")
     labels = (torch.arange(16) * 3 // 16).expand(5, 5, 16, 16)
     more = data.on_after_batch_transfer(list(data.val_dataloader())[1], 0)
     stripes.update(labels, torch.cat([batch.masks, more.masks])[:5])
-    assert headline.floors["stripes"] == pytest.approx(stripes.compute().item(), abs=1e-6)
+    assert headline.baselines["stripes"] == pytest.approx(stripes.compute().item(), abs=1e-6)
 
 
-def test_a_test_without_floors_reports_its_own_scores(data):
-    task = make_task(data, floor_clips=0)
+def test_a_test_without_baselines_reports_its_own_scores(data):
+    task = make_task(data, baseline_clips=0)
     quiet_trainer().test(task, datamodule=data, verbose=False)
     assert {headline.metric.partition("/")[0] for headline in task.headlines()} == {"test"}
 
 
-def test_without_floors_none_are_scored(data):
-    assert not [name for name in validate(make_task(data, floor_clips=0), data) if "/floor/" in name]
+def test_without_baselines_none_are_scored(data):
+    assert not [name for name in validate(make_task(data, baseline_clips=0), data) if "/baseline/" in name]
 
 
 def test_a_collapse_into_one_slot_is_seen(data):
@@ -129,7 +129,7 @@ def test_a_collapse_into_one_slot_is_seen(data):
     assert found["val/collapsed/decoder"] == 1
     assert found["val/largest_slot/decoder"] == 1
     assert found["val/live_slots/decoder"] == 1
-    assert found["val/fg_ari/video/decoder"] == found["val/floor/fg_ari/video/one slot"]
+    assert found["val/fg_ari/video/decoder"] == found["val/baseline/fg_ari/video/one slot"]
 
 
 def test_data_without_instances_is_scored_by_its_frames_alone(data):
@@ -164,7 +164,7 @@ def test_another_number_of_slots_at_test_time_is_decoded_and_scored(data):
         assert task(batch_of(data)).masks.shape == (4, 5, 6, 16, 16)
     found = validate(task, data)
     assert "val/fg_ari/video/attention" in found
-    assert "val/floor/miou/video/grid 2x3" in found
+    assert "val/baseline/miou/video/grid 2x3" in found
 
 
 def test_pictures_and_videos_show_every_clip(data):
@@ -224,7 +224,7 @@ class TestFeatures:
         assert features.shape == (4, 5, 2, 4, 4)
         with torch.no_grad():
             out = task(batch)
-            loss = task.loss(out.decoded, task.target(batch))
+            loss = task.loss(out, batch)
         assert out.decoded.reconstruction.shape == features.shape
         torch.testing.assert_close(loss, (out.decoded.reconstruction - features).square().mean())
 
@@ -244,7 +244,7 @@ class TestFeatures:
         batch = replace(batch, features=features.half())
         with torch.no_grad():
             out = task(batch)
-            loss = task.loss(out.decoded, task.target(batch))
+            loss = task.loss(out, batch)
         torch.testing.assert_close(loss, (out.decoded.reconstruction - features.half().float()).square().mean())
 
     def test_no_checkpoint_holds_the_network(self, data):
@@ -271,7 +271,7 @@ def test_a_checkpoint_rebuilds_the_task(data, tmp_path):
 
 def test_the_loss_reaches_every_parameter(data):
     task, batch = make_task(data), batch_of(data)
-    task.loss(task(batch).decoded, task.target(batch)).backward()
+    task.loss(task(batch), batch).backward()
     assert [name for name, p in task.named_parameters() if p.grad is None or not p.grad.any()] == []
 
 
@@ -281,9 +281,9 @@ def test_a_target_that_is_no_frame_is_refused():
         make_task(data)
 
 
-def test_a_negative_number_of_floor_clips_is_refused(data):
-    with pytest.raises(ValueError, match="floor_clips is -1"):
-        make_task(data, floor_clips=-1)
+def test_a_negative_number_of_baseline_clips_is_refused(data):
+    with pytest.raises(ValueError, match="baseline_clips is -1"):
+        make_task(data, baseline_clips=-1)
 
 
 def test_sizes_of_the_data_are_needed(data):
@@ -296,7 +296,7 @@ def test_the_loss_of_a_model_in_float64_is_computed_in_float64(data):
     batch = replace(batch, frames=batch.frames.double())
     with torch.no_grad():
         out = task(batch)
-        loss = task.loss(out.decoded, task.target(batch))
+        loss = task.loss(out, batch)
     assert loss.dtype == torch.float64
     expected = (out.decoded.reconstruction - batch.frames).square().mean()
     torch.testing.assert_close(loss, expected, rtol=1e-14, atol=0)

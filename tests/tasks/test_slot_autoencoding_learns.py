@@ -42,7 +42,7 @@ def learn(core, batch, steps):
     optimizer = torch.optim.Adam(task.parameters(), lr=3e-3)
     losses = []
     for _ in range(steps):
-        loss = task.loss(task(batch).decoded, task.target(batch))
+        loss = task.loss(task(batch), batch)
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(task.parameters(), 1.0)

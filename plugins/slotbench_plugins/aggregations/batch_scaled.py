@@ -6,13 +6,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from slotbench.interfaces import Aggregation
+from slotbench.interfaces import StagedAggregation
 from slotbench.nn.aggregation import gather_values, sum_over_processes, visible_tokens
 
 BatchStatistics = Float[Tensor, "batch 2"]
 
 
-class BatchScaled(Aggregation):
+class BatchScaled(StagedAggregation):
     """The sum of the values by share, less a mean and over a deviation that are two numbers for the whole batch.
 
         u[k] = weight (s[k] - m) / sqrt(v + eps) + bias,    s[k] = sum_n g[n, k] v[n]
@@ -66,12 +66,6 @@ class BatchScaled(Aggregation):
         self.bias = nn.Parameter(torch.zeros(()))
         self.register_buffer("running_mean", torch.zeros(()))
         self.register_buffer("running_var", torch.ones(()))
-
-    def forward(
-        self, assignment: Float[Tensor, "*batch slots tokens"], values: Float[Tensor, "*#batch tokens dim"]
-    ) -> Float[Tensor, "*batch slots dim"]:
-        """A first iteration, and the only one."""
-        return self.rescale(self.gather(assignment, values))[0].to(values.dtype)
 
     def gather(
         self, assignment: Float[Tensor, "*batch slots tokens"], values: Float[Tensor, "*#batch tokens dim"]

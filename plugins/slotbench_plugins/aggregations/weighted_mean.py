@@ -51,7 +51,7 @@ class WeightedMean(Aggregation):
         self, assignment: Float[Tensor, "*batch slots tokens"], values: Float[Tensor, "*#batch tokens dim"]
     ) -> Float[Tensor, "*batch slots dim"]:
         """Leading axes of `values` of length one are shared by all that `assignment` has there, without a copy."""
-        # Dividing the sum is cheaper than dividing the weights. The mass stays in the precision of the soft-max.
+        # Dividing the sum is cheaper than dividing the weights. The mass stays in the precision of the softmax.
         mass = assignment.sum(dim=-1, keepdim=True)
         if self.eps_form == "sum":
             gathered = torch.einsum("...st,...td->...sd", assignment.to(values.dtype), values)

@@ -1,10 +1,10 @@
-"""ConvSSM: ConvS5 without what S5 brings to it, the ablation of its initialisation."""
+"""ConvSSM: ConvS5 with random eigenvalues, the ablation of its initialisation."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from slotbench.nn.hippo import Initialisation
+from slotbench.nn.diagonal_ssm import Initialisation
 from slotbench_plugins.cores.conv_s5 import ConvS5
 
 

@@ -18,8 +18,8 @@ class FrameTransformer(TemporalCore):
     the paper's is 1024; a `patch` smaller than the grid gives a frame several vectors, which see all patches of their
     own frame and of earlier ones. The state is a cache of keys and values, so that a step costs what the cache holds
     instead of a pass over the whole clip, as in the public code; the outputs are the same. Without a `window` the
-    cost of a step and the state grow with every frame. Steps are numbered on and on: a roll-out past the training
-    length meets positions that training did not.
+    cost of a step and the state grow with every frame. A roll-out past the training length meets
+    positions that training did not.
 
     Source: the baseline of Smith, De Mello, Kautz, Linderman, Byeon, "Convolutional State Space Models for Long-Range
     Spatiotemporal Modeling", NeurIPS 2023, section 5.1; layers as in the public code. The window and the patches are

@@ -1,4 +1,4 @@
-"""Object-centric slot state space model: in every layer slots compete for the tokens, then run through time."""
+"""OC-SlotSSM: a slot state space model whose slots compete for the tokens in every layer."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class CompetingReader(nn.Module):
 
 
 class OCSlotSSM(InitialisedSlots, TemporalCore):
-    """In every layer slots compete for the raw tokens, run through time on their own, and are mixed within the step.
+    """Object-centric SlotSSM: in every layer slots compete for the tokens, run through time, and are mixed.
 
     The competition takes the place of `SlotSSM`'s encoder: slots of a step start from the same vectors at every step
     and are refined by the tokens layer after layer, so that slots come to hold one object each. Everything but the scan
@@ -79,7 +79,7 @@ class OCSlotSSM(InitialisedSlots, TemporalCore):
     Source: Jiang, Deng, Singh, Lee, Ahn, "Slot State Space Models", NeurIPS 2024, Section 5.1, Eq 14-16 and 23-26.
     Table 2 has `dim` 192, 11 slots and 4 heads in the competition; the number of layers is not stated there.
     `OCSlotSSM.original` has the settings of the authors' public code, whose weights
-    `slotbench_plugins.slotssm_weights` reads.
+    `slotbench_plugins.released_weights.slotssm` reads.
 
     Args:
         token_spec: what the encoder hands over.

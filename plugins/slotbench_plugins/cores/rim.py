@@ -9,10 +9,16 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from slotbench.interfaces import RecurrentCore, SlotSpec, TokenSpec
-from slotbench.nn.grouped import GroupGRU, GroupLSTM
 from slotbench.nn.parameters import without_decay
-from slotbench.nn.rim_cell import Communication, InputAttention, block_gradient, most_relevant
 from slotbench.nn.slot_encoder import SlotEncoder
+from slotbench_plugins.cores._rim_cell import (
+    Communication,
+    GroupGRU,
+    GroupLSTM,
+    InputAttention,
+    block_gradient,
+    most_relevant,
+)
 
 RIMInit = Literal["plain", "thesis", "original"]
 
@@ -39,7 +45,7 @@ class RIMInputs(NamedTuple):
 
 
 class RIM(RecurrentCore):
-    """Modules that each have their own recurrent unit, compete for the input, and mostly leave each other alone.
+    """Recurrent Independent Mechanisms: recurrent modules that compete for the input and communicate sparsely.
 
     At every step each module attends to the inputs and to a null input of zeros. The `top_k` modules that attend least
     to the null input are active: they update their state with what they read, and then attend to all modules. The
@@ -71,12 +77,12 @@ class RIM(RecurrentCore):
         lstm_bias: whether LSTMs have biases; GRUs have them.
         initial: states before the first step: learned ones, zeros, or normal noise (anew for every clip in training,
             the same for all clips in evaluation).
-        input_attention: what is normalised first, see `slotbench.nn.rim_cell.InputAttention`.
+        input_attention: what is normalised first, see `InputAttention`.
         input_heads: heads of the input attention.
         input_key_dim: width of its queries and keys.
         input_value_dim: width of what a module reads.
         input_bias: whether its keys and values have a bias.
-        input_dropout: rate of its dropout.
+        input_dropout: probability of its dropout.
         input_dropout_on: whether that is on the weights or on what has been read.
         share_query: whether all modules make their queries with one map; needs another start than zeros.
         null_row: where the null input stands among the inputs; of no effect on slots and gradients.
@@ -84,9 +90,9 @@ class RIM(RecurrentCore):
         communication_heads: heads of the communication.
         communication_key_dim: width of its queries and keys, per head.
         communication_value_dim: width of its values, per head.
-        communication_output: what follows its heads, see `slotbench.nn.rim_cell.Communication`. "linear" has no bound:
+        communication_output: what follows its heads, see `Communication`. "linear" has no bound:
             start it small (`projection_std`), as the thesis does, or the states can grow without end.
-        communication_dropout: rate on its weights ("linear") or output ("gated").
+        communication_dropout: probability, on its weights ("linear") or output ("gated").
         expose_inactive_update: whether others see, of a module that is not active, the state that it would have had, in
             place of the state that it keeps.
         mask_inactive_reads: whether a module that is not active reads zeros; otherwise it reads as the others do. It

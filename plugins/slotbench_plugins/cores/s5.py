@@ -12,11 +12,10 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from slotbench.interfaces import CoreOutput, SlotSpec, TemporalCore, TokenSpec
-from slotbench.nn.diagonal_ssm import DiagonalDynamics, as_complex, as_pairs
+from slotbench.nn.diagonal_ssm import DiagonalDynamics, Initialisation, as_complex, as_pairs, hippo_basis
 from slotbench.nn.grid import grid_of
-from slotbench.nn.hippo import Initialisation, hippo_basis
-from slotbench.nn.lecun_linear import lecun_linear
-from slotbench.nn.resnet_blocks import NORM_EPS, lecun_normal_
+from slotbench.nn.linear import lecun_linear, lecun_normal_
+from slotbench.nn.resnet_blocks import NORM_EPS
 from slotbench.ops import linear_scan
 
 

@@ -1,17 +1,23 @@
-"""SAVi: slots that are corrected by each frame and foretold for the next."""
+"""SAVi: recurrent slots, corrected by each frame with Slot Attention and predicted for the next."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor
 
-from slotbench.interfaces import Aggregation, RecurrentCore, SlotSpec, TokenSpec
+from slotbench.interfaces import Aggregation, RecurrentCore, SlotSpec, State, TokenSpec
 from slotbench.nn.inverted_attention import TokenMemory
-from slotbench.nn.slot_attention import CorrectorMLP, SlotCorrector, SlotPredictor, check_iterations
-from slotbench.nn.slot_attention_init import SlotAttentionInit, initialise_slot_attention
+from slotbench.nn.slot_attention import (
+    CorrectorMLP,
+    SlotAttentionInit,
+    SlotCorrector,
+    SlotPredictor,
+    check_iterations,
+    initialise_slot_attention,
+)
 from slotbench.nn.slot_init import InitialisedSlots, SlotInit, initial_slots
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 
@@ -31,11 +37,11 @@ class SAViState(NamedTuple):
     """
 
     slots: Float[Tensor, "batch slots dim"]
-    statistics: Any
+    statistics: State
 
 
 class SAVi(InitialisedSlots, RecurrentCore):
-    """Slots go from frame to frame: Slot Attention corrects them by the frame, a transformer block foretells the next.
+    """Slot Attention corrects the slots by each frame; a transformer block predicts those of the next frame from them.
 
     A step hands over the corrected slots; the predictor runs between two frames, and not after the last one. Frames
     wait for one another, and so do the iterations of a frame, but keys and values of all frames are computed at once.
@@ -67,7 +73,7 @@ class SAVi(InitialisedSlots, RecurrentCore):
         aggregation: makes the part that turns (assignment, values) into updates, from the width of a value.
         init: whose initial weights: those of STEVE's code ("steve"), of Slot Attention's ("slot_attention"), or
             Xavier-uniform for every map, with slots drawn from a standard normal distribution ("plain"); see
-            `slotbench.nn.slot_attention_init`.
+            `slotbench.nn.slot_attention.initialise_slot_attention`.
         norm_eps: epsilon of the LayerNorms: 1e-5 in STEVE's code, 1e-6 in flax and with it in SAVi's.
 
     Raises:

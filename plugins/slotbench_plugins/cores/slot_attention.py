@@ -9,8 +9,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from slotbench.interfaces import Aggregation, CoreOutput, SlotSpec, TemporalCore, TokenSpec
-from slotbench.nn.slot_attention import CorrectorMLP, SlotCorrector, check_iterations
-from slotbench.nn.slot_attention_init import SlotAttentionInit, initialise_slot_attention
+from slotbench.nn.slot_attention import (
+    CorrectorMLP,
+    SlotAttentionInit,
+    SlotCorrector,
+    check_iterations,
+    initialise_slot_attention,
+)
 from slotbench.nn.slot_init import InitialisedSlots, SlotInit, initial_slots
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 
@@ -22,7 +27,7 @@ class SlotAttentionState(NamedTuple):
 
 
 class SlotAttention(InitialisedSlots, TemporalCore):
-    """Every frame starts from the same initial slots, which compete for its tokens over a few iterations.
+    """Slot Attention, frame by frame: the same initial slots compete for each frame's tokens over a few iterations.
 
     For single images, as clips of one step, and as the static model beside those of video: nothing is carried from
     frame to frame but the initial slots, so only these keep a slot on its object. All frames run in parallel.
@@ -46,7 +51,7 @@ class SlotAttention(InitialisedSlots, TemporalCore):
         aggregation: makes the part that turns (assignment, values) into updates, from the width of a value.
         init: whose initial weights: those of the authors' code ("slot_attention"), of STEVE's ("steve"), or
             Xavier-uniform for every map, with slots drawn from a standard normal distribution ("plain"); see
-            `slotbench.nn.slot_attention_init`.
+            `slotbench.nn.slot_attention.initialise_slot_attention`.
         norm_eps: epsilon of the LayerNorms: 1e-3 in the authors' code (Keras), 1e-5 in that of Krimmel et al.
 
     Raises:

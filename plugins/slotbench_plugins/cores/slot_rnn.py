@@ -9,10 +9,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from slotbench.interfaces import RecurrentCore, SlotSpec, TokenSpec
-from slotbench.nn.attention import SelfAttention
+from slotbench.nn.attention import SelfAttention, SlotMixer
 from slotbench.nn.gru import SharedGRU
 from slotbench.nn.slot_encoder import SlotEncoder
-from slotbench.nn.slot_mixer import SlotMixer
 
 SlotRNNState = tuple[Float[Tensor, "batch slots dim"], ...]
 

@@ -1,4 +1,4 @@
-"""Slot transformer: the slots of all steps so far are one sequence, and every one of them attends to the rest."""
+"""SlotTransformer: block-causal attention among the slots of all steps so far."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class SlotTransformer(TemporalCore):
     slots at once. `CoreOutput.attention` is the last cross-attention of the encoder.
 
     Work and memory grow with the square of the clip's length; streaming, a step costs what the cache of keys and values
-    holds. Without a `window` that is every step so far, so a roll-out slows down as it goes, and past the length of
-    the training clips the layers look across distances that they were never trained on. With a `window` of at most the
+    holds. Without a `window` that is every step so far, so a roll-out slows down, and past the length of the
+    training clips the layers look across distances that they were never trained on. With a `window` of at most the
     training length the cost of a step is bounded and no layer ever looks further back than `window` - 1 steps, however
     long the roll-out; what is older reaches the present only through the layers in between, `window` - 1 steps per
-    layer. The step index itself goes on growing either way: `random_offset` of at least the number of steps by which
+    layer. The step index itself keeps growing either way: `random_offset` of at least the number of steps by which
     a roll-out is longer than the training clips lets training meet every index of it.
 
     Source: Jiang, Deng, Singh, Lee, Ahn, "Slot State Space Models", NeurIPS 2024, Eq 33-34. The position of a step

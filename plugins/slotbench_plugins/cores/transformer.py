@@ -11,11 +11,11 @@ from slotbench.nn.slot_encoder import SlotEncoder
 
 
 class Transformer(TemporalCore):
-    """One learned query reads the tokens of a step into one vector, and the vectors of all steps so far attend.
+    """A causal transformer over steps, each read into one vector by one learned query.
 
     `SlotTransformer` without slots: the same encoder and the same layers on a sequence of one token per step, so that
     at equal `dim` it has the same weights but for `num_slots` - 1 queries. What `window` and `random_offset` mean for a
-    long roll-out is said there.
+    long roll-out: see there.
 
     Source: SlotSSM (Jiang et al., NeurIPS 2024), section 7.1, "Transformer". Its width is not given there.
 

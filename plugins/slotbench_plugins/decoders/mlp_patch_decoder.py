@@ -1,4 +1,4 @@
-"""Slots to the cells of a feature map, or to patches of pixels, each cell on its own."""
+"""MLP patch decoder: slots to the cells of a feature map, or to patches of pixels, each cell on its own."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from slotbench.nn.parameters import without_decay
 
 
 class MLPPatchDecoder(Decoder):
-    """Every slot paints every cell by an MLP of the slot plus the cell's position, and says how much of it is its own.
+    """An MLP of slot plus position gives the content of every cell and its mask logit; slots are mixed by softmax.
 
     The position table is learned, begins with normal noise of deviation 1, and is shared by the slots. The MLP has
     ReLUs; its output is the content of the cell, `patch_size` x `patch_size` pixels of it, and a mask logit for each of
     them. A softmax of the logits over the slots, in float32, gives the masks, and the reconstruction is the sum of the
-    contents in their proportion. Any number of slots will do.
+    contents in their proportion. The number of slots is free.
 
     The contents are by far the largest thing here (1.7 GB for 64 frames of 28 x 28 x 768 features and 11 slots). They
     are made once, cells before slots, so that with `patch_size` 1 `components` is a view of them and the mixture a
@@ -32,13 +32,13 @@ class MLPPatchDecoder(Decoder):
 
     Args:
         slot_spec: what the core hands over.
-        video_spec: the picture or the features to produce.
+        video_spec: the image or the features to produce.
         hidden_dim: width of the hidden layers.
         num_hidden: hidden layers.
         patch_size: side of a cell in pixels; it must divide the height and the width.
 
     Raises:
-        ValueError: the patches do not tile the picture, or a number is below 1.
+        ValueError: the patches do not tile the image, or a number is below 1.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class MLPPatchDecoder(Decoder):
         super().__init__()
         if patch_size < 1 or video_spec.height % patch_size or video_spec.width % patch_size:
             raise ValueError(
-                f"patches of {patch_size} x {patch_size} pixels do not tile a picture of {video_spec.height} x "
+                f"patches of {patch_size} x {patch_size} pixels do not tile an image of {video_spec.height} x "
                 f"{video_spec.width}: choose a patch_size that divides both"
             )
         if hidden_dim < 1 or num_hidden < 1:

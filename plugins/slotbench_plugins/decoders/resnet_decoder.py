@@ -1,4 +1,4 @@
-"""The cells of a grid to a picture, by convolutions."""
+"""ResNet decoder: the cells of a grid to an image, by convolutions."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from torch.nn import functional as F
 
 from slotbench.interfaces import Decoded, Decoder, SlotSpec, VideoBatch, VideoSpec
 from slotbench.nn.grid import to_images
-from slotbench.nn.resnet_blocks import NORM_EPS, ResNetBlock, frame_conv, lecun_normal_
+from slotbench.nn.linear import lecun_linear
+from slotbench.nn.resnet_blocks import NORM_EPS, ResNetBlock, frame_conv
 
 
 class ResNetDecoder(Decoder):
-    """Residual blocks, doubling the picture between levels by repeating pixels; then a LayerNorm and a linear head.
+    """Residual blocks with nearest-neighbour upsampling between levels, then a LayerNorm and a linear head.
 
     `depths` is written as for `ResNetEncoder` and run through backwards: the last one has the size of the slots' grid,
-    the first one that of the picture. The convolution before them goes to the first depth, the narrowest, and the first
-    block widens it again: a peculiarity of the authors' code, kept. The head's output is what the picture is made
+    the first one that of the image. The convolution before them goes to the first depth, the narrowest, and the first
+    block widens it again: a peculiarity of the authors' code, kept. The head's output is what the image is made
     of, not yet squashed into the range of pixels: the task does that.
 
     Source: Smith et al., "Convolutional State Space Models for Long-Range Spatiotemporal Modeling", NeurIPS 2023,
@@ -26,12 +27,12 @@ class ResNetDecoder(Decoder):
 
     Args:
         slot_spec: what the core hands over, the cells of a grid, row by row.
-        video_spec: the picture to produce.
-        depths: channels of every level, that of the full picture first.
+        video_spec: the image to produce.
+        depths: channels of every level, that of the full image first.
         blocks: residual blocks of every level.
 
     Raises:
-        ValueError: the slots are no grid or one that does not grow into the picture, or a number is not positive.
+        ValueError: the slots are no grid or one that does not grow into the image, or a number is not positive.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class ResNetDecoder(Decoder):
             )
         if slot_spec.grid is None:
             raise ValueError(
-                f"ResNetDecoder paints from the cells of a grid, and this core hands over {slot_spec.num_slots} slots "
+                f"ResNetDecoder decodes the cells of a grid, and this core hands over {slot_spec.num_slots} slots "
                 "without one: use a core that keeps the grid of its tokens (ConvS5, S5, ConvSSM, ConvLSTM, "
                 "FrameTransformer, Performer), or a decoder of slots (TransformerDecoder)"
             )
@@ -53,7 +54,7 @@ class ResNetDecoder(Decoder):
         rows, cols = slot_spec.grid
         if (rows * factor, cols * factor) != (video_spec.height, video_spec.width):
             raise ValueError(
-                f"{len(depths)} depths make a picture {factor} times larger than the grid of the slots: from {rows} x "
+                f"{len(depths)} depths make an image {factor} times larger than the grid of the slots: from {rows} x "
                 f"{cols} cells that is {rows * factor} x {cols * factor} pixels, and {video_spec.height} x "
                 f"{video_spec.width} are wanted: give the decoder as many depths as the encoder has"
             )
@@ -68,12 +69,10 @@ class ResNetDecoder(Decoder):
         ]
         self.blocks: Sequence[ResNetBlock] = nn.ModuleList(stack)  # type: ignore[assignment]
         self.norm = nn.LayerNorm(depths[0], eps=NORM_EPS)
-        self.head = nn.Linear(depths[0], video_spec.channels)
-        lecun_normal_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
+        self.head = lecun_linear(depths[0], video_spec.channels)
 
     def forward(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None) -> Decoded:
-        """The picture of every step; `batch` is not read."""
+        """The image of every step; `batch` is not read."""
         images = self.conv(to_images(slots, self.grid))
         for index, block in enumerate(self.blocks):
             if index and index % self.blocks_per_level == 0:

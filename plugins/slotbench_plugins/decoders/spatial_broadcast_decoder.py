@@ -1,4 +1,4 @@
-"""Each slot paints its own picture from a small grid of copies of itself; the pictures are mixed."""
+"""Spatial broadcast decoder: one image per slot from a small grid of copies of it, mixed by a softmax over slots."""
 
 from __future__ import annotations
 
@@ -6,25 +6,24 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 import torch
+from einops import einsum
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from slotbench.interfaces import Decoded, Decoder, SlotSpec, VideoBatch, VideoSpec
-from slotbench.nn.broadcast_conv import broadcast_conv_transpose
-from slotbench.nn.coordinates import CoordinateEmbedding, CoordinateGrid
-from slotbench.nn.mixture import mix_slots
+from slotbench.nn.positions import CoordinateEmbedding, CoordinateGrid
 
 DecoderInit = Literal["torch", "xavier"]
 
 
 class SpatialBroadcastDecoder(Decoder):
-    """Copies a slot to every cell of a small grid, tells each cell its place, and grows a picture by convolutions.
+    """Spatial broadcast: a slot copied to every cell of a small grid, plus positions, upsampled by convolutions.
 
-    All layers are transposed convolutions. As many of the first ones as are needed double the picture, the rest keep
-    its size; ReLU follows each but the last, which has the channels of the picture and one more: the logit of the slot
+    All layers are transposed convolutions. As many of the first ones as are needed double the image, the rest keep
+    its size; ReLU follows each but the last, which has the channels of the image and one more: the logit of the slot
     in the softmax over slots that makes the mask. Slots share all weights, so there may be any number of them, also
-    another one than in training. Nothing squashes the picture.
+    another one than in training. The image has no output non-linearity.
 
     Source: Watters et al., "Spatial Broadcast Decoder", 2019, as used in SlotSSM, Table 4; PSB, Table 5 and its code;
     Krimmel et al., "Attention Normalization Impacts Cardinality Generalization in Slot Attention", TMLR 2024, Table 3.
@@ -33,20 +32,20 @@ class SpatialBroadcastDecoder(Decoder):
 
     Args:
         slot_spec: what the core hands over.
-        video_spec: the picture to produce.
+        video_spec: the image to produce.
         channels: of every layer but the last.
-        num_layers: layers before the last; if None, one for each doubling of the picture.
-        kernel_size: side of the kernel of these layers; an even one only where all of them double the picture.
-        output_kernel: side of the kernel of the last layer; even only if that layer doubles the picture.
-        broadcast_size: cells of the grid along the shorter side of the picture, which must be this times a power of 2.
+        num_layers: layers before the last; if None, one for each doubling of the image.
+        kernel_size: side of the kernel of these layers; an even one only where all of them double the image.
+        output_kernel: side of the kernel of the last layer; even only if that layer doubles the image.
+        broadcast_size: cells of the grid along the shorter side of the image, which must be this times a power of 2.
         slot_norm: LayerNorm on a slot before it is copied.
         grid_norm: GroupNorm of one group on every slot's grid, after the positions are added.
-        positions: see `slotbench.nn.coordinates.coordinate_grid`.
+        positions: see `slotbench.nn.positions.coordinate_grid`.
         initialisation: of the convolutions: "torch" as PyTorch does it, "xavier": Xavier-uniform weights, zero biases.
-        initial_rgb: what the biases of the picture's channels start from, e.g. 0.5 to start from a grey picture.
+        initial_rgb: what the biases of the image's channels start from, e.g. 0.5 to start from a grey image.
 
     Raises:
-        ValueError: the layers do not lead from the grid to the picture, or an argument has an unknown value.
+        ValueError: the layers do not lead from the grid to the image, or an argument has an unknown value.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class SpatialBroadcastDecoder(Decoder):
         if channels < 1 or num_layers < 1 or num_layers + 1 < doublings:
             raise ValueError(
                 f"SpatialBroadcastDecoder: got channels={channels} and num_layers={num_layers}; from broadcast_size="
-                f"{broadcast_size} to {video_spec.height} x {video_spec.width} pixels the picture doubles {doublings} "
+                f"{broadcast_size} to {video_spec.height} x {video_spec.width} pixels the image doubles {doublings} "
                 f"times: give at least one channel and at least {max(1, doublings - 1)} layers before the last"
             )
         self.video_spec = video_spec
@@ -94,19 +93,22 @@ class SpatialBroadcastDecoder(Decoder):
         self.convs: Sequence[nn.ConvTranspose2d] = nn.ModuleList(convs)  # type: ignore[assignment]
 
     def forward(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None) -> Decoded:
-        """The mixture, the masks and every slot's picture; `batch` is not read."""
-        vectors = self.slot_norm(slots).flatten(0, 2)
-        if isinstance(self.grid_norm, nn.Identity):
-            images = broadcast_conv_transpose(self.convs[0], vectors, self.position())
-        else:
-            cells = vectors[:, :, None, None] + self.position()
-            images = self.convs[0](self.grid_norm(cells.contiguous(memory_format=torch.channels_last)))
+        """The mixture, the masks and every slot's image; `batch` is not read."""
+        images = self.first_layer(slots)
         for conv in self.convs[1:-1]:
             images = conv(F.relu(images, inplace=True))
         images = F.relu(images, inplace=True)
         images = self.convs[-1](images).unflatten(0, slots.shape[:3])
         components = images[:, :, :, :-1]
         return Decoded(*mix_slots(components, images[:, :, :, -1]), components)
+
+    def first_layer(self, slots: Float[Tensor, "batch time slots dim"]) -> Float[Tensor, "images channels rows cols"]:
+        """The first convolution over every slot's grid, which is not written out where no norm needs it."""
+        vectors = self.slot_norm(slots).flatten(0, 2)
+        if isinstance(self.grid_norm, nn.Identity):
+            return broadcast_conv_transpose(self.convs[0], vectors, self.position())
+        cells = vectors[:, :, None, None] + self.position()
+        return self.convs[0](self.grid_norm(cells.contiguous(memory_format=torch.channels_last)))
 
 
 def _bias(conv: nn.ConvTranspose2d) -> Tensor:
@@ -115,12 +117,12 @@ def _bias(conv: nn.ConvTranspose2d) -> Tensor:
 
 
 def _doublings(video_spec: VideoSpec, broadcast_size: int) -> int:
-    """How often the grid has to double to become the picture."""
+    """How often the grid has to double to become the image."""
     sides = (video_spec.height, video_spec.width)
     factor = min(sides) // max(1, broadcast_size)
     if broadcast_size < 1 or factor * broadcast_size != min(sides) or factor & (factor - 1) or max(sides) % factor:
         raise ValueError(
-            f"SpatialBroadcastDecoder: got broadcast_size={broadcast_size} for a picture of {sides[0]} x {sides[1]} "
+            f"SpatialBroadcastDecoder: got broadcast_size={broadcast_size} for an image of {sides[0]} x {sides[1]} "
             "pixels; expected a shorter side of broadcast_size times a power of 2, and a longer one that is a multiple "
             "of that power: choose another broadcast_size or resolution"
         )
@@ -128,14 +130,14 @@ def _doublings(video_spec: VideoSpec, broadcast_size: int) -> int:
 
 
 def _growing_conv(in_channels: int, out_channels: int, kernel_size: int, *, doubles: bool) -> nn.ConvTranspose2d:
-    """A transposed convolution that doubles the picture or keeps its size."""
+    """A transposed convolution that doubles the image or keeps its size."""
     if kernel_size < 1 or (kernel_size % 2 == 0 and not doubles):
         raise ValueError(
-            f"SpatialBroadcastDecoder: a kernel of {kernel_size} pixels cannot keep the size of a picture: give an odd "
-            "kernel_size and output_kernel, or as many layers as the picture doubles (num_layers=None)"
+            f"SpatialBroadcastDecoder: a kernel of {kernel_size} pixels cannot keep the size of an image: give an odd "
+            "kernel_size and output_kernel, or as many layers as the image doubles (num_layers=None)"
         )
     if kernel_size == 1 and doubles:
-        raise ValueError("SpatialBroadcastDecoder: a kernel of 1 pixel cannot double a picture: give at least 2")
+        raise ValueError("SpatialBroadcastDecoder: a kernel of 1 pixel cannot double an image: give at least 2")
     odd = kernel_size % 2
     padding = (kernel_size - 1) // 2
     return nn.ConvTranspose2d(
@@ -146,3 +148,55 @@ def _growing_conv(in_channels: int, out_channels: int, kernel_size: int, *, doub
         padding=padding,
         output_padding=odd if doubles else 0,
     )
+
+
+def mix_slots(
+    components: Float[Tensor, "batch time slots channels height width"],
+    logits: Float[Tensor, "batch time slots height width"],
+) -> tuple[Float[Tensor, "batch time channels height width"], Float[Tensor, "batch time slots height width"]]:
+    """(image, masks): each pixel is the mean of the slots' components there, weighted by a softmax over the slots.
+
+    The softmax and the sum are taken in float32 (or wider, where the input is).
+
+    Source: SlotSSM, equation 17.
+
+    Args:
+        components: the image of each slot.
+        logits: of the masks.
+    """
+    masks = logits.softmax(dim=2, dtype=torch.promote_types(logits.dtype, torch.float32))
+    return (masks[:, :, :, None] * components).sum(dim=2), masks
+
+
+def broadcast_conv_transpose(
+    conv: nn.ConvTranspose2d,
+    vectors: Float[Tensor, "count in_channels"],
+    offsets: Float[Tensor, "1 in_channels rows cols"],
+) -> Float[Tensor, "count out_channels out_rows out_cols"]:
+    """`conv` of `vectors[:, :, None, None] + offsets`, without writing out that grid.
+
+    Every cell holds the same vector, so what reaches a place of the output is the vector times the sum of those taps
+    of the kernel that meet a cell there: one matrix for all vectors. The offsets go through the convolution once. Same
+    values and gradients up to rounding, with less work: `slotbench bench broadcast_decoder` measures it.
+
+    Args:
+        conv: without groups and dilation.
+        vectors: one per grid.
+        offsets: what is added to each cell, the same for all grids.
+    """
+    rows, cols = (_taps(conv, axis, cells).to(conv.weight) for axis, cells in enumerate(offsets.shape[-2:]))
+    matrix = einsum(conv.weight, rows, cols, "inner outer k l, row k, col l -> inner row col outer")
+    shape = (len(vectors), *matrix.shape[1:])
+    # the matrix is channels-last, and so is what follows: no copy
+    grown = (vectors @ matrix.flatten(1)).view(shape).permute(0, 3, 1, 2)
+    return grown + conv(offsets).contiguous(memory_format=torch.channels_last)
+
+
+def _taps(conv: nn.ConvTranspose2d, axis: int, cells: int) -> Float[Tensor, "out_cells taps"]:
+    """1 where, at a place of the output, a tap of the kernel meets one of the cells, along one axis."""
+    size, stride, padding = conv.kernel_size[axis], conv.stride[axis], conv.padding[axis]
+    assert not isinstance(padding, str)
+    length = (cells - 1) * stride - 2 * padding + size + conv.output_padding[axis]
+    # tap k of cell i lands on i * stride - padding + k
+    origin = torch.arange(length)[:, None] + padding - torch.arange(size)
+    return ((origin % stride == 0) & (origin >= 0) & (origin // stride < cells)).float()

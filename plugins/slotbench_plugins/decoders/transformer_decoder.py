@@ -1,4 +1,4 @@
-"""Slots to a picture by attention: every patch of the picture asks the slots what to paint."""
+"""Transformer decoder: one query per image patch attends to the slots."""
 
 from __future__ import annotations
 
@@ -7,33 +7,32 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from slotbench.interfaces import Decoded, Decoder, SlotSpec, VideoBatch, VideoSpec
-from slotbench.nn.attention import mean_over_heads
+from slotbench.nn.attention import SelfCrossLayer, mean_over_heads
 from slotbench.nn.positions import PositionInit, position_table
-from slotbench.nn.self_cross import SelfCrossLayer
 
 
 class TransformerDecoder(Decoder):
-    """One learned query per patch attends to the other queries and to the slots; a linear head paints the patch.
+    """Transformer over one learned query per patch, with cross-attention to the slots; a linear head gives the pixels.
 
     The masks are the last layer's cross-attention, averaged over heads: the share of each slot in each patch, the same
     for all pixels of a patch. The head starts at zero, so the first prediction is uniform. There is no order among the
-    slots: permuting them permutes the masks and leaves the picture as it is.
+    slots: permuting them permutes the masks and leaves the image as it is.
 
     Source: SlotSSM, Section 7.1, Appendix C.3, Eq 35-37; one query per patch rather than per pixel follows Section 7.1.
 
     Args:
         slot_spec: what the core hands over.
-        video_spec: the picture to produce: one channel per class or per colour.
+        video_spec: the image to produce: one channel per class or per colour.
         dim: width of a query; the slots' width if None.
         num_layers: layers of self-attention, cross-attention and MLP.
         num_heads: heads of every attention.
-        patch_size: side in pixels of the patch that one query paints; it must divide the height and the width.
+        patch_size: side in pixels of the patch of one query; it must divide the height and the width.
         mlp_ratio: hidden width of the MLPs in units of `dim`.
         positions: where the table of queries starts and whether it is trained: see `position_table` in
             `slotbench.nn.positions`.
 
     Raises:
-        ValueError: the patches do not tile the picture, `num_layers` is below 1, or `num_heads` does not divide `dim`.
+        ValueError: the patches do not tile the image, `num_layers` is below 1, or `num_heads` does not divide `dim`.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class TransformerDecoder(Decoder):
         super().__init__()
         if patch_size < 1 or video_spec.height % patch_size or video_spec.width % patch_size:
             raise ValueError(
-                f"patches of {patch_size} x {patch_size} pixels do not tile a picture of {video_spec.height} x "
+                f"patches of {patch_size} x {patch_size} pixels do not tile an image of {video_spec.height} x "
                 f"{video_spec.width}: choose a patch_size that divides both"
             )
         if num_layers < 1:
@@ -65,7 +64,7 @@ class TransformerDecoder(Decoder):
         nn.init.zeros_(self.head.bias)
 
     def forward(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None) -> Decoded:
-        """The picture of every step; `batch` is not read."""
+        """The image of every step; `batch` is not read."""
         rows, time = self.grid[0], slots.shape[1]
         context = slots.flatten(0, 1)
         queries = self.queries[None]

@@ -1,4 +1,4 @@
-"""Frames to a map of features by plain convolutions."""
+"""CNN encoder: frames to a feature map by plain convolutions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from slotbench.interfaces import Encoder, TokenSpec, VideoBatch, VideoSpec
-from slotbench.nn.coordinates import CoordinateEmbedding, CoordinateGrid
 from slotbench.nn.grid import to_tokens
+from slotbench.nn.positions import CoordinateEmbedding, CoordinateGrid
 
 InputScale = Literal["unit", "signed", "imagenet"]
 EncoderInit = Literal["kaiming", "xavier"]
@@ -23,7 +23,7 @@ _IMAGENET_STD = (0.229, 0.224, 0.225)
 class CNNEncoder(Encoder):
     """Convolutions with ReLU, plus where each cell lies, then LayerNorm and a two-layer MLP: one token per cell.
 
-    Convolutions keep the size of the picture, divided by their stride (rounded up); the cells of what is left are the
+    Convolutions keep the size of the image, divided by their stride (rounded up); the cells of what is left are the
     tokens, row by row. Where the data cuts frames into cells, a token knows its place in its own cell only.
 
     Source: SlotSSM, Table 3; PSB, Table 3 and its code; Krimmel et al., "Attention Normalization Impacts Cardinality
@@ -40,7 +40,7 @@ class CNNEncoder(Encoder):
         hidden_dim: hidden width of the MLP; that of the last convolution if None.
         input_scale: how pixels in [0, 1] enter: "unit" as they are, "signed" as 2x - 1, "imagenet" less the mean and
             over the standard deviation of ImageNet's three channels.
-        positions: see `slotbench.nn.coordinates.coordinate_grid`.
+        positions: see `slotbench.nn.positions.coordinate_grid`.
         norm_eps: what the LayerNorm adds to the variance.
         initialisation: "xavier": Xavier-uniform weights everywhere; "kaiming": Kaiming-uniform ones for layers that a
             ReLU follows, Xavier-uniform ones for the others. Biases start at zero.
@@ -125,11 +125,11 @@ class CNNEncoder(Encoder):
 
 
 def _check_layers(channels: tuple[int, ...], kernel_sizes: tuple[int, ...], strides: tuple[int, ...]) -> None:
-    told = f"channels={tuple(channels)}, kernel_sizes={tuple(kernel_sizes)}, strides={tuple(strides)}"
+    given = f"channels={tuple(channels)}, kernel_sizes={tuple(kernel_sizes)}, strides={tuple(strides)}"
     if not channels or not len(channels) == len(kernel_sizes) == len(strides):
-        raise ValueError(f"CNNEncoder: got {told}; expected one number per convolution in each, and at least one")
+        raise ValueError(f"CNNEncoder: got {given}; expected one number per convolution in each, and at least one")
     if min(*channels, *kernel_sizes, *strides) < 1 or any(size % 2 == 0 for size in kernel_sizes):
-        raise ValueError(f"CNNEncoder: got {told}; expected positive numbers, and odd kernel_sizes such as 3 or 5")
+        raise ValueError(f"CNNEncoder: got {given}; expected positive numbers, and odd kernel_sizes such as 3 or 5")
 
 
 def _check_choice(argument: str, value: str, choices: tuple[str, ...]) -> None:

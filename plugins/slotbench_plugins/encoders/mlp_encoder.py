@@ -1,4 +1,4 @@
-"""The cells of a feature map to tokens, each on its own."""
+"""MLP encoder: the cells of a feature map to tokens, each on its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from slotbench.interfaces import Encoder, TokenSpec, VideoBatch, VideoSpec
 
 
 class MLPEncoder(Encoder):
-    """Every cell of a step is a token: LayerNorm, linear, ReLU, linear.
+    """A two-layer MLP on every cell of a step, which becomes a token, after a LayerNorm.
 
     It is meant for the features of a frozen network, which know where they are, so nothing is said about the position.
     The linear layers start as torch makes them.

@@ -1,4 +1,4 @@
-"""Frames to tokens by non-overlapping patches."""
+"""Patch encoder: frames to tokens by non-overlapping patches."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from slotbench.interfaces import Encoder, TokenSpec, VideoBatch, VideoSpec
-from slotbench.nn.linear import xavier_linear
-from slotbench.nn.mlp import MLP
+from slotbench.nn.linear import MLP, xavier_linear
 from slotbench.nn.positions import PositionInit, position_table, sincos_embedding
 
 TimeIndex = Literal["frame", "step"]
 
 
 class PatchEncoder(Encoder):
-    """Cuts each step into small patches: linear map of the pixels, plus where the patch lies and when, then an MLP.
+    """Patch embedding: a linear map of each patch's pixels plus its position in space and time, then an MLP.
 
     Positions are absolute in the full frame: where the data cuts frames into P x P cells, a token knows its place in
-    the whole picture, and the table covers the whole picture, so no weight depends on P and a model trained at one P
+    the whole image, and the table covers the whole image, so no weight depends on P and a model trained at one P
     loads at another. Time enters as sines and cosines, never as a table, so there is no longest clip.
 
     Source: SlotSSM, Section 7.2 and Appendix C.3; that patches are mapped to `dim` before the positions are added is

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from slotbench.bench.contest import Contest, Way
 from slotbench.bench.subjects import Subject
 from slotbench.interfaces import SlotSpec, VideoSpec
-from slotbench.nn.broadcast_conv import broadcast_conv_transpose
 from slotbench.registry import load
 
 __all__ = ["SUBJECT"]
@@ -44,26 +43,18 @@ def _ways(arguments: dict[str, int]) -> dict[str, dict[str, Way]]:
     plain = deepcopy(ours)
     # does nothing, but the decoder cannot know that and writes the grids down for it, as for any norm
     plain.grid_norm = nn.Sequential()
-    conv, position = ours.convs[0], ours.position
 
-    def whole(decoder: nn.Module) -> tuple[Tensor, ...]:
+    def whole(decoder: Any) -> tuple[Tensor, ...]:
         loss = decoder(slots).reconstruction.square().mean()
         return torch.autograd.grad(loss, [slots, *decoder.parameters()])
 
-    def first_layer(images: Tensor) -> tuple[Tensor, ...]:
-        return torch.autograd.grad(images.square().mean(), [slots, *conv.parameters(), *position.parameters()])
-
-    def convolved() -> Tensor:
-        grids = slots.flatten(0, 2)[:, :, None, None] + position()
-        images: Tensor = conv(grids.contiguous(memory_format=torch.channels_last))
-        return images
+    def first_layer(decoder: Any) -> tuple[Tensor, ...]:
+        weights = [*decoder.convs[0].parameters(), *decoder.position.parameters()]
+        return torch.autograd.grad(decoder.first_layer(slots).square().mean(), [slots, *weights])
 
     return {
-        "whole": {"convolution": lambda: whole(plain), "matrix product": lambda: whole(ours)},
-        "first layer": {
-            "convolution": lambda: first_layer(convolved()),
-            "matrix product": lambda: first_layer(broadcast_conv_transpose(conv, slots.flatten(0, 2), position())),
-        },
+        name: {"convolution": lambda part=part: part(plain), "matrix product": lambda part=part: part(ours)}  # type: ignore[misc]
+        for name, part in (("whole", whole), ("first layer", first_layer))
     }
 
 

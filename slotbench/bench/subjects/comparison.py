@@ -13,8 +13,7 @@ from typing import Any
 
 import yaml
 
-from slotbench.bench.contest import Contest, Way
-from slotbench.bench.processes import run_process
+from slotbench.bench.contest import Contest, Way, run_process
 from slotbench.bench.subjects import Subject
 
 __all__ = ["SUBJECT"]
@@ -88,7 +87,7 @@ def _config(index: int) -> dict[str, Any]:
 
 def _record(run_id: str, index: int, steps: int, metrics: dict[str, float]) -> dict[str, Any]:
     headlines = [
-        {"metric": f"val/score_{k:02d}", "label": f"score {k}", "higher_is_better": True, "floors": {"nothing": 0.1}}
+        {"metric": f"val/score_{k:02d}", "label": f"score {k}", "higher_is_better": True, "baselines": {"nothing": 0.1}}
         for k in range(3)
     ]
     return {

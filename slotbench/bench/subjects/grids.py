@@ -17,8 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from slotbench.bench.contest import Contest, Seconds, Way
-from slotbench.bench.processes import run_process
+from slotbench.bench.contest import Contest, Seconds, Way, run_process
 from slotbench.bench.subjects import Subject
 
 __all__ = ["SUBJECT"]
@@ -33,12 +32,12 @@ with open(os.path.join(folder, "result.json"), "w") as file:
 
 PROGRAM = """
 import sys
-from slotbench.commands import grid_checking
+from slotbench.commands.grid import check as grid_check
 from slotbench.grids import jobs
 jobs.fit_command = lambda point, folder, options: [
     sys.executable, "-S", "stand_in.py", *jobs.fit_arguments(point, folder, options)
 ]
-grid_checking.check_before_start = lambda opened, unchecked: None
+grid_check.check_before_start = lambda opened, unchecked: None
 from slotbench.cli import run
 sys.exit(run(sys.argv[1:]))
 """

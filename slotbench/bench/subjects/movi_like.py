@@ -14,8 +14,8 @@ import numpy as np
 from slotbench.bench.contest import Contest, Way
 from slotbench.bench.subjects import Subject
 from slotbench.data.clip_cache import ClipCache
-from slotbench.data.movi_like import MOViLike
-from slotbench.data.movi_like_scenes import simulate
+from slotbench.data.movi_like.movi_like import MOViLike
+from slotbench.data.movi_like.scenes import simulate
 
 __all__ = ["SUBJECT"]
 
@@ -34,7 +34,7 @@ def contests(quick: bool) -> Iterator[Contest]:
 
 
 def _ways(arguments: dict[str, Any], kept: int) -> dict[str, Way]:
-    data = MOViLike(**arguments, train_videos=1_000_000, val_size=kept, test_size=1)
+    data = MOViLike(**arguments, train_videos=1_000_000, val_videos=kept, test_videos=1)
     source: Any = data.simulated("train")
     folder = tempfile.TemporaryDirectory()
     data._write("val", Path(folder.name) / "val", lambda *_: None)

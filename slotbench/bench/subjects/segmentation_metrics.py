@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from itertools import product
 
 import numpy as np
 import torch
+from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
 from slotbench.bench.contest import Contest, Way
 from slotbench.bench.subjects import Subject
-from slotbench.metrics.object_discovery import ARI, FGARI, MatchedIoU, MeanBestOverlap, Scope, frame_tables
+from slotbench.metrics.contingency import frame_tables
+from slotbench.metrics.segmentation import ARI, FGARI, MatchedIoU, MeanBestOverlap, Scope
 
 __all__ = ["SUBJECT"]
 
@@ -32,10 +33,11 @@ def contests(quick: bool) -> Iterator[Contest]:
         f"soft masks, {len(soft)} clips": (soft, true[: len(soft)]),
     }
     for scope, (kind, labels) in product(SCOPES, kinds.items()):
-        ways = {"FGARI": lambda scope=scope, labels=labels: FGARI(scope)(*labels).item()}  # type: ignore[misc]
-        if find_spec("sklearn") is not None:
-            wide = tuple(one if one.is_floating_point() else one.long() for one in labels)
-            ways["scikit-learn"] = lambda scope=scope, wide=wide: _scikit_learn(scope, *wide)  # type: ignore[misc]
+        wide = tuple(one if one.is_floating_point() else one.long() for one in labels)
+        ways = {
+            "FGARI": lambda scope=scope, labels=labels: FGARI(scope)(*labels).item(),  # type: ignore[misc]
+            "scikit-learn": lambda scope=scope, wide=wide: _scikit_learn(scope, *wide),  # type: ignore[misc]
+        }
         yield Contest(f"{kind}, per {scope}", lambda ways=ways: ways, "FGARI")  # type: ignore[misc]
     yield Contest("uint8 labels", lambda: _from_counts(*kinds["uint8 labels"]), "counts", group="from counts")
 
@@ -67,8 +69,6 @@ def _soft_masks(labels: Tensor) -> Tensor:
 
 
 def _scikit_learn(scope: Scope, predicted: Tensor, true: Tensor) -> float:
-    from sklearn.metrics import adjusted_rand_score
-
     axes = 2 if scope == "frame" else 1
     values = []
     for one, other in zip(predicted.flatten(0, axes - 1).numpy(), true.flatten(0, axes - 1).numpy(), strict=True):
@@ -83,5 +83,4 @@ SUBJECT = Subject(
     "input",
     contests,
     rounds=3,
-    note="Without scikit-learn installed only our own times are there.",
 )

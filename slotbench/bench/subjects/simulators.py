@@ -1,4 +1,4 @@
-"""Clips of the simulated data sets: the compiled kernel against numpy, and through the DataLoader with collation."""
+"""Clips of the simulated data sets: made, and through the DataLoader with collation."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from slotbench.bench.contest import Contest, Way
 from slotbench.bench.subjects import Subject
+from slotbench.data.balls.blinking_balls import BlinkingBalls
+from slotbench.data.balls.bouncing_balls import BouncingBalls
 from slotbench.data.base import SlotDataModule
-from slotbench.data.blinking_balls import BlinkingBalls
-from slotbench.data.bouncing_balls import BouncingBalls
-from slotbench.data.moving_mnist import MovingMNIST
+from slotbench.data.mnist.moving_mnist import MovingMNIST
 
 __all__ = ["SUBJECT"]
 
@@ -25,7 +25,7 @@ def contests(quick: bool) -> Iterator[Contest]:
     """One contest per data set and size."""
     sets = _sets()
     for name, make in list(sets.items())[:2] if quick else sets.items():
-        yield Contest(name, partial(_ways, make), "numpy", amount=float(BATCH), unit="clips")
+        yield Contest(name, partial(_ways, make), "made", amount=float(BATCH), unit="clips")
 
 
 def _sets() -> dict[str, Make]:
@@ -42,12 +42,8 @@ def _sets() -> dict[str, Make]:
 
 
 def _ways(make: Make) -> dict[str, Way]:
-    loader = iter(make(kernel="numba").train_dataloader())
-    return {
-        "numba": _batches(make(kernel="numba")),
-        "numpy": _batches(make(kernel="numpy")),
-        "numba, through the loader": lambda: next(loader),
-    }
+    loader = iter(make().train_dataloader())
+    return {"made": _batches(make()), "through the loader": lambda: next(loader)}
 
 
 def _batches(data: SlotDataModule) -> Way:

@@ -10,9 +10,10 @@ import torch
 
 from slotbench.bench.contest import Contest, Way
 from slotbench.bench.subjects import Subject
+from slotbench.data.base import LoaderOptions
 from slotbench.errors import FileError
-from slotbench.files import read_yaml
 from slotbench.registry import load
+from slotbench.yaml_files import read_yaml
 
 __all__ = ["SUBJECT"]
 
@@ -50,7 +51,7 @@ def _ways(config: str) -> dict[str, Way]:
         now["slots_in"] = now["slots"].detach().requires_grad_()
 
     def decode() -> None:
-        now["loss"] = task.loss(task.decoder(now["slots_in"], now["batch"]), now["batch"].target)
+        now["loss"] = task.loss(task.decoder(now["slots_in"], now["batch"]), now["batch"])
 
     def optimise() -> None:
         torch.nn.utils.clip_grad_norm_(task.parameters(), 1.0)
@@ -73,7 +74,9 @@ def _build(path: str) -> tuple[Any, Any]:
     """Data and task of an experiment file."""
     config = read_yaml(path)
     try:
-        data = _component("datasets", config["data"])()
+        given = config["data"].get("init_args", {})
+        loader = LoaderOptions(**given.get("loader", {}))
+        data = load("datasets", config["data"]["class_path"])(**given | {"loader": loader})
         arguments = dict(config["model"]["init_args"])
         parts = {kind: _component(f"{kind}s", arguments.pop(kind)) for kind in ("encoder", "core", "decoder")}
         if config["model"]["class_path"] != "LongContextReasoning":

@@ -1,1 +1,1 @@
-"""A stranger's package: one core for slotbench, found through its entry point."""
+"""A third-party package: one core for slotbench, found through its entry point."""

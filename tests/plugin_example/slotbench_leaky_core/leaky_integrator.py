@@ -17,7 +17,7 @@ class LeakyIntegrator(RecurrentCore):
 
     Each slot reads the tokens of a step with its own learned query (softmax over the tokens) and mixes what it read
     into its trace, `trace = decay * trace + (1 - decay) * read`. The decay is a constant of the slot and the channel,
-    not a function of the input: the simplest state space model there is, and a floor for those that select.
+    not a function of the input: the simplest state space model there is, and a baseline for those that select.
 
     Args:
         token_spec: the tokens of one step.

@@ -1,0 +1,289 @@
+"""Draws what a table cannot show of a grid over cores: errors over the horizon, roll-outs, slots, scores by context.
+
+    slotbench grid run experiments/grids/bouncing_balls_cores.yaml --jobs 2
+    slotbench compare experiments/grids/bouncing_balls_cores.yaml --format markdown
+    python docs/scripts/draw_cores.py runs/bouncing_balls_cores --out docs/assets --name bouncing_balls
+
+The folder holds runs, one below the other or in folders of points; those that have finished are grouped by their core.
+What is drawn depends on the task: VideoPrediction NAME_horizon.png and NAME_rollouts.png, LongContextReasoning
+NAME_context.png, SlotAutoencoding NAME_training.png and NAME_slots.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from pathlib import Path
+
+import yaml
+
+SCORES = ("val/fg_ari/video/decoder", "val/miou/video/decoder", "val/ari/video/decoder")
+"""What is drawn over the training of SlotAutoencoding."""
+
+
+class Run:
+    """A finished run: its record, its scores after the last step, and its configuration."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.info = json.loads((folder / "run.json").read_text())
+        self.rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        self.config = yaml.safe_load((folder / "config.yaml").read_text())
+        self.task = self.config["model"]["class_path"].rpartition(".")[2]
+        self.scores = [row for row in self.rows if "val/loss" in row][-1]
+
+    def load(self):
+        from slotbench.registry import load
+
+        return load("tasks", self.task).load_from_checkpoint(self.folder / "checkpoints" / "last.ckpt").eval()
+
+    def data(self, val_batch_size=None, **changed):
+        from slotbench.data.base import LoaderOptions
+        from slotbench.registry import load
+
+        given = self.config["data"]
+        arguments = given["init_args"] | changed
+        loader = arguments["loader"] | ({} if val_batch_size is None else {"val_batch_size": val_batch_size})
+        kind = load("datasets", given["class_path"].rpartition(".")[2])
+        return kind(**arguments | {"loader": LoaderOptions(**loader)})
+
+
+def runs_below(folder: Path) -> dict[str, list[Run]]:
+    """Finished runs by their core's name, cores in the order in which they turn up, a core's runs by seed."""
+    records = sorted(folder.rglob("run.json"))
+    found = [Run(path.parent) for path in records if json.loads(path.read_text())["state"] == "finished"]
+    cores: dict[str, list[Run]] = {}
+    for run in sorted(found, key=lambda run: run.config["seed_everything"]):
+        name = run.config["model"]["init_args"]["core"]["class_path"].rpartition(".")[2]
+        cores.setdefault(name, []).append(run)
+    return cores
+
+
+def baselines_of(run: Run) -> dict[str, dict[str, float]]:
+    """Score by metric, by baseline; they are logged with the first validation."""
+    baselines: dict[str, dict[str, float]] = {}
+    for row in run.rows:
+        for key, value in row.items():
+            if key.startswith("val/baseline/"):
+                metric, _, name = key.removeprefix("val/baseline/").partition("/")
+                first, _, second = name.partition("/")
+                if first in ("video", "frame"):  # <metric>/<scope>/<baseline>, to stand beside the decoder's masks
+                    baselines.setdefault(second, {})[f"val/{metric}/{first}/decoder"] = value
+                else:
+                    baselines.setdefault(first, {})[f"val/{metric}{'/' + second if second else ''}"] = value
+    return baselines
+
+
+def figure_of(columns: int):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.2 * columns, 4.2), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(1, columns, squeeze=False)[0]
+
+
+def draw_curves(axis, curves: dict[str, list[list[float]]], steps: list[int]) -> None:
+    """A line per core, the mean over its seeds, in a band from the worst to the best of them."""
+    from slotbench.tasks.pictures import SLOT_COLOURS
+
+    for index, (core, seeds) in enumerate(curves.items()):
+        colour = SLOT_COLOURS[index % len(SLOT_COLOURS)] / 255
+        mean = [statistics.mean(values) for values in zip(*seeds, strict=True)]
+        axis.plot(steps, mean, color=colour, linewidth=1.8, label=core, marker="o", markersize=2.5)
+        low, high = ([pick(values) for values in zip(*seeds, strict=True)] for pick in (min, max))
+        axis.fill_between(steps, low, high, color=colour, alpha=0.12, linewidth=0)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.grid(alpha=0.2)
+
+
+def draw_horizon_of(runs: dict[str, list[Run]], path: Path) -> None:
+    figure, axes = figure_of(2)
+    for axis, name, title in zip(axes, ("mse", "ssim"), ("squared error per pixel", "SSIM"), strict=True):
+        keys = sorted(key for key in next(iter(runs.values()))[0].scores if key.startswith(f"val/rollout_{name}/step_"))
+        steps = list(range(1, len(keys) + 1))
+        draw_curves(
+            axis, {core: [[run.scores[k] for k in keys] for run in found] for core, found in runs.items()}, steps
+        )
+        baselines = baselines_of(next(iter(runs.values()))[0])
+        for index, (baseline, scores) in enumerate(baselines.items()):
+            look = {"color": ["#9ca3af", "#111827"][index % 2], "linestyle": ["--", ":", "-."][index % 3]}
+            axis.plot(steps, [scores[key] for key in keys], linewidth=1.2, label=baseline, **look)
+        axis.set_title(title, loc="left", fontsize=10)
+        axis.set_xlabel("frames after the context", fontsize=9)
+        axis.set_ylim(bottom=0)
+    axes[1].legend(fontsize=7, frameon=False, bbox_to_anchor=(1.01, 1), loc="upper left")
+    figure.savefig(path)
+
+
+def draw_rollouts_of(runs: dict[str, list[Run]], path: Path) -> None:
+    """The same clips continued by each core's first seed: truth green, prediction red, yellow where they agree."""
+    import torch
+    from PIL import Image
+
+    from slotbench.tasks.pictures import contact_sheet, paint_frame, paint_overlay
+
+    first = next(iter(runs.values()))[0]
+    data = first.data(val_batch_size=2)
+    batch = data.on_after_batch_transfer(next(iter(data.val_dataloader())), 0)
+    horizon = first.load().horizon
+    shown = [round(step * (horizon - 1) / 7) for step in range(8)]
+    rows, names = [], []
+    for clip in range(2):
+        for core, found in runs.items():
+            task = found[0].load()
+            with torch.no_grad():
+                predicted = task.rollout(batch).reconstruction[clip]
+            seen, future = batch.frames[clip, task.context - 1], batch.frames[clip, task.context :]
+            if len(rows) % (len(runs) + 1) == 0:
+                rows.append([paint_frame(seen), *(paint_frame(future[t]) for t in shown)])
+                names.append("truth")
+            rows.append([paint_frame(seen), *(paint_overlay(future[t], predicted[t]) for t in shown)])
+            names.append(core.replace("Transformer", "Transf.").replace("SingleState", "Single"))
+    labels = ["last seen", *(f"+{t + 1}" for t in shown)]
+    Image.fromarray(contact_sheet(rows, labels, names)).save(path)
+
+
+def draw_discovery_of(runs: dict[str, list[Run]], path: Path) -> None:
+    """Scores of the decoder's masks over the training, every run a line, with the best of the baselines."""
+    from slotbench.tasks.pictures import SLOT_COLOURS
+
+    figure, axes = figure_of(3)
+    baselines = baselines_of(next(iter(runs.values()))[0])
+    for axis, key in zip(axes, SCORES, strict=True):
+        for index, (core, found) in enumerate(runs.items()):
+            for number_of_run, run in enumerate(found):
+                rows = [row for row in run.rows if key in row]
+                label = core if number_of_run == 0 else None
+                colour = SLOT_COLOURS[index % len(SLOT_COLOURS)] / 255
+                steps, values = [row["step"] + 1 for row in rows], [row[key] for row in rows]
+                axis.plot(steps, values, color=colour, linewidth=1.4, alpha=0.85, label=label)
+        known = {name: scores[key] for name, scores in baselines.items() if key in scores}
+        best = max(known, key=lambda name: known[name])
+        axis.axhline(known[best], color="#111827", linestyle=":", linewidth=1.2, label=f"best baseline: {best}")
+        axis.set_title(key, loc="left", fontsize=10)
+        axis.set_xlabel("updates", fontsize=9)
+        axis.set_ylim(0, 1)
+        axis.grid(alpha=0.2)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.legend(fontsize=7.5, frameon=False, loc="upper left")
+    figure.savefig(path)
+
+
+def draw_slots_of(runs: dict[str, list[Run]], path: Path) -> None:
+    """The same two clips taken apart by each core's first seed: which slot has which pixel, over six frames."""
+    import torch
+    from PIL import Image
+
+    from slotbench.metrics.contingency import masks_to_labels
+    from slotbench.tasks.pictures import contact_sheet, paint_frame
+    from slotbench.tasks.slot_pictures import match_slots, paint_objects, paint_slots_over
+
+    first = next(iter(runs.values()))[0]
+    data = first.data(val_batch_size=8)
+    batch = data.on_after_batch_transfer(next(iter(data.val_dataloader())), 0)
+    rows, names = [], []
+    for clip in (1, 4):
+        frames, true, size = batch.frames[clip], batch.masks[clip], (96, 96)
+        rows.append([paint_frame(frame) for frame in frames])
+        names.append("frame")
+        for core, found in runs.items():
+            task = found[0].load()
+            with torch.no_grad():
+                masks = task.evaluate(batch.map(lambda value: value[clip : clip + 1])).masks[0]  # noqa: B023
+            labels = masks_to_labels(masks)
+            if len(names) % (len(runs) + 2) == 1:
+                partners = match_slots(labels, true, masks.shape[1])
+                rows.append([paint_objects(mask, partners, size) for mask in true])
+                names.append("truth")
+            rows.append([paint_slots_over(frame, label, size) for frame, label in zip(frames, labels, strict=True)])
+            names.append(core)
+    Image.fromarray(contact_sheet(rows, [f"t = {t}" for t in range(len(rows[0]))], names)).save(path)
+
+
+def draw_context_of(runs: dict[str, list[Run]], path: Path, longest: int) -> None:
+    """Colour accuracy after each context frame, up to contexts longer than those of the training."""
+    import lightning
+    import torch
+
+    trained = next(iter(runs.values()))[0].config["data"]["init_args"]["num_frames"] - 1
+    steps, curves, ious = list(range(1, longest + 1)), {}, {}
+    for core, found in runs.items():
+        for run in found:
+            torch.set_num_threads(1)
+            trainer = lightning.Trainer(
+                accelerator="cpu",
+                logger=False,
+                enable_checkpointing=False,
+                enable_progress_bar=False,
+                enable_model_summary=False,
+            )
+            trainer.validate(run.load(), run.data(num_frames=longest + 1), verbose=False)
+            scores = {key: float(value) for key, value in trainer.callback_metrics.items()}
+            curves.setdefault(core, []).append([scores[f"val/colour_accuracy/context_{step}"] for step in steps])
+            ious.setdefault(core, []).append([scores[f"val/ball_iou/context_{step}"] for step in steps])
+    figure, axes = figure_of(2)
+    for axis, values, title in zip(axes, (curves, ious), ("colour accuracy, coloured balls", "ball IoU"), strict=True):
+        draw_curves(axis, values, steps)
+        axis.axvline(trained, color="#888888", linestyle="--", linewidth=1)
+        axis.annotate(
+            "longest context in training", (trained, 0.02), xytext=(4, 0), textcoords="offset points", fontsize=7.5
+        )
+        axis.set_title(title, loc="left", fontsize=10)
+        axis.set_xlabel("context frames", fontsize=9)
+        axis.set_ylim(0, 1.02)
+    last = last_colour_baseline(next(iter(runs.values()))[0].data(num_frames=longest + 1), longest)
+    axes[0].plot(steps, last, color="#888888", linestyle=":", label="last colour seen")
+    axes[0].legend(fontsize=7, frameon=False)
+    figure.savefig(path)
+    (path.with_suffix(".json")).write_text(
+        json.dumps({"colour_accuracy": curves, "ball_iou": ious, "last colour seen": last})
+    )
+
+
+def last_colour_baseline(data, longest: int) -> list[float]:
+    right, counted = [0] * longest, [0] * longest
+    for batch in data.val_dataloader():
+        for step in range(longest):
+            answer, last = batch.objects["earliest"][:, step], batch.objects["last"][:, step]
+            coloured = answer > 1
+            right[step] += int(((answer == last) & coloured).sum())
+            counted[step] += int(coloured.sum())
+    return [r / max(c, 1) for r, c in zip(right, counted, strict=True)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="a grid's folder, or another one with runs in it")
+    parser.add_argument("--out", type=Path, default=Path("."), help="folder for the pictures")
+    parser.add_argument("--name", help="how the pictures' names begin (default: the folder's name)")
+    parser.add_argument("--plugin", action="append", default=[], help="a Python file that registers cores")
+    parser.add_argument("--longest-context", type=int, default=8, help="frames, LongContextReasoning only")
+    args = parser.parse_args()
+    from slotbench import registry
+
+    for file in args.plugin:
+        registry.load_file(Path(file))
+    runs = runs_below(args.folder)
+    if not runs:
+        print(f"no finished run below {args.folder}", file=sys.stderr)
+        return 1
+    args.out.mkdir(parents=True, exist_ok=True)
+    start = args.out / (args.name or args.folder.resolve().name)
+    task = next(iter(runs.values()))[0].task
+    if task == "VideoPrediction":
+        draw_horizon_of(runs, Path(f"{start}_horizon.png"))
+        draw_rollouts_of(runs, Path(f"{start}_rollouts.png"))
+    elif task == "SlotAutoencoding":
+        draw_discovery_of(runs, Path(f"{start}_training.png"))
+        draw_slots_of(runs, Path(f"{start}_slots.png"))
+    else:
+        draw_context_of(runs, Path(f"{start}_context.png"), args.longest_context)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

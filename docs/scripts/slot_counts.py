@@ -1,0 +1,375 @@
+"""Scores trained models with other numbers of slots and of objects than in training, and draws what becomes of them.
+
+    python docs/scripts/slot_counts.py run RUN... --slots 5 7 9 11 13 15 --clips 200 --out FOLDER \
+        --data.num_objects '[3, 10]'
+    python docs/scripts/slot_counts.py report FOLDER --out docs/assets
+
+`run` writes one file per run: its last checkpoint on clips of its own test split (a permutation with a fixed seed, the
+same for all runs), with each number of slots and always with that of the training. Arguments --data.NAME describe a
+second set, "full", that differs from the run's own in these arguments; MOViLike makes its videos when they are first
+asked for. With `--objects-slots` slots, scores go by the number of objects too, on the full set where there is one: the
+objects of the scene (`objects["num_objects"]`) if the data says it, else those that are to be seen in the clip.
+
+Scores are those of `slotbench test`, per frame, of the decoder's masks; slots are drawn from a generator that starts
+anew with every batch. `report` groups runs by aggregation. A run is "spatial" if its FG-ARI on its own validation split
+with the slots of its training is below half of that of the best run with as many slots in training; tables are made of
+all runs, and of those that are not spatial.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from slotbench.config.settings import command_line_settings
+from slotbench.errors import UserError
+
+BASELINE = "test/baseline/fg_ari/frame/"
+# name -> metric of `slotbench test`, heading, decimals
+SCORES = {
+    "fg_ari": ("test/fg_ari/frame/decoder", "FG-ARI", 3),
+    "ari": ("test/ari/frame/decoder", "ARI", 3),
+    "miou": ("test/miou/frame/decoder", "mIoU", 3),
+    "loss": ("test/loss", "loss", 5),
+    "largest_slot": ("test/largest_slot/decoder", "share of the largest slot", 3),
+    "live_slots": ("test/live_slots/decoder", "live slots", 2),
+}
+SETS = {"own": "objects as in training", "full": "full set"}
+SPATIAL = 0.5
+
+Record = dict[str, Any]
+Curve = dict[int, dict[str, float]]
+
+
+def run(args: argparse.Namespace, settings: list[str]) -> int:
+    """Scores every run that is named, each into a file of its own; the exit code."""
+    import torch
+
+    from slotbench import registry
+
+    for setting in command_line_settings(settings):
+        if setting.key[:1] != ("data",):
+            raise UserError(f"no argument {setting.text}; what describes the full set begins with --data.")
+    if min(*args.slots, args.objects_slots, args.clips) < 1:
+        raise UserError("--slots, --objects-slots and --clips take numbers from 1 on")
+    torch.set_num_threads(args.threads)
+    for file in args.plugin:
+        registry.load_file(file)
+    args.out.mkdir(parents=True, exist_ok=True)
+    for path in args.runs:
+        print(evaluate(path, args, settings), flush=True)
+    return 0
+
+
+def evaluate(path: Path, args: argparse.Namespace, settings: list[str]) -> str:
+    """Writes the file of one run, unless it is there."""
+    from slotbench.config.options import RunOptions
+    from slotbench.config.run_loading import load_with_settings
+    from slotbench.files import dump_json, write_atomically
+    from slotbench.tasks.slot_autoencoding import SlotAutoencoding
+
+    options = RunOptions(allow_import=args.allow_import)
+    loaded = load_with_settings(path, "last", [], options, "probe")
+    task, info = loaded.task, loaded.folder.info
+    if not isinstance(task, SlotAutoencoding):
+        raise UserError(f"{path} trained {type(task).__name__}, and slots are counted in runs of SlotAutoencoding")
+    if not getattr(task.core, "draws_slots", False):
+        raise UserError(
+            f"the slots of {path} are not drawn, so their number cannot change: "
+            "train it with --model.core.slot_init gaussian"
+        )
+    asked = {
+        "checkpoint": hashlib.sha256(loaded.checkpoint.read_bytes()).hexdigest(),
+        "slots": args.slots,
+        "objects_slots": args.objects_slots,
+        "clips": args.clips,
+        "full": settings,
+    }
+    out = args.out / f"{info['name']}-{info['id']}.json"
+    if out.is_file() and json.loads(out.read_text())["asked"] == asked:
+        return f"{out}: done before"
+    config = yaml.safe_load((loaded.folder.path / "config.yaml").read_text())
+    core = config["model"]["init_args"]["core"]["init_args"]
+    trained = core.pop("num_slots")
+    aggregation = core.pop("aggregation")["class_path"].rpartition(".")[2]
+    sets = {"own": loaded.data}
+    if settings:
+        sets["full"] = load_with_settings(path, "last", settings, options, "probe").data
+    # the first evaluation of a task scores the baselines too
+    validation = measure(task, Clips(loaded.data, "val", args.clips), trained)
+    record = {
+        "run": info["name"],
+        "id": info["id"],
+        "step": loaded.step,
+        "aggregation": aggregation,
+        "seed": config["seed_everything"],
+        "trained_slots": trained,
+        "asked": asked,
+        "config": {part: config[part] for part in ("model", "data")},
+        "validation": chosen(validation),
+        "baselines": {
+            name.removeprefix(BASELINE): value for name, value in validation.items() if name.startswith(BASELINE)
+        },
+        "by_slots": {},
+    }
+    for name, data in sets.items():
+        clips = Clips(data, "test", args.clips)
+        counts = sorted({*args.slots, trained})
+        record["by_slots"][name] = {count: score(task, clips, count) for count in counts}
+    groups, record["objects_are"] = clips.by_objects()
+    record["by_objects"] = {count: score(task, group, args.objects_slots) for count, group in groups.items()}
+    write_atomically(out, dump_json(record, indent=1))
+    return f"wrote {out}"
+
+
+class Clips:
+    """Some clips of a split, as batches.
+
+    Args:
+        data: the data set.
+        split: which split.
+        most: clips at most.
+        chosen: their indices; by default a random subset, the same each time.
+    """
+
+    def __init__(self, data, split: str, most: int, chosen: list[int] | None = None) -> None:
+        self.data, self.split, self.dataset = data, split, data.dataset(split)
+        order = np.random.default_rng(0).permutation(len(self.dataset))
+        self.chosen = sorted(order[:most].tolist()) if chosen is None else chosen
+
+    def loader(self):
+        from torch.utils.data import DataLoader, Subset
+
+        from slotbench.data.base import collate, to_unit_range
+
+        return DataLoader(
+            Subset(self.dataset, self.chosen),
+            batch_size=self.data.loader.val_batch_size,
+            collate_fn=lambda parts: to_unit_range(collate(parts)),
+        )
+
+    def by_objects(self) -> tuple[dict[int, Clips], str]:
+        """The clips of each number of objects, and what is counted."""
+        counts, counted = [], ""
+        for batch in self.loader():
+            if "num_objects" in batch.objects:
+                counts += batch.objects["num_objects"].tolist()
+                counted = "in the scene"
+            else:
+                counts += [len(clip[clip > 0].unique()) for clip in batch.require("masks")]
+                counted = "visible in the clip"
+        pairs = list(zip(counts, self.chosen, strict=True))
+        groups = {count: [index for c, index in pairs if c == count] for count in sorted(set(counts))}
+        return {count: Clips(self.data, self.split, 0, chosen) for count, chosen in groups.items()}, counted
+
+
+def score(task, clips: Clips, num_slots: int) -> dict[str, float]:
+    """The scores of `SCORES` with `num_slots` slots, and how many clips they are of."""
+    return {"clips": len(clips.chosen)} | chosen(measure(task, clips, num_slots))
+
+
+def measure(task, clips: Clips, num_slots: int) -> dict[str, float]:
+    """All that the task's test logs."""
+    import lightning
+
+    task.core.num_slots = num_slots
+    quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    (found,) = lightning.Trainer(**dict.fromkeys(quiet, False)).test(task, clips.loader(), verbose=False)
+    if SCORES["ari"][0] not in found:
+        raise UserError(f"{type(clips.data).__name__} has no masks of the objects, or the decoder none of the slots")
+    return found
+
+
+def chosen(found: dict[str, float]) -> dict[str, float]:
+    """Those of `SCORES` among all that a test has logged, by their short names."""
+    return {name: found[key] for name, (key, _, _) in SCORES.items()}
+
+
+def report(args: argparse.Namespace, settings: list[str]) -> int:
+    """Writes and prints the tables of a folder of scores, and draws its figures; the exit code."""
+    if settings:
+        raise UserError(f"report has no argument {settings[0]}")
+    records = [json.loads(path.read_text()) for path in sorted(args.folder.glob("*.json"))]
+    if not records:
+        raise UserError(f"there is nothing in {args.folder}: write it with `slot_counts.py run RUN... --out FOLDER`")
+    check_alike(records)
+    best: dict[int, float] = {}
+    for record in records:
+        slots = record["trained_slots"]
+        best[slots] = max(best.get(slots, 0.0), record["validation"]["fg_ari"])
+    for record in records:
+        record["spatial"] = record["validation"]["fg_ari"] < SPATIAL * best[record["trained_slots"]]
+        record["group"] = record["aggregation"] + (f", {record['trained_slots']} slots" if len(best) > 1 else "")
+    lines = listing(records)
+    lines += ["Median ± largest deviation over runs (mean ± standard deviation), n runs.\n"]
+    lines += tables(records, "all runs")
+    dropped = [record for record in records if record["spatial"]]
+    if dropped:
+        names = ", ".join(f"{record['group']} seed {record['seed']}" for record in dropped)
+        lines.append(f"Spatial, by FG-ARI on the validation split below {SPATIAL} of the best: {names}.\n")
+        lines += tables([record for record in records if not record["spatial"]], "without spatial runs")
+    else:
+        lines.append("No run is spatial.\n")
+    args.out.mkdir(parents=True, exist_ok=True)
+    text = "\n".join(lines)
+    (args.out / "slot_counts.md").write_text(text)
+    print(text)
+    draw(records, ["fg_ari", "ari"], args.out / "slot_counts_ari.png")
+    draw(records, ["loss"], args.out / "slot_counts_loss.png")
+    return 0
+
+
+def listing(records: list[Record]) -> list[str]:
+    """Every run with the score that the rule goes by, below what segmentations score that learn nothing."""
+    lines = ["**FG-ARI on the validation split, with the slots of the training**\n", "| | seed | FG-ARI | |"]
+    lines.append("|---|---|---|---|")
+    lines += [f"| *{name}* | | {value:.3f} | |" for name, value in records[0]["baselines"].items()]
+    for record in sorted(records, key=lambda record: (record["group"], record["seed"])):
+        verdict = "spatial" if record["spatial"] else ""
+        lines.append(f"| {record['group']} | {record['seed']} | {record['validation']['fg_ari']:.3f} | {verdict} |")
+    return [*lines, ""]
+
+
+def check_alike(records: list[Record]) -> None:
+    """Runs that are pooled differ in seed, aggregation and slots of the training only, and were asked the same."""
+    first, *others = [leaves({"asked": r["asked"], "config": r["config"]}) for r in records]
+    for other, record in zip(others, records[1:], strict=True):
+        differing = [key for key in {**first, **other} if first.get(key) != other.get(key)]
+        differing = [key for key in differing if key not in ("asked.checkpoint", "config.data.init_args.loader.seed")]
+        if differing:
+            raise UserError(
+                f"{records[0]['run']} and {record['run']} differ in {', '.join(differing[:3])}, and belong in folders "
+                "of their own"
+            )
+
+
+def leaves(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of a nested dictionary, by their dotted keys."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        found |= leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return found
+
+
+def panels(records: list[Record]) -> dict[str, dict[str, list[tuple[Record, Curve]]]]:
+    """Title of a panel -> group -> each run with its scores by number of slots, or of objects."""
+    first = records[0]
+    titles = {("by_slots", name): f"{SETS[name]}, by slots" for name in first["by_slots"]}
+    slots = first["asked"]["objects_slots"]
+    where = SETS["full" if "full" in first["by_slots"] else "own"]
+    titles["by_objects", None] = f"{where}, {slots} slots, by objects {first['objects_are']}"
+    found: dict[str, dict[str, list[tuple[Record, Curve]]]] = {title: {} for title in titles.values()}
+    for record in sorted(records, key=lambda record: (record["trained_slots"], record["group"], record["seed"])):
+        for (kind, name), title in titles.items():
+            curve = record[kind] if name is None else record[kind][name]
+            curve = {int(count): scores for count, scores in curve.items()}
+            found[title].setdefault(record["group"], []).append((record, curve))
+    return found
+
+
+def deviation(values: list[float]) -> tuple[float, float]:
+    """Median, and the largest distance of a value from it."""
+    median = statistics.median(values)
+    return median, max(abs(value - median) for value in values)
+
+
+def spread(values: list[float], digits: int) -> str:
+    """A cell of a table: median ± largest deviation (mean ± standard deviation), or the one value."""
+    if not values:
+        return ""
+    numbers = [*deviation(values), statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0]
+    median, most, mean, sd = (f"{number:.{digits}f}" for number in numbers)
+    return f"{median} ± {most} ({mean} ± {sd})" if len(values) > 1 else median
+
+
+def tables(records: list[Record], which: str) -> list[str]:
+    """Lines of Markdown: for every panel and score a table of the groups over the counts, headed by `which` runs."""
+    lines = []
+    for title, groups in panels(records).items():
+        counts = sorted({count for found in groups.values() for _, curve in found for count in curve})
+        for name, (_, label, digits) in SCORES.items():
+            lines += [f"**{label}; {title}; {which}**\n", f"| | {' | '.join(map(str, counts))} | n |"]
+            lines.append("|---" * (len(counts) + 2) + "|")
+            for group, found in groups.items():
+                values = [[curve[count][name] for _, curve in found if count in curve] for count in counts]
+                cells = [spread(each, digits) for each in values]
+                lines.append(f"| {group} | {' | '.join(cells)} | {len(found)} |")
+            lines.append("")
+    return lines
+
+
+def draw(records: list[Record], scores: list[str], path: Path) -> None:
+    """A row per score; median in a band of the largest deviation of the runs that are not spatial, the others thin."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    from slotbench.tasks.pictures import SLOT_COLOURS
+
+    found = panels(records)
+    figure = Figure(figsize=(4.6 * len(found), 3.4 * len(scores)), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(len(scores), len(found), squeeze=False)
+    for row, name in zip(axes, scores, strict=True):
+        for axis, (title, groups) in zip(row, found.items(), strict=True):
+            for index, (group, runs) in enumerate(groups.items()):
+                colour = SLOT_COLOURS[index % len(SLOT_COLOURS)] / 255
+                for record, curve in runs:
+                    if record["spatial"]:
+                        axis.plot(list(curve), [s[name] for s in curve.values()], color=colour, lw=0.8, ls="--")
+                kept = [curve for record, curve in runs if not record["spatial"]]
+                counts = sorted({count for curve in kept for count in curve})
+                middle = [deviation([curve[n][name] for curve in kept if n in curve]) for n in counts]
+                axis.plot(counts, [m for m, _ in middle], color=colour, lw=1.8, marker="o", ms=3, label=group)
+                low, high = [m - d for m, d in middle], [m + d for m, d in middle]
+                axis.fill_between(counts, low, high, color=colour, alpha=0.15, linewidth=0)
+            axis.set_title(f"{SCORES[name][1]}: {title}", loc="left", fontsize=9)
+            axis.spines[["top", "right"]].set_visible(False)
+            axis.xaxis.get_major_locator().set_params(integer=True)
+            axis.grid(alpha=0.2)
+    axes[0, 0].legend(fontsize=8, frameon=False)
+    figure.savefig(path)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The arguments of `run` and `report`."""
+    top = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    commands = top.add_subparsers(required=True)
+    running = commands.add_parser("run", allow_abbrev=False)
+    running.add_argument("runs", nargs="+", type=Path, metavar="RUN")
+    running.add_argument("--slots", nargs="+", type=int, default=[5, 7, 9, 11, 13, 15])
+    running.add_argument("--objects-slots", type=int, default=11, help="slots for the scores by number of objects")
+    running.add_argument("--clips", type=int, default=1280, help="clips of each set, at most")
+    running.add_argument("--out", type=Path, required=True)
+    running.add_argument("--threads", type=int, default=1)
+    running.add_argument("--plugin", type=Path, action="append", default=[], help="a file that registers components")
+    running.add_argument("--allow-import", action="append", default=[], metavar="PREFIX")
+    running.set_defaults(function=run)
+    writing = commands.add_parser("report", allow_abbrev=False)
+    writing.add_argument("folder", type=Path)
+    writing.add_argument("--out", type=Path, default=Path("."))
+    writing.set_defaults(function=report)
+    return top
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one of the two; the exit code, 2 for what cannot be done."""
+    given, settings = parser().parse_known_args(arguments)
+    try:
+        return given.function(given, settings)
+    except (UserError, ValueError) as error:
+        print(f"slot_counts: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,167 @@
+"""The record of one evaluation (`validate`, `test`, `predict`), in a file and a folder of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import time
+from datetime import datetime
+from pathlib import Path
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from rich.console import Console
+
+from slotbench.callbacks.reporting import headline_records, score_table
+from slotbench.files import dump_json, write_atomically
+from slotbench.ops import chosen_kernels
+from slotbench.runs.folder import RunFolder
+from slotbench.text import one_line
+
+__all__ = ["EvaluationPlace", "EvaluationRecord"]
+
+
+class EvaluationPlace:
+    """`RUN/media/<subcommand>-<date>-<time>/` for pictures and arrays, and the record of the same name beside `media`.
+
+    Args:
+        folder: the run that is evaluated.
+        subcommand: "validate", "test" or "predict"; what the trainer is doing if absent.
+    """
+
+    def __init__(self, folder: RunFolder, subcommand: str | None = None) -> None:
+        self._folder = folder
+        self._subcommand = subcommand
+        self._name: str | None = None
+
+    @property
+    def run(self) -> Path:
+        """The run."""
+        return self._folder.path
+
+    @property
+    def media(self) -> Path:
+        """The folder of this evaluation."""
+        assert self._name is not None  # once the trainer has begun
+        return self._folder.media / self._name
+
+    @property
+    def record(self) -> Path:
+        """The file of this evaluation's scores."""
+        assert self._name is not None
+        return self._folder.path / f"{self._name}.json"
+
+    def enter(self, trainer: Trainer) -> None:
+        """Makes the folder, the same for all processes; called again, it does nothing."""
+        if self._name is not None:
+            return
+        if self._subcommand is None:
+            assert trainer.state.fn is not None
+            self._subcommand = trainer.state.fn.value
+        made = self._make() if trainer.is_global_zero else None
+        self._name = trainer.strategy.broadcast(made)
+
+    def leave(self) -> None:
+        """Removes the folder if nothing was written to it; the next evaluation gets another one."""
+        if self._name is not None:
+            with contextlib.suppress(OSError):  # it holds something
+                self.media.rmdir()
+            self._name = None
+
+    def _make(self) -> str:
+        stem, count = f"{self._subcommand}-{datetime.now():%Y%m%d-%H%M%S}", 1
+        name = stem
+        while True:
+            try:
+                # whoever makes the folder has the name
+                (self._folder.media / name).mkdir(parents=True, exist_ok=False)
+            except FileExistsError:
+                pass
+            else:
+                if not (self._folder.path / f"{name}.json").exists():
+                    return name
+                (self._folder.media / name).rmdir()
+            count += 1
+            name = f"{stem}-{count}"
+
+
+_MOST_LISTED = 8
+
+
+class EvaluationRecord(Callback):
+    """Writes all metrics, and what was evaluated, to RUN/<subcommand>-<date>-<time>.json, and prints the scores.
+
+    Scores that could not be computed are listed under "unavailable", each with what it needs. The pictures are named
+    after them, or their folder if they are many; it has the name of the record.
+
+    Args:
+        folder: the run that is evaluated.
+        subcommand: "validate", "test" or "predict".
+        console: where to print; standard output by default.
+        place: where the evaluation writes; one of its own if absent.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        subcommand: str,
+        console: Console | None = None,
+        place: EvaluationPlace | None = None,
+    ) -> None:
+        self._folder = folder
+        self._place = place or EvaluationPlace(folder, subcommand)
+        self._subcommand = subcommand
+        self._console = console
+        self._started = time.monotonic()
+        # now: when the evaluation is over, its scores must not be lost with a record that cannot be read
+        self._run: str = folder.info.get("id", folder.path.name)
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Starts the clock."""
+        self._place.enter(trainer)
+        self._started = time.monotonic()
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Leaves no empty folder behind."""
+        if trainer.is_global_zero:
+            self._place.leave()
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Writes the file; it does not appear if the evaluation failed."""
+        if trainer.is_global_zero:
+            self._write(trainer, pl_module)
+        self._place.leave()
+
+    def _write(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        headlines = headline_records(pl_module)
+        metrics = {name: float(value) for name, value in trainer.callback_metrics.items() if value.numel() == 1}
+        record = {
+            "subcommand": self._subcommand,
+            "run": self._run,
+            "created": datetime.now().astimezone().isoformat(timespec="seconds"),
+            "checkpoint": trainer.ckpt_path,
+            "metrics": metrics,
+            "headlines": headlines,
+            "unavailable": {
+                headline["metric"]: headline["needs"]
+                for headline in headlines
+                if headline.get("needs") and headline["metric"] not in metrics
+            },
+            "seconds": round(time.monotonic() - self._started, 1),
+            "device": str(trainer.strategy.root_device),
+            "kernels": chosen_kernels(),
+            "slotbench": importlib.metadata.version("slotbench"),
+        }
+        path, media = self._place.record, self._place.media
+        console = self._console or Console()
+        try:
+            write_atomically(path, dump_json(record, indent=2))
+        finally:
+            # what a full disk does not take is at least seen
+            if headlines and metrics:
+                console.print(score_table(headlines, metrics))
+        kinds = (".png", ".gif", ".npz")
+        pictures = [str(path) for suffix in kinds for path in sorted(media.glob(f"*{suffix}"))]
+        if len(pictures) > _MOST_LISTED:
+            pictures = [f"{media}: {len(pictures)} pictures, videos and arrays"]
+        for written in [str(path), *pictures]:
+            console.print(one_line(written), highlight=False, soft_wrap=True, markup=False)

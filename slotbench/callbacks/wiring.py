@@ -1,0 +1,118 @@
+"""The loggers and callbacks that record a run, as the command line plugs them into a trainer."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers.logger import Logger
+
+from slotbench.callbacks.curves import CurveWriter
+from slotbench.callbacks.divergence import Divergence
+from slotbench.callbacks.evaluation import EvaluationPlace, EvaluationRecord
+from slotbench.callbacks.final_validation import FinalValidation
+from slotbench.callbacks.graceful_stop import GracefulStop
+from slotbench.callbacks.loggers import MODES, RunFolderLogger, wandb_logger
+from slotbench.callbacks.media_logger import MediaLogger
+from slotbench.callbacks.prediction_writer import PredictionWriter
+from slotbench.callbacks.random_state import RandomState
+from slotbench.callbacks.reporting import EndReport
+from slotbench.callbacks.run_checkpoint import RunCheckpoint
+from slotbench.callbacks.run_record import RunRecord
+from slotbench.callbacks.throughput_bar import ThroughputBar
+from slotbench.runs.folder import RunFolder
+
+__all__ = ["evaluation_parts", "run_parts"]
+
+
+def run_parts(
+    folder: RunFolder,
+    *,
+    wandb: str,
+    wandb_project: str,
+    config: dict[str, Any],
+    again: str = "",
+    final_validation: bool = True,
+    finish: Callable[[], object] | None = None,
+) -> tuple[list[Logger], list[Callback]]:
+    """Loggers and callbacks of a training run, for `Trainer(logger=..., callbacks=...)`.
+
+    Args:
+        folder: the run, new or resumed: its metrics then end where the checkpoint does.
+        wandb: "off", "offline" or "online".
+        wandb_project: W&B project.
+        config: the resolved configuration, nested, for W&B; the folder has it as text already.
+        again: options that are to be given again to resume the run, for the end report.
+        final_validation: whether to validate the final weights, if the last step was not validated.
+        finish: writes what the run came to, once it has reached its end and before pictures and report are made.
+
+    Raises:
+        ValueError: `wandb` is something else.
+    """
+    if wandb not in MODES:
+        raise ValueError(f"wandb is {wandb!r}; expected one of {', '.join(MODES)}")
+    _drop_advertisements()
+    loggers: list[Logger] = [RunFolderLogger(folder)]
+    if wandb != "off":
+        loggers.append(wandb_logger(folder, wandb, wandb_project, config))
+    random_state = RandomState()
+    divergence = Divergence()
+    checkpoint = RunCheckpoint(folder.checkpoints, random_state=random_state, divergence=divergence)
+    stop = GracefulStop(checkpoint)
+    # In this order when a run ends: its state and result, a last checkpoint, the terminal back, pictures, and only then
+    # the report that names them. Lightning moves the checkpoint callback itself to the end.
+    return loggers, [
+        RunRecord(folder, stop=stop, finish=finish),
+        stop,
+        divergence,
+        FinalValidation(final_validation),
+        ThroughputBar(),
+        MediaLogger(folder),
+        CurveWriter(folder),
+        EndReport(folder, again=again),
+        random_state,
+        checkpoint,
+    ]
+
+
+def evaluation_parts(
+    run_path: str | Path, subcommand: str, save: Sequence[str] = ()
+) -> tuple[list[Logger], list[Callback]]:
+    """Loggers and callbacks for `validate`, `test` and `predict` on a run that exists; its own record stays as it is.
+
+    Results go to RUN/<subcommand>-<date>-<time>.json, pictures to the folder of the same name in RUN/media, so that no
+    evaluation overwrites another's.
+
+    Args:
+        run_path: the run.
+        subcommand: "validate", "test" or "predict".
+        save: arrays that `predict` writes beside the pictures (`slotbench.callbacks.prediction_writer.AXES`).
+
+    Raises:
+        RunFolderError: `run_path` is not a run folder.
+        ValueError: `subcommand` is none of the three.
+    """
+    if subcommand not in ("validate", "test", "predict"):
+        raise ValueError(f"subcommand is {subcommand!r}; expected validate, test or predict")
+    folder = RunFolder.open(run_path)
+    _drop_advertisements()
+    # callbacks that only matter to training are absent on purpose
+    warnings.filterwarnings("ignore", message="Be aware that when using `ckpt_path`, callbacks used to create")
+    place = EvaluationPlace(folder, subcommand)
+    media = PredictionWriter(place, save) if subcommand == "predict" else MediaLogger(folder, place=place)
+    return [], [ThroughputBar(), media, EvaluationRecord(folder, subcommand, place=place)]
+
+
+def _drop_advertisements() -> None:
+    """Leaves out Lightning's tips to install other products of its maker; everything else it says stays."""
+    logger = logging.getLogger("lightning.pytorch.utilities.rank_zero")
+    if _no_tip not in logger.filters:
+        logger.addFilter(_no_tip)
+
+
+def _no_tip(record: logging.LogRecord) -> bool:
+    return "Tip:" not in record.getMessage()

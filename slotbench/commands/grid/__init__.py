@@ -1,0 +1,56 @@
+"""`slotbench grid ACTION ...`: many runs from one file. Imports neither torch nor lightning."""
+
+from __future__ import annotations
+
+import importlib
+
+from slotbench.errors import UserError, did_you_mean, lines
+
+__all__ = ["main"]
+
+_USAGE = """Usage: slotbench grid ACTION FILE ...
+
+Runs every point of a grid file, each in a folder of its own, as often as it takes until all of them are done.
+
+  run FILE [settings]    run what has not been run yet; also --jobs N, --engine local|slurm|ray, --dry-run, --only WHAT
+  status FILE            where every point stands
+  retry FILE             run what has not been run yet, and what has failed
+  show FILE POINT        one point's complete configuration, and the line that runs it by hand
+  check FILE             ask the parser about every point, and run nothing
+  point FILE POINT       run one point here, in its folder of the grid
+  adopt FILE RUN ...     take in runs that were made by hand
+
+Examples:
+  slotbench grid run experiments/grids/bouncing_balls_slots.yaml --dry-run
+  slotbench grid run experiments/grids/bouncing_balls_slots.yaml --jobs 2
+  slotbench grid status experiments/grids/bouncing_balls_slots.yaml
+  slotbench compare experiments/grids/bouncing_balls_slots.yaml
+
+slotbench grid ACTION --help says more."""
+
+# action -> module of this package
+_ACTIONS = {
+    "run": "run",
+    "retry": "run",
+    "status": "show",
+    "show": "show",
+    "point": "show",
+    "check": "check",
+    "adopt": "adopt",
+}
+
+
+def main(command: str, arguments: list[str]) -> int:
+    """Hands over to the action."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_USAGE)
+        return 0
+    action, *rest = arguments
+    if action not in _ACTIONS:
+        near = did_you_mean(action, _ACTIONS, 0.5)
+        if action.endswith((".yaml", ".yml")):
+            near = f"; did you mean slotbench grid run {action}?"
+        raise UserError(lines(f"grid has no action {action}{near}", actions=", ".join(_ACTIONS)))
+    module = importlib.import_module(f"{__name__}.{_ACTIONS[action]}")
+    code: int = module.main(action, rest)
+    return code

@@ -1,0 +1,86 @@
+"""`slotbench grid check FILE`: what the parser says to every point."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from slotbench.commands.grid.opening import OpenGrid, Parser, open_grid
+from slotbench.errors import UserError
+from slotbench.grids.choosing import choose, covering
+from slotbench.grids.expansion import Point
+from slotbench.grids.status import points
+from slotbench.registry import RegistryError
+
+__all__ = ["check_before_start", "main", "problems"]
+
+_USAGE = """Usage: slotbench grid check FILE [--only WHAT ...] [settings for all points]
+
+Asks the parser about every point of a grid, as `slotbench show` does, and says what is wrong with which. Runs nothing.
+Exit code 2 if a point cannot be run.
+
+  --only WHAT ...   points whose id is like WHAT (core=RIM*), or KEY=VALUE
+
+Example:
+  slotbench grid check experiments/grids/bouncing_balls_slots.yaml"""
+
+
+def main(action: str, arguments: list[str]) -> int:
+    """Checks the points; 0 if all of them can be run."""
+    if "--help" in arguments or "-h" in arguments:
+        print(_USAGE)
+        return 0
+    parser = Parser(action)
+    parser.add_argument("--only", action="append", nargs="+", default=[])
+    parser.add_argument("--points", nargs="+", default=[])
+    given, rest = parser.parse_known_args(arguments)
+    opened = open_grid(action, rest, remember=False)
+    chosen = choose(opened.grid, [word for words in given.only for word in words])
+    if given.points:
+        chosen = [point for point in chosen if point.id in given.points]
+    found = problems(chosen, opened.options)
+    if not found:
+        print(f"{opened.grid.file.path}: {points(len(chosen))}, and the parser takes all of them")
+        return 0
+    said = [f"{points(len(found))} of {len(chosen)} in {opened.grid.file.path} cannot be run"]
+    by_message: dict[str, list[Point]] = {}
+    for point, message in found:
+        by_message.setdefault(message, []).append(point)
+    for message, same in by_message.items():
+        more = f" and {len(same) - 1} more" if len(same) > 1 else ""
+        said += [f"{same[0].id}{more}:", *(f"  {line}" for line in message.splitlines())]
+    raise UserError("\n".join(said))
+
+
+def problems(chosen: Sequence[Point], options: Sequence[str]) -> list[tuple[Point, str]]:
+    """The points that the parser refuses, with what it says."""
+    from slotbench.config.command_line import read_experiment
+    from slotbench.config.parser import hush, parse
+
+    hush()
+    found = []
+    for point in chosen:
+        try:
+            run_options, arguments, settings = read_experiment([*point.arguments, *options])
+            parse("fit", arguments, settings, run_options)
+        except (UserError, RegistryError) as error:
+            found.append((point, str(error)))
+    return found
+
+
+def check_before_start(opened: OpenGrid, unchecked: Sequence[Point]) -> None:
+    """Checks a covering set of points and notes that they have been checked.
+
+    Raises:
+        UserError: the parser refuses some; it has said which and why.
+    """
+    some = covering(unchecked)
+    print(f"asking the parser about {points(len(some))} with every value of every axis ...", flush=True)
+    command = [sys.executable, "-P", "-m", "slotbench", "grid", "check", str(opened.grid.file.path)]
+    command += ["--points", *(point.id for point in some), *opened.options, *opened.grid.extra]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stdout + done.stderr).strip().removeprefix("slotbench: ")
+        raise UserError(f"nothing has been started: {said}")
+    opened.folder.note_checked(unchecked)

@@ -1,0 +1,200 @@
+"""What the actions of `slotbench grid` share: which grid is meant, which of its points, and how it is run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+from slotbench.config.options import RunOptions, split_options
+from slotbench.config.policy import check_plugins, plugin_records, recorded_plugins
+from slotbench.config.settings import command_line_settings
+from slotbench.config.written_paths import check_untyped_settings
+from slotbench.errors import UserError, did_you_mean, lines, listing
+from slotbench.grids.expansion import Grid, expand
+from slotbench.grids.grid_file import check_key, read_grid_file
+from slotbench.grids.grid_folder import GridFolder
+from slotbench.grids.values import is_possible, parse
+
+__all__ = ["OpenGrid", "Parser", "open_grid", "text"]
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong with an action's arguments, and where to read about them."""
+
+    def __init__(self, action: str) -> None:
+        super().__init__(prog=f"slotbench grid {action}", add_help=False, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        """Raises it."""
+        raise UserError(f"{message}; {self.prog} --help lists the arguments")
+
+
+@dataclass(frozen=True)
+class OpenGrid:
+    """A grid and where it is run.
+
+    Attributes:
+        grid: expanded.
+        folder: its folder, there already or not.
+        options: of `fit`, for every point, that are no settings.
+        threads: of every point; None if nobody has said.
+        remembered: what is taken over from the last `grid run`, as typed; empty if nothing is.
+        plugins: the plugin files among the options, by path and hash.
+    """
+
+    grid: Grid
+    folder: GridFolder
+    options: tuple[str, ...]
+    threads: int | None
+    remembered: str
+    plugins: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def typed_each_time(self) -> tuple[str, ...]:
+        """Of the options those that no folder is asked for: plugin files, and what may be imported."""
+        pairs = zip(self.options[::2], self.options[1::2], strict=True)
+        return tuple(word for pair in pairs if pair[0] in ("--plugin", "--allow-import") for word in pair)
+
+
+def open_grid(action: str, arguments: Sequence[str], *, remember: bool = True) -> OpenGrid:
+    """The grid that the arguments name: a grid file, or the folder of a grid.
+
+    Args:
+        action: of `slotbench grid`, for messages.
+        arguments: FILE or DIR, options of `fit`, and settings for all points.
+        remember: without settings or options, take those that the grid was last run with.
+
+    Raises:
+        UserError: there is no such grid, or it cannot be expanded.
+    """
+    if not arguments or arguments[0].startswith("-"):
+        example = f"slotbench grid {action} experiments/grids/bouncing_balls_slots.yaml"
+        raise UserError(lines(f"grid {action} needs a grid file", example=example))
+    options, settings = split_options(list(arguments[1:]))
+    for name in ("run_dir", "resume", "allow_changes"):
+        if getattr(options, name):
+            option = name.replace("allow_", "allow-")
+            raise UserError(f"grid {action} takes no --{option}: each point has a folder of its own")
+    given = Path(arguments[0])
+    record: Mapping[str, Any] = {}
+    if given.is_dir():
+        folder = GridFolder(given)
+        record = folder.record()
+        if not record:
+            raise UserError(
+                lines(f"{given} is not the folder of a grid: it has no grid.json", expected="a grid file, or RUNS/NAME")
+            )
+        file = Path(record.get("file", ""))
+        if not os.path.isfile(file):
+            raise UserError(lines(f"the grid file of {given} is not there any more", expected=str(file)))
+    else:
+        file = given
+        _check_suffix(file)
+        folder = GridFolder(options.runs_dir / (options.name or file.stem))
+        record = folder.record() if remember else {}
+    flags = tuple(_fit_options(options))
+    remembered = ""
+    if remember and not settings and record.get("extra"):
+        settings = [str(word) for word in record["extra"]]
+        remembered = text(settings)
+        check_untyped_settings(_settings(settings), folder.path / "grid.json")
+    if remember:
+        before = _recorded(record)
+        if action != "status":
+            _check_typed_again(before, options, folder, f"slotbench grid {action} {text(arguments[:1])}")
+        flags = flags or tuple(_fit_options(replace(before, plugin=[], allow_import=[])))
+    content = read_grid_file(file)
+    for said in (content.settings, *(entry.settings for entry in content.list)):
+        check_untyped_settings(said, file)
+    for axes in (content.product, content.zip):
+        for key, values in axes.items():
+            for value in values:
+                check_untyped_settings({key: value}, file)
+    grid = expand(content, folder.name, _settings(settings))
+    return OpenGrid(grid, folder, flags, options.threads, remembered, tuple(plugin_records(options.plugin)))
+
+
+def _recorded(record: Mapping[str, Any]) -> RunOptions:
+    """The options of `fit` that the grid was last run with."""
+    given = record.get("options")
+    words = [word for word in given if isinstance(word, str)] if isinstance(given, list) else []
+    return split_options(words)[0]
+
+
+def _check_typed_again(before: RunOptions, options: RunOptions, folder: GridFolder, command: str) -> None:
+    """What runs code counts only if the user types it: what a folder holds may be somebody else's.
+
+    Raises:
+        UserError: the grid was run with a plugin file, or an import path, that is not typed this time.
+    """
+    recorded = recorded_plugins(folder.record()) or [{"path": str(file)} for file in before.plugin]
+    check_plugins(recorded, options.plugin, folder.path, command)
+    for prefix in before.allow_import:
+        if prefix not in options.allow_import:
+            raise UserError(
+                lines(
+                    f"{folder.path} was last run with --allow-import {prefix}, and that is not taken from a folder",
+                    expected=f"{command} --allow-import {prefix}  (only if you trust what it runs)",
+                )
+            )
+
+
+def text(arguments: Sequence[str]) -> str:
+    """Arguments as one types them."""
+    return shlex.join(arguments)
+
+
+def _check_suffix(file: Path) -> None:
+    if not file.exists():
+        there = [str(path) for path in file.parent.glob("*.y*ml")] if file.parent.is_dir() else []
+        raise UserError(
+            lines(
+                f"no grid file {file}{did_you_mean(str(file), there)}",
+                there=listing(sorted(there), 8) if there else None,
+            )
+        )
+
+
+def _settings(arguments: Sequence[str]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for setting in command_line_settings(list(arguments)):
+        if not setting.key:
+            raise UserError(
+                lines(f"{setting.text} stands alone", expected="settings for all points, such as --trainer.max_steps 2")
+            )
+        key = ".".join(setting.key)
+        check_key(key, "the command line")
+        if setting.value is None:
+            raise UserError(lines(f"{setting.text} needs a value", example=f"{setting.text} VALUE"))
+        if key == "config" and not Path(setting.value).is_file():
+            raise UserError(f"no file {setting.value} (given as {setting.text})")
+        try:
+            value = parse(setting.value)
+        except yaml.YAMLError:
+            value = setting.value
+        as_typed = isinstance(value, str) or not setting.value or not is_possible(value)
+        out[key] = setting.value if as_typed else value
+    return out
+
+
+def _fit_options(options: RunOptions) -> list[str]:
+    """The options of `fit` that hold for every point, as typed."""
+    out: list[str] = []
+    if options.group is not None:
+        out += ["--group", options.group]
+    if options.wandb is not None:
+        out += ["--wandb", options.wandb]
+    if options.wandb_project != RunOptions().wandb_project:
+        out += ["--wandb_project", options.wandb_project]
+    for file in options.plugin:
+        out += ["--plugin", str(file)]
+    for prefix in options.allow_import:
+        out += ["--allow-import", prefix]
+    return out

@@ -1,0 +1,113 @@
+"""`slotbench grid status FILE` prints where every point stands; `show` prints one of them, and `point` runs it here."""
+
+from __future__ import annotations
+
+import json
+
+from slotbench.commands.grid.opening import OpenGrid, Parser, open_grid, text
+from slotbench.errors import UserError, lines
+from slotbench.files import dump_json
+from slotbench.grids.choosing import choose, find_point
+from slotbench.grids.expansion import Point
+from slotbench.grids.jobs import fit_arguments
+from slotbench.grids.status import status_lines, status_record
+from slotbench.text import one_line, printable
+
+__all__ = ["main"]
+
+_STATUS = """Usage: slotbench grid status FILE [--only WHAT ...] [--json]
+
+Prints where every point of a grid stands: done (its result.json is written), running, failed, interrupted (it has
+saved, and can be resumed), killed, or waiting. FILE is the grid file, or the folder of the grid. Exit code 0 if all are
+done, else 1.
+
+  --only WHAT ...   points whose id is like WHAT (core=RIM*), or KEY=VALUE
+  --json            the same for programs
+  --runs_dir DIR    folder of all runs (default: runs)
+  --name NAME       the grid's folder there (default: the file's name)
+
+Settings that were given to `grid run` for all points are those of the last `grid run`, unless others are given.
+
+Examples:
+  slotbench grid status experiments/grids/bouncing_balls_slots.yaml
+  slotbench grid status runs/slot_count --only seed=0 --json"""
+
+_SHOW = """Usage: slotbench grid show FILE POINT
+
+Prints the complete configuration of one point of a grid, as `slotbench show` does, and on top of it, as a comment, the
+line that runs the point by hand. POINT is its number in `grid status`, or the beginning of its id or of its hash.
+
+Examples:
+  slotbench grid show experiments/grids/bouncing_balls_slots.yaml 3
+  slotbench grid show experiments/grids/bouncing_balls_slots.yaml num_slots=4 > mine.yaml"""
+
+_POINT = """Usage: slotbench grid point FILE POINT [--threads N]
+
+Runs one point of a grid in this process, in its folder of the grid: what one job of a sweep or of a CI matrix does.
+A point that has been interrupted is resumed, and one that is done ends at once. POINT is its number in `grid status`,
+or the beginning of its id or of its hash; --point POINT says the same.
+
+Examples:
+  slotbench grid point experiments/grids/bouncing_balls_slots.yaml 3
+  slotbench grid point experiments/grids/bouncing_balls_slots.yaml --point num_slots=4,seed=0-0123abcd"""
+
+
+def main(action: str, arguments: list[str]) -> int:
+    """Prints all points, prints one, or runs one."""
+    if "--help" in arguments or "-h" in arguments:
+        print({"status": _STATUS, "show": _SHOW, "point": _POINT}[action])
+        return 0
+    if action == "status":
+        return _status(arguments)
+    parser = Parser(action)
+    parser.add_argument("--point")
+    given, rest = parser.parse_known_args(arguments)
+    wanted = given.point
+    if wanted is None and len(rest) > 1 and not rest[1].startswith("-"):
+        wanted = rest.pop(1)
+    if wanted is None:
+        example = f"slotbench grid {action} {rest[0] if rest else 'experiments/grids/bouncing_balls_slots.yaml'} 1"
+        raise UserError(lines(f"grid {action} needs a grid file and a point", example=example))
+    opened = open_grid(action, rest)
+    point = find_point(opened.grid, wanted)
+    return _show(opened, point) if action == "show" else _run(opened, point)
+
+
+def _status(arguments: list[str]) -> int:
+    parser = Parser("status")
+    parser.add_argument("--only", action="append", nargs="+", default=[])
+    parser.add_argument("--json", action="store_true")
+    given, rest = parser.parse_known_args(arguments)
+    opened = open_grid("status", rest)
+    chosen = choose(opened.grid, [word for words in given.only for word in words])
+    found = [opened.folder.point(point.id).status(opened.grid.file.metrics) for point in chosen]
+    if given.json:
+        record = json.loads(dump_json(status_record(opened.grid, opened.folder, chosen, found)))
+        print(json.dumps(record, indent=2, ensure_ascii=False))
+    else:
+        if opened.remembered:
+            print(f"as last run, with {one_line(opened.remembered)}")
+        print("\n".join(status_lines(opened.grid, opened.folder, chosen, found)))
+    return 0 if all(status.state == "done" for status in found) else 1
+
+
+def _show(opened: OpenGrid, point: Point) -> int:
+    line = text(["slotbench", "fit", *fit_arguments(point, opened.folder, opened.options)])
+    # a setting may hold a line break, which would end the comment
+    print("\n".join(f"# {printable(part)}" for whole in (point.id, line) for part in whole.splitlines()))
+    from slotbench.config.command_line import read_experiment
+    from slotbench.config.parser import hush, parse
+
+    hush()
+    options, arguments, settings = read_experiment([*point.arguments, *opened.options])
+    print(parse("fit", arguments, settings, options).yaml(), end="")
+    return 0
+
+
+def _run(opened: OpenGrid, point: Point) -> int:
+    from slotbench.commands import training
+
+    threads = ["--threads", str(opened.threads)] if opened.threads else []
+    arguments = fit_arguments(point, opened.folder, [*opened.options, *threads])
+    opened.folder.point(point.id).prepare(point, ["slotbench", "fit", *arguments])
+    return training.main("fit", arguments)

@@ -1,0 +1,1 @@
+"""A comparison as text: terminal, CSV, Markdown, LaTeX."""

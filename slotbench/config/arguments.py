@@ -1,0 +1,165 @@
+"""The arguments of a class as the parser sees them: types, defaults, which are components, and all of that in words."""
+
+from __future__ import annotations
+
+import collections.abc
+import enum
+import inspect
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeGuard, Union, get_args, get_origin
+
+from jsonargparse import ArgumentError, ArgumentParser, Namespace
+
+from slotbench.config.jsonargparse_compat import typed_arguments
+from slotbench.config.settings import Setting
+
+__all__ = ["Parameter", "Wanted", "describe_type", "fits", "parameters_of", "plain", "spelled", "wanted_class"]
+
+_WORDS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    type(None): "null",
+    Path: "a path",
+}
+_COLLECTIONS = (list, tuple, set, collections.abc.Sequence, collections.abc.Iterable)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An argument that is a component.
+
+    Attributes:
+        base: the class that it must be a subclass of.
+        supplied: how many leading arguments of the constructor are not the user's: those of a factory.
+        many: whether a list of them is wanted.
+        only: whether nothing but a component is accepted (and null).
+    """
+
+    base: type
+    supplied: int
+    many: bool = False
+    only: bool = True
+
+
+def wanted_class(hint: Any) -> Wanted | None:
+    """The component that an argument of this type is, or None where it is a plain value."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        options = [option for option in arguments if option is not type(None)]
+        found = [wanted for option in options if (wanted := wanted_class(option)) is not None]
+        if not found:
+            return None
+        best = next((wanted for wanted in found if wanted.many), found[0])
+        return Wanted(best.base, best.supplied, best.many, len(found) == len(options))
+    if origin is collections.abc.Callable:
+        result = arguments[-1] if arguments else None
+        supplied = len(arguments[0]) if arguments and isinstance(arguments[0], list) else 0
+        return Wanted(result, supplied) if _is_component(result) else None
+    if origin in _COLLECTIONS:
+        item = wanted_class(arguments[0]) if arguments else None
+        return Wanted(item.base, item.supplied, True) if item else None
+    return Wanted(hint, 0) if _is_component(hint) else None
+
+
+def _is_component(hint: Any) -> TypeGuard[type]:
+    if not isinstance(hint, type) or get_origin(hint) is not None:
+        return False
+    if issubclass(hint, enum.Enum | Path) or is_dataclass(hint):
+        return False
+    return hint.__module__ not in ("builtins", "typing", "datetime", "collections.abc", "jsonargparse.typing")
+
+
+def describe_type(hint: Any) -> str:
+    """What an argument of this type accepts, in words."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint in _WORDS:
+        return _WORDS[hint]
+    if origin is Literal:
+        return "one of " + ", ".join(map(str, arguments))
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(describe_type(option) for option in arguments))
+    if origin is tuple and Ellipsis not in arguments:
+        return f"a list of {len(arguments)}: " + ", ".join(describe_type(item) for item in arguments)
+    if origin in _COLLECTIONS:
+        return f"a list, each {describe_type(arguments[0])}" if arguments else "a list"
+    if origin is dict or hint is dict:
+        return "a mapping"
+    if inspect.isclass(hint) and issubclass(hint, enum.Enum):
+        return "one of " + ", ".join(member.name for member in hint)
+    if is_dataclass(hint):
+        return "a mapping of " + ", ".join(field.name for field in fields(hint))
+    if inspect.isclass(hint):
+        return f"a {hint.__name__}"
+    return str(hint).replace("typing.", "")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One argument.
+
+    Attributes:
+        hint: its type.
+        default: its default.
+        required: whether it must be given.
+        fields: where its type is a dataclass, the arguments that it is given by, such as `batch_size` of `loader`.
+    """
+
+    hint: Any
+    default: Any
+    required: bool
+    fields: dict[str, Parameter] = field(default_factory=dict)
+
+
+def parameters_of(cls: type, supplied: int) -> dict[str, Parameter]:
+    """The arguments of a class as the parser sees them, without the first `supplied`, which are not the user's."""
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(cls, "it", fail_untyped=False, sub_configs=True, skip={supplied} if supplied else None)
+    signature = inspect.signature(cls).parameters
+    found: dict[str, Parameter] = {}
+    for key, (hint, default) in typed_arguments(parser).items():
+        if key.startswith("it."):
+            name = key.removeprefix("it.")
+            declared = signature.get(name)
+            required = declared is not None and declared.default is inspect.Parameter.empty
+            default = default if declared is None or required else declared.default
+            whole, _, part = name.partition(".")
+            # the parser has no type for a dataclass, only for its fields
+            hint = type(default) if is_dataclass(default) else hint
+            (found[whole].fields if part else found)[part or name] = Parameter(hint, default, required)
+    return found
+
+
+def spelled(parameters: Mapping[str, Parameter]) -> Iterator[str]:
+    """The names of arguments as they are given: those of a dataclass by their fields."""
+    for name, parameter in parameters.items():
+        yield from (f"{name}.{part}" for part in parameter.fields) if parameter.fields else (name,)
+
+
+def fits(setting: Setting, hint: Any) -> bool:
+    """Whether the parser takes this value for an argument of this type."""
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--it", type=hint)
+    try:
+        if setting.on_command_line:
+            parser.parse_args([f"--it={setting.value}"])
+        else:
+            parser.parse_object({"it": setting.value})
+    except (ArgumentError, TypeError, ValueError):
+        return False
+    return True
+
+
+def plain(value: Any) -> str:
+    """A value as it would be written in YAML."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Namespace):
+        return str(value.get("class_path", "")).rpartition(".")[2]
+    return value.__name__ if inspect.isclass(value) else str(value)

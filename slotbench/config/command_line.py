@@ -1,0 +1,251 @@
+"""The arguments of fit, validate, test and predict, made complete: RUN, --resume and --checkpoint stand for settings.
+
+Everything here answers before torch is imported.
+"""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from slotbench import registry
+from slotbench.config.options import RunOptions, split_options
+from slotbench.config.policy import check_run_plugins
+from slotbench.config.refusals import refuse_early, refuse_grids
+from slotbench.config.settings import (
+    Setting,
+    command_line_settings,
+    config_files,
+    load_named,
+    read_settings,
+    without_replaced,
+)
+from slotbench.errors import UserError, lines, wrapped
+from slotbench.runs.checkpoint_choice import DEFAULT, OF_A_RUN, choose_checkpoint
+from slotbench.runs.folder import RunFolder, RunFolderError, check_run_name, usable_run_name
+from slotbench.text import printable
+from slotbench.yaml_files import read_yaml
+
+__all__ = ["CommandLine", "read_command_line", "read_experiment"]
+
+_LIGHTNING = "--ckpt_path"
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """A command line, ready for the parser.
+
+    Attributes:
+        arguments: for the parser.
+        settings: the same one by one, those of the files included.
+        options: of the run.
+        run: the run folder that is evaluated, if it is one.
+    """
+
+    arguments: list[str]
+    settings: list[Setting]
+    options: RunOptions
+    run: Path | None
+
+
+def read_experiment(arguments: list[str]) -> tuple[RunOptions, list[str], list[Setting]]:
+    """Takes the run's options out of the arguments of `fit`, and imports the components that are named.
+
+    Returns:
+        The options, the arguments that are left to parse, and these one by one.
+
+    Raises:
+        UserError: an option, a file or a name is wrong.
+    """
+    options, arguments = split_options(arguments)
+    return options, arguments, _read("fit", options, arguments)
+
+
+def read_command_line(command: str, arguments: list[str]) -> CommandLine:
+    """Makes the arguments of a command complete, and imports the components that are named.
+
+    Args:
+        command: fit, validate, test or predict.
+        arguments: as typed; at least one.
+
+    Raises:
+        UserError: an option, a file, a run or a name is wrong, or the command does not take it.
+    """
+    arguments, run = _expand_run(command, arguments)
+    options, arguments = split_options(arguments)
+    _check_options(command, options, run)
+    if command == "fit":
+        arguments = _expand_resume(options, arguments)
+        _check_place(options)
+    else:
+        arguments = _expand_checkpoint(command, run, options, arguments)
+    settings = _read(command, options, arguments, run.path if run else options.resume or options.run_dir)
+    if run is not None:
+        resolution = _resolution_of(run.path, settings)
+        arguments, settings = [*arguments, *resolution], [*settings, *command_line_settings(resolution)]
+    arguments, replaced = without_replaced(arguments)
+    if replaced:
+        print(_replaced(replaced, config_files(arguments)[0]), file=sys.stderr)
+    if options.name is None:
+        options.name = _name_of(config_files(arguments))
+    return CommandLine(arguments, settings, options, run.path if run else None)
+
+
+def _check_options(command: str, options: RunOptions, run: RunFolder | None) -> None:
+    """Refuses options that the command does not take."""
+    if command == "fit" and options.checkpoint is not None:
+        raise UserError(
+            lines(
+                f"fit takes no --checkpoint, and {options.checkpoint} is given",
+                **{
+                    "to resume": "slotbench fit --resume RUN, from its newest good checkpoint",
+                    "to start from weights": "--model.init_from RUN or FILE",
+                },
+            )
+        )
+    if command != "fit" and (options.resume or options.run_dir):
+        raise UserError(f"{command} takes neither --resume nor --run_dir: it evaluates the run that it is given")
+    if options.save and (command != "predict" or run is None):
+        what = "a run" if command == "predict" else f"predict, and this is {command}"
+        raise UserError(lines(f"--save is for {what}", example="slotbench predict runs/NAME/ID --save slots,masks"))
+
+
+def _check_place(options: RunOptions) -> None:
+    """Finds out before anything is imported whether there can be a run folder where it is to be."""
+    from slotbench.files import check_writable
+
+    if options.name is not None and options.resume is None:
+        check_run_name(options.name)
+    if options.resume is not None:
+        check_writable(options.resume, "make room, or resume a copy of the run elsewhere")
+    elif options.run_dir is not None:
+        check_writable(options.run_dir, "give another place with --run_dir DIR")
+    else:
+        check_writable(options.runs_dir, "give another place with --runs_dir DIR")
+
+
+def _read(command: str, options: RunOptions, arguments: list[str], run: Path | None = None) -> list[Setting]:
+    settings = read_settings(arguments)
+    refuse_grids(arguments, settings)
+    typed = f"slotbench {command} {'' if command != 'fit' else '--resume ' if options.resume else '--run_dir '}"
+    if run is not None and not options.plugin:
+        # before a name that only the plugin has is refused as unknown
+        check_run_plugins(run, [], settings, f"{typed}{shlex.quote(str(run))}")
+    refuse_early(command, settings, options)
+    for file in options.plugin:
+        registry.load_file(file)
+    if run is not None and options.plugin:
+        check_run_plugins(run, options.plugin, settings, f"{typed}{shlex.quote(str(run))}")
+    load_named(settings)
+    return settings
+
+
+def _expand_checkpoint(command: str, run: RunFolder | None, options: RunOptions, arguments: list[str]) -> list[str]:
+    """The arguments of an evaluation with the checkpoint that is asked for, as the setting that Lightning reads.
+
+    Lightning's own spelling, `--ckpt_path`, is taken for `--checkpoint` where a run is evaluated.
+
+    Args:
+        command: "validate", "test" or "predict".
+        run: the run that is evaluated, if it is one.
+        options: with `--checkpoint`, if it was given.
+        arguments: the others.
+
+    Raises:
+        UserError: there is no such checkpoint, or two are given.
+    """
+    other, rest = _lightnings(arguments)
+    if other is not None and options.checkpoint is not None and other != options.checkpoint:
+        raise UserError(
+            f"--checkpoint {options.checkpoint} and {_LIGHTNING} {other} both name a checkpoint; give one of them"
+        )
+    if run is None:
+        name = options.checkpoint or other
+        if name in OF_A_RUN:
+            raise UserError(
+                lines(
+                    f"{name} names a checkpoint of a run, and no run is given",
+                    expected=f"slotbench {command} RUN --checkpoint {name}, or --checkpoint FILE",
+                )
+            )
+        return arguments if name is None else [*rest, _LIGHTNING, name]
+    if other is not None and options.checkpoint is None:
+        print(wrapped(printable(f"slotbench: {_LIGHTNING} {other} is taken for --checkpoint {other}")), file=sys.stderr)
+    path = choose_checkpoint(run, options.checkpoint or other or DEFAULT)
+    return [*rest, _LIGHTNING, str(path)]
+
+
+def _lightnings(arguments: list[str]) -> tuple[str | None, list[str]]:
+    """The value of `--ckpt_path` among the arguments, if it is there, and the others."""
+    found: str | None = None
+    rest: list[str] = []
+    waiting = iter(arguments)
+    for argument in waiting:
+        option, equals, value = argument.partition("=")
+        if option == _LIGHTNING:
+            found = value if equals else next(waiting, None)
+            if not found:
+                raise UserError(lines(f"{_LIGHTNING} has no value", expected="--checkpoint last|best|FILE"))
+        else:
+            rest.append(argument)
+    return found, rest
+
+
+def _expand_resume(options: RunOptions, arguments: list[str]) -> list[str]:
+    """`--resume RUN` stands for the run's configuration, and for what else it was started with."""
+    if options.resume is None:
+        return arguments
+    try:
+        folder = RunFolder.open(options.resume)
+    except RunFolderError as error:
+        raise UserError(str(error)) from error
+    config = folder.path / "config.yaml"
+    if not config.is_file():
+        raise UserError(
+            f"{folder.path} has no config.yaml: it was killed before it began; start it again with --config"
+        )
+    options.name = options.name or folder.info.get("name")
+    # before the user's own settings, which may say otherwise
+    return ["--config", str(config), *arguments]
+
+
+def _expand_run(command: str, arguments: list[str]) -> tuple[list[str], RunFolder | None]:
+    """`RUN ...` stands for the run's configuration."""
+    if command == "fit" or arguments[0].startswith("-"):
+        return arguments, None
+    try:
+        folder = RunFolder.open(arguments[0])
+    except RunFolderError as error:
+        raise UserError(str(error)) from error
+    # before the user's own arguments, which may say otherwise
+    return ["--config", str(folder.path / "config.yaml"), *arguments[1:]], folder
+
+
+def _resolution_of(run: Path, settings: list[Setting]) -> list[str]:
+    """Another data set shows a run its frames at the resolution of the training, unless the user says otherwise."""
+    said = {setting.key: setting.value for setting in settings if setting.on_command_line}
+    name = said.get(("data",))
+    if ("data", "resolution") in said or name not in registry.names("datasets"):
+        return []
+    own = read_yaml(run / "config.yaml")["data"].get("init_args") or {}
+    takes_one = "resolution" in inspect.signature(registry.load("datasets", name)).parameters
+    return ["--data.resolution", str(own["resolution"])] if takes_one and "resolution" in own else []
+
+
+def _replaced(files: list[Path], by: Path) -> str:
+    names = " and ".join(map(str, files))
+    return wrapped(
+        f"slotbench: {by} is a whole experiment, with a task and a data set: nothing of {names} before it is used. "
+        "A file that is to change some settings of another one names only these."
+    )
+
+
+def _name_of(files: list[Path]) -> str:
+    """The name of a run: that of its configuration file, or that of the run whose configuration it is."""
+    if not files:
+        return "run"
+    file = files[0].resolve()
+    return file.parent.parent.name if (file.parent / "run.json").is_file() else usable_run_name(file.stem)

@@ -1,0 +1,186 @@
+"""Options that are about the run and not about the experiment, and are therefore not part of the configuration."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NoReturn
+
+from slotbench.errors import UserError, did_you_mean, lines
+
+__all__ = ["SAVED", "RunOptions", "split_options", "usage"]
+
+
+SAVED = ("slots", "masks", "soft_masks", "reconstruction")
+"""What `predict --save` can write; `slotbench.callbacks.prediction_writer` says what each is."""
+
+
+@dataclass
+class RunOptions:
+    """Where a run is recorded, what may be imported, how many threads.
+
+    Attributes:
+        name: folder of the run below `runs_dir`.
+        runs_dir: folder of all runs.
+        group: label that belongs to several runs, such as those of a grid.
+        run_dir: the run folder itself, new or to be resumed; None for a new one below `runs_dir`.
+        resume: a run folder that exists, to be resumed in its own configuration.
+        allow_changes: whether a run may be resumed in another configuration.
+        final_validation: whether the final weights are validated if the last step was not; None if nothing was said: as
+            before, or yes.
+        wandb: whether Weights & Biases mirrors the run; None if nothing was said: as before, or "off".
+        wandb_project: under which project.
+        plugin: Python files of registered components to import first.
+        checkpoint: whose weights are evaluated, "last", "best" or a file; None if nothing was said.
+        save: arrays that `predict` writes, from `SAVED`.
+        allow_import: import paths beyond the registry that a configuration may name.
+        threads: threads that torch uses within an operation; None leaves torch's choice.
+    """
+
+    name: str | None = None
+    runs_dir: Path = Path("runs")
+    group: str | None = None
+    run_dir: Path | None = None
+    resume: Path | None = None
+    allow_changes: bool = False
+    final_validation: bool | None = None
+    wandb: Literal["off", "offline", "online"] | None = None
+    wandb_project: str = "slotbench"
+    checkpoint: str | None = None
+    save: tuple[str, ...] = ()
+    plugin: list[Path] = field(default_factory=list)
+    allow_import: list[str] = field(default_factory=list)
+    threads: int | None = None
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(message)
+
+
+def options_parser() -> argparse.ArgumentParser:
+    """The parser of the options in `RunOptions`; it leaves every other argument alone."""
+    parser = _Parser(prog="slotbench", add_help=False, allow_abbrev=False)
+    group = parser.add_argument_group("the run (command line only, not part of the configuration)")
+    group.add_argument("--name", help="name of the run (default: the configuration file's name)")
+    group.add_argument(
+        "--runs_dir", type=Path, default=Path("runs"), metavar="DIR", help="folder of all runs (default: runs)"
+    )
+    group.add_argument(
+        "--run_dir",
+        type=Path,
+        metavar="DIR",
+        help="the run folder itself: a run that is there is resumed, one that is finished is left alone",
+    )
+    group.add_argument("--resume", type=Path, metavar="RUN", help="resume this run, in its own configuration")
+    group.add_argument(
+        "--allow-changes", action="store_true", help="resume though the configuration is not that of the run"
+    )
+    group.add_argument(
+        "--no-final-validation",
+        "--no_final_validation",
+        dest="final_validation",
+        action="store_const",
+        const=False,
+        help="do not validate at the end of a training whose last step is not one that is validated",
+    )
+    group.add_argument(
+        "--checkpoint",
+        metavar="last|best|FILE",
+        help="whose weights validate, test, predict and probe take: the newest ones, those with the best validation "
+        "score, or a file's (default: last)",
+    )
+    group.add_argument(
+        "--save",
+        type=_names,
+        default=(),
+        metavar="NAMES",
+        help=f"arrays that predict writes as npz beside the images: {', '.join(SAVED)}, separated by commas",
+    )
+    group.add_argument("--group", help="label shared by several runs")
+    group.add_argument(
+        "--wandb",
+        choices=["off", "offline", "online"],
+        help="mirror the run in Weights & Biases (default: off; a resumed run: as before)",
+    )
+    group.add_argument(
+        "--wandb_project", default="slotbench", metavar="NAME", help="project there (default: slotbench)"
+    )
+    group.add_argument(
+        "--plugin", type=Path, action="append", default=[], metavar="FILE", help="import components from a Python file"
+    )
+    group.add_argument(
+        "--allow-import",
+        action="append",
+        default=[],
+        metavar="PREFIX",
+        help="let the configuration name classes below PREFIX",
+    )
+    group.add_argument("--threads", type=int, metavar="N", help="threads within a torch operation")
+    return parser
+
+
+def usage(command: str) -> str:
+    """The help of a training command, short; torch and lightning are not imported."""
+    first = "--config FILE | --resume RUN" if command == "fit" else "RUN | --config FILE --checkpoint FILE"
+    more = {
+        **({"slotbench fit --resume runs/NAME/ID": "resume a run that was interrupted"} if command == "fit" else {}),
+        f"slotbench {command} --model.help TASK": "the arguments of a task",
+        f"slotbench {command} --data.help DATASET": "the arguments of a data set",
+        f"slotbench {command} --config FILE --model.core.help NAME": "the arguments of a core",
+        f"slotbench {command} --help-all": "every argument, those of the trainer among them",
+        "slotbench show FILE": "the configuration, complete",
+        "slotbench plugins": "the components that can be named",
+    }
+    width = max(map(len, more))
+    return "\n".join(
+        [
+            f"Usage: slotbench {command} {first} [settings] [options]",
+            "",
+            "Settings are added to the configuration, or replace what it says:",
+            "  --model.core NAME                another core; the old one's arguments go where they do not fit",
+            "  --model.core.ARGUMENT VALUE      an argument of the core; likewise encoder, decoder, optimizer, ...",
+            "  --data.ARGUMENT VALUE            an argument of the data set, such as --data.loader.batch_size 8",
+            "  --trainer.ARGUMENT VALUE         an argument of Lightning's trainer, such as --trainer.max_steps 1000",
+            "  --seed_everything N              another seed",
+            *_of_a_checkpoint(command),
+            "",
+            options_parser().format_help().split("\n\n", 1)[1].rstrip(),
+            "",
+            "More:",
+            *(f"  {typed:<{width}}  {meaning}" for typed, meaning in more.items()),
+        ]
+    )
+
+
+def _of_a_checkpoint(command: str) -> list[str]:
+    if command == "fit":
+        return ["  --ckpt_path FILE                 the checkpoint to resume from"]
+    return ["  --checkpoint last|best|FILE      whose weights: the newest (default), the best in validation, a file's"]
+
+
+def _names(given: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))
+    unknown = [name for name in names if name not in SAVED]
+    if unknown or not names:
+        near = did_you_mean(unknown[0], SAVED) if unknown else ""
+        raise UserError(
+            lines(f"--save {given} names nothing that can be saved{near}", expected=f"some of {','.join(SAVED)}")
+        )
+    return names
+
+
+def split_options(arguments: list[str]) -> tuple[RunOptions, list[str]]:
+    """Takes the options of the run out of a command's arguments and returns both.
+
+    Raises:
+        UserError: an option has a value that it cannot have.
+    """
+    known, rest = options_parser().parse_known_args(arguments)
+    options = RunOptions(**vars(known))
+    if options.threads is not None and options.threads < 1:
+        raise UserError(f"--threads is {options.threads}; expected 1 or more")
+    if options.resume is not None and options.run_dir is not None:
+        raise UserError("--resume and --run_dir both name the run folder; give one of them")
+    return options, rest

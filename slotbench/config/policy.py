@@ -1,0 +1,256 @@
+"""What may be imported: the classes that a configuration may name, and the plugin files of a recorded run.
+
+A configuration names classes, and importing and calling whatever a file names would let a file from somebody else run
+any program. So a class is taken only where the parameter's type asks for one, and it is a registered component (the
+user has installed its package, or named its file), one of the list here, or below what the user allows on the command
+line. Functions are never taken.
+
+A folder of a run may come from somebody else too, and so may the plugin file that it names: a recorded file is
+remembered by path and hash, used only if the user types it again, and what to type is said where it is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import shlex
+import sys
+import typing
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slotbench import registry
+from slotbench.config.settings import Setting, names_in
+from slotbench.errors import FileError, UserError, lines
+from slotbench.files import read_bytes, read_json
+from slotbench.runs.folder import RECORD
+from slotbench.text import printable
+from slotbench.yaml_files import CONFIG_LIMIT
+
+if TYPE_CHECKING:
+    from slotbench.config.jsonargparse_compat import Refusal
+
+__all__ = [
+    "allowed_paths",
+    "apply_policy",
+    "check_plugins",
+    "check_run_plugins",
+    "is_allowed",
+    "listed_classes",
+    "plugin_records",
+    "recorded_plugins",
+    "refusal_words",
+]
+
+# A class is listed if building it, and what Lightning then does with it, runs no program, reaches no network and writes
+# no file but those that `written_paths` keeps inside the run folder. Whoever needs another types `--allow-import`.
+_NAMED = {
+    "torch.optim": (
+        "ASGD Adadelta Adafactor Adagrad Adam AdamW Adamax LBFGS Muon NAdam RAdam RMSprop Rprop SGD SparseAdam"
+    ),
+    "torch.optim.lr_scheduler": (
+        "ConstantLR CosineAnnealingLR CosineAnnealingWarmRestarts CyclicLR ExponentialLR LinearLR MultiStepLR "
+        "OneCycleLR PolynomialLR ReduceLROnPlateau StepLR"
+    ),
+    "lightning.pytorch.callbacks": (
+        "BackboneFinetuning BatchSizeFinder DeviceStatsMonitor EMAWeightAveraging EarlyStopping "
+        "GradientAccumulationScheduler LearningRateFinder LearningRateMonitor ModelCheckpoint ModelSummary "
+        "OnExceptionCheckpoint RichModelSummary RichProgressBar StochasticWeightAveraging TQDMProgressBar Timer "
+        "WeightAveraging"
+    ),
+    "lightning.pytorch.callbacks.progress.rich_progress": "RichProgressBarTheme",
+    "lightning.pytorch.loggers": "CSVLogger TensorBoardLogger",
+    "lightning.pytorch.profilers": "AdvancedProfiler PassThroughProfiler PyTorchProfiler SimpleProfiler",
+    "lightning.pytorch.accelerators": "CPUAccelerator CUDAAccelerator MPSAccelerator",
+    "lightning.pytorch.strategies": "DDPStrategy SingleDeviceStrategy",
+    "lightning.pytorch.plugins": (
+        "BitsandbytesPrecision DoublePrecision FSDPPrecision HalfPrecision MixedPrecision TorchSyncBatchNorm "
+        "TransformerEnginePrecision"
+    ),
+    "lightning.fabric.plugins.environments": "LightningEnvironment TorchElasticEnvironment",
+    # what Lightning's command line calls torch's
+    "lightning.pytorch.cli": "ReduceLROnPlateau",
+    "slotbench.interfaces": "DataSpec VideoSpec",
+    "slotbench.tasks.optimisation": "AdamTF ConstantRate WarmupCosine WarmupHalfLife WarmupStepsCosine",
+    "slotbench.pretrained.feature_extractor": "DINOFeatures",
+}
+_BELOW = ".*"
+
+
+def listed_classes() -> Iterator[str]:
+    """The import paths of the classes of torch, lightning and slotbench that a configuration may name."""
+    for module, names in _NAMED.items():
+        yield from (f"{module}.{name}" for name in names.split())
+
+
+def allowed_paths(extra: Iterable[str] = ()) -> list[str]:
+    """Every class that a configuration may name, by its import path; below what ends in ".*", any class.
+
+    Args:
+        extra: import paths that the user allows.
+    """
+    components = sorted(target.replace(":", ".") for target in registry.targets())
+    return [*listed_classes(), *components, *(f"{prefix}{_BELOW}" for prefix in extra)]
+
+
+def apply_policy(extra: Iterable[str] = ()) -> None:
+    """Tells the parser what may be imported; call it after the components that are named have been imported.
+
+    Args:
+        extra: import paths that the user allows.
+
+    Raises:
+        UserError: one of them is not an import path.
+    """
+    extra = list(extra)
+    for prefix in extra:
+        if not all(part.isidentifier() for part in prefix.split(".")):
+            raise UserError(f"--allow-import takes an import path such as my_package.models; got {prefix}")
+    from slotbench.config.jsonargparse_compat import guard_parser
+
+    # a class is checked by the path that is given and by the one where it is defined
+    named = [found for path in listed_classes() if (found := _found(path)) is not None]
+    classes = [*named, *registry.loaded()]
+    classes += [asked for component in registry.loaded() for asked in _classes_of(component)]
+    guard_parser({*allowed_paths(), *(f"{found.__module__}.{found.__qualname__}" for found in classes)}, extra)
+
+
+def refusal_words(refused: Refusal, settings: Iterable[Setting]) -> str:
+    """What the parser was kept from, with the setting that asked for it."""
+    module, _, name = refused.named.rpartition(".")
+    given = next((setting.text for setting in settings if name in str(setting.value)), None)
+    way = f"--allow-import {module}  (only if you trust what it runs)" if refused.can_be_allowed else None
+    return lines(f"{refused.named} {refused.reason}", given=given, **{"to allow it": way})
+
+
+def is_allowed(path: str, allowed: Iterable[str]) -> bool:
+    """Whether `path` is one of those that `allowed_paths` gave, or below one that ends in ".*"."""
+    return any(
+        path == entry or (entry.endswith(_BELOW) and f"{path}.".startswith(f"{entry.removesuffix(_BELOW)}."))
+        for entry in allowed
+    )
+
+
+def _found(path: str) -> type | None:
+    module, _, name = path.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, OSError):
+        return None  # of another version of the library
+    return found if inspect.isclass(found) else None
+
+
+def _classes_of(component: type) -> Iterator[type]:
+    """What a component itself asks for by name: the class that is an argument's default, or its type if that is data.
+
+    A resolved configuration says both in full.
+    """
+    try:
+        defaults = [parameter.default for parameter in inspect.signature(component).parameters.values()]
+        hints = typing.get_type_hints(component.__init__)  # type: ignore[misc]
+    except (TypeError, ValueError, NameError, AttributeError):
+        return
+    yield from (default for default in defaults if inspect.isclass(default) and default is not inspect.Parameter.empty)
+    waiting = list(hints.values())
+    while waiting:
+        hint = waiting.pop()
+        waiting += typing.get_args(hint) if not isinstance(hint, list) else hint
+        if inspect.isclass(hint) and is_dataclass(hint):
+            yield hint
+
+
+def plugin_records(files: Iterable[Path]) -> list[dict[str, Any]]:
+    """What a run's record holds of them: where each is, the SHA-256 of its content, and the components in it."""
+    records = []
+    for file in files:
+        path = file.resolve()
+        components = [entry.name for entry in registry.registered_in(path)]
+        records.append({"path": str(path), "sha256": _sha256(path), "components": components})
+    return records
+
+
+def recorded_plugins(record: Any) -> list[dict[str, Any]]:
+    """The plugin files in the record of a run or a grid; whatever else stands there is left out."""
+    found = record.get("plugins") if isinstance(record, dict) else None
+    kept = [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+    return [entry for entry in kept if isinstance(entry.get("path"), str) and entry["path"]]
+
+
+def check_run_plugins(run: Path, given: Sequence[Path], settings: Iterable[Setting], command: str | None) -> None:
+    """Says what to type if the run was made with a plugin file that its configuration needs and nobody has typed.
+
+    Args:
+        run: the run folder; nothing is said of one that is not there.
+        given: the plugin files on the command line.
+        settings: of the run and of the command line.
+        command: what the user has typed, for messages; None in Python.
+
+    Raises:
+        UserError: a file is missing.
+    """
+    record = run / RECORD
+    if record.is_file():
+        used = {name for setting in settings for name in names_in(setting.value)}
+        check_plugins(recorded_plugins(read_json(record)), given, run, command, used)
+
+
+def check_plugins(
+    recorded: Sequence[dict[str, Any]],
+    given: Sequence[Path],
+    where: str | Path,
+    command: str | None,
+    used: Iterable[str] = (),
+) -> None:
+    """Says what to type if a recorded plugin file is missing, and warns if it is another than it was.
+
+    Args:
+        recorded: see `recorded_plugins`.
+        given: the plugin files on the command line.
+        where: the run or grid, for messages.
+        command: what the user has typed, for messages; None in Python.
+        used: names that the configuration uses. A file is not missed if none of its components is among them, or if
+            they are known without it; a file of unknown components is always missed.
+
+    Raises:
+        UserError: a file is missing.
+    """
+    names = set(used)
+    by_path = {file.resolve(): file for file in given}
+    by_name = {file.name: file for file in given}
+    for entry in recorded:
+        path = Path(entry["path"])
+        file = by_path.get(path) or by_name.get(path.name)
+        if file is not None:
+            if entry.get("sha256") not in (None, _sha256(file)):
+                said = f"warning: {file} is not what it was when {where} was made: its content has changed"
+                print(printable(said), file=sys.stderr)
+            continue
+        held = entry.get("components")
+        components = [name for name in held if isinstance(name, str)] if isinstance(held, list) else []
+        if components and not any(name in names and not registry.kinds_of(name) for name in components):
+            continue
+        raise UserError(_missing(path, entry.get("sha256"), components, where, command))
+
+
+def _missing(path: Path, recorded: Any, components: Sequence[str], where: str | Path, command: str | None) -> str:
+    what = f", for {', '.join(components)}" if components else ""
+    now = _sha256(path)
+    state = "it is not there any more: --plugin takes it from where it is now" if now is None else None
+    if now is not None and recorded not in (None, now):
+        state = "its content has changed since"
+    typed = f"plugins=[{str(path)!r}]" if command is None else f"{command} --plugin {shlex.quote(str(path))}"
+    return lines(
+        f"{where} was made with the plugin file {path}{what}, and a recorded file is not run by itself",
+        note=state,
+        expected=f"{typed}  (only if you trust what the file does)",
+    )
+
+
+def _sha256(path: Path) -> str | None:
+    try:
+        return hashlib.sha256(read_bytes(path, CONFIG_LIMIT)).hexdigest()
+    except FileError:
+        return None

@@ -1,0 +1,255 @@
+"""Where `fit` records its run: in a new folder, or in that of a run which is resumed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import time
+from pathlib import Path
+
+from slotbench.config.options import RunOptions
+from slotbench.config.policy import plugin_records
+from slotbench.errors import UserError, lines
+from slotbench.files import remove_partials
+from slotbench.locks import Lock, LockedError
+from slotbench.runs.checkpoints import GoodCheckpoint
+from slotbench.runs.differences import Difference, configuration_differences
+from slotbench.runs.folder import CONFIG, LOCK, METRICS, RECORD, RESULT, RunFolder, RunFolderError
+from slotbench.runs.launch import RUN_DIR_VARIABLE, Launch
+from slotbench.runs.result import write_result
+from slotbench.runs.resuming import command_after_divergence, make_ready, wait_for_folder
+from slotbench.yaml_files import parse_yaml, read_yaml
+
+__all__ = ["RunPlace"]
+
+_MOST_NAMED = 12
+
+
+class RunPlace:
+    """The run folder of one `fit`: `look` at what is there, `enter` it, then `finish` or `give_up`, and `leave`.
+
+    Of several processes only the first writes; the others come to the same verdict, and wait for the folder.
+
+    Args:
+        options: of the command line.
+        launch: which process this is.
+    """
+
+    def __init__(self, options: RunOptions, launch: Launch) -> None:
+        self._options, self._launch = options, launch
+        self._path = self._chosen()
+        self._lock: Lock | None = None
+        self._config = ""
+        self._differences: list[Difference] = []
+        self._made = False
+        self._is_new = False
+        self.folder: RunFolder | None = None
+        self.checkpoint: GoodCheckpoint | None = None
+        self.is_resumed = False
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process is the one that writes."""
+        return self._launch.rank == 0
+
+    def look(self, config: str) -> bool:
+        """Compares with what is there, and locks it; returns whether there is anything left to do.
+
+        Args:
+            config: the resolved configuration, as text.
+
+        Raises:
+            UserError: it is the run of another configuration, another process trains it, or it is no run folder.
+        """
+        self._config = config
+        path = self._path
+        if path is None:
+            self._is_new = True
+            return True
+        exists = (path / RECORD).is_file()
+        if self._options.resume is not None or exists:
+            try:
+                folder = RunFolder.open(path)
+            except RunFolderError as error:
+                raise UserError(str(error)) from error
+        if self.is_first:
+            if path.exists() and not path.is_dir():
+                raise UserError(f"--run_dir {path} is a file; expected a folder, or a path where there is nothing yet")
+            self._made = not path.exists()
+            path.mkdir(parents=True, exist_ok=True)
+            self._take_lock(path)
+            exists = (path / RECORD).is_file()  # another process may just have made it, and ended
+        if not exists:
+            self._is_new = True
+            return True
+        folder = RunFolder.open(path)
+        remove_partials(path, older_than=0.0 if self.is_first else 3600.0)
+        if not (path / CONFIG).is_file():
+            # killed between two files: nothing has been trained
+            self.is_resumed = True
+            return True
+        self._differences = self._compared(folder)
+        if folder.has_diverged and not self._differences:
+            raise UserError(self._about_divergence(folder))
+        if folder.is_done and not self._differences:
+            if self.is_first:
+                step = (folder.result or {}).get("step")
+                count = f"{step:,} steps, " if isinstance(step, int) else ""
+                print(f"{path} is finished: {count}result in {path / RESULT}")
+            return False
+        self.is_resumed = True
+        return True
+
+    def enter(self) -> RunFolder:
+        """Makes the folder, or makes the one that exists ready to be resumed.
+
+        Raises:
+            RunFolderError: the name of the run cannot be a folder's.
+            UserError: another process was to make the folder, and has not.
+        """
+        if not self.is_first:
+            self.folder = self._of_first_process()
+            name = self.folder.info.get("attempt", {}).get("checkpoint")
+            if name:
+                self.checkpoint = GoodCheckpoint(self.folder.checkpoints / name, 0)
+            return self.folder
+        if self._path is None:
+            name = self._options.name or "run"
+            self.folder = RunFolder.create(self._options.runs_dir, name, group=self._options.group)
+            self._made = True
+            self._take_lock(self.folder.path)
+        elif self.is_resumed:
+            self.folder = RunFolder.open(self._path)
+            self.checkpoint = make_ready(self.folder, self._differences, self._config)
+        else:
+            name = self._options.name or self._path.resolve().parent.name
+            self.folder = RunFolder.create_at(self._path, name, group=self._options.group)
+        if not self.is_resumed or not (self.folder.path / CONFIG).is_file():
+            self.folder.write_config(self._config)
+        checkpoint = self.checkpoint.path.name if self.checkpoint else None
+        if self._options.plugin:
+            self.folder.update(plugins=plugin_records(self._options.plugin))
+        self.folder.update(attempt={"token": self._launch.token, "checkpoint": checkpoint, "at": time.time()})
+        os.environ[RUN_DIR_VARIABLE] = str(self.folder.path)
+        return self.folder
+
+    def finish(self) -> None:
+        """Writes what the run came to: from here on it is done, or known to have diverged."""
+        if self.is_first and self.folder is not None:
+            write_result(self.folder)
+
+    def give_up(self) -> None:
+        """Removes what this process has made if the run never started; a run that has begun keeps everything."""
+        if not self.is_first or not self._is_new or self._lock is None:
+            return  # what is there is a run that has begun, or somebody else's
+        path = self.folder.path if self.folder is not None else self._path
+        if path is None or not path.is_dir():
+            return
+        if self.folder is not None:
+            if self.folder.history() or any(self.folder.checkpoints.iterdir()):
+                return
+            for name in (RECORD, CONFIG, METRICS):
+                (path / name).unlink(missing_ok=True)
+            for sub in (self.folder.checkpoints, self.folder.media):
+                shutil.rmtree(sub, ignore_errors=True)
+        (path / LOCK).unlink(missing_ok=True)
+        if self._made:
+            with contextlib.suppress(OSError):  # not ours if there is something else in it
+                path.rmdir()
+                if self._path is None:
+                    path.parent.rmdir()
+                    path.parent.parent.rmdir()
+
+    def leave(self) -> None:
+        """Gives the lock back; a folder in which nothing was recorded goes with it."""
+        if self.folder is None:
+            self.give_up()
+        if self._lock is not None:
+            self._lock.release()
+
+    def validates_finally(self) -> bool:
+        """Whether the final weights are to be validated; what was said once holds for the run."""
+        said = self._options.final_validation
+        assert self.folder is not None
+        if said is None and self.is_resumed:
+            said = self.folder.info.get("final_validation")
+        wanted = said is not False
+        if self.is_first:
+            self.folder.update(final_validation=wanted)
+        return wanted
+
+    def options_to_repeat(self) -> str:
+        """What of the command line is not in the folder and has to be given again to resume."""
+        given = [("--plugin", str(file)) for file in self._options.plugin]
+        given += [("--allow-import", prefix) for prefix in self._options.allow_import]
+        return " ".join(f"{option} {shlex.quote(value)}" for option, value in given)
+
+    def _chosen(self) -> Path | None:
+        """The folder that is named, or that follows from the job; None for a new one with a name of its own."""
+        path = self._options.resume or self._options.run_dir
+        if path is not None or not self._launch.together:
+            return path
+        if self._launch.job is not None:
+            return self._options.runs_dir / (self._options.name or "run") / self._launch.job
+        if self._launch.rank > 0 and os.environ.get(RUN_DIR_VARIABLE):
+            return None
+        raise UserError(
+            lines(
+                "several processes were started from outside, and cannot know one another's run folder",
+                expected="--run_dir DIR, the same for all of them (or --resume RUN)",
+            )
+        )
+
+    def _take_lock(self, path: Path) -> None:
+        lock = Lock(path / LOCK)
+        try:
+            lock.acquire()
+        except LockedError as error:
+            raise UserError(f"{path} is being trained by {error}; one process at a time") from error
+        self._lock = lock
+
+    def _compared(self, folder: RunFolder) -> list[Difference]:
+        before = read_yaml(folder.path / CONFIG)
+        found = configuration_differences(before, parse_yaml(self._config, "the configuration"))
+        if found and not self._options.allow_changes:
+            made, ours = folder.info.get("versions", {}).get("slotbench"), _version_of(self._config)
+            raise UserError(
+                "\n".join(
+                    [
+                        f"{folder.path} is the run of another configuration:",
+                        *(f"  {difference}" for difference in found[:_MOST_NAMED]),
+                        *([f"  and {len(found) - _MOST_NAMED} more"] if len(found) > _MOST_NAMED else []),
+                        *([f"  (it was made by slotbench {made}, and this is {ours})"] if made != ours else []),
+                        "give another --run_dir, leave these settings as they were, or add --allow-changes",
+                    ]
+                )
+            )
+        return found
+
+    def _about_divergence(self, folder: RunFolder) -> str:
+        result = folder.result or {}
+        said = str(result.get("error") or f"the training has diverged at step {result.get('diverged_at')}")
+        return lines(
+            f"{folder.path} is not resumed: {said}",
+            again=f"{command_after_divergence(folder.path)}   from its last checkpoint",
+            same=f"remove {folder.path / RESULT} first, to try the same settings once more",
+        )
+
+    def _of_first_process(self) -> RunFolder:
+        """Waits until the first process has the folder ready."""
+        if path := os.environ.get(RUN_DIR_VARIABLE):
+            return RunFolder.open(path)
+        if self._path is None:
+            raise UserError(
+                lines(
+                    f"process {self._launch.rank} of this run does not know its run folder",
+                    expected="slotbench fit --trainer.devices N, which starts the others itself, or --run_dir DIR",
+                )
+            )
+        return wait_for_folder(self._path, self._launch.rank, self._launch.token)
+
+
+def _version_of(config: str) -> str:
+    return config.partition("\n")[0].removeprefix("# slotbench ").strip()

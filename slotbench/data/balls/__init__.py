@@ -1,0 +1,1 @@
+"""Simulated balls: Bouncing Balls and Blinking Color Balls."""

@@ -1,0 +1,111 @@
+"""White balls that bounce in an empty box: video prediction (SlotSSM, section 7.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from einops import rearrange
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from slotbench.data.balls.physics import Balls, BallWorld, covered, object_log, simulate
+from slotbench.data.base import ClipDataset, LoaderOptions, SlotDataModule, Split, check_counts, generator_for
+from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
+
+__all__ = ["BouncingBalls"]
+
+
+class BouncingBalls(SlotDataModule):
+    """Bouncing Balls: clips of white balls on black, simulated on the fly, for video prediction.
+
+    Frames have one channel of 0 or 255. In `masks` ball i is i + 1; where two balls touch within a pixel, the first one
+    is seen. `objects` has "positions" and "velocities" (batch frames objects 2) in box units, the box being [0, 10]^2,
+    and "radii" and "masses" (batch objects). The clip is its own target.
+
+    Source: SlotSSM, section 7.1; ball count, sizes and resolution are those of the R-NEM data.
+
+    Args:
+        num_balls: balls per clip.
+        num_frames: frames of a training clip.
+        eval_frames: frames of a validation or test clip (10 to look at and 20 to continue).
+        resolution: pixels per side.
+        radii: radii to draw from, uniformly and for each ball.
+        masses: masses to draw from likewise.
+        mass_follows_radius: ties the i-th mass to the i-th radius, so that a ball's mass can be seen.
+        loader: batches, workers, sizes and seed; without workers is best unless the training process is the bottleneck.
+
+    Raises:
+        ValueError: for arguments that cannot be, and for balls that do not fit into the box.
+    """
+
+    def __init__(
+        self,
+        num_balls: int = 4,
+        num_frames: int = 20,
+        eval_frames: int = 30,
+        resolution: int = 64,
+        radii: tuple[float, ...] = (1.2, 1.5),
+        masses: tuple[float, ...] = (1.0, 6.0),
+        mass_follows_radius: bool = False,
+        loader: LoaderOptions = LoaderOptions(),
+    ) -> None:
+        super().__init__(loader)
+        check_counts(num_frames=num_frames, eval_frames=eval_frames, resolution=resolution)
+        self.world = BallWorld(num_balls, tuple(radii), tuple(masses), mass_follows_radius)
+        self.num_frames = num_frames
+        self.eval_frames = eval_frames
+        self.resolution = resolution
+
+    @property
+    def spec(self) -> DataSpec:
+        """One channel in, one channel out."""
+        frame = VideoSpec(channels=1, height=self.resolution, width=self.resolution)
+        return DataSpec(input=frame, target=frame)
+
+    def continuations(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
+        """Oracles: balls that move straight on, and balls that turn at the walls but pass through each other.
+
+        Both start from the logged position and velocity in the last context frame.
+        """
+        now = context - 1
+        log = {name: batch.objects[name].double().cpu() for name in ("positions", "velocities", "radii")}
+        positions, velocities, radii = log["positions"][:, now], log["velocities"][:, now], log["radii"]
+        steps = torch.arange(1, horizon + 1, dtype=torch.float64)[:, None, None]
+        straight = positions[:, None] + steps * velocities[:, None]
+        # a ball in a box of its own meets walls only; its mass does not matter
+        alone = Balls(*(x.flatten(0, 1)[:, None].numpy() for x in (positions, velocities, radii, radii)))
+        bounced = torch.from_numpy(simulate(alone, horizon + 1, self.resolution).positions[:, 1:, 0])
+        bounced = rearrange(bounced, "(batch objects) time xy -> batch time objects xy", batch=len(batch))
+        predictors = {"constant velocity": straight, "constant velocity, walls": bounced}
+        return {
+            name: covered(paths, radii, self.resolution)[:, :, None].to(batch.frames)
+            for name, paths in predictors.items()
+        }
+
+    def dataset(self, split: Split) -> Dataset[VideoBatch]:
+        """Clips of `num_frames` frames for training, of `eval_frames` frames otherwise."""
+        return _Clips(self, split)
+
+
+class _Clips(ClipDataset):
+    def __init__(self, data: BouncingBalls, split: Split) -> None:
+        super().__init__(data.sizes[split])
+        # not `data` itself: it would carry a trainer into the workers
+        self.world = data.world
+        self.num_frames = data.num_frames if split == "train" else data.eval_frames
+        self.resolution = data.resolution
+        self.seed = data.loader.seed
+        self.split = split
+
+    def clips(self, indices: Sequence[int]) -> VideoBatch:
+        balls = self.world.draw([generator_for(self.seed, self.split, index) for index in indices])
+        trajectory = simulate(balls, self.num_frames, self.resolution)
+        frames = (trajectory.ids > 0).view(np.uint8) * np.uint8(255)
+        return VideoBatch(
+            frames=torch.from_numpy(frames)[:, :, None],
+            time=torch.arange(self.num_frames).repeat(len(indices), 1),
+            masks=torch.from_numpy(trajectory.ids),
+            objects=object_log(balls, trajectory),
+        )

@@ -1,0 +1,261 @@
+"""Clips of stored videos: cut out of them, in training at random; or whole videos, piece by piece."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from slotbench.data.base import ClipDataset, SlotDataModule, Split, generator_for
+from slotbench.errors import DataFilesError
+from slotbench.interfaces import Piece, VideoBatch, WholeVideos
+
+__all__ = ["ClipSource", "CutClips", "StoredVideos", "VideoPieces"]
+
+_ORDER = 3  # tells the generators of orders from those of samples, whose second number is a split's
+_SUBSET_SEED = 0
+
+
+class ClipSource(ABC):
+    """Videos that can be read by index, any frames of them.
+
+    Attributes:
+        lengths: frames of each video.
+        stride: frames of the file from one frame to the next.
+    """
+
+    lengths: np.ndarray
+    stride: int = 1
+
+    @abstractmethod
+    def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
+        """Clips of `num_frames` frames, the i-th from frame `starts[i]` of video `videos[i]` on.
+
+        `time` counts from 0 in each clip; `objects` has "video" and "first_frame", which say where a clip is from.
+        """
+
+    def name(self, video: int, start: int) -> str | None:
+        """Name of the clip of `video` from frame `start` on, for files about it; None by default."""
+        return None
+
+    def video_name(self, video: int) -> str | None:
+        """Name of a whole video, for files about it; None by default."""
+        return None
+
+    def origin(self, video: int) -> str:
+        """Where a video is from, for messages: its file, or its number in the file that holds it."""
+        place = getattr(self, "path", None) or getattr(self, "folder", None) or type(self).__name__
+        return f"{place}, video {video}"
+
+
+class CutClips(ClipDataset):
+    """The clips of a split, cut out of whole videos.
+
+    In training, pass after pass goes over all videos, each in an order of its own, and a clip of `num_frames` frames is
+    cut out of each at random: sample i is video i % n of the order of pass i // n. Both are pure functions of the seed
+    and i, so that a resumed run reads what it had not seen yet. In evaluation the videos come in order
+    and whole, or, with `num_frames`, cut into consecutive clips that do not overlap, what is left at the end being
+    passed over. Of more clips than `size`, a random subset is taken, the same for every seed.
+
+    Args:
+        source: the videos.
+        split: "train" draws, the others go through.
+        size: samples at most (training goes round until it has as many).
+        num_frames: frames of a clip; None, in evaluation only, for whole videos, which must be of one length.
+        seed: of orders and cuts.
+        chosen: the videos that take part; all if None.
+
+    Raises:
+        DataFilesError: no video takes part, or none is long enough, or whole videos differ in length.
+    """
+
+    def __init__(
+        self,
+        source: ClipSource,
+        split: Split,
+        size: int,
+        num_frames: int | None,
+        seed: int = 0,
+        chosen: np.ndarray | None = None,
+    ) -> None:
+        self.source = source
+        self.frame_stride = source.stride
+        self.split = split
+        self.seed = seed
+        videos = np.arange(len(source.lengths)) if chosen is None else chosen
+        if not len(videos):
+            raise DataFilesError(
+                f"none of the {len(source.lengths)} videos of the {split} split is left: let more objects pass"
+            )
+        lengths = source.lengths[videos]
+        if num_frames is None:
+            if lengths.min() != lengths.max():
+                raise DataFilesError(
+                    f"the videos have {lengths.min()} to {lengths.max()} frames, and whole videos of different lengths "
+                    "do not fit into one batch: set eval_frames to the frames of a clip"
+                )
+            num_frames = int(lengths[0])
+        if num_frames > lengths.max():
+            raise DataFilesError(
+                f"clips of {num_frames} frames are asked for, and the longest video of the {split} split has "
+                f"{lengths.max()}: set num_frames or eval_frames to that or less"
+            )
+        self.num_frames = num_frames
+        long_enough = lengths >= num_frames
+        self.videos, self.room = videos[long_enough], lengths[long_enough] - num_frames + 1
+        self._order: tuple[int, np.ndarray] | None = None
+        if split == "train":
+            super().__init__(size)
+            return
+        counts = lengths[long_enough] // num_frames
+        which = np.repeat(np.arange(len(counts)), counts)
+        starts = np.concatenate([np.arange(count) * num_frames for count in counts])
+        if size < len(which):
+            kept = np.sort(np.random.default_rng(_SUBSET_SEED).permutation(len(which))[:size])
+            which, starts = which[kept], starts[kept]
+        self.places = np.stack([self.videos[which], starts], axis=1)
+        super().__init__(len(self.places))
+
+    def clips(self, indices: Sequence[int]) -> VideoBatch:
+        """The clips of these indices."""
+        places = [self.place(index) for index in indices]
+        return self.source.read([video for video, _ in places], [start for _, start in places], self.num_frames)
+
+    def clip_name(self, index: int) -> str | None:
+        """Name of the clip in its source."""
+        return self.source.name(*self.place(index))
+
+    def video_origin(self, video: int) -> str:
+        """What the source says."""
+        return self.source.origin(video)
+
+    def one_per_video(self) -> ClipDataset:
+        """Of every video the first clip."""
+        if self.split == "train":
+            return self
+        first = copy.copy(self)
+        _, kept = np.unique(self.places[:, 0], return_index=True)
+        first.places = self.places[np.sort(kept)]
+        first.size = len(first.places)
+        return first
+
+    def place(self, index: int) -> tuple[int, int]:
+        """The video that sample `index` shows, and its first frame there."""
+        if self.split != "train":
+            video, start = self.places[index].tolist()
+            return video, start
+        number, turn = divmod(index, len(self.videos))
+        if self._order is None or self._order[0] != number:
+            generator = np.random.default_rng(np.random.SeedSequence([self.seed, _ORDER, number]))
+            self._order = (number, generator.permutation(len(self.videos)))
+        which = int(self._order[1][turn])
+        start = int(generator_for(self.seed, self.split, index).integers(self.room[which]))
+        return int(self.videos[which]), start
+
+
+class VideoPieces(ClipDataset, WholeVideos):
+    """The pieces of whole videos in order, one video after the other; process r of w reads every w-th video.
+
+    A piece's `time` counts on from the pieces before it, so that a model knows which piece begins a video. Its `index`
+    is the number of the video.
+
+    Args:
+        source: the videos.
+        frames: of a piece at most.
+        chosen: the videos that are read; all if None.
+        limit: videos at most.
+        rank: number of this process, from 0.
+        processes: how many there are.
+    """
+
+    def __init__(
+        self,
+        source: ClipSource,
+        frames: int,
+        chosen: np.ndarray | None = None,
+        limit: int | None = None,
+        rank: int = 0,
+        processes: int = 1,
+    ) -> None:
+        self.source = source
+        videos = np.arange(len(source.lengths)) if chosen is None else chosen
+        self.num_videos = len(videos[:limit])
+        mine = list(enumerate(videos[:limit].tolist()))[rank::processes]
+        self.pieces = [
+            Piece(video, number, start, min(start + frames, length), length)
+            for number, video in mine
+            for length in [int(source.lengths[video])]
+            for start in range(0, length, frames)
+        ]
+        super().__init__(len(self.pieces))
+
+    def clips(self, indices: Sequence[int]) -> VideoBatch:
+        """One piece: pieces differ in length, and those of a video are to be read in order.
+
+        Raises:
+            ValueError: several are asked for.
+        """
+        if len(indices) != 1:
+            raise ValueError(f"pieces of videos are read one at a time, and {len(indices)} are asked for")
+        piece = self.pieces[indices[0]]
+        batch = self.source.read([piece.video], [piece.start], piece.stop - piece.start)
+        return replace(batch, time=batch.time + piece.start)
+
+    def __getitems__(self, indices: list[int]) -> list[VideoBatch]:
+        """The piece, with the number of its video."""
+        (batch,) = super().__getitems__(indices)
+        return [replace(batch, index=torch.tensor([self.pieces[index].number for index in indices]))]
+
+    def title(self, piece: Piece) -> str:
+        """Name of the files about a video, without their ending."""
+        name = self.source.video_name(piece.video)
+        return f"video{piece.number:04d}" if name is None else f"video{piece.number:04d}_{name}"
+
+    def origin(self, piece: Piece) -> str:
+        """Where the video is from, for messages."""
+        return self.source.origin(piece.video)
+
+    def frame_numbers(self, piece: Piece) -> np.ndarray:
+        """The numbers of all frames of the piece's video in its file."""
+        return self.source.stride * np.arange(piece.length)
+
+
+class StoredVideos(SlotDataModule):
+    """A data set of stored videos: clips cut out of them, and whole videos for `predict`.
+
+    A subclass sets `num_frames` and `eval_frames`, and says in `stored_videos` which videos a split has.
+
+    Attributes:
+        num_frames: frames of a training clip.
+        eval_frames: frames of a validation or test clip; None for whole videos.
+    """
+
+    num_frames: int
+    eval_frames: int | None
+
+    @abstractmethod
+    def stored_videos(self, split: Split) -> tuple[ClipSource, np.ndarray | None]:
+        """The videos of a split, and those of them that take part; None for all.
+
+        Raises:
+            DataFilesError: the files are missing or not what they should be.
+        """
+
+    def dataset(self, split: Split) -> CutClips:
+        """Clips of `num_frames` frames for training, of `eval_frames` frames otherwise.
+
+        Raises:
+            DataFilesError: the files are missing or not what they should be.
+        """
+        source, chosen = self.stored_videos(split)
+        num_frames = self.num_frames if split == "train" else self.eval_frames
+        return CutClips(source, split, self.sizes[split], num_frames, self.loader.seed, chosen)
+
+    def video_pieces(self, split: Split, frames: int, rank: int = 0, processes: int = 1) -> VideoPieces:
+        """The whole videos of a split, piece by piece."""
+        source, chosen = self.stored_videos(split)
+        return VideoPieces(source, frames, chosen, self.sizes[split], rank, processes)

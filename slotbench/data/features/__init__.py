@@ -1,0 +1,1 @@
+"""Features of videos in the place of pixels."""

@@ -1,0 +1,1 @@
+"""The user's own videos and masks."""

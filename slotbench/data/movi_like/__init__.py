@@ -1,0 +1,1 @@
+"""MOVi-like videos: mujoco moves the objects, a ray-caster draws them."""

@@ -1,0 +1,209 @@
+"""Videos of `MOViLike`, simulated and drawn when they are asked for, with MOVi's annotations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+
+from slotbench.data.base import Split, generator_for
+from slotbench.data.clips import ClipSource
+from slotbench.data.movi.record import TIMED
+from slotbench.data.movi_like.scenes import (
+    FOCAL_LENGTH,
+    SENSOR_WIDTH,
+    Scene,
+    SceneLaw,
+    Trajectory,
+    rotation_matrices,
+    simulate,
+)
+from slotbench.interfaces import VideoBatch
+
+__all__ = ["SimulatedVideos", "camera_quaternions"]
+
+# metal, rubber: shares of diffuse light, highlight, mirroring; log2 of the highlight's exponent
+_GLOSS = np.array([[0.7, 0.9, 0.9, 6.0], [1.0, 0.12, 0.0, 3.0]])
+_FLOOR_GLOSS = np.array([[1.0, 0.0, 0.0, 1.0]])
+
+_CUT = ("frames", "masks", *TIMED)
+
+
+class SimulatedVideos(ClipSource):
+    """The videos of one split; what video i is depends on the split, i and these arguments alone.
+
+    Args:
+        law: what scenes are drawn from.
+        split: of which the videos are.
+        num_videos: how many there are.
+        num_frames: frames of a video.
+        resolution: pixels per side.
+        zoom: times the focal length of MOVi's camera.
+        samples_per_side: rays per pixel are its square.
+        seed: of the scenes.
+        depth: whether the distance from the camera is given.
+        threads: how many videos are made at a time.
+    """
+
+    def __init__(
+        self,
+        law: SceneLaw,
+        split: Split,
+        num_videos: int,
+        num_frames: int = 24,
+        resolution: int = 64,
+        zoom: float = 1.0,
+        samples_per_side: int = 2,
+        seed: int = 0,
+        depth: bool = False,
+        threads: int = 1,
+    ) -> None:
+        self.law = law
+        self.split: Split = split
+        self.num_frames = num_frames
+        self.resolution = resolution
+        self.focal_length = FOCAL_LENGTH * zoom
+        self.samples_per_side = samples_per_side
+        self.seed = seed
+        self.depth = depth
+        self.threads = threads
+        self.lengths = np.full(num_videos, num_frames)
+
+    def scene(self, video: int) -> Scene:
+        """How a video begins."""
+        # a child's stream, for the sample of this number draws from the parent's where to cut
+        return self.law.draw(generator_for(self.seed, self.split, video).spawn(1)[0])
+
+    def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
+        """Clips, for which the whole videos are made."""
+        if self.threads > 1:
+            self._video(videos[0])  # compiles, which only one can do
+            with ThreadPoolExecutor(self.threads) as pool:
+                made = list(pool.map(self._video, videos))
+        else:
+            made = [self._video(video) for video in videos]
+        cut = [
+            {name: value[start : start + num_frames] if name in _CUT else value for name, value in video.items()}
+            for video, start in zip(made, starts, strict=True)
+        ]
+        tensors = {name: torch.from_numpy(np.stack([video[name] for video in cut])) for name in cut[0]}
+        return VideoBatch(
+            frames=tensors.pop("frames"),
+            time=torch.arange(num_frames).repeat(len(videos), 1),
+            masks=tensors.pop("masks"),
+            objects=tensors | {"video": torch.tensor(videos), "first_frame": torch.tensor(starts)},
+        )
+
+    def _video(self, video: int) -> dict[str, np.ndarray]:
+        from slotbench.data.movi_like.ray_caster import Stage, render
+
+        scene = self.scene(video)
+        motion = simulate(scene, self.num_frames)
+        cameras = scene.cameras[0] + np.linspace(0.0, 1.0, self.num_frames)[:, None] * np.diff(scene.cameras, axis=0)
+        facing = camera_quaternions(cameras)
+        stage = Stage(
+            cameras=cameras,
+            camera_rotations=rotation_matrices(facing),
+            width=SENSOR_WIDTH / self.focal_length,
+            shapes=scene.shapes,
+            halves=scene.scales / 2,
+            positions=motion.positions,
+            rotations=rotation_matrices(motion.quaternions),
+            colors=scene.colors,
+            textures=scene.textures,
+            gloss=np.concatenate([_FLOOR_GLOSS, _GLOSS[scene.materials]]),
+            light=scene.lamp,
+        )
+        film = render(stage, self.resolution, self.samples_per_side)
+        log = self._log(scene, motion, film.masks)
+        log |= {
+            "camera_positions": cameras.astype(np.float32),
+            "camera_quaternions": facing.astype(np.float32),
+            "camera_focal_length": np.array(self.focal_length, np.float32),
+            "camera_sensor_width": np.array(SENSOR_WIDTH, np.float32),
+            "camera_field_of_view": np.array(2 * math.atan(stage.width / 2), np.float32),
+            "background_color": scene.colors[0, 0].astype(np.float32),
+        }
+        if self.depth:
+            log["depth"] = film.depth
+        seen_at = _image_positions(motion.positions, stage.cameras, stage.camera_rotations, stage.width)
+        log["image_positions"] = self._padded(seen_at.astype(np.float32), axis=1)
+        return {"frames": film.frames, "masks": film.masks} | log
+
+    def _log(self, scene: Scene, motion: Trajectory, masks: np.ndarray) -> dict[str, np.ndarray]:
+        count = len(scene.shapes)
+        seen = masks[:, None] == np.arange(1, count + 1, dtype=np.uint8)[:, None, None]
+        moving = {
+            "positions": motion.positions,
+            "quaternions": motion.quaternions,
+            "velocities": motion.velocities,
+            "angular_velocities": motion.angular_velocities,
+            "bboxes": _boxes(seen),
+        }
+        constant = {
+            "mass": scene.masses,
+            "friction": scene.frictions,
+            "restitution": scene.restitutions,
+            "scale": scene.scales,
+            "color": scene.colors[1:, 0],
+        }
+        labels = {
+            "shape_label": scene.shapes,
+            "size_label": scene.sizes,
+            "color_label": scene.color_labels,
+            "material_label": scene.materials,
+            "category": scene.shapes,
+            "is_dynamic": np.ones(count, np.int64),
+        }
+        return {
+            "num_objects": np.array(count),
+            "present": np.arange(self.law.num_objects[1]) < count,
+            "visibility": self._padded(seen.sum((2, 3), dtype=np.int64), axis=1),
+            **{name: self._padded(values.astype(np.float32), axis=1) for name, values in moving.items()},
+            **{name: self._padded(values.astype(np.float32)) for name, values in constant.items()},
+            **{name: self._padded(values.astype(np.int64), fill=-1) for name, values in labels.items()},
+        }
+
+    def _padded(self, values: np.ndarray, axis: int = 0, fill: int = 0) -> np.ndarray:
+        shape = list(values.shape)
+        shape[axis] = self.law.num_objects[1]
+        out = np.full(shape, fill, values.dtype)
+        out[(slice(None),) * axis + (slice(0, values.shape[axis]),)] = values
+        return out
+
+
+def camera_quaternions(cameras: np.ndarray) -> np.ndarray:
+    """Rotations "time 4" (w x y z) of cameras "time 3" that look at the origin along their -z, with y upwards."""
+    backward = cameras / np.linalg.norm(cameras, axis=-1, keepdims=True)
+    right = np.stack([-backward[:, 1], backward[:, 0], np.zeros(len(cameras))], axis=-1)
+    right /= np.linalg.norm(right, axis=-1, keepdims=True)
+    # of a turn about the vertical and then one about the camera's right
+    turn = np.arctan2(right[:, 1], right[:, 0]) / 2
+    tilt = np.arccos(np.clip(backward[:, 2], -1.0, 1.0)) / 2
+    parts = [np.cos(turn) * np.cos(tilt), np.cos(turn) * np.sin(tilt), np.sin(turn) * np.sin(tilt)]
+    return np.stack([*parts, np.sin(turn) * np.cos(tilt)], axis=-1)
+
+
+def _image_positions(
+    positions: np.ndarray, cameras: np.ndarray, camera_rotations: np.ndarray, width: float
+) -> np.ndarray:
+    """Where centres "time objects 3" are in the image: x to the right and y downwards, 0..1 inside."""
+    seen = np.einsum("tji,tnj->tni", camera_rotations, positions - cameras[:, None])
+    return 0.5 + seen[..., :2] * np.array([1.0, -1.0]) / (-seen[..., 2:] * width)
+
+
+def _boxes(seen: np.ndarray) -> np.ndarray:
+    """Top, left, bottom, right in 0..1 of masks "time objects side side"; zeros of empty ones."""
+    side = seen.shape[-1]
+    rows, columns = np.asarray(seen.any(-1)), np.asarray(seen.any(-2))
+    edges = [
+        rows.argmax(-1),
+        columns.argmax(-1),
+        side - rows[..., ::-1].argmax(-1),
+        side - columns[..., ::-1].argmax(-1),
+    ]
+    visible = np.asarray(rows.any(-1))
+    return np.where(visible[..., None], np.stack(edges, axis=-1) / side, 0.0)

@@ -1,0 +1,227 @@
+"""Preparing a data set: work in several processes, and checksums from which an interrupted writer resumes."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import multiprocessing
+import multiprocessing.connection
+import os
+import re
+import signal
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from slotbench.errors import DataFilesError
+from slotbench.files import remove_partials
+from slotbench.locks import Lock
+
+__all__ = ["Marks", "Preparable", "Report", "as_marks", "in_order", "processes_for", "sole_writer"]
+
+Report = Callable[[str, int, int], None]
+"""Is told what is being prepared, how much of it is done, and how much there is (videos, or bytes of a file)."""
+
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+
+_WORTH_A_PROCESS = 4  # pieces; a process takes seconds to import torch
+_MOST_MARKS = 64
+_LOCK = ".prepare.lock"
+_FORMER_PARTIALS = (".cache.json.*", ".progress.json.*", ".*.progress.json.*", ".SHA256SUMS.*")
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+
+class Preparable(ABC):
+    """A data set that `slotbench prepare` can write to a cache, which its `path` may then name."""
+
+    prepare_arguments: ClassVar[tuple[str, ...]]
+    """The constructor's arguments that decide what the cache holds: those that the command takes."""
+
+    @abstractmethod
+    def prepare(self, out: Path, report: Report, jobs: int | None = None) -> None:
+        """Writes everything below `out`, or resumes where an earlier call was interrupted.
+
+        Args:
+            out: the folder.
+            report: is told how far it has come.
+            jobs: processes that work on it, which change no byte of what is written; None for what the machine has.
+        """
+
+
+def processes_for(asked: int | None, pieces: int) -> int:
+    """How many processes to work with: as many as asked for, or as cores if there is enough to do for them.
+
+    Raises:
+        DataFilesError: fewer than one is asked for.
+    """
+    if asked is not None:
+        if asked < 1:
+            raise DataFilesError(f"jobs is {asked}; expected 1 or more")
+        return asked
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, pieces // _WORTH_A_PROCESS))
+
+
+def in_order(work: Callable[[Piece], Result], pieces: Iterable[Piece], jobs: int) -> Iterator[Result]:
+    """`work` of every piece, one after the other as they come, whatever process has done it.
+
+    A few pieces are worked on ahead of the one that is waited for. With one job all is done in this process.
+
+    Args:
+        work: can be pickled if there are several jobs, and so can pieces and results.
+        pieces: what it is given.
+        jobs: processes.
+
+    Raises:
+        DataFilesError: what `work` raises, or a process has been killed.
+    """
+    if jobs == 1:
+        yield from map(work, pieces)
+        return
+    # not forked: this process has threads, of which a copy has none
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(jobs, context, initializer=_start_worker)
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for piece in pieces:
+            waiting.append(pool.submit(work, piece))
+            if len(waiting) > 2 * jobs:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    except BrokenProcessPool as error:
+        raise DataFilesError(
+            "a process that worked on the data set has been killed, perhaps for its memory: the same command goes on "
+            f"from here; with fewer than {jobs} --jobs it needs less"
+        ) from error
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _start_worker() -> None:
+    import torch
+
+    # Ctrl-C reaches the whole group of processes; the first one ends the others
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Ends this worker when its parent is killed; it would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+class Marks:
+    """The checksums of what has been written so far, remembered at up to 64 places on the way.
+
+    What lies on the disk is compared with them before writing goes on: it goes on behind the last place up to which all
+    is as it was written. As the work grows places are forgotten, so that those that stay are spread over all of it.
+
+    Args:
+        known: the places of an earlier process, each a number of pieces and the checksums of the files up to there.
+    """
+
+    def __init__(self, known: Iterable[tuple[int, dict[str, str]]] = ()) -> None:
+        self._marks = list(known)
+        self._digests: dict[str, Any] = {}
+
+    def update(self, name: str, content: Any) -> None:
+        """Adds bytes that are written to the file `name`."""
+        self._digests.setdefault(name, hashlib.sha256()).update(content)
+
+    def set(self, count: int) -> None:
+        """Says that so many pieces are on the disk for good."""
+        self._marks.append((count, self.sums()))
+        if len(self._marks) > _MOST_MARKS:
+            # the one whose neighbours are nearest to each other, so that those that stay are spread over the way
+            gaps = [self._marks[i + 1][0] - self._marks[i - 1][0] for i in range(1, len(self._marks) - 1)]
+            del self._marks[1 + gaps.index(min(gaps))]
+
+    def sums(self) -> dict[str, str]:
+        """The checksums of what was noted, by file."""
+        return {name: digest.hexdigest() for name, digest in self._digests.items()}
+
+    def verify(self, read: Callable[[int, int], Iterable[tuple[str, Any]]]) -> int:
+        """Reads again what an earlier process has written, and forgets the places behind the first damage.
+
+        Args:
+            read: gives what lies on the disk of the pieces from one number to another, as file and bytes.
+
+        Returns:
+            how many pieces are as they were written.
+        """
+        good, kept = 0, self._digests
+        digests: dict[str, Any] = {}
+        for count, sums in self._marks:
+            for name, content in read(good, count):
+                digests.setdefault(name, hashlib.sha256()).update(content)
+            if {name: digest.hexdigest() for name, digest in digests.items()} != sums:
+                break
+            good, kept = count, {name: digest.copy() for name, digest in digests.items()}
+        self._marks = [mark for mark in self._marks if mark[0] <= good]
+        self._digests = kept
+        return good
+
+    def last(self) -> int:
+        """How many pieces have been said to be on the disk."""
+        return self._marks[-1][0] if self._marks else 0
+
+    def stored(self) -> list[Any]:
+        """The places in JSON's types."""
+        return [[count, sums] for count, sums in self._marks]
+
+
+def as_marks(stored: Any) -> Marks:
+    """The marks that `Marks.stored` gave, read back from a file; no marks if they are not in that form."""
+    known: list[tuple[int, dict[str, str]]] = []
+    for entry in stored if isinstance(stored, list) else []:
+        if not isinstance(entry, list) or len(entry) != 2:
+            return Marks()
+        count, sums = entry
+        if not isinstance(count, int) or isinstance(count, bool) or not isinstance(sums, dict):
+            return Marks()
+        if count < 1 or (known and count <= known[-1][0]) or len(known) >= 2 * _MOST_MARKS:
+            return Marks()
+        if not all(isinstance(digest, str) and _DIGEST.fullmatch(digest) for digest in sums.values()):
+            return Marks()
+        known.append((count, sums))
+    return Marks(known)
+
+
+@contextlib.contextmanager
+def sole_writer(folder: Path) -> Iterator[None]:
+    """Makes the folder, waits while another process writes to it, and removes what killed writers have left.
+
+    Raises:
+        DataFilesError: the folder cannot be made, or nothing can be written there.
+    """
+    lock = Lock(folder / _LOCK)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire(math.inf, f"waiting for another process that writes {folder}")
+    except OSError as error:
+        raise DataFilesError(f"nothing can be written to {folder}: {error.strerror}") from error
+    try:
+        remove_partials(folder, older_than=0.0)
+        for pattern in _FORMER_PARTIALS:
+            for partial in folder.glob(pattern):
+                if not partial.name.endswith(".partial"):
+                    with contextlib.suppress(OSError):
+                        partial.unlink()
+        yield
+        # complete: those who wait find nothing left to be written, so none of them needs the name
+        with contextlib.suppress(OSError):
+            os.unlink(folder / _LOCK)
+    finally:
+        lock.release()

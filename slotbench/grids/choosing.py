@@ -1,0 +1,92 @@
+"""Subsets of a grid's points: by pattern, by setting, by number, or a few that cover every value."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+
+from slotbench.errors import UserError, did_you_mean, lines, listing
+from slotbench.grids.expansion import Grid, Point
+
+__all__ = ["choose", "covering", "find_point"]
+
+
+def choose(grid: Grid, wanted: Sequence[str]) -> list[Point]:
+    """The points that `--only` asks for: a pattern of the id, or KEY=VALUE.
+
+    Patterns are alternatives, and so are values of one key; different keys must all hold.
+
+    Raises:
+        UserError: no point is like that.
+    """
+    globs: list[str] = []
+    values: dict[str, list[str]] = {}
+    short = {whole: key for key, whole in grid.keys.items()}
+    for word in wanted:
+        key, equals, value = word.partition("=")
+        name = ".".join(part for part in key.split(".") if part not in ("class_path", "init_args"))
+        if equals and (name in grid.keys or name in short):
+            values.setdefault(short.get(name, name), []).append(value)
+        elif equals and not set(key) & set("*?[,"):
+            known = [*grid.keys, *short]
+            raise UserError(
+                lines(f"--only {word}: {key} does not vary{did_you_mean(key, known)}", expected=listing(grid.keys))
+            )
+        else:
+            globs.append(word)
+
+    def is_wanted(point: Point) -> bool:
+        fits = all(
+            any(fnmatch.fnmatchcase(point.labels.get(key, ""), value) for value in alternatives)
+            for key, alternatives in values.items()
+        )
+        return fits and (not globs or any(fnmatch.fnmatchcase(point.id, glob) for glob in globs))
+
+    chosen = [point for point in grid.points if is_wanted(point)]
+    if not chosen:
+        there = {
+            key: dict.fromkeys(point.labels[key] for point in grid.points if key in point.labels) for key in values
+        }
+        raise UserError(
+            lines(
+                f"--only {' '.join(wanted)}: no point is like that",
+                **{f"{key} is": listing(found) for key, found in there.items()},
+                points=None if values else listing((point.id for point in grid.points), 4),
+            )
+        )
+    return chosen
+
+
+def find_point(grid: Grid, given: str) -> Point:
+    """The point of that number, from 1, or whose id or hash begins like that.
+
+    Raises:
+        UserError: there is none, or more than one.
+    """
+    if given.isdecimal() and 1 <= int(given) <= len(grid.points):
+        return grid.points[int(given) - 1]
+    exact = [point for point in grid.points if given in (point.id, point.name)]
+    found = exact or [
+        point for point in grid.points if point.id.startswith(given) or point.fingerprint.startswith(given)
+    ]
+    if len(found) == 1:
+        return found[0]
+    ids = [point.id for point in found or grid.points]
+    what = f"{len(found)} points begin like {given}" if found else f"no point {given}{did_you_mean(given, ids)}"
+    raise UserError(
+        lines(
+            what, expected=f"a number from 1 to {len(grid.points)}, or the beginning of an id", points=listing(ids, 5)
+        )
+    )
+
+
+def covering(chosen: Sequence[Point]) -> list[Point]:
+    """Some of the points, among which every value of every axis occurs."""
+    left = {alternative for point in chosen for alternative in point.alternatives}
+    found: list[Point] = list(chosen[:1])
+    left -= set(found[0].alternatives) if found else set()
+    while left:
+        best = max(chosen, key=lambda point: len(left & set(point.alternatives)))
+        found.append(best)
+        left -= set(best.alternatives)
+    return found

@@ -1,0 +1,49 @@
+"""The engines by name. Each is imported when it is asked for: submitit and Ray are extras."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slotbench.grids.engines.base import Engine, EngineError
+
+__all__ = ["ENGINES", "EngineOptions", "make_engine"]
+
+ENGINES = ("local", "slurm", "ray")
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """What the command line says about the engine.
+
+    Attributes:
+        jobs: how many run at the same time; None leaves it to the engine.
+        slurm: pairs of KEY and VALUE of --slurm.KEY VALUE.
+    """
+
+    jobs: int | None = None
+    slurm: Sequence[tuple[str, str]] = ()
+
+
+def make_engine(name: str, options: EngineOptions) -> Engine:
+    """The engine of that name.
+
+    Raises:
+        EngineError: there is no such engine, or it cannot work here.
+    """
+    if options.slurm and name != "slurm":
+        raise EngineError(f"--slurm.{options.slurm[0][0]} is for --engine slurm; the engine is {name}")
+    if name == "local":
+        from slotbench.grids.engines.local import LocalEngine
+
+        return LocalEngine(1 if options.jobs is None else options.jobs)
+    if name == "slurm":
+        from slotbench.grids.engines.slurm import SlurmEngine
+        from slotbench.grids.engines.slurm_options import SlurmOptions
+
+        return SlurmEngine(SlurmOptions.from_settings(options.slurm), jobs=options.jobs)
+    if name == "ray":
+        from slotbench.grids.engines.ray_engine import RayEngine
+
+        return RayEngine(options.jobs)
+    raise EngineError(f"no engine {name}; there are {', '.join(ENGINES)}")

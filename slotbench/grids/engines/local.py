@@ -1,0 +1,130 @@
+"""The local engine: points of a grid as processes on this machine, so many at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from slotbench.grids.engines.base import Engine, EngineError, Job, Outcome
+from slotbench.grids.ledger import PointFolder, now
+from slotbench.locks import Lock, LockedError
+
+__all__ = ["LocalEngine", "cards"]
+
+_PATIENCE = 120.0
+# what a scheduler or a run above us has set is not about the jobs
+_NOT_HANDED_ON = ("SLURM_", "SLOTBENCH_RUN_DIR")
+
+
+class LocalEngine(Engine):
+    """Runs jobs on this machine, each in a session of its own: Ctrl-C on the terminal does not reach them.
+
+    A job holds the lock of its folder from the moment it is started, through the descriptor that it inherits. So
+    whoever looks later, this driver being gone, sees that it runs. Where several run at a time and there are CUDA
+    devices, each sees one of these; one job at a time sees all.
+
+    Args:
+        jobs: how many run at the same time.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        if jobs < 1:
+            raise EngineError(f"--jobs is {jobs}; expected 1 or more")
+        self._jobs = jobs
+        self._queue: deque[Job] = deque()
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._ended: list[Outcome] = []
+        self._cards = cards() if jobs > 1 else []
+        self._card_of: dict[str, str] = {}
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Puts jobs at the end of the queue."""
+        self._queue.extend(jobs)
+        self._start()
+
+    def poll(self) -> list[Outcome]:
+        """The jobs that have ended; starts the next ones in their places."""
+        for job_id, process in list(self._running.items()):
+            if (code := process.poll()) is not None:
+                del self._running[job_id]
+                self._ended.append(Outcome(job_id, code))
+        self._start()
+        ended, self._ended = self._ended, []
+        return ended
+
+    def running(self) -> Mapping[str, str]:
+        """Jobs that run, with their processes."""
+        return {job_id: f"pid {process.pid}" for job_id, process in self._running.items()}
+
+    def cancel(self) -> None:
+        """Empties the queue, sends SIGTERM to every job and waits; a job that takes long finishes saving without us.
+
+        Interrupted while it waits, it kills them.
+        """
+        self._queue.clear()
+        for process in self._running.values():
+            # not to the whole group: the workers that load the data are needed until the step is finished
+            process.terminate()
+        until = time.monotonic() + _PATIENCE
+        try:
+            while time.monotonic() < until and any(process.poll() is None for process in self._running.values()):
+                time.sleep(0.02)
+        except KeyboardInterrupt:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """Ends every job at once, and what it has started."""
+        for process in self._running.values():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+        for process in self._running.values():
+            process.wait()
+
+    def _start(self) -> None:
+        while self._queue and len(self._running) + self.occupied < self._jobs:
+            job = self._queue.popleft()
+            lock = Lock(PointFolder(job.folder).lock)
+            environment = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_HANDED_ON)}
+            if self._cards:
+                environment["CUDA_VISIBLE_DEVICES"] = self._card_of[job.id] = self._freest_card()
+            try:
+                lock.acquire()
+                with open(job.log, "ab", buffering=0) as log:
+                    log.write(f"=== {now()} {shlex.join(job.command)}\n".encode())
+                    self._running[job.id] = subprocess.Popen(
+                        job.command,
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=subprocess.STDOUT,
+                        env={**environment, **job.environment},
+                        start_new_session=True,
+                        pass_fds=(lock.descriptor,),
+                    )
+            except LockedError:
+                self._ended.append(Outcome(job.id, None, "another process runs it"))
+            except OSError as error:
+                # a full disk, or no such program: the other points may do better
+                self._ended.append(Outcome(job.id, 1, f"could not be started: {error}"))
+            finally:
+                lock.release()
+
+    def _freest_card(self) -> str:
+        taken = Counter(self._card_of[job_id] for job_id in self._running)
+        return min(self._cards, key=lambda card: taken[card])
+
+
+def cards() -> list[str]:
+    """The CUDA devices that this process may use, as `CUDA_VISIBLE_DEVICES` names them; found without torch."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [card.strip() for card in visible.split(",") if card.strip() not in ("", "-1")]
+    numbers = (path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia[0-9]*"))
+    return sorted((number for number in numbers if number.isdigit()), key=int)

@@ -1,0 +1,63 @@
+"""What components are, what passes between them, and what commands and callbacks ask of a task.
+
+Sizes flow forward once: the data knows its `DataSpec`; an encoder is built from the input's `VideoSpec` and exposes
+`token_spec`; a core is built from that and exposes `slot_spec`; a decoder is built from that and from the target's
+`VideoSpec`.
+"""
+
+from slotbench.interfaces.batch import VideoBatch
+from slotbench.interfaces.clips import DescribedClips, Piece, WholeVideos
+from slotbench.interfaces.parts import (
+    Aggregation,
+    AttentionKind,
+    AutoregressiveDecoder,
+    CoreOutput,
+    Decoded,
+    Decoder,
+    Encoder,
+    PartError,
+    RecurrentCore,
+    StagedAggregation,
+    State,
+    TemporalCore,
+    Tokenized,
+    Tokenizer,
+    WindowedCore,
+    detach_state,
+    map_state,
+)
+from slotbench.interfaces.reports import Headline, Recording, Reporter, Segmentation, Segmenter
+from slotbench.interfaces.specs import DataSpec, SlotSpec, TokenSpec, VideoSpec
+
+__all__ = [
+    "Aggregation",
+    "AttentionKind",
+    "AutoregressiveDecoder",
+    "CoreOutput",
+    "DataSpec",
+    "Decoded",
+    "Decoder",
+    "DescribedClips",
+    "Encoder",
+    "Headline",
+    "PartError",
+    "Piece",
+    "Recording",
+    "RecurrentCore",
+    "Reporter",
+    "Segmentation",
+    "Segmenter",
+    "SlotSpec",
+    "StagedAggregation",
+    "State",
+    "TemporalCore",
+    "TokenSpec",
+    "Tokenized",
+    "Tokenizer",
+    "VideoBatch",
+    "VideoSpec",
+    "WholeVideos",
+    "WindowedCore",
+    "detach_state",
+    "map_state",
+]

@@ -1,0 +1,163 @@
+"""A batch of clips, which can be cut in time and moved between devices as one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from einops import rearrange
+from jaxtyping import Float, Integer
+from torch import Tensor
+
+from slotbench.errors import UserError
+
+__all__ = ["VideoBatch"]
+
+
+@dataclass
+class VideoBatch:
+    """A batch of clips. Every sample of a batch has the same layout, so one slice in time fits all.
+
+    Where several cameras see each step, `frames`, `masks`, `rays` and `features` have an axis of views after that of
+    time. They are of the views that are shown to the encoder.
+
+    Attributes:
+        frames: in [0, 1] once it is on the device (`uint8` in 0..255 before).
+        time: absolute step index of every step, so that a clip cut in two still knows where it is.
+        masks: instance ids of the input, 0 = background.
+        target: what is to be produced, `targets` times in the clip: ids of classes, of pixels, of the cells of a grid
+            of codes, or of one pixel that is the label of the clip; otherwise absent (a video to reconstruct or to
+            continue is its own target).
+        target_masks: instance ids of the target, 0 = background.
+        target_time: the absolute step after which each target is due.
+        actions: action vectors.
+        rays: origin and direction of the ray of each pixel, for parts that need them.
+        features: what a frozen network has made of each frame, where the set comes with it.
+        objects: the simulator's log or the set's annotations, e.g. "positions" (batch frames objects 2); not
+            cut by a slice.
+        index: which clip of its split each one is, where a data set's loader has said so; several processes have
+            different clips of one batch.
+        held_out: the same steps from views that no encoder is shown; a decoder is given this batch in place of the
+            whole one, and paints the views of its rays.
+    """
+
+    frames: (
+        Float[Tensor, "batch time *views channels height width"]
+        | Integer[Tensor, "batch time *views channels height width"]
+    )
+    time: Integer[Tensor, "batch time"]
+    masks: Integer[Tensor, "batch time *views height width"] | None = None
+    target: Integer[Tensor, "batch targets *views target_height target_width"] | None = None
+    target_masks: Integer[Tensor, "batch targets *views target_height target_width"] | None = None
+    target_time: Integer[Tensor, "batch targets"] | None = None
+    actions: Float[Tensor, "batch time num_actions"] | None = None
+    rays: Float[Tensor, "batch time *views 6 height width"] | None = None
+    features: Float[Tensor, "batch time *views feature_channels rows cols"] | None = None
+    objects: dict[str, Tensor] = field(default_factory=dict)
+    index: Integer[Tensor, " batch"] | None = None
+    held_out: VideoBatch | None = None
+
+    @classmethod
+    def from_numpy(cls, frames: np.ndarray, masks: np.ndarray | None = None, start: int = 0) -> VideoBatch:
+        """A video that is a numpy array, as a batch of one clip; several videos, as a batch of as many.
+
+        Args:
+            frames: bytes in 0..255 or floats in [0, 1], "time height width channels" as most libraries have a video, or
+                "batch time height width channels".
+            masks: instance ids, the same without the channels.
+            start: absolute index of the first step, for a video that comes in pieces.
+
+        Raises:
+            UserError: the shapes or the type of the values are others.
+        """
+        if frames.ndim not in (4, 5) or frames.shape[-1] not in (1, 3):
+            raise UserError(
+                f"frames have the shape {frames.shape}; expected (time, height, width, channels), or the same after an "
+                "axis of videos, with 1 or 3 channels"
+            )
+        if frames.dtype != np.uint8 and not np.issubdtype(frames.dtype, np.floating):
+            raise UserError(f"frames are of {frames.dtype}; expected uint8 in 0..255, or floats in [0, 1]")
+        if masks is not None and masks.shape != frames.shape[:-1]:
+            raise UserError(f"masks have the shape {masks.shape}; expected that of the frames, {frames.shape[:-1]}")
+        values = torch.from_numpy(np.ascontiguousarray(frames)).float()
+        pixels = rearrange(values, "... height width channels -> ... channels height width")
+        pixels = pixels / 255 if frames.dtype == np.uint8 else pixels
+        ids = None if masks is None else torch.from_numpy(masks.astype(np.int64))
+        if frames.ndim == 4:
+            pixels, ids = pixels[None], None if ids is None else ids[None]
+        time = torch.arange(start, start + pixels.shape[1]).repeat(len(pixels), 1)
+        return cls(pixels, time, ids)
+
+    @property
+    def num_steps(self) -> int:
+        """Time steps in the clip."""
+        return self.frames.shape[1]
+
+    def __len__(self) -> int:
+        return self.frames.shape[0]
+
+    def require(self, name: str) -> Tensor:
+        """The field `name`, for those who cannot do without it.
+
+        Raises:
+            ValueError: the data set does not have it.
+        """
+        value = getattr(self, name)
+        if value is None:
+            raise ValueError(f"this data set gives no {name}, which is needed here: choose a data set that does")
+        return value
+
+    @property
+    def num_views(self) -> int:
+        """Views that are shown per step."""
+        return self.frames.shape[2] if self.frames.dim() == 6 else 1
+
+    def slice_time(self, start: int, stop: int) -> VideoBatch:
+        """Steps `start` to `stop` (exclusive) of every clip, with the targets that are due within them."""
+        cut: dict[str, Any] = {
+            name: None if value is None else value[:, start:stop]
+            for name in ("frames", "time", "masks", "actions", "rays", "features")
+            for value in [getattr(self, name)]
+        }
+        if self.target_time is not None:
+            due = torch.isin(self.target_time[0], cut["time"][0])
+            for name in ("target", "target_masks", "target_time"):
+                value = getattr(self, name)
+                cut[name] = None if value is None else value[:, due]
+        if self.held_out is not None:
+            cut["held_out"] = self.held_out.slice_time(start, stop)
+        return replace(self, **cut)
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> VideoBatch:
+        """A new batch with `function` applied to every tensor."""
+        changed = {f.name: function(value) for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)}
+        objects = {name: function(value) for name, value in self.objects.items()}
+        held_out = None if self.held_out is None else self.held_out.map(function)
+        return replace(self, **changed, objects=objects, held_out=held_out)
+
+    @classmethod
+    def join(cls, parts: Sequence[VideoBatch]) -> VideoBatch:
+        """Batches, or clips as batches of one, put together along the batch axis."""
+        first = parts[0]
+        if len(parts) == 1:
+            return first
+        joined: dict[str, Any] = {
+            f.name: torch.cat([getattr(part, f.name) for part in parts])
+            for f in fields(first)
+            if isinstance(getattr(first, f.name), Tensor)
+        }
+        joined["objects"] = {name: torch.cat([part.objects[name] for part in parts]) for name in first.objects}
+        if first.held_out is not None:
+            joined["held_out"] = cls.join([part.held_out for part in parts if part.held_out is not None])
+        return replace(first, **joined)
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> VideoBatch:
+        """The batch on another device."""
+        return self.map(lambda value: value.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> VideoBatch:
+        """The batch in page-locked memory."""
+        return self.map(Tensor.pin_memory)

@@ -1,0 +1,67 @@
+"""What a data set says of its clips and videos, for the files that are written about them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["DescribedClips", "Piece", "WholeVideos"]
+
+
+class DescribedClips:
+    """A data set of clips. Every member has a default, which says nothing."""
+
+    frame_stride: int = 1
+    """Frames of the source that one step is away from the next."""
+
+    def clip_name(self, index: int) -> str | None:
+        """What a person calls clip `index`, for the names of files about it; None if it is but a number."""
+        return None
+
+    def video_origin(self, video: int) -> str | None:
+        """Where a video of the source is from, in words; None if clips are made and not read."""
+        return None
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some frames of one video.
+
+    Attributes:
+        video: the video's number in its source.
+        number: its number among those that are read.
+        start: the first frame.
+        stop: one past the last frame.
+        length: frames of the video.
+    """
+
+    video: int
+    number: int
+    start: int
+    stop: int
+    length: int
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the video ends with it."""
+        return self.stop == self.length
+
+
+class WholeVideos(ABC):
+    """A data set of the pieces of whole videos, in order."""
+
+    pieces: list[Piece]
+
+    @abstractmethod
+    def title(self, piece: Piece) -> str:
+        """What the files about a piece's video are called."""
+
+    @abstractmethod
+    def origin(self, piece: Piece) -> str:
+        """Where the video is from, in words."""
+
+    @abstractmethod
+    def frame_numbers(self, piece: Piece) -> np.ndarray:
+        """The numbers of all frames of the piece's video in its file."""

@@ -1,0 +1,146 @@
+"""What callbacks and commands ask of a task: what it reports, the parts of a long video, and its slots' masks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
+
+from slotbench.interfaces.batch import VideoBatch
+from slotbench.interfaces.parts import AttentionKind
+from slotbench.interfaces.specs import DataSpec
+
+__all__ = ["Headline", "Recording", "Reporter", "Segmentation", "Segmenter"]
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A number worth a line in the final report, beside its baselines and oracles.
+
+    Attributes:
+        metric: its key among the logged metrics, such as "val/colour_accuracy".
+        label: what it is, in a few words.
+        baselines: name of a baseline, which learns nothing -> its score on the same data.
+        higher_is_better: the direction.
+        needs: what there is to do for a value, if there may be none: an option to give, or a command.
+        oracles: name of a predictor that is given the simulator's own state -> its score; an oracle is no baseline.
+    """
+
+    metric: str
+    label: str
+    baselines: dict[str, float] = field(default_factory=dict)
+    higher_is_better: bool = True
+    needs: str | None = None
+    oracles: dict[str, float] = field(default_factory=dict)
+
+
+class Recording(ABC):
+    """Gathers what `predict_step` returns for the pieces of one video."""
+
+    @abstractmethod
+    def add(self, batch: VideoBatch, found: Mapping[str, Tensor]) -> None:
+        """The next piece, and what the model made of it."""
+
+    @abstractmethod
+    def pictures(self) -> dict[str, np.ndarray]:
+        """Images of the whole video, by name: uint8 arrays "height width 3"."""
+
+    @abstractmethod
+    def videos(self) -> dict[str, Iterator[np.ndarray]]:
+        """Videos of the whole video, by name, frame by frame: uint8 arrays "height width 3"."""
+
+    @abstractmethod
+    def arrays(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+        """Those of the arrays of `predict --save` that are asked for."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Removes what was kept on the disk."""
+
+
+class Reporter:
+    """What callbacks read of a task. Every member has a default, which reports nothing."""
+
+    monitor: ClassVar[tuple[str, Literal["min", "max"]] | None] = None
+    """The logged metric that decides which checkpoint is the best, and its direction."""
+    data_spec: DataSpec | None = None
+    """Sizes of the data, from which the throughput is computed."""
+
+    def headlines(self) -> list[Headline]:
+        """The numbers of the final report, with the baselines known so far."""
+        return []
+
+    def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
+        """Images of what the model makes of `batch`, by name: uint8 arrays "height width 3"."""
+        return {}
+
+    def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
+        """Videos of what the model makes of `batch`, by name: uint8 arrays "time height width 3"."""
+        return {}
+
+    def plots(self) -> dict[str, np.ndarray]:
+        """Plots of the whole evaluation that has just ended, by name: uint8 arrays "height width 3"."""
+        return {}
+
+    @property
+    def piece_frames(self) -> int | None:
+        """Frames of a piece, if `predict` hands whole videos over piece by piece; None if it hands over clips.
+
+        A task that gives a number continues in `predict_step` from the piece before (`slotbench.tasks.pieces`), and has
+        `recording`.
+        """
+        return None
+
+    def recording(self, folder: Path, frames: int, save: Sequence[str] = ()) -> Recording:
+        """What gathers the pieces of one video.
+
+        Args:
+            folder: where to keep what is large.
+            frames: of the whole video.
+            save: arrays that are going to be asked for.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} gives piece_frames, so that videos come in pieces; expected a method recording, too"
+        )
+
+
+@dataclass
+class Segmentation:
+    """Slots of a clip, and where they are.
+
+    Attributes:
+        slots: the slots of every frame.
+        attention: share of each token that a slot won, if slots compete for the tokens in the core and it says so.
+        masks: the decoder's masks at the size of the frames, if it has masks.
+        attention_kind: of the core's attention; only an "assignment" is in `attention`.
+    """
+
+    slots: Float[Tensor, "batch time slots dim"]
+    attention: Float[Tensor, "batch time slots tokens"] | None = None
+    masks: Float[Tensor, "batch time slots height width"] | None = None
+    attention_kind: AttentionKind | None = None
+
+
+class Segmenter(ABC):
+    """A task that gives the slots of every frame with their masks, which probing needs."""
+
+    @abstractmethod
+    def drawn_alike(self, batch: VideoBatch, seed: int) -> AbstractContextManager[None]:
+        """Within it, what is drawn for `batch`, the `seed`-th of a split, is what the task's own evaluation draws."""
+
+    @abstractmethod
+    def evaluate(self, batch: VideoBatch) -> Segmentation:
+        """Slots and masks as in validation and test."""
+
+    @abstractmethod
+    def attention_masks(
+        self, attention: Float[Tensor, "batch time slots tokens"], size: tuple[int, int]
+    ) -> Float[Tensor, "batch time slots height width"] | None:
+        """Attention over tokens as masks of `size` (height, width); None if the tokens are on no grid."""

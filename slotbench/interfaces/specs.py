@@ -1,0 +1,71 @@
+"""Sizes: of a step of the data, of tokens, of slots. They flow forward once, from the data to the decoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["DataSpec", "SlotSpec", "TokenSpec", "VideoSpec"]
+
+
+@dataclass(frozen=True)
+class VideoSpec:
+    """One time step of a video, of the input or of what is to be produced.
+
+    Args:
+        channels: values per pixel: colour channels of an input; of a target, colour channels or classes. The codes of a
+            tokenizer are classes of the cells of a grid, and the label of a clip is the class of a frame of one pixel.
+        height: rows of pixels.
+        width: columns of pixels.
+        num_actions: size of the action vector that comes with a step; 0 where there is none.
+        num_views: cameras per step. With 1, tensors have no axis of views.
+        patches_per_side: 1 where a step is a whole frame. P > 1 where each frame has been cut into P x P cells that are
+            shown one after the other in row-major order, so that step s is cell s % P^2 of frame s // P^2; `height` and
+            `width` are then those of one cell.
+        palette: red, green and blue in 0..255 of each class, where the channels are classes.
+    """
+
+    channels: int
+    height: int
+    width: int
+    num_actions: int = 0
+    num_views: int = 1
+    patches_per_side: int = 1
+    palette: tuple[tuple[int, int, int], ...] | None = None
+
+    @property
+    def steps_per_frame(self) -> int:
+        """Time steps that one frame takes: `patches_per_side` squared."""
+        return self.patches_per_side**2
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """What a data set feeds in and what it asks for; they differ where patches go in and a 7-class image comes out.
+
+    Args:
+        input: the frames.
+        target: what is to be produced.
+        features: the features of the frames that come with them, if any: width of a feature, rows and columns of cells.
+    """
+
+    input: VideoSpec
+    target: VideoSpec
+    features: VideoSpec | None = None
+
+
+@dataclass(frozen=True)
+class TokenSpec:
+    """What an encoder hands over per step: `num_tokens` vectors of width `dim`, on a `grid` (rows, columns) if any."""
+
+    dim: int
+    num_tokens: int
+    grid: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class SlotSpec:
+    """What a core hands over per time step; `grid` is set when the "slots" are the cells of a feature map (ConvS5)."""
+
+    num_slots: int
+    dim: int
+    grid: tuple[int, int] | None = None

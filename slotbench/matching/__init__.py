@@ -1,0 +1,1 @@
+"""Matching cores by the number of their parameters: what `slotbench match` does."""

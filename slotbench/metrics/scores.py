@@ -1,0 +1,106 @@
+"""The scores of one stage of a task, those of baselines and oracles among them, and which of them are headlines."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import nn
+
+from slotbench.interfaces import Headline
+
+__all__ = ["Score", "Scores", "Stage"]
+
+Stage = Literal["val", "test"]
+
+_REFERENCES = ("baseline/", "oracle/")
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score that is a headline.
+
+    Attributes:
+        name: of the score, without the stage, such as "colour_accuracy".
+        label: what it is, in a few words.
+        higher_is_better: the direction.
+        references: the name that its baselines and oracles are logged under, if it is not `name`.
+        needs: what there is to do for a value, if there may be none: an option to give, or a command.
+        stage: the only stage that has it, if not both have.
+    """
+
+    name: str
+    label: str
+    higher_is_better: bool = True
+    references: str | None = None
+    needs: str | None = None
+    stage: Stage | None = None
+
+    def headline(self, stage: Stage, references: Mapping[str, float]) -> Headline:
+        """The headline of a stage.
+
+        Args:
+            stage: that was evaluated last.
+            references: its baselines and oracles, by the names of `Scores`.
+        """
+        known = references if self.stage in (None, stage) else {}
+        found: dict[str, dict[str, float]] = {}
+        for kind in ("baseline", "oracle"):
+            prefix = f"{kind}/{self.references or self.name}/"
+            named = {name.removeprefix(prefix): value for name, value in known.items() if name.startswith(prefix)}
+            found[kind] = {name: value for name, value in named.items() if "/" not in name}
+        metric = f"{self.stage or stage}/{self.name}"
+        return Headline(metric, self.label, found["baseline"], self.higher_is_better, self.needs, found["oracle"])
+
+
+class Scores(nn.Module, ABC):
+    """Scores of a data set over one evaluation, by name.
+
+    `baseline/<score>/<name>` and `oracle/<score>/<name>` are the references that a score stands beside. They are the
+    same in every evaluation of the same data, and so are computed in the first one only: a subclass asks
+    `wants_references` before it scores them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.references: dict[str, float] = {}
+        self._restored = False
+
+    @property
+    def wants_references(self) -> bool:
+        """Whether this evaluation is to score baselines and oracles."""
+        return not self.references
+
+    @abstractmethod
+    def compute(self) -> dict[str, float]:
+        """Every score that has been updated, by name. Gathers over processes, so every process must take part."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Forgets every clip."""
+
+    def close(self, keep_references: bool = True) -> dict[str, float]:
+        """Every score of the evaluation that ends; forgets its clips.
+
+        Args:
+            keep_references: remember the baselines and oracles, which later evaluations then leave out.
+        """
+        values = self.compute()
+        self.reset()
+        if keep_references and self.wants_references:
+            self.references = {name: value for name, value in values.items() if name.startswith(_REFERENCES)}
+        elif self._restored:  # they are logged once in each process that trains
+            values |= self.references
+            self._restored = False
+        return values
+
+    def kept(self) -> dict[str, Any]:
+        """What a checkpoint is to hold, of plain values, so that a resumed training need not score references again."""
+        return {"references": self.references}
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Takes over what `kept` returned."""
+        self.references = dict(kept["references"])
+        self._restored = bool(self.references)

@@ -1,0 +1,179 @@
+"""Baselines of object discovery: segmentations of a clip by stripes, grids and k-means, without learning.
+
+They score well above zero: on short clips of a few slow objects, stripes and grids already put most of an object's
+pixels together, and clusters of colour do more. None of these sees more than the clip it segments.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import torch
+from jaxtyping import Float, Integer
+from scipy.cluster.vq import kmeans2, vq
+from torch import Tensor
+
+__all__ = [
+    "grid_labels",
+    "kmeans_labels",
+    "nearest_grid",
+    "one_slot_labels",
+    "segmentation_names",
+    "simple_segmentations",
+    "stripe_labels",
+]
+
+Frames = Float[Tensor, "batch time channels height width"]
+Labels = Integer[Tensor, "batch time height width"]
+
+_STARTS, _ROUNDS, _MOST_POINTS = 2, 20, 16_384
+
+
+def simple_segmentations(frames: Frames, num_slots: int) -> dict[str, Labels]:
+    """What a model of `num_slots` slots is to be compared with: label maps by name.
+
+    "one slot", "stripes", "grid RxC" with the rows and columns of `nearest_grid`, "k-means colour", and "k-means colour
+    + position" with a weight of 1.5 for positions.
+
+    Args:
+        frames: in [0, 1].
+        num_slots: slots of the model, and so segments at most.
+
+    Example:
+        >>> list(simple_segmentations(torch.rand(1, 2, 3, 8, 8), num_slots=7))
+        ['one slot', 'stripes', 'grid 2x3', 'k-means colour', 'k-means colour + position']
+    """
+    return {name: segment(frames) for name, segment in _segmentations(num_slots).items()}
+
+
+def segmentation_names(num_slots: int) -> list[str]:
+    """The names in `simple_segmentations`."""
+    return list(_segmentations(num_slots))
+
+
+def _segmentations(num_slots: int) -> dict[str, Callable[[Frames], Labels]]:
+    rows, cols = nearest_grid(num_slots)
+    return {
+        "one slot": one_slot_labels,
+        "stripes": partial(stripe_labels, num_slots=num_slots),
+        f"grid {rows}x{cols}": partial(grid_labels, rows=rows, cols=cols),
+        "k-means colour": partial(kmeans_labels, num_slots=num_slots, position_weight=0.0),
+        "k-means colour + position": partial(kmeans_labels, num_slots=num_slots, position_weight=1.5),
+    }
+
+
+def one_slot_labels(frames: Frames) -> Labels:
+    """Everything in one segment: what a collapsed model gives."""
+    return grid_labels(frames, 1, 1)
+
+
+def stripe_labels(frames: Frames, num_slots: int) -> Labels:
+    """Vertical stripes from left to right, equally wide up to a pixel, the same in every frame."""
+    return grid_labels(frames, 1, num_slots)
+
+
+def grid_labels(frames: Frames, rows: int, cols: int) -> Labels:
+    """Rectangles in row-major order, equally large up to a pixel, the same in every frame.
+
+    Args:
+        frames: whatever they show; only their size counts.
+        rows: rectangles from top to bottom.
+        cols: rectangles from left to right.
+
+    Raises:
+        ValueError: fewer than one row or column.
+
+    Example:
+        >>> grid_labels(torch.zeros(1, 1, 3, 2, 5), rows=2, cols=2)[0, 0]
+        tensor([[0, 0, 0, 1, 1],
+                [2, 2, 2, 3, 3]])
+    """
+    if rows < 1 or cols < 1:
+        raise ValueError(f"a grid of {rows} x {cols} rectangles; expected at least 1 x 1")
+    batch, time, _, height, width = frames.shape
+    row = torch.arange(height, device=frames.device) * rows // height
+    col = torch.arange(width, device=frames.device) * cols // width
+    return (row[:, None] * cols + col).expand(batch, time, height, width)
+
+
+def nearest_grid(num_slots: int) -> tuple[int, int]:
+    """Rows and columns of the grid with the most rectangles, of `num_slots` at most, that is near to a square.
+
+    It has as many columns as rows, or up to twice as many.
+
+    Example:
+        >>> nearest_grid(7)
+        (2, 3)
+    """
+    if num_slots < 1:
+        raise ValueError(f"{num_slots} slots; expected at least 1")
+    shapes = [(rows, min(num_slots // rows, 2 * rows)) for rows in range(1, num_slots + 1)]
+    # of two that are equally large, the squarer
+    return max((shape for shape in shapes if shape[0] <= shape[1]), key=lambda shape: (shape[0] * shape[1], shape[0]))
+
+
+def kmeans_labels(frames: Frames, num_slots: int, position_weight: float) -> Labels:
+    """Clusters of the pixels of a whole clip by their colour and place, the better of two starts.
+
+    A point is a pixel's channels followed by its column and row, each from 0 to 1, times `position_weight`. Starts are
+    drawn as in k-means++, the same for every clip, so that a clip's labels do not depend on what else is in the batch.
+    Clips of more than 16,384 pixels are clustered by as many of them, and every pixel then goes to the nearest centre.
+
+    Source: Arthur & Vassilvitskii, "k-means++: the advantages of careful seeding", 2007.
+
+    Args:
+        frames: in [0, 1].
+        num_slots: clusters; fewer where a clip has fewer colours.
+        position_weight: 0 for colour alone.
+
+    Raises:
+        ValueError: fewer than one cluster.
+    """
+    if num_slots < 1:
+        raise ValueError(f"k-means with {num_slots} clusters; expected at least 1")
+    batch, time, channels, height, width = frames.shape
+    pixels = frames.detach().float().movedim(2, -1).reshape(batch, time * height * width, channels).cpu().numpy()
+    if position_weight != 0:
+        rows, cols = np.meshgrid(_unit_steps(height), _unit_steps(width), indexing="ij")
+        places = np.stack([cols, rows], axis=-1).reshape(-1, 2) * np.float32(position_weight)
+        places = np.broadcast_to(np.tile(places, (time, 1)), (batch, len(places) * time, 2))
+        pixels = np.concatenate([pixels, places], axis=-1)
+    labels = [_cluster(points, num_slots) for points in pixels]
+    return torch.from_numpy(np.stack(labels)).to(frames.device).view(batch, time, height, width)
+
+
+def _unit_steps(count: int) -> np.ndarray:
+    return np.linspace(0, 1, count, dtype=np.float32)
+
+
+def _cluster(points: np.ndarray, clusters: int) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    points = np.ascontiguousarray(points)
+    some = points if len(points) <= _MOST_POINTS else rng.choice(points, _MOST_POINTS, replace=False)
+    found = []
+    for _ in range(_STARTS):
+        centres = _lloyd(some, clusters, rng)
+        found.append((float(np.square(vq(some, centres, check_finite=False)[1]).sum()), centres))
+    best = min(found, key=lambda start: start[0])[1]
+    return vq(points, best, check_finite=False)[0].astype(np.int64)
+
+
+def _lloyd(points: np.ndarray, clusters: int, rng: np.random.Generator) -> np.ndarray:
+    start = _spread_points(points, clusters, rng)
+    with warnings.catch_warnings():
+        # A cluster may lose its last point to its neighbours. It then stays empty, as a slot may.
+        warnings.filterwarnings("ignore", message="One of the clusters is empty", category=UserWarning)
+        return kmeans2(points, start, iter=_ROUNDS, minit="matrix", check_finite=False)[0]
+
+
+def _spread_points(points: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Points by k-means++: each with a chance in proportion to its squared distance from the nearest one so far."""
+    chosen = [points[rng.integers(len(points))]]
+    away = np.square(points - chosen[0]).sum(1, dtype=np.float64)
+    while len(chosen) < count and away.max() > 0:
+        chosen.append(points[rng.choice(len(points), p=away / away.sum())])
+        away = np.minimum(away, np.square(points - chosen[-1]).sum(1, dtype=np.float64))
+    return np.stack(chosen)

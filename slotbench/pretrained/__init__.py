@@ -1,0 +1,1 @@
+"""Frozen networks (AlexNet, I3D, vision transformers), and what reads weights from files."""

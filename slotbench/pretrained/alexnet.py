@@ -1,0 +1,76 @@
+"""The convolutions of AlexNet, whose activations LPIPS compares.
+
+Source: Krizhevsky, "One weird trick for parallelizing convolutional neural networks", 2014, the one-tower network in
+the form that torchvision has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from slotbench.pretrained.weights import load_frozen
+
+__all__ = ["MIN_SIDE", "AlexNetFeatures"]
+
+MIN_SIDE = 31
+"""Side in pixels of the smallest image of which the second pooling leaves something."""
+
+
+class AlexNetFeatures(nn.Module):
+    """Five convolutions with ReLU, the first two followed by pooling; returns all five activations.
+
+    The names of the parameters are those of torchvision's AlexNet, `features.0.weight` to `features.10.bias`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Conv2d(3, 64, kernel_size=11, stride=4, padding=2),
+            nn.ReLU(),
+            nn.MaxPool2d(kernel_size=3, stride=2),
+            nn.Conv2d(64, 192, kernel_size=5, padding=2),
+            nn.ReLU(),
+            nn.MaxPool2d(kernel_size=3, stride=2),
+            nn.Conv2d(192, 384, kernel_size=3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(384, 256, kernel_size=3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(256, 256, kernel_size=3, padding=1),
+            nn.ReLU(),
+        )
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor], source: str = "the given tensors") -> AlexNetFeatures:
+        """The network with given weights, frozen.
+
+        Args:
+            tensors: a state dict in torchvision's naming; what else it holds, such as the classifier, is not read.
+            source: where they are from, in an error.
+
+        Raises:
+            WeightError: a tensor is missing or of another shape.
+        """
+        return load_frozen(cls(), tensors, "the features of AlexNet", "torchvision's", source)
+
+    def forward(
+        self, images: Float[Tensor, "frames 3 height width"]
+    ) -> list[Float[Tensor, "frames channels rows cols"]]:
+        """The activations after each ReLU: 64, 192, 384, 256 and 256 channels.
+
+        Raises:
+            ValueError: images smaller than 31 x 31.
+        """
+        height, width = images.shape[-2:]
+        if min(height, width) < MIN_SIDE:
+            raise ValueError(
+                f"AlexNet takes images of at least {MIN_SIDE} x {MIN_SIDE} pixels, and these have {height} x {width}"
+            )
+        found = []
+        for layer in self.features:
+            images = layer(images)
+            if isinstance(layer, nn.ReLU):
+                found.append(images)
+        return found

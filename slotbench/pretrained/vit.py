@@ -1,0 +1,205 @@
+"""The vision transformer in the form of the DINO releases.
+
+Source: Dosovitskiy et al., "An Image Is Worth 16x16 Words", ICLR 2021; Caron et al., "Emerging Properties in
+Self-Supervised Vision Transformers" (DINO), ICCV 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import isqrt
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from slotbench.pretrained.weights import WeightError, load_frozen
+
+__all__ = ["ARCHITECTURES", "Architecture", "ViT", "resample_positions"]
+
+_NORM_EPS = 1e-6
+_PROJECTION = "patch_embed.proj.weight"  # a name that every such file has
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The sizes of a vision transformer.
+
+    Attributes:
+        patch_size: side of a patch in pixels.
+        dim: width of a token.
+        num_layers: blocks of attention and MLP.
+        num_heads: heads of an attention.
+    """
+
+    patch_size: int
+    dim: int
+    num_layers: int = 12
+    num_heads: int = 6
+
+
+ARCHITECTURES = {
+    "vit_small_patch8": Architecture(8, 384),
+    "vit_small_patch16": Architecture(16, 384),
+    "vit_base_patch8": Architecture(8, 768, num_heads=12),
+    "vit_base_patch16": Architecture(16, 768, num_heads=12),
+}
+"""Those that DINO has been released in, by their names in timm."""
+
+
+class ViT(nn.Module):
+    """Patches and a class token through blocks of attention and MLP; returns the patches after the final norm.
+
+    The parameters have the names that they have in the DINO release and in timm.
+
+    Args:
+        architecture: its sizes.
+        grid: rows and columns of patches; of other images than that the class token and positions do not know.
+    """
+
+    def __init__(self, architecture: Architecture, grid: tuple[int, int]) -> None:
+        super().__init__()
+        dim = architecture.dim
+        self.grid = grid
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, dim))
+        self.pos_embed = nn.Parameter(torch.zeros(1, 1 + grid[0] * grid[1], dim))
+        self.patch_embed = _PatchEmbedding(architecture.patch_size, dim)
+        self.blocks = nn.ModuleList(_Block(dim, architecture.num_heads) for _ in range(architecture.num_layers))
+        self.norm = nn.LayerNorm(dim, eps=_NORM_EPS)
+
+    @classmethod
+    def from_tensors(
+        cls, tensors: Mapping[str, Tensor], arch: str, grid: tuple[int, int], source: str = "the given tensors"
+    ) -> ViT:
+        """The network with given weights, frozen.
+
+        Args:
+            tensors: a state dict of DINO's release or of timm; names may have a prefix in common, such as "backbone.",
+                and what else it holds, such as a head, is not read.
+            arch: one of `ARCHITECTURES`.
+            grid: rows and columns of patches. Positions that were learned for another grid are resampled.
+            source: where they are from, in an error.
+
+        Raises:
+            WeightError: a tensor is missing or of another shape; for another architecture the message says which.
+            ValueError: there is no such architecture.
+        """
+        if arch not in ARCHITECTURES:
+            raise ValueError(f"no vision transformer named {arch!r}; choose one of {', '.join(ARCHITECTURES)}")
+        network = cls(ARCHITECTURES[arch], grid)
+        own = _without_prefix(tensors, source)
+        if (found := _recognise(own)) is not None and found != arch:
+            raise WeightError(
+                f"{source} holds a {found}, and arch is {arch}: set arch to {found}, or give another file"
+            )
+        if "pos_embed" in own and own["pos_embed"].shape != network.pos_embed.shape:
+            own["pos_embed"] = resample_positions(own["pos_embed"], grid, source)
+        return load_frozen(network, own, f"a {arch}", "DINO's and timm's", source)
+
+    def forward(self, images: Float[Tensor, "frames 3 height width"]) -> Float[Tensor, "frames dim rows cols"]:
+        """The features of every patch, without the class token."""
+        patches = self.patch_embed.proj(images).flatten(2).transpose(1, 2)
+        tokens = torch.cat([self.cls_token.expand(len(images), -1, -1), patches], dim=1) + self.pos_embed
+        for block in self.blocks:
+            tokens = block(tokens)
+        return self.norm(tokens)[:, 1:].transpose(1, 2).unflatten(2, self.grid)
+
+
+def resample_positions(
+    table: Float[Tensor, "1 positions dim"], grid: tuple[int, int], source: str = "the given tensors"
+) -> Float[Tensor, "1 new_positions dim"]:
+    """Position embeddings for another grid, bicubic, the class token's as it is.
+
+    DINO's own code passes a scale that is larger by a tenth of a patch, against rounding, and so samples slightly
+    elsewhere; the two agree on the grid of the training.
+
+    Args:
+        table: the class token's and then those of a square of patches, row by row.
+        grid: rows and columns that are wanted.
+        source: where they are from, in an error.
+
+    Raises:
+        WeightError: they are not those of a square of patches.
+    """
+    count = table.shape[1] - 1
+    side = isqrt(max(0, count))
+    if side < 1 or side * side != count:
+        raise WeightError(
+            f"pos_embed in {source} has {table.shape[1]} positions; expected a class token's and those of a square of "
+            "patches, such as 1 + 28 x 28"
+        )
+    square = table[:, 1:].transpose(1, 2).unflatten(2, (side, side)).float()
+    patches = F.interpolate(square, size=grid, mode="bicubic", align_corners=False)
+    return torch.cat([table[:, :1].float(), patches.flatten(2).transpose(1, 2)], dim=1)
+
+
+class _PatchEmbedding(nn.Module):
+    def __init__(self, patch_size: int, dim: int) -> None:
+        super().__init__()
+        self.proj = nn.Conv2d(3, dim, kernel_size=patch_size, stride=patch_size)
+
+
+class _Block(nn.Module):
+    """Attention and MLP, each after a norm and beside a skip connection."""
+
+    def __init__(self, dim: int, num_heads: int) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(dim, eps=_NORM_EPS)
+        self.attn = _Attention(dim, num_heads)
+        self.norm2 = nn.LayerNorm(dim, eps=_NORM_EPS)
+        self.mlp = _MLP(dim)
+
+    def forward(self, tokens: Float[Tensor, "frames tokens dim"]) -> Float[Tensor, "frames tokens dim"]:
+        tokens = tokens + self.attn(self.norm1(tokens))
+        return tokens + self.mlp(self.norm2(tokens))
+
+
+class _Attention(nn.Module):
+    def __init__(self, dim: int, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.qkv = nn.Linear(dim, 3 * dim)
+        self.proj = nn.Linear(dim, dim)
+
+    def forward(self, tokens: Float[Tensor, "frames tokens dim"]) -> Float[Tensor, "frames tokens dim"]:
+        q, k, v = self.qkv(tokens).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        return self.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+class _MLP(nn.Module):
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(dim, 4 * dim)
+        self.fc2 = nn.Linear(4 * dim, dim)
+
+    def forward(self, tokens: Float[Tensor, "frames tokens dim"]) -> Float[Tensor, "frames tokens dim"]:
+        return self.fc2(F.gelu(self.fc1(tokens)))
+
+
+def _without_prefix(tensors: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
+    """The tensors under the names that they have in the network itself."""
+    prefixes = [name.removesuffix(_PROJECTION) for name in tensors if name.endswith(_PROJECTION)]
+    if len(prefixes) != 1:
+        what = "none" if not prefixes else " and ".join(f"{prefix}{_PROJECTION}" for prefix in prefixes)
+        raise WeightError(
+            f"{source} does not hold one vision transformer in DINO's or timm's naming: expected one tensor named "
+            f"{_PROJECTION}, after a prefix or none, and found {what} among {_first(tensors)}"
+        )
+    (prefix,) = prefixes
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def _recognise(tensors: Mapping[str, Tensor]) -> str | None:
+    """Which of `ARCHITECTURES` the tensors are of, if any."""
+    dim, _, patch_size, _ = tensors[_PROJECTION].shape
+    layers = {name.split(".")[1] for name in tensors if name.startswith("blocks.")}
+    for name, sizes in ARCHITECTURES.items():
+        if (sizes.dim, sizes.patch_size, sizes.num_layers) == (dim, patch_size, len(layers)):
+            return name
+    return None
+
+
+def _first(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)[:3])

@@ -1,0 +1,272 @@
+"""Weights from files: those of another run, as far as they fit, and those of a frozen network, all of them."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from slotbench import checksums
+from slotbench.errors import FileError
+from slotbench.files import open_regular
+
+__all__ = [
+    "WeightError",
+    "WeightReport",
+    "find_checkpoint",
+    "freeze",
+    "load_frozen",
+    "match_weights",
+    "read_files",
+    "read_tensors",
+    "select",
+]
+
+Network = TypeVar("Network", bound=nn.Module)
+
+# what torch raises for files that are damaged
+_DAMAGED = (
+    RuntimeError,
+    AssertionError,
+    EOFError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    OSError,
+    MemoryError,
+    struct.error,
+)
+
+LAST_CHECKPOINT = Path("checkpoints") / "last.ckpt"
+
+
+class WeightError(FileError):
+    """There are no usable weights where they were looked for."""
+
+
+@dataclass(frozen=True)
+class WeightReport:
+    """What became of every tensor when weights were taken over by name.
+
+    Attributes:
+        checkpoint: the file they came from.
+        loaded: names that were taken over.
+        missing: names of the model that the checkpoint lacks; they keep their initial values.
+        mismatched: names in both whose shapes differ, with (the model's, the checkpoint's) shape; initial values stay.
+        unused: names in the checkpoint that the model lacks.
+        values: numbers in the loaded tensors.
+        total: numbers in all tensors of the model.
+    """
+
+    checkpoint: Path
+    loaded: tuple[str, ...]
+    missing: tuple[str, ...]
+    mismatched: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
+    unused: tuple[str, ...]
+    values: int
+    total: int
+
+    def __str__(self) -> str:
+        count = len(self.loaded) + len(self.missing) + len(self.mismatched)
+        lines = [
+            f"Weights from {self.checkpoint}: {len(self.loaded)} of {count} tensors "
+            f"({self.values:,} of {self.total:,} values) taken over."
+        ]
+        if self.mismatched:
+            shapes = [
+                f"{name} {_shape(ours)}, there {_shape(theirs)}" for name, (ours, theirs) in self.mismatched.items()
+            ]
+            lines.append(f"  other shape, left at their initial values: {_some(shapes)}")
+        if self.missing:
+            lines.append(f"  not in the checkpoint, left at their initial values: {_some(list(self.missing))}")
+        if self.unused:
+            lines.append(f"  in the checkpoint only: {_some(list(self.unused))}")
+        return "\n".join(lines)
+
+
+def find_checkpoint(path: str | Path) -> Path:
+    """The checkpoint that a path means: the file itself, or a run folder's `checkpoints/last.ckpt`.
+
+    Raises:
+        WeightError: there is nothing at `path`, or it is a folder without a checkpoint.
+    """
+    path = Path(path)
+    if path.is_file():
+        return path
+    if not path.exists():
+        raise WeightError(f"no weights at {path}: there is no such path; expected a run folder or a checkpoint file")
+    if (path / LAST_CHECKPOINT).is_file():
+        return path / LAST_CHECKPOINT
+    others = sorted(path.glob("checkpoints/*.ckpt")) + sorted(path.glob("*.ckpt"))
+    if others:
+        raise WeightError(f"{path} has no {LAST_CHECKPOINT}; give the file itself: {', '.join(map(str, others[:3]))}")
+    if (path / "run.json").is_file():
+        raise WeightError(f"the run at {path} has saved no checkpoint yet: expected {path / LAST_CHECKPOINT}")
+    runs = sorted((found.parents[1] for found in path.glob(f"*/{LAST_CHECKPOINT}")), reverse=True)
+    hint = f"; did you mean {' or '.join(map(str, runs[:3]))}?" if runs else ""
+    raise WeightError(f"{path} is not a run folder: expected {path / LAST_CHECKPOINT}{hint}")
+
+
+def match_weights(module: nn.Module, path: str | Path) -> WeightReport:
+    """Copies into `module`, in place, every tensor of a checkpoint whose name and shape agree; the rest stays as it is.
+
+    The file is read with `weights_only=True`, so that a third-party checkpoint cannot run code.
+
+    Args:
+        module: the model to start; parameters and persistent buffers are both matched.
+        path: a run folder or a checkpoint, either Lightning's or a bare state dict.
+
+    Returns:
+        What was loaded and what was not; print it.
+
+    Raises:
+        WeightError: there is no checkpoint, it cannot be read safely, or not one tensor of it fits.
+    """
+    checkpoint = find_checkpoint(path)
+    theirs = read_tensors(checkpoint)
+    ours = module.state_dict()
+    loaded, missing, mismatched = [], [], {}
+    for name, tensor in ours.items():
+        if name not in theirs:
+            missing.append(name)
+        elif theirs[name].shape != tensor.shape:
+            mismatched[name] = (tuple(tensor.shape), tuple(theirs[name].shape))
+        else:
+            loaded.append(name)
+    report = WeightReport(
+        checkpoint=checkpoint,
+        loaded=tuple(loaded),
+        missing=tuple(missing),
+        mismatched=mismatched,
+        unused=tuple(name for name in theirs if name not in ours),
+        values=sum(ours[name].numel() for name in loaded),
+        total=sum(tensor.numel() for tensor in ours.values()),
+    )
+    if not loaded:
+        raise WeightError(f"nothing in {checkpoint} fits this model.\n{report}")
+    with torch.no_grad():
+        # state_dict hands out views on the module's own storage
+        for name in loaded:
+            ours[name].copy_(theirs[name])
+    return report
+
+
+def read_tensors(checkpoint: Path) -> dict[str, Tensor]:
+    """The tensors of a file by name, those under 'state_dict' if there is such a dict; nothing in it is run.
+
+    Raises:
+        WeightError: the file cannot be read safely, or holds no tensors by name.
+    """
+    try:
+        checksums.verify(checkpoint)
+        with open_regular(checkpoint) as file:
+            # the older format, common among released weights, is a pickle and no archive
+            is_archive = file.read(2) == b"PK"
+        if is_archive:
+            checksums.check_archive(checkpoint)
+        content = torch.load(checkpoint, map_location="cpu", weights_only=True)
+    except FileError as error:
+        raise WeightError(str(error)) from error
+    except pickle.UnpicklingError as error:
+        reason = str(error).partition("\n")[0]
+        raise WeightError(
+            f"{checkpoint} cannot be read as plain tensors ({reason}); expected a checkpoint that "
+            "slotbench, or torch.save from a state dict, wrote"
+        ) from error
+    except _DAMAGED as error:
+        reason = str(error).partition("\n")[0] or "it ends early"
+        raise WeightError(f"{checkpoint} is not a complete checkpoint: {reason}") from error
+    state = content.get("state_dict", content) if isinstance(content, dict) else None
+    held = state.items() if isinstance(state, dict) else ()
+    tensors = {name: value for name, value in held if isinstance(name, str) and isinstance(value, Tensor)}
+    if not tensors:
+        raise WeightError(
+            f"{checkpoint} holds no state dict: expected tensors by name, or such a dict under 'state_dict'"
+        )
+    return tensors
+
+
+def read_files(paths: Iterable[str | Path], what: str) -> dict[str, Tensor]:
+    """The tensors of all files together, by name.
+
+    Args:
+        paths: files that `torch.save` wrote from a state dict.
+        what: what they are for, in an error.
+
+    Raises:
+        WeightError: there is no such file, or it is not of this kind.
+    """
+    tensors: dict[str, Tensor] = {}
+    for path in map(Path, paths):
+        if not path.is_file():
+            raise WeightError(f"no weights for {what} at {path}: expected a file with a state dict")
+        tensors |= read_tensors(path)
+    return tensors
+
+
+def select(
+    tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]], what: str, naming: str, source: str
+) -> dict[str, Tensor]:
+    """Of `tensors` those that `shapes` names, all of them and nothing else.
+
+    Args:
+        tensors: what there is.
+        shapes: what there has to be.
+        what: what they make up, in an error: "the features of AlexNet".
+        naming: whose names these are, in an error: "torchvision's".
+        source: where `tensors` are from, in an error.
+
+    Raises:
+        WeightError: some are missing, or of another shape; the message names them.
+    """
+    if missing := [name for name in shapes if name not in tensors]:
+        raise WeightError(f"not all of {what} is in {source}: missing are, in {naming} naming, {_some(missing, 4)}")
+    found = {name: tensors[name] for name in shapes}
+    if other := [
+        f"{name} is {_shape(tuple(found[name].shape))} and has to be {_shape(shape)}"
+        for name, shape in shapes.items()
+        if tuple(found[name].shape) != shape
+    ]:
+        raise WeightError(f"what is in {source} is not {what}: {_some(other, 4)}")
+    return found
+
+
+def load_frozen(network: Network, tensors: Mapping[str, Tensor], what: str, naming: str, source: str) -> Network:
+    """`network` itself with given weights, frozen.
+
+    Args:
+        network: takes the weights; what else `tensors` holds, such as a classifier, is not read.
+        tensors: a state dict; the counters of batch norms may be missing.
+        what: see `select`.
+        naming: see `select`.
+        source: see `select`.
+
+    Raises:
+        WeightError: a tensor is missing or of another shape.
+    """
+    state = network.state_dict()
+    shapes = {name: tuple(value.shape) for name, value in state.items() if not name.endswith("num_batches_tracked")}
+    network.load_state_dict(select(tensors, shapes, what, naming, source), strict=False)
+    freeze(network)
+    return network
+
+
+def freeze(module: nn.Module) -> None:
+    """Puts a network into evaluation mode and turns its gradients off."""
+    module.eval().requires_grad_(False)
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) or "a scalar"
+
+
+def _some(names: list[str], limit: int = 6) -> str:
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more

@@ -1,0 +1,66 @@
+"""Every use of what is private or experimental in wandb, in one file, and whether it can log in.
+
+pyproject.toml bounds the version of wandb from above, and `tests/runs/test_wandb_compat.py` says for each name what
+breaks without it. wandb is imported by the functions, when a run or a comparison asks for W&B, and not before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["PART", "is_set_offline", "login_problem", "login_server", "mirror_settings"]
+
+PART = "_slotbench_part"
+"""In the summary of a W&B log: which part of the run it is, from 1. Clocks do not tell the order of the parts."""
+
+
+def login_problem() -> str | None:
+    """What keeps this machine from logging in to W&B, in a sentence; None if there are credentials.
+
+    wandb looks for them itself: in the environment, the netrc file and its settings files. Nothing is asked on the
+    terminal, and no server is asked whether it takes them.
+    """
+    from wandb.sdk.lib import wbauth
+
+    try:
+        server = login_server()
+        found = wbauth.authenticate_session(host=server, source="slotbench", prompt=False, update_session=False)
+    except Exception as error:  # of wandb, or of pydantic, which reads its settings
+        return (" ".join(str(error).split()) or type(error).__name__)[:200].rstrip(".")
+    return None if found is not None else f"there is no W&B key for {server} on this machine"
+
+
+def login_server() -> str:
+    """The address of the W&B server that this machine logs in to."""
+    return str(_settings().base_url)
+
+
+def is_set_offline() -> bool:
+    """Whether WANDB_MODE or `wandb offline` has said that nothing on this machine goes to a server."""
+    try:
+        return _settings().mode in ("offline", "dryrun")
+    except ValueError:  # a setting that wandb refuses; `login_problem` says which
+        return False
+
+
+def mirror_settings(is_offline: bool) -> Any:
+    """The settings of a run that mirrors a run folder.
+
+    Its log is flushed every second: wandb's own interval of 15 s would lose that much, the configuration included, when
+    the process is killed.
+    """
+    import wandb
+
+    return wandb.Settings(
+        x_transaction_log_flush_interval=1,
+        # the terminal is ours: a progress bar would fill wandb's log of it
+        console="off",
+        silent=is_offline,
+        quiet=True,
+    )
+
+
+def _settings() -> Any:
+    from wandb.sdk import wandb_setup
+
+    return wandb_setup.singleton().settings

@@ -1,0 +1,159 @@
+"""The side of a task that trains: its optimiser, its schedule, and how far the training is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from typing import Any, Literal, get_args
+
+import torch
+from lightning.pytorch import LightningModule
+from lightning.pytorch.plugins.precision import MixedPrecision, Precision
+from lightning.pytorch.utilities import GradClipAlgorithmType
+from lightning.pytorch.utilities.types import OptimizerLRScheduler
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from slotbench.errors import lines
+from slotbench.nn.parameters import decay_groups, one_group
+from slotbench.tasks.optimisation import NO_END, TrainingSettingsError, build_optimizer, build_schedule
+
+__all__ = ["Decay", "OptimisedModule"]
+
+Decay = Literal["matrices", "all"]
+"""What weight decay is for: matrices, and everything else is left alone, or all parameters in one group."""
+
+
+class OptimisedModule(LightningModule):
+    """A module whose optimiser and schedule are given as factories.
+
+    Args:
+        optimizer: makes an optimiser from parameter groups.
+        schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
+        decay: what the optimiser's weight decay is for.
+
+    Raises:
+        ValueError: for a `decay` that there is not.
+    """
+
+    def __init__(
+        self,
+        optimizer: Callable[[Iterable], Optimizer],
+        schedule: Callable[[Optimizer, int], LRScheduler],
+        decay: Decay,
+    ) -> None:
+        super().__init__()
+        if decay not in get_args(Decay):
+            raise ValueError(f"no decay named {decay!r}; choose one of {', '.join(get_args(Decay))}")
+        self._optimizer = optimizer
+        self._schedule = schedule
+        self._decay = decay
+        self._has_new_learning_rate = False
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        """The optimiser over its parameter groups, and the schedule stepped after every batch."""
+        groups = decay_groups(self.parameters()) if self._decay == "matrices" else one_group(self.parameters())
+        optimizer = build_optimizer(self._optimizer, groups)
+        schedule = build_schedule(self._schedule, optimizer, self.total_steps)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def check_training_settings(self, total_steps: int | None, with_schedule: bool = True) -> None:
+        """Builds an optimiser and a schedule to see whether they take their arguments; nothing is kept.
+
+        Args:
+            total_steps: of the training; None if nothing but the clock ends it.
+            with_schedule: whether the number is known.
+
+        Raises:
+            TrainingSettingsError: they do not.
+        """
+        optimizer = build_optimizer(self._optimizer, [nn.Parameter(torch.zeros(1))])
+        if with_schedule:
+            build_schedule(self._schedule, optimizer, total_steps)
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: Optimizer,
+        gradient_clip_val: int | float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clips as Lightning does, and in bfloat16 with a fused optimiser too.
+
+        Lightning refuses that: such an optimiser takes gradients that a scaler has enlarged, and makes them small again
+        only in its step, after the clipping. Bfloat16 has the range of float32, and no scaler.
+        """
+        plugin = self.trainer.precision_plugin
+        if isinstance(plugin, MixedPrecision) and plugin.scaler is None and gradient_clip_val is not None:
+            kind = GradClipAlgorithmType(gradient_clip_algorithm or "norm")
+            Precision.clip_gradients(plugin, optimizer, gradient_clip_val, kind)
+        else:
+            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+
+    @property
+    def learning_rate(self) -> float | None:
+        """The optimiser's learning rate before any schedule; None before there is an optimiser.
+
+        Under this name Lightning's LearningRateFinder looks for it, and sets it.
+        """
+        try:
+            optimizers = self.trainer.optimizers
+        except RuntimeError:  # no trainer yet
+            return None
+        group = optimizers[0].param_groups[0] if optimizers else {}
+        rate = group.get("initial_lr", group.get("lr"))
+        return None if rate is None else float(rate)
+
+    @learning_rate.setter
+    def learning_rate(self, rate: float) -> None:
+        before = self.learning_rate
+        if not before:
+            raise ValueError("there is no learning rate to replace before the training has an optimiser")
+        factor = float(rate) / before
+        for config in self.trainer.lr_scheduler_configs:
+            schedule: Any = config.scheduler
+            # the schedule is in parts of this learning rate, and was built with the old one
+            schedule.base_lrs = [factor * base for base in schedule.base_lrs]
+            schedule._last_lr = [factor * last for last in schedule._last_lr]
+        for optimizer in self.trainer.optimizers:
+            for group in optimizer.param_groups:
+                group["initial_lr"] = factor * group.get("initial_lr", group["lr"])
+        self._has_new_learning_rate = True
+
+    def on_fit_start(self) -> None:
+        """Lets the schedule, and not a learning rate that was found, say what the first step takes."""
+        if self._has_new_learning_rate:
+            for config in self.trainer.lr_scheduler_configs:
+                for group, rate in zip(config.scheduler.optimizer.param_groups, config.scheduler._last_lr, strict=True):
+                    group["lr"] = rate
+
+    @property
+    def total_steps(self) -> int | None:
+        """Optimiser steps of the whole training, as the trainer plans it; None if nothing but the clock ends it."""
+        steps = self.trainer.estimated_stepping_batches
+        return int(steps) if math.isfinite(steps) else None
+
+    @property
+    def progress(self) -> float:
+        """Share of the training that is done, 0 to 1.
+
+        Raises:
+            TrainingSettingsError: nothing but the clock ends the training, so that its length is not known.
+        """
+        if self.total_steps is None:
+            raise TrainingSettingsError(
+                lines(f"{NO_END}, and {type(self).__name__} needs one", expected="--trainer.max_steps N beside it")
+            )
+        return self.global_step / max(1, self.total_steps)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OptimisedModule:
+        """A copy that shares the factories, which from the command line hold what cannot be copied.
+
+        Lightning's averages of weights are such copies.
+        """
+        memo |= {id(factory): factory for factory in (self._optimizer, self._schedule)}
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        copied.__setstate__(deepcopy(self.__getstate__(), memo))
+        return copied

@@ -1,0 +1,122 @@
+"""Autoregressive roll-out: frames predicted one by one, each from the one predicted before."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from slotbench.interfaces import Decoded, Decoder, Encoder, State, TemporalCore, VideoBatch
+
+__all__ = ["PIECE", "Feedback", "forced_loss", "in_pieces", "roll_out"]
+
+PIECE = 32
+"""Frames that an evaluation holds at once, however long the clip."""
+
+Feedback = Literal["probability", "threshold"]
+"""What is fed back: the predicted frame, or black and white, whichever is nearer."""
+
+
+def roll_out(
+    parts: tuple[Encoder, TemporalCore, Decoder],
+    paint: Callable[[Decoded], Tensor],
+    batch: VideoBatch,
+    context: int,
+    horizon: int,
+    feedback: Feedback,
+) -> Iterator[Decoded]:
+    """Reads the context at once, and predicts frames as they are asked for.
+
+    Of the frames and the time of the batch, only the first `context` are read; actions, where there are any, are read
+    for every predicted frame, because they are given and not predicted.
+
+    Args:
+        parts: encoder, core and decoder.
+        paint: frames in [0, 1] from what the decoder says.
+        batch: clips of at least `context` frames.
+        context: frames to read.
+        horizon: frames to predict.
+        feedback: what is fed back.
+
+    Returns:
+        an iterator over the predictions: a frame in [0, 1] "batch 1 channels height width", with the decoder's masks.
+
+    Raises:
+        ValueError: the clips are shorter than the context.
+    """
+    if batch.num_steps < context:
+        raise ValueError(
+            f"a roll-out from {context} context frames needs clips of at least as many, and these have "
+            f"{batch.num_steps}: lower context, or make the clips longer"
+        )
+    encoder, core, decoder = parts
+    state: State | None = None
+    for start in range(0, context, PIECE):
+        out = core(encoder(batch.slice_time(start, min(start + PIECE, context))), state)
+        slots, state = out.slots[:, -1:], out.state
+
+    def go_on(slots: Tensor, state: State) -> Iterator[Decoded]:
+        start = batch.time[:, context - 1 : context]
+        for step in range(1, horizon + 1):
+            decoded = decoder(slots)
+            frame = paint(decoded)
+            yield Decoded(frame, decoded.masks)
+            if step < horizon:
+                seen = (frame > 0.5).to(frame) if feedback == "threshold" else frame
+                here = context + step - 1
+                actions = None if batch.actions is None else batch.actions[:, here : here + 1]
+                out = core(encoder(VideoBatch(seen, start + step, actions=actions)), state)
+                slots, state = out.slots, out.state
+
+    return go_on(slots, state)
+
+
+def in_pieces(
+    steps: Iterator[Decoded], horizon: int, add_time: Callable[[int, float], None], device: torch.device
+) -> Iterator[tuple[slice, Tensor]]:
+    """The frames of a roll-out in pieces, with where they lie in the horizon.
+
+    Args:
+        steps: what `roll_out` returns.
+        horizon: predicted frames.
+        add_time: is told how many frames of all clips have been predicted, and in how many seconds.
+        device: that predicts.
+    """
+    done = 0
+    while done < horizon:
+        begin = _now(device)
+        piece = torch.cat([step.reconstruction for step in islice(steps, PIECE)], dim=1)
+        add_time(piece.shape[0] * piece.shape[1], _now(device) - begin)
+        yield slice(done, done + piece.shape[1]), piece
+        done += piece.shape[1]
+
+
+def forced_loss(
+    parts: tuple[Encoder, TemporalCore, Decoder], loss: Callable[[Decoded, VideoBatch], Tensor], batch: VideoBatch
+) -> Tensor:
+    """The teacher-forced loss of a whole clip, piece by piece.
+
+    Args:
+        parts: encoder, core and decoder.
+        loss: of the prediction of every frame of a piece but its first.
+        batch: the clip.
+    """
+    encoder, core, decoder = parts
+    total, state, steps = torch.zeros((), device=batch.frames.device), None, batch.num_steps - 1
+    for start in range(0, steps, PIECE):
+        piece = batch.slice_time(start, min(start + PIECE, steps) + 1)
+        out = core(encoder(piece.slice_time(0, piece.num_steps - 1)), state)
+        decoded = decoder(out.slots, piece.slice_time(1, piece.num_steps))
+        total = total + loss(decoded, piece) * ((piece.num_steps - 1) / steps)
+        state = out.state
+    return total
+
+
+def _now(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()

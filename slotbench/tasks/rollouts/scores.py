@@ -1,0 +1,261 @@
+"""The scores of roll-outs over one evaluation, by step of the horizon and, where asked, by group of clips."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Integer
+from torch import Tensor, nn
+
+from slotbench.interfaces import VideoSpec
+from slotbench.metrics.frames import MAX_PSNR, SSIM_WINDOW, HorizonCurve, frame_mse, frame_psnr, frame_ssim
+from slotbench.metrics.lpips import LPIPS
+from slotbench.metrics.scores import Scores
+from slotbench.nn.aggregation import sum_over_processes
+from slotbench.tasks.frame_losses import truncate_to_bytes
+from slotbench.tasks.rollouts.groups import RolloutGroups, summarise_groups
+
+__all__ = ["Curves", "RolloutScores", "curve_values", "simple_predictions", "summarise"]
+
+Curves = dict[str, list[float]]
+"""A score per step of the horizon, by the score's name."""
+
+Frames = Float[Tensor, "batch time channels height width"]
+
+_MAX_STEPS = 100
+"""How many steps of a curve are logged one by one."""
+
+_PANELS = {"mse": "squared error per pixel", "psnr": "PSNR, dB", "ssim": "SSIM", "lpips": "LPIPS"}
+
+_FUNCTIONS = {"mse": frame_mse, "psnr": frame_psnr, "ssim": frame_ssim}
+
+
+class RolloutScores(Scores):
+    """Squared error, PSNR and SSIM of every predicted frame, averaged over clips, for the model and what is beside it.
+
+    Names: `rollout_<score>`, the mean over the horizon, with `/step_07` and `/first_400` of parts of it;
+    `rollout_mse_per_frame`, summed over the pixels of a frame; `rollout_capped`, the share of frames without any error;
+    `rollout_<score>_<variant>` of a variant of the model; with groups, what `summarise_groups` says and `sampling_fps`.
+
+    Frames come in pieces of the horizon, so that no more than a piece is ever held; the model's whole videos are, a
+    batch of them, where there are groups that need them for FVD. Frames too small for the window of SSIM have none.
+
+    Args:
+        horizon: predicted frames per clip.
+        frame: size of a frame.
+        quantise: truncate all frames to bytes before they are scored, as the evaluation of ConvS5 does.
+        means_until: also report the mean over so many first frames, where the horizon has as many.
+        groups: also takes the model's scores and videos.
+    """
+
+    def __init__(
+        self,
+        horizon: int,
+        frame: VideoSpec,
+        quantise: bool = False,
+        means_until: Sequence[int] = (),
+        groups: RolloutGroups | None = None,
+    ) -> None:
+        super().__init__()
+        self.horizon = horizon
+        self.frame = frame
+        self.quantise = quantise
+        self.means_until = means_until
+        self.groups = groups
+        self.curves = nn.ModuleDict()
+        self.latest: dict[str, Curves] = {}
+        self._functions = dict(_FUNCTIONS)
+        if min(frame.height, frame.width) < SSIM_WINDOW:
+            del self._functions["ssim"]
+        self._sampled_frames, self._sampling_seconds = 0, 0.0
+        self._device = torch.device("cpu")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The scores that every frame gets."""
+        return tuple(self._functions)
+
+    def use_networks(self, lpips: LPIPS | None, i3d: nn.Module | None) -> None:
+        """Scores by LPIPS and FVD too; the networks become no part of this module, so that no checkpoint holds them."""
+        if lpips is not None:
+            self._functions["lpips"] = lambda predicted, true: lpips.to(true.device)(predicted, true)
+        if self.groups is not None:
+            self.groups.embed_with(i3d)
+
+    def update(
+        self,
+        pieces: Iterable[tuple[Mapping[str, Frames], Frames]],
+        context: Frames | None = None,
+        index: Integer[Tensor, " batch"] | None = None,
+    ) -> None:
+        """Adds a batch of clips.
+
+        Args:
+            pieces: in order of time, frames by whose they are and the true ones, which together are `horizon` frames:
+                "" for the model, "baseline|NAME", "oracle|NAME", or a variant of the model.
+            context: the true frames before; without them the clips are in no group.
+            index: which clips of the data set they are, to put them in groups in its order.
+        """
+        values: dict[str, list[Tensor]] = {}
+        groups = None if context is None else self.groups
+        videos: list[tuple[Tensor, Tensor]] = []
+        for shown, true in pieces:
+            true = self._as_scored(true)
+            for whose, frames in shown.items():
+                frames = self._as_scored(frames)
+                if groups is not None and groups.needs_videos and not whose:
+                    videos.append((frames, true))
+                for name, function in self._functions.items():
+                    value = function(frames, true)
+                    values.setdefault(f"{whose}|{name}", []).append(value)
+                    if name == "psnr" and not whose:
+                        values.setdefault("|capped", []).append((value >= MAX_PSNR).float())
+        for key, parts in values.items():
+            if key not in self.curves:  # made on first use: which oracles there are, the data says
+                self.curves[key] = HorizonCurve(self.horizon).to(parts[0].device)
+            self.curves[key].update(torch.cat(parts, dim=1))  # type: ignore[operator]
+            self._device = parts[0].device
+        if groups is not None and context is not None:
+            groups.update_scores({name: torch.cat(values[f"|{name}"], dim=1) for name in self.names}, index)
+            if groups.needs_videos:
+                seen = self._as_scored(context)
+                predicted, followed = (torch.cat([seen, *parts], dim=1) for parts in zip(*videos, strict=True))
+                groups.update_videos(predicted, followed, context.shape[1], index)
+
+    def add_sampling(self, frames: int, seconds: float) -> None:
+        """Adds the time that a number of frames took to predict."""
+        self._sampled_frames += frames
+        self._sampling_seconds += seconds
+
+    def compute(self) -> dict[str, float]:
+        """Every score, by name."""
+        curves = self._curves()
+        values = curve_values(curves, self.means_until)
+        values["rollout_mse_per_frame"] = (
+            values["rollout_mse"] * self.frame.channels * self.frame.height * self.frame.width
+        )
+        if self.groups is not None:
+            found = self.groups.compute()
+            values |= summarise_groups(found, "rollout_")
+            values |= {"rollout_groups": len(found["mse"]), "rollout_group_clips": self.groups.clips}
+            speed = torch.tensor(self._sampled_frames / max(self._sampling_seconds, 1e-9), device=self._device)
+            values["sampling_fps"] = float(sum_over_processes(speed))
+        return {name: float(value) for name, value in values.items()}
+
+    def reset(self) -> None:
+        """Forgets every clip."""
+        for metric in (*self.curves.values(), *([] if self.groups is None else [self.groups])):
+            metric.reset()  # type: ignore[operator]
+        self._sampled_frames, self._sampling_seconds = 0, 0.0
+
+    def close(self, keep_references: bool = True) -> dict[str, float]:
+        """Every score of the evaluation that ends, by name; keeps its curves as the latest."""
+        curves = self._curves()
+        if keep_references:
+            self.latest = {name: found for name, found in self.latest.items() if "|" in name} | curves
+        return super().close(keep_references)
+
+    def panels(self) -> dict[str, dict[str, list[float]]]:
+        """Each score by step of the horizon, of the evaluation that ended last: a panel per score, the model first."""
+        if "" not in self.latest:
+            return {}
+        named: dict[str, Curves] = {}
+        for whose, curves in self.latest.items():
+            kind, bar, name = whose.partition("|")
+            if bar:
+                named[f"oracle: {name}" if kind == "oracle" else name] = curves
+        return {
+            _PANELS[score]: {"this run": self.latest[""][score]}
+            | {name: curves[score] for name, curves in named.items() if score in curves}
+            for score in self.names
+        }
+
+    def kept(self) -> dict[str, Any]:
+        """What a checkpoint is to hold: the references, and their curves."""
+        return super().kept() | {"curves": {name: by for name, by in self.latest.items() if "|" in name}}
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Takes over what `kept` returned."""
+        super().restore(kept)
+        self.latest = dict(kept["curves"])
+
+    def _curves(self) -> dict[str, Curves]:
+        """The curves that have been updated, by whose they are and the score's name."""
+        found: dict[str, Curves] = {}
+        for key, curve in self.curves.items():
+            assert isinstance(curve, HorizonCurve)
+            if curve.update_called:
+                whose, name = key.rsplit("|", 1)
+                found.setdefault(whose, {})[name] = curve.compute().tolist()
+        return found
+
+    def _as_scored(self, frames: Tensor) -> Tensor:
+        return truncate_to_bytes(frames) if self.quantise else frames
+
+
+def simple_predictions(
+    context: Frames, horizon: int
+) -> dict[str, Float[Tensor, "batch horizon channels height width"]]:
+    """Baselines of a prediction, by name: the last frame seen, black, and the mean grey of what was seen.
+
+    Args:
+        context: the frames seen.
+        horizon: frames to predict.
+    """
+    frames = {
+        "copy the last frame": context[:, -1:],
+        "black": torch.zeros_like(context[:, -1:]),
+        # of all frames of one grey, this one has the least squared error
+        "grey, mean of the context": context.mean(dim=(1, 3, 4), keepdim=True).expand_as(context[:, -1:]),
+    }
+    return {name: frame.expand(-1, horizon, -1, -1, -1) for name, frame in frames.items()}
+
+
+def curve_values(curves: Mapping[str, Curves], means_until: Sequence[int] = ()) -> dict[str, float]:
+    """What is logged of all curves, by name without the stage.
+
+    Args:
+        curves: by whose they are: "" for the model, "baseline|NAME", "oracle|NAME", or a variant of the model.
+        means_until: see `summarise`.
+    """
+    found: dict[str, float] = {}
+    for whose, found_curves in curves.items():
+        scores = dict(found_curves)
+        if "capped" in scores:
+            found["rollout_capped"] = float(np.mean(scores.pop("capped")))
+        kind, bar, name = whose.partition("|")
+        prefix = f"{kind}/rollout_" if bar else "rollout_"
+        suffix = f"/{name}" if bar else f"_{whose}" if whose else ""
+        found |= summarise(scores, prefix, suffix, means_until)
+    return found
+
+
+def summarise(
+    curves: Curves, prefix: str, suffix: str = "", means_until: Sequence[int] = ()
+) -> Iterator[tuple[str, float]]:
+    """What is logged of one model's or reference's curves: the means, those of the first frames, and single steps.
+
+    Of a curve of up to 100 steps all are logged, of a longer one about 100, the first and the last among them.
+
+    Args:
+        curves: by the score's name.
+        prefix: what the names start with.
+        suffix: what follows the name of the score.
+        means_until: also log the mean over so many first frames, where the horizon has as many.
+
+    Yields:
+        (name, value) pairs.
+    """
+    for name, curve in curves.items():
+        key, length = f"{prefix}{name}{suffix}", len(curve)
+        yield key, float(np.mean(curve))
+        for frames in means_until:
+            if frames <= length:
+                yield f"{key}/first_{frames}", float(np.mean(curve[:frames]))
+        stride, digits = math.ceil(length / _MAX_STEPS), max(2, len(str(length)))
+        for step in sorted({1, length, *range(stride, length, stride)}):
+            yield f"{key}/step_{step:0{digits}d}", curve[step - 1]

@@ -1,0 +1,180 @@
+"""A task that is evaluated by autoregressive roll-out: context and horizon, scores, what it reports and shows."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from slotbench.data.base import SlotDataModule
+from slotbench.interfaces import Decoded, VideoBatch
+from slotbench.metrics.scores import Score
+from slotbench.tasks.base import SlotTask
+from slotbench.tasks.given_weights import GivenWeights
+from slotbench.tasks.part_checks import check_choices
+from slotbench.tasks.pictures import draw_horizon, paint_rollout
+from slotbench.tasks.rollouts.groups import RolloutGroups
+from slotbench.tasks.rollouts.pictures import rollout_sheet
+from slotbench.tasks.rollouts.rollout import Feedback, forced_loss, in_pieces, roll_out
+from slotbench.tasks.rollouts.scores import RolloutScores, simple_predictions
+
+__all__ = ["RolloutTask"]
+
+
+class RolloutTask(SlotTask):
+    """Next to `forward` and a teacher-forced `loss`, a subclass writes `frames`, and calls `declare_rollouts`."""
+
+    def declare_rollouts(
+        self,
+        context: int,
+        horizon: int,
+        feedback: Feedback,
+        weights: GivenWeights,
+        quantise: bool = False,
+        report_horizons: tuple[int, ...] = (),
+        group_size: int = 256,
+        thresholds_in_test: bool = False,
+    ) -> None:
+        """Says how roll-outs are made and scored; `VideoPrediction` has the arguments.
+
+        Args:
+            context: true frames that a roll-out starts from.
+            horizon: frames that it predicts.
+            feedback: what is fed back.
+            weights: of LPIPS and FVD.
+            quantise: score frames truncated to bytes.
+            report_horizons: also report the mean scores of so many first frames.
+            group_size: clips per group in the test.
+            thresholds_in_test: score thresholded feedback too in the test.
+
+        Raises:
+            ValueError: an argument cannot be.
+        """
+        check_choices(feedback=(feedback, Feedback))
+        for name, count in {"context": context, "horizon": horizon}.items():
+            if count < 1:
+                raise ValueError(f"{name} is {count}; expected a number of frames, at least 1")
+        frame = self.data_spec.target
+        weights.check(frame.channels, min(frame.height, frame.width), context + horizon)
+        self.context, self.horizon, self.feedback = context, horizon, feedback
+        self.given_weights = weights
+        self._thresholds_in_test = thresholds_in_test
+        groups = (None, RolloutGroups(horizon, group_size, report_horizons))
+        self.declare_scores(*(RolloutScores(horizon, frame, quantise, report_horizons, part) for part in groups))
+
+    @abstractmethod
+    def frames(self, decoded: Decoded) -> Float[Tensor, "batch time channels height width"]:
+        """What the decoder painted, as frames in [0, 1]."""
+
+    def setup(self, stage: str) -> None:
+        """Reads the weights of LPIPS and FVD: for a test to use them, before a training to see that they are there."""
+        super().setup(stage)
+        if stage in ("fit", "test"):
+            lpips, i3d = self.given_weights.load_lpips(), self.given_weights.load_i3d()
+            if stage == "test":
+                self.scores_of("test").use_networks(lpips, i3d)
+
+    @property
+    def reported(self) -> tuple[Score, ...]:
+        """Error, PSNR and SSIM of the roll-out; LPIPS and FVD of the test, or what they need."""
+        names = {"mse": f"error: MSE per pixel, {self.horizon} frames ahead", "psnr": "PSNR in dB", "ssim": "SSIM"}
+        test: RolloutScores = self.scores_of("test")
+        given, groups = self.given_weights, test.groups
+        weighed = {
+            "lpips": ("LPIPS (AlexNet), in the test", given.lpips_weights, "lpips_weights"),
+            "fvd": (f"FVD, in the test, of {groups.clips if groups else 0} clips", given.fvd_weights, "fvd_weights"),
+        }
+        scores = [
+            Score(f"rollout_{name}", label, higher_is_better=name != "mse")
+            for name, label in names.items()
+            if name in test.names
+        ]
+        for name, (label, path, option) in weighed.items():
+            needs = f"--model.{option} FILE" if path is None else "slotbench test RUN"
+            scores.append(Score(f"rollout_{name}", label, higher_is_better=False, needs=needs, stage="test"))
+        return tuple(scores)
+
+    def score(self, batch: VideoBatch, scores: RolloutScores) -> Tensor:
+        """Scores the roll-out, the first time beside baselines and oracles; in the test, thresholded feedback too."""
+        true = self._future(batch)
+        loss = forced_loss((self.encoder, self.core, self.decoder), self.loss, batch)
+        beside = self._references(batch) if scores.wants_references else {}
+        pieces = (
+            ({"": part} | {name: frames[:, at] for name, frames in beside.items()}, true[:, at])
+            for at, part in in_pieces(self.rollout_steps(batch), self.horizon, scores.add_sampling, self.device)
+        )
+        scores.update(pieces, batch.frames[:, : self.context], batch.index)
+        if scores.groups is not None and self._thresholds_in_test:
+            steps = self.rollout_steps(batch, feedback="threshold")
+            thresholded = in_pieces(steps, self.horizon, scores.add_sampling, self.device)
+            scores.update(({"thresholded": part}, true[:, at]) for at, part in thresholded)
+        return loss
+
+    def rollout(self, batch: VideoBatch, context: int | None = None, horizon: int | None = None) -> Decoded:
+        """The frames of `rollout_steps`, together: "batch horizon channels height width", with the decoder's masks."""
+        steps = list(self.rollout_steps(batch, context, horizon))
+        masks = [step.masks for step in steps if step.masks is not None]
+        frames = torch.cat([step.reconstruction for step in steps], dim=1)
+        return Decoded(frames, torch.cat(masks, dim=1) if masks else None)
+
+    def rollout_steps(
+        self,
+        batch: VideoBatch,
+        context: int | None = None,
+        horizon: int | None = None,
+        feedback: Feedback | None = None,
+    ) -> Iterator[Decoded]:
+        """Reads `context` frames of the batch, then predicts `horizon` frames one by one, as `roll_out` says.
+
+        What is not given is the task's own.
+        """
+        parts = (self.encoder, self.core, self.decoder)
+        context, horizon = context or self.context, horizon or self.horizon
+        return roll_out(parts, self.frames, batch, context, horizon, feedback or self.feedback)
+
+    def predict(self, batch: VideoBatch) -> dict[str, Tensor]:
+        """The predicted frames and which steps they are, and each slot's share in each pixel, if the decoder tells."""
+        decoded = self.rollout(batch)
+        steps = batch.time[:, :1] + torch.arange(self.context, self.context + self.horizon, device=batch.time.device)
+        found = {"frames": decoded.reconstruction, "steps": steps}
+        return found if decoded.masks is None else found | {"masks": decoded.masks}
+
+    def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
+        """Per clip: what followed, what was predicted, both over one another, and which slot painted each pixel."""
+        with self.drawn_alike(batch, 0):
+            return {"rollouts": rollout_sheet(batch.frames, self.rollout(batch), self.context)}
+
+    def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
+        """Roll-outs of the first two clips, beside what really followed."""
+        clips = batch.map(lambda value: value[:2])
+        with self.drawn_alike(clips, 0):
+            predicted, last = self.rollout(clips).reconstruction, self.context + self.horizon
+        return {f"rollout_{i}": paint_rollout(clips.frames[i, :last], predicted[i]) for i in range(len(clips))}
+
+    def plots(self) -> dict[str, np.ndarray]:
+        """Each score against the step of the horizon, beside baselines and oracles, as of the last evaluation."""
+        panels = self.scores_of(self._stage).panels()
+        return {"horizon": draw_horizon(panels)} if panels else {}
+
+    def _future(self, batch: VideoBatch) -> Float[Tensor, "batch horizon channels height width"]:
+        future = batch.frames[:, self.context : self.context + self.horizon]
+        if future.shape[1] < self.horizon:
+            raise ValueError(
+                f"evaluation takes context + horizon = {self.context} + {self.horizon} frames and the clips have "
+                f"{batch.num_steps}: set data.eval_frames to at least {self.context + self.horizon}, or lower "
+                "model.context or model.horizon"
+            )
+        return future
+
+    def _references(self, batch: VideoBatch) -> dict[str, Tensor]:
+        """The frames that are scored beside the model's: baselines, and oracles where the data set has any."""
+        simple = simple_predictions(batch.frames[:, : self.context], self.horizon)
+        data = getattr(self.trainer, "datamodule", None)
+        knowing = data.continuations(batch, self.context, self.horizon) if isinstance(data, SlotDataModule) else {}
+        return {f"baseline|{name}": frames for name, frames in simple.items()} | {
+            f"oracle|{name}": frames for name, frames in knowing.items()
+        }

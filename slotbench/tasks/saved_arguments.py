@@ -1,0 +1,194 @@
+"""What a checkpoint keeps of a task's arguments, so that the task can be built again: plain values, no code."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import is_dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, cast, get_args, get_origin, get_type_hints
+
+import torch
+from lightning.pytorch import LightningModule
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from slotbench import registry
+from slotbench.errors import UserError, lines
+
+__all__ = ["RebuiltModule", "UnsavedError", "built_arguments", "saved_arguments"]
+
+_OURS = ("slotbench.", "slotbench_plugins.", "torch.optim.")
+_PARTS = (nn.Module, Optimizer, LRScheduler)
+
+
+class UnsavedError(ValueError):
+    """An argument that cannot be written down."""
+
+
+class RebuiltModule(LightningModule):
+    """A module whose checkpoints hold what rebuilds it, where its arguments can be written down."""
+
+    @classmethod
+    def load_from_checkpoint(
+        cls,
+        checkpoint_path: Any,
+        map_location: Any = "cpu",
+        hparams_file: Any = None,
+        strict: bool | None = None,
+        weights_only: bool | None = True,
+        **arguments: Any,
+    ) -> Any:
+        """The task of a checkpoint, with its weights.
+
+        The file is read as tensors and plain values. Of the classes that it names, registered components, slotbench's
+        and torch's optimisers are imported, and your own are taken where you have imported them; no function is.
+
+        Args:
+            checkpoint_path: the file.
+            map_location: where the weights go.
+            hparams_file: not used; give the arguments themselves.
+            strict: whether the names of the weights have to be those of the task; by default they have.
+            weights_only: False lets the file run code while it is read; only if you trust it.
+            **arguments: of the constructor, in the place of those in the file.
+
+        Raises:
+            UserError: the checkpoint does not hold what the task was built from, and it is not given either; or it
+                names a class that is not taken.
+            WeightError: its weights do not fit.
+        """
+        if hparams_file is not None:
+            raise UserError(f"hparams_file={hparams_file} is not read; give the arguments of {cls.__name__} themselves")
+        checkpoint = torch.load(checkpoint_path, map_location=map_location, weights_only=weights_only)
+        saved = checkpoint.get(cls.CHECKPOINT_HYPER_PARAMS_KEY) or {}
+        known = {name: value for name, value in saved.items() if name not in arguments}
+        arguments = built_arguments(cls, known) | arguments
+        needed = [name for name, parameter in _parameters(cls).items() if parameter.default is parameter.empty]
+        if missing := [name for name in needed if name not in arguments]:
+            raise UserError(
+                lines(
+                    f"{checkpoint_path} holds weights, and not what {cls.__name__} was built from",
+                    missing=", ".join(missing),
+                    note="a task saves its arguments if each is plain, a class or a functools.partial of one, such as "
+                    "slotbench.factory makes; a lambda or a class of the main script cannot be saved",
+                    expected=f"{cls.__name__}.load_from_checkpoint(path, encoder=..., core=..., decoder=..., "
+                    "data_spec=...) with the arguments of the training",
+                )
+            )
+        task = cls(**arguments)
+        task.on_load_checkpoint(checkpoint)
+        task.load_state_dict(checkpoint["state_dict"], strict=task.strict_loading if strict is None else strict)
+        return task
+
+    def remember_arguments(self, **written: Any) -> None:
+        """Keeps in checkpoints what the constructor was given, or nothing if an argument cannot be written down.
+
+        Args:
+            **written: arguments as they are to be written.
+        """
+        self.save_hyperparameters(logger=False)
+        given = dict(self.hparams) | written
+        given.pop("parts_spec", None)  # the subclass finds it again
+        self.hparams.clear()
+        with suppress(UnsavedError):
+            self.hparams.update(saved_arguments(given))
+
+
+def saved_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a task as the command line saves them, and as `built_arguments` reads them.
+
+    A class, or a `functools.partial` of one, is written as `class_path` and `init_args`, everything else as it is:
+    numbers, text and None, in lists and dictionaries, which `torch.load(weights_only=True)` reads back.
+
+    Raises:
+        UnsavedError: an argument is something else, for example a lambda.
+    """
+    return {name: _written(value, name) for name, value in given.items()}
+
+
+def built_arguments(task: type, saved: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a task that `saved_arguments`, or the command line, has saved; what is no argument is left out.
+
+    Raises:
+        UserError: one names a class that is not taken.
+    """
+    return _built_arguments(task, {name: value for name, value in saved.items() if name in _parameters(task)})
+
+
+def _written(value: Any, name: str) -> Any:
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if isinstance(value, dict):
+        return {_written(key, name): _written(item, name) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_written(item, name) for item in value)
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, type):
+        return {"class_path": _path(value, name), "init_args": {}}
+    if isinstance(value, partial) and isinstance(value.func, type) and not value.args:
+        arguments = {key: _written(item, f"{name}'s {key}") for key, item in value.keywords.items()}
+        return {"class_path": _path(value.func, name), "init_args": arguments}
+    raise UnsavedError(f"{name} is neither a class, nor a functools.partial of one with named arguments, nor plain")
+
+
+def _path(value: type, name: str) -> str:
+    if value.__module__ == "__main__" or "<locals>" in value.__qualname__:
+        raise UnsavedError(f"{name} is {value.__qualname__}, which no other program can import: put it in a module")
+    return f"{value.__module__}.{value.__qualname__}"
+
+
+def _parameters(built: type) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(built).parameters)
+
+
+def _built_arguments(built: Any, saved: Mapping[str, Any]) -> dict[str, Any]:
+    hints: dict[str, Any] = {}
+    with suppress(NameError, TypeError):  # imported for types only: then every class is taken for a factory
+        hints = get_type_hints(built.__init__)
+    return {name: _built(value, name, hints.get(name, Callable)) for name, value in saved.items()}
+
+
+def _built(value: Any, name: str, hint: Any) -> Any:
+    kinds: list[Any] = [hint, *get_args(hint)]  # of a union, the kinds that it is of
+    origins = [get_origin(kind) or kind for kind in kinds]
+    if isinstance(value, dict) and "class_path" in value:
+        found = _class(str(value["class_path"]), name)
+        arguments = _built_arguments(found, value.get("init_args") or {})
+        return partial(found, **arguments) if Callable in origins else found(**arguments)
+    if isinstance(value, dict):
+        data_class = next((kind for kind in kinds if is_dataclass(kind)), None)
+        return value if data_class is None else cast("Any", data_class)(**_built_arguments(data_class, value))
+    if isinstance(value, list | tuple):
+        built = [_built(item, name, Any) for item in value]
+        return built if list in origins or (tuple not in origins and isinstance(value, list)) else tuple(built)
+    if isinstance(value, str) and Callable in origins:
+        raise _refused(value, name)
+    return value
+
+
+def _class(path: str, name: str) -> type:
+    """The class of this path if it may be taken: nothing but what is registered or ours is imported for it."""
+    module, _, attribute = path.rpartition(".")
+    if f"{module}:{attribute}" in registry.targets() or module.startswith(_OURS) or f"{module}." in _OURS:
+        with suppress(ImportError):
+            importlib.import_module(module)
+    found = getattr(sys.modules.get(module), attribute, None)
+    if isinstance(found, type) and issubclass(found, _PARTS):
+        return found
+    raise _refused(path, name)
+
+
+def _refused(path: str, name: str) -> UserError:
+    return UserError(
+        lines(
+            f"{name} of the checkpoint is {path}, which is no part of a model that is registered, slotbench's, "
+            "torch's, or imported already",
+            expected=f"import {path.rpartition('.')[0]} before, if it is yours; or give {name}=...",
+        )
+    )

@@ -1,0 +1,144 @@
+"""The front door: commands, help, exit codes, and what must not be imported on the way."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from slotbench import __version__
+from slotbench.cli import COMMANDS, run
+from slotbench.errors import did_you_mean, lines, listing, wrapped
+
+
+def imported_by(*arguments: str) -> tuple[int, set[str], str]:
+    """Exit code, modules and output of a command line in a process of its own."""
+    code = (
+        "import sys\nfrom slotbench.cli import run\n"
+        f"code = run({list(arguments)!r})\n"
+        "print('MODULES', *sys.modules)\nsys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    output, _, modules = done.stdout.partition("MODULES")
+    return done.returncode, set(modules.split()), output + done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--help"],
+        ["--version"],
+        ["plugins"],
+        ["plugins", "cores"],
+        ["fit", "--help"],
+        ["show", "--help"],
+        ["match", "--help"],
+        ["bench", "--help"],
+    ],
+)
+def test_answers_without_importing_torch(arguments):
+    code, modules, output = imported_by(*arguments)
+    assert code == 0, output
+    assert modules.isdisjoint({"torch", "lightning", "jsonargparse", "numpy", "numba", "wandb", "matplotlib"})
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["fit"],
+        ["fti"],
+        ["fit", "--config", "missing.yaml"],
+        ["fit", "--config", "missing.yaml", "--name", "größe"],
+        ["plugins", "corse"],
+        ["match"],
+        ["bench", "corse"],
+    ],
+)
+def test_early_mistakes_are_reported_without_importing_torch(arguments):
+    code, modules, output = imported_by(*arguments)
+    assert code == 2, output
+    assert "torch" not in modules
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("train", "fit"), ("evaluate", "test"), ("sweep", "grid"), ("x.yaml", "fit --config x.yaml")]
+)
+def test_what_other_tools_call_a_command_leads_to_ours(typed, meant, capsys):
+    assert run([typed]) == 2
+    assert f"no command named {typed}; did you mean slotbench {meant}?" in capsys.readouterr().err
+
+
+def test_no_argument_prints_the_commands_with_examples(capsys):
+    assert run([]) == 0
+    out = capsys.readouterr().out
+    assert all(f"  {name} " in out for name in COMMANDS)
+    assert "slotbench fit --config experiments/blinking_balls.yaml" in out
+    assert all(len(line) <= 100 for line in out.splitlines())
+
+
+def test_version(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"slotbench {__version__}\n"
+
+
+def test_unknown_command_suggests_the_nearest(capsys):
+    assert run(["fti", "--config", "x.yaml"]) == 2
+    captured = capsys.readouterr()
+    assert "no command named fti; did you mean slotbench fit?" in captured.err
+    assert captured.out == ""
+
+
+def test_debug_adds_the_traceback_of_an_error(capsys):
+    assert run(["fti", "--debug"]) == 2
+    err = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in err
+    assert "\nslotbench: no command named fti" in err
+
+
+def test_interrupt_is_quiet(monkeypatch, capsys):
+    def interrupt(command, arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("slotbench.commands.plugins.main", interrupt)
+    assert run(["plugins"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_failure_of_the_program_itself_keeps_its_traceback(monkeypatch):
+    def fail(command, arguments):
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("slotbench.commands.plugins.main", fail)
+    with pytest.raises(RuntimeError, match="a bug"):
+        run(["plugins"])
+
+
+def test_lines_labels_and_wraps():
+    text = lines("Wrong.", given="x", missing=None, available=", ".join(f"Component{i}" for i in range(20)))
+    first, *rest = text.splitlines()
+    assert first == "Wrong."
+    assert rest[0] == "  given:     x"
+    assert rest[1].startswith("  available: Component0, ")
+    assert rest[2].startswith("             Component")
+    assert all(len(line) <= 100 for line in rest)
+    assert "missing" not in text
+
+
+def test_wrapping_keeps_indentation_and_loses_no_word():
+    message = "head " + "word " * 40 + "\n      | indented  twice"
+    out = wrapped(message)
+    assert out.split() == message.split()
+    assert out.splitlines()[-1] == "      | indented  twice"
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_listing_is_cut_short():
+    assert listing("abc", limit=2) == "a, b, … (1 more)"
+    assert listing([]) == "none"
+
+
+def test_suggestions_ignore_case_and_need_likeness():
+    assert did_you_mean("slotssm", ["RIM", "SlotSSM"]) == "; did you mean SlotSSM?"
+    assert did_you_mean("qqq", ["RIM", "SlotSSM"]) == ""

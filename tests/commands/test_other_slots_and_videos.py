@@ -1,0 +1,193 @@
+"""A trained model with another number of slots, and on videos of another size than those that it was trained on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from slotbench import registry
+from slotbench.cli import run
+
+# the videos of these tests are few, and lie in no folders of splits
+pytestmark = pytest.mark.filterwarnings("ignore:.*have the same videos")
+
+PLUGIN = """
+from slotbench.data.base import LoaderOptions
+from slotbench.data.folders.video_folder import VideoFolder
+from slotbench.registry import register
+
+
+@register("datasets")
+class SmallVideos(VideoFolder):
+    def __init__(self, path: str, num_frames: int = 2, eval_frames: int | None = 2, resolution: int = 16) -> None:
+        loader = LoaderOptions(batch_size=2, val_batch_size=2)
+        super().__init__(path, num_frames, eval_frames, resolution, loader=loader)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory):
+    path = tmp_path_factory.mktemp("other")
+    (path / "small_videos.py").write_text(PLUGIN)
+    (path / "videos").mkdir()
+    for number in range(2):
+        clip = np.random.default_rng(number).integers(0, 256, (4, 24, 40, 3), dtype=np.uint8)
+        np.save(path / "videos" / f"mine_{number}.npy", clip)
+    registered = dict(registry._registered)
+    yield path
+    registry._registered.clear()
+    registry._registered.update(registered)
+
+
+@pytest.fixture(scope="module")
+def train(folder):
+    def make(kind: str) -> Path:
+        core = {"class_path": "SlotAttention", "init_args": {"num_slots": 3, "dim": 8, "slot_init": kind}}
+        experiment = {
+            "model": {
+                "class_path": "SlotAutoencoding",
+                "init_args": {
+                    "encoder": {"class_path": "PatchEncoder", "init_args": {"dim": 8}},
+                    "core": core,
+                    "decoder": {"class_path": "SpatialBroadcastDecoder", "init_args": {"channels": 4}},
+                },
+            },
+            "data": {"class_path": "SmallVideos", "init_args": {"path": str(folder / "videos")}},
+            "trainer": {"max_steps": 1, "limit_val_batches": 0, "accelerator": "cpu", "enable_progress_bar": False},
+        }
+        (folder / f"{kind}.yaml").write_text(yaml.safe_dump(experiment))
+        given = ["--plugin", str(folder / "small_videos.py"), "--runs_dir", str(folder / "runs")]
+        patch = pytest.MonkeyPatch()
+        # the command sets it, for processes that it starts
+        patch.setenv("SLOTBENCH_RUN_DIR", "")
+        assert run(["fit", "--config", str(folder / f"{kind}.yaml"), *given]) == 0
+        patch.undo()
+        (path,) = (folder / "runs" / kind).iterdir()
+        return path
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def drawn(train) -> Path:
+    return train("gaussian")
+
+
+@pytest.fixture(scope="module")
+def learned(train) -> Path:
+    return train("learned")
+
+
+def occupied(path: Path, *arguments: str) -> float:
+    """Slots that have any pixels, as `test` finds them."""
+    before = set(path.glob("test-*.json"))
+    assert run(["test", str(path), *arguments]) == 0
+    (record,) = set(path.glob("test-*.json")) - before
+    return json.loads(record.read_text())["metrics"]["test/live_slots/decoder"]
+
+
+def test_a_run_that_draws_its_slots_is_tested_with_more(drawn: Path) -> None:
+    assert occupied(drawn, "--model.core.num_slots", "1") == 1
+    assert occupied(drawn) <= 3
+    assert occupied(drawn, "--model.core.num_slots", "24") > 3
+
+
+def test_learned_slots_stay_as_many_as_they_were(learned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["test", str(learned), "--model.core.num_slots", "5"]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "num_slots is 5, and the checkpoint has 3 slots, which are learned" in error
+    assert "slot_init gaussian" in error
+    assert run(["test", str(learned), "--model.core.num_slots", "3"]) == 0
+
+
+def test_weights_of_another_shape_are_refused_with_their_name(drawn: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["test", str(drawn), "--model.decoder.channels", "6"]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "the checkpoint does not fit the model: decoder." in error
+
+
+def test_videos_of_another_set_come_in_the_size_of_the_training(drawn: Path, folder: Path) -> None:
+    other = ["--data", "VideoFolder", "--data.path", str(folder / "videos")]
+    assert run(["predict", str(drawn), *other]) == 0
+    (media,) = (drawn / "media").glob("predict-*")
+    pictures = {picture.name for picture in media.iterdir() if picture.suffix != ".mp4"}
+    assert pictures == {f"video000{i}_mine_{i}.{kind}" for i in range(2) for kind in ("png", "gif")}
+
+
+def test_a_movie_is_one_video_whatever_its_length_and_every_call_has_a_folder(drawn: Path, folder: Path) -> None:
+    movies = folder / "movies"
+    movies.mkdir()
+    frames = np.random.default_rng(3).integers(0, 256, (37, 24, 24, 3), dtype=np.uint8)
+    np.save(movies / "long.npy", frames)
+    command = ["predict", str(drawn), "--data", "VideoFolder", "--data.path", str(movies)]
+    before = set((drawn / "media").iterdir())
+    assert run([*command, "--save", "slots,masks,soft_masks"]) == 0
+    (first,) = set((drawn / "media").iterdir()) - before
+    content = {file.name: file.read_bytes() for file in first.iterdir()}
+    assert {name for name in content if not name.endswith(".mp4")} == {
+        f"video0000_long.{kind}" for kind in ("png", "gif", "npz")
+    }
+    with np.load(first / "video0000_long.npz") as saved:
+        assert saved["slots"].shape == (37, 3, 8)
+        assert (saved["masks"].dtype, saved["masks"].shape) == (np.uint8, (37, 16, 16))
+        assert (saved["masks"] == saved["soft_masks"].argmax(1)).mean() > 0.99
+        assert saved["frame"].tolist() == list(range(37))
+        assert str(saved["source"]) == str(movies / "long.npy")
+    with Image.open(first / "video0000_long.gif") as gif:
+        assert gif.n_frames == 37
+    assert run([*command, "--data.stride", "2"]) == 0
+    (second,) = set((drawn / "media").iterdir()) - before - {first}
+    assert {file.name: file.read_bytes() for file in first.iterdir()} == content
+    assert not list(second.glob("*.npz"))
+
+
+@pytest.mark.parametrize(
+    ("command", "save", "said"),
+    [
+        ("predict", "slts", "did you mean slots?"),
+        ("predict", "reconstruction,", None),
+        ("test", "slots", "--save is for predict, and this is test"),
+    ],
+)
+def test_what_cannot_be_saved_is_said_before_anything_is_built(
+    drawn: Path, folder: Path, command: str, save: str, said: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = ["--data", "VideoFolder", "--data.path", str(folder / "videos")]
+    assert run([command, str(drawn), *other, "--save", save]) == (0 if said is None else 2)
+    if said is not None:
+        assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_movies_of_other_channels_get_a_sentence_with_what_to_type(
+    drawn: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = ["--data", "VideoFolder", "--data.path", str(folder / "videos"), "--data.channels", "1"]
+    assert run(["predict", str(drawn), *other]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "trained on frames of 16 x 16 pixels with 3 channels (colour), and the data give" in error
+    assert "16 x 16 with 1 channel (grey); choose data of 3 channels (colour)" in error
+    assert "--data.channels 3" in error
+
+
+def test_a_picture_of_an_earlier_test_stays_as_it_was(drawn: Path) -> None:
+    before = set((drawn / "media").glob("test-*"))
+    assert run(["test", str(drawn)]) == 0
+    (first,) = set((drawn / "media").glob("test-*")) - before
+    content = {file.name: file.read_bytes() for file in first.iterdir()}
+    assert content
+    assert run(["test", str(drawn), "--model.core.num_slots", "5"]) == 0
+    assert {file.name: file.read_bytes() for file in first.iterdir()} == content
+    assert len(set((drawn / "media").glob("test-*")) - before) == 2
+
+
+def test_a_size_that_was_asked_for_is_kept(drawn: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = ["--data", "VideoFolder", "--data.path", str(folder / "videos"), "--data.eval_frames", "4"]
+    assert run(["predict", str(drawn), *other, "--data.resolution", "32"]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "does not fit the model" in error
+    assert "the size of its input" in error

@@ -1,0 +1,114 @@
+"""The guide to training on own videos: its commands run, and FG-ARI is scored where there are masks."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slotbench import registry
+from slotbench.cli import run
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "your_own_videos.md").read_text(encoding="utf-8")
+# what makes the page's trainings last a second
+QUICK = ["--trainer.max_steps", "2", "--trainer.val_check_interval", "2", "--trainer.accelerator", "cpu"]
+SMALL = ["--model.core.num_slots", "3", "--model.core.dim", "8", "--model.encoder.channels", "[8,8,8,8]"]
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, flags=re.S)
+
+
+def commands() -> list[list[str]]:
+    """The slotbench commands of the page, without comments."""
+    lines = "\n".join(blocks("bash")).replace("\\\n", " ").splitlines()
+    return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("slotbench ")]
+
+
+def clip(seed: int, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """A bright square before a dark ground, and its mask."""
+    masks = np.zeros((length, 32, 32), np.uint8)
+    for time in range(length):
+        masks[time, 4 + seed : 12 + seed, time : time + 8] = 1
+    return np.where(masks[..., None] == 1, 220, 30).astype(np.uint8).repeat(3, -1), masks
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory):
+    """The folders that the page speaks of, and the data set of the page."""
+    path = tmp_path_factory.mktemp("own")
+    (path / "packed").mkdir()
+    for split in ("train", "val", "test"):
+        (path / "my_videos" / split / "masks").mkdir(parents=True)
+        made = [clip(seed, 7) for seed in range(2)]
+        for seed, (frames, masks) in enumerate(made):
+            np.save(path / "my_videos" / split / f"walk{seed}.npy", frames)
+            np.savez(path / "my_videos" / split / "masks" / f"walk{seed}.npz", masks=masks)
+        frames, masks = (np.stack(arrays) for arrays in zip(*made, strict=True))
+        np.savez(path / "packed" / f"{split}.npz", frames=frames, masks=masks)
+    (path / "other_videos").mkdir()
+    np.save(path / "other_videos" / "long.npy", clip(0, 20)[0])
+    (path / "packed_videos.py").write_text(next(code for code in blocks("python") if "@register" in code))
+    (path / "experiments").symlink_to(ROOT / "experiments")
+    registered = dict(registry._registered)
+    patch = pytest.MonkeyPatch()
+    patch.chdir(path)
+    # the command sets it, for processes that it starts
+    patch.setenv("SLOTBENCH_RUN_DIR", "")
+    yield path
+    patch.undo()
+    registry._registered.clear()
+    registry._registered.update(registered)
+
+
+@pytest.fixture(scope="module")
+def trained(here: Path) -> Path:
+    """The run of the page's first command."""
+    (command,) = (command for command in commands() if command[0] == "fit" and "VideoFolder" in command)
+    assert run([*command, *QUICK, *SMALL]) == 0
+    (found,) = (here / "runs" / "movi_like").iterdir()
+    return found
+
+
+def test_own_videos_with_masks_are_trained_on_and_scored(trained: Path) -> None:
+    scores = json.loads((trained / "result.json").read_text())["metrics"]
+    assert 0 <= scores["val/fg_ari/video/decoder"] <= 1
+
+
+def test_a_run_is_tested_and_shown_as_the_page_says(trained: Path) -> None:
+    for command in commands():
+        if command[0] in ("test", "predict"):
+            assert run([str(trained) if word == "runs/movi_like/ID" else word for word in command]) == 0
+    (record,) = trained.glob("test-*.json")
+    found = json.loads(record.read_text())
+    assert found["checkpoint"].endswith("best.ckpt")
+    assert 0 <= found["metrics"]["test/fg_ari/video/decoder"] <= 1
+    saved = sorted(file.name for file in (trained / "media").glob("predict-*/*.npz"))
+    assert saved == ["video0000_walk0.npz", "video0001_walk1.npz"]
+    shown = {file.name for file in (trained / "media").glob("predict-*/*.png")}
+    assert shown == {"video0000_walk0.png", "video0001_walk1.png", "video0000_long.png"}
+
+
+def test_the_data_set_of_the_page_is_found_and_trained_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    doctor, fit = (command for command in commands() if "--plugin" in command)
+    assert run(doctor) == 0
+    assert run([*fit, *QUICK, *SMALL, "--name", "packed"]) == 0
+    (found,) = (here / "runs" / "packed").iterdir()
+    assert "val/fg_ari/video/decoder" in json.loads((found / "result.json").read_text())["metrics"]
+    capsys.readouterr()
+    (here / "packed" / "val.npz").unlink()
+    assert run([*fit, *QUICK, *SMALL, "--name", "less"]) == 2
+    assert "there is no packed/val.npz" in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_data_set_of_the_page_cuts_clips_by_their_index_alone(here: Path) -> None:
+    registry.load_file(here / "packed_videos.py")
+    clips = registry.load("datasets", "PackedVideos")(str(here / "packed")).dataset("train")
+    together, alone = clips.clips([5, 2]), clips.clips([2])
+    assert (together.frames[1:] == alone.frames).all()
+    assert together.frames.shape == (2, 3, 3, 32, 32)

@@ -1,0 +1,84 @@
+"""`slotbench prepare NAME --features`: from videos and a file of weights to files that training reads."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import h5py
+import pytest
+import torch
+
+from slotbench.cli import run
+from slotbench.data.features.feature_file import FeatureFile
+from slotbench.data.movi.movi import MOVi
+from slotbench.interfaces import VideoSpec
+from slotbench.pretrained import vit
+from slotbench.pretrained.feature_extractor import DINOFeatures
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "pretrained"))
+from tfrecord_files import movi_video, write_movi
+from vit_files import SMALL, vit_state
+
+
+@pytest.fixture
+def arguments(tmp_path, monkeypatch):
+    monkeypatch.setitem(vit.ARCHITECTURES, "small", SMALL)
+    splits = {"train": [movi_video(i, 8) for i in range(2)], "validation": [movi_video(5, 8)]}
+    movi = write_movi(tmp_path / "movi_a", splits)
+    torch.save(vit_state(), tmp_path / "small.pth")
+    data = ["MOVi", "--path", str(movi), "--resolution", "8", "--out", str(tmp_path / "out")]
+    return [
+        *data,
+        "--features",
+        "DINOFeatures",
+        "--features.path",
+        str(tmp_path / "small.pth"),
+        "--features.arch=small",
+    ]
+
+
+def test_the_features_of_every_frame_are_written(arguments, tmp_path, capsys):
+    assert run(["prepare", *arguments, "--features.resolution=12", "--split", "train"]) == 0
+    assert f"--data FeatureFile --data.path {tmp_path / 'out'}" in capsys.readouterr().out
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["SHA256SUMS", "train.h5"]
+    data = FeatureFile(str(tmp_path / "out"))
+    assert data.spec.features == VideoSpec(12, 3, 3)
+    assert data.spec.input == VideoSpec(3, 12, 12)
+    batch = data.dataset("train").source.read([1], [3], 2)
+    movi = MOVi(str(tmp_path / "movi_a"), resolution=8).dataset("train").source.read([1], [3], 2)
+    extractor = DINOFeatures(VideoSpec(3, 8, 8), str(tmp_path / "small.pth"), arch="small", resolution=12)
+    expected = extractor(movi.frames / 255)
+    torch.testing.assert_close(batch.features.float(), expected, atol=2e-3, rtol=2e-3)
+    assert batch.masks.shape == (1, 2, 12, 12)
+    assert batch.objects["num_objects"].tolist() == movi.objects["num_objects"].tolist()
+    with h5py.File(tmp_path / "out" / "train.h5") as file:
+        source = json.loads(file.attrs["source"])
+    assert source["data"] == "MOVi"
+    assert source["features"]["init_args"]["arch"] == "small"
+    # again, and the split that was left out; MOVi-A has no other to test on than its validation split
+    assert run(["prepare", *arguments, "--features.resolution=12"]) == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["SHA256SUMS", "test.h5", "train.h5", "val.h5"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--features.resolution=13"], "do not tile frames of 13 x 13"),
+        (["--features.arch=vit_base_patch8", "--features.resolution=16"], "holds a small, and arch is vit_base_patch8"),
+        (["--features.path=nowhere.pth"], "no weights for a small of DINO at nowhere.pth"),
+        (["--features=Nothing"], "Nothing"),
+        (["--split=most"], "most"),
+    ],
+)
+def test_what_cannot_be_done_is_said(arguments, change, message, tmp_path, capsys):
+    assert run(["prepare", *arguments, "--features.resolution=12", *change]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_clips_that_are_made_as_they_are_asked_for_have_no_features_to_keep(arguments, tmp_path, capsys):
+    assert run(["prepare", "BlinkingBalls", *arguments[5:], "--features.resolution=12"]) == 2
+    assert "makes its clips as they are asked for" in " ".join(capsys.readouterr().err.split())

@@ -1,0 +1,229 @@
+"""Discrete codes as targets: the laws of tokenizers and of decoders that sample, what breaks them, and a task.
+
+A law raises AssertionError where a part breaks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from slotbench import registry
+from slotbench.interfaces import (
+    AutoregressiveDecoder,
+    DataSpec,
+    Decoded,
+    SlotSpec,
+    Tokenized,
+    Tokenizer,
+    VideoBatch,
+    VideoSpec,
+)
+from slotbench.tasks.base import SlotTask
+from slotbench.testing.code_laws import (
+    CODES,
+    SAMPLING_LAWS,
+    TOKENIZER_LAWS,
+    codes_are_as_announced,
+    frames_are_tokenized_alone,
+    later_cells_are_not_read,
+    samples_are_what_teacher_forcing_predicts,
+    sampling_reads_no_target,
+    tokenizer_keeps_nothing,
+)
+from slotbench.testing.frame_laws import INPUT, VIEWS, random_batch
+
+LEVELS = 4
+
+
+class GreyLevels(Tokenizer):
+    """The mean of each quarter of a frame, as one of four levels of grey."""
+
+    def __init__(self, spec: VideoSpec) -> None:
+        super().__init__()
+        self.code_spec = VideoSpec(channels=LEVELS, height=2, width=2)
+        self.spec = spec
+
+    def forward(self, frames: Tensor) -> Tokenized:
+        means = F.adaptive_avg_pool2d(frames.flatten(0, -4), (2, 2)).mean(1)
+        return Tokenized((means * LEVELS).long().clamp(max=LEVELS - 1).unflatten(0, frames.shape[:-3]))
+
+    def decode(self, codes: Tensor) -> Tensor:
+        grey = (codes.double() + 0.5) / LEVELS
+        rows, cols = self.spec.height // 2, self.spec.width // 2
+        grey = grey.repeat_interleave(rows, -2).repeat_interleave(cols, -1)
+        return grey[..., None, :, :].expand(*codes.shape[:-2], self.spec.channels, -1, -1)
+
+
+class ShiftedCodes(GreyLevels):
+    def forward(self, frames: Tensor) -> Tokenized:
+        return Tokenized(super().forward(frames).codes + 1)
+
+
+class RelativeLevels(GreyLevels):
+    def forward(self, frames: Tensor) -> Tokenized:
+        return super().forward(frames / frames.mean())
+
+
+class CountsCodes(GreyLevels):
+    seen = 0
+
+    def forward(self, frames: Tensor) -> Tokenized:
+        self.seen += len(frames)
+        return super().forward(frames)
+
+
+class CellByCell(AutoregressiveDecoder):
+    """The logits of a cell from the mean of the slots and the code of the cell before it."""
+
+    def __init__(self, slots: SlotSpec, target: VideoSpec) -> None:
+        super().__init__()
+        self.target = target
+        self.embedding = nn.Embedding(target.channels + 1, slots.dim)  # the last one: no cell before
+        self.head = nn.Linear(slots.dim, target.channels)
+
+    def before(self, codes: Tensor) -> Tensor:
+        return F.pad(codes[..., :-1], (1, 0), value=self.target.channels)
+
+    def logits(self, slots: Tensor, codes: Tensor) -> Tensor:
+        return self.head(torch.tanh(slots.mean(2)[:, :, None] + self.embedding(self.before(codes))))
+
+    def decoded(self, logits: Tensor) -> Decoded:
+        return Decoded(logits.movedim(-1, 2).unflatten(-1, (self.target.height, self.target.width)))
+
+    def forward(self, slots: Tensor, batch: VideoBatch | None = None) -> Decoded:
+        assert batch is not None
+        return self.decoded(self.logits(slots, batch.require("target").flatten(2)))
+
+    def sample(
+        self, slots: Tensor, batch: VideoBatch | None = None, temperature: float = 0.0
+    ) -> tuple[Tensor, Decoded]:
+        cells = self.target.height * self.target.width
+        codes = torch.zeros(*slots.shape[:2], cells, dtype=torch.long, device=slots.device)
+        for cell in range(cells):
+            logits = self.logits(slots, codes)[:, :, cell]
+            if temperature:
+                codes[..., cell] = torch.distributions.Categorical(logits=logits / temperature).sample()
+            else:
+                codes[..., cell] = logits.argmax(-1)
+        shape = (self.target.height, self.target.width)
+        return codes.unflatten(-1, shape), self.decoded(self.logits(slots, codes))
+
+
+class ReadsItsOwnCell(CellByCell):
+    def before(self, codes: Tensor) -> Tensor:
+        return codes
+
+
+class ForgetsItsSamples(CellByCell):
+    def sample(self, slots, batch=None, temperature=0.0):
+        nothing = torch.zeros(*slots.shape[:2], self.target.height * self.target.width, dtype=torch.long)
+        logits = self.logits(slots, nothing)
+        return self.decoded(logits).reconstruction.argmax(2), self.decoded(logits)
+
+
+class CopiesTheTarget(CellByCell):
+    def sample(self, slots, batch=None, temperature=0.0):
+        if batch is None or batch.target is None:
+            return super().sample(slots, batch, temperature)
+        return batch.target, self.forward(slots, batch)
+
+
+SAMPLING = [
+    name for name in registry.names("decoders") if issubclass(registry.load("decoders", name), AutoregressiveDecoder)
+]
+"""The registered decoders that sample; none yet, and pytest then skips their test."""
+
+
+@pytest.mark.parametrize("video", [INPUT, VIEWS], ids=["one view", "several views"])
+@pytest.mark.parametrize("law", TOKENIZER_LAWS, ids=lambda law: law.__name__)
+def test_a_tokenizer_keeps_the_law(law, video):
+    law(GreyLevels, video)
+
+
+@pytest.mark.parametrize("law", TOKENIZER_LAWS, ids=lambda law: law.__name__)
+@pytest.mark.parametrize("name", registry.names("tokenizers"))
+def test_registered_tokenizers_keep_the_law(name, law):
+    law(registry.load("tokenizers", name))
+
+
+@pytest.mark.parametrize("law", SAMPLING_LAWS, ids=lambda law: law.__name__)
+def test_a_decoder_that_samples_keeps_the_law(law):
+    law(CellByCell)
+
+
+@pytest.mark.parametrize("law", SAMPLING_LAWS, ids=lambda law: law.__name__)
+@pytest.mark.parametrize("name", SAMPLING)
+def test_registered_decoders_that_sample_keep_the_law(name, law):
+    law(registry.load("decoders", name))
+
+
+BROKEN = [
+    (ShiftedCodes, codes_are_as_announced, "where there are 4"),
+    (RelativeLevels, frames_are_tokenized_alone, "depend on other frames"),
+    (CountsCodes, tokenizer_keeps_nothing, "seen"),
+    (ReadsItsOwnCell, later_cells_are_not_read, "changes the logits of it or of earlier ones"),
+    (ForgetsItsSamples, samples_are_what_teacher_forcing_predicts, "not close"),
+    (CopiesTheTarget, sampling_reads_no_target, "depends on the target"),
+]
+
+
+@pytest.mark.parametrize(("part", "law", "message"), BROKEN, ids=[part.__name__ for part, _, _ in BROKEN])
+def test_what_breaks_a_law_is_found(part, law, message):
+    with pytest.raises(AssertionError, match=message):
+        law(part)
+
+
+def test_every_law_has_something_that_breaks_it():
+    assert {law for _, law, _ in BROKEN} == {*TOKENIZER_LAWS, *SAMPLING_LAWS}
+
+
+class CodePrediction(SlotTask):
+    """The codes of each frame from its slots: given the true ones in training, sampled in evaluation."""
+
+    def __init__(self, tokenizer: Callable[[VideoSpec], Tokenizer], data_spec: DataSpec) -> None:
+        built = tokenizer(data_spec.input)
+        parts = (registry.load("encoders", "PatchEncoder"), registry.load("cores", "SlotSSM"), CellByCell)
+        codes = DataSpec(data_spec.input, built.code_spec)
+        super().__init__(*parts, data_spec=data_spec, parts_spec=codes)
+        self.tokenizer = built.requires_grad_(False)
+
+    def coded(self, batch: VideoBatch) -> VideoBatch:
+        return replace(batch, target=self.tokenizer(batch.frames).codes, target_time=batch.time)
+
+    def forward(self, batch: VideoBatch) -> Decoded:
+        return self.decoder(self.core(self.encoder(batch)).slots, self.coded(batch))
+
+    def loss(self, output: Decoded, batch: VideoBatch) -> Tensor:
+        logits, codes = output.reconstruction.flatten(0, 1), self.coded(batch).require("target").flatten(0, 1)
+        return output.add_losses(F.cross_entropy(logits, codes))
+
+    def predict(self, batch: VideoBatch) -> dict[str, Tensor]:
+        codes, _ = self.decoder.sample(self.core(self.encoder(batch)).slots, batch)
+        return {"codes": codes, "frames": self.tokenizer.decode(codes)}
+
+
+def test_a_task_is_taught_codes_and_samples_frames():
+    torch.manual_seed(0)
+    task = CodePrediction(GreyLevels, DataSpec(INPUT, INPUT))
+    batch = random_batch(INPUT).map(lambda value: value.float() if value.is_floating_point() else value)
+    decoded = task(batch)
+    assert decoded.reconstruction.shape == (2, 5, LEVELS, 2, 2)
+    task.loss(decoded, batch).backward()
+    assert all(parameter.grad is not None for parameter in task.decoder.parameters())
+    found = task.predict_step(batch, 0)
+    assert found["codes"].shape == (2, 5, 2, 2)
+    assert found["frames"].shape == batch.frames.shape
+
+
+def test_codes_are_cut_with_their_steps():
+    batch = random_batch(INPUT)
+    codes = GreyLevels(INPUT)(batch.frames).codes
+    piece = replace(batch, target=codes, target_time=batch.time).slice_time(1, 3)
+    assert torch.equal(piece.target, codes[:, 1:3])
+    assert CODES.channels == 5

@@ -1,0 +1,166 @@
+"""Several cameras per step: how their frames flow, the laws of the parts that take them, and parts that break these.
+
+A law raises AssertionError where a part breaks it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from einops import rearrange
+from jaxtyping import TypeCheckError
+from torch import Tensor, nn
+
+from slotbench import registry
+from slotbench.interfaces import DataSpec, Decoded, Decoder, Encoder, SlotSpec, TokenSpec, VideoBatch, VideoSpec
+from slotbench.tasks.base import SlotTask
+from slotbench.testing.frame_laws import (
+    ENCODER_LAWS,
+    PAINTED,
+    SLOTS,
+    VIEW_LAWS,
+    VIEWS,
+    decoder_gradients_reach_every_parameter,
+    decoder_keeps_nothing,
+    decoder_reloads,
+    every_view_is_encoded,
+    held_out_views_are_not_read,
+    random_batch,
+    random_slots,
+    steps_are_decoded_alone,
+    views_follow_their_rays,
+)
+
+
+class RowsOfViews(Encoder):
+    """The rows of all views of a step, each with the rays that it has seen along, through one linear map."""
+
+    takes_views = True
+
+    def __init__(self, spec: VideoSpec) -> None:
+        super().__init__()
+        self.token_spec = TokenSpec(4, spec.num_views * spec.height)
+        self.rows = nn.Linear((spec.channels + 6) * spec.width, 4)
+
+    def forward(self, batch: VideoBatch) -> Tensor:
+        seen = torch.cat([batch.frames, batch.require("rays").to(batch.frames)], dim=-3)
+        return self.rows(rearrange(seen, "b t v c h w -> b t (v h) (c w)"))
+
+
+class Rays(Decoder):
+    """Every pixel of every view from its ray and the mean of the slots."""
+
+    takes_views = True
+
+    def __init__(self, slots: SlotSpec, target: VideoSpec) -> None:
+        super().__init__()
+        self.of_slots, self.of_ray = nn.Linear(slots.dim, 8), nn.Linear(6, 8)
+        self.colour = nn.Linear(8, target.channels)
+
+    def forward(self, slots: Tensor, batch: VideoBatch | None = None) -> Decoded:
+        assert batch is not None
+        rays = self.of_ray(batch.require("rays").movedim(-3, -1).to(slots))
+        seen = torch.tanh(rays + self.of_slots(slots).mean(2)[:, :, None, None, None])
+        return Decoded(self.colour(seen).movedim(-1, -3))
+
+
+class SeesTheFirstView(RowsOfViews):
+    def forward(self, batch: VideoBatch) -> Tensor:
+        return super().forward(replace(batch, frames=batch.frames[:, :, :1].expand_as(batch.frames)))
+
+
+class LooksAtWhatIsHeldOut(RowsOfViews):
+    def forward(self, batch: VideoBatch) -> Tensor:
+        tokens = super().forward(batch)
+        return tokens if batch.held_out is None else tokens + batch.held_out.frames.mean()
+
+
+class PaintsByNumber(Rays):
+    """Views by their place, whatever their rays."""
+
+    def forward(self, slots: Tensor, batch: VideoBatch | None = None) -> Decoded:
+        painted = super().forward(slots, batch).reconstruction
+        return Decoded(painted + torch.arange(painted.shape[2])[:, None, None, None])
+
+
+@pytest.mark.parametrize("law", [*ENCODER_LAWS, *VIEW_LAWS], ids=lambda law: law.__name__)
+def test_an_encoder_of_several_views_keeps_the_law(law):
+    law(RowsOfViews, VIEWS)
+
+
+@pytest.mark.parametrize("law", [*ENCODER_LAWS, *VIEW_LAWS], ids=lambda law: law.__name__)
+@pytest.mark.parametrize("name", [n for n in registry.names("encoders") if registry.load("encoders", n).takes_views])
+def test_registered_encoders_that_take_views_keep_the_law(name, law):
+    """No encoder takes them yet, and pytest then skips this."""
+    law(registry.load("encoders", name), VIEWS)
+
+
+DECODER_LAWS = (
+    views_follow_their_rays,
+    steps_are_decoded_alone,
+    decoder_gradients_reach_every_parameter,
+    decoder_keeps_nothing,
+    decoder_reloads,
+)
+
+
+@pytest.mark.parametrize("law", DECODER_LAWS, ids=lambda law: law.__name__)
+def test_a_decoder_of_several_views_keeps_the_law(law):
+    law(Rays, SLOTS, PAINTED)
+
+
+@pytest.mark.parametrize(
+    ("part", "law", "message"),
+    [
+        (SeesTheFirstView, every_view_is_encoded, "view 1 of a changed step stayed the same"),
+        (LooksAtWhatIsHeldOut, held_out_views_are_not_read, "held out change the tokens"),
+        (PaintsByNumber, views_follow_their_rays, "in another order"),
+    ],
+)
+def test_what_breaks_a_law_is_found(part, law, message):
+    with pytest.raises(AssertionError, match=message):
+        law(part)
+
+
+def test_shown_and_held_out_views_are_cut_moved_and_joined_together():
+    batch = random_batch(VIEWS)
+    assert (batch.num_views, batch.held_out.num_views) == (3, 2)
+    piece = batch.slice_time(1, 3)
+    assert torch.equal(piece.frames, batch.frames[:, 1:3])
+    assert torch.equal(piece.rays, batch.rays[:, 1:3])
+    assert torch.equal(piece.held_out.frames, batch.held_out.frames[:, 1:3])
+    assert piece.held_out.time.tolist() == piece.time.tolist()
+    assert {value.device.type for value in (batch.to("meta").frames, batch.to("meta").held_out.rays)} == {"meta"}
+    joined = VideoBatch.join([batch, batch])
+    assert joined.held_out.frames.shape == (4, *batch.held_out.frames.shape[1:])
+    with pytest.raises(TypeCheckError):
+        replace(batch, rays=batch.rays[:, :, :2])  # rays of two of three views
+
+
+class NewViews(SlotTask):
+    """Slots from the views that are shown; the views that are held out are painted."""
+
+    def __init__(self, data_spec: DataSpec) -> None:
+        super().__init__(RowsOfViews, registry.load("cores", "SlotSSM"), Rays, data_spec=data_spec)
+
+    def forward(self, batch: VideoBatch) -> Decoded:
+        return self.decoder(self.core(self.encoder(batch)).slots, batch.held_out)
+
+    def loss(self, output: Decoded, batch: VideoBatch) -> Tensor:
+        return output.add_losses((output.reconstruction - batch.held_out.frames).square().mean())
+
+
+def test_a_task_paints_views_that_its_encoder_is_not_shown():
+    torch.manual_seed(0)
+    task = NewViews(DataSpec(VIEWS, replace(VIEWS, num_views=2)))
+    batch = random_batch(VIEWS).map(lambda value: value.float() if value.is_floating_point() else value)
+    decoded = task(batch)
+    assert decoded.reconstruction.shape == (2, 5, 2, 3, 16, 16)
+    task.loss(decoded, batch).backward()
+    assert all(parameter.grad is not None for parameter in task.parameters())
+
+
+def test_slots_know_nothing_of_views():
+    assert random_slots(SLOTS).shape == (2, 5, 3, 16)

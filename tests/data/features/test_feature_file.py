@@ -1,0 +1,299 @@
+"""Features in HDF5: read clip by clip as what they were written as, and refused where they do not fit."""
+
+from __future__ import annotations
+
+import pickle
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from feature_files import FRAMES, GRID, SIDE, VIDEOS, WIDTH, write_feature_file
+
+from slotbench.data.base import LoaderOptions
+from slotbench.data.features.feature_file import FeatureFile, StoredFeatures
+from slotbench.data.features.feature_writing import write_features
+from slotbench.data.folders.video_folder import VideoFolder
+from slotbench.errors import DataFilesError
+from slotbench.interfaces import DataSpec, VideoSpec
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for split in ("train", "val", "test"):
+        write_feature_file(tmp_path / f"{split}.h5")
+    return tmp_path
+
+
+def expected_features(video, frame):
+    """What `write_feature_file` writes, as "channels rows cols"."""
+    cells = torch.arange(GRID[0] * GRID[1]).view(GRID)
+    return 100 * video + 20 * frame + cells + torch.arange(WIDTH)[:, None, None] / 8
+
+
+def test_sizes_are_those_of_the_files(folder):
+    frame = VideoSpec(3, SIDE, SIDE)
+    assert FeatureFile(str(folder)).spec == DataSpec(frame, frame, VideoSpec(WIDTH, *GRID))
+
+
+@pytest.mark.parametrize("class_token", [False, True])
+def test_every_feature_is_where_it_was_written(tmp_path, class_token):
+    source = StoredFeatures(write_feature_file(tmp_path / "a.h5", class_token=class_token))
+    batch = source.read([4, 1], [1, 0], 2)
+    assert batch.features.shape == (2, 2, WIDTH, *GRID)
+    for clip, (video, start) in enumerate([(4, 1), (1, 0)]):
+        for frame in range(2):
+            expected = expected_features(video, start + frame).half()
+            assert torch.equal(batch.features[clip, frame], expected)
+    with h5py.File(source.path) as file:
+        assert np.array_equal(batch.frames[0].numpy(), file["frames"][4, 1:])
+        assert np.array_equal(batch.masks[1].numpy(), file["masks"][1, :2])
+    assert batch.objects["video"].tolist() == [4, 1]
+    assert batch.objects["first_frame"].tolist() == [1, 0]
+    assert batch.objects["num_objects"].tolist() == [7, 4]
+    assert batch.time.tolist() == [[0, 1], [0, 1]]
+
+
+def test_frames_of_videos_are_independent_images(folder):
+    data = FeatureFile(str(folder), loader=LoaderOptions(train_size=4 * VIDEOS, batch_size=VIDEOS))
+    batches = list(data.train_dataloader())
+    assert {batch.features.shape for batch in batches} == {(VIDEOS, 1, WIDTH, *GRID)}
+    for batch in batches:
+        assert sorted(batch.objects["video"].tolist()) == list(range(VIDEOS))
+    seen = {place for b in batches for place in zip(b.objects["video"].tolist(), b.objects["first_frame"].tolist())}  # noqa: B905
+    assert len(seen) > VIDEOS
+    everything = data.dataset("val")
+    assert len(everything) == VIDEOS * FRAMES
+
+
+def test_a_subset_of_the_images_is_scored_the_same_for_every_seed(folder):
+    places = [
+        FeatureFile(str(folder), loader=LoaderOptions(test_size=4, seed=seed)).dataset("test").places for seed in (0, 1)
+    ]
+    assert np.array_equal(*places)
+    assert len({tuple(place) for place in places[0].tolist()}) == 4
+    assert len(FeatureFile(str(folder), eval_frames=None).dataset("val")) == VIDEOS
+
+
+def test_videos_of_many_objects_are_passed_over(folder):
+    data = FeatureFile(str(folder), max_objects=4, loader=LoaderOptions(train_size=8))
+    assert set(data.dataset("train").videos.tolist()) == {0, 1}
+    assert {place[0] for place in data.dataset("val").places.tolist()} == {0, 1}
+
+
+def test_what_is_optional_may_be_absent(tmp_path):
+    path = write_feature_file(tmp_path / "test.h5", without=("masks", "num_objects", "source"))
+    batch = next(iter(FeatureFile(str(tmp_path)).test_dataloader()))
+    assert batch.masks is None
+    assert "num_objects" not in batch.objects
+    with pytest.raises(DataFilesError, match=f"{path} has no num_objects"):
+        FeatureFile(str(tmp_path), max_objects=3).dataset("test")
+
+
+def test_other_processes_open_the_file_themselves(folder):
+    here = FeatureFile(str(folder), loader=LoaderOptions(val_batch_size=4))
+    there = FeatureFile(str(folder), loader=LoaderOptions(val_batch_size=4, num_workers=1))
+    source = here.dataset("val").source
+    source.read([0], [0], 1)
+    assert torch.equal(pickle.loads(pickle.dumps(source)).read([1], [2], 1).features, source.read([1], [2], 1).features)
+    for ours, theirs in zip(here.val_dataloader(), there.val_dataloader(), strict=True):
+        assert torch.equal(ours.features, theirs.features)
+
+
+@pytest.mark.parametrize("missing", ["features", "frames", "grid", "has_class_token"])
+def test_a_file_without_a_part_is_refused(tmp_path, missing):
+    path = write_feature_file(tmp_path / "a.h5", without=(missing,))
+    with pytest.raises(DataFilesError, match=f"has no {missing}; expected `features`"):
+        StoredFeatures(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("masks", np.zeros((VIDEOS, FRAMES, SIDE, SIDE + 1), np.uint8)),
+        ("num_objects", np.zeros(VIDEOS + 1, np.int64)),
+        ("frames", np.zeros((VIDEOS, FRAMES, SIDE, SIDE, 3), np.uint8)),
+        ("features", np.zeros((VIDEOS, FRAMES, 9, WIDTH), np.float16)),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(tmp_path, name, values):
+    path = write_feature_file(tmp_path / "a.h5", without=(name,))
+    with h5py.File(path, "a") as file:
+        file[name] = values
+    with pytest.raises(DataFilesError, match=f"has {name} of shape .* does not fit .* 2 x 4 without a class token"):
+        StoredFeatures(path)
+
+
+def test_what_is_no_such_file_is_refused(tmp_path, folder):
+    with pytest.raises(
+        DataFilesError, match=r"the folder nowhere does not exist; expected train.h5, val.h5 or test.h5"
+    ):
+        _ = FeatureFile("nowhere").spec
+    (folder / "val.h5").write_bytes(b"no HDF5")
+    with pytest.raises(DataFilesError, match="is no HDF5 file"):
+        FeatureFile(str(folder)).dataset("val")
+    (folder / "val.h5").unlink()
+    with pytest.raises(DataFilesError, match=r"there is no file .*val\.h5; .*slotbench prepare NAME --features"):
+        FeatureFile(str(folder)).dataset("val")
+    write_feature_file(folder / "test.h5", side=16)
+    with pytest.raises(DataFilesError, match="and the files beside it"):
+        FeatureFile(str(folder)).dataset("test")
+    with pytest.raises(ValueError, match="num_frames is 0"):
+        FeatureFile(str(folder), num_frames=0)
+
+
+class Cells:
+    """Means over a 2 x 2 grid, and how often they were asked for."""
+
+    spec, calls = VideoSpec(3, 2, 2), 0
+
+    def __call__(self, frames):
+        assert 0 <= frames.min() <= frames.max() <= 1
+        self.calls += 1
+        return torch.nn.functional.adaptive_avg_pool2d(frames, 2)
+
+
+@pytest.fixture
+def videos(tmp_path):
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 3), ("test", 2)):
+        (tmp_path / "videos" / split).mkdir(parents=True)
+        for video in range(count):
+            np.save(tmp_path / "videos" / split / f"{video}.npy", rng.integers(0, 256, (4, 12, 12, 3), dtype=np.uint8))
+    return VideoFolder(str(tmp_path / "videos"), num_frames=2, eval_frames=4, resolution=12)
+
+
+def test_what_is_written_is_read_back(videos, tmp_path):
+    out, told = tmp_path / "out", []
+    write_features(videos, Cells(), Cells.spec, 6, out, {"made": "so"}, report=lambda *told_: told.append(told_))
+    assert sorted(path.name for path in out.iterdir()) == ["SHA256SUMS", "test.h5", "train.h5"]
+    assert told[-1] == ("test", 2, 2)
+    source = StoredFeatures(out / "train.h5")
+    assert source.spec.features == Cells.spec
+    assert source.lengths.tolist() == [4, 4, 4]
+    batch = source.read([2], [1], 3)
+    true = videos.dataset("train").source.read([2], [1], 3).frames.float() / 255
+    torch.testing.assert_close(batch.features[0].float(), Cells()(true[0]), atol=1e-3, rtol=1e-3)
+    assert batch.frames.shape == (1, 3, 3, 6, 6)
+    resized = torch.nn.functional.interpolate(true[0], size=(6, 6), mode="bicubic").clamp(0, 1)
+    torch.testing.assert_close(batch.frames[0] / 255, resized, atol=0.51 / 255, rtol=0)
+
+
+class Interrupted(Cells):
+    def __call__(self, frames):
+        if self.calls == 2:
+            raise KeyboardInterrupt
+        return super().__call__(frames)
+
+
+def test_writing_goes_on_where_it_was_interrupted(videos, tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        write_features(videos, Interrupted(), Cells.spec, 12, out, {"made": "so"}, ["train"])
+    shown = sorted(path.name for path in out.iterdir() if not path.name.startswith("."))
+    assert shown == ["train.h5.part", "train.progress.json"]
+    with pytest.raises(DataFilesError, match="holds features of something else"):
+        write_features(videos, Cells(), Cells.spec, 12, out, {"made": "otherwise"}, ["train"])
+    cells = Cells()
+    write_features(videos, cells, Cells.spec, 12, out, {"made": "so"}, ["train"])
+    assert cells.calls == 1
+    assert sorted(path.name for path in out.iterdir()) == ["SHA256SUMS", "train.h5"]
+    for video in range(3):
+        true = videos.dataset("train").source.read([video], [0], 4).frames
+        batch = StoredFeatures(out / "train.h5").read([video], [0], 4)
+        assert torch.equal(batch.frames, true)
+        torch.testing.assert_close(batch.features[0].float(), Cells()(true[0] / 255), atol=1e-3, rtol=1e-3)
+    write_features(videos, cells, Cells.spec, 12, out, {"made": "so"}, ["train"])
+    assert cells.calls == 1
+    with pytest.raises(DataFilesError, match="holds features of something else"):
+        write_features(videos, cells, Cells.spec, 12, out, {"made": "otherwise"}, ["train"])
+
+
+def test_videos_of_different_lengths_and_splits_that_are_not_there_are_refused(videos, tmp_path):
+    with pytest.raises(DataFilesError, match="there is no video in"):
+        write_features(videos, Cells(), Cells.spec, 12, tmp_path / "out", {}, ["val"])
+    np.save(tmp_path / "videos" / "train" / "9.npy", np.zeros((7, 12, 12, 3), np.uint8))
+    with pytest.raises(DataFilesError, match="the videos of the train split have 4 to 7 frames"):
+        write_features(videos, Cells(), Cells.spec, 12, tmp_path / "out", {}, ["train"])
+
+
+@pytest.mark.parametrize("damage", ["cut off", "zeros", "no HDF5"])
+def test_what_was_damaged_since_it_was_written_is_written_again(videos, tmp_path, damage, capsys):
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        write_features(videos, Interrupted(), Cells.spec, 12, out, {"made": "so"}, ["train"])
+    partial = out / "train.h5.part"
+    content = partial.read_bytes()
+    with h5py.File(partial, "r+") as file:
+        if damage == "zeros":
+            file["frames"][1] = 0
+    if damage != "zeros":
+        partial.write_bytes(content[: len(content) // 2] if damage == "cut off" else b"nothing")
+    cells = Cells()
+    write_features(videos, cells, Cells.spec, 12, out, {"made": "so"}, ["train"])
+    assert cells.calls == (2 if damage == "zeros" else 3)
+    assert "2 videos had been written" in capsys.readouterr().err
+    for video in range(3):
+        true = videos.dataset("train").source.read([video], [0], 4).frames
+        assert torch.equal(StoredFeatures(out / "train.h5").read([video], [0], 4).frames, true)
+
+
+def external(file, name, values, secret):
+    file.create_dataset(name, values.shape, values.dtype, external=[(str(secret), 0, values.nbytes)])
+
+
+def virtual(file, name, values, secret):
+    with h5py.File(secret.with_suffix(".h5"), "w") as other:
+        other["data"] = values
+    layout = h5py.VirtualLayout(values.shape, values.dtype)
+    layout[...] = h5py.VirtualSource(secret.with_suffix(".h5"), "data", values.shape)
+    file.create_virtual_dataset(name, layout)
+
+
+def linked(file, name, values, secret):
+    with h5py.File(secret.with_suffix(".h5"), "w") as other:
+        other["data"] = values
+    file[name] = h5py.ExternalLink(str(secret.with_suffix(".h5")), "data")
+
+
+def soft(file, name, values, secret):
+    file["elsewhere"] = values
+    file[name] = h5py.SoftLink("/elsewhere")
+
+
+@pytest.mark.parametrize("lead_out", [external, virtual, linked, soft])
+@pytest.mark.parametrize("name", ["frames", "masks", "num_objects"])
+def test_values_that_lie_elsewhere_are_not_read(tmp_path, lead_out, name):
+    path = write_feature_file(tmp_path / "train.h5")
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"the user's own" * 10_000)
+    with h5py.File(path, "r+") as file:
+        values = file[name][...]
+        del file[name]
+        lead_out(file, name, values, secret)
+    with pytest.raises(DataFilesError, match=f"{name} of .*train.h5 (is a link|lies in other files)"):
+        StoredFeatures(path)
+
+
+@pytest.mark.parametrize("packed", [None, "gzip", "lzf"])
+def test_sizes_that_a_file_only_claims_are_not_believed(tmp_path, packed):
+    path = write_feature_file(tmp_path / "train.h5")
+    with h5py.File(path, "r+") as file:
+        del file["features"]
+        chunks = None if packed is None else (1, 1, 8, 6)
+        file.create_dataset("features", (10**9, FRAMES, 8, 6), np.float16, chunks=chunks, compression=packed)
+    with pytest.raises(DataFilesError, match=r"features of .*train.h5 (says|has 0 of its)"):
+        StoredFeatures(path)
+
+
+def test_packed_features_are_read(tmp_path):
+    path = write_feature_file(tmp_path / "train.h5")
+    before = StoredFeatures(path).read([3], [1], 2)
+    with h5py.File(path, "r+") as file:
+        for name in ("features", "frames"):
+            values = file[name][...]
+            del file[name]
+            file.create_dataset(name, data=values, compression="gzip", shuffle=True)
+    after = StoredFeatures(path).read([3], [1], 2)
+    assert torch.equal(after.features, before.features)
+    assert torch.equal(after.frames, before.frames)

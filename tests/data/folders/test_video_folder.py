@@ -1,0 +1,289 @@
+"""Whatever a user's videos are stored as, they become square clips of the frames that were asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from slotbench.data.base import Split
+from slotbench.data.folders.video_folder import VideoFolder
+from slotbench.errors import DataFilesError
+from slotbench.interfaces import VideoBatch
+
+GREYS = range(10, 250, 8)
+"""One value per frame, so that frames tell which they are: 30 of them."""
+
+
+def video(rows: int = 12, columns: int = 20) -> np.ndarray:
+    """The value of a frame in the square in its middle, and nothing beside it."""
+    out = np.zeros((len(GREYS), rows, columns, 3), np.uint8)
+    side = min(rows, columns)
+    top, left = (rows - side) // 2, (columns - side) // 2
+    out[:, top : top + side, left : left + side] = np.array(GREYS, np.uint8)[:, None, None, None]
+    return out
+
+
+def write(path: Path, frames: np.ndarray) -> None:
+    if path.suffix == ".npz":
+        np.savez(path, video=frames)
+    elif path.suffix == ".npy":
+        np.save(path, frames[..., 0])
+    elif path.suffix == ".gif":
+        first, *others = (Image.fromarray(frame) for frame in frames)
+        first.save(path, save_all=True, append_images=others)
+    elif path.suffix == ".mp4":
+        write_mp4(path, frames)
+    else:
+        path.mkdir(parents=True)
+        for number, frame in enumerate(frames):
+            Image.fromarray(frame).save(path / f"frame{number}.png")
+
+
+def write_mp4(path: Path, frames: np.ndarray) -> None:
+    av = pytest.importorskip("av")
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=25)
+        stream.height, stream.width = frames.shape[1:3]
+        stream.gop_size = 7
+        for frame in frames:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        container.mux(stream.encode())
+
+
+def clips(path: Path, split: Split = "test", indices: tuple[int, ...] = (0,), **arguments: int | None) -> VideoBatch:
+    data = VideoFolder(str(path), resolution=8, **arguments)  # type: ignore[arg-type]
+    return data.dataset(split).clips(indices)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.npy", "a.gif", "frames", "a.mp4"])
+def test_frames_are_found_cropped_and_resized(name: str, tmp_path: Path) -> None:
+    # movies are compressed and want sides in blocks of 16
+    rows, columns = (32, 64) if name == "a.mp4" else (12, 20)
+    write(tmp_path / name, video(rows, columns))
+    batch = clips(tmp_path, eval_frames=9, indices=(0, 1, 2))
+    assert batch.frames.shape == (3, 9, 3, 8, 8)
+    assert batch.frames.dtype == torch.uint8
+    assert batch.masks is None
+    assert batch.objects["first_frame"].tolist() == [0, 9, 18]
+    middle = batch.frames[:, :, 1, 2:-2, 2:-2].double().mean((2, 3)).flatten()
+    assert (middle - torch.tensor(GREYS[:27])).abs().max() < 4
+    if name != "a.mp4":
+        assert (batch.frames == batch.frames[..., :1, :1]).all()
+
+
+def test_a_folder_of_everything_is_read_in_the_order_of_names(tmp_path: Path) -> None:
+    for name in ("c.npz", "a.gif", "b"):
+        write(tmp_path / name, video())
+    (tmp_path / "notes.txt").write_text("no video")
+    batch = clips(tmp_path, "train", tuple(range(9)), num_frames=4)
+    assert (batch.objects["video"].reshape(3, 3).sort(1).values == torch.arange(3)).all()
+    for clip in range(9):
+        first = int(batch.objects["first_frame"][clip])
+        expected = torch.tensor(GREYS)[first : first + 4]
+        assert (batch.frames[clip, :, 0, 4, 4] - expected).abs().max() <= 2
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.gif", "frames"])
+def test_one_video_can_be_named_itself(name: str, tmp_path: Path) -> None:
+    write(tmp_path / name, video())
+    assert clips(tmp_path / name, eval_frames=None).frames.shape[1] == 30
+
+
+def test_a_stride_takes_every_so_manieth_frame(tmp_path: Path) -> None:
+    write(tmp_path / "a.npz", video())
+    batch = clips(tmp_path, indices=(0, 1), eval_frames=4, stride=4)
+    assert batch.frames[:, :, 0, 4, 4].tolist() == [list(GREYS[0:16:4]), list(GREYS[16:32:4])]
+    assert batch.objects["first_frame"].tolist() == [0, 16]
+
+
+def test_folders_of_the_splits_names_are_the_splits(tmp_path: Path) -> None:
+    for split, count in (("train", 3), ("test", 1)):
+        for number in range(count):
+            (tmp_path / split).mkdir(exist_ok=True)
+            write(tmp_path / split / f"{number}.npz", video())
+    assert set(clips(tmp_path, "train", tuple(range(9))).objects["video"].tolist()) == {0, 1, 2}
+    assert len(VideoFolder(str(tmp_path)).dataset("test")) == 1  # type: ignore[arg-type]
+    with pytest.raises(DataFilesError, match=r"there is no video in .*val; expected"):
+        VideoFolder(str(tmp_path)).dataset("val")
+
+
+def test_videos_that_are_too_short_are_passed_over(tmp_path: Path) -> None:
+    write(tmp_path / "long.npz", video())
+    write(tmp_path / "short.npz", video()[:5])
+    assert set(clips(tmp_path, "train", (0, 1, 2), num_frames=6).objects["video"].tolist()) == {0}
+    with pytest.raises(DataFilesError, match=r"clips of 31 frames are asked for, and the longest video .* has 30"):
+        clips(tmp_path, eval_frames=31)
+    with pytest.raises(DataFilesError, match=r"have 5 to 30 frames, .*set eval_frames"):
+        clips(tmp_path, eval_frames=None)
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataFilesError, match=r"there is nothing at .*nowhere; expected a folder of videos"):
+        clips(tmp_path / "nowhere")
+    with pytest.raises(DataFilesError, match="there is no video in"):
+        clips(tmp_path)
+    for name, content, message in [
+        ("a.gif", b"GIF89a", "cannot be read as a GIF"),
+        ("a.npz", b"PK", "cannot be read as a numpy file"),
+    ]:
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(DataFilesError, match=message):
+            clips(tmp_path / name)
+    np.save(tmp_path / "floats.npy", np.zeros((2, 3, 4)))
+    with pytest.raises(DataFilesError, match=r"holds float64 values of shape \(2, 3, 4\); expected uint8"):
+        clips(tmp_path / "floats.npy")
+    with pytest.raises(ValueError, match="stride is 0; expected 1 or more"):
+        VideoFolder(str(tmp_path), stride=0)
+
+
+def test_a_movie_without_pyav_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.mp4").write_bytes(b"")
+    monkeypatch.setattr("slotbench.data.folders.video_files.find_spec", lambda name: None)
+    with pytest.raises(DataFilesError, match=r"needs PyAV to be read: pip install 'slotbench\[video\]'"):
+        clips(tmp_path)
+
+
+def test_a_damaged_movie_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("av")
+    (tmp_path / "a.mp4").write_bytes(b"no movie at all")
+    with pytest.raises(DataFilesError, match=r"a.mp4 cannot be read as a video"):
+        clips(tmp_path)
+
+
+def test_clips_are_called_after_their_file_and_first_frame(tmp_path: Path) -> None:
+    for name in ("b walk.npz", "a.gif"):
+        write(tmp_path / name, video())
+    dataset = VideoFolder(str(tmp_path), resolution=8, eval_frames=5, stride=2).dataset("test")
+    called = [dataset.clip_name(index) for index in range(len(dataset))]  # type: ignore[attr-defined,arg-type]
+    assert called == [f"{name}_frame{first:05d}" for name in ("a", "b walk") for first in (0, 10, 20)]
+
+
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_a_validation_that_is_the_training_set_is_said_aloud_once(tmp_path: Path, split: str) -> None:
+    write(tmp_path / "a.npz", video())
+    data = VideoFolder(str(tmp_path), resolution=8, eval_frames=6)
+    with pytest.warns(UserWarning, match=r"training, validation and test have the same videos.*Move some videos to"):
+        getattr(data, f"{split}_dataloader")()
+    getattr(data, f"{split}_dataloader")()
+    data.train_dataloader()
+    (tmp_path / "train").mkdir()
+    (tmp_path / "val").mkdir()
+    (tmp_path / "test").mkdir()
+    write(tmp_path / split / "b.npz", video())
+    getattr(VideoFolder(str(tmp_path), resolution=8, eval_frames=6), f"{split}_dataloader")()
+
+
+def test_frames_can_be_read_in_grey(tmp_path: Path) -> None:
+    colours = np.zeros((4, 8, 8, 3), np.uint8)
+    colours[..., 1] = 200
+    np.save(tmp_path / "a.npy", colours)
+    data = VideoFolder(str(tmp_path), resolution=8, eval_frames=4, channels=1)
+    assert data.spec.input.channels == 1
+    frames = data.dataset("test").clips([0]).frames  # type: ignore[attr-defined]
+    assert frames.shape == (1, 4, 1, 8, 8)
+    assert set(frames.unique().tolist()) == {117}  # 0.587 of the green
+    with pytest.raises(ValueError, match="channels is 2; expected 3, or 1 for grey"):
+        VideoFolder(str(tmp_path), channels=2)
+
+
+def masks(rows: int = 12, columns: int = 20) -> np.ndarray:
+    """Object 3 in the upper half, object 300 in the lower one, nothing in the frames of odd numbers."""
+    out = np.zeros((len(GREYS), rows, columns), np.int32)
+    out[::2, : rows // 2], out[::2, rows // 2 :] = 3, 300
+    return out
+
+
+@pytest.mark.parametrize("kind", ["npz", "npy", "images"])
+def test_masks_beside_the_videos_come_with_the_clips(kind: str, tmp_path: Path) -> None:
+    write(tmp_path / "walk.npz", video())
+    folder = tmp_path / "masks"
+    folder.mkdir()
+    if kind == "npz":
+        np.savez(folder / "walk.npz", masks=masks(), other=np.zeros(3))
+    elif kind == "npy":
+        np.save(folder / "walk.npy", masks().astype(np.uint16))
+    else:
+        (folder / "walk").mkdir()
+        for number, frame in enumerate(masks()):
+            Image.fromarray(frame.astype(np.uint16)).save(folder / "walk" / f"{number}.png")
+    batch = clips(tmp_path, eval_frames=4, stride=3)
+    assert batch.masks is not None
+    assert batch.masks.shape == (1, 4, 8, 8)
+    # frames 0, 3, 6, 9
+    assert batch.masks[0, :, 0, 0].tolist() == [3, 0, 3, 0]
+    assert batch.masks[0, :, 7, 7].tolist() == [300, 0, 300, 0]
+    (piece,) = VideoFolder(str(tmp_path), resolution=8).video_pieces("test", 64).__getitems__([0])
+    assert piece.masks is not None
+    assert piece.masks[0, :, 0, 0].tolist() == [3, 0] * 15
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (masks()[:-1], r"has masks of 29 frames, and .*walk.npz has 30 frames"),
+        (masks(10), r"has masks of 10 x 20 pixels, and the video has frames of 12 x 20"),
+        (masks().astype(float), r"holds float64 values of shape .*expected integers of shape \(time, height, width\)"),
+        (-masks(), r"holds ids below 0"),
+    ],
+)
+def test_masks_that_do_not_belong_to_the_video_are_refused(wrong: np.ndarray, message: str, tmp_path: Path) -> None:
+    write(tmp_path / "walk.npz", video())
+    (tmp_path / "masks").mkdir()
+    np.savez(tmp_path / "masks" / "walk.npz", masks=wrong)
+    with pytest.raises(DataFilesError, match=message):
+        clips(tmp_path, eval_frames=30)
+
+
+def test_every_video_has_masks_or_none_has(tmp_path: Path) -> None:
+    for name in ("walk", "run"):
+        write(tmp_path / f"{name}.npz", video())
+    (tmp_path / "masks").mkdir()
+    np.savez(tmp_path / "masks" / "walk.npz", masks=masks())
+    with pytest.raises(DataFilesError, match=r"has no masks of .*run.npz; expected masks of every video"):
+        clips(tmp_path, eval_frames=4)
+    (tmp_path / "masks" / "run").mkdir()
+    Image.new("RGB", (20, 12)).save(tmp_path / "masks" / "run" / "0.png")
+    with pytest.raises(DataFilesError, match="masks of 1 frames, and"):
+        clips(tmp_path, eval_frames=4)
+    for number in range(30):
+        Image.new("RGB", (20, 12)).save(tmp_path / "masks" / "run" / f"{number}.png")
+    with pytest.raises(DataFilesError, match="is an image in RGB; expected ids of objects"):
+        clips(tmp_path, eval_frames=4)
+
+
+@pytest.mark.parametrize("kind", ["playlist", "list"])
+def test_a_movie_that_names_other_files_is_not_followed(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("av")
+    write_mp4(tmp_path / "private.mp4", video())
+    (tmp_path / "videos").mkdir()
+    named = tmp_path / "private.mp4"
+    playlist = f"#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:10,\n{named}\n#EXT-X-ENDLIST\n"
+    content = playlist if kind == "playlist" else f"ffconcat version 1.0\nfile '{named}'\n"
+    (tmp_path / "videos" / "a.mp4").write_text(content)
+    with pytest.raises(DataFilesError, match=r"a.mp4 cannot be read as a video"):
+        clips(tmp_path / "videos", eval_frames=2)
+
+
+def test_a_image_that_would_start_another_program_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from PIL import EpsImagePlugin
+
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *given, **named: pytest.fail("a program is started"))
+    (tmp_path / "videos" / "a").mkdir(parents=True)
+    Image.new("RGB", (8, 8)).save(tmp_path / "image.eps")
+    for number in range(3):
+        (tmp_path / "videos" / "a" / f"{number}.png").write_bytes((tmp_path / "image.eps").read_bytes())
+    with pytest.raises(DataFilesError, match=r"0.png cannot be read as an image"):
+        clips(tmp_path / "videos", eval_frames=2)
+
+
+def test_images_larger_than_can_be_meant_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.gif").write_bytes(b"GIF89a\x40\x1f\x40\x1f\x00\x00\x00,\0\0\0\0\x40\x1f\x40\x1f\0\x02\x02L\x01\0;")
+    with pytest.raises(DataFilesError, match=r"an image of 8,000 x 8,000 pixels"):
+        clips(tmp_path / "a.gif", eval_frames=1)
+    np.save(tmp_path / "b.npy", np.empty((1, 1, 1 << 26, 1), np.uint8))
+    with pytest.raises(DataFilesError, match=r"b.npy holds an image of 67,108,864 x 1 pixels"):
+        clips(tmp_path / "b.npy", eval_frames=1)

@@ -1,0 +1,225 @@
+"""Records come back as they were written, whatever the file's state is it is noticed, and the index is made once."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from tfrecord_files import block, crc32c, example, feature, framed, masked, png, varint
+
+from slotbench.data.formats import tfrecord
+from slotbench.data.formats.images import decode_png
+from slotbench.data.formats.tfrecord import Feature, TFRecords, masked_crc32c, parse_example, stream_gzip
+from slotbench.errors import DataFilesError
+
+CONTENTS = [b"first", b"", bytes(range(256)) * 3, b"last"]
+
+
+@pytest.fixture
+def cache_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def written(path: Path, contents: list[bytes] = CONTENTS) -> Path:
+    path.write_bytes(framed(contents, checksums=True))
+    return path
+
+
+def test_the_checksum_is_crc32c() -> None:
+    assert crc32c(b"123456789") == 0xE3069283  # the value that RFC 3720's tables and every catalogue have
+    for data in (b"", b"1", b"123456789", bytes(range(256)) * 5):
+        assert masked_crc32c(data) == int.from_bytes(masked(data), "little")
+
+
+def test_records_are_read_by_index_over_several_files(tmp_path: Path, cache_home: Path) -> None:
+    files = [written(tmp_path / "a.tfrecord-0"), written(tmp_path / "a.tfrecord-1", [b"more"])]
+    records = TFRecords(files, verify=True)
+    assert len(records) == 5
+    assert [bytes(records[i]) for i in (4, 2, 0, 1, 3)] == [b"more", CONTENTS[2], b"first", b"", b"last"]
+    assert str(files[1]) in records.where(4)
+
+
+def test_records_can_be_sent_to_another_process(tmp_path: Path, cache_home: Path) -> None:
+    records = TFRecords([written(tmp_path / "a.tfrecord")])
+    assert bytes(records[0]) == b"first"
+    assert bytes(pickle.loads(pickle.dumps(records))[3]) == b"last"
+
+
+def test_the_index_is_made_once_and_again_when_a_file_has_changed(
+    tmp_path: Path, cache_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(tmp_path / "a.tfrecord")
+    assert len(TFRecords([file])) == 4
+    scanned: list[Path] = []
+    scan = tfrecord._scan
+    monkeypatch.setattr(tfrecord, "_scan", lambda path: scanned.append(path) or scan(path))
+    assert bytes(TFRecords([file])[0]) == b"first"
+    assert scanned == []
+    written(file, [b"another"])
+    assert bytes(TFRecords([file])[0]) == b"another"
+    assert scanned == [file]
+    (tmp_path / ".slotbench-a.npz").write_bytes(b"damaged")
+    assert len(TFRecords([file])) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="permissions are those of POSIX")
+def test_the_index_is_kept_elsewhere_if_the_folder_cannot_be_written(
+    tmp_path: Path, cache_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(tmp_path / "a.tfrecord")
+    write = tfrecord.write_atomically
+
+    def refuse(path: Path, content: bytes) -> None:
+        if path.parent == tmp_path:
+            raise PermissionError(path)
+        write(path, content)
+
+    monkeypatch.setattr(tfrecord, "write_atomically", refuse)
+    assert len(TFRecords([file])) == 4
+    assert [path.suffix for path in (cache_home / "slotbench" / "tfrecord").iterdir()] == [".npz"]
+    monkeypatch.setattr(tfrecord, "_scan", lambda path: pytest.fail("the index was there"))
+    assert len(TFRecords([file])) == 4
+
+
+def test_a_damaged_record_is_noticed_where_checksums_are_compared(tmp_path: Path, cache_home: Path) -> None:
+    content = bytearray(framed(CONTENTS, checksums=True))
+    content[12] ^= 1
+    (tmp_path / "a.tfrecord").write_bytes(content)
+    assert bytes(TFRecords([tmp_path / "a.tfrecord"])[0]) == b"girst"
+    with pytest.raises(DataFilesError, match=r"record 0 of .*checksum"):
+        TFRecords([tmp_path / "a.tfrecord"], verify=True)[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (framed(CONTENTS)[:-3], "ends within record 3"),
+        (framed(CONTENTS)[:-12], "ends within record 3"),
+        (b"<html>no such object, said the server</html>", "is no TFRecord file"),
+        (gzip.compress(framed(CONTENTS)), "compressed by gzip"),
+    ],
+)
+def test_a_file_that_is_not_whole_or_no_tfrecord_is_refused(
+    content: bytes, message: str, tmp_path: Path, cache_home: Path
+) -> None:
+    (tmp_path / "a.tfrecord").write_bytes(content)
+    with pytest.raises(DataFilesError, match=message):
+        TFRecords([tmp_path / "a.tfrecord"])
+    with pytest.raises(DataFilesError, match="there is no file"):
+        TFRecords([tmp_path / "b.tfrecord"])
+
+
+def test_a_compressed_file_is_streamed_from_any_record_on(tmp_path: Path) -> None:
+    file = tmp_path / "a.tfrecords"
+    file.write_bytes(gzip.compress(framed(CONTENTS, checksums=True)))
+    assert [bytes(record) for record in stream_gzip(file)] == CONTENTS
+    read: list[int] = []
+    assert [bytes(record) for record in stream_gzip(file, first=2, report=read.append)] == CONTENTS[2:]
+    assert read[-1] == file.stat().st_size
+
+
+def test_a_compressed_file_that_is_damaged_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "a.tfrecords"
+    whole = gzip.compress(framed([np.random.default_rng(0).bytes(9999)] * 2))
+    for content, message in [
+        (whole[:-2000], "cannot be unpacked beyond record"),
+        (gzip.compress(framed(CONTENTS)[:-3]), "ends within record 3"),
+        (gzip.compress(b"words, words, words, and no records"), "is no TFRecord file"),
+    ]:
+        file.write_bytes(content)
+        with pytest.raises(DataFilesError, match=message):
+            list(stream_gzip(file))
+
+
+@given(
+    st.lists(st.binary(max_size=300), max_size=5),
+    st.lists(st.integers(-(1 << 63), (1 << 63) - 1), max_size=9),
+    st.lists(st.floats(width=32, allow_nan=False), max_size=9),
+)
+def test_an_example_is_parsed_to_what_was_written(strings: list[bytes], ints: list[int], floats: list[float]) -> None:
+    values = {"a/b": strings, "ints": np.array(ints, np.int64), "floats": np.array(floats, np.float32)}
+    parsed = parse_example(memoryview(example(values)))  # type: ignore[arg-type]
+    assert parsed.keys() == values.keys()
+    assert [bytes(string) for string in parsed["a/b"].byte_strings()] == strings
+    assert bytes(parsed["a/b"].joined()) == b"".join(strings)
+    assert parsed["ints"].ints().tolist() == ints
+    assert np.array_equal(parsed["floats"].floats(), values["floats"])
+
+
+def test_numbers_that_are_not_packed_are_read_too() -> None:
+    ints = block(3, b"".join(varint(1 << 3) + varint(value) for value in (5, 300, -1)))
+    floats = block(2, b"".join(varint(1 << 3 | 5) + np.float32(value).tobytes() for value in (1.5, -2)))
+    assert Feature(memoryview(ints)).ints().tolist() == [5, 300, -1]
+    assert Feature(memoryview(floats)).floats().tolist() == [1.5, -2]
+
+
+def test_strings_of_single_bytes_are_joined() -> None:
+    values = np.arange(256, dtype=np.uint8)
+    assert np.array_equal(Feature(memoryview(feature(values))).joined(), values)
+    assert bytes(Feature(memoryview(feature([b"\x0a\x01\x0a", b"", b"x"]))).joined()) == b"\x0a\x01\x0ax"
+
+
+def test_an_empty_feature_is_empty_as_a_list_of_any_kind() -> None:
+    nothing = Feature(memoryview(b""))
+    assert nothing.byte_strings() == []
+    assert len(nothing.floats()) == len(nothing.ints()) == 0
+    with pytest.raises(DataFilesError, match="holds floats; expected bytes"):
+        Feature(memoryview(feature(np.ones(2, np.float32)))).byte_strings()
+
+
+def test_what_is_no_example_is_refused() -> None:
+    whole = example({"name": [b"value"]})
+    for content in (b"\xff" * 30, whole[:-1], b"\x0b" + whole, b"\x08"):
+        with pytest.raises(DataFilesError, match=r"is not a tf.train.Example"):
+            parse_example(memoryview(content))
+
+
+@pytest.mark.parametrize("shape", [(5, 7, 3), (5, 7), (1, 1, 3), (64, 33, 3)])
+def test_a_png_is_decoded_as_pillow_decodes_it(shape: tuple[int, ...]) -> None:
+    generator = np.random.default_rng(0)
+    smooth = np.cumsum(generator.integers(-2, 3, shape), axis=0) + 5 * np.arange(shape[1]).reshape(
+        -1, *[1] * (len(shape) - 2)
+    )
+    for pixels in (generator.integers(0, 256, shape, dtype=np.uint8), smooth.astype(np.uint8)):
+        decoded = decode_png(memoryview(png(pixels)))
+        assert np.array_equal(decoded, pixels.transpose(2, 0, 1) if len(shape) == 3 else pixels[None])
+
+
+def test_every_filter_of_png_is_undone() -> None:
+    import struct
+    import zlib
+
+    # rows of the same bytes under each filter: what they mean is Pillow's to say
+    rows = [bytes([kind]) + np.random.default_rng(kind).bytes(3 * 6) for kind in (0, 1, 2, 3, 4, 4, 3, 2, 1, 0)]
+    out = b"\x89PNG\r\n\x1a\n"
+    compressed = zlib.compress(b"".join(rows))
+    header = struct.pack(">IIBBBBB", 6, len(rows), 8, 2, 0, 0, 0)
+    # the content in two chunks
+    for kind, content in ((b"IHDR", header), (b"IDAT", compressed[:20]), (b"IDAT", compressed[20:]), (b"IEND", b"")):
+        out += struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+    expected = np.asarray(Image.open(io.BytesIO(out)))
+    assert np.array_equal(decode_png(out), expected.transpose(2, 0, 1))
+
+
+def test_other_kinds_of_png_are_left_to_pillow() -> None:
+    depth = np.random.default_rng(0).integers(0, 65536, (4, 6), dtype=np.uint16)
+    assert np.array_equal(decode_png(png(depth)), depth[None])
+    assert decode_png(png(depth)).dtype == np.uint16
+    colours = np.random.default_rng(0).integers(0, 256, (4, 6, 4), dtype=np.uint8)
+    assert np.array_equal(decode_png(png(colours)), colours.transpose(2, 0, 1))
+
+
+def test_what_is_no_png_is_refused() -> None:
+    whole = png(np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8))
+    for content in (b"", b"GIF89a", whole[:20], whole[:90]):
+        with pytest.raises(DataFilesError, match="cannot be decoded as a PNG"):
+            decode_png(content)

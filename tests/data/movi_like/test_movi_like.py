@@ -1,0 +1,400 @@
+"""Simulated videos: a function of seed, split and number alone, with annotations that agree with what is seen."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.transform import Rotation
+from tfrecord_files import movi_video, write_movi
+from torch import Tensor
+
+from slotbench.data.base import LoaderOptions, Split
+from slotbench.data.clip_cache import ClipCache
+from slotbench.data.movi.movi import MOVi
+from slotbench.data.movi.record import TIMED
+from slotbench.data.movi_like.movi_like import MOViLike, cache_home
+from slotbench.data.movi_like.scenes import COLORS, FRAME_RATE, SceneLaw, simulate
+from slotbench.data.movi_like.videos import SimulatedVideos
+from slotbench.errors import DataFilesError
+from slotbench.interfaces import VideoBatch
+
+pytest.importorskip("mujoco")
+
+SIDE, SPHERE = 16, 2
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("SLOTBENCH_CACHE", str(folder))
+    return folder
+
+
+def small(**arguments: object) -> MOViLike:
+    """A set of a few tiny videos."""
+    few = {"resolution": SIDE, "video_frames": 4, "num_frames": 2, "num_objects": (2, 4), "samples_per_side": 1}
+    few |= {"train_videos": 5, "val_videos": 2, "test_videos": 2}
+    return MOViLike(**(few | arguments))  # type: ignore[arg-type]
+
+
+def everything(batch: VideoBatch) -> dict[str, Tensor]:
+    return {k: v for k, v in vars(batch).items() if isinstance(v, Tensor)} | batch.objects
+
+
+def clips(data: MOViLike | MOVi, split: Split, indices: list[int]) -> VideoBatch:
+    return data.dataset(split).clips(indices)  # type: ignore[attr-defined]
+
+
+def whole(source: SimulatedVideos, videos: list[int]) -> VideoBatch:
+    return source.read(videos, [0] * len(videos), source.num_frames)
+
+
+def digest(batch: VideoBatch) -> str:
+    content = b"".join(value.numpy().tobytes() for _, value in sorted(everything(batch).items()))
+    return hashlib.sha256(content).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def videos() -> dict[str, np.ndarray]:
+    """Annotations of a dozen videos, 12 frames each, of up to six objects."""
+    source = SimulatedVideos(SceneLaw("cam", (3, 6), (0.9, 1.4), 3.0), "train", 12, 12, 48, depth=True)
+    return {name: value.numpy() for name, value in everything(whole(source, list(range(12)))).items()}
+
+
+@pytest.mark.parametrize("level", ["a", "tex", "cam"])
+def test_a_video_depends_on_seed_split_and_number_and_not_on_the_batch(level: str) -> None:
+    source = small(level=level).simulated("train")
+    together, alone = whole(source, [0, 1, 2]), whole(source, [1])
+    for name, value in everything(together).items():
+        assert torch.equal(value[1:2], everything(alone)[name]), name
+    assert digest(alone) == digest(whole(small(level=level).simulated("train", threads=2), [1]))
+    others = [small(level=level, scene_seed=1).simulated("train"), small(level=level).simulated("val")]
+    assert len({digest(alone), digest(whole(source, [0])), *(digest(whole(other, [1])) for other in others)}) == 4
+    # the order of training is another matter than the videos
+    assert digest(whole(small(level=level, loader=LoaderOptions(seed=9)).simulated("train"), [1])) == digest(alone)
+
+
+def test_fields_are_those_of_movi_and_have_their_shapes_and_types(tmp_path: Path) -> None:
+    per_variant = {}
+    for variant in "abcde":
+        video = movi_video(0, SIDE, num_objects=3, variant=variant)
+        write_movi(tmp_path / variant, {"validation": [video]}, f"movi_{variant}", shards=1)
+        data = MOVi(str(tmp_path / variant), resolution=SIDE, num_objects=4, depth=True)
+        per_variant[variant] = everything(clips(data, "val", [0]))
+    ours = everything(whole(small(video_frames=24, depth=True).simulated("val"), [0]))
+    assert per_variant["a"].keys() <= ours.keys()
+    assert ours.keys() == set().union(*per_variant.values())
+    for theirs in per_variant.values():
+        for name, value in theirs.items():
+            assert (ours[name].shape, ours[name].dtype) == (value.shape, value.dtype), name
+    assert "depth" not in whole(small().simulated("val"), [0]).objects
+
+
+def test_objects_that_are_not_there_are_padded_as_in_movi(videos: dict[str, np.ndarray]) -> None:
+    present = videos["present"]
+    assert present.shape == (12, 6)
+    np.testing.assert_array_equal(present.sum(1), videos["num_objects"])
+    assert videos["num_objects"].min() >= 3
+    assert (~present).any()
+    for name in ("shape_label", "size_label", "color_label", "material_label", "category", "is_dynamic"):
+        assert (videos[name][~present] == -1).all()
+        assert (videos[name][present] >= 0).all()
+    for name in ("positions", "quaternions", "visibility", "bboxes", "image_positions", "velocities"):
+        assert (videos[name].swapaxes(1, 2)[~present] == 0).all(), name
+    np.testing.assert_allclose(videos["color"][present], COLORS[videos["color_label"][present]], rtol=1e-6)
+    np.testing.assert_allclose(videos["scale"][present], np.array([0.9, 1.4])[videos["size_label"][present]], rtol=1e-6)
+    density = np.array([2.7, 1.1])[videos["material_label"][present]]
+    np.testing.assert_allclose(videos["mass"][present], density * videos["scale"][present] ** 3, rtol=1e-5)
+
+
+def test_visibility_and_boxes_are_those_of_the_masks(videos: dict[str, np.ndarray]) -> None:
+    masks = videos["masks"]
+    for i in range(6):
+        seen = masks == i + 1
+        np.testing.assert_array_equal(seen.sum((2, 3)), videos["visibility"][:, :, i])
+        for video, frame in np.ndindex(*masks.shape[:2]):
+            rows, columns = np.nonzero(seen[video, frame])
+            box = [0.0] * 4
+            if len(rows):
+                box = [rows.min() / 48, columns.min() / 48, (rows.max() + 1) / 48, (columns.max() + 1) / 48]
+            np.testing.assert_allclose(videos["bboxes"][video, frame, i], box, rtol=1e-6)
+    assert masks.max() <= 6
+
+
+def test_depth_and_masks_are_those_of_the_annotated_objects_and_camera(videos: dict[str, np.ndarray]) -> None:
+    """Back from each pixel into the world, by an independent route."""
+    at = (np.arange(48) + 0.5) / 48 - 0.5
+    across, down = np.meshgrid(at, at)
+    checked = 0
+    for video, frame in np.ndindex(12, 12):
+        focal = videos["camera_focal_length"][video] / videos["camera_sensor_width"][video]
+        local = np.stack([across, -down, np.full_like(across, -focal)], axis=-1)
+        local /= np.linalg.norm(local, axis=-1, keepdims=True)
+        turn = Rotation.from_quat(np.roll(videos["camera_quaternions"][video, frame], -1))
+        camera = videos["camera_positions"][video, frame]
+        world = camera + turn.apply(local.reshape(-1, 3)).reshape(48, 48, 3) * videos["depth"][video, frame, ..., None]
+        masks = videos["masks"][video, frame]
+        np.testing.assert_allclose(world[masks == 0][:, 2], 0.0, atol=1e-4)
+        for i in range(videos["num_objects"][video]):
+            there = Rotation.from_quat(np.roll(videos["quaternions"][video, frame, i], -1)).inv()
+            inside = there.apply(world[masks == i + 1] - videos["positions"][video, frame, i])
+            inside = inside / (videos["scale"][video, i] / 2)
+            if not len(inside):
+                continue
+            cube, round_part = abs(inside).max(-1), np.linalg.norm(inside[:, :2], axis=-1)
+            cylinder, sphere = np.maximum(round_part, abs(inside[:, 2])), np.linalg.norm(inside, axis=-1)
+            surface = (cube, cylinder, sphere)[videos["shape_label"][video, i]]
+            np.testing.assert_allclose(surface, 1.0, atol=1e-4)
+            checked += len(inside)
+    assert checked > 10_000
+
+
+def test_image_positions_are_where_spheres_are_seen(videos: dict[str, np.ndarray]) -> None:
+    offsets = []
+    for video, frame, i in np.ndindex(12, 12, 6):
+        top, left, bottom, right = videos["bboxes"][video, frame, i]
+        alone = min(top, left) > 0.03 and max(bottom, right) < 0.97
+        full = 0.7 * (bottom - top) * (right - left) * 48**2 < videos["visibility"][video, frame, i]
+        if videos["shape_label"][video, i] == SPHERE and alone and full:
+            x, y = videos["image_positions"][video, frame, i]
+            offsets.append((x - (left + right) / 2, y - (top + bottom) / 2))
+    assert len(offsets) > 50
+    assert abs(np.array(offsets)).mean() < 0.01
+    np.testing.assert_allclose(videos["camera_field_of_view"], 2 * np.arctan(32.0 / 70.0), rtol=1e-6)
+
+
+def test_cameras_look_at_the_centre_from_above_and_move_in_a_line_on_level_cam_only(
+    videos: dict[str, np.ndarray],
+) -> None:
+    cameras = videos["camera_positions"].astype(np.float64)
+    distance = np.linalg.norm(cameras, axis=-1)
+    assert (cameras[..., 2] / distance >= 0.5 - 1e-6).all()
+    np.testing.assert_allclose(
+        cameras[:, 1:] - cameras[:, :-1], (cameras[:, 1:2] - cameras[:, :1]).repeat(11, 1), atol=1e-5
+    )
+    assert (np.linalg.norm(cameras[:, -1] - cameras[:, 0], axis=-1) > 0.05).any()
+    turns = Rotation.from_quat(np.roll(videos["camera_quaternions"].reshape(-1, 4), -1, axis=-1))
+    np.testing.assert_allclose(turns.apply([0, 0, -1]), -(cameras / distance[..., None]).reshape(-1, 3), atol=1e-5)
+    assert (turns.apply([0, 1, 0])[:, 2] > 0).all()
+    np.testing.assert_allclose(turns.apply([1, 0, 0])[:, 2], 0.0, atol=1e-6)
+    still = whole(small().simulated("train"), [0]).objects["camera_positions"][0]
+    assert torch.equal(still, still[:1].expand_as(still))
+
+
+def test_motion_agrees_with_velocities_and_quaternions_with_angular_velocities() -> None:
+    # in free flight
+    law = SceneLaw(num_objects=(1, 1), spread=5.0)
+    for seed in range(5):
+        scene = law.draw(np.random.default_rng(seed))
+        scene.positions[0, 2] = 40.0
+        motion = simulate(scene, 3)
+        np.testing.assert_allclose(
+            np.diff(motion.positions[:, 0, :2], axis=0) * FRAME_RATE, scene.velocities[[0, 0], :2]
+        )
+        np.testing.assert_allclose(motion.velocities[:, 0, 2], -10.0 * np.arange(3) / FRAME_RATE, atol=1e-9)
+    scene = SceneLaw(num_objects=(6, 6), spread=2.5).draw(np.random.default_rng(0))
+    motion = simulate(scene, 24)
+    turning = np.linalg.norm(motion.angular_velocities, axis=-1)
+    before, after = (
+        Rotation.from_quat(np.roll(part.reshape(-1, 4), -1, axis=-1))
+        for part in (motion.quaternions[:-1], motion.quaternions[1:])
+    )
+    between = (after * before.inv()).as_rotvec().reshape(23, 6, 3) * FRAME_RATE
+    steady = np.linalg.norm(motion.angular_velocities[1:] - motion.angular_velocities[:-1], axis=-1) < 0.1
+    steady &= (turning[1:] > 0.5) & (turning[1:] < 10)
+    assert steady.sum() > 5
+    np.testing.assert_allclose(between[steady], motion.angular_velocities[1:][steady], atol=0.15)
+
+
+def test_objects_start_apart_lose_energy_and_hardly_sink_into_floor_or_each_other() -> None:
+    law = SceneLaw(num_objects=(3, 8), spread=3.5)
+    for seed in range(12):
+        scene = law.draw(np.random.default_rng(seed))
+        motion = simulate(scene, 24)
+        assert all(np.isfinite(value).all() for value in vars(motion).values())
+        halves = scene.scales / 2
+        axes = Rotation.from_quat(np.roll(motion.quaternions.reshape(-1, 4), -1, axis=-1)).as_matrix()
+        upright = abs(axes.reshape(24, -1, 3, 3)[:, :, 2])
+        reach = np.where(
+            scene.shapes == 0,
+            upright.sum(-1),
+            np.where(scene.shapes == 1, upright[..., 2] + np.sqrt(np.maximum(0, 1 - upright[..., 2] ** 2)), 1.0),
+        )
+        lowest = motion.positions[..., 2] - reach * halves
+        assert lowest[0].min() > 0
+        assert lowest.min() > -0.15
+        assert np.median(lowest[-1]) < 0.1  # down by then
+        balls = np.flatnonzero(scene.shapes == SPHERE)
+        gaps = np.linalg.norm(motion.positions[:, balls, None] - motion.positions[:, None, balls], axis=-1)
+        gaps = gaps - halves[balls, None] - halves[balls] + 9.0 * np.eye(len(balls))
+        assert gaps.min(initial=9.0) > -0.15
+        energy = scene.masses * (0.5 * (motion.velocities**2).sum(-1) + 10.0 * motion.positions[..., 2])
+        assert energy.sum(1).max() < 1.05 * energy[0].sum()
+        assert energy[-1].sum() < energy[0].sum()
+
+
+def test_whole_arguments_are_as_good_as_fractions() -> None:
+    law = SceneLaw(spread=3.0)
+    positions = law.draw(np.random.default_rng(1)).positions
+    object.__setattr__(law, "spread", 3)
+    np.testing.assert_array_equal(law.draw(np.random.default_rng(1)).positions, positions)
+
+
+def test_an_unknown_level_is_refused() -> None:
+    law = SceneLaw()
+    object.__setattr__(law, "level", "b")  # the tests' type checker would be first to complain
+    with pytest.raises(ValueError, match="level is 'b'; expected one of a, tex, cam"):
+        law.__post_init__()
+
+
+def test_levels_differ_in_what_they_are_about() -> None:
+    plain, textured = (SceneLaw(level).draw(np.random.default_rng(0)) for level in ("a", "tex"))  # type: ignore[arg-type]
+    assert (plain.textures[:, 0] == 0).all()
+    np.testing.assert_array_equal(plain.colors[:, 0], plain.colors[:, 1])
+    assert (textured.textures[:, 0] > 0).all()
+    np.testing.assert_array_equal(plain.positions, textured.positions)
+    np.testing.assert_array_equal(plain.color_labels, textured.color_labels)
+
+
+def test_a_cache_gives_back_what_was_simulated_and_is_made_once(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = small(depth=True)
+    batch = clips(data, "val", [0, 1])
+    assert "2 validation videos are kept in" in capfd.readouterr().err
+    for name, value in everything(whole(data.simulated("val"), [0, 1])).items():
+        assert torch.equal(value, everything(batch)[name]), name
+    monkeypatch.setattr(SimulatedVideos, "read", lambda *_: pytest.fail("they are there"))
+    assert torch.equal(
+        clips(small(depth=True, loader=LoaderOptions(seed=5), num_frames=3), "val", [1]).frames, batch.frames[1:]
+    )
+    assert capfd.readouterr().err == ""
+    made = sorted(path.name for path in (own_cache / "MOViLike").iterdir() if path.is_dir())
+    assert len(made) == 1
+    assert made[0].startswith("a-16-validation-")
+
+
+def test_clips_are_cut_as_from_movi() -> None:
+    data = small(eval_frames=2, loader=LoaderOptions(train_size=12))
+    train, val = data.dataset("train"), data.dataset("val")
+    assert (len(train), len(val)) == (12, 4)  # type: ignore[arg-type]
+    batch = clips(data, "val", [0, 1, 2, 3])
+    assert batch.objects["video"].tolist() == [0, 0, 1, 1]
+    assert batch.objects["first_frame"].tolist() == [0, 2, 0, 2]
+    batch = clips(data, "train", list(range(10)))
+    assert sorted(batch.objects["video"][:5].tolist()) == list(range(5))
+    assert batch.frames.shape == (10, 2, 3, SIDE, SIDE)
+    simulated = whole(data.simulated("train"), batch.objects["video"].tolist())
+    for clip, start in enumerate(batch.objects["first_frame"].tolist()):
+        cut = slice(start, start + 2)
+        assert torch.equal(batch.frames[clip], simulated.frames[clip, cut])
+        for name in set(TIMED) & set(batch.objects):
+            assert torch.equal(batch.objects[name][clip], simulated.objects[name][clip, cut]), name
+
+
+def test_whoever_comes_second_waits_for_the_first(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    started, go_on, calls = threading.Event(), threading.Event(), []
+    write = MOViLike._write
+
+    def slow(self: MOViLike, *arguments: object) -> None:
+        calls.append(arguments[0])
+        started.set()
+        assert go_on.wait(60)
+        write(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(MOViLike, "_write", slow)
+    found: list[VideoBatch] = []
+    first = threading.Thread(target=lambda: found.append(clips(small(), "test", [0])))
+    first.start()
+    assert started.wait(60)
+    second = threading.Thread(target=lambda: found.append(clips(small(), "test", [0])))
+    second.start()
+    second.join(1.0)
+    assert second.is_alive()
+    go_on.set()
+    first.join(60)
+    second.join(60)
+    assert calls == ["test"]
+    assert "waiting for another process that writes" in capfd.readouterr().err
+    assert torch.equal(found[0].frames, found[1].frames)
+
+
+def test_prepared_folders_are_read_and_say_what_they_cannot_give(tmp_path: Path, own_cache: Path) -> None:
+    reported: list[tuple[str, int, int]] = []
+    small().prepare(tmp_path, lambda *report: reported.append(report))
+    assert {report for report in reported if report[1] == report[2]} == {
+        ("train", 5, 5),
+        ("validation", 2, 2),
+        ("test", 2, 2),
+    }
+    path = str(tmp_path)
+    assert torch.equal(clips(small(path=path), "val", [0]).frames, clips(small(), "val", [0]).frames)
+    assert len(small(path=path, val_videos=1).dataset("val")) == 1  # type: ignore[arg-type]
+    with pytest.raises(DataFilesError, match=r"has level a and cam is asked for: set level"):
+        small(path=path, level="cam").dataset("val")
+    with pytest.raises(DataFilesError, match="prepared without depth"):
+        small(path=path, depth=True).dataset("val")
+    with pytest.raises(DataFilesError, match=r"has 5 videos and 6 are asked for: set train_videos to that or less"):
+        small(path=path, train_videos=6).dataset("train")
+    with pytest.raises(DataFilesError, match=r"there is no cache at"):
+        small(path=path + "x").dataset("train")
+    with pytest.raises(DataFilesError, match=r"holds a cache of something else: scene_seed is 0 and 3 is asked for"):
+        small(scene_seed=3).prepare(tmp_path, lambda *_: None)
+    assert ClipCache(tmp_path / "train").description["set"] == "MOViLike"
+
+
+def test_the_cache_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:
+    assert cache_home() == own_cache
+    monkeypatch.delenv("SLOTBENCH_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert cache_home() == Path("/somewhere/slotbench")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_home() == Path.home() / ".cache" / "slotbench"
+
+
+def test_missing_mujoco_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    data = small()
+    assert (data.spec.input.channels, data.spec.input.height) == (3, SIDE)
+    with pytest.raises(DataFilesError, match=r"^MOViLike needs mujoco; pip install 'slotbench\[sim3d\]'$"):
+        data.dataset("val")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_objects": (4, 3)}, r"num_objects is \[4, 3\]; expected the fewest and the most, 1 to 255"),
+        ({"object_sizes": (1.4, 0.7)}, r"object_sizes is \[1.4, 0.7\]; expected the small and the large"),
+        ({"spread": 6.0}, "spread is 6.0; expected above 0 and at most 5"),
+        ({"zoom": 0.5}, "zoom is 0.5; expected 0.8 or more"),
+        ({"num_frames": 5}, "num_frames is 5; expected at most video_frames, which is 4"),
+        ({"eval_frames": 0}, "eval_frames is 0; expected 1 or more"),
+        ({"samples_per_side": 0}, "samples_per_side is 0; expected 1 or more"),
+        ({"scene_seed": -1}, "scene_seed is -1; expected 0 or more"),
+        ({"train_videos": 0}, "train_videos is 0; expected 1 or more"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        small(**arguments)
+
+
+def test_objects_that_find_no_room_are_refused() -> None:
+    law = SceneLaw(num_objects=(30, 30), object_sizes=(1.4, 1.4), spread=1.0)
+    with pytest.raises(ValueError, match=r"30 objects of sizes \[1.4, 1.4\] find no room .* fewer num_objects"):
+        law.draw(np.random.default_rng(0))
+
+
+def test_a_cache_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SLOTBENCH_CACHE", str(tmp_path / "file"))
+    with pytest.raises(DataFilesError, match=r"cannot be written: .*; set SLOTBENCH_CACHE to another folder"):
+        clips(small(), "train", [0])

@@ -1,0 +1,188 @@
+"""Images of the compiled ray-caster are those of the readable one, and both are those of geometry done otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ray_reference import render_reference
+from scipy.spatial.transform import Rotation
+
+from slotbench.data.movi_like.ray_caster import Film, Stage, render
+from slotbench.data.movi_like.ray_kernel import AMBIENT, CUBE, CYLINDER, FAR, FILL, FILL_Z, SPHERE
+from slotbench.data.movi_like.videos import camera_quaternions
+
+PLAIN_GLOSS = (1.0, 0.0, 0.0, 1.0)
+
+
+def matrices(quaternions: np.ndarray) -> np.ndarray:
+    """From w x y z, by another library."""
+    return Rotation.from_quat(np.roll(quaternions, -1, axis=-1).reshape(-1, 4)).as_matrix()
+
+
+def stage(
+    shapes: list[int],
+    positions: list[list[float]],
+    halves: list[float],
+    camera: tuple[float, float, float] = (5.0, -4.0, 5.0),
+    turns: np.ndarray | None = None,
+) -> Stage:
+    """One frame of plain white objects on a grey floor, the lamp high above the origin."""
+    count = len(shapes)
+    colors = np.ones((count + 1, 2, 3))
+    colors[0] = 0.5
+    cameras = np.array([camera])
+    return Stage(
+        cameras=cameras,
+        camera_rotations=matrices(camera_quaternions(cameras)),
+        width=0.9,
+        shapes=np.array(shapes, np.int64),
+        halves=np.array(halves, np.float64),
+        positions=np.array(positions, np.float64).reshape(1, count, 3),
+        rotations=np.eye(3)[None, None].repeat(count, 1) if turns is None else turns[None],
+        colors=colors,
+        textures=np.zeros((count + 1, 6)),
+        gloss=np.array([PLAIN_GLOSS] * (count + 1)),
+        light=np.array([0.0, 0.0, 50.0]),
+    )
+
+
+def random_stage(seed: int) -> Stage:
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(0, 6))
+    turns = Rotation.random(count, random_state=seed).as_matrix() if count else np.zeros((0, 3, 3))
+    made = stage(
+        rng.integers(0, 3, count).tolist(),
+        rng.uniform([-2, -2, 0], [2, 2, 3], (count, 3)).tolist(),
+        rng.uniform(0.2, 0.9, count).tolist(),
+        tuple(rng.uniform([-6, -6, 0.3], [6, 6, 7], 3).tolist()),
+        turns,
+    )
+    textures = np.zeros((count + 1, 6))
+    textures[:, 0], textures[:, 1:3] = rng.integers(0, 4, count + 1), rng.uniform(0.3, 1.0, (count + 1, 2))
+    textures[:, 3:] = rng.normal(size=(count + 1, 3))
+    return replace(
+        made,
+        colors=rng.random((count + 1, 2, 3)),
+        textures=textures,
+        gloss=np.concatenate([rng.random((count + 1, 3)), rng.integers(1, 7, (count + 1, 1))], axis=1),
+        light=rng.uniform([-5, -5, 1], [5, 5, 9], 3),
+    )
+
+
+def rays(made: Stage, side: int) -> np.ndarray:
+    """Directions "rows columns 3" through the centres of pixels."""
+    at = (np.arange(side) + 0.5) / side - 0.5
+    across, down = np.meshgrid(at, at)
+    local = np.stack([across * made.width, -down * made.width, -np.ones_like(across)], axis=-1)
+    local /= np.linalg.norm(local, axis=-1, keepdims=True)
+    return np.einsum("ij,rcj->rci", made.camera_rotations[0], local)
+
+
+def points(made: Stage, film: Film) -> np.ndarray:
+    """Where the rays through the centres of pixels end."""
+    return made.cameras[0] + film.depth[0, ..., None].astype(np.float64) * rays(made, film.masks.shape[-1])
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 10**6), samples=st.sampled_from([1, 2, 3]), side=st.sampled_from([1, 7, 16]))
+def test_compiled_and_readable_images_are_the_same(seed: int, samples: int, side: int) -> None:
+    made = random_stage(seed)
+    fast, readable = render(made, side, samples), render_reference(made, side, samples)
+    np.testing.assert_array_equal(fast.masks, readable.masks)
+    np.testing.assert_allclose(fast.depth, readable.depth, rtol=1e-6)
+    # a sample on the very edge of a check or a shadow may fall to the other side
+    difference = abs(fast.frames.astype(int) - readable.frames.astype(int))
+    assert (difference > 1).mean() <= 0.005
+
+
+def test_what_is_seen_of_spheres_is_what_rays_come_close_enough_to() -> None:
+    made = stage([SPHERE, SPHERE], [[0.5, 0.3, 0.8], [1.3, 1.5, 0.5]], [0.8, 0.5])
+    film = render(made, 48)
+    to_centres = made.positions[0] - made.cameras[0]
+    closest = np.linalg.norm(np.cross(rays(made, 48)[None], to_centres[:, None, None]), axis=-1)
+    inside = closest < made.halves[:, None, None]
+    np.testing.assert_array_equal(film.masks[0] > 0, inside.any(0))
+    for i in (0, 1):
+        seen = film.masks[0] == i + 1
+        assert seen.sum() > 25
+        assert inside[i][seen].all()
+        on_surface = np.linalg.norm(points(made, film)[seen] - made.positions[0, i], axis=-1)
+        np.testing.assert_allclose(on_surface, made.halves[i], atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [CUBE, CYLINDER])
+def test_rays_end_on_the_surface_of_turned_solids_and_not_before_it(shape: int) -> None:
+    turns = Rotation.random(1, random_state=3).as_matrix()
+    made = stage([shape], [[0.2, -0.1, 1.5]], [0.9], turns=turns)
+    film = render(made, 40)
+
+    def inside(places: np.ndarray, half: float) -> np.ndarray:
+        local = (places - made.positions[0, 0]) @ turns[0]
+        if shape == CUBE:
+            return (abs(local) <= half).all(-1)
+        return (np.linalg.norm(local[..., :2], axis=-1) <= half) & (abs(local[..., 2]) <= half)
+
+    ends = points(made, film)[film.masks[0] == 1]
+    assert len(ends) > 100
+    assert inside(ends, 0.9 + 1e-5).all()
+    assert not inside(ends, 0.9 - 1e-5).any()
+    # walking along every ray finds the solid where the mask says so
+    ways = rays(made, 40)
+    steps = np.arange(4.0, 12.0, 0.01)[:, None, None, None]
+    met = inside(made.cameras[0] + steps * ways, 0.9).any(0)
+    assert (met != (film.masks[0] == 1)).mean() < 0.005
+
+
+def test_the_floor_is_flat_and_ends_at_the_horizon() -> None:
+    made = replace(stage([], [], []), width=3.0)
+    film = render(made, 20)
+    down = rays(made, 20)[..., 2] < 0
+    assert down.any()
+    assert (~down).any()
+    assert (film.masks == 0).all()
+    np.testing.assert_allclose(points(made, film)[down][:, 2], 0.0, atol=1e-4)
+    assert (film.depth[0][~down] == FAR).all()
+
+
+def test_a_floor_in_shadow_has_only_the_light_that_throws_none() -> None:
+    # the lamp straight above a cube high over the floor
+    made = stage([CUBE], [[0.0, 0.0, 3.0]], [0.5], camera=(6.0, 0.0, 5.0))
+    film = render(made, 64, samples_per_side=1)
+    places = points(made, film)
+    reach = 0.5 * 50.0 / (50.0 - 2.5)  # of the shadow, which widens from the lamp through the cube's lower edges on
+    floor = film.masks[0] == 0
+    shadow = floor & (abs(places[..., :2]).max(-1) < reach - 0.1)
+    sunny = floor & (abs(places[..., :2]).max(-1) > 1.0) & (abs(places[..., :2]).max(-1) < 2.0)
+    assert shadow.sum() > 20
+    dark = np.sqrt(0.25 * (AMBIENT + FILL * FILL_Z)) * 255
+    np.testing.assert_allclose(film.frames[0, :, shadow], dark, atol=1.0)
+    assert (film.frames[0, :, sunny] > dark + 30).all()
+
+
+def test_averaging_samples_softens_edges_of_colours_and_not_of_masks() -> None:
+    made = stage([SPHERE], [[0.0, 0.0, 1.0]], [1.0])
+    made.colors[1] = [0.9, 0.1, 0.1]
+    one, many = render(made, 32, 1), render(made, 32, 4)
+    np.testing.assert_array_equal(one.masks, many.masks)
+    np.testing.assert_array_equal(one.depth, many.depth)
+    assert len(np.unique(many.frames[0, 1])) > len(np.unique(one.frames[0, 1]))
+    # the mean of sixteen images taken between the pixels is the same light
+    fine = render(made, 128, 1).frames.astype(float) / 255
+    light = (fine**2).reshape(1, 3, 32, 4, 32, 4).mean((3, 5))
+    np.testing.assert_allclose(np.sqrt(light) * 255, many.frames, atol=1.5)
+
+
+def test_an_object_is_drawn_wherever_it_is_in_the_image_or_around_the_camera() -> None:
+    # culling must not lose what is large, near, behind, or above the lamp
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        place = rng.uniform([-6, -6, 0.0], [6, 6, 9.0], 3)
+        made = replace(stage([int(rng.integers(3))], [place.tolist()], [float(rng.uniform(0.3, 1.8))]), width=1.5)
+        made = replace(made, light=rng.uniform([-3, -3, 0.5], [3, 3, 6]))
+        fast, readable = render(made, 12, 1), render_reference(made, 12, 1)
+        np.testing.assert_array_equal(fast.masks, readable.masks)
+        np.testing.assert_allclose(fast.frames.astype(int), readable.frames.astype(int), atol=1)

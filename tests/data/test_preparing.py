@@ -1,0 +1,171 @@
+"""A cache that was interrupted and damaged is completed with the right bytes, and has one writer at a time."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from slotbench.checksums import damaged_files, read_sums
+from slotbench.data.clip_cache import ClipCache, write_cache
+from slotbench.data.preparing import Marks, as_marks
+from slotbench.errors import DataFilesError
+from slotbench.interfaces import VideoBatch
+
+VIDEOS = 40
+
+
+def video(index: int) -> VideoBatch:
+    rng = np.random.default_rng(index)
+    return VideoBatch(
+        frames=torch.from_numpy(rng.integers(1, 256, (1, 2, 3, 4, 4), dtype=np.uint8)),
+        time=torch.arange(2)[None],
+        objects={"mass": torch.from_numpy(rng.random((1, 3)).astype(np.float32))},
+    )
+
+
+def pieces(stop: int | None, asked: list[int] | None = None):
+    def batches(first: int):
+        for index in range(first, VIDEOS):
+            if index == stop:
+                raise KeyboardInterrupt
+            if asked is not None:
+                asked.append(index)
+            yield video(index)
+
+    return batches
+
+
+def interrupted(folder: Path, stop: int = 30) -> Path:
+    with pytest.raises(KeyboardInterrupt):
+        write_cache(folder, pieces(stop), {"set": "made up"})
+    return folder
+
+
+def is_right(folder: Path) -> bool:
+    cache = ClipCache(folder)
+    read = cache.read(range(VIDEOS), [0] * VIDEOS, 2)
+    frames = torch.cat([video(index).frames for index in range(VIDEOS)])
+    mass = torch.cat([video(index).objects["mass"] for index in range(VIDEOS)])
+    return torch.equal(read.frames, frames) and torch.equal(read.objects["mass"], mass) and not damaged_files(folder)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", ["frames.bin", "objects.mass.bin"])
+def test_what_was_cut_off_is_written_again_and_never_zeros(
+    name: str, seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = interrupted(tmp_path) / name
+    size = path.stat().st_size
+    kept = random.Random(seed).randrange(size)
+    with path.open("r+b") as file:
+        file.truncate(kept)
+    asked: list[int] = []
+    assert write_cache(tmp_path, pieces(None, asked), {"set": "made up"}) == VIDEOS
+    assert is_right(tmp_path)
+    # goes on behind the last video that is there as a whole, and says so
+    good = kept * 30 // size
+    assert asked == list(range(good, VIDEOS))
+    assert f"30 videos had been written, and {good} of them are on the disk as they were" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", ["flipped", "zeros", "deleted"])
+def test_what_was_changed_is_written_again(damage: str, tmp_path: Path) -> None:
+    path = interrupted(tmp_path) / "frames.bin"
+    content = bytearray(path.read_bytes())
+    place = len(content) * 11 // 30
+    if damage == "flipped":
+        content[place] ^= 1
+    content[place:] = bytes(len(content) - place) if damage == "zeros" else content[place:]
+    path.write_bytes(content)
+    if damage == "deleted":
+        path.unlink()
+    asked: list[int] = []
+    assert write_cache(tmp_path, pieces(None, asked), {"set": "made up"}) == VIDEOS
+    assert is_right(tmp_path)
+    assert asked[0] == (0 if damage == "deleted" else 11)
+
+
+def test_a_complete_cache_whose_file_was_cut_off_is_not_called_done(tmp_path: Path) -> None:
+    write_cache(tmp_path, pieces(None), {"set": "made up"})
+    with (tmp_path / "frames.bin").open("r+b") as file:
+        file.truncate(100)
+    with pytest.raises(DataFilesError, match=r"frames.bin has 100 bytes and cache.json says 3,840: .* prepare it anew"):
+        write_cache(tmp_path, pieces(None), {"set": "made up"})
+
+
+def test_no_file_is_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("precious")
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "frames.bin").symlink_to(tmp_path / "mine.txt")
+    with pytest.raises(DataFilesError, match="cannot be written"):
+        write_cache(tmp_path / "cache", pieces(None), {"set": "made up"})
+    assert (tmp_path / "mine.txt").read_text() == "precious"
+
+
+def test_left_overs_of_killed_writers_are_removed(tmp_path: Path) -> None:
+    interrupted(tmp_path)
+    for name in (".cache.json.ab12cd", ".progress.json.1234-ab.partial", ".SHA256SUMS.xyz"):
+        (tmp_path / name).write_text("half")
+    write_cache(tmp_path, pieces(None), {"set": "made up"})
+    assert {path.name for path in tmp_path.iterdir()} == {"cache.json", "SHA256SUMS"} | set(read_sums(tmp_path))
+
+
+def test_places_on_the_way_are_spread_over_it_and_few() -> None:
+    marks = Marks()
+    for count in range(1, 5001):
+        marks.update("a", b"x")
+        marks.set(count)
+    assert len(marks.stored()) <= 64
+    again = as_marks(marks.stored())
+    content = b"x" * 3000 + b"y" * 2000
+    good = again.verify(lambda start, stop: [("a", content[start:stop])])
+    assert 2500 < good <= 3000
+    assert as_marks([["a"]]).last() == as_marks(None).last() == as_marks([[5, {"a": "zz"}]]).last() == 0
+
+
+WRITER = """
+import sys, time
+sys.path.insert(0, sys.argv[2])
+from pathlib import Path
+import test_preparing as t
+
+def slowly(first):
+    for batch in t.pieces(None)(first):
+        time.sleep(0.02)
+        yield batch
+
+print(t.write_cache(Path(sys.argv[1]), slowly, {"set": "made up"}))
+"""
+
+
+def test_two_processes_that_write_one_cache_leave_right_bytes(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WRITER, str(tmp_path / "cache"), str(Path(__file__).parent)]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    ended = [process.communicate(timeout=120) for process in both]
+    assert [process.returncode for process in both] == [0, 0], ended
+    assert [out for out, _ in ended] == [f"{VIDEOS}\n"] * 2
+    assert is_right(tmp_path / "cache")
+
+
+def test_one_who_finds_a_writer_waits_for_it_and_says_so(tmp_path: Path) -> None:
+    import threading
+
+    from slotbench.locks import Lock
+
+    held = Lock(tmp_path / ".prepare.lock")
+    held.acquire()
+    done: list[int] = []
+    writer = threading.Thread(target=lambda: done.append(write_cache(tmp_path, pieces(None), {"set": "made up"})))
+    writer.start()
+    writer.join(0.5)
+    assert writer.is_alive()
+    assert not (tmp_path / "frames.bin").exists()
+    held.release()
+    writer.join(60)
+    assert done == [VIDEOS]

@@ -1,0 +1,67 @@
+"""The command lines of the pages and of the experiments' headers: they name what there is, and their settings exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from slotbench import cli
+from slotbench.config.command_line import read_experiment
+from slotbench.config.parser import parse
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "experiments").rglob("*.yaml")]
+MADE_BY_THE_READER = re.compile(
+    r"MyCore|my_core|packed_videos|theirs|mine\.yaml|experiments/balls\.yaml|SSMM|FILE|\[settings"
+)
+
+
+def commands(page: Path) -> list[str]:
+    """The command lines of slotbench in the blocks of code of a page, and in the comments of a YAML file."""
+    text = re.sub(r"\\\n#?\s*", " ", page.read_text(encoding="utf-8"))
+    if page.suffix == ".yaml":
+        code = re.findall(r"^#   (slotbench .*)$", text, re.MULTILINE)
+    else:
+        code = re.findall(r"^```(?:bash|console)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        code += re.findall(r"^    (slotbench .*)$", text, re.MULTILINE)
+    return re.findall(r"^(?:\$ |.* && )?(?:\.venv/bin/)?slotbench ([a-z].*)$", "\n".join(code), re.MULTILINE)
+
+
+def all_commands() -> dict[tuple[str, ...], str]:
+    """Every command line by its words, with the pages that have it."""
+    found: dict[tuple[str, ...], str] = {}
+    for page in sorted(PAGES):
+        for line in commands(page):
+            words = tuple(shlex.split(line, comments=True))
+            found[words] = f"{found.get(words, '')} {page.relative_to(ROOT)}".strip()
+    return found
+
+
+def trained() -> list[tuple[str, ...]]:
+    """What follows every `slotbench fit` of an experiment that is there, if it is more than files."""
+    lines = (words[1:] for words in all_commands() if words[0] == "fit" and "--config" in words)
+    return sorted(
+        words for words in lines if set(words[::2]) > {"--config"} and not MADE_BY_THE_READER.search(" ".join(words))
+    )
+
+
+def test_every_command_is_one_and_every_file_of_the_repository_that_it_names_is_there():
+    wrong = []
+    for words, pages in all_commands().items():
+        if words[0] not in cli.COMMANDS:
+            wrong.append((pages, words))
+        for word in words:
+            if re.match(r"(experiments|docs)/", word) and not MADE_BY_THE_READER.search(word):
+                wrong += [(pages, words)] * (not (ROOT / word.partition("=")[0]).exists())
+    assert wrong == []
+    assert len(all_commands()) > 150
+
+
+@pytest.mark.parametrize("words", trained(), ids=" ".join)
+def test_every_training_is_one_that_the_parser_takes(words, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    options, arguments, settings = read_experiment(list(words))
+    assert "class_path" in parse("fit", arguments, settings, options).yaml()

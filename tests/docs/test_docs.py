@@ -1,0 +1,101 @@
+"""The documentation's examples do what the pages say."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from slotbench import cli, registry
+from slotbench.testing import laws
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def my_core(tmp_path, monkeypatch):
+    """The class of the page "Add your own core", registered from a file as the page does it."""
+    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "my_core.py").write_text(blocks("add_a_core.md", "python")[0])
+    (entry,) = registry.load_file(tmp_path / "my_core.py")
+    yield registry.load(entry.kind, entry.name)
+    sys.modules.pop("my_core")
+
+
+def test_the_core_of_the_page_is_registered_under_its_name(my_core):
+    assert my_core.__name__ == "MyCore"
+    assert "MyCore" in registry.names("cores")
+
+
+@pytest.mark.parametrize("law", laws.BUILT_FROM_A_SPEC, ids=lambda law: law.__name__)
+def test_the_core_of_the_page_keeps_the_laws(my_core, law):
+    law(my_core)
+
+
+def test_the_core_of_the_page_keeps_the_law_on_permuting_slots(my_core):
+    laws.permuting_slot_parameters_permutes_slots(my_core)
+
+
+def test_the_quickstart_example_runs_and_its_comparison_holds():
+    (code,) = blocks("quickstart.md", "python")
+    names: dict[str, object] = {}
+    exec(code, names)
+    assert names["whole"].slots.shape == (2, 10, 8, 64)
+
+
+def test_every_command_of_the_command_line_is_on_the_page_of_commands():
+    page = (DOCS / "cli.md").read_text()
+    assert [
+        name for name in cli.COMMANDS if f"`slotbench {name} " not in page and f"`slotbench {name}`" not in page
+    ] == []
+
+
+def test_every_page_is_in_the_navigation():
+    text = (ROOT / "mkdocs.yml").read_text()
+    pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
+    named = set(re.findall(r": ([\w/]+\.md)$", text, re.MULTILINE))
+    assert named == pages
+
+
+def test_sizes_on_the_architecture_page_are_those_of_the_experiment():
+    """The flow of a batch is written with the numbers of experiments/blinking_balls.yaml: they must not drift."""
+    config = yaml.safe_load((ROOT / "experiments" / "blinking_balls.yaml").read_text())
+    data, model = config["data"]["init_args"], config["model"]["init_args"]
+    batch, context, side = data["loader"]["batch_size"], data["num_frames"] - 1, data["resolution"]
+    slots, dim = model["core"]["init_args"]["num_slots"], model["core"]["init_args"]["dim"]
+    assert data["patches_per_side"] == 1
+    page = re.sub(r" +", " ", (DOCS / "architecture.md").read_text())
+    for shape in (
+        (batch, context, 3, side, side),
+        (batch, context, (side // 4) ** 2, dim),
+        (batch, context, slots, dim),
+        (batch, context, 7, side, side),
+        (batch, context, slots, side, side),
+    ):
+        assert " ".join(map(str, shape)) in page, f"no {shape} on the page"
+
+
+def test_sizes_of_object_discovery_on_the_architecture_page_are_those_of_the_experiment():
+    config = yaml.safe_load((ROOT / "experiments" / "movi_like.yaml").read_text())
+    data, model = config["data"]["init_args"], config["model"]["init_args"]
+    clips, frames, side = data["loader"]["batch_size"], data["num_frames"], data["resolution"]
+    slots, dim = model["core"]["init_args"]["num_slots"], model["core"]["init_args"]["dim"]
+    page = re.sub(r" +", " ", (DOCS / "architecture.md").read_text())
+    for shape in (
+        (clips, frames, 3, side, side),
+        (clips, frames, (side // 2) ** 2, model["encoder"]["init_args"]["dim"]),
+        (clips, frames, slots, dim),
+        (clips, frames, slots, (side // 2) ** 2),
+        (clips, frames, slots, 3, side, side),
+        (clips, frames, slots, side, side),
+    ):
+        assert " ".join(map(str, shape)) in page, f"no {shape} on the page"

@@ -1,0 +1,260 @@
+"""`docs/scripts/slot_counts.py`: scores with other numbers of slots, and what is made of them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from PIL import Image
+
+from slotbench.cli import run
+from slotbench.data.base import LoaderOptions
+
+SCRIPTS = Path(__file__).parents[2] / "docs" / "scripts"
+EXPERIMENT = {
+    "model": {
+        "class_path": "SlotAutoencoding",
+        "init_args": {
+            "encoder": {"class_path": "PatchEncoder", "init_args": {"dim": 8}},
+            "core": {"class_path": "SlotAttention", "init_args": {"num_slots": 3, "dim": 8, "num_iterations": 1}},
+            "decoder": {"class_path": "SpatialBroadcastDecoder", "init_args": {"channels": 4}},
+        },
+    },
+    "data": {
+        "class_path": "BouncingBalls",
+        "init_args": {"num_balls": 2, "num_frames": 2, "eval_frames": 2, "resolution": 16}
+        | {"loader": {"batch_size": 4, "val_batch_size": 4, "val_size": 4, "test_size": 10}},
+    },
+    "trainer": {"max_steps": 2, "limit_val_batches": 0, "accelerator": "cpu", "enable_progress_bar": False},
+}
+
+
+@pytest.fixture(scope="module")
+def script():
+    sys.path.insert(0, str(SCRIPTS))
+    import slot_counts
+
+    yield slot_counts
+    sys.path.remove(str(SCRIPTS))
+    sys.modules.pop("slot_counts")
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("trained")
+
+    def make(name: str, **core: object) -> Path:
+        experiment = copy.deepcopy(EXPERIMENT)
+        experiment["model"]["init_args"]["core"]["init_args"] |= core  # type: ignore[index]
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(experiment))
+        patch = pytest.MonkeyPatch()
+        # the command sets it, for processes that it starts
+        patch.setenv("SLOTBENCH_RUN_DIR", "")
+        assert run(["fit", "--config", str(folder / f"{name}.yaml"), "--runs_dir", str(folder)]) == 0
+        patch.undo()
+        (path,) = (folder / name).iterdir()
+        return path
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def drawn(train) -> Path:
+    return train("drawn", slot_init="gaussian", aggregation={"class_path": "WeightedSum"})
+
+
+SLOTS = ["--slots", "2", "5", "--objects-slots", "5", "--clips", "10"]
+
+
+def written(folder: Path) -> dict:
+    (path,) = folder.glob("*.json")
+    return json.loads(path.read_text())
+
+
+def test_scores_are_those_of_the_test_of_the_run(script, drawn: Path, tmp_path: Path) -> None:
+    assert script.main(["run", str(drawn), *SLOTS, "--out", str(tmp_path)]) == 0
+    found = written(tmp_path)
+    assert found["aggregation"] == "WeightedSum"
+    assert found["trained_slots"] == 3
+    assert found["baselines"]["one slot"] == 0
+    assert set(found["by_slots"]["own"]) == {"2", "3", "5"}
+    for slots in ("3", "5"):
+        assert run(["test", str(drawn), "--model.core.num_slots", slots]) == 0
+        (record,) = drawn.glob("test-*.json")
+        tested = json.loads(record.read_text())["metrics"]
+        record.unlink()
+        scores = found["by_slots"]["own"][slots]
+        assert scores["clips"] == 10
+        for name, (key, _, _) in script.SCORES.items():
+            assert scores[name] == pytest.approx(tested[key], abs=1e-6), name
+    assert found["by_slots"]["own"]["2"]["live_slots"] <= 2
+
+
+def test_what_is_done_is_not_done_again_unless_something_else_is_asked(script, drawn, tmp_path, capsys) -> None:
+    command = ["run", str(drawn), "--slots", "2", "--objects-slots", "2", "--clips", "2", "--out", str(tmp_path)]
+    assert script.main(command) == 0
+    assert "wrote" in capsys.readouterr().out
+    assert script.main(command) == 0
+    assert "done before" in capsys.readouterr().out
+    assert script.main([*command, "--clips", "3"]) == 0
+    assert "wrote" in capsys.readouterr().out
+    assert written(tmp_path)["by_slots"]["own"]["2"]["clips"] == 3
+
+
+def test_a_second_set_has_other_numbers_of_objects(script, drawn: Path, tmp_path: Path) -> None:
+    command = [
+        "run",
+        str(drawn),
+        *SLOTS,
+        "--out",
+        str(tmp_path),
+        "--data.num_balls",
+        "4",
+        "--data.loader.test_size",
+        "6",
+    ]
+    assert script.main(command) == 0
+    found = written(tmp_path)
+    assert found["by_slots"]["own"]["3"]["clips"] == 10
+    assert found["by_slots"]["full"]["3"]["clips"] == 6
+    assert found["objects_are"] == "visible in the clip"
+    assert set(found["by_objects"]) == {"4"}
+    assert found["by_objects"]["4"]["fg_ari"] == pytest.approx(found["by_slots"]["full"]["5"]["fg_ari"], abs=1e-6)
+
+
+def test_clips_are_told_apart_by_their_objects(script) -> None:
+    import torch
+
+    from slotbench.data.balls.bouncing_balls import BouncingBalls
+    from slotbench.interfaces import VideoBatch
+
+    class Counted(BouncingBalls):
+        def dataset(self, split):
+            inner = super().dataset(split)
+            plain = inner.clips
+
+            def clips(indices) -> VideoBatch:
+                batch = plain(indices)
+                batch.objects["num_objects"] = torch.tensor([index % 3 for index in indices])
+                return batch
+
+            inner.clips = clips
+            return inner
+
+    data = Counted(num_balls=1, eval_frames=1, resolution=16, loader=LoaderOptions(test_size=8, val_batch_size=4))
+    groups, counted = script.Clips(data, "test", 7).by_objects()
+    assert counted == "in the scene"
+    assert sum(len(group.chosen) for group in groups.values()) == 7
+    assert all(index % 3 == count for count, group in groups.items() for index in group.chosen)
+    again, _ = script.Clips(data, "test", 7).by_objects()
+    assert {count: group.chosen for count, group in again.items()} == {c: group.chosen for c, group in groups.items()}
+
+
+def record(seed: int, fg_ari: float, aggregation: str = "WeightedMean", **changed: object) -> dict:
+    scores = {"clips": 9, "ari": 0.1, "miou": 0.2, "loss": 0.3, "largest_slot": 0.4, "live_slots": 5.0}
+    curve = {str(slots): scores | {"fg_ari": fg_ari} for slots in (7, 11)}
+    return {
+        "run": f"{aggregation}-{seed}",
+        "id": str(seed),
+        "aggregation": aggregation,
+        "seed": seed,
+        "trained_slots": 7,
+        "asked": {"checkpoint": str(seed), "objects_slots": 11},
+        "config": {"model": {"dim": 8}, "data": {"init_args": {"loader": {"seed": 0}}}},
+        "baselines": {"grid 2x3": 0.25},
+        "validation": scores | {"fg_ari": fg_ari},
+        "by_slots": {"own": curve, "full": curve},
+        "objects_are": "in the scene",
+        "by_objects": {"3": curve["7"], "4": curve["7"]},
+    } | changed
+
+
+@pytest.fixture
+def reported(script, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    def report(*records: dict) -> str:
+        (tmp_path / "in").mkdir()
+        for number, content in enumerate(records):
+            (tmp_path / "in" / f"{number}.json").write_text(json.dumps(content))
+        code = script.main(["report", str(tmp_path / "in"), "--out", str(tmp_path / "out")])
+        captured = capsys.readouterr()
+        assert code == (2 if captured.err else 0)
+        return captured.err or (tmp_path / "out" / "slot_counts.md").read_text()
+
+    return report
+
+
+def test_runs_are_summed_up_by_median_and_largest_deviation(reported, tmp_path: Path) -> None:
+    text = reported(*(record(seed, value) for seed, value in enumerate([0.70, 0.72, 0.80])))
+    (row,) = [
+        line
+        for block in text.split("**FG-ARI; objects as in training, by slots; all runs**")[1:]
+        for line in block.splitlines()[:6]
+        if line.startswith("| WeightedMean")
+    ]
+    assert row == "| WeightedMean | " + "0.720 ± 0.080 (0.740 ± 0.053) | " * 2 + "3 |"
+    assert "**ARI; full set, 11 slots, by objects in the scene; all runs**" in text
+    assert "No run is spatial." in text
+    with (
+        Image.open(tmp_path / "out" / "slot_counts_ari.png") as six,
+        Image.open(tmp_path / "out" / "slot_counts_loss.png") as three,
+    ):
+        assert six.width == three.width
+        assert six.height == pytest.approx(2 * three.height, abs=2)
+
+
+def test_spatial_runs_are_named_and_left_out_of_the_second_tables_only(reported) -> None:
+    runs = [record(0, 0.8), record(1, 0.3), record(0, 0.7, "WeightedSum"), record(4, 0.39, "WeightedSum")]
+    text = reported(*runs)
+    assert "WeightedMean seed 1, WeightedSum seed 4" in text
+    assert "| *grid 2x3* | | 0.250 | |" in text
+    assert "| WeightedMean | 1 | 0.300 | spatial |" in text
+    assert "| WeightedSum | 0 | 0.700 |  |" in text
+    everything, kept = text.split("Spatial, by FG-ARI")
+    assert "| WeightedMean | 0.550 ± 0.250" in everything
+    assert "| WeightedMean | 0.800 | 0.800 | 1 |" in kept
+    assert "| WeightedSum | 0.700 | 0.700 | 1 |" in kept
+
+
+def test_runs_with_other_slots_in_training_are_a_group_of_their_own(reported) -> None:
+    text = reported(record(0, 0.8), record(1, 0.3, trained_slots=11))
+    assert "| WeightedMean, 7 slots | 0.800 |" in text
+    assert "| WeightedMean, 11 slots | 0.300 |" in text
+    assert "No run is spatial." in text
+
+
+def test_runs_that_do_not_compare_are_not_pooled(reported) -> None:
+    other = {"model": {"dim": 16}, "data": {"init_args": {"loader": {"seed": 5}}}}
+    said = reported(record(0, 0.8), record(1, 0.8, config=other))
+    assert said.startswith("slot_counts: WeightedMean-0 and WeightedMean-1 differ in config.model.dim, and belong in")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "RUN", "--out", "OUT", "--slots", "0"], "take numbers from 1 on"),
+        (["run", "RUN", "--out", "OUT", "--model.core", "PSB"], "no argument --model.core PSB"),
+        (["run", "nowhere", "--out", "OUT"], "no run folder at nowhere"),
+        (["run", "RUN", "--out", "OUT", "--data.num_bals", "3"], "num_bals"),
+        (["report", "OUT"], "there is nothing in"),
+    ],
+)
+def test_what_cannot_be_done_is_said(script, drawn, tmp_path, arguments, message, capsys) -> None:
+    places = {"RUN": str(drawn), "OUT": str(tmp_path)}
+    assert script.main([places.get(argument, argument) for argument in arguments]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_learned_slots_and_a_missing_checkpoint_are_refused(script, train, tmp_path, capsys) -> None:
+    learned = train("learned", slot_init="learned")
+    assert script.main(["run", str(learned), "--out", str(tmp_path)]) == 2
+    assert "are not drawn, so their number cannot change" in " ".join(capsys.readouterr().err.split())
+    (learned / "checkpoints" / "last.ckpt").unlink()
+    for file in learned.glob("checkpoints/*"):
+        file.unlink()
+    assert script.main(["run", str(learned), "--out", str(tmp_path)]) == 2
+    assert "has no checkpoint yet" in " ".join(capsys.readouterr().err.split())

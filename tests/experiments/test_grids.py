@@ -1,0 +1,232 @@
+"""Every shipped grid: its header, what the parser says to its points, and two steps of them at tiny size.
+
+Of the laptop's grids some points are trained each time, among which every value of every axis occurs; of each of the
+papers' one is shown to the parser. All points of all grids are trained by `nox -s grids`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tiny_experiments import tiny_overrides
+
+from slotbench.cli import run
+from slotbench.commands.grid.check import problems
+from slotbench.config.command_line import read_experiment
+from slotbench.config.parser import parse
+from slotbench.config.settings import without_replaced
+from slotbench.grids.choosing import covering
+from slotbench.grids.expansion import Grid, Point, expand
+from slotbench.grids.grid_file import read_grid_file
+from slotbench.tasks.rollouts.scores import summarise
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "experiments" / "grids"
+GRIDS = sorted(FOLDER.rglob("*.yaml"))
+HEADER = ("Shows:", "Duration:", "Hardware:")
+SEED = "seed_everything"
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(FOLDER))
+
+
+@cache
+def opened(path: Path) -> Grid:
+    return expand(read_grid_file(path))
+
+
+def variants(points: Iterable[Point]) -> list[Point]:
+    """One point of those that differ by their seed alone."""
+    return list({point.alternatives: point for point in reversed(list(points))}.values())[::-1]
+
+
+def model_of(point: Point) -> str:
+    """What decides which model is trained; of the data and of the length of the training it says nothing."""
+    configs = [value for flag, value in zip(point.arguments, point.arguments[1:], strict=False) if flag == "--config"]
+    return json.dumps([configs, {key: value for key, value in point.settings.items() if key.startswith("model.core")}])
+
+
+def named_experiment(point: Point) -> Path | None:
+    """The whole experiment that the point names beside its grid's base, if it names one."""
+    named = point.settings.get("config")
+    return ROOT / named if named and "matched" not in Path(named).parts else None
+
+
+def overlaid_experiment(point: Point) -> Path | None:
+    """The experiment that the point names, if it sets nothing else."""
+    return named_experiment(point) if set(point.settings) == {"config", SEED} else None
+
+
+@cache
+def some_points() -> dict[Path, list[Point]]:
+    """Of each laptop grid points with every value of every axis, without models that another grid has trained."""
+    found: dict[Path, list[Point]] = {}
+    seen: set[str] = set()
+    for path in sorted(FOLDER.glob("*.yaml")):
+        grid = opened(path)
+        chosen = covering(variants(grid.points))
+        own = {key for point in chosen for key in point.settings.keys() - grid.file.settings.keys()}
+        of_data = any(key.startswith("data.") for key in own)
+        found[path] = [point for point in chosen if of_data or model_of(point) not in seen]
+        seen |= {model_of(point) for point in chosen}
+    return found
+
+
+def other_points(path: Path) -> list[Point]:
+    """All but those of `some_points`, and but those that are whole experiments, which test_experiments.py trains."""
+    done = {point.id for point in some_points().get(path, [])}
+    left = [point for point in variants(opened(path).points) if point.id not in done]
+    return [point for point in left if overlaid_experiment(point) is None]
+
+
+def whole_experiments(path: Path) -> list[Point]:
+    return [point for point in variants(opened(path).points) if overlaid_experiment(point) is not None]
+
+
+def cases(points: Callable[[Path], Iterable[Point]]) -> list[Any]:
+    return [pytest.param(path, point, id=f"{name_of(path)}-{point.name}") for path in GRIDS for point in points(path)]
+
+
+def resolved(arguments: Iterable[str]) -> dict[str, Any]:
+    """The complete configuration of a command line of `fit`."""
+    options, words, settings = read_experiment([*arguments])
+    config = yaml.safe_load(parse("fit", words, settings, options).yaml())
+    assert isinstance(config, dict)
+    return config
+
+
+def value_at(config: Any, key: str) -> Any:
+    """The value of a key as it is typed; of a component what it is, without its arguments."""
+    for part in key.split("."):
+        config = config.get("init_args", config)[part]
+    return config["class_path"] if isinstance(config, dict) else config
+
+
+def scores_over_the_horizon(config: dict[str, Any]) -> set[str]:
+    """What a rollout of the true length logs, for that of the tiny one is shorter."""
+    model = config["model"]["init_args"]
+    curves = {score: [0.0] * model.get("horizon", 1) for score in ("mse", "psnr", "ssim")}
+    return {name for name, _ in summarise(curves, "val/rollout_", means_until=model.get("report_horizons", ()))}
+
+
+def laid_over(base: Any, over: Any) -> Any:
+    """A configuration over another one: mappings are filled in, and another class has arguments of its own."""
+    if not isinstance(base, dict) or not isinstance(over, dict):
+        return over
+    if over.get("class_path", base.get("class_path")) != base.get("class_path"):
+        return over
+    return base | {key: laid_over(base.get(key), value) for key, value in over.items()}
+
+
+def written(point: Point) -> dict[str, Any]:
+    """What the files of a point say, settings aside; asking the parser would take as long as the training."""
+    config: dict[str, Any] = {}
+    for flag, value in zip(point.arguments, point.arguments[1:], strict=False):
+        if flag == "--config":
+            config = laid_over(config, yaml.safe_load(Path(value).read_text()))
+    return config
+
+
+def train(path: Path, point: Point, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two steps of the point; what the grid compares has been logged."""
+    monkeypatch.setenv("SLOTBENCH_CACHE", str(folder / "cache"))
+    # a quarter of the time, and always the same
+    monkeypatch.setattr("slotbench.callbacks.curves.draw_curves", lambda folder: None)
+    config = written(point)
+    own = {key: value for key, value in point.settings.items() if key.startswith("model.")}
+    overrides = tiny_overrides(config, folder / "data", own)
+    assert run(["fit", *point.arguments, *overrides, "--run_dir", str(folder / "run")]) == 0
+    assert json.loads((folder / "run" / "result.json").read_text())["step"] == 2
+    trained = yaml.safe_load((folder / "run" / "config.yaml").read_text())
+    assert {key: value_at(trained, key) for key in own} == own
+    rows = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    logged = {name for row in rows for name in row if "rollout" not in name} | scores_over_the_horizon(config)
+    # of one clip a score may have no case to judge
+    logged |= {headline["metric"] for headline in json.loads((folder / "run" / "run.json").read_text())["headlines"]}
+    assert set(opened(path).file.metrics) <= logged
+
+
+@pytest.mark.parametrize("path", GRIDS, ids=name_of)
+def test_the_header_says_how_to_run_the_grid_what_it_shows_and_what_it_costs(path):
+    said = list(itertools.takewhile(lambda line: line.startswith("#"), path.read_text().splitlines()))
+    assert re.fullmatch(r"# [A-Z].*[.]", said[0])
+    commands = [line for line in said if line.startswith("#   slotbench ")]
+    file = path.relative_to(ROOT).as_posix()
+    assert any(line.startswith(f"#   slotbench grid run {file}") for line in commands)
+    assert any(line.startswith(f"#   slotbench compare {file}") for line in commands)
+    for word in HEADER:
+        assert [line for line in said if line.startswith(f"# {word} ")], word
+    for named in re.findall(r"\b(?:experiments|docs)/[\w/.-]*\.(?:yaml|py|md)\b", "\n".join(said)):
+        assert (ROOT / named).is_file(), named
+
+
+@pytest.mark.parametrize("path", GRIDS, ids=name_of)
+def test_the_header_counts_the_points(path):
+    points = opened(path).points
+    (said,) = re.findall(r"(\d+) points", path.read_text().partition("base:")[0]) or [str(len(points))]
+    assert int(said) == len(points)
+
+
+@pytest.mark.parametrize("path", GRIDS, ids=name_of)
+def test_a_grid_says_what_it_compares(path):
+    assert opened(path).file.metrics
+
+
+@pytest.mark.parametrize("path", sorted((FOLDER / "paper").glob("*.yaml")), ids=name_of)
+def test_the_parser_takes_a_point_of_a_papers_grid(path):
+    assert problems(opened(path).points[-1:], []) == []
+
+
+@pytest.mark.parametrize(("path", "point"), cases(lambda path: some_points().get(path, [])))
+def test_a_point_trains_two_steps_and_logs_what_its_grid_compares(path, point, tmp_path, monkeypatch):
+    train(path, point, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("path", "point"), cases(other_points))
+def test_every_other_point_trains_two_steps_and_logs_what_its_grid_compares(path, point, tmp_path, monkeypatch):
+    train(path, point, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("path", GRIDS, ids=name_of)
+def test_every_point_that_names_a_whole_experiment_is_made_of_that_file_alone(path):
+    for point in opened(path).points:
+        files = [value for flag, value in itertools.pairwise(point.arguments) if flag == "--config"]
+        experiment = named_experiment(point)
+        # the files of a point that names none are those of its grid, and what it lays over them
+        expected = (
+            [experiment]
+            if experiment
+            else [*opened(path).file.base, *([ROOT / point.settings["config"]] if "config" in point.settings else [])]
+        )
+        assert [Path(file).resolve() for file in files] == [file.resolve() for file in expected], point.name
+        # the parser agrees, were they given after the base
+        base = [word for file in opened(path).file.base for word in ("--config", str(file))]
+        if experiment:
+            assert without_replaced([*base, *point.arguments])[0] == list(point.arguments)
+
+
+def test_an_experiment_of_the_same_classes_laid_over_another_leaves_nothing_of_it():
+    first, second = (ROOT / "experiments" / "paper" / f"movi_a_{name}.yaml" for name in ("savi", "psb"))
+    alone = resolved(["--config", str(second)])
+    assert resolved(["--config", str(first), "--config", str(second)]) == alone
+    assert resolved(["--config", str(first)])["trainer"]["gradient_clip_val"] == 1.0
+    assert alone["trainer"]["gradient_clip_val"] is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("path", "point"), cases(whole_experiments))
+def test_an_experiment_laid_over_another_leaves_nothing_of_it(path, point):
+    experiment = overlaid_experiment(point)
+    assert experiment is not None
+    expected = resolved(["--config", str(experiment), f"--{SEED}", str(point.settings[SEED])])
+    assert resolved(point.arguments) == expected

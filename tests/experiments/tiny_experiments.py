@@ -1,0 +1,101 @@
+"""What makes an experiment so small that two steps of it take a second or two: sizes, and the files that it reads."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from slotbench.data.clevr import CLEVR
+from slotbench.registry import load
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
+from feature_files import write_feature_file
+from tfrecord_files import clevr_scene, movi_video, write_clevr, write_movi
+
+TINY = {
+    "encoder": {"dim": 8},
+    "core": {
+        "dim": 8,
+        "num_slots": 2,
+        "num_layers": 1,
+        "num_heads": 2,
+        "encoder_layers": 1,
+        "state_dim": 2,
+        "output_dim": 8,
+        "num_features": 4,
+    },
+    "decoder": {"num_layers": 1, "hidden_dim": 8},
+}
+"""What makes a part small, by its arguments; it is given those that it has."""
+
+TINY_RUN = {
+    "data": {f"loader.{name}": 1 for name in ("batch_size", "val_batch_size", "val_size")}
+    | {"loader.train_size": 4, "loader.num_workers": 0},
+    "trainer": {"max_steps": 2, "val_check_interval": 2, "accelerator": "cpu", "devices": 1},
+}
+MAX_FRAMES = 100
+"""An experiment on longer clips is tried on clips of a few frames."""
+SIDE = 16
+
+
+def feature_files(folder: Path) -> Path:
+    """The files that `FeatureFile` reads, in small."""
+    for split in ("train", "val"):
+        write_feature_file(folder / f"{split}.h5", side=SIDE)
+    return folder
+
+
+def movi_files(folder: Path) -> Path:
+    """The files that `MOVi` reads, in small."""
+    videos = [movi_video(seed, SIDE) for seed in range(2)]
+    return write_movi(folder, {"train": videos[:1], "validation": videos[1:]}, shards=1)
+
+
+def clevr_cache(folder: Path) -> Path:
+    """What `slotbench prepare CLEVR` makes as the headers say, in small."""
+    folder.mkdir()
+    file = write_clevr(folder / "clevr.tfrecords", [clevr_scene(seed) for seed in range(7)])
+    CLEVR(str(file), resolution=SIDE, crop=(24, 216, 64, 256)).prepare(folder / "cache", lambda what, done, total: None)
+    return folder / "cache"
+
+
+FILES = {"FeatureFile": feature_files, "MOVi": movi_files, "CLEVR": clevr_cache}
+"""Data sets that read files, and what writes some to a folder, of `SIDE` pixels, and returns their `path`."""
+
+
+def tiny_overrides(config: Mapping[str, Any], folder: Path, kept: Collection[str] = ()) -> list[str]:
+    """Settings that make an experiment tiny, as typed on the command line.
+
+    Args:
+        config: its configuration, with `class_path` and `init_args`.
+        folder: for the files that its data set reads, if it reads any.
+        kept: keys of settings that are left as they are.
+    """
+    model, data = config["model"]["init_args"], config["data"]["init_args"]
+    values: dict[str, dict[str, Any]] = {part: dict(given) for part, given in TINY_RUN.items()}
+    for part, given in TINY.items():
+        arguments = inspect.signature(load(f"{part}s", model[part]["class_path"])).parameters
+        of_part = values[f"model.{part}"] = {name: value for name, value in given.items() if name in arguments}
+        if "top_k" in arguments:  # no more modules can be active than there are
+            of_part.pop("num_slots", None)
+        if "depths" in arguments:  # as many, for they say how large the grid is
+            of_part["depths"] = [4] * len(model[part]["init_args"]["depths"])
+        if isinstance(model[part]["init_args"].get("channels"), list):  # one per layer, like other lists beside it
+            of_part["channels"] = [4] * len(model[part]["init_args"]["channels"])
+    if (write := FILES.get(config["data"]["class_path"])) is not None:
+        values["data"] |= {"path": write(folder)}
+        values["data"] |= {"resolution": SIDE} if "resolution" in data else {}
+    if config["data"]["class_path"] == "MOViLike":
+        values["data"] |= {"train_videos": 2, "val_videos": 1}
+    if data.get("num_frames", 0) > MAX_FRAMES:
+        values["data"] |= {"num_frames": 4, "eval_frames": 13}
+        values["model"] = {"context": 3, "horizon": 10}
+    return [
+        f"--{part}.{name}={value}"
+        for part, given in values.items()
+        for name, value in given.items()
+        if f"{part}.{name}" not in kept
+    ]

@@ -1,0 +1,161 @@
+"""Segmentations without learning: what they are on clips whose answer is known, and that they are always the same."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.cluster import KMeans
+
+from slotbench.metrics.segmentation_baselines import (
+    grid_labels,
+    kmeans_labels,
+    nearest_grid,
+    one_slot_labels,
+    simple_segmentations,
+    stripe_labels,
+)
+
+
+def noise(*shape, seed=0):
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def same_partition(labels, others):
+    pairs = set(zip(labels.flatten().tolist(), others.flatten().tolist(), strict=True))
+    return len(pairs) == len({left for left, _ in pairs}) == len({right for _, right in pairs})
+
+
+def points_of(clip, position_weight=0.0):
+    """Channels, column and row of every pixel of a clip "time channels height width"."""
+    time, _, height, width = clip.shape
+    row, col = torch.meshgrid(torch.linspace(0, 1, height), torch.linspace(0, 1, width), indexing="ij")
+    places = torch.stack([col, row], -1).expand(time, height, width, 2) * position_weight
+    return torch.cat([clip.movedim(1, -1), places], -1).flatten(0, 2).numpy()
+
+
+def inertia(points, labels):
+    clusters = [points[labels == label] for label in np.unique(labels)]
+    return sum(np.square(cluster - cluster.mean(0)).sum() for cluster in clusters)
+
+
+def test_one_slot_is_one_segment():
+    labels = one_slot_labels(noise(2, 3, 1, 4, 5))
+    assert labels.shape == (2, 3, 4, 5)
+    assert labels.unique().tolist() == [0]
+
+
+def test_stripes_are_vertical_and_as_wide_as_one_another():
+    labels = stripe_labels(noise(1, 2, 3, 4, 14), 7)
+    assert (labels == torch.arange(7).repeat_interleave(2)).all()
+
+
+def test_a_grid_counts_its_rectangles_in_row_major_order():
+    labels = grid_labels(noise(1, 2, 3, 6, 6), rows=2, cols=3)
+    expected = torch.tensor([[0, 1, 2], [3, 4, 5]]).repeat_interleave(3, 0).repeat_interleave(2, 1)
+    assert (labels == expected).all()
+
+
+@settings(max_examples=30)
+@given(rows=st.integers(1, 5), cols=st.integers(1, 5), height=st.integers(5, 20), width=st.integers(5, 20))
+def test_rectangles_of_a_grid_differ_by_a_pixel_per_side_at_most(rows, cols, height, width):
+    labels = grid_labels(torch.zeros(1, 1, 3, height, width), rows, cols)[0, 0]
+    heights = torch.bincount(labels[:, 0] // cols, minlength=rows)
+    widths = torch.bincount(labels[0], minlength=cols)
+    assert labels.unique().tolist() == list(range(rows * cols))
+    assert int(heights.max() - heights.min()) <= 1
+    assert int(widths.max() - widths.min()) <= 1
+
+
+@given(st.integers(1, 200))
+def test_the_nearest_grid_uses_nearly_all_slots_and_is_no_stripe(num_slots):
+    rows, cols = nearest_grid(num_slots)
+    assert rows <= cols <= 2 * rows
+    assert num_slots - (rows + 1) < rows * cols <= num_slots
+
+
+@pytest.mark.parametrize("call", [nearest_grid, lambda n: kmeans_labels(noise(1, 1, 3, 4, 4), n, 0.0)])
+def test_no_slots_are_refused(call):
+    with pytest.raises(ValueError, match=r"0 (slots|clusters); expected at least 1"):
+        call(0)
+
+
+def test_a_grid_without_rows_is_refused():
+    with pytest.raises(ValueError, match="0 x 3"):
+        grid_labels(noise(1, 1, 3, 4, 4), 0, 3)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_kmeans_separates_flat_colours_exactly_in_all_frames_of_a_clip(channels):
+    true = (torch.arange(3)[:, None, None] + torch.arange(6)[:, None] + torch.arange(8)) % 4
+    colours = torch.tensor([0.1, 0.4, 0.6, 0.9])
+    frames = colours[true][None, :, None].expand(1, 3, channels, 6, 8)
+    assert same_partition(kmeans_labels(frames, 4, 0.0), true)
+
+
+def test_kmeans_leaves_clusters_unused_where_there_are_fewer_colours():
+    frames = torch.zeros(1, 2, 3, 8, 8)
+    frames[..., 4:] = 0.5
+    labels = kmeans_labels(frames, 7, 0.0)
+    assert same_partition(labels, (frames[:, :, 0] > 0))
+    assert kmeans_labels(torch.zeros(1, 1, 3, 2, 2), 7, 0.0).unique().tolist() == [0]
+
+
+def test_position_tells_apart_what_colour_does_not():
+    flat = torch.full((1, 2, 3, 8, 15), 0.5)
+    assert kmeans_labels(flat, 2, 0.0).unique().tolist() == [0]
+    by_place = kmeans_labels(flat, 2, 0.7)
+    assert torch.bincount(by_place.flatten()).min() > 0.4 * by_place.numel()
+    assert torch.equal(by_place[:, 0], by_place[:, 1])
+
+
+@pytest.mark.parametrize("position_weight", [0.0, 1.5])
+def test_kmeans_is_as_tight_as_that_of_scikit_learn_on_clusters_that_stand_apart(position_weight):
+    frames = torch.zeros(1, 4, 3, 16, 16)
+    frames[:, :, 0, :8, :8] = frames[:, :, 1, 8:, 8:] = frames[:, :, 2, 8:, :8] = 1
+    frames += 0.1 * noise(*frames.shape)
+    points = points_of(frames[0], position_weight)
+    found = inertia(points, kmeans_labels(frames, 4, position_weight).flatten().numpy())
+    reference = KMeans(4, n_init=10, random_state=0).fit(points)
+    assert found == pytest.approx(reference.inertia_, rel=1e-3)
+
+
+@pytest.mark.parametrize("position_weight", [0.0, 1.5])
+def test_kmeans_on_noise_comes_near_to_that_of_scikit_learn(position_weight):
+    frames = noise(1, 4, 3, 12, 20)
+    points = points_of(frames[0], position_weight)
+    found = inertia(points, kmeans_labels(frames, 7, position_weight).flatten().numpy())
+    assert found <= 1.03 * KMeans(7, n_init=2, random_state=0).fit(points).inertia_
+
+
+def test_labels_of_a_clip_do_not_depend_on_the_batch_or_on_the_random_state():
+    frames = noise(3, 2, 3, 12, 12)
+    together = kmeans_labels(frames, 5, 1.5)
+    np.random.seed(7)  # noqa: NPY002 - the state that must not matter
+    alone = torch.cat([kmeans_labels(clip[None], 5, 1.5) for clip in frames])
+    assert torch.equal(together, alone)
+
+
+def test_long_clips_are_clustered_by_some_of_their_pixels_and_labelled_in_all():
+    frames = torch.zeros(1, 3, 3, 96, 96)  # 27,648 pixels
+    frames[..., 32:] = 0.5
+    frames[..., 64:] = 1
+    frames += 0.05 * noise(*frames.shape)
+    labels = kmeans_labels(frames, 3, 0.0)
+    assert same_partition(labels, stripe_labels(frames, 3))
+
+
+def test_all_baselines_of_seven_slots():
+    frames = noise(2, 3, 3, 12, 14)
+    baselines = simple_segmentations(frames, 7)
+    assert {name: int(labels.max()) + 1 for name, labels in baselines.items()} == {
+        "one slot": 1,
+        "stripes": 7,
+        "grid 2x3": 6,
+        "k-means colour": 7,
+        "k-means colour + position": 7,
+    }
+    assert all(labels.shape == (2, 3, 12, 14) and labels.dtype == torch.int64 for labels in baselines.values())
+    assert torch.equal(baselines["k-means colour"], kmeans_labels(frames, 7, 0.0))
+    assert torch.equal(baselines["k-means colour + position"], kmeans_labels(frames, 7, 1.5))
+    assert not same_partition(baselines["k-means colour"], baselines["k-means colour + position"])

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slotbench_plugins.cores.conv_lstm import ConvLSTM, ConvLSTMLayer, ConvLSTMState
+from slotbench_plugins.decoders.resnet_decoder import ResNetDecoder
+from slotbench_plugins.encoders.resnet_encoder import ResNetEncoder
+from torch import Tensor, nn
+from torch.nn.functional import conv2d, layer_norm
+
+from slotbench.interfaces import SlotSpec, TokenSpec, VideoSpec
+from slotbench.nn.grid import to_images, to_tokens
+
+SPEC = TokenSpec(dim=5, num_tokens=12, grid=(3, 4))
+
+
+def count(*modules: nn.Module) -> int:
+    return sum(parameter.numel() for module in modules for parameter in module.parameters())
+
+
+def core_and_tokens(time: int = 6, **arguments) -> tuple[ConvLSTM, torch.Tensor]:
+    torch.manual_seed(0)
+    core = ConvLSTM(SPEC, dim=8, **arguments).double()
+    return core, torch.randn(2, time, 12, 5, dtype=torch.float64, requires_grad=True)
+
+
+@pytest.mark.parametrize(("dim", "total"), [(256, 40_540_419), (128, 12_120_067)])
+def test_the_papers_sizes_give_its_models_number_of_parameters(dim, total):
+    video = VideoSpec(1, 64, 64)
+    with torch.device("meta"):
+        encoder = ResNetEncoder(video, depths=(64, 128, 256), action_dim=1)
+        core = ConvLSTM(encoder.token_spec, dim=dim, num_layers=8)
+        decoder = ResNetDecoder(core.slot_spec, video, depths=(64, 128, 256))
+    layer = 9 * (dim + dim) * 4 * dim + 2 * dim
+    assert count(core) == 257 * dim + dim + 8 * layer
+    assert count(encoder, core, decoder) == total
+
+
+def test_every_layer_has_a_residual_and_a_norm_after_it():
+    core, tokens = core_and_tokens(num_layers=3)
+    x = core.input_map(tokens)
+    for layer, norm in zip(core.layers, core.norms, strict=True):
+        hidden, _ = layer(to_images(x, (3, 4)), 2)
+        x = layer_norm(x + to_tokens(hidden, 2), (8,), norm.weight, norm.bias, eps=1e-6)
+    torch.testing.assert_close(core(tokens).slots, x, rtol=1e-10, atol=1e-10)
+
+
+def test_slots_are_the_cells_of_the_grid():
+    assert ConvLSTM(SPEC, dim=8).slot_spec == SlotSpec(12, 8, (3, 4))
+    assert ConvLSTM(TokenSpec(5, 12), dim=8).slot_spec == SlotSpec(12, 8, (1, 12))
+
+
+@pytest.mark.parametrize("kernel_size", [1, 3])
+def test_a_cell_reaches_as_far_as_its_kernel_in_every_step_and_layer(kernel_size):
+    torch.manual_seed(0)
+    core = ConvLSTM(TokenSpec(5, 9, (1, 9)), dim=8, num_layers=2, kernel_size=kernel_size).double()
+    tokens = torch.randn(1, 3, 9, 5, dtype=torch.float64, requires_grad=True)
+    slots = core(tokens).slots
+    (gradient,) = torch.autograd.grad(slots[:, 2, 0].square().sum(), tokens)
+    reached = gradient[0].any(dim=-1)
+    for step in range(3):
+        # two layers' input halves, and a recurrent half for each step that it takes
+        far = (kernel_size // 2) * (2 + 2 - step)
+        assert reached[step].tolist() == [cell <= far for cell in range(9)]
+
+
+def test_the_state_is_a_cell_image_and_a_hidden_image_per_layer_whatever_the_length():
+    core, tokens = core_and_tokens(time=7)
+    for time in (1, 7):
+        state = core(tokens[:, :time]).state
+        assert [leaf.shape for layer in state for leaf in layer] == [(2, 8, 3, 4)] * 4
+
+
+def test_streaming_gives_the_same_slots_and_states_as_the_whole_clip():
+    core, tokens = core_and_tokens(time=12)
+    whole, state, slots = core(tokens), None, []
+    for step in range(12):
+        output = core(tokens[:, step : step + 1], state)
+        state = output.state
+        slots.append(output.slots)
+    torch.testing.assert_close(torch.cat(slots, dim=1), whole.slots, rtol=1e-9, atol=1e-9)
+    for layer, expected in zip(state, whole.state, strict=True):
+        for leaf, other in zip(layer, expected, strict=True):
+            torch.testing.assert_close(leaf, other, rtol=1e-9, atol=1e-9)
+
+
+def test_layers_below_one_are_refused():
+    with pytest.raises(ValueError, match="num_layers"):
+        ConvLSTM(SPEC, num_layers=0)
+
+
+def naive(kernel: Tensor, images: Tensor, cell: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """One step after the other, input and hidden state in one convolution; `images` "batch time dim rows cols"."""
+    outputs = []
+    for step in range(images.shape[1]):
+        both = torch.cat([images[:, step], hidden], dim=1)
+        i, f, o, g = conv2d(both, kernel, padding=kernel.shape[-1] // 2).chunk(4, dim=1)
+        cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
+        hidden = torch.sigmoid(o) * torch.tanh(cell)
+        outputs.append(hidden)
+    return torch.stack(outputs, dim=1), cell, hidden
+
+
+def gradients(outputs: tuple[Tensor, ...], of: list[Tensor]) -> tuple[Tensor, ...]:
+    generator = torch.Generator().manual_seed(1)
+    weights = [torch.randn(output.shape, generator=generator, dtype=torch.float64) for output in outputs]
+    return torch.autograd.grad(sum((o * w).sum() for o, w in zip(outputs, weights, strict=True)), of)
+
+
+@settings(max_examples=15)
+@given(
+    batch=st.integers(1, 3),
+    time=st.integers(1, 5),
+    dim=st.integers(1, 4),
+    rows=st.integers(1, 5),
+    cols=st.integers(1, 5),
+    kernel_size=st.sampled_from([1, 3, 5]),
+    begun=st.booleans(),
+)
+def test_value_and_gradient_are_those_of_a_loop_over_one_convolution(batch, time, dim, rows, cols, kernel_size, begun):
+    torch.manual_seed(0)
+    layer = ConvLSTMLayer(dim, kernel_size).double()
+    images = torch.randn(batch, time, dim, rows, cols, dtype=torch.float64, requires_grad=True)
+    cell, hidden = (torch.randn(batch, dim, rows, cols, dtype=torch.float64) * begun for _ in range(2))
+    cell.requires_grad_(begun), hidden.requires_grad_(begun)
+    output, state = layer(images.flatten(0, 1), batch, ConvLSTMState(cell, hidden) if begun else None)
+    found = (output.unflatten(0, (batch, time)), *state)
+    expected = naive(layer.kernel, images, cell, hidden)
+    of = [images, layer.kernel, *((cell, hidden) if begun else ())]
+    for a, b in zip((*found, *gradients(found, of)), (*expected, *gradients(expected, of)), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+def test_the_gates_come_in_the_order_input_forget_output_candidate_over_input_then_hidden():
+    layer = ConvLSTMLayer(dim=1, kernel_size=1).double()
+    of_input, of_hidden = (0.3, -0.7, 1.1, 0.5), (-0.2, 0.9, 0.4, -1.3)
+    with torch.no_grad():
+        layer.kernel.copy_(torch.tensor([of_input, of_hidden], dtype=torch.float64).T.reshape(4, 2, 1, 1))
+    output, (last_cell, last_hidden) = layer(torch.tensor([2.0, -1.0, 0.5]).double().reshape(3, 1, 1, 1), 1)
+
+    cell = hidden = 0.0
+    for step, value in enumerate((2.0, -1.0, 0.5)):
+        i, f, o, g = (a * value + b * hidden for a, b in zip(of_input, of_hidden, strict=True))
+        cell = cell / (1 + math.exp(-f)) + math.tanh(g) / (1 + math.exp(-i))
+        hidden = math.tanh(cell) / (1 + math.exp(-o))
+        assert output[step].item() == pytest.approx(hidden, abs=1e-12)
+    assert (last_cell.item(), last_hidden.item()) == pytest.approx((cell, hidden), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("gate", "closed_gives"), [(0, "nothing is written"), (1, "the old cell is lost"), (2, "nothing is shown")]
+)
+def test_a_closed_gate_does_what_its_name_says(gate, closed_gives):
+    layer = ConvLSTMLayer(dim=1, kernel_size=1).double()
+    weights = torch.tensor([40.0, 40.0, 40.0, 1.0], dtype=torch.float64)
+    weights[gate] = -40.0
+    with torch.no_grad():
+        layer.kernel.zero_()
+        layer.kernel[:, 0, 0, 0] = weights
+    ones = torch.ones(1, 1, 1, 1, dtype=torch.float64)
+    output, state = layer(ones, 1, ConvLSTMState(0.5 * ones, ones))
+    written = math.tanh(1.0)
+    cell = {"nothing is written": 0.5, "the old cell is lost": written, "nothing is shown": 0.5 + written}[closed_gives]
+    assert state.cell.item() == pytest.approx(cell, abs=1e-12)
+    assert output.item() == pytest.approx(0.0 if gate == 2 else math.tanh(cell), abs=1e-12)
+
+
+def test_the_kernel_is_all_there_is_and_starts_with_the_spread_of_he():
+    torch.manual_seed(0)
+    layer = ConvLSTMLayer(dim=24)
+    assert [tuple(p.shape) for p in layer.parameters()] == [(4 * 24, 2 * 24, 3, 3)]
+    std = math.sqrt(2 / (2 * 24 * 9))
+    assert layer.kernel.std().item() == pytest.approx(std, rel=0.02)
+    assert layer.kernel.mean().item() == pytest.approx(0.0, abs=0.02 * std)
+    # cut at two standard deviations of the normal before the cut, which narrows it to 0.8796
+    assert 0.98 < layer.kernel.abs().max().item() / (2 * std / 0.87962566) <= 1 + 1e-6
+
+
+def test_images_stay_channels_last():
+    images = torch.randn(6, 4, 5, 8).permute(0, 3, 1, 2)
+    output, state = ConvLSTMLayer(8)(images, 2)
+    for image in (output, *state):
+        assert image.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("kernel_size", [0, 2, 4])
+def test_an_even_kernel_is_refused(kernel_size):
+    with pytest.raises(ValueError, match=rf"kernel_size={kernel_size}: .* odd"):
+        ConvLSTMLayer(4, kernel_size)

@@ -1,0 +1,318 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slotbench_plugins.cores import performer
+from slotbench_plugins.cores.frame_transformer import FrameTransformer
+from slotbench_plugins.cores.performer import (
+    FavorAttention,
+    Performer,
+    favor_attention,
+    favor_attention_reference,
+    key_features,
+    orthogonal_directions,
+    query_features,
+)
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from slotbench.interfaces import TokenSpec
+
+SPEC = TokenSpec(dim=5, num_tokens=4, grid=(2, 2))
+
+
+def test_its_weights_are_those_of_the_transformer_and_with_many_features_so_are_its_slots():
+    torch.manual_seed(0)
+    transformer = FrameTransformer(SPEC, dim=16).double()
+    with torch.no_grad():
+        for layer in transformer.sequence.layers:
+            # short queries and keys, where features are a good stand-in
+            layer.attention.query_key_value.weight[:32] *= 0.4
+    tokens = torch.randn(2, 20, 4, 5, dtype=torch.float64)
+    exact = transformer(tokens).slots
+    errors = []
+    for num_features in (8, 4096):
+        performer = Performer(SPEC, dim=16, num_features=num_features).double()
+        missing, unexpected = performer.load_state_dict(transformer.state_dict(), strict=False)
+        assert not unexpected
+        assert {name.rpartition(".")[2] for name in missing} == {"directions", "clips"}
+        errors.append(((performer(tokens).slots - exact).norm() / exact.norm()).item())
+    assert errors[1] < 0.2 * errors[0], errors
+    assert errors[1] < 0.01, errors
+
+
+def test_layers_have_features_of_their_own_which_no_global_seed_changes():
+    first = [layer.attention.directions for layer in Performer(SPEC).sequence.layers]
+    torch.manual_seed(123)
+    second = [layer.attention.directions for layer in Performer(SPEC).sequence.layers]
+    assert not torch.equal(first[0], first[1])
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_features_are_redrawn_in_training_only_and_travel_with_a_checkpoint():
+    core, tokens = Performer(SPEC, dim=16, redraw=1), torch.randn(1, 3, 4, 5)
+    start = core.sequence.layers[0].attention.directions.clone()
+    core.eval()
+    core(tokens), core(tokens)
+    assert torch.equal(core.sequence.layers[0].attention.directions, start)
+    core.train()
+    core(tokens), core(tokens)
+    assert not torch.equal(core.sequence.layers[0].attention.directions, start)
+    fresh = Performer(SPEC, dim=16, redraw=1)
+    fresh.load_state_dict(core.state_dict())
+    torch.testing.assert_close(fresh.eval()(tokens).slots, core.eval()(tokens).slots)
+
+
+@pytest.mark.parametrize("time", [1, 5, 300])
+def test_a_long_clip_runs_in_parallel_and_backwards(time):
+    torch.manual_seed(0)
+    core, tokens = Performer(SPEC, dim=16), torch.randn(2, time, 4, 5, requires_grad=True)
+    slots = core(tokens).slots
+    assert slots.isfinite().all()
+    slots.square().sum().backward()
+    assert tokens.grad.isfinite().all()
+    assert tokens.grad.flatten(2).any(dim=-1).all()
+
+
+DOUBLE = torch.float64
+
+
+def normal(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
+    return scale * torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE)
+
+
+def directions(count: int, dim: int, seed: int = 0) -> Tensor:
+    return orthogonal_directions(count, dim, seed).to(DOUBLE)
+
+
+def test_directions_of_a_block_are_orthogonal_and_as_long_as_normal_vectors():
+    found = directions(256, 16)
+    for block in found.split(16):
+        unit = block / block.norm(dim=-1, keepdim=True)
+        torch.testing.assert_close(unit @ unit.T, torch.eye(16, dtype=DOUBLE), atol=1e-6, rtol=0)
+    assert found.square().sum(dim=-1).mean().item() == pytest.approx(16, rel=0.1)
+    assert found.square().sum(dim=-1).std().item() == pytest.approx(32**0.5, rel=0.3)
+    assert directions(20, 16).shape == (20, 16)
+
+
+def test_directions_come_from_their_seed_alone():
+    torch.manual_seed(1)
+    first, drawn = orthogonal_directions(8, 4, seed=3), torch.rand(1)
+    torch.manual_seed(1)
+    assert torch.equal(torch.rand(1), drawn), "the draw moved the global generator"
+    assert torch.equal(orthogonal_directions(8, 4, seed=3), first)
+    assert not torch.equal(orthogonal_directions(8, 4, seed=4), first)
+
+
+def test_the_product_of_features_is_the_softmax_kernel_on_average():
+    query, key = normal(3, 8), normal(3, 8, seed=1)
+    w = directions(80_000, 8)
+    product = (key_features(query, w, eps=0.0) * key_features(key, w, eps=0.0)).mean(dim=-1)
+    torch.testing.assert_close(product, ((query * key).sum(dim=-1) * 8**-0.5).exp(), rtol=0.05, atol=0)
+
+
+def test_features_of_queries_are_those_of_keys_but_for_a_factor():
+    x, w = normal(5, 8), directions(32, 8)
+    ratio = query_features(x, w, eps=0.0) / key_features(x, w, eps=0.0)
+    torch.testing.assert_close(ratio, ratio[:, :1].expand(-1, 32))
+
+
+def features(query: Tensor, key: Tensor, count: int = 24) -> tuple[Tensor, Tensor]:
+    w = directions(count, query.shape[-1])
+    return query_features(query, w), key_features(key, w)
+
+
+@settings(max_examples=25)
+@given(
+    batch=st.integers(1, 2),
+    heads=st.integers(1, 2),
+    time=st.integers(1, 12),
+    slots=st.integers(1, 4),
+    chunk=st.integers(1, 16),
+    scale=st.sampled_from([0.3, 1.0, 4.0]),
+)
+def test_value_and_gradient_are_those_of_the_full_table_of_weights(batch, heads, time, slots, chunk, scale):
+    shape = (batch, heads, time, slots, 6)
+    query, key, value = (normal(*shape, seed=seed, scale=scale).requires_grad_() for seed in range(3))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(performer, "CHUNK_TOKENS", chunk)
+        found, _ = favor_attention(*features(query, key), value)
+    expected = favor_attention_reference(*features(query, key), value)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+    weight = normal(*shape, seed=9)
+    for a, b in zip(
+        torch.autograd.grad((found * weight).sum(), (query, key, value)),
+        torch.autograd.grad((expected * weight).sum(), (query, key, value)),
+        strict=True,
+    ):
+        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-9)
+
+
+def test_the_reference_is_the_formula_token_by_token():
+    query, key, value = (normal(1, 1, 4, 2, 6, seed=seed) for seed in range(3))
+    queries, keys = features(query, key)
+    found = favor_attention_reference(queries, keys, value)
+    for step in range(4):
+        for slot in range(2):
+            weights = [queries[0, 0, step, slot] @ keys[0, 0, t, s] for t in range(step + 1) for s in range(2)]
+            values = [value[0, 0, t, s] for t in range(step + 1) for s in range(2)]
+            mean = sum(w * v for w, v in zip(weights, values, strict=True)) / sum(weights)
+            torch.testing.assert_close(found[0, 0, step, slot], mean)
+
+
+@settings(max_examples=15)
+@given(data=st.data(), time=st.integers(2, 14), slots=st.integers(1, 3))
+def test_a_clip_in_pieces_equals_the_whole(data, time, slots):
+    cuts = sorted(data.draw(st.sets(st.integers(1, time - 1)), label="cuts"))
+    torch.manual_seed(0)
+    attention, x = FavorAttention(8, 2, 16).double(), normal(2, time, slots, 8)
+    whole, last = attention(x)
+    pieces, state = [], None
+    for piece in x.tensor_split(cuts, dim=1):
+        output, state = attention(piece, state)
+        pieces.append(output)
+    torch.testing.assert_close(torch.cat(pieces, dim=1), whole, rtol=1e-10, atol=1e-10)
+    for part, expected in zip(state, last, strict=True):
+        torch.testing.assert_close(part, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_the_state_keeps_its_shape_and_size_over_a_long_clip():
+    torch.manual_seed(0)
+    attention = FavorAttention(8, 2, 16)
+    _, short = attention(torch.randn(1, 3, 2, 8))
+    _, long = attention(torch.randn(1, 2000, 2, 8))
+    for before, after in zip(short, long, strict=True):
+        assert before.shape == after.shape
+        assert after.abs().max() < before.abs().max() + 10
+
+
+def test_a_later_token_changes_no_earlier_output_by_a_single_bit_however_large_it_is():
+    torch.manual_seed(0)
+    attention, x = FavorAttention(8, 2, 32), torch.randn(1, 9, 2, 8)
+    other = x.clone()
+    other[:, 5:] = 300 * torch.randn(1, 4, 2, 8)
+    output, changed = attention(x)[0], attention(other)[0]
+    assert torch.equal(output[:, :5], changed[:, :5])
+    assert not torch.equal(output[:, 5], changed[:, 5])
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, 30.0, 1000.0])
+@pytest.mark.parametrize("dim", [8, 512])
+def test_queries_and_keys_of_any_size_give_finite_means_and_gradients_in_single_precision(scale, dim):
+    # keys along the directions themselves have the largest features there are
+    w = orthogonal_directions(32, dim, 0)
+    x = scale * torch.cat([torch.randn(1, 1, 20, 1, dim), w[None, None, :8, None] * dim**0.25], dim=2)
+    query, key, value = x.clone().requires_grad_(), x.flip(2).clone().requires_grad_(), torch.randn_like(x)
+    attended, state = favor_attention(query_features(query, w), key_features(key, w), value)
+    assert attended.abs().max() <= value.abs().max() * 1.001
+    assert all(part.isfinite().all() for part in state)
+    attended.square().sum().backward()
+    assert query.grad.isfinite().all()
+    assert key.grad.isfinite().all()
+
+
+def softmax_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    weights = (query @ key.mT * query.shape[-1] ** -0.5).masked_fill(
+        torch.ones(query.shape[-2], query.shape[-2]).triu(1).bool(), -torch.inf
+    )
+    return weights.softmax(dim=-1) @ value
+
+
+def test_more_features_come_closer_to_softmax_attention():
+    # short enough for the error to fall with the root of the count: that of a feature grows as exp(|q + k|^2)
+    query, key, value = (normal(2, 2, 40, 16, seed=seed, scale=0.4) for seed in range(3))
+    exact = softmax_attention(query, key, value)
+    errors = []
+    for count in (16, 64, 256, 1024, 4096):
+        found = []
+        for seed in range(4):
+            w = directions(count, 16, seed)
+            queries, keys = query_features(query, w), key_features(key, w)
+            found.append(favor_attention(*(x.unsqueeze(3) for x in (queries, keys, value)))[0].squeeze(3))
+        errors.append((torch.stack(found) - exact).square().mean().sqrt().item())
+    for fewer, more in pairwise(errors):
+        assert more < 0.65 * fewer, errors
+    assert errors[-1] < 0.02 * exact.square().mean().sqrt()
+
+
+class LargestTensor(TorchDispatchMode):
+    """Elements of the largest tensor that an operation returned."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        sizes = [leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+        self.largest = max(self.largest, *sizes, 0)
+        return result
+
+
+def test_no_tensor_has_a_matrix_per_step_nor_a_weight_per_pair_of_steps():
+    time, count, head_dim = 2000, 32, 16
+    attention, x = FavorAttention(head_dim, 1, count), torch.randn(1, time, 1, head_dim, requires_grad=True)
+    with LargestTensor() as recorded:
+        attention(x)[0].sum().backward()
+    assert recorded.largest <= time * max(count, 3 * head_dim)
+    assert recorded.largest * 10 < min(time * count * head_dim, time**2)
+
+
+def clip(attention: FavorAttention, state=None):
+    return attention(torch.randn(1, 2, 1, 8), state)[1]
+
+
+def test_directions_are_drawn_anew_after_the_given_number_of_training_clips():
+    attention = FavorAttention(8, 2, 16, redraw=2)
+    seen = []
+    for _ in range(5):
+        clip(attention)
+        seen.append(attention.directions)
+    assert torch.equal(seen[0], seen[1])
+    assert torch.equal(seen[2], seen[3])
+    assert len({tuple(w.flatten().tolist()) for w in (seen[0], seen[2], seen[4])}) == 3
+
+
+def test_evaluation_and_a_clip_that_goes_on_draw_nothing():
+    attention = FavorAttention(8, 2, 16, redraw=1)
+    state = clip(attention)
+    before = attention.directions.clone()
+    for _ in range(3):
+        state = clip(attention, state)
+    attention.eval()
+    for _ in range(3):
+        clip(attention)
+    assert torch.equal(attention.directions, before)
+    attention.train()
+    clip(attention)
+    assert not torch.equal(attention.directions, before)
+
+
+def test_directions_and_their_count_resume_from_a_state_dict():
+    first = FavorAttention(8, 2, 16, redraw=2)
+    for _ in range(3):
+        clip(first)
+    second = FavorAttention(8, 2, 16, redraw=2, seed=5)
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(second.directions, first.directions)
+    second.seed = first.seed
+    for _ in range(2):
+        clip(first), clip(second)
+        assert torch.equal(second.directions, first.directions)
+
+
+def test_a_graph_that_a_new_draw_interrupts_can_still_be_walked_back():
+    attention = FavorAttention(8, 2, 16, redraw=1)
+    output, _ = attention(torch.randn(1, 2, 1, 8))
+    clip(attention)
+    output.sum().backward()
+    assert attention.query_key_value.weight.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(("arguments", "message"), [({"num_features": 0}, "num_features"), ({"redraw": 0}, "redraw=0")])
+def test_numbers_below_one_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        FavorAttention(8, 2, **arguments)

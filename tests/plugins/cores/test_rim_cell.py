@@ -1,0 +1,317 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slotbench_plugins.cores._rim_cell import (
+    Communication,
+    GroupGRU,
+    GroupLinear,
+    GroupLSTM,
+    InputAttention,
+    block_gradient,
+    most_relevant,
+)
+from torch import Tensor, nn
+
+from slotbench.nn.gru import SharedGRU, gru_update
+from slotbench.nn.parameters import decay_groups
+
+BATCH, MODULES, DIM, INPUT = 2, 4, 6, 5
+
+
+def noise(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def attend(attention: InputAttention, inputs: Tensor, hidden: Tensor) -> Tensor:
+    return attention.double()(hidden, attention.keys_values(inputs)[0])
+
+
+@given(modules=st.integers(1, 12), data=st.data())
+def test_equal_weights_select_the_modules_of_lowest_index(modules, data):
+    count = data.draw(st.integers(1, modules))
+    active = most_relevant(torch.full((3, modules), 1 / modules), count)
+    assert active.tolist() == 3 * [[True] * count + [False] * (modules - count)]
+
+
+@given(modules=st.integers(1, 9), inputs=st.integers(1, 6), data=st.data())
+@settings(max_examples=20)
+def test_modules_that_know_nothing_tie_whatever_their_number(modules, inputs, data):
+    count = data.draw(st.integers(1, modules))
+    attention = InputAttention(
+        modules, DIM, INPUT, normalisation=data.draw(st.sampled_from(["competitive", "standard"]))
+    )
+    weights = attend(attention, noise(2, inputs, INPUT), torch.zeros(2, modules, DIM, dtype=torch.float64))
+    active = most_relevant(attention.null_weights(weights), count)
+    assert active.tolist() == 2 * [[True] * count + [False] * (modules - count)]
+
+
+@given(
+    values=st.lists(st.lists(st.integers(0, 3), min_size=5, max_size=5), min_size=1, max_size=4), k=st.integers(1, 5)
+)
+def test_each_sample_selects_the_modules_of_least_null_attention(values, k):
+    active = most_relevant(torch.tensor(values).float(), k)
+    for row, chosen in zip(values, active.tolist(), strict=True):
+        expected = sorted(range(5), key=lambda index: (row[index], index))[:k]
+        assert [index for index in range(5) if chosen[index]] == sorted(expected)
+
+
+def test_blocked_gradient_passes_values_and_reaches_only_active_modules():
+    x, active = noise(2, 3, 4).requires_grad_(), torch.tensor([[True, False, True], [False, True, False]])[..., None]
+    assert torch.equal(block_gradient(x, active), x)
+    weight = noise(2, 3, 4, seed=1)
+    (gradient,) = torch.autograd.grad((block_gradient(x, active) * weight).sum(), x)
+    assert torch.equal(gradient, weight * active)
+
+
+@pytest.mark.parametrize("normalisation", ["competitive", "standard"])
+def test_weights_of_a_module_sum_to_one_and_its_null_score_is_exactly_zero(normalisation):
+    attention = InputAttention(MODULES, DIM, INPUT, normalisation=normalisation)
+    keys, values = attention.double().keys_values(noise(BATCH, 3, INPUT))
+    assert not keys[:, -1].any()
+    assert not values[:, -1].any()
+    weights = attention(noise(BATCH, MODULES, DIM), keys)
+    assert weights.shape == (BATCH, MODULES, 4)
+    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(BATCH, MODULES, dtype=torch.float64))
+
+
+def test_competition_splits_each_input_among_the_modules():
+    attention = InputAttention(MODULES, DIM, INPUT)
+    weights = attend(attention, noise(BATCH, 3, INPUT), noise(BATCH, MODULES, DIM))
+    # the null column of the shares is 1 / modules for each, which undoes the scaling of the rows
+    shares = weights / weights[..., -1:] / MODULES
+    torch.testing.assert_close(shares.sum(dim=1), torch.ones(BATCH, 4, dtype=torch.float64), rtol=1e-6, atol=1e-6)
+
+
+def test_competition_for_a_single_input_weighs_its_share_against_an_even_one():
+    attention = InputAttention(MODULES, DIM, INPUT).double()
+    hidden, inputs = noise(BATCH, MODULES, DIM), noise(BATCH, 1, INPUT)
+    scores = attention.query(hidden) @ attention.keys_values(inputs)[0][:, :1].mT
+    share = scores.softmax(dim=1)[..., 0]
+    weights = attend(attention, inputs, hidden)
+    torch.testing.assert_close(weights[..., 0], share / (share + 1 / MODULES), rtol=1e-6, atol=1e-6)
+
+
+def test_without_competition_the_null_weight_ranks_a_single_input_by_its_score():
+    attention = InputAttention(MODULES, DIM, INPUT, normalisation="standard").double()
+    hidden, inputs = noise(BATCH, MODULES, DIM), noise(BATCH, 1, INPUT)
+    scores = (attention.query(hidden) @ attention.keys_values(inputs)[0][:, :1].mT)[..., 0]
+    weights = attend(attention, inputs, hidden)
+    torch.testing.assert_close(1 - attention.null_weights(weights), scores.sigmoid())
+    for k in range(1, MODULES + 1):
+        chosen = most_relevant(attention.null_weights(weights), k)
+        assert torch.equal(chosen, torch.zeros_like(chosen).scatter(1, scores.topk(k).indices, True))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_place_of_the_null_row_changes_the_order_of_the_weights_alone(bias):
+    first = InputAttention(MODULES, DIM, INPUT, null_row="first", bias=bias).double()
+    last = InputAttention(MODULES, DIM, INPUT, null_row="last", bias=bias).double()
+    with torch.no_grad():
+        for parameter in first.parameters():
+            parameter.add_(0.1)
+    last.load_state_dict(first.state_dict())
+    inputs, hidden = noise(BATCH, 3, INPUT), noise(BATCH, MODULES, DIM)
+    left, right = attend(first, inputs, hidden), attend(last, inputs, hidden)
+    torch.testing.assert_close(first.input_weights(left), last.input_weights(right))
+    torch.testing.assert_close(first.null_weights(left), last.null_weights(right))
+    read = left @ first.keys_values(inputs)[1]
+    torch.testing.assert_close(read, right @ last.keys_values(inputs)[1])
+    assert first.keys_values(inputs)[1][:, 0].any().item() is bias
+
+
+def test_several_heads_average_scores_and_values():
+    attention = InputAttention(
+        MODULES, DIM, INPUT, key_dim=3, value_dim=2, num_heads=2, normalisation="standard"
+    ).double()
+    hidden, inputs = noise(BATCH, MODULES, DIM), noise(BATCH, 3, INPUT)
+    rows = torch.cat([inputs, torch.zeros(BATCH, 1, INPUT, dtype=torch.float64)], dim=1)
+    queries, keys = attention.query(hidden).split(3, dim=-1), attention.key(rows).split(3, dim=-1)
+    scores = sum(query @ key.mT / 3**0.5 for query, key in zip(queries, keys, strict=True)) / 2
+    torch.testing.assert_close(attend(attention, inputs, hidden), scores.softmax(dim=-1))
+    torch.testing.assert_close(attention.keys_values(inputs)[1], sum(attention.value(rows).split(2, dim=-1)) / 2)
+
+
+def test_a_shared_query_saves_all_copies_but_one():
+    own, shared = (InputAttention(MODULES, DIM, INPUT, share_query=share) for share in (False, True))
+    count = [sum(parameter.numel() for parameter in layer.parameters()) for layer in (own, shared)]
+    assert count[0] - count[1] == (MODULES - 1) * DIM * 64
+
+
+@pytest.mark.parametrize("normalisation", ["competitive", "standard"])
+def test_order_of_the_inputs_is_of_no_effect_on_what_is_read(normalisation):
+    attention = InputAttention(MODULES, DIM, INPUT, normalisation=normalisation).double()
+    inputs, hidden = noise(BATCH, 3, INPUT), noise(BATCH, MODULES, DIM)
+    reads = []
+    for x in (inputs, inputs[:, [2, 0, 1]]):
+        keys, values = attention.keys_values(x)
+        reads.append(attention(hidden, keys) @ values)
+    torch.testing.assert_close(*reads)
+
+
+@pytest.mark.parametrize("normalisation", ["competitive", "standard"])
+def test_huge_scores_stay_finite_with_their_gradient(normalisation):
+    attention = InputAttention(MODULES, DIM, INPUT, normalisation=normalisation).double()
+    hidden = (1e4 * noise(BATCH, MODULES, DIM)).requires_grad_()
+    weights = attend(attention, noise(BATCH, 3, INPUT), hidden)
+    (gradient,) = torch.autograd.grad(weights.square().sum(), hidden)
+    assert weights.isfinite().all()
+    assert gradient.isfinite().all()
+
+
+def test_only_active_modules_listen_and_they_listen_to_all():
+    layer, active = Communication(MODULES, DIM, 2, 3, 4).double(), torch.tensor([[True, False, True, False]])
+    weights = layer.weights(noise(1, MODULES, DIM), active)
+    torch.testing.assert_close(weights.sum(dim=-1), active[:, None].double().expand(1, 2, MODULES))
+    assert (weights[:, :, [0, 2]] > 0).all()
+
+
+def test_communication_is_attention_with_maps_of_each_modules_own():
+    layer, hidden = Communication(MODULES, DIM, 2, 3, 4, dropout=0.0).double(), noise(BATCH, MODULES, DIM)
+    query, key = torch.einsum("bki,kio->bko", hidden, layer.query_key.weight).split(6, dim=-1)
+    value = torch.einsum("bki,kio->bko", hidden, layer.value.weight)
+    heard = []
+    for head in range(2):
+        part = slice(3 * head, 3 * head + 3)
+        weights = (query[..., part] @ key[..., part].mT / 3**0.5).softmax(dim=-1)
+        heard.append(weights @ value[..., 4 * head : 4 * head + 4])
+    expected = torch.einsum("bki,kio->bko", torch.cat(heard, dim=-1), layer.output.weight)
+    torch.testing.assert_close(layer(hidden), expected)
+
+
+def test_in_mode_self_every_module_hears_its_own_values():
+    layer, hidden = Communication(MODULES, DIM, 2, 3, 4).double(), noise(BATCH, MODULES, DIM)
+    torch.testing.assert_close(layer(hidden, mode="self"), layer.output(layer.value(hidden)))
+
+
+def test_gated_output_is_bounded_and_shared():
+    layer = Communication(MODULES, DIM, 2, 3, 4, output="gated", dropout=0.0).double()
+    assert layer.output.weight.shape == (2 * DIM, 8)
+    values = layer.value(noise(BATCH, MODULES, DIM))
+    gate, change = layer.output(values).chunk(2, dim=-1)
+    expected = gate.sigmoid() * change.tanh()
+    torch.testing.assert_close(layer(noise(BATCH, MODULES, DIM), mode="self"), expected)
+
+
+@pytest.mark.parametrize("output", ["linear", "gated"])
+def test_dropout_is_for_training_only(output):
+    layer, hidden = Communication(MODULES, DIM, output=output, dropout=0.5), noise(BATCH, MODULES, DIM).float()
+    assert not torch.equal(layer(hidden), layer(hidden))
+    layer.eval()
+    assert torch.equal(layer(hidden), layer(hidden))
+
+
+GROUPS, INPUT, DIM = 3, 5, 4
+
+SIZES = st.integers(1, 5)
+
+
+def as_gru_cells(group: GroupGRU) -> list[nn.GRUCell]:
+    cells = []
+    for index, weight in enumerate(group.input_weight):
+        cell = nn.GRUCell(weight.shape[0], weight.shape[1] // 3).to(weight)
+        weights = (weight.T, group.hidden_weight[index].T, group.input_bias[index, 0], group.hidden_bias[index, 0])
+        with torch.no_grad():
+            for parameter, value in zip(cell.parameters(), weights, strict=True):
+                parameter.copy_(value)
+        cells.append(cell)
+    return cells
+
+
+def as_lstm_cells(group: GroupLSTM) -> list[nn.LSTMCell]:
+    cells = []
+    for index, weight in enumerate(group.input_weight):
+        dim = weight.shape[1] // 4
+        cell = nn.LSTMCell(weight.shape[0], dim, bias=False).to(weight)
+        with torch.no_grad():
+            for parameter, value in ((cell.weight_ih, weight), (cell.weight_hh, group.hidden_weight[index])):
+                enter, keep, show, candidate = value.T.split(dim)  # torch has the candidate third
+                parameter.copy_(torch.cat([enter, keep, candidate, show]))
+        cells.append(cell)
+    return cells
+
+
+@settings(max_examples=15)
+@given(batch=SIZES, groups=SIZES, input_dim=SIZES, dim=SIZES)
+def test_group_gru_is_that_many_gru_cells_side_by_side(batch, groups, input_dim, dim):
+    group = GroupGRU(groups, input_dim, dim).double()
+    x, hidden = noise(batch, groups, input_dim), noise(batch, groups, dim, seed=1)
+    expected = [cell(x[:, k], hidden[:, k]) for k, cell in enumerate(as_gru_cells(group))]
+    torch.testing.assert_close(group(x, hidden), torch.stack(expected, dim=1), rtol=1e-12, atol=1e-12)
+
+
+def test_group_gru_has_the_gradients_of_gru_cells():
+    group = GroupGRU(GROUPS, INPUT, DIM).double()
+    inputs = [noise(2, GROUPS, INPUT).requires_grad_(), noise(2, GROUPS, DIM, seed=1).requires_grad_()]
+    cells, weight = as_gru_cells(group), noise(2, GROUPS, DIM, seed=2)
+    outputs = torch.stack([cell(inputs[0][:, k], inputs[1][:, k]) for k, cell in enumerate(cells)], dim=1)
+    expected = torch.autograd.grad((outputs * weight).sum(), inputs, retain_graph=True)
+    (outputs * weight).sum().backward()
+    gradients = torch.autograd.grad((group(*inputs) * weight).sum(), [*inputs, *group.parameters()])
+    torch.testing.assert_close(gradients[:2], expected)
+    for k, cell in enumerate(cells):
+        torch.testing.assert_close(gradients[2][k].T, cell.weight_ih.grad)
+        torch.testing.assert_close(gradients[3][k].T, cell.weight_hh.grad)
+        torch.testing.assert_close(gradients[4][k, 0], cell.bias_ih.grad)
+        torch.testing.assert_close(gradients[5][k, 0], cell.bias_hh.grad)
+
+
+@settings(max_examples=15)
+@given(batch=SIZES, groups=SIZES, input_dim=SIZES, dim=SIZES)
+def test_group_lstm_is_that_many_lstm_cells_side_by_side(batch, groups, input_dim, dim):
+    group = GroupLSTM(groups, input_dim, dim).double()
+    x, hidden, memory = noise(batch, groups, input_dim), noise(batch, groups, dim), noise(batch, groups, dim, seed=1)
+    after = [cell(x[:, k], (hidden[:, k], memory[:, k])) for k, cell in enumerate(as_lstm_cells(group))]
+    expected = tuple(torch.stack(leaves, dim=1) for leaves in zip(*after, strict=True))
+    torch.testing.assert_close(group(x, hidden, memory), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_group_linear_gives_each_group_its_own_map():
+    layer, x = GroupLinear(GROUPS, INPUT, DIM).double(), noise(2, GROUPS, INPUT)
+    expected = torch.stack([x[:, k] @ layer.weight[k] for k in range(GROUPS)], dim=1)
+    torch.testing.assert_close(layer(x), expected)
+
+
+@pytest.mark.parametrize("layer", [GroupLinear(GROUPS, INPUT, 12), GroupGRU(GROUPS, INPUT, 4), GroupLSTM(GROUPS, 5, 3)])
+def test_all_units_of_all_groups_start_different(layer):
+    for parameter in layer.parameters():
+        columns = parameter.transpose(1, 2).flatten(0, 1)
+        assert columns.shape[0] == GROUPS * 12
+        assert columns.unique(dim=0).shape[0] == columns.shape[0]
+
+
+def test_initial_spread_is_xavier_or_as_asked():
+    maps = GroupLinear(50, 20, 10, maps=2).weight
+    assert maps.abs().max() <= (6 / 30) ** 0.5
+    assert maps.std().item() == pytest.approx((2 / 30) ** 0.5, rel=0.05)
+    assert GroupLinear(50, 20, 10, std=0.01).weight.std().item() == pytest.approx(0.01, rel=0.05)
+
+
+def test_matrices_of_groups_decay_and_their_biases_do_not():
+    gru = GroupGRU(GROUPS, INPUT, DIM)
+    decayed, rest = (group["params"] for group in decay_groups(gru.parameters()))
+    assert {id(p) for p in decayed} == {id(gru.input_weight), id(gru.hidden_weight)}
+    assert {id(p) for p in rest} == {id(gru.input_bias), id(gru.hidden_bias)}
+
+
+def test_shared_gru_is_a_gru_cell():
+    shared, cell = SharedGRU(INPUT, DIM).double(), nn.GRUCell(INPUT, DIM).double()
+    with torch.no_grad():
+        for name, half in (("ih", shared.input_map), ("hh", shared.hidden_map)):
+            half.weight.copy_(getattr(cell, f"weight_{name}"))
+            half.bias.copy_(getattr(cell, f"bias_{name}"))
+    x, hidden = noise(2, INPUT), noise(2, DIM, seed=1)
+    torch.testing.assert_close(shared(shared.input_gates(x), hidden), cell(x, hidden), rtol=1e-12, atol=1e-12)
+
+
+def test_gru_update_has_the_gradient_of_its_equations():
+    inputs = [noise(2, 3, 3 * DIM, seed=seed).requires_grad_() for seed in (0, 1)]
+    inputs.append(noise(2, 3, DIM, seed=2).requires_grad_())
+    assert torch.autograd.gradcheck(gru_update, inputs)
+
+
+def test_gru_update_keeps_the_precision_of_the_state():
+    gates = noise(2, 3 * DIM).bfloat16()
+    assert gru_update(gates, gates, noise(2, DIM).float()).dtype == torch.float32

@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+import torch
+from slotbench_plugins.cores.single_state_ssm import SingleStateSSM
+from slotbench_plugins.cores.slot_ssm import SlotSSM
+from slotbench_plugins.cores.split_ssm import SplitSSM
+from torch import nn
+
+from slotbench.interfaces import TokenSpec, map_state
+from slotbench.nn.attention import SlotMixer
+from slotbench.nn.mamba import MambaBlock
+from slotbench.nn.mamba2 import Mamba2Block
+from slotbench.nn.parameters import decay_groups
+from slotbench.nn.slot_ssm_layer import MixerName, SlotSSMLayer, SlotSSMStack
+
+SPEC = TokenSpec(dim=12, num_tokens=5)
+MIXERS = get_args(MixerName)
+
+
+def tokens(batch: int = 2, time: int = 6, spec: TokenSpec = SPEC) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(batch, time, spec.num_tokens, spec.dim, generator=generator)
+
+
+def small(num_slots: int | list[int] = 3, num_layers: int = 2, **arguments) -> SlotSSM:
+    return SlotSSM(SPEC, num_slots, dim=16, num_layers=num_layers, num_heads=2, encoder_layers=1, **arguments)
+
+
+def test_parameter_counts_are_those_of_the_paper():
+    core = SlotSSM(TokenSpec(dim=64, num_tokens=16), num_slots=6, num_layers=3)
+    layers = [sum(parameter.numel() for parameter in layer.parameters()) for layer in core.layers]
+    assert layers == [70_512] * 3
+    assert sum(parameter.numel() for parameter in core.parameters()) == 205_184 + 3 * 70_512
+
+
+def test_encoders_stand_where_the_number_of_slots_changes():
+    core = small([8, 8, 4, 4, 2], num_layers=5)
+    assert list(core.encoders) == ["0", "2", "4"]
+    output = core(tokens())
+    assert output.slots.shape == (2, 6, 2, 16)
+    assert [state.ssm.shape[1] for state in output.state] == [8, 8, 4, 4, 2]
+    assert output.attention is None
+
+
+def test_a_changing_number_of_slots_keeps_causality_and_the_state():
+    core, x = small([4, 4, 3, 1], num_layers=4).double(), tokens().double()
+    whole, first = core(x), core(x[:, :2])
+    second = core(x[:, 2:], first.state)
+    torch.testing.assert_close(torch.cat([first.slots, second.slots], dim=1), whole.slots)
+    x[:, 3] += 1
+    changed = (core(x).slots != whole.slots).flatten(2).any(dim=-1)
+    assert changed.tolist() == 2 * [[False, False, False, True, True, True]]
+
+
+def test_the_first_layer_has_an_encoder_even_where_there_are_as_many_tokens_as_slots():
+    core = SlotSSM(TokenSpec(dim=64, num_tokens=1), num_slots=1)
+    assert list(core.encoders) == ["0"]
+
+
+def test_attention_says_which_tokens_a_slot_read():
+    output = small()(tokens())
+    assert output.attention.shape == (2, 6, 3, 5)
+    torch.testing.assert_close(output.attention.sum(dim=-1), torch.ones(2, 6, 3))
+
+
+def test_state_is_one_pair_per_layer_and_slot():
+    state = small(num_layers=2, state_dim=7, expand=1.5, conv_width=3)(tokens(batch=4)).state
+    assert [leaf.shape for layer in state for leaf in layer] == 2 * [(4, 3, 2, 24), (4, 3, 24, 7)]
+
+
+def test_state_of_mamba_2_is_one_pair_per_layer_and_slot():
+    state = small(ssm="mamba2", state_dim=7, head_dim=4, conv_width=3)(tokens(batch=4)).state
+    assert [leaf.shape for layer in state for leaf in layer] == 2 * [(4, 3, 2, 20 + 14), (4, 3, 5, 4, 7)]
+
+
+@pytest.mark.parametrize("block", [MambaBlock, Mamba2Block])
+def test_slots_do_not_meet_without_the_mixer(block):
+    layer = SlotSSMLayer(16, block(16), nn.Identity()).double()
+    slots = torch.randn(1, 5, 3, 16, dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(layer(slots)[0][:, :, 1].square().sum(), slots)
+    assert not gradient[:, :, [0, 2]].any()
+    assert gradient[:, :, 1].abs().amax(dim=-1).min() > 0
+
+
+@pytest.mark.parametrize("mixer", ["mlp", "none"])
+def test_without_attention_in_the_mixer_a_slot_never_hears_of_another(mixer):
+    core = small(mixer=mixer).double()
+    slots = torch.randn(2, 5, 3, 16, dtype=torch.float64, requires_grad=True)
+    out, _ = core.layers(slots)
+    (gradient,) = torch.autograd.grad(out[:, :, 1].square().sum(), slots)
+    assert not gradient[:, :, [0, 2]].any()
+    assert gradient[:, :, 1].any()
+
+
+def test_the_mixers_mlp_is_what_is_left_when_its_attention_goes():
+    names = {mixer: {name for name, _ in small(mixer=mixer).layers.named_parameters()} for mixer in MIXERS}
+    assert names["none"] < names["mlp"] < names["attention_mlp"]
+    assert {name for name in names["attention_mlp"] - names["mlp"] if ".mixer.attention" not in name} == set()
+
+
+def test_the_mixer_joins_slots_of_a_step_and_the_scan_carries_that_on():
+    layers = nn.ModuleList(SlotSSMLayer(16, MambaBlock(16), SlotMixer(16)) for _ in range(2)).double()
+    slots = torch.randn(1, 5, 3, 16, dtype=torch.float64, requires_grad=True)
+    x = slots
+    for layer in layers:
+        x, _ = layer(x)
+    for step, reached in ((1, False), (2, True), (4, True)):
+        (gradient,) = torch.autograd.grad(x[:, step, 0].square().sum(), slots, retain_graph=True)
+        assert gradient[:, 2, 1].any().item() is reached
+
+
+def test_equal_queries_give_equal_slots_for_ever_and_the_default_start_does_not():
+    core = small()
+    slots = core(tokens()).slots
+    assert torch.pdist(slots[0, -1]).min() > 0.1
+    with torch.no_grad():
+        core.encoders["0"].queries.copy_(core.encoders["0"].queries[:1].expand(3, -1))
+    slots = core(tokens()).slots
+    torch.testing.assert_close(slots, slots[:, :, :1].expand_as(slots))
+
+
+def test_slots_can_be_added_with_the_same_weights():
+    few, many = small(3).double(), small(4).double()
+    weights = few.state_dict()
+    weights["encoders.0.queries"] = torch.cat([weights["encoders.0.queries"], torch.randn(1, 16)])
+    assert [name for name, value in many.state_dict().items() if value.shape != few.state_dict()[name].shape] == [
+        "encoders.0.queries"
+    ]
+    many.load_state_dict(weights)
+    assert many(tokens().double()).slots.shape == (2, 6, 4, 16)
+
+
+def test_only_the_last_encoders_queries_are_declared_as_slot_parameters():
+    assert small([3, 3]).slot_parameters() == {"encoders.0.queries": 0}
+    assert small([3, 2]).slot_parameters() == {"encoders.1.queries": 0}
+
+
+def test_clips_one_after_the_other_equal_clips_apart():
+    core, first, second = small(), tokens(), tokens(batch=1, time=4)
+    expected = core(second).slots
+    core(first)
+    assert torch.equal(core(second).slots, expected)
+
+
+def test_a_state_of_zeros_is_the_start_of_a_clip():
+    core = small()
+    zeros = map_state(torch.zeros_like, core(tokens()).state)
+    torch.testing.assert_close(core(tokens(), zeros).slots, core(tokens()).slots)
+
+
+def test_gradient_reaches_the_first_of_1024_steps_in_single_precision():
+    core = small(num_layers=1)
+    x = tokens(batch=1, time=1024).requires_grad_()
+    (gradient,) = torch.autograd.grad(core(x).slots[:, -1].square().sum(), x)
+    assert gradient.isfinite().all()
+    assert gradient[0, 0].norm() > 0
+
+
+def test_output_stays_finite_over_4096_steps_and_for_huge_tokens():
+    core = small(num_layers=1)
+    with torch.no_grad():
+        assert core(tokens(batch=1, time=4096)).slots.isfinite().all()
+        assert core(1e3 * tokens()).slots.isfinite().all()
+
+
+def test_what_must_not_decay_does_not():
+    core = small()
+    decayed = {id(parameter) for parameter in decay_groups(core.parameters())[0]["params"]}
+    names = {name.rpartition(".")[2] for name, parameter in core.named_parameters() if id(parameter) not in decayed}
+    assert names >= {"queries", "A_log", "D", "bias"}
+    assert {name for name, parameter in core.named_parameters() if id(parameter) in decayed} == {
+        f"{name}.weight" for name, part in core.named_modules() if isinstance(part, nn.Linear)
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_slots": [8, 4, 2]}, r"num_slots=\[8, 4, 2\] names 3 layers, but num_layers=2"),
+        ({"num_slots": 0}, "at least one slot"),
+        ({"num_slots": [], "num_layers": 0}, "num_layers must be at least 1"),
+        ({"num_heads": 5}, "num_heads=5"),
+        ({"ssm": "mamba2", "head_dim": 32}, r"int\(1.25 \* 64\) = 80 .* set head_dim to one of 1, 2, 4, 5"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        SlotSSM(SPEC, **arguments)
+
+
+def context(batch: int = 2, time: int = 6) -> torch.Tensor:
+    return torch.randn(batch, time, 5, 12, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("ssm", ["mamba", "mamba2"])
+def test_hands_over_one_slot_and_carries_one_state_per_layer(ssm):
+    core = SingleStateSSM(SPEC, dim=16, num_layers=3, ssm=ssm)
+    output = core(context())
+    assert core.slot_spec.num_slots == 1
+    assert output.slots.shape == (2, 6, 1, 16)
+    assert output.attention.shape == (2, 6, 1, 5)
+    assert [leaf.shape[:2] for layer in output.state for leaf in layer] == 6 * [(2, 1)]
+
+
+def test_is_slot_ssm_with_one_slot():
+    single, slots = SingleStateSSM(SPEC, dim=16), SlotSSM(SPEC, 1, dim=16)
+    weights = {name.replace("encoder.", "encoders.0.", 1): value for name, value in single.state_dict().items()}
+    slots.load_state_dict(weights)
+    assert torch.equal(single(context()).slots, slots(context()).slots)
+
+
+def test_the_attention_of_a_mixer_over_one_slot_is_a_map_of_its_value():
+    core = SingleStateSSM(SPEC, dim=16).double()
+    mixer, slot = core.layers[0].mixer, torch.randn(3, 1, 16, dtype=torch.float64)
+    attention = mixer.attention
+    value = attention.query_key_value(slot).chunk(3, dim=-1)[2]
+    torch.testing.assert_close(attention(slot), attention.output(value))
+
+
+class NoLayers(SlotSSMStack):
+    """A stack that hands on what it is given."""
+
+    def forward(self, slots, state=None):
+        return slots, ()
+
+
+def small_split(**arguments) -> SplitSSM:
+    return SplitSSM(SPEC, **{"num_slots": 3, "dim": 16, "stack_dim": 32, "encoder_layers": 1, **arguments})
+
+
+def test_slots_come_back_as_they_went_in_where_nothing_is_in_between():
+    core = small_split(stack_dim=None)
+    core.layers = NoLayers(48)
+    x = context()
+    slots, _ = core.encoder(x.flatten(0, 1))
+    assert torch.equal(core(x).slots, slots.unflatten(0, (2, 6)))
+
+
+@pytest.mark.parametrize("stack_dim", [None, 32])
+def test_every_slot_depends_on_every_other(stack_dim):
+    core = small_split(stack_dim=stack_dim)
+    queries = core.encoder.queries
+    # self-attention over the queries couples slots too: cut it, so that only the stack is left to do so
+    for layer in core.encoder.layers:
+        torch.nn.init.zeros_(layer.self_attention.output.weight)
+    for slot in range(3):
+        (gradient,) = torch.autograd.grad(core(context()).slots[:, -1, slot].square().sum(), queries)
+        assert (gradient.abs().amax(dim=-1) > 0).all()
+
+
+def test_one_state_carries_all_slots():
+    output = small_split(num_layers=3)(context())
+    assert output.slots.shape == (2, 6, 3, 16)
+    assert output.attention is None
+    assert [tuple(layer.ssm.shape) for layer in output.state] == 3 * [(2, 1, 40, 16)]
+
+
+@pytest.mark.parametrize("cut", [0, 1, 3, 5])
+@pytest.mark.parametrize("stack_dim", [None, 32])
+def test_streaming_after_a_prefix_equals_the_whole_clip(cut, stack_dim):
+    core, x = small_split(stack_dim=stack_dim).double(), context().double()
+    whole, state, slots = core(x).slots, None, []
+    for piece in [x[:, :cut], *x[:, cut:].split(1, dim=1)]:
+        if piece.shape[1]:
+            output = core(piece, state)
+            state = output.state
+            slots.append(output.slots)
+    torch.testing.assert_close(torch.cat(slots, dim=1), whole, rtol=1e-9, atol=1e-9)
+
+
+def test_without_projections_the_layers_are_as_wide_as_all_slots_together():
+    core = small_split(stack_dim=None)
+    assert core.layers[0].ssm_norm.normalized_shape == (48,)
+    assert not list(core.join.parameters())
+    assert not list(core.split.parameters())
+
+
+def test_the_default_width_makes_it_about_as_large_as_slot_ssm():
+    spec = TokenSpec(dim=64, num_tokens=16)
+    split, slots = (sum(p.numel() for p in core(spec).parameters()) for core in (SplitSSM, SlotSSM))
+    assert abs(split / slots - 1) < 0.1
+
+
+def test_widths_that_do_not_come_out_even_are_refused():
+    with pytest.raises(ValueError, match="dim=30 does not split into num_heads=4"):
+        small_split(stack_dim=30)
+    with pytest.raises(ValueError, match="set head_dim to one of"):
+        small_split(stack_dim=36, ssm="mamba2")

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from slotbench_plugins.cores.slot_transformer import SlotTransformer
+from slotbench_plugins.cores.transformer import Transformer
+
+from slotbench.interfaces import SlotSpec, TokenSpec
+from slotbench.nn.causal_transformer import CausalTransformer
+
+SPEC = TokenSpec(dim=12, num_tokens=5)
+
+
+def tokens(batch: int = 2, time: int = 6) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(batch, time, SPEC.num_tokens, SPEC.dim, generator=generator, dtype=torch.float64)
+
+
+def small(num_slots: int = 3, **arguments) -> SlotTransformer:
+    torch.manual_seed(0)
+    core = SlotTransformer(SPEC, num_slots, dim=16, num_heads=2, encoder_layers=1, **arguments)
+    return core.double().eval()
+
+
+def test_a_slot_sees_all_slots_of_its_step_and_of_earlier_ones_and_exactly_nothing_later():
+    x = torch.randn(1, 5, 3, 16, dtype=torch.float64, requires_grad=True)
+    slots, _ = small().transformer(x)
+    for slot in range(3):
+        (gradient,) = torch.autograd.grad(slots[:, 2, slot].square().sum(), x, retain_graph=True)
+        assert gradient[0, :3].any(dim=-1).all()
+        assert not gradient[0, 3:].any()
+
+
+def test_permuting_the_slots_of_all_steps_alike_permutes_the_output():
+    transformer, permutation = small().transformer, torch.tensor([2, 0, 1])
+    x = torch.randn(2, 5, 3, 16, dtype=torch.float64)
+    torch.testing.assert_close(
+        transformer(x[:, :, permutation])[0], transformer(x)[0][:, :, permutation], rtol=1e-9, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("window", [None, 1, 2, 4])
+def test_streaming_with_the_cache_equals_the_clip_in_parallel(window):
+    core, x, state, steps = small(window=window), tokens(time=8), None, []
+    for step in x.split(1, dim=1):
+        output = core(step, state)
+        steps.append(output.slots)
+        state = output.state
+    torch.testing.assert_close(torch.cat(steps, dim=1), core(x).slots, rtol=1e-9, atol=1e-9)
+    assert state.next_step.tolist() == [8, 8]
+    kept = 8 if window is None else window - 1
+    assert [cache.key.shape for cache in state.caches] == 2 * [(2, 2, kept, 3, 8)]
+
+
+def test_with_a_window_a_slot_depends_on_window_less_one_steps_per_layer():
+    core, x = small(num_layers=2, window=3), tokens(time=9).requires_grad_()
+    (gradient,) = torch.autograd.grad(core(x).slots[:, 8].square().sum(), x)
+    assert gradient[0].flatten(1).any(dim=-1).tolist() == 4 * [False] + 5 * [True]
+
+
+def test_the_order_of_earlier_steps_matters():
+    x = tokens()
+    swapped = x[:, [1, 0, 2, 3, 4, 5]]
+    assert (small()(x).slots[:, -1] - small()(swapped).slots[:, -1]).abs().max() > 1e-3
+
+
+def test_all_slots_of_a_step_get_the_same_position():
+    core = small()
+    with torch.no_grad():
+        core.encoder.queries.copy_(core.encoder.queries[:1].expand(3, -1))
+    slots = core(tokens()).slots
+    torch.testing.assert_close(slots, slots[:, :, :1].expand_as(slots))
+
+
+def test_steps_far_beyond_the_training_clips_have_positions_of_their_own_and_stay_finite():
+    core, x = small(window=4), tokens(batch=1, time=1).expand(-1, 300, -1, -1)
+    slots = core(x).slots
+    assert slots.isfinite().all()
+    # the same image at every step: only the index can tell two steps with a full window apart
+    assert torch.pdist(slots[0, 4:].flatten(1)).min() > 1e-4
+
+
+def test_a_training_clip_begins_at_a_random_index_of_its_own():
+    core, x = small(random_offset=3).train(), tokens(batch=64, time=2)
+    first = core(x).state.next_step - 2
+    assert set(first.tolist()) == {0, 1, 2, 3}
+    assert core(x[:1], core(x[:1]).state).state.next_step.item() in range(4, 8)
+
+
+def test_a_clip_that_begins_at_an_offset_has_the_positions_of_that_part_of_a_longer_one():
+    core, x = small(random_offset=5, window=1), tokens(batch=8)
+    whole, start = core(x), core(x[:, :2]).state
+    torch.manual_seed(1)
+    shifted = core.train()(x[:, 2:])
+    begun_at_two = shifted.state.next_step == 4 + 2
+    assert begun_at_two.any()
+    torch.testing.assert_close(shifted.slots[begun_at_two], whole.slots[begun_at_two, 2:])
+    torch.testing.assert_close(core(x[:, 2:], start).slots, whole.slots[:, 2:])
+
+
+def test_without_training_or_with_a_state_no_offset_is_drawn():
+    core, x = small(random_offset=50), tokens()
+    assert core(x).state.next_step.tolist() == [6, 6]
+    state = core(x).state
+    assert core.train()(x, state).state.next_step.tolist() == [12, 12]
+
+
+def test_attention_says_which_tokens_a_slot_read():
+    output = small()(tokens())
+    assert output.attention.shape == (2, 6, 3, 5)
+    torch.testing.assert_close(output.attention.sum(dim=-1), torch.ones(2, 6, 3, dtype=torch.float64))
+
+
+def test_cache_of_a_long_clip_is_two_numbers_per_token_and_channel():
+    caches = SlotTransformer(SPEC, num_slots=6)(tokens(batch=1, time=20).float()).state.caches
+    assert [sum(part.numel() for part in cache) for cache in caches] == 2 * [2 * 20 * 6 * 64]
+
+
+def test_the_residual_stream_keeps_the_parameters_precision_under_autocast():
+    transformer = CausalTransformer(16, num_heads=2)
+    with torch.autocast("cpu", torch.bfloat16):
+        slots, _ = transformer(torch.randn(1, 3, 2, 16).bfloat16())
+    assert slots.dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_layers": 0}, "num_layers must be at least 1"),
+        ({"dim": 15, "num_heads": 5}, "even dim, got dim=15"),
+        ({"num_heads": 5}, "num_heads=5"),
+        ({"num_slots": 0}, "at least 1 slot"),
+        ({"window": 0}, "window=0"),
+        ({"random_offset": -1}, "0 or more, got -1"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        SlotTransformer(SPEC, **arguments)
+
+
+def small_single(**arguments) -> Transformer:
+    torch.manual_seed(0)
+    return Transformer(SPEC, dim=16, num_heads=2, encoder_layers=1, **arguments).double().eval()
+
+
+def test_there_is_one_embedding_per_step():
+    core = small_single()
+    output = core(tokens())
+    assert core.slot_spec == SlotSpec(num_slots=1, dim=16)
+    assert output.slots.shape == (2, 6, 1, 16)
+    assert output.attention.shape == (2, 6, 1, 5)
+
+
+def test_a_step_sees_itself_and_every_earlier_one_and_exactly_nothing_later():
+    x = tokens().requires_grad_()
+    slots = small_single()(x).slots
+    for step in range(6):
+        (gradient,) = torch.autograd.grad(slots[:, step].square().sum(), x, retain_graph=True)
+        assert gradient[0].flatten(1).any(dim=-1).tolist() == (step + 1) * [True] + (5 - step) * [False]
+
+
+@pytest.mark.parametrize("window", [None, 1, 3])
+def test_streaming_of_one_vector_per_step_equals_the_clip_in_parallel(window):
+    core, x, state, steps = small_single(window=window), tokens(time=8), None, []
+    for step in x.split(1, dim=1):
+        output = core(step, state)
+        steps.append(output.slots)
+        state = output.state
+    torch.testing.assert_close(torch.cat(steps, dim=1), core(x).slots, rtol=1e-9, atol=1e-9)
+    assert state.next_step.tolist() == [8, 8]
+
+
+def test_it_is_the_slot_transformer_of_one_slot():
+    ours = small_single()
+    theirs = SlotTransformer(SPEC, num_slots=1, dim=16, num_heads=2, encoder_layers=1).double()
+    theirs.load_state_dict(ours.state_dict())
+    torch.testing.assert_close(theirs(tokens()).slots, ours(tokens()).slots)
+
+
+def test_training_clips_begin_at_random_indices():
+    core = small_single(random_offset=3).train()
+    assert set((core(tokens(batch=64, time=2)).state.next_step - 2).tolist()) == {0, 1, 2, 3}
+
+
+def test_an_odd_width_is_refused_for_one_vector_per_step():
+    with pytest.raises(ValueError, match="even dim"):
+        Transformer(SPEC, dim=15, num_heads=5)
+    with pytest.raises(ValueError, match="window=0"):
+        Transformer(SPEC, window=0)

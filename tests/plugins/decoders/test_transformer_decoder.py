@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from slotbench_plugins.decoders.transformer_decoder import TransformerDecoder
+
+from slotbench.interfaces import SlotSpec, VideoSpec
+from slotbench.nn.parameters import decay_groups
+
+
+def decoder(num_slots: int = 4, dim: int = 16, channels: int = 7, side: int = 16, **arguments) -> TransformerDecoder:
+    built = TransformerDecoder(SlotSpec(num_slots, dim), VideoSpec(channels, side, side), **arguments)
+    torch.nn.init.normal_(built.head.weight, std=0.1)
+    return built
+
+
+@pytest.mark.parametrize("channels", [7, 1])
+def test_shapes_at_the_papers_size(channels):
+    decoded = decoder(num_slots=6, dim=64, channels=channels, side=64)(torch.randn(1, 2, 6, 64))
+    assert decoded.reconstruction.shape == (1, 2, channels, 64, 64)
+    assert decoded.masks.shape == (1, 2, 6, 64, 64)
+
+
+def test_first_prediction_is_uniform():
+    fresh = TransformerDecoder(SlotSpec(4, 16), VideoSpec(7, 16, 16))
+    assert not fresh(torch.randn(1, 2, 4, 16)).reconstruction.any()
+
+
+def test_order_of_the_slots_moves_the_masks_and_leaves_the_image():
+    part, slots = decoder().double(), torch.randn(2, 3, 4, 16, dtype=torch.float64)
+    permutation = torch.tensor([2, 0, 3, 1])
+    before, after = part(slots), part(slots[:, :, permutation])
+    torch.testing.assert_close(after.reconstruction, before.reconstruction)
+    torch.testing.assert_close(after.masks, before.masks[:, :, permutation])
+
+
+def test_masks_are_the_last_cross_attention_averaged_over_heads_and_constant_within_a_patch():
+    part, slots, seen = decoder(), torch.randn(1, 1, 4, 16), []
+    part.layers[-1].register_forward_hook(lambda _module, _given, out: seen.append(out[1]))
+    masks = part(slots).masks[0, 0]
+    weights = seen[0][0].mean(dim=0)  # patches slots
+    for row, col in ((0, 0), (1, 2), (3, 3)):
+        cell = masks[:, 4 * row : 4 * row + 4, 4 * col : 4 * col + 4]
+        torch.testing.assert_close(cell, weights[row * 4 + col][:, None, None].expand_as(cell))
+
+
+def test_a_patch_of_the_image_is_what_its_query_painted():
+    part, slots, seen = decoder(channels=2), torch.randn(1, 1, 4, 16), []
+    part.head.register_forward_hook(lambda _module, _given, out: seen.append(out))
+    image = part(slots).reconstruction[0, 0]
+    painted = seen[0][0, 1 * 4 + 2].view(4, 4, 2)  # rows, columns, channels of the patch
+    torch.testing.assert_close(image[:, 4:8, 8:12], painted.permute(2, 0, 1))
+
+
+def test_another_number_of_slots_needs_no_other_weights():
+    few, many = decoder(num_slots=2), decoder(num_slots=9)
+    many.load_state_dict(few.state_dict())
+    assert many(torch.randn(1, 1, 9, 16)).masks.shape[2] == 9
+
+
+def test_queries_may_be_wider_than_the_slots():
+    decoded = decoder(dim=10, num_heads=2, positions="learned")(torch.randn(1, 2, 4, 10))
+    wider = TransformerDecoder(SlotSpec(4, 10), VideoSpec(7, 16, 16), dim=32)(torch.randn(1, 2, 4, 10))
+    assert decoded.reconstruction.shape == wider.reconstruction.shape == (1, 2, 7, 16, 16)
+
+
+def test_queries_do_not_decay():
+    part = decoder()
+    decayed = decay_groups(part.parameters())[0]["params"]
+    assert not any(parameter is part.queries for parameter in decayed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"patch_size": 3}, "patches of 3 x 3 pixels do not tile an image of 16 x 16"),
+        ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
+        ({"num_heads": 3}, "num_heads=3"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        decoder(**arguments)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from slotbench import registry
+from slotbench.bench.gpu.plan import MINUTES, STAGES, Settings
 from slotbench.bench.subjects import SUBJECTS
 from slotbench.errors import UserError, did_you_mean, lines, listing
 
@@ -19,6 +20,7 @@ __all__ = ["main"]
 
 _USAGE = """Usage: slotbench bench cores [NAME ...] [options]
        slotbench bench SUBJECT [options]
+       slotbench bench gpu [options]
 
 slotbench bench cores measures every core, or those named, against sequence length: a training step, inference, peak
 memory, and a step when streaming. Writes OUT/cores.json as it goes, OUT/cores.md and OUT/cores.png at the end. What the
@@ -52,7 +54,18 @@ OUT/SUBJECT.json and OUT/SUBJECT.md.
   --no-memory         leave memory out
   --out DIR           (default: bench, or bench/quick with --quick)
   --quick             small sizes, two rounds: to see that it runs
-  --config FILE       training_step: the experiment (default: experiments/blinking_balls.yaml)"""
+  --config FILE       training_step: the experiment (default: experiments/blinking_balls.yaml)
+
+slotbench bench gpu does in one go what wants a GPU, in a checkout of slotbench: @STAGES@.
+Each stage is a process of its own with a time limit, whose failure is a result; a stage that has a result is not run
+again, so the same command resumes. Writes OUT/STAGE.json after each stage, and OUT/report.md.
+
+  --minutes N         for all stages together (default: 40)
+  --stages A,B        only these
+  --restart           drop the results of these stages
+  --device cuda|cpu   (default: cuda); cpu only with --quick
+  --out DIR           (default: bench/gpu, or bench/quick/gpu with --quick)
+  --quick             tiny sizes: to see that every stage runs"""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -64,13 +77,17 @@ def main(command: str, arguments: list[str]) -> int:
     """Runs the bench that is named first."""
     if not arguments or "--help" in arguments or "-h" in arguments:
         width = max(map(len, SUBJECTS))
-        print(_USAGE.replace("@SUBJECTS@", "\n".join(f"  {name:<{width}}  {what}" for name, what in SUBJECTS.items())))
+        subjects = "\n".join(f"  {name:<{width}}  {what}" for name, what in SUBJECTS.items())
+        stages = ", ".join(stage.name for stage in STAGES)
+        print(_USAGE.replace("@SUBJECTS@", subjects).replace("@STAGES@", stages))
         return 0
     subject, *rest = arguments
+    if subject == "gpu":
+        return _bench_gpu(rest)
     if subject in SUBJECTS:
         return _bench_subject(subject, rest)
     if subject != "cores":
-        known = ["cores", *SUBJECTS]
+        known = ["cores", *SUBJECTS, "gpu"]
         raise UserError(
             lines(f"nothing to bench is called {subject}{did_you_mean(subject, known)}", expected=", ".join(known))
         )
@@ -144,6 +161,38 @@ def _bench_subject(name: str, arguments: list[str]) -> int:
         if line:
             console.print(line, markup=False, highlight=False)
     return 0
+
+
+def _bench_gpu(arguments: list[str]) -> int:
+    quick = "--quick" in arguments
+    parser = _Parser(prog="slotbench bench gpu", add_help=False, allow_abbrev=False)
+    parser.add_argument("--minutes", type=_at_least(float, 1), default=MINUTES)
+    parser.add_argument("--stages", default="")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--out", type=Path, default=Path("bench/quick/gpu" if quick else "bench/gpu"))
+    for switch in ("--restart", "--quick"):
+        parser.add_argument(switch, action="store_true")
+    given = parser.parse_args(arguments)
+    known = [stage.name for stage in STAGES]
+    names = [name.strip() for name in given.stages.split(",") if name.strip()] or known
+    for name in names:
+        if name not in known:
+            raise UserError(lines(f"no stage is called {name}{did_you_mean(name, known)}", stages=", ".join(known)))
+    if given.device == "cpu" and not quick:
+        raise UserError("--device cpu would train the papers' sizes on the CPU: add --quick for tiny ones")
+    command = shlex.join(["slotbench", "bench", "gpu", *arguments])
+    settings = Settings(given.out.absolute(), given.device, quick, given.minutes, command)
+
+    from slotbench.bench.gpu.driver import run_day
+
+    print(f"slotbench bench gpu: {len(names)} stages, {given.minutes:g} minutes at most, results in {given.out}")
+    try:
+        left = run_day(settings, names, lambda text: print(text, end="", flush=True), restart=given.restart)
+    except KeyboardInterrupt:
+        print(f"\nstopped; {given.out} holds what there is, and the same command resumes")
+        raise
+    print(f"wrote {given.out / 'report.md'}" + (f"; not done: {', '.join(left)}" if left else ""))
+    return 1 if left else 0
 
 
 def _at_least(kind: type, smallest: int | float) -> Any:

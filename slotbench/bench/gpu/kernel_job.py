@@ -1,0 +1,176 @@
+"""Measures the kernels of one op, in a process that may be lost: `python -m` this module, a request on its input.
+
+The request has "op", "device", "rounds", "seconds" (of one case) and "cases", each of sequences, steps, width and the
+names of kernels. On the output there is a line of JSON for each {"begin": case, "kernel"} and {"result": case,
+"kernel", ...}. After an error that leaves the device unusable nothing more is said, and the process ends.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from slotbench.bench.gpu.kernel_inputs import Call, inputs_of
+from slotbench.bench.job import OUT_OF_MEMORY
+from slotbench.bench.memory import MemoryMeter, is_out_of_memory
+
+__all__ = ["measure_case"]
+
+_COMPARED = 2  # sequences whose values are compared with the reference in double precision
+_SHORT = 0.01  # seconds below which a call is repeated and averaged
+_MOST_CALLS = 50
+_SLOW = 0.2  # seconds from which on a call has two rounds and no more
+
+Say = Callable[[dict[str, Any]], None]
+
+
+class _DeviceLostError(RuntimeError):
+    """An error after which no kernel runs in this process."""
+
+
+def measure_case(request: dict[str, Any], index: int, say: Say) -> None:
+    """Compares each kernel with the reference, then times all in turns, and says each one's result."""
+    case = request["cases"][index]
+    call = inputs_of(request["op"], *(case[name] for name in ("sequences", "steps", "width")), request["device"])
+    small = call.head(_COMPARED, torch.float32)
+    say({"begin": index, "kernel": "reference in float64"})
+    expected = _values(call.head(_COMPARED, torch.float64), "reference")
+    running: dict[str, dict[str, Any]] = {}
+    for kernel in case["kernels"]:
+        say({"begin": index, "kernel": kernel})
+        try:
+            running[kernel] = {"error": _difference(_values(small, kernel), expected)}
+            running[kernel] |= _first_run(call, kernel, request["device"])
+        except Exception as error:
+            running.pop(kernel, None)
+            say({"result": index, "kernel": kernel, **_failure(error)})
+            if _is_lost(error):
+                raise _DeviceLostError from error
+    times = _in_turns(call, running, request, lambda kernel: say({"begin": index, "kernel": kernel}))
+    for kernel, found in running.items():
+        say({"result": index, "kernel": kernel, **found, **times[kernel]})
+
+
+def _values(call: Call, kernel: str) -> list[torch.Tensor]:
+    return [*(value.detach() for value in call.forward(kernel)), *call.both(kernel)]
+
+
+def _difference(got: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
+    """Largest difference of a value or gradient, relative to the largest entry of its own tensor."""
+    pairs = zip(got, expected, strict=True)
+    return max(((a.to(b.dtype) - b).abs().max() / b.abs().max().clamp(min=1e-12)).item() for a, b in pairs)
+
+
+def _first_run(call: Call, kernel: str, device: str) -> dict[str, Any]:
+    """Peak memory of both directions beside the inputs, after one call in which kernels are compiled."""
+    began = time.perf_counter()
+    call.both(kernel)
+    _wait(device)
+    first = time.perf_counter() - began
+    found: dict[str, Any] = {"first_seconds": first}
+    if device == "cuda" or sys.platform == "linux":
+        meter = MemoryMeter(device)
+        for name, way in (("forward", call.forward), ("both", call.both)):
+            meter.reset()
+            kept = way(kernel)
+            _wait(device)
+            found[f"{name}_mb"] = meter.peak()
+            del kept
+    return found
+
+
+def _in_turns(
+    call: Call, running: dict[str, dict[str, Any]], request: dict[str, Any], begin: Callable[[str], None]
+) -> dict[str, dict[str, list[float]]]:
+    """Milliseconds of each round, forward alone and both directions; slow kernels sit out after two rounds."""
+    device = request["device"]
+    ways = {"forward": call.forward, "both": call.both}
+    calls = {
+        (kernel, name): max(1, min(_MOST_CALLS, math.ceil(_SHORT / max(_clocked(way, kernel, 1, device), 1e-6))))
+        for kernel in running
+        for name, way in ways.items()
+    }
+    times: dict[str, dict[str, list[float]]] = {kernel: {name: [] for name in ways} for kernel in running}
+    began = time.perf_counter()
+    for turn in range(request["rounds"]):
+        for kernel in running:
+            if turn >= 2 and statistics.median(times[kernel]["both"]) > 1e3 * _SLOW:
+                continue
+            begin(kernel)
+            for name, way in ways.items():
+                seconds = _clocked(way, kernel, calls[kernel, name], device)
+                times[kernel][name].append(1e3 * seconds / calls[kernel, name])
+        if time.perf_counter() - began > request["seconds"]:
+            break
+    return times
+
+
+def _clocked(way: Callable[[str], Any], kernel: str, calls: int, device: str) -> float:
+    """Seconds of some calls in a row, by the device's own clock where it has one."""
+    if device != "cuda":
+        began = time.perf_counter()
+        for _ in range(calls):
+            way(kernel)
+        return time.perf_counter() - began
+    start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda.synchronize()
+    start.record()
+    for _ in range(calls):
+        way(kernel)
+    stop.record()
+    torch.cuda.synchronize()
+    return float(1e-3 * start.elapsed_time(stop))
+
+
+def _wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def _failure(error: BaseException) -> dict[str, Any]:
+    said = str(error).strip().splitlines()
+    problem = OUT_OF_MEMORY if is_out_of_memory(error) else "error"
+    return {"problem": problem, "message": f"{type(error).__name__}: {said[0] if said else ''}".strip(": ")}
+
+
+def _is_lost(error: BaseException) -> bool:
+    """Whether the device still does what it is told."""
+    if is_out_of_memory(error) or not torch.cuda.is_available():
+        return False
+    try:
+        torch.cuda.synchronize()
+        torch.ones(1, device="cuda").add_(1).item()
+    except RuntimeError:
+        return True
+    return False
+
+
+def main() -> None:
+    """Measures every case of the request on standard input."""
+    request = json.load(sys.stdin)
+    # what a kernel prints must not get between the messages
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as channel:
+        os.dup2(2, 1)
+        for index in range(len(request["cases"])):
+            try:
+                measure_case(request, index, lambda message: print(json.dumps(message), file=channel, flush=True))
+            except _DeviceLostError:
+                return
+            except Exception as error:  # of the inputs or of the reference: no kernel's fault, and of this case alone
+                print(json.dumps({"result": index, "kernel": None, **_failure(error)}), file=channel, flush=True)
+                if _is_lost(error):
+                    return
+            if request["device"] == "cuda":
+                torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()

@@ -187,5 +187,5 @@ def _drop(settings: Settings, stage: Stage) -> None:
     shutil.rmtree(settings.out / stage.name, ignore_errors=True)
 
 
-def _minutes(seconds: float) -> str:
+def _minutes(seconds: int | float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"

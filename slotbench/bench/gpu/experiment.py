@@ -2,8 +2,8 @@
 
 Three plans, of which the first is taken that has enough steps by the measured speed: the paper's own setting (L = 80
 steps of a clip, loss on the last image alone); the paper's sizes with whole frames (P = 1) and the recipe of
-`experiments/blinking_balls.yaml`, which learns from every image; that experiment itself. The learning rate's schedule is
-over the steps that there are.
+`experiments/blinking_balls.yaml`, which learns from every image; that experiment itself. The schedule of the learning
+rate is over the steps that there are.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ def configuration(plan: str, steps: int, *, quick: bool) -> dict[str, Any]:
     return merged(config, {"trainer": {"val_check_interval": max(1, -(-steps // _VALIDATIONS))}})
 
 
-def steps_that_fit(seconds: float, per_second: float | None) -> int:
+def steps_that_fit(seconds: int | float, per_second: int | float | None) -> int:
     """Steps of a training in `seconds`, its start and its validations left out; 0 if nobody knows its speed."""
     return int(_SHARE * max(0.0, seconds - START) * per_second) if per_second else 0
 
 
-def _choice(settings: Settings, items: Items, began: float) -> dict[str, Any]:
+def _choice(settings: Settings, items: Items, began: int | float) -> dict[str, Any]:
     """The plan and its steps, and the speeds by which it was chosen."""
     speeds = {_OWN: _trained_speed(settings)}
     if settings.quick:

@@ -71,7 +71,7 @@ class Fit:
     config: Mapping[str, Any]
     folder: Path
     steps: int
-    seconds: float
+    seconds: int | float
     precision: str = "fp32"
     validate: bool = False
     resumes: bool = False
@@ -153,7 +153,7 @@ def _sentence(said: list[str]) -> str:
     return " ".join(said[refusals[-1] : refusals[-1] + 3]) if refusals else (said[-1] if said else "")
 
 
-def _clock_time(seconds: float) -> str:
+def _clock_time(seconds: int | float) -> str:
     """As Lightning's trainer takes a duration: DD:HH:MM:SS."""
     whole = timedelta(seconds=max(1, round(seconds)))
     minutes, rest = divmod(whole.seconds, 60)

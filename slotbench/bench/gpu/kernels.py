@@ -73,7 +73,7 @@ def key_of(op: str, size: dict[str, int]) -> str:
 
 
 def measure(
-    request: dict[str, Any], command: list[str] | None = None, patience: float = _PATIENCE
+    request: dict[str, Any], command: list[str] | None = None, patience: int | float = _PATIENCE
 ) -> Iterator[tuple[dict[str, int], dict[str, Any]]]:
     """Each case's size, and its kernels' numbers or problems, when the case has ended.
 
@@ -133,7 +133,7 @@ def _size(case: dict[str, Any]) -> dict[str, int]:
     return {name: case[name] for name in ("sequences", "steps", "width")}
 
 
-def _messages(command: list[str], request: dict[str, Any], patience: float) -> Iterator[dict[str, Any]]:
+def _messages(command: list[str], request: dict[str, Any], patience: int | float) -> Iterator[dict[str, Any]]:
     """What the process says, and {"code", "said"} when it has ended; nothing more if it says nothing for too long."""
     lines: Queue[str | None] = Queue()
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

@@ -25,8 +25,8 @@ class Stage:
 
     name: str
     what: str
-    minutes: float | None
-    planned: float
+    minutes: int | float | None
+    planned: int | float
 
 
 STAGES = (
@@ -56,9 +56,9 @@ class Settings:
     out: Path
     device: str = "cuda"
     quick: bool = False
-    minutes: float = MINUTES
+    minutes: int | float = MINUTES
     command: str = "slotbench bench gpu"
-    seconds: float = 0.0
+    seconds: int | float = 0.0
 
     def to_json(self) -> str:
         """The settings on one line."""
@@ -71,7 +71,7 @@ class Settings:
         return cls(**{**fields, "out": Path(fields["out"])})
 
 
-def limit_of(stage: Stage, minutes: float, left: float) -> float:
+def limit_of(stage: Stage, minutes: int | float, left: int | float) -> int | float:
     """Seconds that a stage may take.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -46,12 +46,21 @@ def write_report(settings: Settings) -> Path:
     ):
         items = _items(results[name])
         if items:
-            parts += section(items)
+            parts += _safely(name, lambda section=section, items=items: section(items))  # type: ignore[misc]
         if name == "kernels":
-            parts += _cores(settings.out / "cores" / "cores.json")
+            parts += _safely("cores", lambda: _cores(settings.out / "cores" / "cores.json"))
     path = settings.out / "report.md"
     write_atomically(path, "\n\n".join(part.strip("\n") for part in parts) + "\n")
     return path
+
+
+def _safely(name: str, section: Callable[[], list[str]]) -> list[str]:
+    """A section that cannot be written is a sentence: it must not end the run that it reports."""
+    try:
+        return section()
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        return [f"## {name}", f"The results cannot be shown ({one_line(said)}); they are in {name}.json."]
 
 
 def _items(result: dict[str, Any] | None) -> dict[str, Any]:
@@ -147,11 +156,11 @@ def _kernel_cells(one: dict[str, Any], base: dict[str, Any]) -> list[str]:
     return [_spread(one["forward"]), _spread(one["both"]), ratio, _or_none(memory), f"{float(one['error']):.0e}"]
 
 
-def _spread(values: list[float]) -> str:
+def _spread(values: list[int | float]) -> str:
     return f"{number(statistics.median(values))} ({number(min(values))}–{number(max(values))})" if values else _NONE
 
 
-def _or_none(value: float | None) -> str:
+def _or_none(value: int | float | None) -> str:
     return _NONE if value is None else number(float(value))
 
 
@@ -159,7 +168,9 @@ def _cores(path: Path) -> list[str]:
     stored = read_json_object_or_none(path)
     if stored is None:
         return []
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in stored["settings"].items()}
+    given: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in stored["settings"].items()
+    }
     points = {(point["core"], point["measure"], point["length"]): point for point in stored["points"]}
     results = Results(path, CoresSettings(**given), stored["environment"], points)
     if not points:

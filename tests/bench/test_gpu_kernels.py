@@ -1,0 +1,134 @@
+"""The stage of kernels: what is measured, and what a kernel that takes its process down leaves to the others."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+import torch
+
+from slotbench.bench.gpu import kernel_job
+from slotbench.bench.gpu.kernel_inputs import inputs_of
+from slotbench.bench.gpu.kernels import key_of, measure, run
+from slotbench.bench.gpu.plan import Settings
+from slotbench.bench.gpu.records import Items
+from slotbench.ops import available_kernels
+from slotbench.ops.dispatch import KERNELS
+
+PROCESS = """
+import json, os, sys, time
+request = json.load(sys.stdin)
+with open(sys.argv[1], "a") as log:
+    print(json.dumps([[case["steps"], case["kernels"]] for case in request["cases"]]), file=log)
+def say(**message):
+    print(json.dumps(message), flush=True)
+for index, case in enumerate(request["cases"]):
+    for kernel in case["kernels"]:
+        say(begin=index, kernel=kernel)
+        if kernel == "crashes" and case["steps"] == 2:
+            os._exit(7)
+        if kernel == "hangs" and case["steps"] == 2:
+            time.sleep(60)
+        if kernel == "lost" and case["steps"] == 2:
+            say(result=index, kernel=kernel, problem="error", message="illegal memory access")
+            sys.exit()
+    if case["steps"] == 9:
+        say(result=index, kernel=None, problem="error", message="no inputs")
+        continue
+    for kernel in case["kernels"]:
+        say(result=index, kernel=kernel, both=[1.0])
+"""
+
+
+def measured(tmp_path, kernels: list[str], steps=(1, 2, 3)):
+    log = tmp_path / "log"
+    request = {"cases": [{"sequences": 1, "steps": step, "width": 1, "kernels": kernels} for step in steps]}
+    command = [sys.executable, "-c", PROCESS, str(log)]
+    found = {size["steps"]: result for size, result in measure(request, command, patience=6.0)}
+    return found, [json.loads(line) for line in log.read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "problem", "message"),
+    [
+        ("crashes", "error", "the process ended with code 7"),
+        ("hangs", "out of time", "no word for too long"),
+        ("lost", "error", "illegal memory access"),
+    ],
+)
+def test_a_kernel_that_takes_the_process_down_is_named_and_the_others_are_measured(tmp_path, kernel, problem, message):
+    found, started = measured(tmp_path, ["good", kernel, "last"])
+    fine = {"both": [1.0]}
+    assert found[1] == found[3] == {"good": fine, kernel: fine, "last": fine}
+    assert found[2] == {"good": fine, "last": fine, kernel: {"problem": problem, "message": message}}
+    assert started[1] == [[2, ["good", "last"]], [3, ["good", kernel, "last"]]]
+    assert len(started) == 2
+
+
+def test_the_only_kernel_of_a_case_may_be_lost(tmp_path):
+    found, started = measured(tmp_path, ["lost"])
+    assert "problem" in found[2]["lost"]
+    assert found[1] == found[3] == {"lost": {"both": [1.0]}}
+    assert len(started) == 2
+
+
+def test_inputs_that_cannot_be_made_are_a_problem_of_their_case(tmp_path):
+    found, _ = measured(tmp_path, ["good"], steps=(1, 9, 3))
+    assert found[9] == {"good": {"problem": "error", "message": "no inputs"}}
+    assert found[3] == {"good": {"both": [1.0]}}
+
+
+@pytest.mark.parametrize("op", KERNELS)
+def test_every_op_has_inputs_and_its_kernels_agree(op):
+    kernels = [name for name, reason in available_kernels(op, "cpu").items() if reason is None]
+    case = {"sequences": 3, "steps": 5, "width": 32, "kernels": kernels}
+    said: list[dict] = []
+    request = {"op": op, "device": "cpu", "rounds": 3, "seconds": 60, "cases": [case]}
+    kernel_job.measure_case(request, 0, said.append)
+    results = {message["kernel"]: message for message in said if "result" in message}
+    assert set(results) == set(kernels) >= {"reference", "torch"}
+    for result in results.values():
+        assert result["error"] < 1e-4
+        assert len(result["forward"]) == len(result["both"]) == 3
+        assert min(result["both"]) > 0
+
+
+def test_a_wrong_gradient_is_seen():
+    call = inputs_of("causal_conv1d", 2, 6, 8, "cpu")
+    right = kernel_job._values(call.head(2, torch.float64), "reference")
+    wrong = [*right[:-1], right[-1] + 0.5 * right[-1].abs().max()]
+    assert kernel_job._difference(right, right) == 0
+    assert kernel_job._difference(wrong, right) == pytest.approx(0.5)
+
+
+def test_an_op_without_inputs_says_where_to_add_them():
+    with pytest.raises(ValueError, match=r"kernel_inputs\.py"):
+        inputs_of("new_scan", 1, 1, 1, "cpu")
+
+
+def test_kernels_come_from_the_dispatcher_and_a_resumed_stage_measures_the_rest(tmp_path, monkeypatch):
+    asked = []
+
+    def measured(request):
+        asked.append((request["op"], [case["kernels"] for case in request["cases"]]))
+        for case in request["cases"]:
+            yield case, {kernel: {"both": [1.0]} for kernel in case["kernels"]}
+
+    monkeypatch.setattr("slotbench.bench.gpu.kernels.measure", measured)
+    monkeypatch.setattr(
+        "slotbench.ops.available_kernels",
+        lambda op, device: {"torch": None, "brand_new": None, "gone": "needs a pilot"},
+    )
+    settings = Settings(tmp_path, "cuda", seconds=360.0)
+    items = Items(tmp_path, "kernels")
+    done = {"sequences": 384, "steps": 6, "width": 128}
+    items[key_of("ssd", done)] = {"op": "ssd", **done, "kernels": {"torch": {"both": [2.0]}}}
+    message = run(settings, items)
+    assert {op: len(kernels) for op, kernels in asked} == {op: 7 if op == "ssd" else 8 for op in KERNELS}
+    assert all(kernels == ["torch", "brand_new"] for _, cases in asked for kernels in cases)
+    assert items[key_of("ssd", done)]["kernels"] == {"torch": {"both": [2.0]}}
+    other = items[key_of("selective_scan", done)]["kernels"]
+    assert other["gone"] == {"problem": "not available", "message": "needs a pilot"}
+    assert "selective_scan: brand_new, torch" in message
+    assert "failed" not in message

@@ -114,6 +114,12 @@ def benchmarks(session: nox.Session) -> None:
         session.run("slotbench", "bench", subject, "--quick", "--out", scratch)
 
 
+@nox.session(venv_backend="none")
+def gpu(session: nox.Session) -> None:
+    """Do in 40 minutes what wants a GPU (docs/gpu_day.md), with the python on the PATH; installs nothing."""
+    session.run("python", "-m", "slotbench", "bench", "gpu", *session.posargs, external=True)
+
+
 @nox.session
 def plugin_example(session: nox.Session) -> None:
     """Install a third-party distribution, list its core, keep it to the laws, and train it by name."""

@@ -70,7 +70,7 @@ def test_models_batches_and_frames_are_the_papers(case, tmp_path):
     assert bool(case.stands_in) == (paper["data"]["class_path"] in ("MOVi", "CLEVR", "MovingMNIST"))
     small = training.configuration(case, tmp_path, quick=True)["data"]["init_args"]
     assert small["resolution"] < ours["resolution"]
-    assert small["loader"]["batch_size"] == 2
+    assert small["loader"]["batch_size"] == 1
 
 
 def test_coloured_balls_show_every_ball_in_its_colour():

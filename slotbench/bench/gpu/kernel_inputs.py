@@ -84,7 +84,7 @@ def inputs_of(op: str, sequences: int, steps: int, width: int, device: str) -> C
         call = Call(given, lambda x, kernel: ops.ssd(*x, kernel=kernel))
     elif op == "causal_conv1d":
         given = [randn(sequences, steps, width), randn(width, TAPS), randn(width)]
-        call = Call(given, lambda x, kernel: ops.causal_conv1d(*x, activation="silu", kernel=kernel))
+        call = Call(given, lambda x, kernel: ops.causal_conv1d(x[0], x[1], x[2], None, "silu", kernel=kernel))
     elif op == "linear_scan":
         decay = torch.polar(torch.exp(-rate(width)), 3 * randn(width))
         drive = torch.complex(randn(sequences, steps, width), randn(sequences, steps, width))

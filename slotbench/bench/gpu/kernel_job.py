@@ -39,7 +39,7 @@ class _DeviceLostError(RuntimeError):
 def measure_case(request: dict[str, Any], index: int, say: Say) -> None:
     """Compares each kernel with the reference, then times all in turns, and says each one's result."""
     case = request["cases"][index]
-    call = inputs_of(request["op"], *(case[name] for name in ("sequences", "steps", "width")), request["device"])
+    call = inputs_of(request["op"], case["sequences"], case["steps"], case["width"], request["device"])
     small = call.head(_COMPARED, torch.float32)
     say({"begin": index, "kernel": "reference in float64"})
     expected = _values(call.head(_COMPARED, torch.float64), "reference")

@@ -121,7 +121,7 @@ def _without(
     known = dict(found)
     problem = OUT_OF_TIME if why == OUT_OF_TIME else "error"
     message = "no word for too long" if why == OUT_OF_TIME else why
-    if kernel in first["kernels"] and kernel not in known:
+    if kernel is not None and kernel in first["kernels"] and kernel not in known:
         known[kernel] = {"problem": problem, "message": message}
     elif kernel not in known:  # not a kernel's fault: nothing of this case can be measured
         known |= {name: {"problem": problem, "message": message} for name in first["kernels"] if name not in known}

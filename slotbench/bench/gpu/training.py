@@ -109,16 +109,16 @@ def configuration(case: Case, folder: Path, *, quick: bool) -> dict[str, Any]:
     elif data["class_path"] == "MovingMNIST":
         data = merged(data, {"init_args": {"digits": str(_digits(folder))}})
     if quick:
-        loader |= {"batch_size": 2, "val_batch_size": 2, "train_size": 64, "val_size": 4, "test_size": 4}
+        loader |= {"batch_size": 1, "val_batch_size": 1, "train_size": 64, "val_size": 4, "test_size": 4}
         data = merged(data, {"init_args": small(data["init_args"])})
     return merged(config, {"data": merged(data, {"init_args": {"loader": loader}})})
 
 
 def small(given: Mapping[str, Any]) -> dict[str, Any]:
     """Smaller frames and shorter clips, as far as the parts of the models take them."""
-    smaller = {"resolution": 16, "num_frames": 3, "digit_size": 7, "eval_frames": 3}
+    smaller = {"resolution": 16, "num_frames": 2, "digit_size": 7, "eval_frames": 3}
     if "patches_per_side" in given:
-        smaller |= {"resolution": 32, "patches_per_side": 2}
+        smaller |= {"resolution": 32, "num_frames": 3, "patches_per_side": 2}
     return {name: min(value, int(given[name])) for name, value in smaller.items() if given.get(name) is not None}
 
 

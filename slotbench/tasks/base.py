@@ -63,7 +63,8 @@ class SlotTask(OptimisedModule, RebuiltModule, Reporter, ABC):
         encoder: makes an encoder from the input's `VideoSpec`.
         core: makes a temporal core from the encoder's `TokenSpec`.
         decoder: makes a decoder from the core's `SlotSpec` and the target's `VideoSpec`.
-        optimizer: makes an optimiser from parameter groups; what decays, `decay` says.
+        optimizer: makes an optimiser from parameter groups; what decays, `decay` says. An AdamW is fused where neither
+            `fused` nor `foreach` is said.
         schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
         init_from: a run folder or a checkpoint whose weights to start from, where name and shape match.
         data_spec: sizes of the input and of the target; the command line takes it from the data.

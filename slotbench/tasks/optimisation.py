@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
+from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from torch.optim.optimizer import ParamsT
 
@@ -30,6 +30,9 @@ __all__ = [
 
 NO_END = "the training has no end in steps"
 """How a message begins that asks for a length."""
+
+FUSED_DEVICES = ("cpu", "cuda")
+"""Where AdamW is fused unless the user says otherwise."""
 
 # what torch calls an argument in its messages, where that is not its name
 _SPOKEN = {"learning rate": "lr", "beta parameter": "betas", "beta": "betas", "epsilon": "eps", "momentum": "momentum"}
@@ -227,16 +230,29 @@ class TrainingSettingsError(ValueError):
     """The optimiser or the schedule cannot be what the configuration says."""
 
 
-def build_optimizer(factory: Callable[[Iterable], Optimizer], groups: Iterable) -> Optimizer:
+def build_optimizer(factory: Callable[[Iterable], Optimizer], groups: Iterable, *, fuse: bool = True) -> Optimizer:
     """The optimiser over these parameter groups.
+
+    An AdamW for which neither `fused` nor `foreach` has been said is PyTorch's fused one, where that can be: the same
+    step up to rounding, in one call for all parameters of a group. Every other optimiser is as the factory makes it.
+
+    Args:
+        factory: makes an optimiser from parameters, or groups of them.
+        groups: the parameters.
+        fuse: whether AdamW may be fused. A fused one takes gradients that a scaler has enlarged, so that what reads or
+            clips them before the step would see the enlarged ones.
 
     Raises:
         TrainingSettingsError: it refuses an argument, or one is not a finite number.
     """
+    groups = list(groups)
     try:
-        optimizer = factory(groups)
+        # copies, because an optimiser writes its settings into the groups
+        optimizer = factory(_copied(groups))
     except ValueError as error:
         raise _refusal(error, factory, "optimizer") from error
+    if fuse:
+        optimizer = _fused(optimizer, groups)
     for name, value in optimizer.defaults.items():
         numbers = value if isinstance(value, tuple | list) else [value]
         if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
@@ -244,6 +260,22 @@ def build_optimizer(factory: Callable[[Iterable], Optimizer], groups: Iterable) 
                 lines(f"{name} of {type(optimizer).__name__} cannot be {value}", key=f"model.optimizer.{name}")
             )
     return optimizer
+
+
+def _copied(groups: list[Any]) -> list[Any]:
+    return [dict(group) if isinstance(group, dict) else group for group in groups]
+
+
+def _fused(optimizer: Optimizer, groups: list[Any]) -> Optimizer:
+    """The fused form of a plain AdamW for which nobody has chosen an implementation; any other as it is."""
+    said = optimizer.defaults
+    if type(optimizer) is not AdamW or (said["fused"], said["foreach"]) != (None, None) or said["differentiable"]:
+        return optimizer
+    trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    if not all(x.is_floating_point() and x.device.type in FUSED_DEVICES for x in trained):
+        return optimizer
+    settings = {name: said[name] for name in inspect.signature(AdamW).parameters if name != "params"}
+    return AdamW(_copied(groups), **settings | {"fused": True})
 
 
 def build_schedule(

@@ -53,9 +53,13 @@ class OptimisedModule(LightningModule):
         self._has_new_learning_rate = False
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """The optimiser over its parameter groups, and the schedule stepped after every batch."""
+        """The optimiser over its parameter groups, and the schedule stepped after every batch.
+
+        With a gradient scaler (`16-mixed`) AdamW is not fused unless the user says so: Lightning would refuse to clip.
+        """
         groups = decay_groups(self.parameters()) if self._decay == "matrices" else one_group(self.parameters())
-        optimizer = build_optimizer(self._optimizer, groups)
+        scaled = getattr(self.trainer.precision_plugin, "scaler", None) is not None
+        optimizer = build_optimizer(self._optimizer, groups, fuse=not scaled)
         schedule = build_schedule(self._schedule, optimizer, self.total_steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 

@@ -145,7 +145,7 @@ def test_a_short_fit_learns_scores_and_logs_baselines_once(data):
 
 def test_only_matrices_decay_and_the_schedule_ends_at_its_end(data):
     task = make_task(data)
-    task.trainer = SimpleNamespace(estimated_stepping_batches=100)
+    task.trainer = SimpleNamespace(estimated_stepping_batches=100, precision_plugin=None)
     optimizer = task.configure_optimizers()["optimizer"]
     decaying, rest = optimizer.param_groups
     assert decaying["weight_decay"] == 0.1

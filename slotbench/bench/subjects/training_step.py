@@ -1,4 +1,7 @@
-"""Where one training step of an experiment goes: making the batch, each part forward and backward, the optimiser."""
+"""Where one training step of an experiment goes: making the batch, each part forward and backward, the optimiser.
+
+AdamW is the one that a task builds, without clipping beside the loop over parameters that PyTorch takes by itself.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,16 @@ from slotbench.bench.contest import Contest, Way
 from slotbench.bench.subjects import Subject
 from slotbench.data.base import LoaderOptions
 from slotbench.errors import FileError
+from slotbench.nn.parameters import decay_groups
 from slotbench.registry import load
+from slotbench.tasks.optimisation import build_optimizer
 from slotbench.yaml_files import read_yaml
 
 __all__ = ["SUBJECT"]
 
 
 def contests(quick: bool, config: str = "experiments/blinking_balls.yaml") -> Iterator[Contest]:
-    """One contest, whose ways are the parts of a step in their order.
+    """A contest whose ways are the parts of a step in their order, and one of AdamW's step.
 
     Args:
         quick: nothing is smaller; the command makes fewer rounds.
@@ -29,11 +34,12 @@ def contests(quick: bool, config: str = "experiments/blinking_balls.yaml") -> It
         FileError: the file is no such experiment.
     """
     yield Contest(config, partial(_ways, config), None)
+    yield Contest(f"{config}, AdamW alone", partial(_optimisers, config), "loop over parameters", group="AdamW")
 
 
 def _ways(config: str) -> dict[str, Way]:
     data, task = _build(config)
-    optimizer = torch.optim.AdamW(task.parameters(), lr=1e-3)
+    optimizer = build_optimizer(torch.optim.AdamW, task.parameters())
     batches = iter(data.train_dataloader())
     now: dict[str, Any] = {}
 
@@ -68,6 +74,18 @@ def _ways(config: str) -> dict[str, Way]:
         "encoder, backward": lambda: now["tokens"].backward(now["tokens_in"].grad),
         "clip and optimise": optimise,
     }
+
+
+def _optimisers(config: str) -> dict[str, Way]:
+    """AdamW's step over the parameters of a task, plain and as a task builds it."""
+    _, task = _build(config)
+    for parameter in task.parameters():
+        parameter.grad = torch.randn_like(parameter)
+    makers: dict[str, Callable[..., torch.optim.Optimizer]] = {
+        "loop over parameters": partial(torch.optim.AdamW, foreach=False),
+        "fused": torch.optim.AdamW,
+    }
+    return {name: build_optimizer(make, decay_groups(task.parameters())).step for name, make in makers.items()}
 
 
 def _build(path: str) -> tuple[Any, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slotbench.bench.gpu.gpu_tests import read_junit
+from slotbench.bench.gpu.gpu_tests import marked_files, read_junit
 from slotbench.bench.gpu.plan import STAGES, Settings
 from slotbench.bench.gpu.records import write_result
 from slotbench.bench.gpu.report import write_report
@@ -53,15 +53,15 @@ def test_every_stage_has_a_row_and_one_without_a_result_says_so(out):
 def test_kernels_are_shown_with_ratio_error_and_what_did_not_run(out):
     times = {"forward": [1.0, 2.0, 4.0], "both": [5.0, 6.0, 9.0], "both_mb": 12.0, "error": 2e-4}
     kernels = {
-        "torch": {**times, "both": [12.0, 12.0, 12.0]},
+        "torch": {**times, "both": [10.0, 24.0, 90.0]},
         "fast": times,
         "broken": {"problem": "error", "message": "illegal memory access"},
         "absent": {"problem": "not available", "message": "needs a pilot"},
     }
     store(out, "kernels", one={**KERNEL, "kernels": kernels})
     text = page(out)
-    assert "| 384 x 6 x 128 | torch | 2.00 (1.00–4.00) | 12.0 (12.0–12.0) | 1.00 | 12.0 | 2e-04 |" in text
-    assert "|  | fast | 2.00 (1.00–4.00) | 6.00 (5.00–9.00) | 0.500 | 12.0 | 2e-04 |" in text
+    assert "| 384 x 6 x 128 | torch | 2.00 (1.00–4.00) | 24.0 (10.0–90.0) | 1.00 | 12.0 | 2e-04 |" in text
+    assert "|  | fast | 2.00 (1.00–4.00) | 6.00 (5.00–9.00) | 0.250 | 12.0 | 2e-04 |" in text
     assert "|  | broken | error: illegal memory access |" in text
     assert "ssd/absent was not run: it needs a pilot" in text
 
@@ -86,6 +86,14 @@ def test_a_section_that_cannot_be_written_is_a_sentence(out):
     text = page(out)
     assert "The results cannot be shown (KeyError: 'op'); they are in kernels.json." in text
     assert "## Stages" in text
+
+
+def test_files_with_the_mark_are_found_and_no_others(tmp_path):
+    (tmp_path / "ops").mkdir()
+    (tmp_path / "ops" / "test_a.py").write_text("@pytest.mark.gpu\ndef test_it(): ...")
+    (tmp_path / "test_b.py").write_text("import a_package_that_is_not_there")
+    (tmp_path / "test_c.py").write_text("pytestmark = pytest.mark.gpu")
+    assert marked_files(tmp_path) == [str(tmp_path / "ops" / "test_a.py"), str(tmp_path / "test_c.py")]
 
 
 def test_counts_and_failures_are_read_from_junit(tmp_path, out):

@@ -40,7 +40,7 @@ def run(settings: Settings, items: Items) -> str:
     if "choice" not in items:
         items["choice"] = _choice(settings, items, began)
     choice = items["choice"]
-    left = settings.seconds - (time.monotonic() - began) - START / 2
+    left = settings.seconds - (time.monotonic() - began) - START
     config = configuration(choice["plan"], choice["steps"], quick=settings.quick)
     outcome = Fit(config, folder / "run", choice["steps"], max(left, 10.0), validate=True, resumes=True).run(settings)
     result = read_json_object_or_none(folder / "run" / "result.json") or {}

@@ -12,7 +12,7 @@ from typing import Any
 from slotbench.bench.gpu.plan import Settings
 from slotbench.bench.gpu.records import Items
 
-__all__ = ["read_junit", "run"]
+__all__ = ["marked_files", "read_junit", "run"]
 
 _NEEDED = ("pytest", "hypothesis", "beartype")
 _RIGHT = (0, 1, 5)  # all passed, some failed, none was there
@@ -20,16 +20,16 @@ _RIGHT = (0, 1, 5)  # all passed, some failed, none was there
 
 def run(settings: Settings, items: Items) -> str:
     """Runs them and reads the JUnit file; returns how many passed."""
-    tests = Path("tests/ops" if settings.quick else "tests")
-    if not tests.is_dir():
-        raise RuntimeError(f"there is no folder {tests} here: run the command in a checkout of slotbench")
+    files = marked_files(Path("tests"))
+    if not files:
+        raise RuntimeError("no file of tests/ here is marked gpu: run the command in a checkout of slotbench")
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise RuntimeError(f"{', '.join(missing)} cannot be imported; the tests need pip install '.[test]'")
     junit = settings.out / "gpu_tests.xml"
     junit.unlink(missing_ok=True)
     # the options of pyproject.toml ask for pytest-xdist, and for warnings of one torch
-    command = [sys.executable, "-m", "pytest", str(tests), "-m", "gpu", "-o", "addopts=", "-W", "default", "-q", "-ra"]
+    command = [sys.executable, "-m", "pytest", *files, "-m", "gpu", "-o", "addopts=", "-W", "default", "-q", "-ra"]
     command += ["--continue-on-collection-errors", "-p", "no:cacheprovider", f"--junitxml={junit.resolve()}"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL)
     if not junit.is_file():
@@ -40,6 +40,15 @@ def run(settings: Settings, items: Items) -> str:
         items["tests"] |= {"problem": "failed", "message": f"{counts['failed']} tests, pytest's code {done.returncode}"}
         items.write()
     return ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
+def marked_files(folder: Path) -> list[str]:
+    """The files of tests with the mark: the others need not be importable where only a GPU is to be tried.
+
+    Args:
+        folder: of all tests.
+    """
+    return [str(file) for file in sorted(folder.rglob("test_*.py")) if "mark.gpu" in file.read_text(encoding="utf-8")]
 
 
 def read_junit(path: Path) -> tuple[dict[str, int], list[dict[str, Any]]]:

@@ -138,9 +138,9 @@ def _kernels(items: dict[str, Any]) -> list[str]:
                 size = ""
         made.append(Table(op, headings, rows, words=2))
     lines = [
-        "Medians (smallest to largest); kernels took turns. `x torch`: the median of the ratios to kernel torch within a "
-        "round, forward + backward. MB: peak beside the inputs, both directions. Error: largest difference of a value or "
-        "gradient from the reference in float64, on two sequences, relative to the largest entry of its tensor.",
+        "Medians (smallest to largest); kernels took turns. `x torch`: median of the ratios to kernel torch within a "
+        "round, forward + backward. MB: peak beside the inputs, both directions. Error: largest difference of a value "
+        "or gradient from the reference in float64, on two sequences, relative to the largest entry of its tensor.",
         *(f"- {name} was not run: it {one_line(why)}" for name, why in absent.items()),
     ]
     return _section("Kernels", made, lines)

@@ -94,6 +94,27 @@ def test_every_op_has_inputs_and_its_kernels_agree(op):
         assert min(result["both"]) > 0
 
 
+def test_a_kernel_that_fails_while_it_is_timed_leaves_the_others_their_times(monkeypatch):
+    calls: list[str] = []
+    clocked = kernel_job._clocked
+
+    def fails_at_last(way, kernel, times, device):
+        calls.append(kernel)
+        if kernel == "torch" and calls.count(kernel) > 5:
+            raise RuntimeError("CUDA out of memory")
+        return clocked(way, kernel, times, device)
+
+    monkeypatch.setattr(kernel_job, "_clocked", fails_at_last)
+    said: list[dict] = []
+    case = {"sequences": 2, "steps": 3, "width": 32, "kernels": ["torch", "reference"]}
+    request = {"op": "causal_conv1d", "device": "cpu", "rounds": 4, "seconds": 60, "cases": [case]}
+    kernel_job.measure_case(request, 0, said.append)
+    first, second = [message for message in said if "result" in message]
+    assert (first["kernel"], first["problem"]) == ("torch", "out of memory")
+    assert second["kernel"] == "reference"
+    assert len(second["both"]) == len(second["forward"]) == 4
+
+
 def test_a_wrong_gradient_is_seen():
     call = inputs_of("causal_conv1d", 2, 6, 8, "cpu")
     right = kernel_job._values(call.head(2, torch.float64), "reference")

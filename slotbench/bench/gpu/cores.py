@@ -11,7 +11,7 @@ from slotbench.files import read_json_object
 
 __all__ = ["CORES", "LENGTHS", "run"]
 
-CORES = ("SlotSSM", "SlotTransformer", "SingleStateSSM", "SlotRNN", "RIM", "PSB", "SAVi", "ConvS5")
+CORES = ("SlotSSM", "SlotTransformer", "SlotRNN", "RIM", "PSB", "ConvS5")
 LENGTHS = (80, 640)
 QUICK_CORES, QUICK_LENGTHS = ("SlotSSM",), (4, 8)
 _SECONDS, _GIBIBYTES = 15, 24

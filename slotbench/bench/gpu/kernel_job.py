@@ -13,7 +13,8 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -46,17 +47,24 @@ def measure_case(request: dict[str, Any], index: int, say: Say) -> None:
     running: dict[str, dict[str, Any]] = {}
     for kernel in case["kernels"]:
         say({"begin": index, "kernel": kernel})
-        try:
+        with _problem_of(index, kernel, running, say):
             running[kernel] = {"error": _difference(_values(small, kernel), expected)}
             running[kernel] |= _first_run(call, kernel, request["device"])
-        except Exception as error:
-            running.pop(kernel, None)
-            say({"result": index, "kernel": kernel, **_failure(error)})
-            if _is_lost(error):
-                raise _DeviceLostError from error
-    times = _in_turns(call, running, request, lambda kernel: say({"begin": index, "kernel": kernel}))
+    _in_turns(call, running, request, index, say)
     for kernel, found in running.items():
-        say({"result": index, "kernel": kernel, **found, **times[kernel]})
+        say({"result": index, "kernel": kernel, **found})
+
+
+@contextmanager
+def _problem_of(index: int, kernel: str, running: dict[str, dict[str, Any]], say: Say) -> Iterator[None]:
+    """An error in the block is the result of the kernel, which runs no more in this case."""
+    try:
+        yield
+    except Exception as error:
+        running.pop(kernel, None)
+        say({"result": index, "kernel": kernel, **_failure(error)})
+        if _is_lost(error):
+            raise _DeviceLostError from error
 
 
 def _values(call: Call, kernel: str) -> list[torch.Tensor]:
@@ -87,30 +95,26 @@ def _first_run(call: Call, kernel: str, device: str) -> dict[str, Any]:
     return found
 
 
-def _in_turns(
-    call: Call, running: dict[str, dict[str, Any]], request: dict[str, Any], begin: Callable[[str], None]
-) -> dict[str, dict[str, list[float]]]:
-    """Milliseconds of each round, forward alone and both directions; slow kernels sit out after two rounds."""
+def _in_turns(call: Call, running: dict[str, dict[str, Any]], request: dict[str, Any], index: int, say: Say) -> None:
+    """Adds the milliseconds of each round, forward alone and both directions; slow kernels have two rounds."""
     device = request["device"]
     ways = {"forward": call.forward, "both": call.both}
-    calls = {
-        (kernel, name): max(1, min(_MOST_CALLS, math.ceil(_SHORT / max(_clocked(way, kernel, 1, device), 1e-6))))
-        for kernel in running
-        for name, way in ways.items()
-    }
-    times: dict[str, dict[str, list[float]]] = {kernel: {name: [] for name in ways} for kernel in running}
+    calls: dict[tuple[str, str], int] = {}
     began = time.perf_counter()
     for turn in range(request["rounds"]):
-        for kernel in running:
-            if turn >= 2 and statistics.median(times[kernel]["both"]) > 1e3 * _SLOW:
+        for kernel, found in list(running.items()):
+            if turn >= 2 and statistics.median(found["both"]) > 1e3 * _SLOW:
                 continue
-            begin(kernel)
-            for name, way in ways.items():
-                seconds = _clocked(way, kernel, calls[kernel, name], device)
-                times[kernel][name].append(1e3 * seconds / calls[kernel, name])
+            say({"begin": index, "kernel": kernel})
+            with _problem_of(index, kernel, running, say):
+                for name, way in ways.items():
+                    if turn == 0:
+                        once = _clocked(way, kernel, 1, device)
+                        calls[kernel, name] = max(1, min(_MOST_CALLS, math.ceil(_SHORT / max(once, 1e-6))))
+                    seconds = _clocked(way, kernel, calls[kernel, name], device)
+                    found.setdefault(name, []).append(1e3 * seconds / calls[kernel, name])
         if time.perf_counter() - began > request["seconds"]:
             break
-    return times
 
 
 def _clocked(way: Callable[[str], Any], kernel: str, calls: int, device: str) -> float:

@@ -56,7 +56,8 @@ def run(settings: Settings, items: Items) -> str:
     items["environment"] = describe_environment()
     done = subprocess.run([sys.executable, "-P", "-m", "slotbench", "doctor", "--json"], capture_output=True, text=True)
     try:
-        report = json.loads(done.stdout)
+        # what a library prints when it is imported comes first
+        report = json.loads(done.stdout[max(0, done.stdout.find("{\n")) :])
         items["doctor"] = {"exit_code": done.returncode, "failing": report["failing"], "findings": report["findings"]}
         broken = len(report["failing"])
     except (KeyError, ValueError):

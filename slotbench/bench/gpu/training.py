@@ -8,6 +8,7 @@ be read from these runs: they are timed.
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -74,6 +75,7 @@ def run(settings: Settings, items: Items) -> str:
         name = f"{case.family}-{precision}".replace(" ", "_")
         config = configuration(case, folder, quick=settings.quick)
         outcome = Fit(config, folder / name, steps, seconds, precision).run(settings)
+        shutil.rmtree(folder / name / "checkpoints", ignore_errors=True)  # nobody wants these weights
         items[f"{case.family}, {precision}"] = {
             "family": case.family,
             "precision": precision,

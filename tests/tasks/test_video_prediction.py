@@ -155,7 +155,7 @@ def test_baselines_are_of_the_same_clips(data):
     assert headline.baselines["grey, mean of the context"] == pytest.approx(grey.item(), rel=1e-5)
     assert headline.baselines["copy the last frame"] == pytest.approx(copied.item(), rel=1e-5)
     # what knows the balls' true velocities is an oracle
-    assert set(headline.oracles) == {"constant velocity", "constant velocity, walls"}
+    assert set(headline.oracles) == {"constant velocity", "constant velocity, walls", "simulator"}
     assert logged["val/oracle/rollout_mse/constant velocity"] == pytest.approx(headline.oracles["constant velocity"])
     assert not [name for name in logged if "/baseline/" in name and "velocity" in name]
 

@@ -33,7 +33,8 @@ class BouncingBalls(SlotDataModule):
         resolution: pixels per side.
         radii: radii to draw from, uniformly and for each ball.
         masses: masses to draw from likewise.
-        mass_follows_radius: ties the i-th mass to the i-th radius, so that a ball's mass can be seen.
+        mass_follows_radius: ties the i-th mass to the i-th radius, as in the R-NEM data, so that a ball's mass can be
+            seen; with masses drawn on their own, what two balls do when they meet cannot be known beforehand.
         loader: batches, workers, sizes and seed; without workers is best unless the training process is the bottleneck.
 
     Raises:
@@ -48,7 +49,7 @@ class BouncingBalls(SlotDataModule):
         resolution: int = 64,
         radii: tuple[float, ...] = (1.2, 1.5),
         masses: tuple[float, ...] = (1.0, 6.0),
-        mass_follows_radius: bool = False,
+        mass_follows_radius: bool = True,
         loader: LoaderOptions = LoaderOptions(),
     ) -> None:
         super().__init__(loader)
@@ -65,12 +66,14 @@ class BouncingBalls(SlotDataModule):
         return DataSpec(input=frame, target=frame)
 
     def continuations(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
-        """Oracles: balls that move straight on, and balls that turn at the walls but pass through each other.
+        """Oracles: balls that move straight on, balls that turn at the walls only, and the whole simulator.
 
-        Both start from the logged position and velocity in the last context frame.
+        All start from the logged position and velocity in the last context frame; the last knows the masses too, and
+        differs from the truth by the single precision of the log alone.
         """
         now = context - 1
-        log = {name: batch.objects[name].double().cpu() for name in ("positions", "velocities", "radii")}
+        names = ("positions", "velocities", "radii", "masses")
+        log = {name: batch.objects[name].double().cpu() for name in names}
         positions, velocities, radii = log["positions"][:, now], log["velocities"][:, now], log["radii"]
         steps = torch.arange(1, horizon + 1, dtype=torch.float64)[:, None, None]
         straight = positions[:, None] + steps * velocities[:, None]
@@ -78,7 +81,9 @@ class BouncingBalls(SlotDataModule):
         alone = Balls(*(x.flatten(0, 1)[:, None].numpy() for x in (positions, velocities, radii, radii)))
         bounced = torch.from_numpy(simulate(alone, horizon + 1, self.resolution).positions[:, 1:, 0])
         bounced = rearrange(bounced, "(batch objects) time xy -> batch time objects xy", batch=len(batch))
-        predictors = {"constant velocity": straight, "constant velocity, walls": bounced}
+        balls = Balls(*(x.numpy() for x in (positions, velocities, radii, log["masses"])))
+        simulated = torch.from_numpy(simulate(balls, horizon + 1, self.resolution).positions[:, 1:])
+        predictors = {"constant velocity": straight, "constant velocity, walls": bounced, "simulator": simulated}
         return {
             name: covered(paths, radii, self.resolution)[:, :, None].to(batch.frames)
             for name, paths in predictors.items()

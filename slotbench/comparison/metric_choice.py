@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -12,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from slotbench.comparison.records import REFERENCES, ComparisonError, Metric, RunRecord, UnknownNameError
+from slotbench.runs.directions import higher_is_better
 from slotbench.runs.oracles import ONCE_AMONG_BASELINES, split_references
 
 __all__ = ["choose_metrics", "find_metric", "scores"]
 
 _ORACLE, _LOSS = "val/oracle/", "val/loss"
-_LOWER = frozenset({"loss", "mse", "bce", "nll", "lpips", "fvd", "error"})
-_HIGHER = frozenset({"accuracy", "iou", "miou", "ari", "mbo", "psnr", "ssim", "r2"})
 # masks can be read off in two ways, and are scored beside the same baselines
 _MASKS = ("decoder", "attention")
 _AGREE = 0.05
@@ -92,10 +90,7 @@ def _records(run: RunRecord) -> list[dict[str, Any]]:
 
 
 def _by_name(name: str) -> Metric:
-    words = set(re.split(r"[/_\W]+", name.lower()))
-    directions = {False} if words & _LOWER else set()
-    directions |= {True} if words & _HIGHER else set()
-    return Metric(name, name.removeprefix("val/"), directions.pop() if len(directions) == 1 else None)
+    return Metric(name, name.removeprefix("val/"), higher_is_better(name))
 
 
 def _references(name: str, run: RunRecord) -> tuple[dict[str, float], dict[str, float]]:

@@ -8,13 +8,16 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from slotbench.errors import UserError, did_you_mean, lines, listing
-from slotbench.grids.grid_file import CONFIG, MOST_POINTS, SEED, GridFile
+from slotbench.grids.grid_file import CONFIG, MOST_POINTS, SEED, Alternative, GridFile
 from slotbench.grids.values import as_argument, as_label, as_word, canonical, parse_file, sha256
 
-__all__ = ["Grid", "Point", "expand", "shortest_keys"]
+__all__ = ["Grid", "Point", "Stage", "expand", "shortest_keys"]
+
+Stage = Literal["", "choose", "report"]
+"""Of a grid with a protocol: whether a point is one of those that choose, or of those that are reported."""
 
 _LONGEST_NAME = 110
 _LIST = "variant"
@@ -32,6 +35,7 @@ class Point:
         arguments: the command line of `fit`, without where the run is recorded.
         fingerprint: the whole hash.
         alternatives: which value of which axis it has, seeds aside.
+        stage: what it is for, in a grid with a protocol.
     """
 
     id: str
@@ -40,6 +44,7 @@ class Point:
     arguments: tuple[str, ...]
     fingerprint: str
     alternatives: tuple[tuple[str, int], ...]
+    stage: Stage = ""
 
     @property
     def name(self) -> str:
@@ -55,10 +60,13 @@ class Grid:
         name: of the folder that holds its runs.
         file: the grid file.
         text: of the file.
-        points: in the order in which they are run: all of one seed before any of the next.
+        points: in the order in which they are run: all of one seed before any of the next. With a protocol those that
+            choose; `slotbench.grids.protocol.staged` adds those that follow from what they have come to.
         keys: short keys of what varies, in the order of the file, with the whole keys.
         metrics: of the comparison.
         extra: arguments given over the file's settings, for all points.
+        candidates: every point that there may be: `points`, and with a protocol those of every value and seed.
+        axes: changes of the file's axes, as typed.
     """
 
     name: str
@@ -66,6 +74,8 @@ class Grid:
     points: tuple[Point, ...]
     keys: Mapping[str, str]
     extra: tuple[str, ...] = ()
+    candidates: tuple[Point, ...] = ()
+    axes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,18 +102,22 @@ def expand(file: GridFile, name: str | None = None, extra: Mapping[str, Any] | N
     extra = dict(extra or {})
     _check_extra(file, extra)
     short = shortest_keys(_varied(file))
-    axes = [*_product(file, short), *_zip(file, short), *_list(file, short)]
-    count = math.prod(map(len, axes)) * len(file.seeds)
+    protocol = file.protocol
+    chosen_axis = {protocol.key: protocol.values} if protocol else {}
+    axes = [*_product(file.product, short), *_zip(file, short), *_list(file, short), *_product(chosen_axis, short)]
+    seeds = (*((protocol.seed,) if protocol else ()), *file.seeds)
+    count = math.prod(map(len, axes)) * len(seeds)
     if count > MOST_POINTS:
         raise UserError(f"{file.path} has {count:,} points; {MOST_POINTS:,} is the most that a grid may have")
     bases = [*file.base]
     contents = {path: _content(path) for path in bases}
     shown = {_LIST: "label"} if any(entry.label for entry in file.list) else {}
-    keys = {short[key]: key for key in (*file.product, *file.zip, *(() if shown else _listed(file)))} | shown
+    varied = (*file.product, *file.zip, *(() if shown else _listed(file)), *chosen_axis)
+    keys = {short[key]: key for key in varied} | shown
     keys["seed"] = SEED
     exclusions = [_Exclusion(file, entry, keys) for entry in file.exclude]
     points: list[Point] = []
-    for seed, choices in itertools.product(file.seeds, itertools.product(*axes)):
+    for seed, choices in itertools.product(seeds, itertools.product(*axes)):
         labels = {key: text for choice in choices for key, text in choice.labels.items()} | {"seed": str(seed)}
         chosen = {key: value for choice in choices for key, value in choice.settings.items()}
         # each is asked, so that each knows whether it has excluded anything
@@ -128,12 +142,14 @@ def expand(file: GridFile, name: str | None = None, extra: Mapping[str, Any] | N
                 arguments=_arguments(_in_use((*bases, *overlays), contents), plain),
                 fingerprint=fingerprint,
                 alternatives=tuple((choice.axis, choice.index) for choice in choices),
+                stage="" if protocol is None else "choose" if seed == protocol.seed else "report",
             )
         )
     for exclusion in exclusions:
         exclusion.check_used()
     _check_points(file, points)
-    return Grid(name or file.path.stem, file, tuple(points), keys, tuple(_flags(extra)))
+    first = tuple(point for point in points if point.stage != "report")
+    return Grid(name or file.path.stem, file, first, keys, tuple(_flags(extra)), tuple(points))
 
 
 def shortest_keys(keys: Sequence[str]) -> dict[str, str]:
@@ -152,17 +168,19 @@ def shortest_keys(keys: Sequence[str]) -> dict[str, str]:
 
 
 def _varied(file: GridFile) -> list[str]:
-    return [*file.product, *file.zip, *_listed(file)]
+    return [*file.product, *file.zip, *_listed(file), *((file.protocol.key,) if file.protocol else ())]
 
 
 def _listed(file: GridFile) -> list[str]:
     return list(dict.fromkeys(key for entry in file.list for key in entry.settings))
 
 
-def _product(file: GridFile, short: Mapping[str, str]) -> Iterator[list[_Choice]]:
-    for key, values in file.product.items():
+def _product(axes: Mapping[str, Sequence[Any]], short: Mapping[str, str]) -> Iterator[list[_Choice]]:
+    for key, values in axes.items():
         labels = _labels(key, values)
-        yield [_Choice(key, index, {key: value}, {short[key]: labels[index]}) for index, value in enumerate(values)]
+        # a value that is no value of the key stands beside those that are, with settings of its own
+        settings = [value.settings if isinstance(value, Alternative) else {key: value} for value in values]
+        yield [_Choice(key, index, settings[index], {short[key]: labels[index]}) for index in range(len(values))]
 
 
 def _zip(file: GridFile, short: Mapping[str, str]) -> Iterator[list[_Choice]]:
@@ -189,10 +207,11 @@ def _list(file: GridFile, short: Mapping[str, str]) -> Iterator[list[_Choice]]:
 
 def _labels(key: str, values: Sequence[Any]) -> list[str]:
     """A file is known by its stem, with the folder before it where two have the same."""
+    named = [value.label or "" if isinstance(value, Alternative) else None for value in values]
     if key != CONFIG:
-        return [as_label(value) for value in values]
-    paths = [Path(value) if value is not None else None for value in values]
-    stems = [path.stem if path else "none" for path in paths]
+        return [as_label(value) if name is None else name for value, name in zip(values, named, strict=True)]
+    paths = [Path(value) if isinstance(value, str) else None for value in values]
+    stems = [path.stem if path else name or "none" for path, name in zip(paths, named, strict=True)]
     return [
         f"{path.parent.name}-{stem}" if path and stems.count(stem) > 1 else stem
         for path, stem in zip(paths, stems, strict=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from slotbench.errors import UserError, did_you_mean, lines
+from slotbench.grids.protocol_file import Protocol, read_protocol
 from slotbench.grids.values import as_argument, is_possible, parse_file
 
 __all__ = ["CONFIG", "MOST_POINTS", "SEED", "Alternative", "GridFile", "check_key", "read_grid_file"]
@@ -19,7 +20,7 @@ SEED = "seed_everything"
 MOST_POINTS = 100_000
 """Points that a grid may have, and seeds."""
 
-_KEYS = ("base", "settings", "product", "zip", "list", "exclude", "seeds", "metrics")
+_KEYS = ("base", "settings", "product", "zip", "list", "exclude", "seeds", "metrics", "protocol")
 _PARTS = ("model", "data", "trainer")
 _WHOLE = (*_PARTS, CONFIG, "ckpt_path", "weights_only")
 _OPTIONS = (
@@ -60,6 +61,7 @@ class GridFile:
         exclude: combinations that are left out.
         seeds: of every point.
         metrics: names of the metrics that the comparison shows; the first one sorts.
+        protocol: what is chosen for every variant first; None if nothing is.
     """
 
     path: Path
@@ -72,6 +74,7 @@ class GridFile:
     exclude: tuple[Mapping[str, Any], ...]
     seeds: tuple[int, ...]
     metrics: tuple[str, ...]
+    protocol: Protocol | None = None
 
 
 def read_grid_file(path: Path) -> GridFile:
@@ -98,6 +101,7 @@ def read_grid_file(path: Path) -> GridFile:
                 lines(f"{path}: no key {key} in a grid{did_you_mean(key, _KEYS, 0.5)}", expected=", ".join(_KEYS))
             )
     reader = _Reader(path)
+    seeds, metrics = reader.seeds(content.get("seeds", 1)), reader.metrics(content.get("metrics"))
     file = GridFile(
         path=path,
         text=text,
@@ -107,8 +111,9 @@ def read_grid_file(path: Path) -> GridFile:
         zip=reader.axes(content.get("zip"), "zip"),
         list=reader.alternatives(content.get("list")),
         exclude=reader.exclude(content.get("exclude")),
-        seeds=reader.seeds(content.get("seeds", 1)),
-        metrics=reader.metrics(content.get("metrics")),
+        seeds=seeds,
+        metrics=metrics,
+        protocol=reader.protocol(content.get("protocol"), seeds, metrics),
     )
     reader.check_lengths(file.zip)
     reader.check_once(file)
@@ -257,6 +262,14 @@ class _Reader:
             raise self.fail(f"metrics is {as_argument(given)}", "a list of names, such as [val/loss]")
         return tuple(names)
 
+    def protocol(self, given: Any, seeds: Sequence[int], metrics: Sequence[str]) -> Protocol | None:
+        protocol = read_protocol(given, seeds, metrics, lambda key: check_key(key, f"{self.path}, protocol"), self.fail)
+        for value in protocol.values if protocol else ():
+            self.value(protocol.key if protocol else "", value, "protocol")
+        if protocol is not None and protocol.key == CONFIG:
+            raise self.fail(f"protocol: {CONFIG} is no setting to choose", "one such as model.optimizer.lr")
+        return protocol
+
     def check_lengths(self, axes: Mapping[str, Sequence[Any]]) -> None:
         if len({len(values) for values in axes.values()}) > 1:
             lengths = ", ".join(f"{key} has {len(values)}" for key, values in axes.items())
@@ -266,6 +279,8 @@ class _Reader:
         """An axis that is said in two places would hide one of them."""
         listed = dict.fromkeys(key for entry in file.list for key in entry.settings)
         places = {"settings": file.settings, "product": file.product, "zip": file.zip, "list": listed}
+        if file.protocol is not None:
+            places["protocol"] = {file.protocol.key: None}
         said: dict[str, str] = {}
         for place, keys in places.items():
             for key in keys:

@@ -21,7 +21,7 @@ __all__ = ["HALF_ADOPTED", "GridFolder"]
 RECORD = "grid.json"
 HALF_ADOPTED = ".adopted."
 """What the names begin with of copies of runs that are being taken in."""
-_WORDS = ("metrics", "extra", "options", "checked")
+_WORDS = ("metrics", "extra", "options", "checked", "axes")
 
 
 class GridFolder:
@@ -66,13 +66,20 @@ class GridFolder:
             )
         return record
 
-    def write(self, grid: Grid, options: Sequence[str], plugins: Sequence[Mapping[str, Any]] = ()) -> None:
+    def write(
+        self,
+        grid: Grid,
+        options: Sequence[str],
+        plugins: Sequence[Mapping[str, Any]] = (),
+        protocol: Mapping[str, Any] | None = None,
+    ) -> None:
         """Says in the folder what the grid is.
 
         Args:
             grid: the grid.
             options: of `fit`, for every point, that are no settings, such as ["--plugin", "mine.py"].
             plugins: the plugin files among them, by path and hash.
+            protocol: what has been chosen, in a grid with a protocol.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         before = self.record()
@@ -83,9 +90,11 @@ class GridFolder:
             "version": __version__,
             "metrics": list(grid.file.metrics),
             "extra": list(grid.extra),
+            "axes": list(grid.axes),
             "options": list(options),
             "plugins": [dict(plugin) for plugin in plugins],
             "checked": before.get("checked", []),
+            **({"protocol": dict(protocol)} if protocol is not None else {}),
             "points": [
                 {
                     "id": point.id,
@@ -93,6 +102,7 @@ class GridFolder:
                     "settings": dict(point.settings),
                     "arguments": list(point.arguments),
                     "fingerprint": point.fingerprint,
+                    **({"stage": point.stage} if point.stage else {}),
                 }
                 for point in grid.points
             ],

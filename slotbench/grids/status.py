@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from slotbench.grids.expansion import Grid, Point
+from slotbench.grids.expansion import Grid, Point, Stage
 from slotbench.grids.grid_folder import GridFolder
 from slotbench.grids.ledger import STATES, PointStatus, State
+from slotbench.grids.protocol import Choice, choice_lines, choices, protocol_record
 from slotbench.text import one_line
 
-__all__ = ["counts", "duration", "number", "points", "status_lines", "status_record"]
+__all__ = ["counts", "duration", "number", "points", "stage_lines", "stage_name", "status_lines", "status_record"]
 
 _LONGEST = 40
 _CODES: Mapping[str, int] = {
@@ -42,7 +43,11 @@ def status_lines(
         headline = f"{status.headline[0]} " * bool(headlines) + number(status.headline[1]) if status.headline else ""
         rows.append([numbers[point.id], *labels, status.state, _step(status), duration(status.seconds), headline])
     rows = [[one_line(cell) for cell in row] for row in rows]
-    yield from _columns(rows, left=range(1, len(keys) + 2), state=len(keys) + 1)
+    lines = list(_columns(rows, left=range(1, len(keys) + 2), state=len(keys) + 1))
+    if grid.file.protocol is None:
+        yield from lines
+    else:
+        yield from _in_stages(grid, choices(grid, folder), chosen, lines)
     for point, status in zip(chosen, found, strict=True):
         if status.error:
             yield f"{numbers[point.id]} {status.state}: {one_line(status.error)}"
@@ -61,15 +66,36 @@ def status_record(
     for point, status in zip(chosen, found, strict=True):
         row = {**asdict(status), "folder": str(folder.path / point.id), "labels": point.labels}
         row["headline"] = dict([status.headline]) if status.headline else None
+        row |= {"stage": point.stage} if point.stage else {}
         rows.append(row)
     earlier = folder.other_folders(point.id for point in grid.points)
-    return {
+    record = {
         "name": grid.name,
         "folder": str(folder.path),
         "counts": _counted(found),
         "points": rows,
         "earlier": earlier,
     }
+    chosen_values = protocol_record(grid, choices(grid, folder))
+    return record if chosen_values is None else {**record, "protocol": chosen_values}
+
+
+def stage_name(grid: Grid, stage: Stage) -> str:
+    """What a stage of a grid with a protocol is for, in words."""
+    protocol = grid.file.protocol
+    if protocol is None:
+        return ""
+    if stage == "choose":
+        return f"{protocol.key} is chosen by {protocol.metric} on seed {protocol.seed}, which is not reported"
+    return f"the reported seeds, {', '.join(map(str, grid.file.seeds))}, with what was chosen"
+
+
+def stage_lines(grid: Grid, found: Sequence[Choice]) -> Iterator[str]:
+    """What has been chosen, and how many points will follow from what has not been."""
+    yield from map(one_line, choice_lines(grid, found))
+    if still_open := sum(not choice.is_settled for choice in found):
+        left = points(still_open * len(grid.file.seeds))
+        yield f"{left} of reported seeds will follow from {points(still_open, 'variant')} without a choice yet"
 
 
 def counts(states: dict[State, int]) -> str:
@@ -92,9 +118,21 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def points(count: int) -> str:
+def points(count: int, what: str = "point") -> str:
     """ "1 point", "2 points"."""
-    return f"{count} point{'' if count == 1 else 's'}"
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _in_stages(grid: Grid, found: Sequence[Choice], chosen: Sequence[Point], lines: Sequence[str]) -> Iterator[str]:
+    """The lines of a table below a heading for each stage, and what was chosen between the two."""
+    heading, *rows = lines
+    stages: tuple[Stage, ...] = ("choose", "report")
+    for number, stage in enumerate(stages, 1):
+        own = [row for row, point in zip(rows, chosen, strict=True) if point.stage == stage]
+        yield f"stage {number} of 2: {stage_name(grid, stage)}"
+        yield from [heading, *own] if own else ["(no points yet)"]
+        if stage == "choose":
+            yield from stage_lines(grid, found)
 
 
 def _counted(found: Sequence[PointStatus]) -> dict[State, int]:

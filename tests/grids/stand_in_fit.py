@@ -2,7 +2,8 @@
 
     python stand_in_fit.py [arguments of fit] --run_dir DIR
 
-What is to go wrong is written in the file `faults/<width>-<seed>` of the working directory.
+What is to go wrong is written in the file `faults/<width>-<seed>` or `faults/<width>-<seed>-<rate>` of the working
+directory.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ def train(folder: Path) -> None:
     with open(folder / "starts.txt", "a") as starts:
         starts.write("started\n")
     fault = Path("faults") / f"{width}-{seed}"
+    if "--model.optimizer.lr" in sys.argv and not fault.exists():
+        fault = Path("faults") / f"{width}-{seed}-{value('--model.optimizer.lr')}"
     what = fault.read_text() if fault.exists() else ""
     stopped = []
     signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(number))
@@ -73,6 +76,9 @@ def train(folder: Path) -> None:
             sys.exit(128 + signal.SIGTERM)
     write(folder / "run.json", {**record, "step": step, "state": "finished"})
     loss = width + seed / 10
+    if "--model.optimizer.lr" in sys.argv:
+        # the best learning rate is a tenth of the width
+        loss += abs(float(value("--model.optimizer.lr")) - width / 10)
     result = {"id": folder.name, "step": step, "seconds": 2.0, "seconds_per_step": 0.5, "metrics": {"val/loss": loss}}
     write(folder / "result.json", {**result, "headlines": [{"metric": "val/loss"}]})
 

@@ -57,6 +57,14 @@ def write_grid(folder: Path, widths: Sequence[int] = (1, 2), seeds: int = 1, nam
     return expand(read_grid_file(file))
 
 
+def write_protocol(folder: Path, widths: Sequence[int] = (1, 2), rates: Sequence[float] = (0.1, 0.2, 0.3)) -> Grid:
+    """The same with a protocol: the rates on seed 9, then the seeds 0 and 1. The best rate is a tenth of the width."""
+    write_grid(folder, widths, seeds=2)
+    with open(folder / "widths.yaml", "a") as file:
+        file.write(f"metrics: [val/loss]\nprotocol: {{values: {list(rates)}, seed: 9}}\n")
+    return expand(read_grid_file(folder / "widths.yaml"))
+
+
 def fault(folder: Path, width: int, seed: int, what: str) -> Path:
     """From now on this goes wrong with the point of that width and seed."""
     path = folder / "faults" / f"{width}-{seed}"

@@ -49,7 +49,7 @@ def main(action: str, arguments: list[str]) -> int:
     folders = [_finished(run) for run in runs]
     refused = []
     with opened.folder.driven():
-        opened.folder.write(opened.grid, opened.options, opened.plugins)
+        opened.write()
         for folder in folders:
             try:
                 own = _resolved(["--config", str(folder.path / "config.yaml")], opened.options)

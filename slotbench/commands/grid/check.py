@@ -78,9 +78,10 @@ def check_before_start(opened: OpenGrid, unchecked: Sequence[Point]) -> None:
     some = covering(unchecked)
     print(f"asking the parser about {points(len(some))} with every value of every axis ...", flush=True)
     command = [sys.executable, "-P", "-m", "slotbench", "grid", "check", str(opened.grid.file.path)]
-    command += ["--points", *(point.id for point in some), *opened.options, *opened.grid.extra]
+    command += ["--points", *(point.id for point in some), *opened.options, *opened.changes]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stdout + done.stderr).strip().removeprefix("slotbench: ")
         raise UserError(f"nothing has been started: {said}")
-    opened.folder.note_checked(unchecked)
+    # what differs in nothing but the seed has been seen with it
+    opened.folder.note_checked([*unchecked, *opened.grid.candidates])

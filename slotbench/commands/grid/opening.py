@@ -17,9 +17,11 @@ from slotbench.config.policy import check_plugins, plugin_records, recorded_plug
 from slotbench.config.settings import command_line_settings
 from slotbench.config.written_paths import check_untyped_settings
 from slotbench.errors import UserError, did_you_mean, lines, listing
+from slotbench.grids.axes import take_axes, with_axes
 from slotbench.grids.expansion import Grid, expand
-from slotbench.grids.grid_file import check_key, read_grid_file
+from slotbench.grids.grid_file import Alternative, GridFile, check_key, read_grid_file
 from slotbench.grids.grid_folder import GridFolder
+from slotbench.grids.protocol import choices, protocol_record, staged
 from slotbench.grids.values import is_possible, parse
 
 __all__ = ["OpenGrid", "Parser", "open_grid", "text"]
@@ -57,10 +59,24 @@ class OpenGrid:
     plugins: tuple[dict[str, Any], ...] = ()
 
     @property
+    def changes(self) -> tuple[str, ...]:
+        """Settings for all points, and changes of the axes, as typed."""
+        return (*self.grid.extra, *_axis_words(self.grid.axes))
+
+    @property
     def typed_each_time(self) -> tuple[str, ...]:
         """Of the options those that no folder is asked for: plugin files, and what may be imported."""
         pairs = zip(self.options[::2], self.options[1::2], strict=True)
         return tuple(word for pair in pairs if pair[0] in ("--plugin", "--allow-import") for word in pair)
+
+    def restaged(self) -> OpenGrid:
+        """The same with the points that follow from what has been run by now."""
+        return replace(self, grid=staged(self.grid, self.folder))
+
+    def write(self) -> None:
+        """Says in the folder what the grid is, and what has been chosen."""
+        record = protocol_record(self.grid, choices(self.grid, self.folder))
+        self.folder.write(self.grid, self.options, self.plugins, record)
 
 
 def open_grid(action: str, arguments: Sequence[str], *, remember: bool = True) -> OpenGrid:
@@ -68,7 +84,7 @@ def open_grid(action: str, arguments: Sequence[str], *, remember: bool = True) -
 
     Args:
         action: of `slotbench grid`, for messages.
-        arguments: FILE or DIR, options of `fit`, and settings for all points.
+        arguments: FILE or DIR, options of `fit`, settings for all points, and changes of the axes.
         remember: without settings or options, take those that the grid was last run with.
 
     Raises:
@@ -77,6 +93,7 @@ def open_grid(action: str, arguments: Sequence[str], *, remember: bool = True) -
     if not arguments or arguments[0].startswith("-"):
         example = f"slotbench grid {action} experiments/grids/bouncing_balls_slots.yaml"
         raise UserError(lines(f"grid {action} needs a grid file", example=example))
+    arguments, axes = take_axes(arguments)
     options, settings = split_options(list(arguments[1:]))
     for name in ("run_dir", "resume", "allow_changes"):
         if getattr(options, name):
@@ -101,24 +118,36 @@ def open_grid(action: str, arguments: Sequence[str], *, remember: bool = True) -
         record = folder.record() if remember else {}
     flags = tuple(_fit_options(options))
     remembered = ""
-    if remember and not settings and record.get("extra"):
-        settings = [str(word) for word in record["extra"]]
-        remembered = text(settings)
+    content = read_grid_file(file)
+    _check_untyped(content, file)
+    if remember and not settings and not axes and (record.get("extra") or record.get("axes")):
+        settings, axes = ([str(word) for word in record.get(key, [])] for key in ("extra", "axes"))
+        remembered = text([*settings, *_axis_words(axes)])
         check_untyped_settings(_settings(settings), folder.path / "grid.json")
+        _check_untyped(with_axes(content, axes), folder.path / "grid.json")
     if remember:
         before = _recorded(record)
         if action != "status":
             _check_typed_again(before, options, folder, f"slotbench grid {action} {text(arguments[:1])}")
         flags = flags or tuple(_fit_options(replace(before, plugin=[], allow_import=[])))
-    content = read_grid_file(file)
+    grid = replace(expand(with_axes(content, axes), folder.name, _settings(settings)), axes=tuple(axes))
+    plugins = tuple(plugin_records(options.plugin))
+    return OpenGrid(staged(grid, folder), folder, flags, options.threads, remembered, plugins)
+
+
+def _check_untyped(content: GridFile, file: Path) -> None:
+    """What a file says may name no class beyond the registry, in no setting of any point."""
     for said in (content.settings, *(entry.settings for entry in content.list)):
         check_untyped_settings(said, file)
-    for axes in (content.product, content.zip):
+    chosen = {content.protocol.key: content.protocol.values} if content.protocol else {}
+    for axes in (content.product, content.zip, chosen):
         for key, values in axes.items():
             for value in values:
-                check_untyped_settings({key: value}, file)
-    grid = expand(content, folder.name, _settings(settings))
-    return OpenGrid(grid, folder, flags, options.threads, remembered, tuple(plugin_records(options.plugin)))
+                check_untyped_settings(value.settings if isinstance(value, Alternative) else {key: value}, file)
+
+
+def _axis_words(axes: Sequence[str]) -> list[str]:
+    return [word for axis in axes for word in ("--axis", axis)]
 
 
 def _recorded(record: Mapping[str, Any]) -> RunOptions:

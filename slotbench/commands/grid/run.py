@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 from typing import NoReturn
 
@@ -18,10 +19,12 @@ from slotbench.grids.choosing import choose
 from slotbench.grids.driver import Driver, Progress
 from slotbench.grids.engines import ENGINES, EngineOptions, make_engine
 from slotbench.grids.engines.base import EngineError
-from slotbench.grids.expansion import Point
+from slotbench.grids.expansion import Point, Stage
 from slotbench.grids.ledger import STATES, State
 from slotbench.grids.progress import make_listener, print_failure
-from slotbench.grids.status import counts, points, status_lines
+from slotbench.grids.protocol import choice_lines, choices
+from slotbench.grids.status import counts, points, stage_lines, stage_name, status_lines
+from slotbench.text import one_line
 
 __all__ = ["main"]
 
@@ -45,6 +48,11 @@ every value of every axis.
   --runs_dir DIR        folder of all runs (default: runs)
   --name NAME           the grid's folder there (default: the file's name)
 
+  --axis KEY+=VALUE     another value of an axis, such as core+=MyCore; --axis KEY=VALUE,... in place of the file's
+
+A grid with a protocol is run in two stages: first one run per candidate value and variant, on a seed that is not
+reported, then the reported seeds with what was best. What is done in either is not run again.
+
 Options of fit hold for every point: --wandb, --plugin, --allow-import, --group (default: the grid's name).
 Settings are those of fit: --trainer.max_steps 100 makes another, shorter grid, whose points lie beside those of the
 file's own. retry, status and show then mean the grid that was run last.
@@ -57,6 +65,7 @@ Examples:
   slotbench grid run experiments/grids/bouncing_balls_slots.yaml --dry-run
   slotbench grid run experiments/grids/bouncing_balls_slots.yaml --jobs 2
   slotbench grid run experiments/grids/bouncing_balls_slots.yaml --only seed=0 --trainer.max_steps 20
+  slotbench grid run experiments/grids/bouncing_balls_cores.yaml --plugin my_core.py --axis core+=MyCore
   slotbench grid retry experiments/grids/bouncing_balls_slots.yaml"""
 
 
@@ -77,12 +86,16 @@ def main(action: str, arguments: list[str]) -> int:
     given, rest = _parser(action).parse_known_args(arguments)
     opened = open_grid(action, rest, remember=action == "retry")
     again = (("failed",) if given.retry_failed or action == "retry" else ()) + (("diverged",) * given.diverged)
-    chosen = choose(opened.grid, [word for words in given.only for word in words])
+    # of a grid with a protocol these are more than there are as yet
+    everything = replace(opened.grid, points=opened.grid.candidates)
+    chosen = choose(everything, [word for words in given.only for word in words])
     if given.dry_run:
-        return _dry_run(opened, chosen, again)
+        return _dry_run(opened, _there(opened, chosen), again)
     try:
         with opened.folder.driven(), _sigterm_as_interrupt():
-            return _run(opened, chosen, again, given, EngineOptions(given.jobs, slurm))
+            if opened.grid.file.protocol is None:
+                return _run(opened, chosen, again, given, EngineOptions(given.jobs, slurm))
+            return _run_in_stages(opened, chosen, again, given, EngineOptions(given.jobs, slurm))
     except EngineError as error:
         raise UserError(str(error)) from error
 
@@ -122,10 +135,52 @@ def _dry_run(opened: OpenGrid, chosen: Sequence[Point], again: tuple[State, ...]
     startable = (*_TO_START, *again)
     start = [point for point, status in zip(chosen, found, strict=True) if status.state in startable]
     print(f"{points(len(start))} would be run; nothing has been started")
+    if opened.grid.file.protocol is not None:
+        print("\n".join(stage_lines(opened.grid, choices(opened.grid, opened.folder))))
     if start:
         example = text(["slotbench", "grid", "show", str(opened.grid.file.path), start[0].id, *opened.typed_each_time])
         print(f"{example}  shows one of them")
     return 0
+
+
+def _there(opened: OpenGrid, chosen: Sequence[Point], stage: Stage | None = None) -> list[Point]:
+    """Those of the chosen points that the grid has by now."""
+    there = {point.id for point in opened.grid.points if stage in (None, point.stage)}
+    return [point for point in chosen if point.id in there]
+
+
+def _run_in_stages(
+    opened: OpenGrid,
+    chosen: Sequence[Point],
+    again: tuple[State, ...],
+    given: argparse.Namespace,
+    wanted: EngineOptions,
+) -> int:
+    """First the points that choose, then those that are reported; 0 if all of the latter are done."""
+    codes = []
+    stages: tuple[Stage, ...] = ("choose", "report")
+    for number, stage in enumerate(stages, 1):
+        opened = opened.restaged()
+        if points_of_stage := _there(opened, chosen, stage):
+            print(f"stage {number} of 2: {stage_name(opened.grid, stage)}", flush=True)
+            codes.append(_run(opened, points_of_stage, again, given, wanted, is_last=stage == "report"))
+        if stage == "choose":
+            opened = opened.restaged()
+            print("\n".join(map(one_line, choice_lines(opened.grid, choices(opened.grid, opened.folder)))), flush=True)
+    opened.write()
+    # a candidate that has diverged has done its part; a variant without a choice has not
+    wanted_variants = {_variant(opened, point) for point in chosen if point.stage == "report"}
+    reported = {_variant(opened, point) for point in opened.grid.points if point.stage == "report"}
+    if wanted_variants <= reported:
+        return codes[-1] if codes else 0
+    left = points(len(wanted_variants - reported), "variant")
+    print(f"{left} without reported seeds, because nothing has been chosen")
+    return 1
+
+
+def _variant(opened: OpenGrid, point: Point) -> tuple[tuple[str, int], ...]:
+    protocol = opened.grid.file.protocol
+    return tuple(pair for pair in point.alternatives if protocol is None or pair[0] != protocol.key)
 
 
 def _run(
@@ -134,6 +189,7 @@ def _run(
     again: tuple[State, ...],
     given: argparse.Namespace,
     wanted: EngineOptions,
+    is_last: bool = True,
 ) -> int:
     grid, folder = opened.grid, opened.folder
     for point in chosen:
@@ -142,7 +198,7 @@ def _run(
     startable = (*_TO_START, *again)
     start = {point.id for point in chosen if states[point.id] in startable}
     engine = make_engine(given.engine, wanted)
-    folder.write(grid, opened.options, opened.plugins)
+    opened.write()
     if start and (unchecked := folder.unchecked(grid.points)):
         grid_check.check_before_start(opened, unchecked)
     threads = opened.threads or engine.threads or max(1, job_making.cores() // (given.jobs or 1))
@@ -171,14 +227,14 @@ def _run(
             interrupted = interrupt
     left = [(point, states[point.id]) for point in chosen if point.id not in start]
     before = [(point, state) for point, state in left if state in ("failed", "diverged")]
-    _conclude(opened, driver.progress, ended_before=before)
+    _conclude(opened, driver.progress, before, is_last)
     if interrupted is not None:
         raise SystemExit(128 + signal.SIGTERM if isinstance(interrupted, _Stopped) else 128 + signal.SIGINT)
     return 0 if driver.progress.count("done") == len(chosen) else 1
 
 
-def _conclude(opened: OpenGrid, progress: Progress, ended_before: Sequence[tuple[Point, State]]) -> None:
-    """The counts, what was left alone, and what to type next."""
+def _conclude(opened: OpenGrid, progress: Progress, ended_before: Sequence[tuple[Point, State]], is_last: bool) -> None:
+    """The counts, what was left alone, and, after the last stage, what to type next."""
     for point, state in ended_before:
         print_failure(opened.folder, point, f"{'has ' * (state == 'diverged')}{state} before, and is left alone")
     states: dict[State, int] = {state: progress.count(state) for state in STATES}
@@ -187,7 +243,8 @@ def _conclude(opened: OpenGrid, progress: Progress, ended_before: Sequence[tuple
     usual = os.path.normpath(opened.folder.path) == os.path.normpath(f"runs/{file.stem}")
     name = str(file if usual else opened.folder.path)
     if states["done"] == len(progress.states):
-        print(f"compare them: {text(['slotbench', 'compare', name])}")
+        if is_last:
+            print(f"compare them: {text(['slotbench', 'compare', name])}")
         return
     if states["failed"]:
         print(f"to run the failed ones again: {text(['slotbench', 'grid', 'retry', name, *opened.typed_each_time])}")
@@ -195,7 +252,7 @@ def _conclude(opened: OpenGrid, progress: Progress, ended_before: Sequence[tuple
         again = text(["slotbench", "grid", "retry", name, "--diverged", *opened.typed_each_time])
         print(f"to run the diverged ones again, which as a rule needs other settings: {again}")
     if sum(states[state] for state in _TO_START):
-        words = ["slotbench", "grid", "run", name, *opened.options, *opened.grid.extra]
+        words = ["slotbench", "grid", "run", name, *opened.options, *opened.changes]
         print(f"to resume: {text(words)}")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 
 from slotbench.commands.grid.opening import OpenGrid, Parser, open_grid, text
 from slotbench.errors import UserError, lines
@@ -10,6 +12,8 @@ from slotbench.files import dump_json
 from slotbench.grids.choosing import choose, find_point
 from slotbench.grids.expansion import Point
 from slotbench.grids.jobs import fit_arguments
+from slotbench.grids.ledger import PointStatus
+from slotbench.grids.protocol import choices
 from slotbench.grids.status import status_lines, status_record
 from slotbench.text import one_line, printable
 
@@ -79,7 +83,11 @@ def _status(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true")
     given, rest = parser.parse_known_args(arguments)
     opened = open_grid("status", rest)
-    chosen = choose(opened.grid, [word for words in given.only for word in words])
+    # of a grid with a protocol these are more than there are as yet
+    everything = replace(opened.grid, points=opened.grid.candidates)
+    there = {point.id for point in opened.grid.points}
+    words = [word for words in given.only for word in words]
+    chosen = [point for point in choose(everything, words) if point.id in there]
     found = [opened.folder.point(point.id).status(opened.grid.file.metrics) for point in chosen]
     if given.json:
         record = json.loads(dump_json(status_record(opened.grid, opened.folder, chosen, found)))
@@ -88,7 +96,14 @@ def _status(arguments: list[str]) -> int:
         if opened.remembered:
             print(f"as last run, with {one_line(opened.remembered)}")
         print("\n".join(status_lines(opened.grid, opened.folder, chosen, found)))
-    return 0 if all(status.state == "done" for status in found) else 1
+    return 0 if _is_done(opened, found) else 1
+
+
+def _is_done(opened: OpenGrid, found: Sequence[PointStatus]) -> bool:
+    """Whether all that is to be done is; of points that choose, to have diverged is an end as good as another."""
+    stages = {point.id: point.stage for point in opened.grid.points}
+    states = [status.state for status in found if not (status.state == "diverged" and stages[status.id] == "choose")]
+    return set(states) <= {"done"} and all(choice.chosen is not None for choice in choices(opened.grid, opened.folder))
 
 
 def _show(opened: OpenGrid, point: Point) -> int:

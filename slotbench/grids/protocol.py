@@ -1,0 +1,180 @@
+"""The protocol of a grid as its folder stands: what the first stage has come to, and the points that follow from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from slotbench.errors import UserError, lines, listing
+from slotbench.grids.expansion import Grid, Point
+from slotbench.grids.grid_folder import GridFolder
+from slotbench.grids.protocol_file import Protocol
+from slotbench.grids.values import as_label
+
+__all__ = ["Choice", "choice_lines", "choices", "protocol_record", "staged"]
+
+Score = float | Literal["diverged"] | None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the first stage has come to for one variant.
+
+    Attributes:
+        label: the variant, in words.
+        points: the candidates' points, in the order of the values.
+        scores: of each of them: a number, "diverged", or None as long as it is not done.
+        chosen: which of them is best; None as long as one is missing, and where all of them have diverged.
+    """
+
+    label: str
+    points: tuple[Point, ...]
+    scores: tuple[Score, ...]
+    chosen: int | None
+
+    @property
+    def has_diverged(self) -> bool:
+        """Whether no value is left to report."""
+        return all(score == "diverged" for score in self.scores)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all candidates have ended."""
+        return None not in self.scores
+
+
+def choices(grid: Grid, folder: GridFolder) -> list[Choice]:
+    """What the first stage has come to for every variant; none for a grid without a protocol.
+
+    Raises:
+        UserError: a candidate has ended without the score that chooses.
+    """
+    protocol = grid.file.protocol
+    if protocol is None:
+        return []
+    variants: dict[tuple[tuple[str, int], ...], list[Point]] = {}
+    for point in grid.candidates:
+        if point.stage == "choose":
+            variants.setdefault(_variant(point, protocol), []).append(point)
+    found = []
+    short = _short(grid, protocol)
+    for points in variants.values():
+        scores = tuple(_score(folder, point, protocol) for point in points)
+        words = [text for key, text in points[0].labels.items() if key not in (short, "seed")]
+        found.append(Choice(", ".join(words) or grid.name, tuple(points), scores, _best(scores, protocol)))
+    return found
+
+
+def staged(grid: Grid, folder: GridFolder) -> Grid:
+    """The grid with the points of its second stage, as far as the first has chosen; any other grid as it is.
+
+    Raises:
+        UserError: a candidate has ended without the score that chooses.
+    """
+    protocol = grid.file.protocol
+    if protocol is None:
+        return grid
+    wanted = {
+        choice.points[choice.chosen].alternatives for choice in choices(grid, folder) if choice.chosen is not None
+    }
+    reported = (point for point in grid.candidates if point.stage == "report" and point.alternatives in wanted)
+    first = (point for point in grid.candidates if point.stage == "choose")
+    return replace(grid, points=(*first, *reported))
+
+
+def choice_lines(grid: Grid, found: Sequence[Choice]) -> Iterator[str]:
+    """What has been chosen for each variant, a line each."""
+    protocol = grid.file.protocol
+    if protocol is None:
+        return
+    key = _short(grid, protocol)
+    for choice in found:
+        given = ", ".join(
+            f"{as_label(value)}: {_text(score)}"
+            for value, score in zip(_values(choice, protocol), choice.scores, strict=True)
+        )
+        if choice.chosen is not None:
+            what = f"{key} {as_label(_values(choice, protocol)[choice.chosen])} is chosen"
+        elif choice.has_diverged:
+            what = f"it diverges at every {key}, so there is nothing to report"
+        else:
+            what = f"{key} is not chosen yet"
+        yield f"{choice.label}: {what} ({protocol.metric} at {given})"
+
+
+def protocol_record(grid: Grid, found: Sequence[Choice]) -> dict[str, Any] | None:
+    """The same for programs, as `grid.json` holds it; None for a grid without a protocol."""
+    protocol = grid.file.protocol
+    if protocol is None:
+        return None
+    return {
+        "choose": protocol.key,
+        "values": list(protocol.values),
+        "seed": protocol.seed,
+        "by": protocol.metric,
+        "higher_is_better": protocol.higher_is_better,
+        "variants": [
+            {
+                "label": choice.label,
+                "values": list(_values(choice, protocol)),
+                "scores": list(choice.scores),
+                "chosen": None if choice.chosen is None else _values(choice, protocol)[choice.chosen],
+                "diverged": choice.has_diverged,
+            }
+            for choice in found
+        ],
+    }
+
+
+def _variant(point: Point, protocol: Protocol) -> tuple[tuple[str, int], ...]:
+    return tuple(pair for pair in point.alternatives if pair[0] != protocol.key)
+
+
+def _short(grid: Grid, protocol: Protocol) -> str:
+    return next(short for short, key in grid.keys.items() if key == protocol.key)
+
+
+def _values(choice: Choice, protocol: Protocol) -> tuple[Any, ...]:
+    """The candidates' values; an excluded one is not among them."""
+    return tuple(point.settings[protocol.key] for point in choice.points)
+
+
+def _score(folder: GridFolder, point: Point, protocol: Protocol) -> Score:
+    own = folder.point(point.id)
+    result = own.result()
+    if result is None:
+        return None
+    if result.get("state") == "diverged":
+        return "diverged"
+    metrics = result.get("metrics")
+    logged = metrics if isinstance(metrics, dict) else {}
+    value = logged.get(protocol.metric)
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise UserError(
+            lines(
+                f"{point.id} has no score {protocol.metric}, by which {protocol.key} is to be chosen",
+                expected="protocol: {by: NAME} with one of its scores, or the point run again",
+                scores=listing(sorted(logged), 12),
+            )
+        )
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return "diverged"
+    # what is no finite number is as bad as a score can be
+    return number if math.isfinite(number) else "diverged"
+
+
+def _best(scores: Sequence[Score], protocol: Protocol) -> int | None:
+    """Which score is best, the first of equals; None if one is missing or none is a number."""
+    if None in scores:
+        return None
+    numbers = [(score, index) for index, score in enumerate(scores) if isinstance(score, float)]
+    sign = -1 if protocol.higher_is_better else 1
+    return min(numbers, key=lambda pair: (sign * pair[0], pair[1]))[1] if numbers else None
+
+
+def _text(score: Score) -> str:
+    return "not done" if score is None else score if isinstance(score, str) else f"{score:.4g}"

@@ -1,0 +1,86 @@
+"""The key `protocol` of a grid file: a setting that is chosen for each variant before the seeds that are reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from slotbench.errors import UserError, did_you_mean
+from slotbench.grids.values import as_argument, canonical
+from slotbench.runs.directions import higher_is_better
+
+__all__ = ["Protocol", "read_protocol"]
+
+RATE, RATES, SELECTION_SEED = "model.optimizer.lr", (3e-4, 7e-4, 2e-3), 1000
+_KEYS = ("choose", "values", "seed", "by", "higher_is_better")
+_EXAMPLE = "protocol: {values: [3.0e-4, 7.0e-4, 2.0e-3], by: val/loss}"
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How the grid gives every variant the same chance: a setting is chosen for each by one run per value.
+
+    Attributes:
+        key: the setting that is chosen, as on the command line.
+        values: the candidates.
+        seed: of the runs that choose; no reported one.
+        metric: by which the best candidate is found.
+        higher_is_better: which way.
+    """
+
+    key: str
+    values: tuple[Any, ...]
+    seed: int
+    metric: str
+    higher_is_better: bool
+
+
+def read_protocol(
+    given: Any,
+    seeds: Sequence[int],
+    metrics: Sequence[str],
+    check_key: Callable[[str], str],
+    fail: Callable[..., UserError],
+) -> Protocol | None:
+    """What stands under `protocol`; None if nothing does.
+
+    Args:
+        given: the value; `true` for all that is usual.
+        seeds: that are reported.
+        metrics: of the grid; the first one chooses if the protocol does not say.
+        check_key: returns a key as it is typed, or raises.
+        fail: makes the error of a sentence and of what was expected.
+
+    Raises:
+        UserError: it says something that cannot be.
+    """
+    if given is None or given is False:
+        return None
+    content: Mapping[str, Any] = {} if given is True else given
+    if not isinstance(content, Mapping):
+        raise fail(f"protocol holds {as_argument(given)}", _EXAMPLE)
+    for key in content:
+        if key not in _KEYS:
+            raise fail(f"protocol has no key {key}{did_you_mean(key, _KEYS, 0.5)}", ", ".join(_KEYS))
+    key = content.get("choose", RATE)
+    if not isinstance(key, str):
+        raise fail(f"protocol: choose is {as_argument(key)}", f"one setting, such as {RATE}")
+    values = content.get("values", list(RATES))
+    if not isinstance(values, list) or len(values) < 2 or len({canonical(value) for value in values}) < len(values):
+        raise fail(f"protocol: values is {as_argument(values)}", "a list of two or more different values")
+    seed = content.get("seed", SELECTION_SEED)
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
+        raise fail(f"protocol: seed is {as_argument(seed)}", "a whole number from 0 to 4294967295")
+    if seed in seeds:
+        raise fail(
+            f"protocol: the seed {seed} is a reported one", "another one, so that no choice flatters what is said"
+        )
+    metric = content.get("by", metrics[0] if metrics else None)
+    if not isinstance(metric, str) or not metric:
+        raise fail("protocol does not say by which score to choose", "by: val/loss, or metrics: [val/loss]")
+    known = higher_is_better(metric)
+    higher = content.get("higher_is_better", known)
+    if not isinstance(higher, bool):
+        raise fail(f"protocol: nothing says whether more of {metric} is better", "higher_is_better: true, or false")
+    return Protocol(check_key(key), tuple(values), seed, metric, higher)

@@ -1,0 +1,249 @@
+"""A grid with a protocol: a learning rate for every variant first, then the seeds that are reported."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import stand_in_grid
+
+from slotbench.cli import run
+from slotbench.errors import UserError
+from slotbench.grids.expansion import expand
+from slotbench.grids.grid_file import read_grid_file
+
+RUNS = "runs/widths"
+
+
+@pytest.fixture(autouse=True)
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory in which the stand-in trains."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    stand_in_grid.stand_in(monkeypatch)
+    return tmp_path
+
+
+def trained() -> dict[str, int]:
+    """How often each point has been started."""
+    return {name.rpartition("-")[0]: count for name, count in stand_in_grid.starts(Path(RUNS)).items()}
+
+
+def record() -> dict:
+    content = json.loads((Path(RUNS) / "grid.json").read_text())
+    assert isinstance(content, dict)
+    return content
+
+
+FIRST = {f"dim={width},lr={rate},seed=9" for width in (1, 2) for rate in (0.1, 0.2, 0.3)}
+SECOND = {f"dim={width},lr={rate},seed={seed}" for width, rate in ((1, 0.1), (2, 0.2)) for seed in (0, 1)}
+
+
+def test_every_variant_is_reported_at_the_rate_that_was_best_for_it_on_another_seed(workspace, capsys):
+    grid = stand_in_grid.write_protocol(workspace)
+    assert {point.name for point in grid.points} == FIRST
+    assert run(["grid", "run", "widths.yaml"]) == 0
+    assert trained() == dict.fromkeys(FIRST | SECOND, 1)
+    said = capsys.readouterr().out
+    assert said.index("stage 1 of 2") < said.index("1: lr 0.1 is chosen") < said.index("stage 2 of 2")
+    assert "2: lr 0.2 is chosen (val/loss at 0.1: 3, 0.2: 2.9, 0.3: 3)" in said
+    assert said.count("compare them: slotbench compare widths.yaml") == 1
+    assert [variant["chosen"] for variant in record()["protocol"]["variants"]] == [0.1, 0.2]
+    stages = {point["id"].rpartition("-")[0]: point["stage"] for point in record()["points"]}
+    assert stages == dict.fromkeys(FIRST, "choose") | dict.fromkeys(SECOND, "report")
+
+
+def test_nothing_that_is_done_is_run_again(workspace, capsys):
+    stand_in_grid.write_protocol(workspace)
+    assert run(["grid", "run", "widths.yaml", "--only", "seed=9"]) == 0
+    assert trained() == dict.fromkeys(FIRST, 1)
+    assert run(["grid", "run", "widths.yaml"]) == 0
+    assert run(["grid", "run", "widths.yaml"]) == 0
+    assert trained() == dict.fromkeys(FIRST | SECOND, 1)
+
+
+def test_a_rate_that_is_added_is_tried_and_nothing_else_is_run_again(workspace):
+    stand_in_grid.write_protocol(workspace, rates=(0.2, 0.3))
+    assert run(["grid", "run", "widths.yaml"]) == 0
+    before = trained()
+    assert {name for name in before if name.startswith("dim=1")} >= {"dim=1,lr=0.2,seed=0", "dim=1,lr=0.2,seed=1"}
+    stand_in_grid.write_protocol(workspace, rates=(0.2, 0.3, 0.1))
+    assert run(["grid", "run", "widths.yaml"]) == 0
+    new = {"dim=1,lr=0.1,seed=9", "dim=2,lr=0.1,seed=9", "dim=1,lr=0.1,seed=0", "dim=1,lr=0.1,seed=1"}
+    assert trained() == before | dict.fromkeys(new, 1)
+
+
+def test_a_rate_that_diverges_counts_as_worst(workspace, capsys):
+    stand_in_grid.write_protocol(workspace)
+    stand_in_grid.fault(workspace, 1, 9, "diverge").rename("faults/1-9-0.1")
+    assert run(["grid", "run", "widths.yaml"]) == 0
+    assert "1: lr 0.2 is chosen (val/loss at 0.1: diverged, 0.2: 2, 0.3: 2.1)" in capsys.readouterr().out
+    assert {"dim=1,lr=0.2,seed=0", "dim=1,lr=0.2,seed=1"} <= set(trained())
+    assert run(["grid", "status", "widths.yaml"]) == 0
+    assert run(["grid", "run", "widths.yaml"]) == 0
+    assert set(trained().values()) == {1}
+
+
+def test_a_variant_that_diverges_at_every_rate_is_said_and_stops_no_other(workspace, capsys):
+    stand_in_grid.write_protocol(workspace)
+    stand_in_grid.fault(workspace, 1, 9, "diverge")
+    assert run(["grid", "run", "widths.yaml"]) == 1
+    said = capsys.readouterr().out
+    assert "1: it diverges at every lr, so there is nothing to report" in said
+    assert "1 variant without reported seeds" in said
+    assert {name for name in trained() if not name.endswith("seed=9")} == {
+        "dim=2,lr=0.2,seed=0",
+        "dim=2,lr=0.2,seed=1",
+    }
+    assert run(["grid", "status", "widths.yaml"]) == 1
+    assert record()["protocol"]["variants"][0]["diverged"] is True
+
+
+def test_a_candidate_that_failed_leaves_its_variant_open_until_it_is_run_again(workspace, capsys):
+    stand_in_grid.write_protocol(workspace)
+    fault = stand_in_grid.fault(workspace, 2, 9, "raise").rename("faults/2-9-0.3")
+    assert run(["grid", "run", "widths.yaml"]) == 1
+    assert "2: lr is not chosen yet (val/loss at 0.1: 3, 0.2: 2.9, 0.3: not done)" in capsys.readouterr().out
+    assert not [name for name in trained() if re.match("dim=2.*seed=[01]", name)]
+    assert {"dim=1,lr=0.1,seed=0", "dim=1,lr=0.1,seed=1"} <= set(trained())
+    fault.unlink()
+    assert run(["grid", "retry", "widths.yaml"]) == 0
+    assert trained() == dict.fromkeys(FIRST | SECOND, 1) | {"dim=2,lr=0.3,seed=9": 2}
+
+
+def test_status_shows_the_stages_and_what_was_chosen_between_them(workspace, capsys):
+    stand_in_grid.write_protocol(workspace)
+    assert run(["grid", "status", "widths.yaml"]) == 1
+    said = capsys.readouterr().out
+    assert "stage 1 of 2: model.optimizer.lr is chosen by val/loss on seed 9, which is not reported" in said
+    assert "4 points of reported seeds will follow from 2 variants without a choice yet" in said
+    assert run(["grid", "run", "widths.yaml"]) == 0
+    capsys.readouterr()
+    assert run(["grid", "status", "widths.yaml"]) == 0
+    said = capsys.readouterr().out
+    assert (
+        said.index("stage 1 of 2")
+        < said.index("lr 0.1 is chosen")
+        < said.index("stage 2 of 2: the reported seeds, 0, 1")
+    )
+    assert "runs/widths: 10 points, 10 done" in said
+    assert run(["grid", "status", "widths.yaml", "--json"]) == 0
+    status = json.loads(capsys.readouterr().out)
+    assert {point["stage"] for point in status["points"]} == {"choose", "report"}
+    assert status["protocol"]["seed"] == 9
+
+
+def test_a_dry_run_starts_nothing_and_says_what_will_follow(workspace, capsys):
+    stand_in_grid.write_protocol(workspace)
+    assert run(["grid", "run", "widths.yaml", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "6 points would be run" in said
+    assert "4 points of reported seeds will follow" in said
+    assert not trained()
+
+
+def test_higher_scores_are_chosen_where_they_are_better(workspace):
+    stand_in_grid.write_protocol(workspace)
+    file = workspace / "widths.yaml"
+    file.write_text(file.read_text().replace("seed: 9", "seed: 9, higher_is_better: true"))
+    assert run(["grid", "run", "widths.yaml"]) == 0
+    # the first of equals where two are as far off
+    assert [variant["chosen"] for variant in record()["protocol"]["variants"]] == [0.3, 0.1]
+
+
+def test_a_score_that_no_candidate_has_is_one_sentence(workspace, capsys):
+    stand_in_grid.write_protocol(workspace)
+    file = workspace / "widths.yaml"
+    file.write_text(file.read_text().replace("seed: 9", "seed: 9, by: val/losss, higher_is_better: false"))
+    assert run(["grid", "run", "widths.yaml"]) == 2
+    said = capsys.readouterr().err
+    assert "has no score val/losss, by which model.optimizer.lr is to" in said
+    assert "val/loss" in said
+
+
+@pytest.mark.parametrize(
+    ("protocol", "words"),
+    [
+        ("{values: [1]}", "two or more different values"),
+        ("{values: [1, 1.0e-0, 1]}", "two or more different values"),
+        ("{seed: 1}", "the seed 1 is a reported one"),
+        ("{seed: -1}", "protocol: seed is -1"),
+        ("{by: val/depth}", "nothing says whether more of val/depth is better"),
+        ("{rates: [1, 2]}", "no key rates"),
+        ("[1, 2]", "protocol holds"),
+        ("{choose: model.core.dim}", "model.core.dim is said twice"),
+        ("{choose: config, values: [a.yaml, b.yaml]}", "no file|is not there"),
+        ("{choose: seed_everything}", "is not a setting of a grid"),
+    ],
+)
+def test_a_protocol_that_cannot_be_is_refused(workspace, protocol, words):
+    stand_in_grid.write_grid(workspace, (1, 2), seeds=2)
+    file = workspace / "widths.yaml"
+    file.write_text(file.read_text() + f"metrics: [val/loss]\nprotocol: {protocol}\n")
+    with pytest.raises(UserError, match=words):
+        expand(read_grid_file(file))
+
+
+def test_without_more_words_the_protocol_is_the_usual_one(workspace):
+    stand_in_grid.write_grid(workspace, (1, 2), seeds=5)
+    file = workspace / "widths.yaml"
+    file.write_text(file.read_text() + "metrics: [val/rollout_mse, val/loss]\nprotocol: true\n")
+    protocol = read_grid_file(file).protocol
+    assert protocol is not None
+    assert (protocol.key, protocol.values) == ("model.optimizer.lr", (3e-4, 7e-4, 2e-3))
+    assert (protocol.metric, protocol.higher_is_better) == ("val/rollout_mse", False)
+    assert protocol.seed not in range(5)
+    grid = expand(read_grid_file(file))
+    assert len(grid.points) == 2 * 3
+    assert len(grid.candidates) == 2 * 3 * (1 + 5)
+
+
+class TestAxes:
+    def test_a_value_that_is_added_is_run_beside_the_others_and_remembered(self, workspace, capsys):
+        stand_in_grid.write_protocol(workspace)
+        assert run(["grid", "run", "widths.yaml"]) == 0
+        assert run(["grid", "run", "widths.yaml", "--axis", "dim+=3"]) == 0
+        new = {*(f"dim=3,lr={rate},seed=9" for rate in (0.1, 0.2, 0.3)), "dim=3,lr=0.3,seed=0", "dim=3,lr=0.3,seed=1"}
+        assert trained() == dict.fromkeys(FIRST | SECOND | new, 1)
+        assert record()["axes"] == ["dim+=3"]
+        capsys.readouterr()
+        assert run(["grid", "status", "widths.yaml"]) == 0
+        assert "as last run, with --axis dim+=3" in capsys.readouterr().out
+
+    def test_values_take_the_place_of_the_files(self, workspace):
+        stand_in_grid.write_grid(workspace, (1, 2))
+        assert run(["grid", "run", "widths.yaml", "--axis", "model.core.dim=4,5"]) == 0
+        assert set(trained()) == {"dim=4,seed=0", "dim=5,seed=0"}
+
+    def test_a_core_stands_beside_the_files_of_the_axis_config(self, workspace):
+        stand_in_grid.write_grid(workspace, (1,))
+        (workspace / "A.yaml").write_text("model: {init_args: {core: A}}\n")
+        file = workspace / "widths.yaml"
+        file.write_text("base: base.yaml\nproduct: {config: [A.yaml]}\n")
+        from slotbench.commands.grid.opening import open_grid
+
+        grid = open_grid(
+            "status", ["widths.yaml", "--axis", "core+=MyCore,{class_path: Other, init_args: {dim: 3}}"]
+        ).grid
+        assert [point.labels["config"] for point in grid.points] == ["A", "MyCore", "Other dim 3"]
+        assert [point.settings.get("model.core") for point in grid.points][:2] == [None, "MyCore"]
+        assert grid.points[1].arguments == ("--config", "base.yaml", "--model.core", "MyCore", "--seed_everything", "0")
+        # the file's own points stay what they are
+        assert grid.points[0] == open_grid("status", ["widths.yaml"]).grid.points[0]
+
+    @pytest.mark.parametrize(
+        ("word", "words"),
+        [
+            ("dim", "is no change of an axis"),
+            ("depth=1", "has no such axis"),
+            ("dim=", "is no change of an axis"),
+            ("dim+={", "is no list of values"),
+            ("core+=MyCore", "has no such axis"),
+        ],
+    )
+    def test_what_is_no_axis_is_refused(self, workspace, word, words, capsys):
+        stand_in_grid.write_grid(workspace, (1, 2))
+        assert run(["grid", "run", "widths.yaml", "--axis", word]) == 2
+        assert words in capsys.readouterr().err

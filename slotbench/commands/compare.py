@@ -157,6 +157,7 @@ def _compare(given: argparse.Namespace, typed: str) -> Comparison:
         everything=given.all,
         apart=given.runs,
         notes=sources.notes,
+        protocol=sources.protocol,
     )
 
 

@@ -143,6 +143,9 @@ class Row:
         unfinished: how many of the runs have not finished; their scores are in the cells all the same. Runs that have
             diverged are among them; of those, scores that are no finite numbers are in no cell.
         diverged: how many of them have diverged.
+        steps: optimiser steps of the finished runs; None if they differ or nobody knows.
+        seconds: that one of them took to train, median; None if unknown.
+        success: how many seeds beat the best baseline of the first metric, and of how many; None without a baseline.
     """
 
     label: str
@@ -153,6 +156,9 @@ class Row:
     seconds_per_step: float | None = None
     unfinished: int = 0
     diverged: int = 0
+    steps: int | None = None
+    seconds: float | None = None
+    success: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -166,6 +172,7 @@ class Comparison:
         rows: sorted by the first metric, best first, where its direction is known.
         notes: what a reader has to know: runs left out and why, seeds that are missing, ...
         command: the command line that makes this comparison again.
+        has_protocol: the rows are those of a grid with a protocol, and say success, interval and budget.
     """
 
     title: str
@@ -174,6 +181,7 @@ class Comparison:
     rows: Sequence[Row]
     notes: Sequence[str] = ()
     command: str = ""
+    has_protocol: bool = False
 
     @property
     def runs(self) -> list[RunRecord]:

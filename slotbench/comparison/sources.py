@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from slotbench.comparison.protocol import GridProtocol, read_protocol
 from slotbench.comparison.records import ComparisonError, RunRecord
 from slotbench.comparison.run_folders import find_run_folders, read_run_folder
 from slotbench.errors import FileError
@@ -30,12 +31,19 @@ class Sources:
         metrics: what a grid file wants to be compared by.
         titles: a name for each argument.
         notes: what was found and left out.
+        protocols: of the grids that have one.
     """
 
     runs: list[RunRecord] = field(default_factory=list)
     metrics: list[str] = field(default_factory=list)
     titles: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    protocols: list[GridProtocol] = field(default_factory=list)
+
+    @property
+    def protocol(self) -> GridProtocol | None:
+        """That of the only grid; runs of several grids have none in common."""
+        return self.protocols[0] if len(self.protocols) == len(self.titles) == 1 else None
 
     @property
     def title(self) -> str:
@@ -116,13 +124,15 @@ def _grid_folder(path: Path, runs_dir: Path, sources: Sources) -> Path:
             f"{path} is a file without `base`, so no grid; expected a run folder, a folder of runs, or a grid file"
             + (f"; did you mean {runs}?" if runs.is_dir() else "")
         )
-    folder = runs_dir / path.stem
+    given = grid.get("name")
+    name = given if isinstance(given, str) and Path(given).name == given else path.stem
+    folder = runs_dir / name
     if not folder.is_dir():
         raise ComparisonError(
             f"no point of {path} has run yet: there is no {folder}; `slotbench grid run {path}` makes the runs, "
             "--runs_dir DIR says where they are"
         )
-    sources.titles.append(path.stem)
+    sources.titles.append(name)
     sources.metrics += _metrics(grid)
     return folder
 
@@ -140,10 +150,18 @@ def _add_folder(path: Path, sources: Sources, seen: set[Path]) -> None:
             # the runs are there all the same
             sources.notes.append(f"the grid's own metrics are not known: {error}")
     folders = list(find_run_folders(path))
-    if not folders and not _points(path):
+    if not folders and not _points(path)[0]:
         raise ComparisonError(f"no runs in {path}: neither it nor a folder in it, three deep, holds {RECORD}")
-    points = _points(path)
+    points, protocol = _points(path)
     others = [folder for folder in folders if points and folder.name not in points]
+    if protocol is not None:
+        sources.protocols.append(protocol)
+        # they are not reported: a choice flatters the seed that it was made on
+        folders = [folder for folder in folders if folder.name not in protocol.choosing]
+        points -= protocol.choosing
+        others = [folder for folder in others if folder.name not in protocol.choosing]
+        if not points:
+            sources.notes.append(f"no seed of {path} is to be reported yet: slotbench grid status says what is missing")
     # a point that has not begun may have a folder already
     waiting = [
         folder for folder in folders if not os.path.exists(folder / RECORD) and os.path.exists(folder / "point.json")
@@ -167,13 +185,13 @@ def _add_folder(path: Path, sources: Sources, seen: set[Path]) -> None:
         )
 
 
-def _points(path: Path) -> set[str]:
-    """The folders of a grid's points; none if the folder is not a grid's."""
+def _points(path: Path) -> tuple[set[str], GridProtocol | None]:
+    """The folders of a grid's points, and its protocol; none if the folder is not a grid's."""
     try:
         record = read_json_object(path / "grid.json")
-        return {str(point["id"]) for point in record["points"]}
+        return {str(point["id"]) for point in record["points"]}, read_protocol(record)
     except (FileError, KeyError, TypeError):
-        return set()
+        return set(), None
 
 
 def _yaml(path: Path) -> Any:

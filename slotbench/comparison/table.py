@@ -6,9 +6,10 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from slotbench.comparison.metric_choice import choose_metrics, find_metric, scores
+from slotbench.comparison.protocol import GridProtocol, protocol_notes, success
 from slotbench.comparison.records import Comparison, ComparisonError, Metric, Row, RunRecord
 from slotbench.comparison.settings import Keys, choose_keys, label, plain_value, resolve_key, telling_keys
 from slotbench.comparison.statistics import is_best, summarise
@@ -33,6 +34,7 @@ def compare(
     everything: bool = False,
     apart: bool = False,
     notes: Sequence[str] = (),
+    protocol: GridProtocol | None = None,
 ) -> Comparison:
     """The table of runs.
 
@@ -53,6 +55,7 @@ def compare(
         everything: every setting that differs makes a row and is a column, those of the execution too.
         apart: every run is a row of its own, and its seed a column.
         notes: what is known already, such as runs that could not be read.
+        protocol: of the grid whose runs these are; what was chosen for each row becomes a column.
 
     Raises:
         ComparisonError: there are no runs.
@@ -72,6 +75,8 @@ def compare(
     if keys:
         shown = [resolve_key(key, runs) for key in keys]
         chosen = Keys(shown, shown, [key for key in chosen.seeds if key not in shown], are_given=True)
+    if protocol is not None and protocol.key not in chosen.shown:
+        chosen = replace(chosen, shown=[*chosen.shown, protocol.key])
     if apart:
         seeds = [key for key in chosen.seeds if any(run.settings.get(key) is not None for run in runs)]
         chosen = replace(chosen, shown=[*chosen.shown, *seeds])
@@ -80,13 +85,17 @@ def compare(
     names = telling_keys([group[0].settings for group in groups], chosen.shown)
     rows = [_row(group, chosen.shown, names, columns, taken) for group in groups]
     rows = _mark_best(_sorted(_named(rows), columns), columns)
+    if columns:
+        rows = [replace(row, success=success(row, columns[0], taken)) for row in rows]
+    known = protocol_notes(protocol, columns[0] if columns else None) if protocol is not None else []
     return Comparison(
         title=title,
         keys=chosen.shown,
         metrics=columns,
         rows=rows,
-        notes=[*notes, *notes_on(rows, chosen, columns), *about],
+        notes=[*known, *notes, *notes_on(rows, chosen, columns), *about],
         command=command,
+        has_protocol=protocol is not None,
     )
 
 
@@ -136,9 +145,11 @@ def _row(
         runs=runs,
         cells={name: summarise(values) for name, values in given.items() if values},
         parameters=_parameters(runs),
-        seconds_per_step=_seconds(runs),
+        seconds_per_step=_median([run.info.get("seconds_per_step") for run in runs]),
         unfinished=sum(run.state != "finished" for run in runs),
         diverged=sum(run.state == "diverged" for run in runs),
+        steps=_steps(runs),
+        seconds=_median([run.info.get("seconds") for run in runs if run.state == "finished"]),
     )
 
 
@@ -154,8 +165,13 @@ def _parameters(runs: Sequence[RunRecord]) -> int | None:
     return number if isinstance(number, int) else None
 
 
-def _seconds(runs: Sequence[RunRecord]) -> float | None:
-    found = [run.info.get("seconds_per_step") for run in runs]
+def _steps(runs: Sequence[RunRecord]) -> int | None:
+    found = {run.info.get("step") for run in runs if run.state == "finished"}
+    number = found.pop() if len(found) == 1 else None
+    return number if isinstance(number, int) else None
+
+
+def _median(found: Sequence[Any]) -> float | None:
     numbers = [float(value) for value in found if isinstance(value, int | float)]
     return statistics.median(numbers) if numbers else None
 

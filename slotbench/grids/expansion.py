@@ -109,8 +109,7 @@ def expand(file: GridFile, name: str | None = None, extra: Mapping[str, Any] | N
     count = math.prod(map(len, axes)) * len(seeds)
     if count > MOST_POINTS:
         raise UserError(f"{file.path} has {count:,} points; {MOST_POINTS:,} is the most that a grid may have")
-    bases = [*file.base]
-    contents = {path: _content(path) for path in bases}
+    contents = {path: _content(path) for path in file.base}
     shown = {_LIST: "label"} if any(entry.label for entry in file.list) else {}
     varied = (*file.product, *file.zip, *(() if shown else _listed(file)), *chosen_axis)
     keys = {short[key]: key for key in varied} | shown
@@ -124,32 +123,44 @@ def expand(file: GridFile, name: str | None = None, extra: Mapping[str, Any] | N
         excluded = [exclusion.matches({**chosen, SEED: seed}, labels) for exclusion in exclusions]
         if any(excluded):
             continue
-        settings = {**file.settings, **chosen, **extra, SEED: seed}
-        overlays = [file.path.parent / chosen[CONFIG]] if chosen.get(CONFIG) else []
-        overlays += [Path(extra[CONFIG])] if extra.get(CONFIG) else []
-        for path in overlays:
-            if path not in contents:
-                contents[path] = _content(path)
-        plain = {key: value for key, value in settings.items() if key != CONFIG}
-        fingerprint = sha256({"configs": [contents[path] for path in (*bases, *overlays)], "settings": plain})
-        if overlays:
-            settings[CONFIG] = _shown(overlays[-1])
-        points.append(
-            Point(
-                id=f"{_name(labels)}-{fingerprint[:8]}",
-                settings=settings,
-                labels=labels,
-                arguments=_arguments(_in_use((*bases, *overlays), contents), plain),
-                fingerprint=fingerprint,
-                alternatives=tuple((choice.axis, choice.index) for choice in choices),
-                stage="" if protocol is None else "choose" if seed == protocol.seed else "report",
-            )
-        )
+        points.append(_point(file, extra, contents, choices, seed, labels))
     for exclusion in exclusions:
         exclusion.check_used()
     _check_points(file, points)
     first = tuple(point for point in points if point.stage != "report")
-    return Grid(name or file.path.stem, file, first, keys, tuple(_flags(extra)), tuple(points))
+    return Grid(name or file.folder, file, first, keys, tuple(_flags(extra)), tuple(points))
+
+
+def _point(
+    file: GridFile,
+    extra: Mapping[str, Any],
+    contents: dict[Path, Any],
+    choices: Sequence[_Choice],
+    seed: int,
+    labels: Mapping[str, str],
+) -> Point:
+    """The point of these values and this seed; `contents` holds what the files say that have been read by now."""
+    chosen = {key: value for choice in choices for key, value in choice.settings.items()}
+    settings = {**file.settings, **chosen, **extra, SEED: seed}
+    overlays = [file.path.parent / chosen[CONFIG]] if chosen.get(CONFIG) else []
+    overlays += [Path(extra[CONFIG])] if extra.get(CONFIG) else []
+    for path in overlays:
+        if path not in contents:
+            contents[path] = _content(path)
+    plain = {key: value for key, value in settings.items() if key != CONFIG}
+    files = (*file.base, *overlays)
+    fingerprint = sha256({"configs": [contents[path] for path in files], "settings": plain})
+    if overlays:
+        settings[CONFIG] = _shown(overlays[-1])
+    return Point(
+        id=f"{_name(labels)}-{fingerprint[:8]}",
+        settings=settings,
+        labels=labels,
+        arguments=_arguments(_in_use(files, contents), plain),
+        fingerprint=fingerprint,
+        alternatives=tuple((choice.axis, choice.index) for choice in choices),
+        stage="" if file.protocol is None else "choose" if seed == file.protocol.seed else "report",
+    )
 
 
 def shortest_keys(keys: Sequence[str]) -> dict[str, str]:

@@ -20,7 +20,7 @@ SEED = "seed_everything"
 MOST_POINTS = 100_000
 """Points that a grid may have, and seeds."""
 
-_KEYS = ("base", "settings", "product", "zip", "list", "exclude", "seeds", "metrics", "protocol")
+_KEYS = ("base", "settings", "product", "zip", "list", "exclude", "seeds", "metrics", "protocol", "name")
 _PARTS = ("model", "data", "trainer")
 _WHOLE = (*_PARTS, CONFIG, "ckpt_path", "weights_only")
 _OPTIONS = (
@@ -62,6 +62,7 @@ class GridFile:
         seeds: of every point.
         metrics: names of the metrics that the comparison shows; the first one sorts.
         protocol: what is chosen for every variant first; None if nothing is.
+        name: of the folder of its runs; None for that of the file.
     """
 
     path: Path
@@ -75,6 +76,12 @@ class GridFile:
     seeds: tuple[int, ...]
     metrics: tuple[str, ...]
     protocol: Protocol | None = None
+    name: str | None = None
+
+    @property
+    def folder(self) -> str:
+        """What the folder of its runs is called if nobody says."""
+        return self.name or self.path.stem
 
 
 def read_grid_file(path: Path) -> GridFile:
@@ -114,6 +121,7 @@ def read_grid_file(path: Path) -> GridFile:
         seeds=seeds,
         metrics=metrics,
         protocol=reader.protocol(content.get("protocol"), seeds, metrics),
+        name=reader.name(content.get("name")),
     )
     reader.check_lengths(file.zip)
     reader.check_once(file)
@@ -261,6 +269,11 @@ class _Reader:
         if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
             raise self.fail(f"metrics is {as_argument(given)}", "a list of names, such as [val/loss]")
         return tuple(names)
+
+    def name(self, given: Any) -> str | None:
+        if given is not None and not (isinstance(given, str) and re.fullmatch(r"\w[\w+-]*", given)):
+            raise self.fail(f"name is {as_argument(given)}", "a word for the folder of its runs, such as my_study")
+        return given
 
     def protocol(self, given: Any, seeds: Sequence[int], metrics: Sequence[str]) -> Protocol | None:
         protocol = read_protocol(given, seeds, metrics, lambda key: check_key(key, f"{self.path}, protocol"), self.fail)

@@ -15,7 +15,7 @@ from slotbench.grids.ledger import STATES, PointStatus, State
 from slotbench.grids.protocol import Choice, choice_lines, choices, protocol_record
 from slotbench.text import one_line
 
-__all__ = ["counts", "duration", "number", "points", "stage_lines", "stage_name", "status_lines", "status_record"]
+__all__ = ["counts", "duration", "number", "points", "stage_name", "status_lines", "status_record"]
 
 _LONGEST = 40
 _CODES: Mapping[str, int] = {
@@ -90,9 +90,11 @@ def stage_name(grid: Grid, stage: Stage) -> str:
     return f"the reported seeds, {', '.join(map(str, grid.file.seeds))}, with what was chosen"
 
 
-def stage_lines(grid: Grid, found: Sequence[Choice]) -> Iterator[str]:
+def _stage_lines(grid: Grid, found: Sequence[Choice]) -> Iterator[str]:
     """What has been chosen, and how many points will follow from what has not been."""
-    yield from map(one_line, choice_lines(grid, found))
+    # of a variant whose first candidate is not done there is nothing to say
+    begun = [choice for choice in found if any(score is not None for score in choice.scores)]
+    yield from map(one_line, choice_lines(grid, begun))
     if still_open := sum(not choice.is_settled for choice in found):
         left = points(still_open * len(grid.file.seeds))
         yield f"{left} of reported seeds will follow from {points(still_open, 'variant')} without a choice yet"
@@ -132,7 +134,7 @@ def _in_stages(grid: Grid, found: Sequence[Choice], chosen: Sequence[Point], lin
         yield f"stage {number} of 2: {stage_name(grid, stage)}"
         yield from [heading, *own] if own else ["(no points yet)"]
         if stage == "choose":
-            yield from stage_lines(grid, found)
+            yield from _stage_lines(grid, found)
 
 
 def _counted(found: Sequence[PointStatus]) -> dict[State, int]:

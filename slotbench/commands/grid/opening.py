@@ -111,14 +111,15 @@ def open_grid(action: str, arguments: Sequence[str], *, remember: bool = True) -
         file = Path(record.get("file", ""))
         if not os.path.isfile(file):
             raise UserError(lines(f"the grid file of {given} is not there any more", expected=str(file)))
+        content = read_grid_file(file)
     else:
         file = given
         _check_suffix(file)
-        folder = GridFolder(options.runs_dir / (options.name or file.stem))
+        content = read_grid_file(file)
+        folder = GridFolder(options.runs_dir / (options.name or content.folder))
         record = folder.record() if remember else {}
     flags = tuple(_fit_options(options))
     remembered = ""
-    content = read_grid_file(file)
     _check_untyped(content, file)
     if remember and not settings and not axes and (record.get("extra") or record.get("axes")):
         settings, axes = ([str(word) for word in record.get(key, [])] for key in ("extra", "axes"))

@@ -23,7 +23,7 @@ from slotbench.grids.expansion import Point, Stage
 from slotbench.grids.ledger import STATES, State
 from slotbench.grids.progress import make_listener, print_failure
 from slotbench.grids.protocol import choice_lines, choices
-from slotbench.grids.status import counts, points, stage_lines, stage_name, status_lines
+from slotbench.grids.status import counts, points, stage_name, status_lines
 from slotbench.text import one_line
 
 __all__ = ["main"]
@@ -135,8 +135,6 @@ def _dry_run(opened: OpenGrid, chosen: Sequence[Point], again: tuple[State, ...]
     startable = (*_TO_START, *again)
     start = [point for point, status in zip(chosen, found, strict=True) if status.state in startable]
     print(f"{points(len(start))} would be run; nothing has been started")
-    if opened.grid.file.protocol is not None:
-        print("\n".join(stage_lines(opened.grid, choices(opened.grid, opened.folder))))
     if start:
         example = text(["slotbench", "grid", "show", str(opened.grid.file.path), start[0].id, *opened.typed_each_time])
         print(f"{example}  shows one of them")
@@ -240,7 +238,7 @@ def _conclude(opened: OpenGrid, progress: Progress, ended_before: Sequence[tuple
     states: dict[State, int] = {state: progress.count(state) for state in STATES}
     print(f"{opened.folder.path}: {points(len(progress.states))}, {counts(states)}")
     file = opened.grid.file.path
-    usual = os.path.normpath(opened.folder.path) == os.path.normpath(f"runs/{file.stem}")
+    usual = os.path.normpath(opened.folder.path) == os.path.normpath(f"runs/{opened.grid.file.folder}")
     name = str(file if usual else opened.folder.path)
     if states["done"] == len(progress.states):
         if is_last:

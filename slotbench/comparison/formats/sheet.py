@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from slotbench.comparison.records import Comparison, Metric, Row
 from slotbench.comparison.settings import plain_value, short_names
+from slotbench.comparison.statistics import INTERVAL
 
 __all__ = ["MARK", "Baseline", "Line", "Score", "Sheet", "make_sheet"]
 
@@ -31,13 +32,14 @@ class Score:
 
 @dataclass(frozen=True)
 class Line:
-    """A row: one text for each key (or the label where there are no keys), and the scores."""
+    """A row: a text for each key (or the label where there are no keys), the scores, what the protocol asks for."""
 
     names: list[str]
     parameters: str
     seconds: str
     scores: list[Score]
     runs: str
+    protocol: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class Sheet:
         has_parameters: whether a row says them.
         has_seconds: whether a row says them.
         has_best: whether a score is marked.
+        protocol: headings of what a grid's protocol asks for; none without one.
     """
 
     names: list[str]
@@ -73,6 +76,7 @@ class Sheet:
     has_parameters: bool
     has_seconds: bool
     has_best: bool
+    protocol: tuple[str, ...] = ()
 
 
 def make_sheet(comparison: Comparison) -> Sheet:
@@ -100,6 +104,7 @@ def make_sheet(comparison: Comparison) -> Sheet:
             "" if row.seconds_per_step is None else _text(row.seconds_per_step, places),
             [_score(row, metric, digits) for metric, digits in zip(metrics, decimals, strict=True)],
             row.runs[0].state if apart else _runs(row),
+            _of_the_protocol(row, metrics, decimals) if comparison.has_protocol else (),
         )
         for row in rows
     ]
@@ -122,6 +127,21 @@ def make_sheet(comparison: Comparison) -> Sheet:
         has_parameters=any(line.parameters for line in lines),
         has_seconds=any(line.seconds for line in lines),
         has_best=any(score.is_best for line in lines for score in line.scores),
+        protocol=(INTERVAL, "success", "steps", "minutes") if comparison.has_protocol else (),
+    )
+
+
+def _of_the_protocol(row: Row, metrics: Sequence[Metric], decimals: Sequence[int]) -> tuple[str, ...]:
+    """Interval of the first score, success, and the budget of one run in steps and minutes."""
+    cell = row.cells.get(metrics[0].name) if metrics else None
+    interval = ""
+    if cell is not None and cell.low is not None and cell.high is not None:
+        interval = f"{_text(cell.low, decimals[0])} to {_text(cell.high, decimals[0])}"
+    return (
+        interval,
+        "" if row.success is None else f"{row.success[0]}/{row.success[1]}",
+        "" if row.steps is None else f"{row.steps:,}",
+        "" if row.seconds is None else _text(row.seconds / 60, 0 if row.seconds >= 600 else 1),
     )
 
 

@@ -90,6 +90,8 @@ class _Layout:
         if sheet.has_seconds:
             self._lead.append(_Column("s/step", [line.seconds for line in sheet.lines], blank))
         self._rest = [_score_column(sheet, index) for index in range(shown)]
+        for place, heading in enumerate(sheet.protocol):
+            self._rest.append(_Column(heading, [line.protocol[place] for line in sheet.lines], blank))
         self._rest.append(_Column(sheet.runs, [line.runs for line in sheet.lines], blank))
         columns = [*self._lead, *self._rest]
         for column in columns:

@@ -19,25 +19,32 @@ def to_csv(comparison: Comparison) -> str:
     """One line per row, numbers in full; baselines and oracles are lines too, told apart by the column "kind".
 
     Of a metric M the columns are M (the mean), M_std, M_n, and M_low and M_high, the ends of the 95 % interval (t). The
-    column "diverged" counts the seeds that have.
+    column "diverged" counts the seeds that have. Of a grid with a protocol there are "success", the share of seeds
+    that beat the best baseline, and the budget of a run in "steps" and "seconds".
     """
     names = [metric.name for metric in comparison.metrics]
     parts = [f"{name}{end}" for name in names for end in ("", "_std", "_n", "_low", "_high")]
-    table: list[list[Any]] = [
-        ["kind", "label", *comparison.keys, "parameters", "seconds_per_step", "runs", "unfinished", "diverged", *parts]
-    ]
+    counts = ["runs", "unfinished", "diverged"]
+    counts += ["success", "steps", "seconds"] if comparison.has_protocol else []
+    table: list[list[Any]] = [[*("kind", "label", *comparison.keys, "parameters", "seconds_per_step"), *counts, *parts]]
     for kind, given in (
         ("baseline", [metric.baselines for metric in comparison.metrics]),
         ("oracle", [metric.oracles for metric in comparison.metrics]),
     ):
         for name in dict.fromkeys(name for scores in given for name in scores):
-            line: list[Any] = [kind, name, *[None] * (len(comparison.keys) + 5)]
+            line: list[Any] = [kind, name, *[None] * (len(comparison.keys) + 2 + len(counts))]
             for scores in given:
                 line += [scores.get(name), *[None] * 4]
             table.append(line)
     for row in comparison.rows:
         line = ["runs", row.label, *(_setting(row.settings.get(key)) for key in comparison.keys)]
         line += [row.parameters, row.seconds_per_step, len(row.runs), row.unfinished, row.diverged]
+        if comparison.has_protocol:
+            line += [
+                row.success[0] / row.success[1] if row.success and row.success[1] else None,
+                row.steps,
+                row.seconds,
+            ]
         for name in names:
             cell = row.cells.get(name)
             line += [cell.mean, cell.std, len(cell.values), cell.low, cell.high] if cell else [None] * 5
@@ -80,14 +87,23 @@ def to_markdown(comparison: Comparison) -> str:
     count = len(sheet.names)
     lines = [_joined(headings), "|" + "---|" * count + "---:|" * (len(headings) - count)]
     blank = [""] * (count - 1 + sheet.has_parameters + sheet.has_seconds)
+    after = [""] * (len(sheet.protocol) + 1)
     lines += [
-        _joined([f"*{markdown_cell(baseline.name)}*", *blank, *(score.mean for score in baseline.scores), ""])
+        _joined([f"*{markdown_cell(baseline.name)}*", *blank, *(score.mean for score in baseline.scores), *after])
         for baseline in sheet.baselines
     ]
     for line in sheet.lines:
         scores = [f"**{_score(score)}**" if score.is_best else _score(score) for score in line.scores]
         lines.append(
-            _joined([*map(markdown_cell, line.names), *_facts(sheet, line), *scores, markdown_cell(line.runs)])
+            _joined(
+                [
+                    *map(markdown_cell, line.names),
+                    *_facts(sheet, line),
+                    *scores,
+                    *line.protocol,
+                    markdown_cell(line.runs),
+                ]
+            )
         )
     notes = [f"- **bold**: {markdown_cell(MARK)}"] if sheet.has_best else []
     notes += [f"- {markdown_cell(note)}" for note in comparison.notes]
@@ -103,7 +119,7 @@ def to_markdown(comparison: Comparison) -> str:
 def _headings(sheet: Sheet) -> list[str]:
     metrics = [f"{name} {arrow}".rstrip() for name, arrow in zip(sheet.metrics, sheet.arrows, strict=True)]
     facts = ["parameters"] * sheet.has_parameters + ["s per step"] * sheet.has_seconds
-    return [*sheet.names, *facts, *metrics, sheet.runs]
+    return [*sheet.names, *facts, *metrics, *sheet.protocol, sheet.runs]
 
 
 def _facts(sheet: Sheet, line: Line) -> list[str]:
@@ -124,12 +140,24 @@ def to_latex(comparison: Comparison) -> str:
     headings = [latex_text(heading) for heading in _headings(sheet)]
     count = len(sheet.names)
     blank = [""] * (count - 1 + sheet.has_parameters + sheet.has_seconds)
+    after = [""] * (len(sheet.protocol) + 1)
     baselines = [
-        [rf"\textit{{{latex_text(baseline.name)}}}", *blank, *(_number(score.mean) for score in baseline.scores), ""]
+        [
+            rf"\textit{{{latex_text(baseline.name)}}}",
+            *blank,
+            *(_number(score.mean) for score in baseline.scores),
+            *after,
+        ]
         for baseline in sheet.baselines
     ]
     lines = [
-        [*map(latex_text, line.names), *_facts(sheet, line), *map(_latex_score, line.scores), latex_text(line.runs)]
+        [
+            *map(latex_text, line.names),
+            *_facts(sheet, line),
+            *map(_latex_score, line.scores),
+            *map(_number, line.protocol),
+            latex_text(line.runs),
+        ]
         for line in sheet.lines
     ]
     remarks = [comparison.title, comparison.command, *([f"bold: {MARK}"] if sheet.has_best else []), *comparison.notes]

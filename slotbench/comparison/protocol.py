@@ -1,0 +1,119 @@
+"""The protocol of a grid in its comparison: what was chosen for each variant, and how often it beat the baselines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from slotbench.comparison.records import Metric, Row, real
+from slotbench.comparison.settings import plain_value
+
+__all__ = ["GridProtocol", "best_baseline", "protocol_notes", "read_protocol", "success"]
+
+
+@dataclass(frozen=True)
+class GridProtocol:
+    """A setting that was chosen for every variant on a seed that is not reported.
+
+    Attributes:
+        key: the setting.
+        values: the candidates.
+        seed: on which it was chosen.
+        metric: by which.
+        variants: "label", "chosen", "values", "scores" and "diverged" of each variant.
+        choosing: folders of the points that were run to choose, which are no rows.
+    """
+
+    key: str
+    values: tuple[Any, ...]
+    seed: Any
+    metric: str
+    variants: tuple[Mapping[str, Any], ...]
+    choosing: frozenset[str] = frozenset()
+
+
+def read_protocol(record: Mapping[str, Any]) -> GridProtocol | None:
+    """The protocol of a grid's record, `grid.json`; None if it has none, or none that can be read."""
+    given = record.get("protocol")
+    if not isinstance(given, Mapping) or not isinstance(given.get("choose"), str):
+        return None
+    values, variants, points = given.get("values"), given.get("variants"), record.get("points")
+    return GridProtocol(
+        key=given["choose"],
+        values=tuple(values) if isinstance(values, list) else (),
+        seed=given.get("seed"),
+        metric=str(given.get("by")),
+        variants=tuple(item for item in variants if isinstance(item, Mapping)) if isinstance(variants, list) else (),
+        choosing=frozenset(
+            str(point.get("id"))
+            for point in (points if isinstance(points, list) else [])
+            if isinstance(point, Mapping) and point.get("stage") == "choose"
+        ),
+    )
+
+
+def best_baseline(metric: Metric) -> tuple[str, float] | None:
+    """The baseline that is hardest to beat; None without one, or where nobody has said which direction is better."""
+    finite = {name: value for name, value in metric.baselines.items() if math.isfinite(value)}
+    if metric.higher_is_better is None or not finite:
+        return None
+    name = (max if metric.higher_is_better else min)(finite, key=finite.__getitem__)
+    return name, finite[name]
+
+
+def success(row: Row, metric: Metric, values: Mapping[str, Mapping[str, float]]) -> tuple[int, int] | None:
+    """How many of a row's seeds are better than the best baseline, and of how many; None if there is no baseline.
+
+    A seed that has diverged is none of the better ones; one that has not ended yet does not count.
+
+    Args:
+        row: runs that differ in their seed.
+        metric: the score, and its baselines.
+        values: the scores of each run, by its id.
+    """
+    best = best_baseline(metric)
+    if best is None:
+        return None
+    ended = [run for run in row.runs if run.state in ("finished", "diverged")]
+    scores = [values[run.id].get(metric.name) for run in ended if run.state == "finished"]
+    numbers = [score for score in scores if score is not None and math.isfinite(score)]
+    sign = 1 if metric.higher_is_better else -1
+    return sum(sign * score > sign * best[1] for score in numbers), len(ended)
+
+
+def protocol_notes(protocol: GridProtocol, metric: Metric | None) -> list[str]:
+    """What a reader of the table has to know of the protocol, in sentences."""
+    values = ", ".join(map(plain_value, protocol.values))
+    notes = [
+        f"{protocol.key} was chosen for each row from {values} by {protocol.metric}, of one run each with seed "
+        f"{plain_value(protocol.seed)}, which is not reported"
+    ]
+    baseline = None if metric is None else best_baseline(metric)
+    if metric is not None and baseline is not None:
+        notes.append(f"success: seeds that beat the best baseline of {metric.name}, {baseline[0]} ({baseline[1]:.4g})")
+    diverged = [str(variant.get("label")) for variant in protocol.variants if variant.get("diverged") is True]
+    if diverged:
+        notes.append(f"diverged at every {protocol.key}, and so in no row: {', '.join(diverged)}")
+    waiting = [
+        str(variant.get("label"))
+        for variant in protocol.variants
+        if variant.get("chosen") is None and variant.get("diverged") is not True
+    ]
+    if waiting:
+        notes.append(f"{protocol.key} is not chosen yet: {', '.join(waiting)}")
+    edges = [
+        f"{variant.get('label')} ({plain_value(variant.get('chosen'))})"
+        for variant in protocol.variants
+        if _at_an_edge(variant, protocol.values)
+    ]
+    if edges:
+        notes.append(f"chosen at an end of the range, so that the best may lie beyond it: {', '.join(edges)}")
+    return notes
+
+
+def _at_an_edge(variant: Mapping[str, Any], values: Sequence[Any]) -> bool:
+    """Whether the smallest or largest number was chosen of three or more."""
+    numbers = [number for value in values if (number := real(value)) is not None]
+    return len(numbers) == len(values) > 2 and real(variant.get("chosen")) in (min(numbers), max(numbers))

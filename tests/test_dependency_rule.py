@@ -70,7 +70,6 @@ LONG_FUNCTIONS = {
     "slotbench/comparison/table.py compare": _ARGUMENTS,
     "slotbench/data/balls/physics.py _simulate": _KERNEL,
     "slotbench/data/movi_like/ray_kernel.py _color": _KERNEL,
-    "slotbench/nn/inverted_attention.py attend_again": _ARGUMENTS,
     "slotbench/ops/causal_conv1d.py causal_conv1d": _ARGUMENTS,
     "slotbench/ops/linear_scan.py linear_scan": _ARGUMENTS,
     "slotbench/ops/selective_scan.py selective_scan": _ARGUMENTS,

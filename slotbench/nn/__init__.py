@@ -13,7 +13,7 @@ _MODULES = {
     "diagonal_ssm": ("DiagonalDynamics",),
     "frame_sequence": ("FrameSequence",),
     "gru": ("SharedGRU",),
-    "inverted_attention": ("InvertedAttention", "TokenMemory"),
+    "inverted_attention": ("InvertedAttention", "KeyValueMemory", "TokenMemory"),
     "linear": ("MLP",),
     "mamba": ("MambaBlock",),
     "mamba2": ("Mamba2Block",),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from abc import abstractmethod
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-__all__ = ["gather_values", "sum_over_processes", "visible_tokens"]
+from slotbench.interfaces import Aggregation
+
+__all__ = ["SummedAggregation", "TokenSums", "gather_values", "sum_over_processes", "sums_suffice", "visible_tokens"]
 
 
 def gather_values(
@@ -54,3 +57,62 @@ class _SumOverProcesses(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
         # every process's loss depends on every process's part
         return _SumOverProcesses.apply(gradient.contiguous())
+
+
+class TokenSums(NamedTuple):
+    """What each slot has won of the tokens that it may see, summed over tokens, in float32 at least.
+
+    Attributes:
+        values: sum of the values by weight; the weight is the share, plus `SummedAggregation.share_offset`.
+        mass: sum of the weights.
+        num_tokens: that are visible.
+    """
+
+    values: Float[Tensor, "*batch slots dim"]
+    mass: Float[Tensor, "*batch slots 1"]
+    num_tokens: Float[Tensor, "*#batch 1 1"]
+
+
+class SummedAggregation(Aggregation):
+    """An aggregation that needs sums over the tokens and nothing else of them.
+
+    Such sums are linear in the values. Attention can thus sum the tokens, which are many, and map the sums, which are
+    few, to values: `from_sums` never learns which. A subclass writes `from_sums` in the place of `forward`.
+    """
+
+    share_offset: float = 0.0
+    """Added to the share of a slot in every token that it may see, before anything is summed."""
+
+    @abstractmethod
+    def from_sums(self, sums: TokenSums) -> Float[Tensor, "*batch slots dim"]:
+        """One update per slot, of the precision of the sums."""
+
+    def sums(
+        self,
+        assignment: Float[Tensor, "*batch slots tokens"],
+        values: Float[Tensor, "*#batch tokens dim"],
+        num_tokens: Float[Tensor, "*#batch 1 1"] | None = None,
+    ) -> TokenSums:
+        """The sums over tokens, where there are values of them; `num_tokens` is looked up in `assignment` if None."""
+        weights = assignment.to(torch.promote_types(assignment.dtype, torch.float32))
+        if self.share_offset or num_tokens is None:
+            seen = visible_tokens(assignment)[..., None, :].to(weights.dtype)
+            weights = weights + self.share_offset * seen if self.share_offset else weights
+            num_tokens = seen.sum(dim=-1, keepdim=True)
+        return TokenSums(gather_values(weights, values), weights.sum(dim=-1, keepdim=True), num_tokens)
+
+    def forward(
+        self, assignment: Float[Tensor, "*batch slots tokens"], values: Float[Tensor, "*#batch tokens dim"]
+    ) -> Float[Tensor, "*batch slots dim"]:
+        """One update per slot; leading axes of `values` of length one are shared, without a copy."""
+        return self.from_sums(self.sums(assignment, values)).to(values.dtype)
+
+
+def sums_suffice(aggregation: Aggregation) -> TypeGuard[SummedAggregation]:
+    """Whether `from_sums` is what the aggregation computes: no subclass has replaced what is written around it."""
+    for part in type(aggregation).__mro__:
+        if "from_sums" in vars(part):
+            return issubclass(part, SummedAggregation)
+        if {"forward", "gather", "sums"} & set(vars(part)):
+            return False
+    return False

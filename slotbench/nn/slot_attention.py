@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from slotbench.interfaces import Aggregation, State
 from slotbench.nn.gru import SharedGRU
-from slotbench.nn.inverted_attention import InvertedAttention, TokenMemory
+from slotbench.nn.inverted_attention import InvertedAttention, Memory
 from slotbench.nn.linear import xavier_linear
 from slotbench.nn.slot_init import GaussianSlots, LearnedSlots
 from slotbench.nn.temporal_attention import TemporalAttention
@@ -102,14 +102,14 @@ class SlotCorrector(nn.Module):
         self.mlp_after_last = mlp == "every"
         self.mlp = None if mlp == "none" else nn.Sequential(nn.LayerNorm(dim, norm_eps), *_relu_mlp(dim, mlp_ratio))
 
-    def memory(self, tokens: Float[Tensor, "batch tokens token_dim"]) -> TokenMemory:
-        """Keys and values of a frame's tokens, for all its iterations; leaves "batch heads 1 tokens head_dim"."""
+    def memory(self, tokens: Float[Tensor, "batch tokens token_dim"]) -> Memory:
+        """What all iterations read of a frame's tokens; leaves that lead with the batch."""
         return self.attention.memory(self.token_norm(tokens)[:, None])
 
     def forward(
         self,
         slots: Float[Tensor, "batch slots dim"],
-        memory: TokenMemory,
+        memory: Memory,
         num_iterations: int,
         statistics: State = None,
     ) -> Corrected:
@@ -128,10 +128,12 @@ class SlotCorrector(nn.Module):
         check_iterations(num_iterations)
         for iteration in range(num_iterations):
             query = self.slot_norm(slots)[:, None]
-            update, assignment, statistics = self.attention.attend_again(query, memory, statistics)
+            last = iteration == num_iterations - 1
+            update, assignment, statistics = self.attention.attend_again(query, memory, statistics, shares=last)
             slots = self.gru(self.gru.input_gates(update[:, 0]), slots)
             if self.mlp is not None and (self.mlp_after_last or iteration < num_iterations - 1):
                 slots = slots + self.mlp(slots)
+        assert assignment is not None
         return Corrected(slots, assignment[:, 0], statistics)
 
 

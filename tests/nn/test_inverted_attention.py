@@ -11,12 +11,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from slotbench.interfaces import Aggregation
-from slotbench.nn import inverted_attention
-from slotbench.nn.inverted_attention import InvertedAttention, TokenMemory
+from slotbench.nn.inverted_attention import InvertedAttention, KeyValueMemory, competition
 
 
 class Recorder(WeightedMean):
-    """A weighted mean that keeps what it was given."""
+    """A weighted mean that keeps what it was given, and so has to be given keys and values."""
 
     def forward(self, assignment, values):
         self.assignment, self.values = assignment, values
@@ -85,7 +84,7 @@ def test_equals_the_definition_with_the_mask_before_the_softmax(data):
     bias = table_bias(heads)
     expected = by_hand(layer, slots, tokens, causal, window, bias)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inverted_attention, "WEIGHTS_AT_ONCE", data.draw(st.sampled_from([1, 100, 2**22]), label="chunk"))
+        patch.setattr(competition, "WEIGHTS_AT_ONCE", data.draw(st.sampled_from([1, 100, 2**22]), label="chunk"))
         result, _ = layer.attend(slots, layer.memory(tokens), causal=causal, window=window, time_bias=bias)
     torch.testing.assert_close(result, expected, rtol=0, atol=1e-12)
 
@@ -138,7 +137,7 @@ def test_steps_one_by_one_with_a_growing_memory_equal_all_at_once(window):
     layer, slots, tokens = made(2), noise(2, 6, 3, 8), noise(2, 6, 4, 6)
     bias = table_bias(2)
     whole, _ = layer.attend(slots, layer.memory(tokens), causal=True, window=window, time_bias=bias)
-    memory: TokenMemory | None = None
+    memory: KeyValueMemory | None = None
     for step in range(6):
         memory = layer.memory(tokens[:, step : step + 1]).after(memory)
         update, _ = layer.attend(slots[:, step : step + 1], memory, causal=True, window=window, time_bias=bias)
@@ -200,7 +199,7 @@ def gradients(layer: InvertedAttention, slots: Tensor, tokens: Tensor) -> list[T
 def test_chunks_change_neither_values_nor_gradients(monkeypatch, at_once):
     layer, slots, tokens = made(2), noise(2, 7, 3, 8), noise(2, 7, 4, 6)
     expected = gradients(layer, slots, tokens)
-    monkeypatch.setattr(inverted_attention, "WEIGHTS_AT_ONCE", at_once)
+    monkeypatch.setattr(competition, "WEIGHTS_AT_ONCE", at_once)
     for value, other in zip(gradients(layer, slots, tokens), expected, strict=True):
         torch.testing.assert_close(value, other)
 
@@ -216,7 +215,7 @@ def test_weights_take_what_they_must_and_in_chunks_no_more_than_is_allowed(monke
     assert weights.numel() * weights.element_size() == 4 * batch * time**2 * num_slots * num_tokens
 
     allowed = 3 * batch * time * num_slots * num_tokens
-    monkeypatch.setattr(inverted_attention, "WEIGHTS_AT_ONCE", allowed)
+    monkeypatch.setattr(competition, "WEIGHTS_AT_ONCE", allowed)
     saved: list[int] = []
     pack = lambda tensor: (saved.append(tensor.numel()), tensor)[1]  # noqa: E731
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), Sizes() as sizes:
@@ -275,7 +274,7 @@ def batch_scaled(slots: Tensor, tokens: Tensor) -> tuple[list[Tensor], BatchScal
 def test_chunks_share_one_scale_that_is_measured_once(monkeypatch, at_once):
     slots, tokens = noise(2, 7, 3, 8), noise(2, 7, 4, 6)
     expected, whole = batch_scaled(slots, tokens)
-    monkeypatch.setattr(inverted_attention, "WEIGHTS_AT_ONCE", at_once)
+    monkeypatch.setattr(competition, "WEIGHTS_AT_ONCE", at_once)
     results, aggregation = batch_scaled(slots, tokens)
     for value, other in zip(results, expected, strict=True):
         torch.testing.assert_close(value, other)

@@ -7,12 +7,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from slotbench.interfaces import StagedAggregation
-from slotbench.nn.aggregation import gather_values, sum_over_processes, visible_tokens
+from slotbench.nn.aggregation import SummedAggregation, TokenSums, sum_over_processes
 
 BatchStatistics = Float[Tensor, "batch 2"]
 
 
-class BatchScaled(StagedAggregation):
+class BatchScaled(StagedAggregation, SummedAggregation):
     """The sum of the values by share, less a mean and over a deviation that are two numbers for the whole batch.
 
         u[k] = weight (s[k] - m) / sqrt(v + eps) + bias,    s[k] = sum_n g[n, k] v[n]
@@ -71,11 +71,13 @@ class BatchScaled(StagedAggregation):
         self, assignment: Float[Tensor, "*batch slots tokens"], values: Float[Tensor, "*#batch tokens dim"]
     ) -> Float[Tensor, "*batch slots dim"]:
         """The sums s, in float32 at least."""
-        gathered = gather_values(assignment, values)
+        return self.from_sums(self.sums(assignment, values))
+
+    def from_sums(self, sums: TokenSums) -> Float[Tensor, "*batch slots dim"]:
+        """The sums s, before the scale is known."""
         if self.reference_tokens is None:
-            return gathered
-        count = visible_tokens(assignment).sum(dim=-1)[..., None, None]
-        return gathered * (self.reference_tokens / count.clamp(min=1))
+            return sums.values
+        return sums.values * (self.reference_tokens / sums.num_tokens.clamp(min=1))
 
     def rescale(
         self, gathered: Float[Tensor, "batch *others dim"], statistics: BatchStatistics | None = None

@@ -6,11 +6,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from slotbench.interfaces import Aggregation
-from slotbench.nn.aggregation import gather_values
+from slotbench.nn.aggregation import SummedAggregation, TokenSums
 
 
-class ImageLevelNorm(Aggregation):
+class ImageLevelNorm(SummedAggregation):
     """The sum of the values by share, less its mean and over its deviation among slots and channels of one image.
 
         u[k] = weight (s[k] - mean(s)) / sqrt(variance(s) + eps) + bias,    s[k] = sum_n g[n, k] v[n]
@@ -31,10 +30,7 @@ class ImageLevelNorm(Aggregation):
         self.weight = nn.Parameter(torch.ones(()))
         self.bias = nn.Parameter(torch.zeros(()))
 
-    def forward(
-        self, assignment: Float[Tensor, "*batch slots tokens"], values: Float[Tensor, "*#batch tokens dim"]
-    ) -> Float[Tensor, "*batch slots dim"]:
+    def from_sums(self, sums: TokenSums) -> Float[Tensor, "*batch slots dim"]:
         """The same in training and in evaluation."""
-        gathered = gather_values(assignment, values)
-        variance, mean = torch.var_mean(gathered, dim=(-2, -1), correction=0, keepdim=True)
-        return (self.weight * (gathered - mean) * torch.rsqrt(variance + self.eps) + self.bias).to(values.dtype)
+        variance, mean = torch.var_mean(sums.values, dim=(-2, -1), correction=0, keepdim=True)
+        return self.weight * (sums.values - mean) * torch.rsqrt(variance + self.eps) + self.bias

@@ -5,11 +5,10 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from slotbench.interfaces import Aggregation
-from slotbench.nn.aggregation import gather_values
+from slotbench.nn.aggregation import SummedAggregation, TokenSums
 
 
-class LayerNormAggregation(Aggregation):
+class LayerNormAggregation(SummedAggregation):
     """The sum of the values by share, brought to mean zero and variance one over the channels of each slot.
 
         u[k] = LayerNorm(sum_n g[n, k] v[n])
@@ -28,9 +27,6 @@ class LayerNormAggregation(Aggregation):
         super().__init__(dim)
         self.norm = nn.LayerNorm(dim, eps=eps)
 
-    def forward(
-        self, assignment: Float[Tensor, "*batch slots tokens"], values: Float[Tensor, "*#batch tokens dim"]
-    ) -> Float[Tensor, "*batch slots dim"]:
+    def from_sums(self, sums: TokenSums) -> Float[Tensor, "*batch slots dim"]:
         """A slot that has won nothing gets the offsets."""
-        gathered = gather_values(assignment, values).to(self.norm.weight.dtype)
-        return self.norm(gathered).to(values.dtype)
+        return self.norm(sums.values.to(self.norm.weight.dtype))

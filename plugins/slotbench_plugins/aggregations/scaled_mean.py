@@ -5,6 +5,7 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
+from slotbench.nn.aggregation import TokenSums
 from slotbench_plugins.aggregations.weighted_mean import EpsForm, WeightedMean
 
 
@@ -33,8 +34,6 @@ class ScaledMean(WeightedMean):
             raise ValueError(f"train_slots={train_slots}: give the number of slots in training, at least 1")
         self.train_slots = train_slots
 
-    def forward(
-        self, assignment: Float[Tensor, "*batch slots tokens"], values: Float[Tensor, "*#batch tokens dim"]
-    ) -> Float[Tensor, "*batch slots dim"]:
-        """The slots are counted in `assignment`."""
-        return super().forward(assignment, values) * (self.train_slots / assignment.shape[-2])
+    def from_sums(self, sums: TokenSums) -> Float[Tensor, "*batch slots dim"]:
+        """The slots are counted in the sums."""
+        return super().from_sums(sums) * (self.train_slots / sums.mass.shape[-2])

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from slotbench.interfaces import Aggregation
-from slotbench.nn.aggregation import gather_values, visible_tokens
+from slotbench.nn.aggregation import SummedAggregation, TokenSums
 
 EpsForm = Literal["sum", "entry"]
 
 
-class WeightedMean(Aggregation):
+class WeightedMean(SummedAggregation):
     """The mean of the values, weighted with the slot's share of each token.
 
         u[k] = sum_n g[n, k] v[n] / (sum_n g[n, k] + eps)             eps_form "sum"
@@ -47,16 +45,14 @@ class WeightedMean(Aggregation):
         self.eps = eps
         self.eps_form = eps_form
 
-    def forward(
-        self, assignment: Float[Tensor, "*batch slots tokens"], values: Float[Tensor, "*#batch tokens dim"]
-    ) -> Float[Tensor, "*batch slots dim"]:
-        """Leading axes of `values` of length one are shared by all that `assignment` has there, without a copy."""
-        # Dividing the sum is cheaper than dividing the weights. The mass stays in the precision of the softmax.
-        mass = assignment.sum(dim=-1, keepdim=True)
+    @property
+    def share_offset(self) -> float:  # type: ignore[override]
+        """`eps`, where it is added to each share."""
+        return self.eps if self.eps_form == "entry" else 0.0
+
+    def from_sums(self, sums: TokenSums) -> Float[Tensor, "*batch slots dim"]:
+        """Dividing the sum is cheaper than dividing the weights."""
         if self.eps_form == "sum":
-            gathered = torch.einsum("...st,...td->...sd", assignment.to(values.dtype), values)
-            return (gathered / (mass + self.eps)).to(values.dtype)
-        seen = visible_tokens(assignment)[..., None, :].to(mass.dtype)
-        # in float32: 1e-8 is zero in half precision
-        gathered = gather_values(assignment, values) + self.eps * gather_values(seen, values)
-        return (gathered / (mass + self.eps * seen.sum(dim=-1, keepdim=True).clamp(min=1))).to(values.dtype)
+            return sums.values / (sums.mass + self.eps)
+        # below `eps` where a slot can see no token at all
+        return sums.values / sums.mass.clamp(min=self.eps)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from slotbench.interfaces import Aggregation
-from slotbench.nn.aggregation import gather_values, visible_tokens
+from slotbench.nn.aggregation import SummedAggregation, TokenSums
 
 
-class WeightedSum(Aggregation):
+class WeightedSum(SummedAggregation):
     """The sum of the values by share, divided by a number that is the same for all slots.
 
         u[k] = sum_n g[n, k] v[n] / C,    C = number of visible tokens, or `scale`
@@ -34,12 +33,6 @@ class WeightedSum(Aggregation):
             raise ValueError(f"scale={scale}: give a positive number to divide by, or None for the number of tokens")
         self.scale = scale
 
-    def forward(
-        self, assignment: Float[Tensor, "*batch slots tokens"], values: Float[Tensor, "*#batch tokens dim"]
-    ) -> Float[Tensor, "*batch slots dim"]:
+    def from_sums(self, sums: TokenSums) -> Float[Tensor, "*batch slots dim"]:
         """A slot that can see no token at all gets zero."""
-        gathered = gather_values(assignment, values)
-        if self.scale is not None:
-            return (gathered / self.scale).to(values.dtype)
-        count = visible_tokens(assignment).sum(dim=-1)[..., None, None]
-        return (gathered / count.clamp(min=1)).to(values.dtype)
+        return sums.values / (sums.num_tokens.clamp(min=1) if self.scale is None else self.scale)

@@ -12,19 +12,21 @@ from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
 from slotbench.interfaces import Aggregation, CoreOutput, SlotSpec, TokenSpec, WindowedCore
-from slotbench.nn.inverted_attention import InvertedAttention, TokenMemory
+from slotbench.nn.inverted_attention import InvertedAttention, StepSums, TokenMemory
 from slotbench.nn.linear import MLP, xavier_linear
 from slotbench.nn.slot_init import InitialisedSlots, SlotInit, initial_slots
 from slotbench.nn.temporal_attention import AttentionCache, TemporalAttention, TimeBias
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 
 Interaction = Literal["decoupled", "joint"]
+TOKEN_EPS = 1e-5  # of the LayerNorm on the tokens, which is the same for all layers but for weight and bias
 
 
 class PSBState(NamedTuple):
-    """The slots that were drawn for each clip, if they were drawn, and one `PSBBlockState` per layer."""
+    """The slots that were drawn, if they were, the normalised tokens of earlier steps, if a layer looks at them."""
 
     drawn: Float[Tensor, "batch slots dim"] | None
+    tokens: TokenMemory | None
     layers: tuple[PSBBlockState, ...]
 
 
@@ -34,7 +36,7 @@ class PSB(InitialisedSlots, WindowedCore):
     Nothing is recurrent: all steps run in parallel, and the number of operations that wait for one another does not
     grow with the clip. Slot k of all steps starts from the same vector, and so can come to mean the same object.
 
-    Streaming keeps keys and values of all earlier steps and gives exactly what the parallel run gives. `window` limits
+    Streaming keeps the tokens of all earlier steps and gives exactly what the parallel run gives. `window` limits
     in every layer how far back a step looks, and with it the state; the parallel run has the same limit. Since layers
     look at what the layers below have made of earlier steps, step t then depends on the last
     (`num_layers` + 1) (`window` - 1) + 1 frames. To see the last frames alone, use `sliding_window`. `num_slots` may be
@@ -89,9 +91,8 @@ class PSB(InitialisedSlots, WindowedCore):
         if window is not None and not causal:
             raise ValueError(f"window={window} limits how far back a causal core looks: drop it, or set causal to true")
         self.slot_spec = SlotSpec(num_slots=num_slots, dim=dim)
-        self.causal = causal
-        same = token_spec.dim == dim
-        self.token_projection = nn.Identity() if same else xavier_linear(token_spec.dim, dim)
+        self.causal, self.window = causal, window
+        self.token_projection = nn.Identity() if token_spec.dim == dim else xavier_linear(token_spec.dim, dim)
         self.slot_init = initial_slots(slot_init, num_slots, dim)
         self.slot_norm = nn.LayerNorm(dim)
         self.layers = nn.ModuleList(
@@ -121,13 +122,11 @@ class PSB(InitialisedSlots, WindowedCore):
                 "a state was given, but with causal=False early steps see later ones, so that a clip cannot be "
                 "continued: pass the whole clip without a state, or build PSB with causal=True"
             )
-        drawn = state.drawn if state is not None else None
-        initial = self.slot_init(tokens.shape[0]) if drawn is None else drawn
-        slots, attention, layers = self._encode(tokens, initial, None if state is None else state.layers)
+        initial = self.slot_init(tokens.shape[0]) if state is None or state.drawn is None else state.drawn
+        slots, attention, kept = self._encode(tokens, initial, state)
         if not self.causal:
             return CoreOutput(slots, attention, None, "assignment")
-        kept = PSBState(initial if self.draws_slots else None, layers)
-        return CoreOutput(slots, attention, kept, "assignment")
+        return CoreOutput(slots, attention, kept._replace(drawn=initial if self.draws_slots else None), "assignment")
 
     def sliding_window(self, tokens: Float[Tensor, "batch time tokens dim"], window: int) -> CoreOutput:
         """Slots of each step from the last `window` frames alone, as if the clip had started with them.
@@ -156,21 +155,27 @@ class PSB(InitialisedSlots, WindowedCore):
         return CoreOutput(slots, attention, None, "assignment")
 
     def _encode(
-        self, tokens: Tensor, initial: Tensor, states: tuple[PSBBlockState, ...] | None = None
-    ) -> tuple[Tensor, Tensor, tuple[PSBBlockState, ...]]:
+        self, tokens: Tensor, initial: Tensor, state: PSBState | None = None
+    ) -> tuple[Tensor, Tensor, PSBState]:
         tokens = self.token_projection(tokens)
+        new = TokenMemory(nn.functional.layer_norm(tokens, tokens.shape[-1:], eps=TOKEN_EPS))
+        memory = new.after(None if state is None else state.tokens)
         slots = self.slot_norm(initial)[:, None].expand(-1, tokens.shape[1], -1, -1)
-        new_states = []
+        states = []
         for index, layer in enumerate(self.layers):
-            slots, attention, layer_state = layer(slots, tokens, None if states is None else states[index])
-            new_states.append(layer_state)
-        return slots, attention, tuple(new_states)
+            last = index == len(self.layers) - 1
+            past = None if state is None else state.layers[index]
+            slots, attention, kept = layer(slots, memory, past, alike=index == 0, shares=last)
+            states.append(kept)
+        looks_back = any(kept.sums is None for kept in states)
+        earlier = memory if self.window is None else memory.last(self.window - 1)
+        return slots, attention, PSBState(None, earlier if looks_back else None, tuple(states))
 
 
 class PSBBlockState(NamedTuple):
-    """What later steps may look at: keys and values of the frames' tokens, and of the slots' attention over time."""
+    """What slots that are alike at all steps have won of earlier frames; keys and values of the attention over time."""
 
-    tokens: TokenMemory
+    sums: StepSums | None
     slots: AttentionCache
 
 
@@ -289,7 +294,7 @@ class PSBBlock(nn.Module):
         self.bottom_up_heads, self.time_heads = bottom_up_heads, time_heads
         self.causal, self.window = causal, window
         self.query_norm = nn.LayerNorm(dim)
-        self.token_norm = nn.LayerNorm(dim)
+        self.token_norm = nn.LayerNorm(dim, TOKEN_EPS)
         self.bottom_up = InvertedAttention(dim, num_heads=bottom_up_heads, aggregation=aggregation, bias=False)
         self.time_bias = RelativeTimeBias(bottom_up_heads + time_heads)
         self.interaction: DecoupledInteraction | JointInteraction
@@ -310,20 +315,39 @@ class PSBBlock(nn.Module):
     def forward(
         self,
         slots: Float[Tensor, "batch time slots dim"],
-        tokens: Float[Tensor, "batch time tokens dim"],
+        memory: TokenMemory,
         state: PSBBlockState | None = None,
-    ) -> tuple[Float[Tensor, "batch time slots dim"], Float[Tensor, "batch time slots tokens"], PSBBlockState]:
-        """(slots, share that each slot has won of each token of its own step, state)."""
-        memory = self.bottom_up.memory(self.token_norm(tokens)).after(None if state is None else state.tokens)
-        steps = memory.key.shape[2]
-        bottom_up_bias, interaction_bias = self._biases(steps, tokens.device)
-        change, assignment = self.bottom_up.attend(
-            self.query_norm(slots), memory, causal=self.causal, window=self.window, time_bias=bottom_up_bias
-        )
-        slots, cache = self.interaction(slots + change, None if state is None else state.slots, interaction_bias)
+        *,
+        alike: bool = False,
+        shares: bool = True,
+    ) -> tuple[Float[Tensor, "batch time slots dim"], Float[Tensor, "batch time slots tokens"] | None, PSBBlockState]:
+        """(slots, share that each slot has won of each token of its own step, state).
+
+        Args:
+            slots: of steps.
+            memory: normalised tokens of them and all earlier ones; of them alone if `alike`.
+            state: of an earlier call.
+            alike: the slots of all steps are the same.
+            shares: whether to return the shares.
+        """
+        time, num_slots = slots.shape[1:3]
+        past, cache = (None, None) if state is None else state
+        biases = self._biases(time if cache is None else time + cache.key.shape[-3], slots.device)
+        sums = None
+        if alike and self.causal and self.bottom_up.adds_up:
+            query, new = self.query_norm(slots[:, 0]), TokenMemory(memory.tokens[:, -time:], self.token_norm)
+            change, shares_won, sums = self.bottom_up.attend_alike(query, new, past, window=self.window, shares=shares)
+        else:
+            query, seen = (
+                self.query_norm(slots),
+                self.bottom_up.memory(memory.tokens, time * num_slots, self.token_norm),
+            )
+            change, shares_won = self.bottom_up.attend(
+                query, seen, causal=self.causal, window=self.window, time_bias=biases[0], shares=shares
+            )
+        slots, cache = self.interaction(slots + change, cache, biases[1])
         slots = slots + self.mlp(self.mlp_norm(slots))
-        kept = memory if self.window is None else memory.last(self.window - 1)
-        return slots, assignment, PSBBlockState(kept, cache)
+        return slots, shares_won, PSBBlockState(sums, cache)
 
     def _biases(self, steps: int, device: torch.device) -> tuple[TimeBias, TimeBias]:
         """Look-ups, for bottom-up attention and for the interaction, in one evaluation of every offset that occurs."""

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from jaxtyping import Float
 from torch import Tensor
 
-from slotbench.interfaces import Aggregation, RecurrentCore, SlotSpec, State, TokenSpec
-from slotbench.nn.inverted_attention import TokenMemory
+from slotbench.interfaces import Aggregation, RecurrentCore, SlotSpec, State, TokenSpec, map_state
+from slotbench.nn.inverted_attention import Memory
 from slotbench.nn.slot_attention import (
     CorrectorMLP,
     SlotAttentionInit,
@@ -123,13 +123,13 @@ class SAVi(InitialisedSlots, RecurrentCore):
         """Initial slots for each clip, learned or drawn."""
         return SAViStart(self.slot_init(tokens.shape[0]))
 
-    def per_step(self, tokens: Float[Tensor, "batch time tokens token_dim"]) -> TokenMemory:
-        """Keys and values of every frame; leaves "batch time heads 1 tokens head_dim"."""
+    def per_step(self, tokens: Float[Tensor, "batch time tokens token_dim"]) -> Memory:
+        """What the corrector reads of every frame; leaves "batch time ..."."""
         memory = self.corrector.memory(tokens.flatten(0, 1))
-        return TokenMemory(*(leaf.unflatten(0, tokens.shape[:2]) for leaf in memory))
+        return map_state(lambda leaf: leaf.unflatten(0, tokens.shape[:2]), memory)
 
     def cell(
-        self, inputs: TokenMemory, state: SAViStart | SAViState
+        self, inputs: Memory, state: SAViStart | SAViState
     ) -> tuple[Float[Tensor, "batch slots dim"], Float[Tensor, "batch slots tokens"], SAViState]:
         """One frame: (corrected slots, who won which token, state)."""
         if isinstance(state, SAViStart):

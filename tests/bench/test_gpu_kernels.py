@@ -81,14 +81,18 @@ def test_inputs_that_cannot_be_made_are_a_problem_of_their_case(tmp_path):
 
 @pytest.mark.parametrize("op", KERNELS)
 def test_every_op_has_inputs_and_its_kernels_agree(op):
-    kernels = [name for name, reason in available_kernels(op, "cpu").items() if reason is None]
-    case = {"sequences": 3, "steps": 5, "width": 32, "kernels": kernels}
+    case = {"sequences": 3, "steps": 5, "width": 32, "kernels": list(KERNELS[op])}
     said: list[dict] = []
     request = {"op": op, "device": "cpu", "rounds": 3, "seconds": 60, "cases": [case]}
     kernel_job.measure_case(request, 0, said.append)
     results = {message["kernel"]: message for message in said if "result" in message}
-    assert set(results) == set(kernels) >= {"reference", "torch"}
-    for result in results.values():
+    absent = {kernel for kernel, reason in available_kernels(op, "cpu").items() if reason is not None}
+    assert set(results) == set(KERNELS[op]) >= {"reference", "torch"} | absent
+    for kernel, result in results.items():
+        if kernel in absent:
+            assert result["problem"] == "not available"
+            assert f"kernel '{kernel}' of {op} cannot run" in result["message"]
+            continue
         assert result["error"] < 1e-4
         assert len(result["forward"]) == len(result["both"]) == 3
         assert min(result["both"]) > 0
@@ -115,6 +119,39 @@ def test_a_kernel_that_fails_while_it_is_timed_leaves_the_others_their_times(mon
     assert len(second["both"]) == len(second["forward"]) == 4
 
 
+def test_a_kernel_that_leaves_the_device_unusable_is_named_and_nothing_more_is_tried(monkeypatch):
+    def illegal(call, kernel):
+        if kernel == "torch":
+            raise RuntimeError("CUDA error: an illegal memory access was encountered\nmore")
+        return values(call, kernel)
+
+    values = kernel_job._values
+    monkeypatch.setattr(kernel_job, "_values", illegal)
+    monkeypatch.setattr(kernel_job, "_is_lost", lambda error: True)
+    said: list[dict] = []
+    case = {"sequences": 2, "steps": 3, "width": 32, "kernels": ["torch", "reference"]}
+    request = {"op": "causal_conv1d", "device": "cpu", "rounds": 4, "seconds": 60, "cases": [case]}
+    with pytest.raises(kernel_job._DeviceLostError):
+        kernel_job.measure_case(request, 0, said.append)
+    assert said[-1] == {
+        "result": 0,
+        "kernel": "torch",
+        "problem": "error",
+        "message": "RuntimeError: CUDA error: an illegal memory access was encountered",
+    }
+
+
+def test_a_process_measures_its_cases_one_by_one():
+    case = {"steps": 3, "width": 32, "kernels": ["reference", "torch", "causal_conv1d"]}
+    cases = [{"sequences": sequences, **case} for sequences in (1, 2)]
+    request = {"op": "causal_conv1d", "device": "cpu", "rounds": 1, "seconds": 60, "cases": cases}
+    found = list(measure(request))
+    assert [size["sequences"] for size, _ in found] == [1, 2]
+    for _, kernels in found:
+        assert kernels["causal_conv1d"]["problem"] == "not available"
+        assert len(kernels["torch"]["both"]) == 1
+
+
 def test_a_wrong_gradient_is_seen():
     call = inputs_of("causal_conv1d", 2, 6, 8, "cpu")
     right = kernel_job._values(call.head(2, torch.float64), "reference")
@@ -134,22 +171,23 @@ def test_kernels_come_from_the_dispatcher_and_a_resumed_stage_measures_the_rest(
     def measured(request):
         asked.append((request["op"], [case["kernels"] for case in request["cases"]]))
         for case in request["cases"]:
-            yield case, {kernel: {"both": [1.0]} for kernel in case["kernels"]}
+            found = {kernel: {"both": [1.0]} for kernel in case["kernels"]}
+            yield case, {**found, "gone": {"problem": "not available", "message": "needs a pilot"}}
 
     monkeypatch.setattr("slotbench.bench.gpu.kernels.measure", measured)
-    monkeypatch.setattr(
-        "slotbench.ops.available_kernels",
-        lambda op, device: {"torch": None, "brand_new": None, "gone": "needs a pilot"},
-    )
+    kernels = {"ssd": ("torch", "brand_new", "gone"), "scan": ("torch", "brand_new", "gone")}
+    monkeypatch.setattr("slotbench.ops.dispatch.KERNELS", kernels)
     settings = Settings(tmp_path, "cuda", seconds=360.0)
     items = Items(tmp_path, "kernels")
     done = {"sequences": 384, "steps": 6, "width": 128}
     items[key_of("ssd", done)] = {"op": "ssd", **done, "kernels": {"torch": {"both": [2.0]}}}
     message = run(settings, items)
-    assert {op: len(kernels) for op, kernels in asked} == {op: 7 if op == "ssd" else 8 for op in KERNELS}
-    assert all(kernels == ["torch", "brand_new"] for _, cases in asked for kernels in cases)
+    assert {op: len(cases) for op, cases in asked} == {"ssd": 7, "scan": 8}
+    assert all(names == kernels[op] for op, cases in asked for names in cases)
     assert items[key_of("ssd", done)]["kernels"] == {"torch": {"both": [2.0]}}
-    other = items[key_of("selective_scan", done)]["kernels"]
+    other = items[key_of("scan", done)]["kernels"]
+    assert list(other) == ["torch", "brand_new", "gone"]
     assert other["gone"] == {"problem": "not available", "message": "needs a pilot"}
-    assert "selective_scan: brand_new, torch" in message
-    assert "failed" not in message
+    assert message == "ssd: torch, brand_new; scan: torch, brand_new"
+    items["broken"] = {"op": "ssd", "kernels": {"gone": {"problem": "error", "message": "no"}}}
+    assert run(settings, items).endswith("; failed somewhere: ssd/gone")

@@ -56,7 +56,7 @@ def test_kernels_are_shown_with_ratio_error_and_what_did_not_run(out):
         "torch": {**times, "both": [10.0, 24.0, 90.0]},
         "fast": times,
         "broken": {"problem": "error", "message": "illegal memory access"},
-        "absent": {"problem": "not available", "message": "needs a pilot"},
+        "absent": {"problem": "not available", "message": "it needs a pilot"},
     }
     store(out, "kernels", one={**KERNEL, "kernels": kernels})
     text = page(out)

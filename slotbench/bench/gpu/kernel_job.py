@@ -20,8 +20,10 @@ from typing import Any
 import torch
 
 from slotbench.bench.gpu.kernel_inputs import Call, inputs_of
+from slotbench.bench.gpu.records import UNAVAILABLE
 from slotbench.bench.job import OUT_OF_MEMORY
 from slotbench.bench.memory import MemoryMeter, is_out_of_memory
+from slotbench.ops import KernelError
 
 __all__ = ["measure_case"]
 
@@ -141,6 +143,8 @@ def _wait(device: str) -> None:
 
 def _failure(error: BaseException) -> dict[str, Any]:
     said = str(error).strip().splitlines()
+    if isinstance(error, KernelError):
+        return {"problem": UNAVAILABLE, "message": str(error)}
     problem = OUT_OF_MEMORY if is_out_of_memory(error) else "error"
     return {"problem": problem, "message": f"{type(error).__name__}: {said[0] if said else ''}".strip(": ")}
 

@@ -15,7 +15,7 @@ from queue import Empty, Queue
 from typing import Any
 
 from slotbench.bench.gpu.plan import Settings
-from slotbench.bench.gpu.records import Items
+from slotbench.bench.gpu.records import UNAVAILABLE, Items
 from slotbench.bench.results import OUT_OF_TIME
 
 __all__ = ["SHAPES", "WIDTHS", "key_of", "run"]
@@ -25,46 +25,44 @@ SHAPES = ((384, 6), (384, 24), (96, 300), (32, 2560))
 WIDTHS = (128, 384)
 QUICK_SHAPES, QUICK_WIDTHS = ((4, 3), (2, 8)), (32,)
 ROUNDS, QUICK_ROUNDS = 10, 2
-UNAVAILABLE = "not available"
 _PATIENCE = 90.0
 """Seconds without a word after which a kernel is given up: they hold its compilation, and its slowest call."""
 
 
 def run(settings: Settings, items: Items) -> str:
     """Measures what has no item yet; returns how many kernels of how many ops ran."""
-    from slotbench.ops import available_kernels
+    # names alone: whether a kernel runs here is found out in a process that it may take down
     from slotbench.ops.dispatch import KERNELS
 
     shapes, widths = (QUICK_SHAPES, QUICK_WIDTHS) if settings.quick else (SHAPES, WIDTHS)
     sizes = [{"sequences": n, "steps": steps, "width": width} for width in widths for n, steps in shapes]
     seconds = 0.6 * settings.seconds / (len(KERNELS) * len(sizes))
-    ran: dict[str, set[str]] = {}
-    for op in KERNELS:
-        refusals = available_kernels(op, settings.device)
-        here = [kernel for kernel, reason in refusals.items() if reason is None]
-        absent = {kernel: {"problem": UNAVAILABLE, "message": reason} for kernel, reason in refusals.items() if reason}
-        waiting = [size for size in sizes if key_of(op, size) not in items]
+    for op, kernels in KERNELS.items():
         request = {
             "op": op,
             "device": settings.device,
             "rounds": QUICK_ROUNDS if settings.quick else ROUNDS,
             "seconds": seconds,
-            "cases": [{**size, "kernels": here} for size in waiting],
+            "cases": [{**size, "kernels": kernels} for size in sizes if key_of(op, size) not in items],
         }
         for size, found in measure(request):
-            items[key_of(op, size)] = {"op": op, **size, "kernels": {**found, **absent}}
-        for item in items.found.values():
-            ran.setdefault(item["op"], set()).update(k for k, one in item["kernels"].items() if "problem" not in one)
-    broken = sorted(
-        {
-            f"{item['op']}/{kernel}"
-            for item in items.found.values()
-            for kernel, one in item["kernels"].items()
-            if one.get("problem") not in (None, UNAVAILABLE)
-        }
-    )
-    line = "; ".join(f"{op}: {', '.join(sorted(kernels)) or 'none'}" for op, kernels in ran.items())
-    return line + (f"; failed somewhere: {', '.join(broken)}" if broken else "")
+            items[key_of(op, size)] = {"op": op, **size, "kernels": {name: found[name] for name in kernels}}
+    return _summary(items)
+
+
+def _summary(items: Items) -> str:
+    """The kernels that ran somewhere, by op, and those that failed somewhere."""
+    ran: dict[str, list[str]] = {}
+    failed: list[str] = []
+    for item in items.found.values():
+        known = ran.setdefault(item["op"], [])
+        for kernel, one in item["kernels"].items():
+            if "problem" not in one:
+                known += [kernel] * (kernel not in known)
+            elif one["problem"] != UNAVAILABLE:
+                failed.append(f"{item['op']}/{kernel}")
+    line = "; ".join(f"{op}: {', '.join(kernels) or 'none'}" for op, kernels in ran.items())
+    return line + (f"; failed somewhere: {', '.join(dict.fromkeys(failed))}" if failed else "")
 
 
 def key_of(op: str, size: dict[str, int]) -> str:

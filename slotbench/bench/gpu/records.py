@@ -11,10 +11,22 @@ from typing import Any
 
 from slotbench.files import dump_json, read_json_object_or_none, write_atomically
 
-__all__ = ["DONE", "FAILED", "OUT_OF_TIME", "Items", "OutOfTimeError", "problem_of", "read_result", "write_result"]
+__all__ = [
+    "DONE",
+    "FAILED",
+    "OUT_OF_TIME",
+    "UNAVAILABLE",
+    "Items",
+    "OutOfTimeError",
+    "problem_of",
+    "read_result",
+    "write_result",
+]
 
 DONE, FAILED, OUT_OF_TIME = "done", "failed", "out of time"
 """The states of a result."""
+UNAVAILABLE = "not available"
+"""The problem of a kernel that cannot run here: not installed, for another device, or refused after a trial."""
 
 
 class OutOfTimeError(RuntimeError):

@@ -11,7 +11,7 @@ from typing import Any
 
 from slotbench.bench import report as cores_report
 from slotbench.bench.gpu.plan import STAGES, Settings
-from slotbench.bench.gpu.records import problem_of, read_result
+from slotbench.bench.gpu.records import UNAVAILABLE, problem_of, read_result
 from slotbench.bench.job import Settings as CoresSettings
 from slotbench.bench.results import Results
 from slotbench.bench.tables import Table, markdown, number
@@ -131,7 +131,7 @@ def _kernels(items: dict[str, Any]) -> list[str]:
         for item in found:
             size = f"{item['sequences']} x {item['steps']} x {item['width']}"
             for kernel, one in item["kernels"].items():
-                if one.get("problem") == "not available":
+                if one.get("problem") == UNAVAILABLE:
                     absent[f"{op}/{kernel}"] = one["message"]
                     continue
                 rows.append([size, kernel, *_kernel_cells(one, item["kernels"].get("torch", {}))])
@@ -141,7 +141,7 @@ def _kernels(items: dict[str, Any]) -> list[str]:
         "Medians (smallest to largest); kernels took turns. `x torch`: median of the ratios to kernel torch within a "
         "round, forward + backward. MB: peak beside the inputs, both directions. Error: largest difference of a value "
         "or gradient from the reference in float64, on two sequences, relative to the largest entry of its tensor.",
-        *(f"- {name} was not run: it {one_line(why)}" for name, why in absent.items()),
+        *(f"- {name} was not run: {one_line(why)}" for name, why in absent.items()),
     ]
     return _section("Kernels", made, lines)
 

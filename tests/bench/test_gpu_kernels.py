@@ -158,6 +158,8 @@ def test_a_wrong_gradient_is_seen():
     wrong = [*right[:-1], right[-1] + 0.5 * right[-1].abs().max()]
     assert kernel_job._difference(right, right) == 0
     assert kernel_job._difference(wrong, right) == pytest.approx(0.5)
+    assert kernel_job._difference([right[0] * torch.nan, *right[1:]], right) == torch.inf
+    assert kernel_job._difference([*right[:-1], right[-1] * torch.nan], right) == torch.inf
 
 
 def test_an_op_without_inputs_says_where_to_add_them():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from slotbench.bench.gpu.gpu_tests import marked_files, read_junit
 from slotbench.bench.gpu.plan import STAGES, Settings
 from slotbench.bench.gpu.records import write_result
 from slotbench.bench.gpu.report import write_report
@@ -88,24 +87,10 @@ def test_a_section_that_cannot_be_written_is_a_sentence(out):
     assert "## Stages" in text
 
 
-def test_files_with_the_mark_are_found_and_no_others(tmp_path):
-    (tmp_path / "ops").mkdir()
-    (tmp_path / "ops" / "test_a.py").write_text("@pytest.mark.gpu\ndef test_it(): ...")
-    (tmp_path / "test_b.py").write_text("import a_package_that_is_not_there")
-    (tmp_path / "test_c.py").write_text("pytestmark = pytest.mark.gpu")
-    assert marked_files(tmp_path) == [str(tmp_path / "ops" / "test_a.py"), str(tmp_path / "test_c.py")]
-
-
-def test_counts_and_failures_are_read_from_junit(tmp_path, out):
-    file = tmp_path / "junit.xml"
-    file.write_text(
-        '<testsuites><testsuite><testcase classname="a.b" name="fine"/>'
-        '<testcase classname="a.b" name="off"><failure message="off by 2&#10;more">trace</failure></testcase>'
-        '<testcase classname="a" name="import"><error message="no such"/></testcase>'
-        '<testcase classname="a.b" name="left"><skipped message="needs"/></testcase></testsuite></testsuites>'
-    )
-    counts, failures = read_junit(file)
-    assert counts == {"passed": 1, "failed": 2, "skipped": 1}
-    assert failures == [{"test": "a.b::off", "message": "off by 2"}, {"test": "a::import", "message": "no such"}]
-    store(out, "gpu_tests", tests={"counts": counts, "failures": failures})
-    assert "| a.b::off | off by 2 |" in page(out)
+def test_tests_that_failed_and_the_one_that_ended_the_process_are_named(out):
+    passed, failed = {"outcome": "passed"}, {"outcome": "failed", "problem": "failed", "message": "off by 2"}
+    store(out, "gpu_tests", "failed", a=passed, b=failed, c=passed, running={"test": "tests/test_x.py::crashes"})
+    text = page(out)
+    assert "2 passed, 1 failed, 0 skipped." in text
+    assert "| b | off by 2 |" in text
+    assert "The process ended in `tests/test_x.py::crashes`" in text

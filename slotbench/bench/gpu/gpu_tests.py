@@ -1,10 +1,9 @@
-"""The tests that are marked gpu, by pytest in a process of its own; its JUnit file is kept."""
+"""The tests that are marked gpu, by pytest in this process; each one's outcome is on disk when the next begins."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,34 +11,31 @@ from typing import Any
 from slotbench.bench.gpu.plan import Settings
 from slotbench.bench.gpu.records import Items
 
-__all__ = ["marked_files", "read_junit", "run"]
+__all__ = ["RUNNING", "Recorder", "counts", "marked_files", "run"]
 
+RUNNING = "running"
+"""Key of the test that has begun and not ended: it is there at the end where a test has taken the process down."""
 _NEEDED = ("pytest", "hypothesis", "beartype")
-_RIGHT = (0, 1, 5)  # all passed, some failed, none was there
+_RIGHT = (0, 1, 5)  # all passed, some failed, none was left
 
 
 def run(settings: Settings, items: Items) -> str:
-    """Runs them and reads the JUnit file; returns how many passed."""
+    """Runs those that have no outcome yet; returns how many passed, failed and were skipped."""
     files = marked_files(Path("tests"))
     if not files:
         raise RuntimeError("no file of tests/ here is marked gpu: run the command in a checkout of slotbench")
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise RuntimeError(f"{', '.join(missing)} cannot be imported; the tests need pip install '.[test]'")
-    junit = settings.out / "gpu_tests.xml"
-    junit.unlink(missing_ok=True)
+    import pytest
+
     # the options of pyproject.toml ask for pytest-xdist, and for warnings of one torch
-    command = [sys.executable, "-m", "pytest", *files, "-m", "gpu", "-o", "addopts=", "-W", "default", "-q", "-ra"]
-    command += ["--continue-on-collection-errors", "-p", "no:cacheprovider", f"--junitxml={junit.resolve()}"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL)
-    if not junit.is_file():
-        raise RuntimeError(f"pytest ended with code {done.returncode} and wrote no {junit.name}")
-    counts, failures = read_junit(junit)
-    items["tests"] = {"exit_code": done.returncode, "counts": counts, "failures": failures}
-    if counts["failed"] or done.returncode not in _RIGHT:
-        items["tests"] |= {"problem": "failed", "message": f"{counts['failed']} tests, pytest's code {done.returncode}"}
-        items.write()
-    return ", ".join(f"{count} {name}" for name, count in counts.items())
+    arguments = [*files, "-m", "gpu", "-o", "addopts=", "-W", "default", "-q", "-ra", "--continue-on-collection-errors"]
+    arguments += ["-p", "no:cacheprovider", f"--junitxml={settings.out / 'gpu_tests.xml'}"]
+    code = pytest.main(arguments, plugins=[Recorder(items)])
+    if code not in _RIGHT:
+        raise RuntimeError(f"pytest ended with code {int(code)}; gpu_tests.log says more")
+    return ", ".join(f"{count} {outcome}" for outcome, count in counts(items.found).items())
 
 
 def marked_files(folder: Path) -> list[str]:
@@ -51,20 +47,55 @@ def marked_files(folder: Path) -> list[str]:
     return [str(file) for file in sorted(folder.rglob("test_*.py")) if "mark.gpu" in file.read_text(encoding="utf-8")]
 
 
-def read_junit(path: Path) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """How many tests passed, failed and were skipped, and each failure with its first line.
+def counts(items: dict[str, dict[str, Any]]) -> dict[str, int]:
+    """How many tests there are of each outcome.
 
     Args:
-        path: a JUnit file that pytest has written.
+        items: those of the stage.
     """
-    counts = {"passed": 0, "failed": 0, "skipped": 0}
-    failures = []
-    for case in ElementTree.parse(path).getroot().iter("testcase"):
-        wrong = [child for child in case if child.tag in ("failure", "error")]
-        skipped = case.find("skipped") is not None
-        counts["failed" if wrong else "skipped" if skipped else "passed"] += 1
-        if wrong:
-            name = f"{case.get('classname', '')}::{case.get('name', '')}"
-            first = (wrong[0].get("message") or "").strip().splitlines()
-            failures.append({"test": name, "message": first[0] if first else ""})
-    return counts, failures
+    found = Counter(item["outcome"] for key, item in items.items() if key != RUNNING)
+    return {outcome: found[outcome] for outcome in ("passed", "failed", "skipped")}
+
+
+class Recorder:
+    """A plugin of pytest that keeps each test's outcome, and leaves out the tests that have one.
+
+    Args:
+        items: where they are kept, by the test's name.
+    """
+
+    def __init__(self, items: Items) -> None:
+        self._items = items
+
+    def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
+        """Leaves out what an earlier run has an outcome of."""
+        done = [test for test in items if test.nodeid in self._items]
+        items[:] = [test for test in items if test.nodeid not in self._items]
+        config.hook.pytest_deselected(items=done)
+
+    def pytest_collectreport(self, report: Any) -> None:
+        """A file that cannot be imported is a failure of its own."""
+        if report.failed:
+            self._fail(report)
+
+    def pytest_runtest_logstart(self, nodeid: str, location: Sequence[Any]) -> None:
+        """Names the test that begins."""
+        self._items[RUNNING] = {"test": nodeid}
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Keeps the outcome; an error before or after the test is one of the test."""
+        if report.failed:
+            self._fail(report)
+        elif report.skipped or (report.when == "call" and report.passed):
+            self._items[report.nodeid] = {"outcome": report.outcome, "seconds": report.duration}
+
+    def pytest_runtest_logfinish(self, nodeid: str, location: Sequence[Any]) -> None:
+        """The test has ended."""
+        self._items.found.pop(RUNNING, None)
+        self._items.write()
+
+    def _fail(self, report: Any) -> None:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        said = str(crash.message if crash is not None else report.longrepr).strip().splitlines()
+        message = (said[0] if crash is not None else said[-1]) if said else ""
+        self._items[report.nodeid] = {"outcome": "failed", "problem": "failed", "message": message}

@@ -76,7 +76,8 @@ def _values(call: Call, kernel: str) -> list[torch.Tensor]:
 def _difference(got: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
     """Largest difference of a value or gradient, relative to the largest entry of its own tensor."""
     pairs = zip(got, expected, strict=True)
-    return max(((a.to(b.dtype) - b).abs().max() / b.abs().max().clamp(min=1e-12)).item() for a, b in pairs)
+    errors = [((a.to(b.dtype) - b).abs().max() / b.abs().max().clamp(min=1e-12)).item() for a, b in pairs]
+    return max(errors) if all(map(math.isfinite, errors)) else math.inf
 
 
 def _first_run(call: Call, kernel: str, device: str) -> dict[str, Any]:

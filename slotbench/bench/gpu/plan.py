@@ -31,11 +31,11 @@ class Stage:
 
 STAGES = (
     Stage("machine", "device, driver, versions, and the report of slotbench doctor", 3, 1.5),
-    Stage("gpu_tests", "the tests marked gpu", 4, 2),
+    Stage("gpu_tests", "the tests marked gpu", 5, 3),
     Stage("kernels", "every kernel of slotbench.ops against the others", 6, 5),
     Stage("cores", "slotbench bench cores on the device", 6, 5),
     Stage("training", "training at the papers' sizes, a model of each family, fp32 and bf16-mixed", 10, 9),
-    Stage("experiment", "one experiment to its end, with scores and baselines", None, 11),
+    Stage("experiment", "one experiment to its end, with scores and baselines", None, 10),
 )
 """In the order in which they run."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from slotbench.bench import report as cores_report
+from slotbench.bench.gpu.gpu_tests import RUNNING, counts
 from slotbench.bench.gpu.plan import STAGES, Settings
 from slotbench.bench.gpu.records import UNAVAILABLE, problem_of, read_result
 from slotbench.bench.job import Settings as CoresSettings
@@ -104,11 +105,12 @@ def _machine(items: dict[str, Any]) -> list[str]:
 
 
 def _tests(items: dict[str, Any]) -> list[str]:
-    tests = items.get("tests", {})
-    counts = ", ".join(f"{count} {name}" for name, count in tests.get("counts", {}).items())
-    rows = [[failure["test"], one_line(failure["message"])] for failure in tests.get("failures", [])]
+    rows = [[name, one_line(item["message"])] for name, item in items.items() if problem_of(item) is not None]
     made = [Table("Failures", ["test", "message"], rows, words=2)] if rows else []
-    return _section("Tests marked gpu", made, [f"{counts}. All of it: gpu_tests.xml, gpu_tests.log."])
+    lines = [", ".join(f"{count} {outcome}" for outcome, count in counts(items).items()) + "."]
+    if RUNNING in items:
+        lines.append(f"The process ended in `{one_line(items[RUNNING]['test'])}`; later tests were not run.")
+    return _section("Tests marked gpu", made, lines)
 
 
 def _kernels(items: dict[str, Any]) -> list[str]:

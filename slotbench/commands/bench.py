@@ -185,7 +185,7 @@ def _bench_gpu(arguments: list[str]) -> int:
 
     from slotbench.bench.gpu.driver import run_day
 
-    print(f"slotbench bench gpu: {len(names)} stages, {given.minutes:g} minutes at most, results in {given.out}")
+    print(f"{', '.join(names)}: {given.minutes:g} minutes at most, results in {given.out}")
     try:
         left = run_day(settings, names, lambda text: print(text, end="", flush=True), restart=given.restart)
     except KeyboardInterrupt:

@@ -76,7 +76,13 @@ def test_a_resumed_run_is_one_record_without_what_lies_beyond_the_checkpoint(rea
 
 
 def _copied(log: Path, folder: Path, hours: int) -> Path:
-    """A log as if it had been written so many hours ago; a copy, which no process of wandb's touches any more."""
+    """A log as if it had been written so many hours ago; a copy, which no process of wandb's touches any more.
+
+    wandb's own process may still be writing when the logger has returned: the last record is awaited.
+    """
+    until = time.monotonic() + 120
+    while all(kind != "exit" for kind, _ in read_log(log)) and time.monotonic() < until:
+        time.sleep(0.1)
     copy = folder / f"offline-run-2026010{9 - hours // 24}_000000-copied" / log.name
     copy.parent.mkdir(parents=True)
     shutil.copyfile(log, copy)

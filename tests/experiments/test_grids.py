@@ -1,7 +1,8 @@
 """Every shipped grid: its header, what the parser says to its points, and two steps of them at tiny size.
 
-Of the laptop's grids some points are trained each time, among which every value of every axis occurs; of each of the
-papers' one is shown to the parser. All points of all grids are trained by `nox -s grids`.
+Of the laptop's grids one point of every model is trained each time, and the parser is shown points in which every value
+of every axis occurs; of each of the papers' grids it is shown one. All points of all grids are trained by
+`nox -s grids`.
 """
 
 from __future__ import annotations
@@ -50,9 +51,10 @@ def variants(points: Iterable[Point]) -> list[Point]:
 
 
 def model_of(point: Point) -> str:
-    """What decides which model is trained; of the data and of the length of the training it says nothing."""
+    """What decides which code is trained: files, and settings that are names; sizes do not."""
     configs = [value for flag, value in zip(point.arguments, point.arguments[1:], strict=False) if flag == "--config"]
-    return json.dumps([configs, {key: value for key, value in point.settings.items() if key.startswith("model.core")}])
+    named = {key: value for key, value in point.settings.items() if key.startswith("model.") and isinstance(value, str)}
+    return json.dumps([configs, named])
 
 
 def named_experiment(point: Point) -> Path | None:
@@ -67,18 +69,31 @@ def overlaid_experiment(point: Point) -> Path | None:
 
 
 @cache
+def covering_points() -> dict[Path, list[Point]]:
+    """Of each laptop grid points with every value of every axis."""
+    return {path: covering(variants(opened(path).points)) for path in sorted(FOLDER.glob("*.yaml"))}
+
+
+@cache
 def some_points() -> dict[Path, list[Point]]:
-    """Of each laptop grid points with every value of every axis, without models that another grid has trained."""
+    """Of each laptop grid one point of every model that no earlier grid has trained, and one point at least."""
     found: dict[Path, list[Point]] = {}
     seen: set[str] = set()
-    for path in sorted(FOLDER.glob("*.yaml")):
-        grid = opened(path)
-        chosen = covering(variants(grid.points))
-        own = {key for point in chosen for key in point.settings.keys() - grid.file.settings.keys()}
-        of_data = any(key.startswith("data.") for key in own)
-        found[path] = [point for point in chosen if of_data or model_of(point) not in seen]
-        seen |= {model_of(point) for point in chosen}
+    for path, chosen in covering_points().items():
+        models = {model_of(point): point for point in reversed(chosen)}
+        found[path] = [point for model, point in models.items() if model not in seen][::-1] or chosen[:1]
+        seen |= models.keys()
     return found
+
+
+def points_to_parse() -> list[Any]:
+    """Those that cover a laptop grid and are not trained, and one of each of the papers'."""
+    left = {
+        path: [point for point in chosen if point.id not in {done.id for done in some_points()[path]}]
+        for path, chosen in covering_points().items()
+    }
+    left |= {path: list(opened(path).points[-1:]) for path in sorted((FOLDER / "paper").glob("*.yaml"))}
+    return [pytest.param(points, id=name_of(path)) for path, points in left.items() if points]
 
 
 def other_points(path: Path) -> list[Point]:
@@ -190,9 +205,9 @@ def test_a_grid_says_what_it_compares(path):
     assert opened(path).file.metrics
 
 
-@pytest.mark.parametrize("path", sorted((FOLDER / "paper").glob("*.yaml")), ids=name_of)
-def test_the_parser_takes_a_point_of_a_papers_grid(path):
-    assert problems(opened(path).points[-1:], []) == []
+@pytest.mark.parametrize("points", points_to_parse())
+def test_the_parser_takes_the_points(points):
+    assert problems(points, []) == []
 
 
 @pytest.mark.parametrize(("path", "point"), cases(lambda path: some_points().get(path, [])))

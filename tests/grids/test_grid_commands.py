@@ -192,7 +192,7 @@ def test_a_running_driver_that_is_told_to_stop_lets_its_points_save_and_the_next
     stand_in_grid.wait_until(folder.record)
     assert "is being run already, by process" in refusal("run", "widths.yaml", capsys=capsys)
     driver.send_signal(signal.SIGINT)
-    said, _ = driver.communicate(timeout=60)
+    said, _ = driver.communicate(timeout=300)
     assert driver.returncode == 130
     assert "to resume: slotbench grid run widths.yaml" in said
     assert states(capsys=capsys) == {"dim=1,seed=0": "interrupted", "dim=2,seed=0": "waiting"}
@@ -220,7 +220,7 @@ def test_on_a_terminal_there_is_a_bar_and_a_line_per_point(workspace):
         if "step 1/4" in seen:
             waiting.unlink(missing_ok=True)
     os.close(ours)
-    assert driver.wait(timeout=60) == 0
+    assert driver.wait(timeout=300) == 0
     assert "1/2" in seen
     assert "1 done, 1 running" in seen
     assert "2 points, 2 done" in seen

@@ -23,7 +23,7 @@ _IDENTITY = ("batch", "slots", "dim", "tokens", "repeats", "threads", "device")
 
 
 class BenchError(ValueError):
-    """A bench cannot go on as it is asked to."""
+    """A bench cannot run as it is asked to."""
 
 
 @dataclass

@@ -3,7 +3,7 @@
 A cache is a folder with one file per field, the videos one after the other, and `cache.json`, which says what they are.
 It is written in pieces, by one process at a time; `progress.json` has the checksums of what is on the disk for good,
 and gives way to `cache.json` at the end, so a cache is either complete or known not to be, and one that was interrupted
-goes on behind what is there as it was written. `SHA256SUMS` has the checksums of all files.
+continues behind what is there as it was written. `SHA256SUMS` has the checksums of all files.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _write(
                 _write_json(folder / _PARTIAL, state | {"marks": marks.stored()})
             except OSError as error:
                 raise DataFilesError(
-                    f"{folder} cannot be written ({error.strerror or error}): the same command goes on from there"
+                    f"{folder} cannot be written ({error.strerror or error}): the same command resumes from there"
                 ) from error
             if report is not None:
                 report(state["videos"])
@@ -200,7 +200,7 @@ class ClipCache(ClipSource):
                 done = _read_state(folder / _PARTIAL)["videos"]
                 raise DataFilesError(
                     f"the cache {folder} is not complete ({done} videos so far): run the `slotbench prepare` command "
-                    "that began it again, it goes on from there"
+                    "that began it again, it resumes from there"
                 )
             raise DataFilesError(f"there is no cache at {folder}: `slotbench prepare` writes one")
         state = _read_state(folder / _COMPLETE)

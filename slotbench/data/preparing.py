@@ -98,7 +98,7 @@ def in_order(work: Callable[[Piece], Result], pieces: Iterable[Piece], jobs: int
             yield waiting.popleft().result()
     except BrokenProcessPool as error:
         raise DataFilesError(
-            "a process that worked on the data set has been killed, perhaps for its memory: the same command goes on "
+            "a process that worked on the data set has been killed, perhaps for its memory: the same command resumes "
             f"from here; with fewer than {jobs} --jobs it needs less"
         ) from error
     finally:
@@ -125,8 +125,8 @@ def _end_with_parent() -> None:
 class Marks:
     """The checksums of what has been written so far, remembered at up to 64 places on the way.
 
-    What lies on the disk is compared with them before writing goes on: it goes on behind the last place up to which all
-    is as it was written. As the work grows places are forgotten, so that those that stay are spread over all of it.
+    What lies on the disk is compared with them before writing continues, behind the last place up to which all is as it
+    was written. As the work grows places are forgotten, so that those that stay are spread over all of it.
 
     Args:
         known: the places of an earlier process, each a number of pieces and the checksums of the files up to there.

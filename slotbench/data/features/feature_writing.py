@@ -118,7 +118,7 @@ class _Writer:
                 write_atomically(self.progress, json.dumps(state))
             except (OSError, RuntimeError) as error:
                 raise DataFilesError(
-                    f"{self.partial} cannot be written ({one_line(error)}): the same command goes on from there"
+                    f"{self.partial} cannot be written ({one_line(error)}): the same command resumes from there"
                 ) from error
             report(self.split, number + 1, total)
         if not self.complete.is_file():

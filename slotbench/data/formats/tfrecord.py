@@ -383,7 +383,7 @@ def _fields(view: memoryview) -> Iterator[tuple[int, int, int, int]]:
         else:
             raise ValueError(f"wire type {wire} does not exist")
         if position > end:
-            raise ValueError("a field goes on beyond the end")
+            raise ValueError("a field continues beyond the end")
         yield number, wire, start, position
 
 

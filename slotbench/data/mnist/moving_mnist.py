@@ -112,7 +112,7 @@ class MovingMNIST(SlotDataModule):
 
         It knows how the digits look, their speed and how they turn at the edges: an oracle. It
         is right up to rounding (the log is in single precision), except where a digit ran into a corner just
-        before the last context frame, which hides the direction it goes on in. None where the context is one frame.
+        before the last context frame, which hides the direction it moves on in. None where the context is one frame.
         """
         if context < 2:
             return {}

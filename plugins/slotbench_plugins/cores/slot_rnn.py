@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -12,6 +12,8 @@ from slotbench.interfaces import RecurrentCore, SlotSpec, TokenSpec
 from slotbench.nn.attention import SelfAttention, SlotMixer
 from slotbench.nn.gru import SharedGRU
 from slotbench.nn.slot_encoder import SlotEncoder
+
+MixerNorm = Literal["after", "before", "none"]
 
 SlotRNNState = tuple[Float[Tensor, "batch slots dim"], ...]
 
@@ -29,26 +31,31 @@ class SlotRNNInputs(NamedTuple):
 
 
 class AttentionMixer(nn.Module):
-    """Self-attention over a set of slots with a residual, and a LayerNorm after it.
+    """Self-attention over a set of slots with a residual, and a LayerNorm after it, before it, or nowhere.
 
-    The norm comes last because the result is fed back: with the norm before the attention, as in `SlotMixer`, every
-    step adds to the state, the gates saturate, and the state grows with the length of the clip.
+    The result is fed back, so that the norm decides what becomes of the state in a long clip. A norm after it blows the
+    state up to unit size at every step, what all slots have in common first, so that the slots become alike. Without
+    one, or with one before the attention alone, the residual leaves the slots apart.
 
     Source: SlotSSM, Eq 31; residual and LayerNorm are our choice.
 
     Args:
         dim: width of a slot.
         num_heads: heads, which must divide `dim`.
+        norm: where the LayerNorm is: "after" the residual, "before" the attention, or "none".
     """
 
-    def __init__(self, dim: int, num_heads: int):
+    def __init__(self, dim: int, num_heads: int, norm: MixerNorm = "after"):
         super().__init__()
         self.attention = SelfAttention(dim, num_heads)
-        self.norm = nn.LayerNorm(dim)
+        self.norm = nn.Identity() if norm == "none" else nn.LayerNorm(dim)
+        self.norm_is_last = norm == "after"
 
     def forward(self, slots: Float[Tensor, "batch slots dim"]) -> Float[Tensor, "batch slots dim"]:
         """Each set of slots on its own."""
-        return self.norm(slots + self.attention(slots))
+        if self.norm_is_last:
+            return self.norm(slots + self.attention(slots))
+        return slots + self.attention(self.norm(slots))
 
 
 class SlotRNNLayer(nn.Module):
@@ -93,9 +100,11 @@ class SlotRNN(RecurrentCore):
         mlp_ratio: hidden width of the MLPs in units of `dim`.
         mixer: what follows the GRU: self-attention alone (as in the paper), self-attention and an MLP (as in SlotSSM),
             or nothing, which leaves the slots on their own.
+        mixer_norm: where the mixer's LayerNorm is: "after" its residual, so that every state is of unit size, "before"
+            its attention, or "none". The norms within "attention_mlp" stay, and "before" is the same as "none" there.
 
     Raises:
-        ValueError: `num_layers` below 1, an unknown `mixer`, or `num_heads` does not divide `dim`.
+        ValueError: `num_layers` below 1, an unknown `mixer` or `mixer_norm`, or `num_heads` does not divide `dim`.
     """
 
     attention_kind = "reading"
@@ -110,17 +119,22 @@ class SlotRNN(RecurrentCore):
         encoder_layers: int = 3,
         mlp_ratio: int = 4,
         mixer: Literal["attention", "attention_mlp", "none"] = "attention",
+        mixer_norm: MixerNorm = "after",
     ):
         super().__init__()
         if num_layers < 1:
             raise ValueError(f"num_layers must be at least 1, got {num_layers}")
         mixers = {
-            "attention": lambda: AttentionMixer(dim, num_heads),
-            "attention_mlp": lambda: nn.Sequential(SlotMixer(dim, num_heads, mlp_ratio), nn.LayerNorm(dim)),
+            "attention": lambda: AttentionMixer(dim, num_heads, mixer_norm),
+            "attention_mlp": lambda: nn.Sequential(
+                SlotMixer(dim, num_heads, mlp_ratio), nn.LayerNorm(dim) if mixer_norm == "after" else nn.Identity()
+            ),
             "none": nn.Identity,
         }
         if mixer not in mixers:
             raise ValueError(f"mixer={mixer!r} is none of {', '.join(mixers)}")
+        if mixer_norm not in get_args(MixerNorm):
+            raise ValueError(f"mixer_norm={mixer_norm!r} is none of {', '.join(get_args(MixerNorm))}")
         self.slot_spec = SlotSpec(num_slots, dim)
         self.encoder = SlotEncoder(token_spec.dim, num_slots, dim, encoder_layers, num_heads, mlp_ratio)
         layers = nn.ModuleList(SlotRNNLayer(dim, mixers[mixer]()) for _ in range(num_layers))

@@ -11,6 +11,7 @@ from typing import Any
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers.logger import Logger
 
+from slotbench.callbacks.collapse import Collapse
 from slotbench.callbacks.curves import CurveWriter
 from slotbench.callbacks.divergence import Divergence
 from slotbench.callbacks.evaluation import EvaluationPlace, EvaluationRecord
@@ -69,6 +70,7 @@ def run_parts(
         RunRecord(folder, stop=stop, finish=finish),
         stop,
         divergence,
+        Collapse(),
         FinalValidation(final_validation),
         ThroughputBar(),
         MediaLogger(folder),

@@ -7,10 +7,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from slotbench.cli import run
 from slotbench.data.base import LoaderOptions
+from slotbench.interfaces import TokenSpec
 from slotbench.registry import load
 
 ROOT = Path(__file__).parents[2]
@@ -24,12 +26,15 @@ EXPERIMENT = {
     "movi_like": "movi_like.yaml",
 }
 SLOT_CORES = ["PSB", "RIM", "SingleStateSSM", "SlotRNN", "SlotSSM", "SlotTransformer", "SplitSSM", "Transformer"]
+# the same cores in other settings, said after the name of the class
+VARIANTS = ["RIM_original", "SingleStateSSM_equal_state"]
 CORES = dict.fromkeys(EXPERIMENT, SLOT_CORES) | {
+    **dict.fromkeys(["bouncing_balls", "blinking_balls_small"], sorted([*SLOT_CORES, *VARIANTS])),
     "moving_mnist": ["ConvLSTM", "ConvS5", "FrameTransformer"],
     "movi_like": ["OCSlotSSM", "PSB", "SAVi"],
 }
 # RIM has weights of its own for each module, and the frame transformer is the largest in its paper too
-LARGER = {"RIM", "FrameTransformer"}
+LARGER = {"RIM", "RIM_original", "FrameTransformer", "SingleStateSSM_equal_state"}
 
 
 def build(kind, config, *sizes):
@@ -89,6 +94,40 @@ def test_one_core_of_a_comparison_is_the_one_of_the_experiment():
         given = experiment_of(folder)["model"]["init_args"]["core"]["init_args"]
         matched = core_of(folder, core_of_the_experiment(folder))["init_args"]
         assert {key: matched[key] for key in given} == given
+
+
+def carried(folder, name):
+    """Numbers that a core carries from one step to the next, per clip."""
+    experiment = experiment_of(folder)
+    spec = build("datasets", experiment["data"]).spec
+    encoder = build("encoders", experiment["model"]["init_args"]["encoder"], spec.input)
+    core = build("cores", core_of(folder, name), encoder.token_spec)
+    tokens = encoder.token_spec
+    state = core(torch.zeros(1, 1, tokens.num_tokens, tokens.dim)).state
+    return sum(leaf.numel() for leaf in torch.utils._pytree.tree_leaves(state) if isinstance(leaf, torch.Tensor))
+
+
+@pytest.mark.parametrize("folder", ["bouncing_balls", "blinking_balls_small"])
+def test_a_single_state_may_be_as_large_as_all_slots_together(folder):
+    slots = carried(folder, "SlotSSM")
+    assert carried(folder, "SingleStateSSM_equal_state") == slots
+    assert carried(folder, "SingleStateSSM") * 6 == slots
+
+
+@pytest.mark.parametrize("folder", ["bouncing_balls", "blinking_balls_small"])
+def test_rim_in_its_authors_settings_starts_from_zeros_and_small_weights(folder):
+    from slotbench_plugins.cores.rim import RIM
+
+    given = core_of(folder, "RIM_original")["init_args"]
+    original = RIM.original(TokenSpec(64, 16), dim=64)
+    core = RIM(TokenSpec(64, 16), **given)
+    assert core.initial == original.initial == "zeros"
+    for name, value in original.named_parameters():
+        if name.startswith("input_attention"):
+            assert dict(core.named_parameters())[name].std().item() == pytest.approx(0.01, rel=0.2), name
+            assert value.std().item() == pytest.approx(0.01, rel=0.2), name
+    for name in ("expose_inactive_update", "mask_inactive_reads", "drops_what_is_read", "top_k"):
+        assert getattr(core, name) == getattr(original, name), name
 
 
 @pytest.mark.parametrize("name", ["PSB", "SplitSSM"])

@@ -1,11 +1,10 @@
-"""The alarm of a training that has collapsed: all slots alike, one slot with everything, or one answer to every clip."""
+"""The alarm of a training that has collapsed: slots alike, one slot with everything, or one answer to every clip."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from jaxtyping import Float
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
@@ -19,13 +18,13 @@ __all__ = ["Collapse", "largest_share", "prediction_spread", "slots_apart"]
 _ALIKE, _EVERYTHING, _CONSTANT = 0.001, 0.99, 0.01
 _TRY = {
     "slots_apart": (
-        "all slots are alike: {value:.2g} of their power tells them apart (alarm below {limit:g}); try starting slots or "
-        "queries further apart, a lower learning rate with a longer warm-up, or a norm that leaves slots apart (SlotRNN: "
-        "--model.core.mixer_norm before)"
+        "all slots are alike: {value:.2g} of their power tells them apart (alarm below {limit:g}); try starting slots "
+        "or queries further apart, a lower learning rate with a longer warm-up, or a norm that leaves slots apart "
+        "(SlotRNN: --model.core.mixer_norm before)"
     ),
     "largest_share": (
-        "one slot has everything: {value:.4f} of each clip on average (alarm above {limit:g}); try a lower learning rate "
-        "with a longer warm-up, fewer slots, or a smaller decoder, which a single slot does not satisfy"
+        "one slot has everything: {value:.4f} of each clip on average (alarm above {limit:g}); try a lower learning "
+        "rate with a longer warm-up, fewer slots, or a smaller decoder, which a single slot does not satisfy"
     ),
     "prediction_spread": (
         "the prediction is the same whatever is seen: it varies by {value:.2g} of what the truth does (alarm below "

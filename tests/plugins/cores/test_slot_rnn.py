@@ -185,7 +185,6 @@ def test_only_matrices_decay():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"mixer_norm": "first"}, "mixer_norm='first' is none of after, before, none"),
         ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
         ({"num_heads": 5}, "num_heads=5"),
         ({"num_slots": 0}, "at least 1 slot"),

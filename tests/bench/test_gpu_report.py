@@ -16,13 +16,13 @@ KERNEL = {"op": "ssd", "sequences": 384, "steps": 6, "width": 128}
 @pytest.fixture
 def out(tmp_path):
     (tmp_path / "gpu.json").write_text(dump_json({"device": "Loom 9000", "torch": "2.99", "quick": False}))
-    git = {"commit": "0123456789abcdef", "dirty": True}
-    store(tmp_path, "machine", facts=FACTS, environment={"git": git, "git_slotbench": None, "versions": {}})
+    store(tmp_path, "machine", facts=FACTS)
     return tmp_path
 
 
 def store(out, stage, state="done", **items) -> None:
-    write_result(out, stage, {"state": state, "message": f"{stage} | said", "seconds": 90.0, "items": items})
+    made = {"seconds": 90.0, "commit": "commit 0123 with changes", "date": "2031-02-03T04:05:06"}
+    write_result(out, stage, {"state": state, "message": f"{stage} | said", "items": items, **made})
 
 
 def page(out, *, quick: bool = False) -> str:
@@ -33,7 +33,7 @@ def test_the_page_has_device_date_commit_and_command(out):
     text = page(out)
     assert text.startswith("# GPU run: Loom 9000\n")
     assert "    slotbench bench gpu --minutes 30\n" in text
-    assert "Loom 9000, torch 2.99, commit 0123456789ab with changes, 20" in text
+    assert "Loom 9000, torch 2.99, commit 0123 with changes, 2031-02-03." in text
     assert "Quick" not in text
     assert "numbers say nothing" in page(out, quick=True)
 

@@ -61,11 +61,25 @@ def test_every_stage_is_done_once_and_has_a_line(a_device, tmp_path):
     assert [line.split()[0] for line in said.splitlines()] == NAMES
     assert [read_result(tmp_path, name)["state"] for name in NAMES] == [DONE] * len(NAMES)
     assert not list(tmp_path.glob("*.part.json"))
+    kept = read_result(tmp_path, "kernels")
+    assert kept["command"] == "slotbench bench gpu --out here"
+    assert kept["commit"]
+    assert kept["date"].startswith("20")
     before = (tmp_path / "kernels.json").read_bytes()
     left, said = day(tmp_path)
     assert left == []
     assert said.count("done before: 1 pieces") == len(NAMES)
     assert (tmp_path / "kernels.json").read_bytes() == before
+
+
+def test_a_page_that_cannot_be_written_does_not_end_the_run(a_device, tmp_path, monkeypatch):
+    def broken(settings):
+        raise KeyError("commit")
+
+    monkeypatch.setattr(driver, "write_report", broken)
+    left, said = day(tmp_path, ["kernels", "cores"])
+    assert left == []
+    assert "report.md cannot be written: KeyError: 'commit'" in said
 
 
 def test_a_failure_is_a_result_and_the_next_stage_runs(a_device, tmp_path):

@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from slotbench import __version__
 from slotbench.bench.gpu.machine import device_of
 from slotbench.bench.gpu.plan import STAGES, Settings, Stage, limit_of
 from slotbench.bench.gpu.records import DONE, FAILED, OUT_OF_TIME, Items, read_result, write_result
@@ -22,6 +24,7 @@ from slotbench.bench.gpu.report import write_report
 from slotbench.bench.gpu.stage_process import WORK_LEFT
 from slotbench.errors import UserError, lines
 from slotbench.files import dump_json, read_json_object_or_none, write_atomically
+from slotbench.runs.provenance import git_state
 
 __all__ = ["run_day"]
 
@@ -77,10 +80,10 @@ def run_day(
         say(f"{stage.name:<11}up to {_minutes(limit)} ... ")
         result = _run(replace(settings, seconds=limit), stage, found, (command or _command)(stage.name))
         write_result(settings.out, stage.name, result)
-        write_report(settings)
+        _report(settings, say)
         states[stage.name] = result["state"]
         say(f"{result['state']} in {_minutes(result['seconds'])}: {result['message']}\n")
-    write_report(settings)
+    _report(settings, say)
     return [name for name, state in states.items() if state != DONE]
 
 
@@ -124,6 +127,7 @@ def _run(settings: Settings, stage: Stage, before: dict[str, Any] | None, comman
         "message": message,
         "seconds": seconds,
         "limit": settings.seconds,
+        "commit": _commit(),
         "date": datetime.now().astimezone().isoformat(timespec="seconds"),
         "command": settings.command,
         "items": items.found,
@@ -185,6 +189,22 @@ def _drop(settings: Settings, stage: Stage) -> None:
     for file in (f"{stage.name}.json", f"{stage.name}.part.json", f"{stage.name}.log"):
         (settings.out / file).unlink(missing_ok=True)
     shutil.rmtree(settings.out / stage.name, ignore_errors=True)
+
+
+def _report(settings: Settings, say: Say) -> None:
+    """Writes the page; the numbers are in the stages' files, so a mistake in it must not end the run."""
+    try:
+        write_report(settings)
+    except Exception as error:
+        say(f"report.md cannot be written: {type(error).__name__}: {error}\n")
+
+
+def _commit() -> str:
+    """The source that runs, as far as git knows it."""
+    git = git_state(Path(__file__).parent)
+    if git is None:
+        return f"slotbench {__version__}, no git commit"
+    return f"commit {git['commit'][:12]}{' with changes' if git['dirty'] else ''}"
 
 
 def _minutes(seconds: int | float) -> str:

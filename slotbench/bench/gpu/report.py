@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Callable, Iterable
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +33,7 @@ def write_report(settings: Settings) -> Path:
     environment = _items(results["machine"]).get("environment", {})
     parts = [f"# GPU run: {one_line(device)}", *([_QUICK] if settings.quick else [])]
     parts.append(f"    {one_line(settings.command)}")
-    parts.append(
-        f"{one_line(device)}, torch {identity.get('torch', 'unknown')}, {_commit(environment)}, {date.today()}."
-    )
+    parts.append(f"{one_line(device)}, torch {identity.get('torch', 'unknown')}, {_when(results)}.")
     parts += _section("Stages", [_stages(results)])
     for name, section in (
         ("machine", _machine),
@@ -72,11 +69,12 @@ def _section(heading: str, made: Iterable[Table], lines: Iterable[str] = ()) -> 
     return [re.sub(r"^#", "##", markdown(made, heading, lines), flags=re.MULTILINE)]
 
 
-def _commit(environment: dict[str, Any]) -> str:
-    git = environment.get("git_slotbench") or environment.get("git")
-    if not git:
-        return f"slotbench {environment.get('versions', {}).get('slotbench', 'unknown')}, no git commit"
-    return f"commit {git['commit'][:12]}{' with changes' if git.get('dirty') else ''}"
+def _when(results: dict[str, dict[str, Any] | None]) -> str:
+    """The commits and the days of the results: several, where a run was resumed later."""
+    ended = [result for result in results.values() if result is not None]
+    commits = dict.fromkeys(str(result.get("commit", "no commit")) for result in ended)
+    days = sorted({str(result.get("date", "no date"))[:10] for result in ended})
+    return ", ".join([*commits, *days]) or "no result yet"
 
 
 def _stages(results: dict[str, dict[str, Any] | None]) -> Table:

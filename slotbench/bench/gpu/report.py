@@ -30,7 +30,6 @@ def write_report(settings: Settings) -> Path:
     facts = _items(results["machine"]).get("facts", {})
     identity = read_json_object_or_none(settings.out / "gpu.json") or {}
     device = facts.get("device") or identity.get("device") or "an unknown device"
-    environment = _items(results["machine"]).get("environment", {})
     parts = [f"# GPU run: {one_line(device)}", *([_QUICK] if settings.quick else [])]
     parts.append(f"    {one_line(settings.command)}")
     parts.append(f"{one_line(device)}, torch {identity.get('torch', 'unknown')}, {_when(results)}.")

@@ -26,6 +26,7 @@ COMMANDS = {
     "validate": ("training", "evaluate a run on its validation split"),
     "test": ("training", "evaluate a run on its test split"),
     "predict": ("training", "write a run's predictions"),
+    "score": ("score", "score masks that any program has written against the truth"),
     "probe": ("probe", "measure what a run's slots know about the objects"),
     "grid": ("grid", "run many experiments from one file"),
     "show": ("show", "print a configuration, complete, as YAML"),

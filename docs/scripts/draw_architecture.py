@@ -20,7 +20,7 @@ TOP = "commands"
 ROWS = [
     ["matching", "grids", "comparison", "probing", "health", "bench"],
     ["config"],
-    ["callbacks", "tasks", "slotbench_plugins", "templates"],
+    ["callbacks", "tasks", "scoring", "slotbench_plugins", "templates"],
     ["lightning_compat", "runs", "data", "pretrained", "metrics", "registry"],
     ["nn", "testing"],
     ["ops"],

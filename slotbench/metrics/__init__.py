@@ -9,6 +9,7 @@ from slotbench.lazy import lazy_names
 
 _MODULES = {
     "balls": ("BallAccuracy", "BallIoU", "BallScores"),
+    "colour_tracker": ("colour_tracker_labels",),
     # its function `contingency` would have the name of the module
     "contingency": ("frame_tables", "masks_to_labels"),
     "discovery_scores": ("DiscoveryScores",),
@@ -23,6 +24,7 @@ _MODULES = {
     ),
     "segmentation_baselines": ("simple_segmentations",),
     "slot_occupancy": ("SlotOccupancy", "slot_shares"),
+    "tracking": ("Tracking", "TrackingRule", "half_life", "track"),
 }
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -26,6 +26,7 @@ SUBJECTS = {
     "video_models": "ConvS5, ConvLSTM and frame transformers against length: training and sampling",
     "training_step": "parts of one training step of an experiment (--config FILE)",
     "segmentation_metrics": "object-discovery metrics against scikit-learn",
+    "scoring": "slotbench score on folders of masks against scikit-learn and scipy",
     "simulators": "clips of the simulated data sets, by kernel and through the loader",
     "movi_like": "videos of MOViLike, made and read back",
     "grids": "what a grid adds to running its points by hand; the status of many",

@@ -22,7 +22,7 @@ from slotbench.data.folders.video_files import IMAGES, KINDS, VideoFile, natural
 from slotbench.data.formats.images import opened_image
 from slotbench.errors import DataFilesError, FileError, listing
 
-__all__ = ["MASKS", "MaskFile", "find_masks"]
+__all__ = ["MASKS", "MaskFile", "find_masks", "read_mask_image"]
 
 MASKS = "masks"
 """The folder of the masks, beside the videos."""
@@ -140,7 +140,7 @@ class _Images(MaskFile):
         self.length = len(self.files)
 
     def read(self, numbers: Sequence[int]) -> np.ndarray:
-        found = [_ids(self.files[number]) for number in numbers]
+        found = [read_mask_image(self.files[number]) for number in numbers]
         for number, ids in zip(numbers, found, strict=True):
             if ids.shape != found[0].shape:
                 raise DataFilesError(
@@ -150,7 +150,12 @@ class _Images(MaskFile):
         return np.stack(found)
 
 
-def _ids(path: Path) -> np.ndarray:
+def read_mask_image(path: Path) -> np.ndarray:
+    """The ids "height width" of an image, grey or with a palette.
+
+    Raises:
+        DataFilesError: it is damaged, or has colours.
+    """
     with opened_image(path, KINDS, "an image") as image:
         if image.mode not in _GREY:
             raise DataFilesError(

@@ -1,0 +1,181 @@
+"""`slotbench score MASKS --truth TRUTH`: scores anybody's masks, without any model, beside baselines."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from slotbench.errors import UserError, lines
+
+if TYPE_CHECKING:
+    from slotbench.scoring.evaluation import Evaluation, Matching
+    from slotbench.scoring.rules import Rules
+
+__all__ = ["main"]
+
+_USAGE = """Usage: slotbench score MASKS --truth TRUTH [--frames FRAMES] [--out FILE] [RULES]
+
+Scores masks that any program has written, against the truth: FG-ARI, ARI, mIoU and mBO per video and per frame, MOTA
+and identity, beside segmentations that learn nothing. No model is needed.
+
+MASKS and TRUTH are folders with an npz file, an npy file or a folder of PNG frames for every clip, or one such file.
+Clips are matched by name. Ids are integers (time, height, width); soft masks (time, slots, height, width) are turned
+into ids by the largest share.
+
+  --truth TRUTH            the true ids
+  --frames FRAMES          the videos: adds k-means on colour and a colour tracker to the baselines
+  --no-baselines           masks alone
+  --allow-missing          score the clips that both sides have, though one has more
+  --out FILE               write the evaluation record: rules, scores, values of every clip (JSON)
+  --conventions            the same masks under the rules of six published projects, as one table
+
+What goes into the record, if it is known:
+  --data NAME  --data-version VERSION  --split SPLIT  --source TEXT (decoder, attention, ...)
+
+Rules (two scores compare only if all of them are the same):
+  --first N                the first N frames of every clip (default: all)
+  --skip N                 without the first N frames (default: 0)
+  --window N               a video is a piece of N frames (default: the whole clip)
+  --background ID|none     the true id that is no object (default: 0)
+  --void ID                a true id whose pixels count nowhere; may be repeated
+  --resolution truth|masks the size at which is scored (default: truth)
+  --resize bilinear|nearest    how masks come to the size of the truth: soft masks before the largest share is taken,
+                           or slots and ids after it (default: bilinear, for soft masks alone)
+  --empty one|skip         FG-ARI of a frame or video without objects: 1, or left out (default: one)
+  --absent out|zero        IoUs of ids that are absent below the highest id: left out, or 0 (default: out)
+  --match-iou X            tracking: IoU from which a slot has an object (default: 0.5)
+  --min-pixels N           tracking: what is no larger is not there (default: 5)
+  --background-iou X|none  tracking: a slot with more IoU with the background is no track (default: 0.2)
+
+Examples:
+  slotbench score their_masks --truth movi_a/masks
+  slotbench score their_masks --truth movi_a/masks --first 6 --frames movi_a/videos --out theirs.json
+  slotbench score their_masks --truth movi_a/masks --conventions"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; slotbench score --help lists the arguments")
+
+
+def main(command: str, arguments: list[str]) -> int:
+    """Scores the masks that are named first."""
+    if "--help" in arguments or "-h" in arguments:
+        print(_USAGE)
+        return 0
+    given = _parser().parse_args(arguments)
+    if given.masks is None or given.truth is None:
+        missing = "masks" if given.masks is None else "the truth"
+        raise UserError(lines(f"score needs {missing}", example="slotbench score MASKS --truth TRUTH"))
+    if given.out is not None and given.out.is_dir():
+        raise UserError(f"--out {given.out} is a folder; expected a file, such as {given.out / 'scores.json'}")
+    # everything above answers before torch is imported
+    from slotbench.scoring.clip_files import find_clips
+    from slotbench.scoring.evaluation import match_clips
+
+    rules = _rules(given)
+    masks, truth = find_clips(given.masks, "MASKS"), find_clips(given.truth, "--truth")
+    matching = match_clips(masks, truth, given.allow_missing)
+    if given.conventions:
+        return _conventions(given, matching, rules)
+    found = _evaluate(given, matching, [rules])[0]
+    from slotbench.scoring.report import print_evaluation
+
+    print_evaluation(found, given.masks)
+    others = {"MASKS": masks.others, "--truth": truth.others}
+    for side, names in others.items():
+        if names:
+            print(f"{side} has {len(names):,} files and folders that hold no masks, which are not looked at")
+    if given.out is not None:
+        _write(given, found)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="slotbench score", add_help=False, allow_abbrev=False)
+    parser.add_argument("masks", nargs="?", type=Path)
+    for path in ("--truth", "--frames", "--out"):
+        parser.add_argument(path, type=Path)
+    for switch in ("--no-baselines", "--allow-missing", "--conventions"):
+        parser.add_argument(switch, action="store_true")
+    for text in ("--data", "--data-version", "--split", "--source"):
+        parser.add_argument(text, default="unknown")
+    for number in ("--first", "--window"):
+        parser.add_argument(number, type=int)
+    parser.add_argument("--skip", type=int, default=0)
+    parser.add_argument("--background", type=_or_none(int), default=0)
+    parser.add_argument("--void", type=int, action="append", default=[])
+    parser.add_argument("--resolution", choices=["truth", "masks"], default="truth")
+    parser.add_argument("--resize", choices=["bilinear", "nearest"], default="bilinear")
+    parser.add_argument("--empty", choices=["one", "skip"], default="one")
+    parser.add_argument("--absent", choices=["out", "zero"], default="out")
+    parser.add_argument("--match-iou", type=float, default=0.5)
+    parser.add_argument("--min-pixels", type=int, default=5)
+    parser.add_argument("--background-iou", type=_or_none(float), default=0.2)
+    return parser
+
+
+def _or_none(kind: type) -> Callable[[str], object]:
+    def read(text: str) -> object:
+        return None if text.lower() == "none" else kind(text)
+
+    # what the parser calls it where it refuses a value
+    read.__name__ = f"{kind.__name__} or none"
+    return read
+
+
+def _rules(given: argparse.Namespace) -> Rules:
+    from dataclasses import fields
+
+    from slotbench.scoring.rules import Rules
+
+    values = {one.name: getattr(given, one.name) for one in fields(Rules)}
+    return Rules(**(values | {"void": tuple(sorted(set(given.void)))}))
+
+
+def _evaluate(given: argparse.Namespace, matching: Matching, rules: list[Rules]) -> list[Evaluation]:
+    from slotbench.scoring.baselines import find_videos
+    from slotbench.scoring.evaluation import evaluate
+
+    with_baselines = not (given.no_baselines or given.conventions)
+    sees_frames = with_baselines and given.frames is not None
+    videos = find_videos(given.frames, list(matching.pairs)) if sees_frames else None
+    with _progress() as say:
+        return evaluate(matching, rules, videos, with_baselines, say)
+
+
+def _conventions(given: argparse.Namespace, matching: Matching, rules: Rules) -> int:
+    from slotbench.scoring.conventions import CONVENTIONS, under
+    from slotbench.scoring.report import print_conventions
+
+    found = _evaluate(given, matching, [under(rules, one) for one in CONVENTIONS])
+    print_conventions(found, given.masks)
+    return 0
+
+
+def _write(given: argparse.Namespace, found: Evaluation) -> None:
+    from slotbench.runs.evaluation_record import write_record
+    from slotbench.scoring.summary import record_of
+    from slotbench.text import one_line
+
+    data = {"name": given.data, "version": given.data_version, "split": given.split}
+    try:
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        write_record(given.out, record_of(found, data, given.source, str(given.masks)))
+    except OSError as error:
+        raise UserError(f"--out {given.out} cannot be written: {error.strerror or error}") from error
+    print(one_line(f"wrote {given.out}"))
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("clips", total=None)
+        yield lambda done, total: progress.update(bar, completed=done, total=total)

@@ -1,0 +1,103 @@
+"""The evaluation record: scores of masks as a file, with all that decides whether two of them may be compared.
+
+It is written by `slotbench score` of anybody's masks and by `slotbench test` of a run, and knows no model. Everything
+is plain JSON; `rules` has each rule by name, and two scores belong in one column only where all rules are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from slotbench.errors import FileError
+from slotbench.files import dump_json, read_json_object, write_atomically
+
+__all__ = ["EVALUATION", "clip_list_hash", "differing_rules", "make_record", "read_record", "write_record"]
+
+EVALUATION = "evaluation.json"
+"""The file in a run folder: the record of the last test."""
+
+_KIND, _FORMAT = "slotbench evaluation", 1
+_PARTS: dict[str, type] = {"rules": dict, "scores": dict, "clips": dict, "data": dict}
+
+
+def clip_list_hash(names: Iterable[str]) -> str:
+    """SHA-256 of the clips' names, sorted, each with a line break after it: the same clips give the same 64 digits."""
+    text = "".join(f"{name}\n" for name in sorted(names))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def make_record(
+    *,
+    data: Mapping[str, Any],
+    masks: Mapping[str, Any],
+    rules: Mapping[str, Any],
+    clips: Mapping[str, Any],
+    frames: Mapping[str, Any],
+    scores: Mapping[str, Any],
+    baselines: Mapping[str, Any],
+    more: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A record of now, by this version.
+
+    Args:
+        data: "name", "version" and "split" of the data set, "unknown" where nobody has said.
+        masks: "source" of the masks, and what they are.
+        rules: every rule in force, by name.
+        clips: "scored" of "there", "hash" and "names".
+        frames: "scored" frames, their "sizes", and how many are special.
+        scores: by name, "mean", "low" and "high" of its interval, and "values" and "weights" of the clips.
+        baselines: scores by the baseline's name.
+        more: further entries.
+    """
+    return {
+        "record": _KIND,
+        "format": _FORMAT,
+        "slotbench": importlib.metadata.version("slotbench"),
+        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "data": dict(data),
+        "masks": dict(masks),
+        "rules": dict(rules),
+        "clips": dict(clips),
+        "frames": dict(frames),
+        "scores": dict(scores),
+        "baselines": dict(baselines),
+        **(more or {}),
+    }
+
+
+def write_record(path: Path, record: Mapping[str, Any]) -> None:
+    """Writes a record, whole or not at all."""
+    write_atomically(path, dump_json(dict(record), indent=1))
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A record that has been written, by anybody.
+
+    Raises:
+        FileError: it is missing, damaged, or no record of an evaluation.
+    """
+    found = read_json_object(path)
+    if found.get("record") != _KIND or found.get("format") != _FORMAT:
+        raise FileError(f"{path} is no record of an evaluation that this version reads")
+    for part, kind in _PARTS.items():
+        if not isinstance(found.get(part), kind):
+            raise FileError(f"{path} is no whole record of an evaluation: it has no {part}")
+    return found
+
+
+def differing_rules(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """The rules that are not the same in all records, and their values in the order of the records.
+
+    Example:
+        >>> differing_rules([{"rules": {"window": 6, "skip": 0}}, {"rules": {"window": None, "skip": 0}}])
+        {'window': [6, None]}
+    """
+    rules = [record["rules"] for record in records]
+    names = list(dict.fromkeys(name for one in rules for name in one))
+    values = {name: [one.get(name) for one in rules] for name in names}
+    return {name: given for name, given in values.items() if any(value != given[0] for value in given)}

@@ -1,0 +1,1 @@
+"""Scores of anybody's masks against the truth: files in, rules that are said, one record out. No model is needed."""

@@ -1,0 +1,108 @@
+"""Every score of one clip, from its tables of counts: segmentation per frame and per video, and tracking."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Integer
+from torch import Tensor
+
+from slotbench.metrics.segmentation import adjusted_rand_index, matched_iou, mean_best_overlap
+from slotbench.metrics.tracking import Tracking, TrackingRule, track
+from slotbench.scoring.rules import Rules
+
+__all__ = ["ClipScores", "score_clip"]
+
+Tables = Integer[Tensor, "samples true predicted"]
+_Values = tuple[Float[Tensor, " samples"], Bool[Tensor, " samples"]]
+
+
+@dataclass
+class ClipScores:
+    """The scores of one clip.
+
+    Attributes:
+        values: by the score's name, its mean over the clip's samples, and how many samples (or, in tracking, objects,
+            matches, frames, occlusions) it is the mean of. A score without a sample is absent.
+        counts: samples that are special, by what they are and the scope: "frames without objects".
+        tracking: what the scores of tracking are computed from.
+    """
+
+    values: dict[str, tuple[float, int]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    tracking: Tracking = field(default_factory=Tracking)
+
+
+def score_clip(
+    tables: Integer[Tensor, "time true predicted"], true_ids: Integer[np.ndarray, " rows"], rules: Rules
+) -> ClipScores:
+    """All scores of a clip.
+
+    Names are `<metric>/<scope>`: `fg_ari`, `fg_ari_several` (samples with two objects or more), `ari`, `miou`,
+    `miou_with_background` and `mbo`, per `video` (the whole clip, or one of its windows) and per `frame`; and `mota`,
+    `motp`, `misses` and `false_positives` (per true object), `switches_per_100_frames` and `found_again`.
+
+    Args:
+        tables: pixels by frame, true id and slot.
+        true_ids: the ids that the rows stand for.
+        rules: in force.
+    """
+    found = ClipScores()
+    window = rules.window or len(tables)
+    pieces = tables.unflatten(0, (-1, window))
+    for scope, samples in {"video": pieces.sum(1), "frame": tables}.items():
+        _add_segmentation(found, scope, samples, true_ids, rules)
+    rule = TrackingRule(rules.match_iou, rules.min_pixels, rules.background_iou)
+    for piece in pieces.numpy():
+        found.tracking += track(piece, rule)
+    _add_tracking(found)
+    return found
+
+
+def _add_segmentation(found: ClipScores, scope: str, tables: Tables, true_ids: np.ndarray, rules: Rules) -> None:
+    points = tables.sum(-1)
+    seen, present = points.sum(-1) > 0, points[:, 1:] > 0
+    objects = present.sum(-1)
+    fg_ari, some = adjusted_rand_index(tables[:, 1:])
+    # the whole table of a sample without objects is its background
+    scored = seen & (some | (rules.empty == "one"))
+    scores: dict[str, _Values] = {
+        "fg_ari": (fg_ari, scored),
+        "fg_ari_several": (fg_ari, objects > 1),
+        "ari": adjusted_rand_index(tables),
+        "miou": matched_iou(tables),
+        "miou_with_background": matched_iou(tables, ignore_background=False),
+        "mbo": mean_best_overlap(tables),
+    }
+    if rules.absent == "zero":
+        highest = torch.from_numpy(np.maximum(true_ids[1:], np.arange(1, len(true_ids)))) * present
+        # an id that is there is never above the highest one, so that this only adds zeros to the mean
+        among = objects / highest.amax(-1).clamp(min=1) if len(true_ids) > 1 else torch.ones(len(tables))
+        scores |= {name: (scores[name][0] * among, scores[name][1]) for name in ("miou", "mbo")}
+    for name, (value, defined) in scores.items():
+        samples = int(defined.sum())
+        if samples:
+            found.values[f"{name}/{scope}"] = float(value[defined].mean()), samples
+    plural = f"{scope}s"
+    found.counts |= {
+        plural: len(tables),
+        f"{plural} without objects": int((seen & (objects == 0)).sum()),
+        f"{plural} with one object": int((objects == 1).sum()),
+        f"{plural} without a valid pixel": int((~seen).sum()),
+    }
+
+
+def _add_tracking(found: ClipScores) -> None:
+    counts = found.tracking
+    objects, matches = counts.objects, counts.matches
+    scores = {
+        "mota": (counts.mota, objects),
+        "motp": (counts.motp, matches),
+        "misses": (counts.misses / objects if objects else None, objects),
+        "false_positives": (counts.false_positives / objects if objects else None, objects),
+        "switches_per_100_frames": (counts.switches_per_100_frames, counts.frames),
+        "found_again": (counts.found_again_share, counts.occlusions),
+    }
+    found.values |= {name: (value, weight) for name, (value, weight) in scores.items() if value is not None}

@@ -1,0 +1,81 @@
+"""How published numbers are computed: the rules of six projects, and what one set of masks scores under each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from slotbench.scoring.rules import Rules
+
+__all__ = ["CONVENTIONS", "Convention", "under"]
+
+
+@dataclass(frozen=True)
+class Convention:
+    """How one project scores.
+
+    Attributes:
+        name: of the project.
+        rules: what differs from the usual rules.
+        scores: what it publishes, by its heading in the table and our name of it.
+        says: in a few words.
+        source: where it says so.
+    """
+
+    name: str
+    rules: Mapping[str, object]
+    scores: Mapping[str, str]
+    says: str
+    source: str
+
+
+CONVENTIONS = (
+    Convention(
+        "SAVi, repository",
+        {},
+        {"FG-ARI": "fg_ari/video"},
+        "per video, all frames",
+        "google-research/slot-attention-video, savi/lib/metrics.py and README",
+    ),
+    Convention(
+        "SAVi, paper",
+        {"skip": 1},
+        {"FG-ARI": "fg_ari/video"},
+        "per video, without the first frame, in which slots are given the objects",
+        "Kipf et al., Conditional object-centric learning from video, 2022",
+    ),
+    Convention(
+        "STEVE, PSB",
+        {"window": 6},
+        {"FG-ARI": "fg_ari/video"},
+        "per piece of 6 frames, pieces one after the other",
+        "singhgautam/steve, branch evaluate; PSB, appendix B.4",
+    ),
+    Convention(
+        "VideoSAUR, images",
+        {},
+        {"FG-ARI": "fg_ari/frame", "mIoU": "miou/frame", "mBO": "mbo/frame"},
+        "per frame; a frame without objects is 1 in FG-ARI, and left out of IoUs",
+        "martius-lab/videosaur, videosaur/metrics.py, ImageARI and ImageIoU",
+    ),
+    Convention(
+        "SlotFormer",
+        {"absent": "zero"},
+        {"FG-ARI": "fg_ari/frame", "ARI": "ari/frame", "mIoU": "miou/frame"},
+        "per frame; ids below the highest one of a frame that are absent count 0 in mIoU",
+        "pairlab/SlotFormer, slotformer/video_prediction/vp_utils.py, fb1c39b",
+    ),
+    Convention(
+        "ClevrTex",
+        {},
+        {"FG-ARI": "fg_ari/frame", "ARI": "ari/frame", "mIoU": "miou_with_background/frame"},
+        "per image; mIoU_gt, the background one of the objects",
+        "karazijal/clevrtex-generation, clevrtex_eval.py",
+    ),
+)
+
+
+def under(rules: Rules, convention: Convention) -> Rules:
+    """The rules of a convention, with what the data and the masks decide (ids, sizes, frames) as it was given."""
+    kept = {name: getattr(rules, name) for name in ("first", "background", "void", "resolution", "resize")}
+    return replace(Rules(**kept), **convention.rules)  # type: ignore[arg-type]

@@ -1,0 +1,145 @@
+"""What `slotbench score` prints: a table of scores beside their baselines, and all that decides what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from slotbench.errors import listing
+from slotbench.scoring.conventions import CONVENTIONS
+from slotbench.scoring.evaluation import Evaluation
+from slotbench.scoring.summary import Summary, counted, summaries
+from slotbench.text import one_line
+
+__all__ = ["print_conventions", "print_evaluation"]
+
+_NAMES = {
+    "fg_ari": "FG-ARI",
+    "fg_ari_several": "FG-ARI, 2 objects or more",
+    "ari": "ARI",
+    "miou": "mIoU",
+    "miou_with_background": "mIoU with background",
+    "mbo": "mBO",
+    "mota": "MOTA",
+    "motp": "MOTP (mean IoU)",
+    "misses": "misses per object",
+    "false_positives": "false positives per object",
+    "switches_per_100_frames": "switches per 100 frames",
+    "half_life": "half-life, frames",
+    "found_again": "found again after occlusion",
+}
+_ORDER = [
+    *(f"{name}/{scope}" for scope in ("video", "frame") for name in list(_NAMES)[:6]),
+    *list(_NAMES)[6:],
+]
+
+
+def print_evaluation(found: Evaluation, masks: Path, console: Console | None = None) -> None:
+    """Prints the scores of masks and baselines, the clips, the rules, and what is special.
+
+    Args:
+        found: the scores.
+        masks: where the masks were.
+        console: where to; standard output if absent.
+    """
+    console = console or _console()
+    columns = {"masks": summaries(found.masks)} | {name: summaries(clips) for name, clips in found.baselines.items()}
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("score", no_wrap=True)
+    for column in ("masks", "± 95 %", *list(columns)[1:]):
+        table.add_column(column, justify="right", min_width=6)
+    for name in _ORDER:
+        if any(name in scores for scores in columns.values()):
+            own = columns["masks"].get(name)
+            cells = [
+                _cell(own),
+                _half_interval(own),
+                *(_cell(scores.get(name)) for scores in list(columns.values())[1:]),
+            ]
+            table.add_row(_heading(name), *cells)
+    console.print(Text(one_line(f"score {masks}")), soft_wrap=True)
+    console.print()
+    console.print(table)
+    console.print()
+    for line in [*said_of_clips(found), *_special(found), f"rules: {'; '.join(found.rules.in_words())}"]:
+        console.print(Text(one_line(line)))
+
+
+def said_of_clips(found: Evaluation) -> list[str]:
+    """How many clips were scored of those there, and which are missing; then what they are."""
+    matching = found.matching
+    sizes = ", ".join(f"{height} x {width}" for height, width in list(found.sizes)[:3])
+    fewest, most = found.segments
+    segments = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    lines = [
+        f"{len(found.names):,} clips scored of {matching.there:,} there, {found.frames:,} frames of {sizes} pixels; "
+        f"masks: {' and '.join(found.kinds)}, {segments} slots a clip"
+    ]
+    for side, names in (("masks", matching.without_masks), ("truth", matching.without_truth)):
+        if names:
+            lines.append(f"not scored, without {side}: {len(names):,} clips ({listing(names, 3)})")
+    return lines
+
+
+def print_conventions(evaluations: Sequence[Evaluation], masks: Path, console: Console | None = None) -> None:
+    """Prints what the masks score under each convention.
+
+    Args:
+        evaluations: in the order of `CONVENTIONS`.
+        masks: where the masks were.
+        console: where to; standard output if absent.
+    """
+    console = console or _console()
+    headings = list(dict.fromkeys(name for one in CONVENTIONS for name in one.scores))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("convention", no_wrap=True)
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("what it is")
+    for convention, found in zip(CONVENTIONS, evaluations, strict=True):
+        scores = summaries(found.masks)
+        cells = [_cell(scores.get(convention.scores.get(heading, ""))) for heading in headings]
+        table.add_row(convention.name, *cells, convention.says)
+    console.print(Text(one_line(f"score {masks}: the same masks under six conventions")), soft_wrap=True)
+    console.print()
+    console.print(table)
+    console.print()
+    for line in [*said_of_clips(evaluations[0]), *(f"{one.name}: {one.source}" for one in CONVENTIONS)]:
+        console.print(Text(one_line(line)))
+
+
+def _console() -> Console:
+    """Standard output; what reads it in the place of a person gets lines as long as they are."""
+    console = Console()
+    return console if console.is_terminal else Console(width=160)
+
+
+def _heading(name: str) -> str:
+    metric, _, scope = name.partition("/")
+    return f"{_NAMES[metric]} per {scope}" if scope else _NAMES[metric]
+
+
+def _cell(summary: Summary | None) -> str:
+    if summary is None:
+        return ""
+    return f"> {summary.beyond}" if summary.beyond is not None else f"{summary.mean:.3f}"
+
+
+def _half_interval(summary: Summary | None) -> str:
+    return "" if summary is None or summary.high is None else f"{summary.high - summary.mean:.3f}"
+
+
+def _special(found: Evaluation) -> list[str]:
+    counts = counted(found.masks)
+    special = [f"{count:,} {what}" for what, count in counts.items() if count and what not in ("videos", "frames")]
+    lines = [f"of {counts['videos']:,} videos and {counts['frames']:,} frames: {', '.join(special)}"] if special else []
+    if found.ties:
+        share = found.ties / found.pixels
+        lines.append(
+            f"ties: {found.ties:,} pixels ({share:.2%}) have two slots of the same share; the lower one counts"
+        )
+    return lines

@@ -1,0 +1,104 @@
+"""The rules by which masks are scored: every way in which published numbers of the same masks differ, by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from slotbench.errors import UserError
+
+__all__ = ["Absent", "Empty", "Resize", "Resolution", "Rules"]
+
+Resolution = Literal["truth", "masks"]
+Resize = Literal["bilinear", "nearest"]
+Empty = Literal["one", "skip"]
+Absent = Literal["out", "zero"]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How masks are scored; two scores compare only where all rules are the same.
+
+    Attributes:
+        first: score the first frames only, so many; None for all.
+        skip: leave out so many frames at the start, such as one that a model was given.
+        window: cut each clip into pieces of so many frames, each a sample of its own in scores per video; what is left
+            at the end is not scored. None for whole clips.
+        background: the true id that is no object; None where every id is an object.
+        void: true ids whose pixels count nowhere.
+        resolution: score at the size of the "truth" or of the "masks"; the truth is shrunk by nearest neighbours.
+        resize: how masks come to the size of the truth: "bilinear", soft masks before the argmax, or "nearest", slots
+            or ids after it.
+        empty: what a sample without an object is in FG-ARI: "one", as in published code, or left out, "skip". IoUs
+            have no value there and leave it out.
+        absent: what an object that is not in a sample is in IoUs: no part of it, "out", or 0 if a higher id is in it,
+            "zero".
+        match_iou: IoU from which a slot and an object are matched in tracking.
+        min_pixels: what is no larger in a frame is not there, in tracking.
+        background_iou: a slot with a larger IoU with the true background is no track in that frame; None for none.
+    """
+
+    first: int | None = None
+    skip: int = 0
+    window: int | None = None
+    background: int | None = 0
+    void: tuple[int, ...] = ()
+    resolution: Resolution = "truth"
+    resize: Resize = "bilinear"
+    empty: Empty = "one"
+    absent: Absent = "out"
+    match_iou: float = 0.5
+    min_pixels: int = 5
+    background_iou: float | None = 0.2
+
+    def __post_init__(self) -> None:
+        least = {"first": 1, "skip": 0, "window": 1, "min_pixels": 0}
+        for name, lowest in least.items():
+            value = getattr(self, name)
+            if value is not None and value < lowest:
+                raise UserError(f"{option(name)} is {value}; expected {lowest} or more")
+        for name, choices in {"resolution": Resolution, "resize": Resize, "empty": Empty, "absent": Absent}.items():
+            if getattr(self, name) not in get_args(choices):
+                raise UserError(f"{option(name)} is {getattr(self, name)}; expected {' or '.join(get_args(choices))}")
+        for name in ("match_iou", "background_iou"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value <= 1:
+                raise UserError(f"{option(name)} is {value}; expected a number above 0 and up to 1")
+        if self.first is not None and self.first <= self.skip:
+            raise UserError(f"--first {self.first} with --skip {self.skip} leaves no frame; give a larger --first")
+        if self.background in self.void:
+            raise UserError(f"--void {self.background} is the background; give --background none, or another --void")
+
+    def as_record(self) -> dict[str, Any]:
+        """Every rule by name, as plain values."""
+        return {**vars(self), "void": list(self.void)}
+
+    def in_words(self) -> list[str]:
+        """One phrase per rule that is in force, the usual ones among them."""
+        frames = "all frames" if self.first is None else f"the first {self.first} frames"
+        frames += f" but the first {self.skip}" if self.skip else ""
+        objects = "every true id is an object" if self.background is None else f"true id {self.background} = background"
+        size = {
+            ("truth", "bilinear"): "at the size of the truth, soft masks resized bilinearly",
+            ("truth", "nearest"): "at the size of the truth, masks resized to nearest pixels",
+        }.get((self.resolution, self.resize), "at the size of the masks, the truth shrunk to nearest pixels")
+        empty = {"one": "FG-ARI 1 without objects", "skip": "samples without objects left out"}[self.empty]
+        absent = {"out": "", "zero": "ids below the highest count 0 where they are absent"}[self.absent]
+        background = (
+            "" if self.background_iou is None else f", slots over IoU {self.background_iou:g} with background out"
+        )
+        return [
+            frames,
+            f"per video = pieces of {self.window} frames" if self.window else "per video = whole clips",
+            objects,
+            f"void ids {', '.join(map(str, self.void))}" if self.void else "no void ids",
+            size,
+            empty,
+            *([absent] if absent else []),
+            f"tracks matched from IoU {self.match_iou:g}, over {self.min_pixels} pixels{background}",
+        ]
+
+
+def option(name: str) -> str:
+    """What is typed for a rule."""
+    return f"--{name.replace('_', '-')}"

@@ -1,0 +1,130 @@
+"""From the scores of clips to one number each, with its interval, and to the record of an evaluation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import stdtrit
+
+from slotbench.metrics.tracking import Tracking
+from slotbench.runs.evaluation_record import clip_list_hash, make_record
+from slotbench.scoring.clip_scores import ClipScores
+from slotbench.scoring.evaluation import Evaluation
+
+__all__ = ["Summary", "counted", "record_of", "summaries"]
+
+_MISSING_NAMES = 1000
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One score over all clips.
+
+    Attributes:
+        mean: over all samples; in tracking the ratio of the counts of all clips.
+        low: lower end of Student's 95 % interval of the mean, the clips being what varies; None for a single clip.
+        high: its upper end.
+        values: of each clip; None where it has no sample.
+        weights: samples of each clip.
+        beyond: of the half-life, frames that it is longer than, where clips are too short to show it; `mean` is then
+            infinite.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    values: Sequence[float | None] = ()
+    weights: Sequence[int] = ()
+    beyond: int | None = None
+
+
+def summaries(clips: Sequence[ClipScores]) -> dict[str, Summary]:
+    """Every score of a set of clips by name, and "half_life", which has no value per clip."""
+    names = list(dict.fromkeys(name for clip in clips for name in clip.values))
+    found = {}
+    for name in names:
+        pairs = [clip.values.get(name, (None, 0)) for clip in clips]
+        found[name] = _summary([value for value, _ in pairs], [weight for _, weight in pairs])
+    tracking = sum((clip.tracking for clip in clips), Tracking())
+    if (half_life := tracking.half_life) is not None:
+        longest = max((*tracking.ended, *tracking.held))
+        found["half_life"] = Summary(half_life, None, None, beyond=longest if np.isinf(half_life) else None)
+    return found
+
+
+def counted(clips: Sequence[ClipScores]) -> Counter[str]:
+    """Special samples of all clips."""
+    total: Counter[str] = Counter()
+    for clip in clips:
+        total.update(clip.counts)
+    return total
+
+
+def record_of(found: Evaluation, data: Mapping[str, Any], source: str, masks: str) -> dict[str, Any]:
+    """The record of an evaluation.
+
+    Args:
+        found: the scores.
+        data: "name", "version" and "split", as the user has given them.
+        source: what the masks are, as the user has given it: "decoder", "attention", ...
+        masks: where they were.
+    """
+    matching = found.matching
+    special = {what: count for what, count in counted(found.masks).items() if what not in ("videos", "frames")}
+    return make_record(
+        data=data,
+        masks={"source": source, "path": masks, "kinds": dict(found.kinds), "segments": list(found.segments)},
+        rules=found.rules.as_record(),
+        clips={
+            "scored": len(found.names),
+            "there": matching.there,
+            "without_masks": matching.without_masks[:_MISSING_NAMES],
+            "without_truth": matching.without_truth[:_MISSING_NAMES],
+            "hash": clip_list_hash(found.names),
+            "names": found.names,
+        },
+        frames={
+            "scored": found.frames,
+            "sizes": {f"{height}x{width}": count for (height, width), count in found.sizes.items()},
+            "tied_pixels": found.ties,
+            "pixels": found.pixels,
+            "special": special,
+        },
+        scores=_as_record(found.masks),
+        baselines={name: _as_record(clips) for name, clips in found.baselines.items()},
+    )
+
+
+def _as_record(clips: Sequence[ClipScores]) -> dict[str, Any]:
+    record: dict[str, Any] = {}
+    for name, one in summaries(clips).items():
+        record[name] = {"mean": one.mean, "low": one.low, "high": one.high}
+        if name == "half_life":
+            lives = [(clip.tracking.ended, clip.tracking.held) for clip in clips]
+            record[name] |= {
+                "mean": None if one.beyond is not None else one.mean,
+                "longer_than": one.beyond,
+                "ended": [dict(sorted(ended.items())) for ended, _ in lives],
+                "held": [dict(sorted(held.items())) for _, held in lives],
+            }
+        else:
+            record[name] |= {"values": list(one.values), "weights": list(one.weights)}
+    return record
+
+
+def _summary(values: Sequence[float | None], weights: Sequence[int]) -> Summary:
+    """Mean of all samples, and its interval from how much the clips differ (a ratio of two means, linearised)."""
+    known = [(value, weight) for value, weight in zip(values, weights, strict=True) if value is not None]
+    value, weight = np.array(known, dtype=np.float64).T
+    mean = float((value * weight).sum() / weight.sum())
+    low = high = None
+    if len(known) > 1:
+        away = weight * (value - mean)
+        error = np.sqrt(len(known) / (len(known) - 1) * np.square(away).sum()) / weight.sum()
+        half = float(stdtrit(len(known) - 1, 0.975)) * float(error)
+        low, high = mean - half, mean + half
+    return Summary(mean, low, high, values, weights)

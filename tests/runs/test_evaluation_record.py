@@ -1,0 +1,51 @@
+"""The record of an evaluation: what it must have, how two of them differ, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from slotbench.errors import FileError
+from slotbench.runs.evaluation_record import clip_list_hash, differing_rules, make_record, read_record, write_record
+
+
+def record(**rules):
+    parts = {name: {} for name in ("data", "masks", "clips", "frames", "baselines")}
+    return make_record(rules=rules, scores={"miou/video": {"mean": 0.5, "low": None, "high": None}}, **parts)
+
+
+def test_a_record_is_read_back_with_version_and_date(tmp_path):
+    written = record(window=6, void=[255])
+    write_record(tmp_path / "a.json", written)
+    found = read_record(tmp_path / "a.json")
+    assert found == written
+    assert found["slotbench"] == "0.1.0"
+    assert found["date"][:2] == "20"
+
+
+def test_rules_that_differ_are_named_with_all_values():
+    records = [record(window=6, skip=0), record(window=None, skip=0), record(window=6, skip=0, empty="one")]
+    assert differing_rules(records) == {"window": [6, None, 6], "empty": [None, None, "one"]}
+    assert differing_rules(records[:1]) == differing_rules([]) == {}
+
+
+def test_the_hash_tells_lists_of_clips_apart_and_not_their_order():
+    assert clip_list_hash(["b", "a"]) == clip_list_hash(["a", "b"])
+    assert len({clip_list_hash(names) for names in (["a", "b"], ["ab"], ["a"], [], ["a", "b", "b"])}) == 5
+    assert len(clip_list_hash(["\udc80"])) == 64
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"record": "another"}, "is no record of an evaluation that this version reads"),
+        ({"format": 2}, "is no record of an evaluation that this version reads"),
+        ({"rules": []}, "it has no rules"),
+        ({"scores": None}, "it has no scores"),
+    ],
+)
+def test_other_files_are_refused(tmp_path, change, said):
+    (tmp_path / "a.json").write_text(json.dumps(record() | change))
+    with pytest.raises(FileError, match=said):
+        read_record(tmp_path / "a.json")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import shutil
 import struct
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from feature_files import write_feature_file
-from kinds import Kind, fingerprint, through_cli
+from kinds import Kind, fingerprint
 from PIL import Image
 from slotbench_plugins.released_weights.convs5 import load_tree
 from tfrecord_files import clevr_record, clevr_scene, framed, movi_video, write_clevr, write_movi
@@ -124,35 +123,6 @@ def go_on(folder: Path) -> str:
     write_cache(folder / "validation", videos, DESCRIPTION)
     assert not damaged_files(folder / "validation")
     return fingerprint(ClipCache(folder / "validation").read(range(VIDEOS), [0] * VIDEOS, 4))
-
-
-# --- masks that are scored
-
-
-def scored_file(name: str) -> Any:
-    def make(folder: Path) -> Path:
-        ids = rng().integers(0, 3, (4, SIDE, SIDE), dtype=np.uint8)
-        soft = rng().random((4, 3, SIDE, SIDE), dtype=np.float32)
-        for side in ("masks", "truth"):
-            (folder / side).mkdir()
-        np.save(folder / "truth" / "a.npy", ids.astype(np.int64))
-        if name == "a.npz":
-            np.savez_compressed(folder / "masks" / name, masks=ids)
-        elif name == "a.npy":
-            np.save(folder / "masks" / name, soft)
-        else:
-            (folder / "masks" / "a").mkdir()
-            for frame, one in enumerate(ids):
-                Image.fromarray(one).save(folder / "masks" / "a" / f"{frame}.png")
-        return folder / "masks" / name
-
-    return make
-
-
-def read_scores(folder: Path) -> str:
-    through_cli("score", folder / "masks", "--truth", folder / "truth", "--no-baselines", "--out", folder / "out.json")
-    record = json.loads((folder / "out.json").read_text())
-    return fingerprint([record["scores"], record["frames"]])
 
 
 # --- features
@@ -391,9 +361,6 @@ KINDS: dict[str, Kind] = {
     "masks: npy": Kind(mask_file("a.npy"), read_video),
     "masks: npz": Kind(mask_file("a.npz"), read_video),
     "masks: png": Kind(mask_file("a/3.png"), read_video),
-    "scored: npy": Kind(scored_file("a.npy"), read_scores, named=False),
-    "scored: npz": Kind(scored_file("a.npz"), read_scores, exact=True, named=False),
-    "scored: png": Kind(scored_file("a/3.png"), read_scores, named=False),
     "digits: idx": Kind(digit_file("train-images-idx3-ubyte"), read_digits("train-images-idx3-ubyte")),
     "digits: idx, compressed": Kind(
         digit_file("train-images-idx3-ubyte.gz"), read_digits("train-images-idx3-ubyte.gz")

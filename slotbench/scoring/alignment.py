@@ -157,23 +157,19 @@ def _labels(
     for start in range(0, len(masks), step):
         values = np.array(masks[start : start + step])
         part = torch.from_numpy(values.astype(np.float64 if values.dtype.itemsize == 8 else np.float32, copy=False))
-        if part.isnan().any():
-            raise UserError(f"{path} holds values that are no numbers (nan) among its soft masks")
         if tuple(part.shape[-2:]) != (height, width):
             part = F.interpolate(part, (height, width), mode="bilinear", align_corners=False)
+        best = part[:, 0].clone()
+        for slot in range(1, part.shape[1]):
+            torch.maximum(best, part[:, slot], out=best)
+        if best.isnan().any():  # as is the largest of numbers one of which is
+            raise UserError(f"{path} holds values that are no numbers (nan) among its soft masks")
+        winners = torch.zeros(best.shape, dtype=torch.int16)
+        for slot in range(part.shape[1]):
+            winners += part[:, slot] == best
+        ties += int((winners != 1).sum())
         labels.append(masks_to_labels(part))
-        ties += _tied(part)
     return torch.cat(labels), ties
-
-
-def _tied(masks: Tensor) -> int:
-    best = masks[:, 0].clone()
-    for slot in range(1, masks.shape[1]):
-        torch.maximum(best, masks[:, slot], out=best)
-    winners = torch.zeros(best.shape, dtype=torch.int16)
-    for slot in range(masks.shape[1]):
-        winners += masks[:, slot] == best
-    return int((winners > 1).sum())
 
 
 def _objects(truth: np.ndarray, rules: Rules) -> tuple[Tensor, Tensor | None, np.ndarray]:

@@ -35,7 +35,15 @@ def contests(quick: bool) -> Iterator[Contest]:
     for clips in counts:
         make = partial(_ways, shape, clips, "ids")
         yield Contest(
-            f"{clips} clips of ids", make, "score", ("score",), small, clips, "clips", ("scikit-learn, scipy",), clips
+            f"{clips} clips of ids",
+            make,
+            "score",
+            ("score",),
+            small,
+            float(clips),
+            "clips",
+            ("scikit-learn, scipy",),
+            float(clips),
         )
     make = partial(_ways, shape, counts[-1], "soft")
     small = partial(_ways, QUICK_SHAPE, 2, "soft")

@@ -48,7 +48,7 @@ def contests(quick: bool) -> Iterator[Contest]:
     make = partial(_ways, shape, counts[-1], "soft")
     small = partial(_ways, QUICK_SHAPE, 2, "soft")
     yield Contest(
-        f"{counts[-1]} clips of soft masks", make, "score", ("score",), small, counts[-1], "clips", group="soft"
+        f"{counts[-1]} clips of soft masks", make, "score", ("score",), small, float(counts[-1]), "clips", group="soft"
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from ball_files import write_ball_file
 from feature_files import write_feature_file
 from kinds import Kind, fingerprint
 from PIL import Image
@@ -20,6 +21,7 @@ from tfrecord_files import clevr_record, clevr_scene, framed, movi_video, write_
 from torch import nn
 
 from slotbench.checksums import damaged_files
+from slotbench.data.balls.ball_file import BallFile
 from slotbench.data.clevr import CLEVR
 from slotbench.data.clip_cache import ClipCache, write_cache
 from slotbench.data.features.feature_file import FeatureFile
@@ -123,6 +125,18 @@ def go_on(folder: Path) -> str:
     write_cache(folder / "validation", videos, DESCRIPTION)
     assert not damaged_files(folder / "validation")
     return fingerprint(ClipCache(folder / "validation").read(range(VIDEOS), [0] * VIDEOS, 4))
+
+
+# --- balls
+
+
+def ball_file(folder: Path) -> Path:
+    return write_ball_file(folder / "balls.h5", side=SIDE)
+
+
+def read_balls(folder: Path) -> str:
+    dataset = BallFile(str(folder / "balls.h5"), eval_frames=VIDEOS).dataset("val")
+    return fingerprint([dataset[i] for i in range(len(dataset))])  # type: ignore[arg-type]
 
 
 # --- features
@@ -342,6 +356,7 @@ KINDS: dict[str, Kind] = {
     "unfinished cache: frames.bin": Kind(unfinished_file("frames.bin"), go_on, exact=True),
     "unfinished cache: masks.bin": Kind(unfinished_file("masks.bin"), go_on, exact=True),
     # they too have numbers of objects
+    "balls": Kind(ball_file, read_balls, named=False),
     "features": Kind(features, read_features, named=False),
     "features, packed": Kind(packed_features, read_features, named=False),
     "unfinished features: the file": Kind(unfinished_features("val.h5.part"), go_on_with_features),

@@ -1,0 +1,203 @@
+"""Bouncing balls from the HDF5 files of R-NEM, where somebody has them."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, get_args
+
+import h5py
+import numpy as np
+import torch
+
+from slotbench.data.base import LoaderOptions, Split, check_counts
+from slotbench.data.clips import ClipSource, StoredVideos
+from slotbench.data.descriptors import too_many_open
+from slotbench.data.formats.hdf5 import DAMAGED_HDF5, one_line, opened_hdf5, plain_dataset
+from slotbench.errors import DataFilesError
+from slotbench.files import check_regular
+from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
+
+__all__ = ["BallFile", "StoredBalls"]
+
+_GROUPS: Mapping[Split, str] = {"train": "training", "val": "validation", "test": "test"}
+_MOST_VALUES = 1 << 24  # of a frame
+_LAYOUT = (
+    "expected the groups training, validation and test, each with `features` (frames, clips, height, width, channels), "
+    "values from 0 to 1, and perhaps `groups` of the same shape with one channel, the ball in each pixel from 1, and "
+    "`positions` and `velocities` (frames, clips, balls, 2), as in balls4mass64.h5 of R-NEM"
+)
+
+
+class BallFile(StoredVideos):
+    """Bouncing balls as R-NEM distributes them: one HDF5 file, time first, for video prediction.
+
+    The files (balls4mass64.h5, balls678mass64.h5, balls3curtain64.h5) have 51 binary frames of 64 x 64 pixels per clip;
+    nothing is downloaded. Training cuts a window out of every clip at random, evaluation takes the first frames.
+    `masks` are there if the file has `groups`; `objects` has "video", the clip's number in its split, "first_frame",
+    and, where the file has them by ball, "positions" and "velocities" in its own units. Masses are not in the file, so
+    there are no oracles.
+
+    Source: van Steenkiste, Chang, Greff, Schmidhuber, "Relational Neural Expectation Maximization", ICLR 2018, and the
+    layout that its code reads; SlotSSM, section 7.1, uses these data.
+
+    Args:
+        path: the file.
+        num_frames: frames of a training clip.
+        eval_frames: frames of a validation or test clip (10 to look at and 20 to continue).
+        stride: frames of the file from one frame to the next.
+        loader: batches, workers, sizes, and the seed of the clips' order and of the cuts. Training goes through the
+            clips again and again until there are `train_size`; `val_size` and `test_size` are upper bounds.
+
+    Raises:
+        ValueError: for arguments that cannot be; when sizes or clips are asked for, as a `DataFilesError`, where the
+            file is missing or not what it should be.
+    """
+
+    default_sizes: ClassVar[Mapping[Split, int]] = {"train": 100_000_000, "val": 1000, "test": 1000}
+
+    def __init__(
+        self,
+        path: str,
+        num_frames: int = 20,
+        eval_frames: int | None = 30,
+        stride: int = 1,
+        loader: LoaderOptions = LoaderOptions(),
+    ) -> None:
+        super().__init__(loader)
+        check_counts(num_frames=num_frames, eval_frames=eval_frames, stride=stride)
+        self.path = Path(path).expanduser()
+        self.num_frames = num_frames
+        self.eval_frames = eval_frames
+        self.stride = stride
+
+    @cached_property
+    def spec(self) -> DataSpec:  # type: ignore[override]
+        """A frame in and a frame out, in the size that the file has.
+
+        Raises:
+            DataFilesError: there is no file, or one that cannot be read.
+        """
+        if not self.path.exists():
+            raise DataFilesError(f"there is no file {self.path}; {_LAYOUT}")
+        with opened_hdf5(self.path) as file:
+            there = [split for split in get_args(Split) if file.get(_GROUPS[split], getlink=True) is not None]
+        if not there:
+            raise DataFilesError(f"{self.path} has none of the groups; {_LAYOUT}")
+        return StoredBalls(self.path, there[0], self.stride).spec
+
+    def stored_videos(self, split: Split) -> tuple[StoredBalls, None]:
+        """The clips of a split."""
+        return StoredBalls(self.path, split, self.stride), None
+
+
+class StoredBalls(ClipSource):
+    """The clips of one split of a file.
+
+    Args:
+        path: the file.
+        split: which of its groups.
+        stride: frames of the file from one frame to the next.
+
+    Attributes:
+        lengths: frames of each clip, all the same.
+        spec: size of the frames.
+
+    Raises:
+        DataFilesError: it is not there, or not what it should be.
+    """
+
+    def __init__(self, path: Path, split: Split, stride: int = 1) -> None:
+        self.path, self.split, self.stride = path, split, stride
+        self._opened: tuple[int, h5py.File] | None = None
+        if not path.exists():
+            raise DataFilesError(f"there is no file {path}; {_LAYOUT}")
+        with opened_hdf5(path) as file:
+            self._read_layout(file)
+
+    def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
+        """Clips, each with one read per field."""
+        objects = {"video": torch.tensor(videos), "first_frame": torch.tensor(starts)}
+        objects |= {
+            name: torch.from_numpy(_floats(self._cut(name, videos, starts, num_frames))) for name in self._logged
+        }
+        masks = None
+        if self._has_masks:
+            masks = torch.from_numpy(_bytes(self._cut("groups", videos, starts, num_frames)[..., 0], 1))
+        pixels = _bytes(self._cut("features", videos, starts, num_frames), 255)
+        return VideoBatch(
+            frames=torch.from_numpy(np.ascontiguousarray(pixels.transpose(0, 1, 4, 2, 3))),
+            time=torch.arange(num_frames).repeat(len(videos), 1),
+            masks=masks,
+            objects=objects,
+        )
+
+    def _cut(self, name: str, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> np.ndarray:
+        last = (num_frames - 1) * self.stride + 1
+        try:
+            dataset = self._file()[f"{_GROUPS[self.split]}/{name}"]
+            # positions are given in frames of the clip, of which the file has `stride` for each
+            parts = [
+                dataset[start * self.stride : start * self.stride + last : self.stride, video]
+                for video, start in zip(videos, starts, strict=True)
+            ]
+        except DAMAGED_HDF5 as error:
+            raise DataFilesError(
+                f"{self.path} is damaged: {name} of the clips {list(videos)} cannot be read ({one_line(error)})"
+            ) from error
+        return np.stack(parts)
+
+    def _read_layout(self, file: h5py.File) -> None:
+        group = _GROUPS[self.split]
+        if not isinstance(file.get(group, getlink=True), h5py.HardLink):
+            raise DataFilesError(f"{self.path} has no group {group} of its own; {_LAYOUT}")
+        names = ("features", "groups", "positions", "velocities")
+        found = {name: plain_dataset(file, f"{group}/{name}") for name in names}
+        shapes = {name: tuple(item.shape) for name, item in found.items() if item is not None}
+        features = shapes.get("features")
+        if features is None:
+            raise DataFilesError(f"{self.path} has no {group}/features; {_LAYOUT}")
+        if (
+            len(features) != 5
+            or not all(features)
+            or features[4] not in (1, 3)
+            or math.prod(features[2:]) > _MOST_VALUES
+        ):
+            raise DataFilesError(f"{self.path} has {group}/features of shape {features}; {_LAYOUT}")
+        if (masks := shapes.get("groups")) is not None and masks != (*features[:4], 1):
+            raise DataFilesError(
+                f"{self.path} has {group}/groups of shape {masks}, and features of shape {features}; {_LAYOUT}"
+            )
+        self._has_masks = masks is not None
+        # files differ in what they log; what is not by ball is left out
+        by_ball = [name for name in ("positions", "velocities") if len(shapes.get(name, ())) == 4]
+        self._logged = [name for name in by_ball if shapes[name][:2] == features[:2] and shapes[name][3] == 2]
+        self.lengths = np.full(features[1], (features[0] - 1) // self.stride + 1)
+        frame = VideoSpec(channels=features[4], height=features[2], width=features[3])
+        self.spec = DataSpec(input=frame, target=frame)
+
+    def _file(self) -> h5py.File:
+        # a file that was opened before a fork must not be read after it
+        if self._opened is None or self._opened[0] != os.getpid():
+            try:
+                self._opened = (os.getpid(), h5py.File(check_regular(self.path), "r"))
+            except OSError as error:
+                raise DataFilesError(too_many_open(error) or f"{self.path} cannot be opened: {error}") from error
+        return self._opened[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_opened": None}
+
+
+def _bytes(values: np.ndarray, scale: int) -> np.ndarray:
+    """Values from 0 to 255 / scale, times scale, as bytes; what is outside is cut off, and what is no number is 0."""
+    return (np.nan_to_num(values.astype(np.float64)).clip(0, 255 / scale) * scale).round().astype(np.uint8)
+
+
+def _floats(values: np.ndarray) -> np.ndarray:
+    """Single precision; what does not fit is infinite."""
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32)

@@ -32,8 +32,8 @@ ROOT = Path(__file__).resolve().parents[1]
 CHECKED_PACKAGES = ["slotbench", "slotbench_plugins"]
 
 
-class _NumbaModulesUnchecked:
-    """Leaves modules with numba kernels as they are: numba cannot compile the checker wrapped around a function."""
+class _KernelModulesUnchecked:
+    """Leaves modules with kernels as they are: numba and Triton cannot compile a function in a wrapper that checks."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -42,11 +42,11 @@ class _NumbaModulesUnchecked:
         spec = PathFinder.find_spec(name, path, target)
         if spec is None or spec.origin is None or not Path(spec.origin).is_file():
             return None
-        return spec if re.search(r"\bnjit\b", Path(spec.origin).read_text(encoding="utf-8")) else None
+        return spec if re.search(r"\bnjit\b|\btriton\.jit\b", Path(spec.origin).read_text(encoding="utf-8")) else None
 
 
 install_import_hook(CHECKED_PACKAGES, "beartype.beartype")
-sys.meta_path.insert(0, _NumbaModulesUnchecked)
+sys.meta_path.insert(0, _KernelModulesUnchecked)
 
 # No deadline: the first call of a compiled kernel takes seconds. On a CI machine every run draws the same examples.
 settings.register_profile("local", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])

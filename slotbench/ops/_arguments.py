@@ -38,11 +38,11 @@ def check_shapes(
     """
     first, *_ = beside
     device = beside[first].device
-    given = " and ".join(f"{name} {tuple(value.shape)}" for name, value in beside.items())
     for name, (value, shape, words) in expected.items():
         if value is None:
             continue
         if tuple(value.shape) != shape:
+            given = " and ".join(f"{name} {tuple(value.shape)}" for name, value in beside.items())
             raise ValueError(
                 f"{op} takes {name} as {words} = {shape} beside {given}, and got the shape {tuple(value.shape)}"
             )

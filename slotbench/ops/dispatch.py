@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from slotbench.ops import _cuda_packages
+from slotbench.ops._cuda.trial import trial_failure
 
-__all__ = ["KERNELS", "KernelError", "available_kernels", "choose_kernel", "chosen_kernels", "set_kernel"]
+__all__ = [
+    "KERNELS",
+    "KernelError",
+    "automatic_kernel",
+    "available_kernels",
+    "choose_kernel",
+    "chosen_kernels",
+    "set_kernel",
+]
 
 logger = logging.getLogger("slotbench.ops")
 
@@ -24,10 +34,10 @@ class KernelError(RuntimeError):
 
 KERNELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "selective_scan": ("reference", "torch", "numba", "mamba_ssm"),
+        "selective_scan": ("reference", "torch", "numba", "mamba_ssm", "triton"),
         "ssd": ("reference", "torch", "mamba_ssm"),
-        "causal_conv1d": ("reference", "torch", "numba", "causal_conv1d"),
-        "linear_scan": ("reference", "torch", "numba", "associative"),
+        "causal_conv1d": ("reference", "torch", "numba", "causal_conv1d", "triton"),
+        "linear_scan": ("reference", "torch", "numba", "associative", "triton"),
     }
 )
 """The kernels of every op, by name."""
@@ -36,7 +46,7 @@ _OPS_WITH_STATE = ("selective_scan", "ssd", "linear_scan")
 
 _PREFERENCE = {
     "cpu": ("numba", "torch"),
-    "cuda": ("mamba_ssm", "causal_conv1d", "associative", "torch"),
+    "cuda": ("mamba_ssm", "causal_conv1d", "triton", "associative", "torch"),
 }
 """What `auto` tries, first to last, by type of device; `torch` alone on every other device."""
 
@@ -51,10 +61,60 @@ def _needs_numba(device: torch.device) -> str | None:
     return _numba_failure()
 
 
-def _needs_cuda(import_failure: Callable[[], str | None], device: torch.device) -> str | None:
+def _needs_cuda(op: str, kernel: str, device: torch.device) -> str | None:
     if device.type != "cuda":
         return f"runs on CUDA and the tensors are on '{device.type}': move them with .to('cuda'), or use kernel='auto'"
-    return import_failure()
+    failure = _import_failure(op, kernel)
+    # without a GPU only the import can be looked at
+    return failure if failure is not None or not torch.cuda.is_available() else _trial_failure(op, kernel, device)
+
+
+def _import_failure(op: str, kernel: str) -> str | None:
+    if kernel == "triton":
+        return _triton_failure(op)
+    if kernel == "causal_conv1d":
+        return _cuda_packages.causal_conv1d_failure()
+    return _cuda_packages.mamba_ssm_ssd_failure() if op == "ssd" else _cuda_packages.mamba_ssm_failure()
+
+
+@cache
+def _triton_failure(op: str) -> str | None:
+    try:
+        import_module(f"slotbench.ops._cuda.triton_{op}")
+    except Exception as error:  # a Triton that does not go with this torch may raise anything
+        why = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        return f"needs triton, whose import failed ({why}): torch for CUDA on Linux brings it, or pip install triton"
+    return None
+
+
+@cache
+def _trial_failure(op: str, kernel: str, device: torch.device) -> str | None:
+    """What happened when the kernel ran for the first time in this process, on a small input."""
+    failure = trial_failure(op, _kernel_function(op, kernel), device)
+    return None if failure is None else f"{failure}: use kernel='torch'"
+
+
+def _kernel_function(op: str, kernel: str) -> Callable[..., tuple[Tensor, ...]]:
+    """A kernel for CUDA as `trial_failure` calls it."""
+    if kernel == "mamba_ssm":
+        function: Callable[..., tuple[Tensor, ...]] = getattr(
+            import_module(f"slotbench.ops._{op}_mamba_ssm"), f"{op}_mamba_ssm"
+        )
+        return function
+    if kernel == "causal_conv1d":
+        convolve = _cuda_packages.causal_conv1d_convolution()
+        return lambda x, weight, bias: (convolve(x.mT.contiguous(), weight, bias, activation="silu").mT,)
+    function = getattr(import_module(f"slotbench.ops._cuda.triton_{op}"), f"{op}_triton")
+    if op == "causal_conv1d":
+        return lambda x, weight, bias: (function(x, weight, bias, None, "silu"),)
+    if op == "selective_scan":
+        return lambda u, delta, A, B, C, state: function(u, delta, A, B, C, None, None, state)
+    return function
+
+
+def _interprets_triton() -> bool:
+    """Whether Triton's kernels are run step by step in Python, on the CPU; only tests want that."""
+    return os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "yes", "on", "y")
 
 
 @cache
@@ -74,11 +134,10 @@ def _why_not(op: str, kernel: str, device: torch.device) -> str | None:
     """None if `kernel` of `op` works on `device`, otherwise the reason."""
     if kernel == "numba":
         return _needs_numba(device)
-    if kernel == "mamba_ssm":
-        failure = _cuda_packages.mamba_ssm_ssd_failure if op == "ssd" else _cuda_packages.mamba_ssm_failure
-        return _needs_cuda(failure, device)
-    if kernel == "causal_conv1d":
-        return _needs_cuda(_cuda_packages.causal_conv1d_failure, device)
+    if kernel == "triton" and device.type == "cpu" and _interprets_triton():
+        return _triton_failure(op)
+    if kernel in ("mamba_ssm", "causal_conv1d", "triton"):
+        return _needs_cuda(op, kernel, device)
     return None
 
 
@@ -102,6 +161,30 @@ def available_kernels(op: str, device: torch.device | str = "cpu") -> dict[str, 
     return {kernel: _why_not(op, kernel, device) for kernel in _kernels_of(op)}
 
 
+def automatic_kernel(
+    op: str, device: torch.device | str = "cpu", excluded: Mapping[str, str] = _NO_EXCLUSIONS
+) -> tuple[str, dict[str, str]]:
+    """What `auto` takes for `op` on `device`, and why not those that it would rather have taken, by name.
+
+    Args:
+        op: name of the op.
+        device: where the tensors would be.
+        excluded: kernels that cannot do a particular call, with the reason.
+
+    Raises:
+        ValueError: there is no such op.
+    """
+    device, names = torch.device(device), _kernels_of(op)
+    refused: dict[str, str] = {}
+    for candidate in _PREFERENCE.get(device.type, ()):
+        if candidate in names:
+            reason = excluded.get(candidate) or _why_not(op, candidate, device)
+            if reason is None:
+                return candidate, refused
+            refused[candidate] = reason
+    return "torch", refused
+
+
 def choose_kernel(op: str, kernel: str, device: torch.device, excluded: Mapping[str, str] = _NO_EXCLUSIONS) -> str:
     """Name of the kernel that runs this call; the first time that `op` gets it, the choice is logged and noted.
 
@@ -117,15 +200,9 @@ def choose_kernel(op: str, kernel: str, device: torch.device, excluded: Mapping[
     """
     names = _kernels_of(op)
     if kernel == "auto":
-        refused: dict[str, str] = {}
-        for candidate in _PREFERENCE.get(device.type, ("torch",)):
-            if candidate not in names:
-                continue
-            reason = excluded.get(candidate) or _why_not(op, candidate, device)
-            if reason is None:
-                _note(op, candidate, device, refused)
-                return candidate
-            refused[candidate] = reason
+        kernel, refused = automatic_kernel(op, device, excluded)
+        _note(op, kernel, device, refused)
+        return kernel
     if kernel not in names:
         raise ValueError(f"{op} has no kernel named '{kernel}'; use 'auto' or one of {', '.join(names)}")
     reason = excluded.get(kernel) or _why_not(op, kernel, device)
@@ -133,6 +210,11 @@ def choose_kernel(op: str, kernel: str, device: torch.device, excluded: Mapping[
         raise KernelError(f"kernel '{kernel}' of {op} cannot run: it {reason}")
     _note(op, kernel, device, {})
     return kernel
+
+
+# What torch.compiler.assume_constant_result does, without its import of all that compiles: torch.compile calls the
+# function once, while it traces, in place of tracing through imports, trials and logging.
+choose_kernel._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _note(op: str, kernel: str, device: torch.device, refused: Mapping[str, str]) -> None:

@@ -30,8 +30,8 @@ def linear_scan(
     Kernels: `reference` is the equation as a loop under plain autograd (the only one that can be differentiated twice);
     `torch` the same loop with one buffer and a backward of its own, on every device; `numba` the same compiled, on the
     CPU, on `torch.get_num_threads()` threads, its gradients the same bits whatever that number; `associative` takes all
-    steps at once in a number of operations that grows with the logarithm of their number, which suits CUDA, and runs on
-    every device.
+    steps at once in a number of operations that grows with the logarithm of their number, and runs on every device;
+    `triton` is the loop compiled for CUDA, in complex64, its gradients the same bits every time.
 
     Source: S5 (Smith, Warrington and Linderman, ICLR 2023), Eq. 2; ConvS5 (Smith et al., NeurIPS 2023), section 3.2.
 
@@ -51,10 +51,11 @@ def linear_scan(
         KernelError: the named kernel cannot run this call here.
     """
     _check(drive, decay, state)
-    name = choose_kernel("linear_scan", kernel, drive.device)
-    dtype = torch.complex64
+    dtype, excluded = torch.complex64, {}
     if any(x is not None and x.dtype == torch.complex128 for x in (drive, decay, state)):
         dtype = torch.complex128
+        excluded = {"triton": "computes in complex64 and an input is complex128: use kernel='torch'"}
+    name = choose_kernel("linear_scan", kernel, drive.device, excluded)
     batch, time, *space, num_states = drive.shape
     # one axis for all places, and all three axes of the decay, of length 1 where it is broadcast
     pixels = math.prod(space)
@@ -71,6 +72,10 @@ def linear_scan(
         from slotbench.ops._linear_scan_numba import LinearScan as NumbaScan
 
         states, last = NumbaScan.apply(drive_, decay_, state_)
+    elif name == "triton":
+        from slotbench.ops._cuda.triton_linear_scan import linear_scan_triton
+
+        states, last = linear_scan_triton(drive_, decay_, state_)
     elif name == "associative":
         states, last = AssociativeScan.apply(drive_, decay_, state_)
     else:

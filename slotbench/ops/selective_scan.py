@@ -13,6 +13,8 @@ from slotbench.ops.dispatch import choose_kernel
 
 __all__ = ["selective_scan", "selective_scan_reference"]
 
+_MAX_STATES = {"mamba_ssm": MAX_STATES, "triton": 1024}
+
 
 def selective_scan(
     u: Tensor,
@@ -36,9 +38,10 @@ def selective_scan(
 
     Kernels: `reference` is the equation as a loop under plain autograd (the only one that can be differentiated twice);
     `torch` the same with a backward that recomputes, on every device; `numba` the same compiled, on the CPU, on
-    `torch.get_num_threads()` threads, its gradients the same bits whatever that number; `mamba_ssm` calls the CUDA
-    kernel of the package mamba-ssm, in float32; that kernel knows neither an initial state nor a gradient of the last
-    one, so both are honoured by extra steps (see `slotbench.ops._selective_scan_mamba_ssm`).
+    `torch.get_num_threads()` threads, its gradients the same bits whatever that number; `triton` the same compiled for
+    CUDA, in float32, its gradients the same bits every time; `mamba_ssm` calls the CUDA kernel of the package
+    mamba-ssm, in float32; that kernel knows neither an initial state nor a gradient of the last one, so both are
+    honoured by extra steps (see `slotbench.ops._selective_scan_mamba_ssm`).
 
     Source: SlotSSM (Jiang et al., NeurIPS 2024), Eq. 1-5 and Alg. 1; Mamba (Gu and Dao, 2023), Eq. 2 and Alg. 2.
 
@@ -66,12 +69,19 @@ def selective_scan(
     dtype = compute_dtype((u, delta, A, B, C, D, z, state))
     excluded = {}
     if exact_zoh:
-        excluded = dict.fromkeys(("numba", "mamba_ssm"), "has no exact zero-order hold: use kernel='torch'")
+        excluded = dict.fromkeys(("numba", "mamba_ssm", "triton"), "has no exact zero-order hold: use kernel='torch'")
     elif dtype == torch.float64:
-        excluded = {"mamba_ssm": "computes in float32 and an input is float64: use kernel='torch'"}
-    elif A.shape[1] > MAX_STATES:
-        excluded = {"mamba_ssm": f"takes at most {MAX_STATES} states and A has {A.shape[1]}: use kernel='torch'"}
+        reason = "computes in float32 and an input is float64: use kernel='torch'"
+        excluded = dict.fromkeys(("mamba_ssm", "triton"), reason)
+    else:
+        for name, most in _MAX_STATES.items():
+            if A.shape[1] > most:
+                excluded[name] = f"takes at most {most} states and A has {A.shape[1]}: use kernel='torch'"
     name = choose_kernel("selective_scan", kernel, u.device, excluded)
+    if name == "triton":
+        from slotbench.ops._cuda.triton_selective_scan import selective_scan_triton
+
+        return selective_scan_triton(u, delta, A, B, C, D, z, state)
 
     with without_autocast(u.device):
         u_, delta_, A_, B_, C_ = (x.to(dtype) for x in (u, delta, A, B, C))

@@ -16,7 +16,7 @@ import torch
 from scan_inputs import assert_agree, ssd_inputs, values_and_gradients
 from torch import Tensor
 
-from slotbench.ops import _cuda_packages, available_kernels, ssd
+from slotbench.ops import _cuda_packages, available_kernels, dispatch, ssd
 from slotbench.ops._selective_scan_mamba_ssm import selective_scan_mamba_ssm
 from slotbench.ops.selective_scan import selective_scan_reference
 from slotbench.ops.ssd import ssd_reference
@@ -169,7 +169,7 @@ def install_package(folder: Path) -> None:
 def package_that_fails_at_its_own_import(tmp_path, monkeypatch):
     install_package(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("slotbench.ops.dispatch._needs_cuda", lambda import_failure, device: import_failure())
+    monkeypatch.setattr(dispatch, "_needs_cuda", lambda op, kernel, device: dispatch._import_failure(op, kernel))
     yield
     for name in [name for name in sys.modules if name.partition(".")[0] == "mamba_ssm"]:
         del sys.modules[name]

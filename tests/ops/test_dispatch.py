@@ -9,7 +9,18 @@ from torch import nn
 
 from slotbench.nn.mamba import MambaBlock
 from slotbench.nn.mamba2 import Mamba2Block
-from slotbench.ops import _cuda_packages, available_kernels, chosen_kernels, dispatch, selective_scan, set_kernel, ssd
+from slotbench.ops import (
+    KernelError,
+    _cuda_packages,
+    available_kernels,
+    causal_conv1d,
+    chosen_kernels,
+    dispatch,
+    linear_scan,
+    selective_scan,
+    set_kernel,
+    ssd,
+)
 
 
 @pytest.fixture
@@ -88,6 +99,22 @@ def test_the_cuda_kernel_is_refused_for_float64_and_the_compiled_ones_for_the_ex
         selective_scan(**inputs, kernel="mamba_ssm")
     with pytest.raises(RuntimeError, match="no exact zero-order hold: use kernel='torch'"):
         selective_scan(**inputs, exact_zoh=True, kernel="numba")
+
+
+def test_triton_is_refused_for_what_it_cannot_do(inputs, monkeypatch):
+    monkeypatch.setattr(dispatch, "_why_not", lambda op, kernel, device: None)
+    x, few, many = torch.zeros(1, 2, 3), torch.zeros(3, 1), torch.zeros(3, 1025)
+    B = torch.zeros(1, 2, 1025)
+    refusals = {
+        "computes in float32 and an input is float64": lambda: selective_scan(**inputs, kernel="triton"),
+        "no exact zero-order hold": lambda: selective_scan(**inputs, exact_zoh=True, kernel="triton"),
+        "at most 1024 states and A has 1025": lambda: selective_scan(x, x, many, B, B, kernel="triton"),
+        "2, 3 or 4 taps and these have 1": lambda: causal_conv1d(x, few, kernel="triton"),
+        "an input is complex128": lambda: linear_scan(x.cdouble(), x[0, 0].cdouble(), kernel="triton"),
+    }
+    for reason, call in refusals.items():
+        with pytest.raises(KernelError, match=rf"{reason}.*: use kernel='torch'"):
+            call()
 
 
 def test_set_kernel_reaches_every_block_and_refuses_unknown_names():

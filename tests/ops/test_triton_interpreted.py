@@ -1,0 +1,270 @@
+"""The Triton kernels, run step by step in Python by Triton's interpreter: values and gradients, without a GPU.
+
+Left out without Triton or without its flag; `nox -s triton` has both. No bfloat16: the interpreter's is wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+import triton_under_compile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scan_inputs import NAMES, assert_agree, scan_inputs, values_and_gradients
+from torch import Tensor
+
+from slotbench.ops import available_kernels, causal_conv1d, dispatch, linear_scan, selective_scan
+from slotbench.ops._cuda.trial import trial_failure
+from slotbench.ops.dispatch import automatic_kernel
+
+if find_spec("triton") is None or os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("needs triton and TRITON_INTERPRET=1: nox -s triton", allow_module_level=True)
+
+FLOAT32 = 1e-5  # relative, of values and of every gradient
+DECAYS = ("state", "time state", "batch time state")
+
+
+def single(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The same numbers in single precision."""
+    dtypes = {torch.float64: torch.float32, torch.complex128: torch.complex64}
+    return {name: value.detach().to(dtypes[value.dtype]).requires_grad_() for name, value in inputs.items()}
+
+
+def outputs_and_gradients(op: Callable[..., tuple[Tensor, ...]], inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Outputs of `op`, and the gradient of a linear function of all of them for every input."""
+    outputs = op(**inputs)
+    weights = [torch.cos(torch.arange(x.numel(), dtype=torch.float64)).view(x.shape).to(x) for x in outputs]
+    gradients = torch.autograd.grad(outputs, list(inputs.values()), weights, allow_unused=True, materialize_grads=True)
+    named = {f"output {index}": value for index, value in enumerate(outputs)}
+    return named | {f"grad {name}": value for name, value in zip(inputs, gradients, strict=True)}
+
+
+def conv_inputs(batch: int, time: int, dim: int, width: int, seed: int = 0) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    shapes = {"x": (batch, time, dim), "weight": (dim, width), "bias": (dim,), "state": (batch, width - 1, dim)}
+    drawn = {name: torch.randn(*shape, generator=generator, dtype=torch.float64) for name, shape in shapes.items()}
+    return {name: value.requires_grad_() for name, value in drawn.items()}
+
+
+def linear_inputs(
+    batch: int, time: int, space: tuple[int, ...], num_states: int, decay: str, seed: int = 0
+) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.complex128)
+
+    sizes = {"batch": batch, "time": time, "state": num_states}
+    factor = normal(*(sizes[axis] for axis in decay.split()))
+    drawn = {
+        "drive": normal(batch, time, *space, num_states),
+        "decay": factor / (0.05 + factor.abs()),
+        "state": normal(batch, *space, num_states),
+    }
+    return {name: value.requires_grad_() for name, value in drawn.items()}
+
+
+def without(inputs: dict[str, Tensor], *names: str) -> dict[str, Tensor]:
+    return {name: value for name, value in inputs.items() if name not in names}
+
+
+# dim past a block of channels, time past two chunks of steps, states that are no power of two
+@pytest.mark.parametrize(
+    ("batch", "time", "dim", "num_states"), [(1, 1, 1, 1), (2, 1, 5, 4), (2, 19, 20, 16), (1, 33, 35, 8), (2, 5, 3, 70)]
+)
+def test_selective_scan_is_the_reference(batch, time, dim, num_states):
+    inputs = scan_inputs(batch, time, dim, num_states)
+    assert_agree(values_and_gradients(single(inputs), "triton"), values_and_gradients(inputs, "reference"), FLOAT32)
+
+
+@given(
+    batch=st.integers(1, 3),
+    time=st.integers(1, 18),
+    dim=st.integers(1, 18),
+    num_states=st.integers(1, 9),
+    left_out=st.sets(st.sampled_from(["D", "z", "state"])),
+    seed=st.integers(0, 2**16),
+)
+@settings(max_examples=10)
+def test_selective_scan_of_any_shape_is_the_reference(batch, time, dim, num_states, left_out, seed):
+    inputs = without(scan_inputs(batch, time, dim, num_states, seed=seed), *left_out)
+    assert_agree(values_and_gradients(single(inputs), "triton"), values_and_gradients(inputs, "reference"), FLOAT32)
+
+
+def test_selective_scan_of_half_inputs_is_computed_in_float32():
+    inputs = scan_inputs(2, 17, 5, 4)
+    kept = {"A", "D", "state"}  # parameters and states are float32 beside half activations
+    mixed = {
+        name: value.detach().to(torch.float32 if name in kept else torch.float16) for name, value in inputs.items()
+    }
+    exact = {name: value.double().requires_grad_() for name, value in mixed.items()}
+    actual = values_and_gradients({name: value.requires_grad_() for name, value in mixed.items()}, "triton")
+    expected = values_and_gradients(exact, "reference")
+    assert actual["y"].dtype == torch.float16
+    assert {actual[f"grad {name}"].dtype for name in kept} == {actual["last state"].dtype} == {torch.float32}
+    assert_agree({"last": actual["last state"]}, {"last": expected["last state"]}, FLOAT32)
+    assert_agree(actual, expected, 1e-3)  # the rounding of float16 is 2^-11
+
+
+@pytest.mark.parametrize("cuts", [[1], [7, 8], [16]])
+def test_selective_scan_of_a_clip_in_pieces_is_that_of_the_whole(cuts):
+    inputs = single(scan_inputs(2, 20, 5, 3))
+
+    def in_pieces(state: Tensor, A: Tensor, D: Tensor, **in_time: Tensor) -> tuple[Tensor, Tensor]:
+        ys = []
+        for begin, end in zip([0, *cuts], [*cuts, 20], strict=True):
+            piece = {name: value[:, begin:end] for name, value in in_time.items()}
+            y, state = selective_scan(A=A, D=D, state=state, kernel="triton", **piece)
+            ys.append(y)
+        return torch.cat(ys, dim=1), state
+
+    assert_agree(values_and_gradients(inputs, in_pieces), values_and_gradients(inputs, "triton"), 1e-6)
+
+
+def test_the_gradient_of_the_last_state_alone_reaches_the_inputs_and_that_of_the_outputs_alone_too():
+    inputs = scan_inputs(2, 6, 3, 4)
+    for index, names in enumerate([NAMES, [name for name in NAMES if name not in ("C", "D", "z")]]):
+        results = [
+            torch.autograd.grad(selective_scan(**given, kernel=kernel)[index].sum(), [given[name] for name in names])
+            for given, kernel in ((single(inputs), "triton"), (inputs, "reference"))
+        ]
+        for actual, expected in zip(*results, strict=True):
+            torch.testing.assert_close(actual.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_selective_scan_reads_parts_of_a_projection_where_they_lie_and_any_other_strides():
+    inputs = single(scan_inputs(2, 5, 4, 4))
+    expected = values_and_gradients(inputs, "triton")
+    joined = torch.cat([inputs[name].detach() for name in ("u", "z", "B", "C")], dim=-1)
+    parts = dict(zip(("u", "z", "B", "C"), joined.split(4, dim=-1), strict=True))
+    assert not parts["z"].is_contiguous()
+    strided = {name: value.detach().mT.contiguous().mT for name, value in inputs.items() if value.ndim > 1}
+    for views in (parts, strided):
+        given = inputs | {name: value.detach().requires_grad_() for name, value in views.items()}
+        actual = values_and_gradients(given, "triton")
+        assert all(torch.equal(actual[name], value) for name, value in expected.items())
+
+
+def test_selective_scan_keeps_states_for_a_backward_only_where_there_will_be_one():
+    from slotbench.ops._cuda.triton_selective_scan import _scan
+
+    u, delta, A, B, C, *_ = (value.detach() for value in single(scan_inputs(2, 17, 3, 4)).values())
+    assert [_scan(u, delta, A, B, C, None, None, None, keep)[2].shape[1] for keep in (False, True)] == [0, 2]
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # of numpy, which the interpreter runs on
+def test_inputs_a_thousand_times_too_large_give_no_nan():
+    scaled = {name: (value.detach() * 1e3).requires_grad_() for name, value in single(scan_inputs(2, 5, 4, 3)).items()}
+    assert not any(value.isnan().any() for value in values_and_gradients(scaled, "triton").values())
+
+
+@pytest.mark.parametrize("activation", [None, "silu"])
+@pytest.mark.parametrize(
+    ("batch", "time", "dim", "width"), [(1, 1, 1, 2), (3, 2, 5, 4), (2, 5, 3, 4), (2, 17, 70, 3), (1, 40, 2, 2)]
+)
+@pytest.mark.parametrize("left_out", [(), ("bias",), ("state",)])
+def test_causal_conv1d_is_the_reference(batch, time, dim, width, activation, left_out):
+    inputs = without(conv_inputs(batch, time, dim, width), *left_out)
+    results = [
+        outputs_and_gradients(lambda k=kernel, **x: causal_conv1d(**x, activation=activation, kernel=k), given)
+        for given, kernel in ((single(inputs), "triton"), (inputs, "reference"))
+    ]
+    assert_agree(*results, FLOAT32)
+
+
+def test_causal_conv1d_of_half_inputs_is_computed_in_float32():
+    inputs = {name: value.detach().half() for name, value in conv_inputs(2, 9, 5, 4).items()}
+    results = [
+        outputs_and_gradients(
+            lambda k=kernel, **x: causal_conv1d(**x, activation="silu", kernel=k),
+            {name: value.to(dtype).requires_grad_() for name, value in inputs.items()},
+        )
+        for kernel, dtype in (("triton", torch.float16), ("reference", torch.float64))
+    ]
+    assert {value.dtype for value in results[0].values()} == {torch.float16}
+    assert_agree(*results, 1e-3)
+
+
+@pytest.mark.parametrize("decay", DECAYS)
+@pytest.mark.parametrize(
+    ("batch", "time", "space", "num_states"), [(1, 1, (), 1), (2, 5, (2, 3), 4), (2, 9, (5, 9), 7), (3, 2, (3,), 130)]
+)
+def test_linear_scan_is_the_reference(batch, time, space, num_states, decay):
+    inputs = linear_inputs(batch, time, space, num_states, decay)
+    for case in (inputs, without(inputs, "state")):
+        results = [
+            outputs_and_gradients(lambda k=kernel, **x: linear_scan(**x, kernel=k), given)
+            for given, kernel in ((single(case), "triton"), (case, "reference"))
+        ]
+        assert_agree_complex(*results)
+
+
+def test_linear_scan_takes_conjugates_and_any_strides():
+    inputs = single(linear_inputs(2, 5, (3,), 4, "batch time state"))
+    plain = {name: value.detach().conj_physical().requires_grad_() for name, value in inputs.items()}
+    expected = outputs_and_gradients(lambda **x: linear_scan(**x, kernel="triton"), plain)
+
+    def of_views(**x: Tensor) -> tuple[Tensor, Tensor]:
+        views = {n: v.transpose(0, -1).contiguous().transpose(0, -1).conj() for n, v in x.items()}
+        return linear_scan(**views, kernel="triton")
+
+    actual = outputs_and_gradients(of_views, inputs)
+    for name, value in expected.items():
+        assert torch.equal(actual[name], value.conj() if name.startswith("grad") else value), name
+
+
+@pytest.mark.parametrize("wanted", ["drive", "decay", "state"])
+def test_one_input_of_the_linear_scan_alone_may_want_its_gradient(wanted):
+    inputs = single(linear_inputs(2, 3, (3,), 4, "state"))
+    inputs = {name: value if name == wanted else value.detach() for name, value in inputs.items()}
+    gradients = [
+        torch.autograd.grad(linear_scan(**inputs, kernel=kernel)[0].abs().sum(), inputs[wanted])[0]
+        for kernel in ("triton", "reference")
+    ]
+    torch.testing.assert_close(*gradients)
+
+
+def assert_agree_complex(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    def real(values: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {name: torch.view_as_real(value.detach().resolve_conj()) for name, value in values.items()}
+
+    assert all(actual[name].shape == value.shape for name, value in expected.items())
+    assert_agree(real(actual), real(expected), FLOAT32)
+
+
+def test_torch_compile_takes_every_op_in_one_graph_whatever_the_number_of_steps():
+    script = Path(triton_under_compile.__file__)
+    done = subprocess.run([sys.executable, script, "cpu", "aot_eager"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    ops = ("selective_scan", "causal_conv1d", "linear_scan")
+    assert done.stdout.splitlines() == [f"{op} in one graph" for op in ops]
+
+
+def test_the_ops_are_what_torch_library_asks_for():
+    from slotbench.ops._cuda import triton_causal_conv1d, triton_linear_scan, triton_selective_scan
+
+    u, delta, A, B, C, D, z, state = single(scan_inputs(2, 3, 3, 4)).values()
+    torch.library.opcheck(triton_selective_scan._scan, (u, delta, A, B, C, D, z, state, True))
+    torch.library.opcheck(triton_selective_scan._scan, (u, delta, A, B, C, None, None, None, True))
+    torch.library.opcheck(triton_causal_conv1d._convolve, (*single(conv_inputs(2, 3, 5, 4)).values(), True))
+    x, weight, *_ = single(conv_inputs(2, 3, 5, 4)).values()
+    torch.library.opcheck(triton_causal_conv1d._convolve, (x, weight, None, None, False))
+    drive, decay, first = single(linear_inputs(2, 3, (3,), 4, "state")).values()
+    torch.library.opcheck(triton_linear_scan._scan, (drive, decay[None, None], first))
+
+
+def test_the_interpreter_is_offered_by_name_and_never_taken_by_itself():
+    assert available_kernels("selective_scan", "cpu")["triton"] is None
+    assert automatic_kernel("selective_scan", "cpu")[0] != "triton"
+
+
+@pytest.mark.parametrize("op", ["selective_scan", "causal_conv1d", "linear_scan"])
+def test_the_kernels_pass_the_trial_that_they_have_to_pass_on_a_gpu(op):
+    assert trial_failure(op, dispatch._kernel_function(op, "triton"), torch.device("cpu")) is None

@@ -1,0 +1,110 @@
+"""The Triton kernels compiled for NVIDIA's GPUs as they are launched, without a GPU.
+
+Shows what the interpreter cannot: that types fit, that registers suffice, that barriers stand. Left out without Triton,
+and under its interpreter; `nox -s triton` runs it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from triton_machine_code import machine_code
+
+if find_spec("triton") is None or os.environ.get("TRITON_INTERPRET"):
+    pytest.skip("needs triton, without TRITON_INTERPRET: nox -s triton", allow_module_level=True)
+
+AMPERE, HOPPER = 80, 90
+HALVES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.zeros(*shape, dtype=dtype)
+
+
+def selective_scan(time: int, dim: int, num_states: int, dtype: torch.dtype) -> dict[str, Callable[[], Any]]:
+    """The launches of a call like that of a Mamba block, in which half inputs meet float32 parameters."""
+    module = import_module("slotbench.ops._cuda.triton_selective_scan")
+    u, z = zeros(2, time, 2 * dim, dtype=dtype).chunk(2, dim=-1)
+    B = zeros(2, time, num_states, dtype=dtype)
+    given = (u, zeros(2, time, dim), zeros(dim, num_states), B, B, zeros(dim), z)
+    _, last, starts = module._scan_shapes(*given, None, True)
+    return {
+        "_forward": lambda: module._scan(*given, None, True),
+        "_backward": lambda: module._gradients(*given, starts, u, last),
+    }
+
+
+def causal_conv1d(time: int, dim: int, width: int, dtype: torch.dtype) -> dict[str, Callable[[], Any]]:
+    module = import_module("slotbench.ops._cuda.triton_causal_conv1d")
+    x = zeros(2, time, dim, dtype=dtype)
+    given = (x, zeros(dim, width), zeros(dim), zeros(2, width - 1, dim, dtype=dtype), True)
+    return {"_forward": lambda: module._convolve(*given), "_backward": lambda: module._gradients(*given, x)}
+
+
+def linear_scan(time: int, pixels: int, num_states: int, decay_steps: int) -> dict[str, Callable[[], Any]]:
+    module = import_module("slotbench.ops._cuda.triton_linear_scan")
+    drive, decay = (
+        zeros(2, time, pixels, num_states, dtype=torch.complex64),
+        zeros(1, decay_steps, num_states, dtype=torch.complex64),
+    )
+    given = (drive, decay, drive[:, 0])
+    return {
+        "_forward": lambda: module._scan(*given),
+        "_backward": lambda: module._gradients(*given, drive, drive[:, 0], True),
+    }
+
+
+CALLS = {
+    **{f"selective_scan, {dtype}": ("selective_scan", selective_scan, (24, 80, 16, dtype)) for dtype in HALVES},
+    "selective_scan, all sizes 1": ("selective_scan", selective_scan, (1, 1, 1, torch.float32)),
+    "selective_scan, most states": ("selective_scan", selective_scan, (30, 128, 1024, torch.float32)),
+    **{f"causal_conv1d, {dtype}": ("causal_conv1d", causal_conv1d, (24, 80, 4, dtype)) for dtype in HALVES},
+    "causal_conv1d, all sizes 1": ("causal_conv1d", causal_conv1d, (1, 1, 2, torch.float32)),
+    "linear_scan": ("linear_scan", linear_scan, (24, 64, 256, 1)),
+    "linear_scan, a decay per step": ("linear_scan", linear_scan, (24, 6, 7, 24)),
+    "linear_scan, all sizes 1": ("linear_scan", linear_scan, (1, 1, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("kernel", ["_forward", "_backward"])
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("capability", [AMPERE, HOPPER])
+def test_every_kernel_compiles_and_its_numbers_fit_into_registers(monkeypatch, tmp_path, call, kernel, capability):
+    op, launches, sizes = CALLS[call]
+    module = import_module(f"slotbench.ops._cuda.triton_{op}")
+    compiled = machine_code(monkeypatch, module, kernel, launches(*sizes)[kernel], capability)
+    assert bytes_of_stack(compiled.asm["cubin"], tmp_path) == 0
+
+
+def test_barriers_stand_between_the_writing_and_the_reading_of_the_scratch_buffer(monkeypatch):
+    module = import_module("slotbench.ops._cuda.triton_selective_scan")
+    compiled = machine_code(
+        monkeypatch, module, "_backward", selective_scan(24, 80, 16, torch.float32)["_backward"], HOPPER
+    )
+    lines = compiled.asm["ttir"].splitlines()
+    barriers = [number for number, line in enumerate(lines) if re.match(r"\s*\S*barrier\b", line)]
+    loops = [number for number, line in enumerate(lines) if "scf.for" in line]
+    assert len(barriers) == 2
+    # the loop over chunks, the one that writes, a barrier, the one that reads, a barrier
+    assert loops[0] < loops[1] < barriers[0] < loops[2] < barriers[1]
+    assert compiled.metadata.num_stages == 1
+
+
+def bytes_of_stack(cubin: bytes, folder: Path) -> int:
+    """Where numbers go that have found no register."""
+    from triton.backends import nvidia
+
+    file = folder / "kernel.cubin"
+    file.write_bytes(cubin)
+    tool = Path(nvidia.__path__[0]) / "bin" / "cuobjdump"
+    shown = subprocess.run([tool, "--dump-resource-usage", file], capture_output=True, text=True, check=True).stdout
+    return int(re.search(r"STACK:(\d+)", shown)[1])

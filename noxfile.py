@@ -19,6 +19,7 @@ nox.options.sessions = ["lint", "types", "tests", "doctests", "docs"]
 nox.needs_version = ">=2024.10"
 
 EXAMPLE = "tests/plugin_example"
+TRITON = "triton==3.7.1"  # that of torch 2.13.0 for CUDA; not in constraints.txt, whose torch for the CPU has none
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -43,6 +44,19 @@ def slow(session: nox.Session) -> None:
 
 
 @nox.session
+def triton(session: nox.Session) -> None:
+    """Run the Triton kernels in Triton's interpreter, and compile them for GPUs; needs none. Linux on x86-64 or Arm."""
+    install(session, "-e", ".", "pytest", "pytest-xdist", "hypothesis", "beartype")
+    if session.virtualenv.is_sandboxed:
+        session.install(TRITON)
+    kernels = {"TRITON_CACHE_DIR": session.create_tmp()}
+    # the flag is read when Triton is imported, and what it makes of a kernel cannot be compiled: two processes
+    session.run("pytest", "-n", "0", "tests/ops/test_triton_machine_code.py", *session.posargs, env=kernels)
+    interpreted = kernels | {"TRITON_INTERPRET": "1"}
+    session.run("pytest", "-n", "0", "tests/ops/test_triton_interpreted.py", *session.posargs, env=interpreted)
+
+
+@nox.session
 def lowest(session: nox.Session) -> None:
     """Run the tests with the oldest versions that pyproject.toml allows."""
     install(session, "-e", ".[test]", constraints="constraints-lowest.txt")
@@ -62,7 +76,10 @@ def grids(session: nox.Session) -> None:
 def doctests(session: nox.Session) -> None:
     """Run the examples in docstrings."""
     install(session, "-e", ".[test]")
-    session.run("pytest", "-n", "0", "--doctest-modules", "slotbench", "plugins/slotbench_plugins", *session.posargs)
+    # kernels in Triton cannot be imported without it, and have no examples
+    kernels = "--ignore-glob=slotbench/ops/_cuda/triton_*.py"
+    packages = ("slotbench", "plugins/slotbench_plugins")
+    session.run("pytest", "-n", "0", "--doctest-modules", kernels, *packages, *session.posargs)
 
 
 @nox.session

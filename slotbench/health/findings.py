@@ -121,7 +121,7 @@ def _folded(found: list[Finding]) -> list[Finding]:
         if finding.state == "ok" and finding.group == "components":
             kind, _, origin = finding.text.partition(" of ")
             together.setdefault((f"{kind}s", origin), []).append(finding.name)
-        elif finding.state == "ok" and "/" in finding.name:
+        elif finding.state == "ok" and "/" in finding.name and not finding.name.endswith("/auto"):
             op, _, kernel = finding.name.partition("/")
             together.setdefault((op, "largest relative error"), []).append(f"{kernel} {finding.text}")
         else:

@@ -22,17 +22,18 @@ _TIME = 20
 
 
 def kernel_names() -> list[str]:
-    """The ops, and the folder of compiled kernels; a single kernel is OP/KERNEL."""
+    """The ops, and the folder of compiled kernels; a single kernel is OP/KERNEL, what is taken by itself OP/auto."""
     return [*OPS, "numba cache"]
 
 
 def kernels() -> Iterator[Finding]:
-    """One finding per op and kernel, which is run on every device that it can run on."""
+    """One finding per op and kernel, which is run on every device that it can run on, and the choice among them."""
     import torch
 
     devices = [torch.device(name) for name in ("cpu", *(["cuda"] if torch.cuda.is_available() else []))]
     for op in OPS:
         yield from _op(op, devices)
+        yield _choice(op, devices)
     yield _numba_cache()
 
 
@@ -63,6 +64,19 @@ def _op(op: str, devices: list[torch.device]) -> Iterator[Finding]:
             if len(devices) == 1 and why.startswith("runs on CUDA"):
                 why = "runs on CUDA only"
             yield Finding("kernels", name, "note", why)
+
+
+def _choice(op: str, devices: list[torch.device]) -> Finding:
+    """Which kernel `auto` takes on every device, and why none that it would rather have taken."""
+    from slotbench.ops.dispatch import automatic_kernel
+
+    said = []
+    for device in devices:
+        kernel, refused = automatic_kernel(op, device)
+        said.append(
+            "; ".join([f"{kernel} on {device.type}", *(f"not {one}: it {why}" for one, why in refused.items())])
+        )
+    return Finding("kernels", f"{op}/auto", "ok", ". ".join(said))
 
 
 def _error(op: str, kernel: str, device: torch.device) -> float:

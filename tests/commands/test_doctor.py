@@ -141,6 +141,27 @@ def test_every_kernel_that_can_run_has_been_run(capsys: pytest.CaptureFixture[st
                 assert float(finding["text"].split()[0]) < 1e-4
 
 
+def test_the_kernel_that_is_taken_by_itself_is_said_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import torch
+
+    from slotbench.ops import dispatch
+
+    _, found = asked(capsys, "kernels")
+    assert {op: found[f"{op}/auto"]["text"] for op in ("selective_scan", "linear_scan")} == {
+        "selective_scan": "numba on cpu",
+        "linear_scan": "numba on cpu",
+    }
+    # as on a machine with a GPU, with Triton and without mamba-ssm
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(dispatch, "_trial_failure", lambda op, kernel, device: None)
+    absent = {"mamba_ssm": "needs mamba-ssm", "causal_conv1d": "needs causal-conv1d"}
+    monkeypatch.setattr(dispatch, "_import_failure", lambda op, kernel: absent.get(kernel))
+    finding = kernels._choice("selective_scan", [torch.device("cpu"), torch.device("cuda")])
+    assert finding.text == "numba on cpu. triton on cuda; not mamba_ssm: it needs mamba-ssm"
+
+
 def test_a_kernel_that_gives_something_else_is_broken(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

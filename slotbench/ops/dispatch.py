@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from slotbench.ops import _cuda_packages
 from slotbench.ops._cuda.trial import trial_failure
@@ -94,20 +95,16 @@ def _trial_failure(op: str, kernel: str, device: torch.device) -> str | None:
     return None if failure is None else f"{failure}: use kernel='torch'"
 
 
-def _kernel_function(op: str, kernel: str) -> Callable[..., tuple[Tensor, ...]]:
+def _kernel_function(op: str, kernel: str) -> Callable[..., Any]:
     """A kernel for CUDA as `trial_failure` calls it."""
-    if kernel == "mamba_ssm":
-        function: Callable[..., tuple[Tensor, ...]] = getattr(
-            import_module(f"slotbench.ops._{op}_mamba_ssm"), f"{op}_mamba_ssm"
-        )
-        return function
     if kernel == "causal_conv1d":
         convolve = _cuda_packages.causal_conv1d_convolution()
         return lambda x, weight, bias: (convolve(x.mT.contiguous(), weight, bias, activation="silu").mT,)
-    function = getattr(import_module(f"slotbench.ops._cuda.triton_{op}"), f"{op}_triton")
-    if op == "causal_conv1d":
+    module = f"slotbench.ops._{op}_mamba_ssm" if kernel == "mamba_ssm" else f"slotbench.ops._cuda.triton_{op}"
+    function: Callable[..., Any] = getattr(import_module(module), f"{op}_{kernel}")
+    if kernel == "triton" and op == "causal_conv1d":
         return lambda x, weight, bias: (function(x, weight, bias, None, "silu"),)
-    if op == "selective_scan":
+    if kernel == "triton" and op == "selective_scan":
         return lambda u, delta, A, B, C, state: function(u, delta, A, B, C, None, None, state)
     return function
 

@@ -7,6 +7,7 @@ a release that changed. `auto` takes none that has not passed.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import torch
 from torch import Tensor
@@ -29,7 +30,9 @@ def trial_failure(op: str, run: Run, device: torch.device) -> str | None:
     """
     equation, inputs = _EXAMPLES[op]()
     try:
-        with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
+        with torch.inference_mode(False), torch.enable_grad(), ExitStack() as contexts:
+            for name in {"cpu", device.type}:
+                contexts.enter_context(torch.autocast(name, enabled=False))
             expected = _values_and_gradients(equation, inputs)
             actual = _values_and_gradients(run, [value.to(device) for value in inputs])
             error = max(_error(*pair) for pair in zip(actual, expected, strict=True))

@@ -257,7 +257,8 @@ def test_the_ops_are_what_torch_library_asks_for():
     x, weight, *_ = single(conv_inputs(2, 3, 5, 4)).values()
     torch.library.opcheck(triton_causal_conv1d._convolve, (x, weight, None, None, False))
     drive, decay, first = single(linear_inputs(2, 3, (3,), 4, "state")).values()
-    torch.library.opcheck(triton_linear_scan._scan, (drive, decay[None, None], first))
+    decay = decay.detach()[None, None].requires_grad_()
+    torch.library.opcheck(triton_linear_scan._scan, (drive, decay, first))
 
 
 def test_the_interpreter_is_offered_by_name_and_never_taken_by_itself():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, cast, get_args
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from slotbench.interfaces import Aggregation, State
-from slotbench.nn.gru import SharedGRU
+from slotbench.interfaces import Aggregation, StagedAggregation, State
+from slotbench.nn.aggregation import SummedAggregation, TokenSums, sums_suffice
+from slotbench.nn.gru import SharedGRU, gru_update
 from slotbench.nn.inverted_attention import InvertedAttention, Memory
 from slotbench.nn.linear import xavier_linear
 from slotbench.nn.slot_init import GaussianSlots, LearnedSlots
@@ -17,6 +19,7 @@ from slotbench.nn.temporal_attention import TemporalAttention
 __all__ = [
     "Corrected",
     "CorrectorMLP",
+    "FrameTokens",
     "SlotAttentionInit",
     "SlotCorrector",
     "SlotPredictor",
@@ -29,6 +32,46 @@ CorrectorMLP = Literal["every", "between", "none"]
 
 SlotAttentionInit = Literal["slot_attention", "steve", "plain"]
 """Whose initial weights: those of Slot Attention's code, of STEVE's, or of slotbench's layers as they come."""
+
+WEIGHTS_KEPT = 2**20
+"""Attention weights that an iteration on the direct way keeps for the backward pass, at most (4 MiB)."""
+
+CALLS = 2**18
+"""Multiply-adds that take as long as the calls of one map more per iteration, forward and backward."""
+
+
+class CorrectorMaps(NamedTuple):
+    """Linear maps of a `SlotCorrector` as "in out", the same for all frames and iterations.
+
+    Attributes:
+        query: of a slot, to what keys are multiplied with; holds the scale of the logits.
+        value: of a sum of tokens, to the sum of their values; None where values are summed.
+        update: of an update, to the gates.
+        hidden: of a slot, to the gates.
+        mlp: weight and bias of its first layer, weight and bias of its second; None where there is no MLP.
+    """
+
+    query: Float[Tensor, "dim key_dim"]
+    value: Float[Tensor, "token_dim dim"] | None
+    update: Float[Tensor, "dim gates"]
+    hidden: Float[Tensor, "dim gates"]
+    mlp: tuple[Tensor, Tensor, Tensor, Tensor] | None
+
+
+class FrameTokens(NamedTuple):
+    """What all iterations read of a frame's tokens on the direct way: the tokens themselves, or keys and values.
+
+    Attributes:
+        key: what slots are compared with.
+        value: what is summed.
+        num_tokens: of the frame.
+        maps: of all frames.
+    """
+
+    key: Float[Tensor, "batch tokens key_dim"]
+    value: Float[Tensor, "batch tokens value_dim"]
+    num_tokens: Float[Tensor, "1 1 1"]
+    maps: CorrectorMaps
 
 
 class Corrected(NamedTuple):
@@ -54,6 +97,12 @@ class SlotCorrector(nn.Module):
     The state of the GRU is the slots before they are normalised. Linear maps of the attention have no biases. With one
     head there is no map after the aggregation: the GRU has one. With several, each head holds a competition of its own.
     Gradients go through all iterations.
+
+    There are two ways, with the same values and gradients up to rounding. The one to read takes a `memory`, and goes
+    through `InvertedAttention`. The direct one takes an element of `frames`, and has half the calls: it is there for
+    one head, a `SummedAggregation`, single or double precision and few weights. Where a frame has many tokens it makes
+    neither keys nor values: (Wq s) . (Wk e) = (Wk' Wq s) . e is one map of the slots, and a sum of values is Wv times
+    that of the tokens.
 
     Source: Slot Attention (Locatello et al., 2020), Algorithm 1; SAVi (Kipf et al., 2022), the corrector.
 
@@ -109,7 +158,7 @@ class SlotCorrector(nn.Module):
     def forward(
         self,
         slots: Float[Tensor, "batch slots dim"],
-        memory: Memory,
+        memory: Memory | FrameTokens,
         num_iterations: int,
         statistics: State = None,
     ) -> Corrected:
@@ -117,7 +166,7 @@ class SlotCorrector(nn.Module):
 
         Args:
             slots: what they were taken to be.
-            memory: of the frame.
+            memory: of the frame; an element of `frames` takes the direct way.
             num_iterations: repetitions, at least 1.
             statistics: those of an earlier frame, to be used for this one too; None to measure them at the first
                 iteration, where the aggregation does.
@@ -126,6 +175,8 @@ class SlotCorrector(nn.Module):
             ValueError: `num_iterations` below 1.
         """
         check_iterations(num_iterations)
+        if isinstance(memory, FrameTokens):
+            return self._correct_directly(slots, memory, num_iterations, statistics)
         for iteration in range(num_iterations):
             query = self.slot_norm(slots)[:, None]
             last = iteration == num_iterations - 1
@@ -135,6 +186,94 @@ class SlotCorrector(nn.Module):
                 slots = slots + self.mlp(slots)
         assert assignment is not None
         return Corrected(slots, assignment[:, 0], statistics)
+
+    def frames(
+        self, tokens: Float[Tensor, "batch time tokens token_dim"], num_slots: int, num_iterations: int
+    ) -> list[FrameTokens] | None:
+        """What `forward` reads of each frame on the direct way; None where there is only the other.
+
+        Args:
+            tokens: of frames.
+            num_slots: that are going to be corrected by each.
+            num_iterations: of each.
+        """
+        batch, _, num_tokens, token_dim = tokens.shape
+        if batch * num_slots * num_tokens > WEIGHTS_KEPT or not self._is_plain(tokens):
+            return None
+        normed = self.token_norm(tokens)
+        query = self.attention.query.weight.mT
+        query = query * query.shape[1] ** -0.5
+        value: Tensor | None = None
+        if _tokens_cost_less(batch, num_tokens, num_slots, num_iterations, query.shape[0], token_dim):
+            of_keys, of_values = self.attention.key_value.weight.chunk(2)
+            query, value = query @ of_keys, of_values.mT
+            keys = values = normed.unbind(1)
+        else:
+            keys, values = (part.unbind(1) for part in self.attention.key_value(normed).chunk(2, dim=-1))
+        mlp = None
+        if self.mlp is not None:
+            expand, contract = self.mlp[1], self.mlp[3]
+            mlp = (_weight(expand).mT, _bias(expand), _weight(contract).mT, _bias(contract))
+        maps = CorrectorMaps(query, value, self.gru.input_map.weight.mT, self.gru.hidden_map.weight.mT, mlp)
+        count = normed.new_full((1, 1, 1), num_tokens)
+        return [FrameTokens(key, value, count, maps) for key, value in zip(keys, values, strict=True)]
+
+    def _is_plain(self, tokens: Tensor) -> bool:
+        """Whether the direct way computes what the modules do."""
+        layers: list[nn.Module] = [
+            self.attention.query,
+            self.attention.key_value,
+            self.gru.input_map,
+            self.gru.hidden_map,
+        ]
+        layers += [] if self.mlp is None else [self.mlp[1], self.mlp[3]]
+        return (
+            self.attention.num_heads == 1
+            and self.attention.path == "auto"
+            and sums_suffice(self.attention.aggregation)
+            and tokens.dtype in (torch.float32, torch.float64)
+            and not torch.is_autocast_enabled(tokens.device.type)
+            # neither a subclass nor a parametrised layer
+            and all(type(layer) is nn.Linear for layer in layers)
+        )
+
+    def _correct_directly(self, slots: Tensor, frame: FrameTokens, num_iterations: int, statistics: State) -> Corrected:
+        maps, shape = frame.maps, slots.shape
+        keys, aggregation = frame.key.mT, cast(SummedAggregation, self.attention.aggregation)
+        # "rows dim", the slots of all clips in a row: products of two matrices take the fewest calls
+        rows = slots.flatten(0, 1)
+        for iteration in range(num_iterations):
+            query = torch.mm(self.slot_norm(rows), maps.query)
+            shares = torch.bmm(query.view(*shape[:2], -1), keys).softmax(dim=1)
+            weights = shares + aggregation.share_offset if aggregation.share_offset else shares
+            sums = torch.bmm(weights, frame.value)
+            if maps.value is not None:
+                sums = torch.mm(sums.flatten(0, 1), maps.value).view(*shape)
+            update = aggregation.from_sums(TokenSums(sums, weights.sum(dim=-1, keepdim=True), frame.num_tokens))
+            if isinstance(aggregation, StagedAggregation):
+                update, statistics = aggregation.rescale(update, statistics)
+            gates = torch.addmm(self.gru.input_map.bias, update.flatten(0, 1), maps.update)
+            rows = gru_update(gates, torch.addmm(self.gru.hidden_map.bias, rows, maps.hidden), rows)
+            if self.mlp is not None and (self.mlp_after_last or iteration < num_iterations - 1):
+                assert maps.mlp is not None
+                expand, expand_bias, contract, contract_bias = maps.mlp
+                inner = torch.addmm(expand_bias, self.mlp[0](rows), expand).relu_()
+                rows = rows + torch.addmm(contract_bias, inner, contract)
+        return Corrected(rows.view(shape), shares, statistics)
+
+
+def _tokens_cost_less(
+    batch: int, num_tokens: int, num_slots: int, num_iterations: int, dim: int, token_dim: int
+) -> bool:
+    """Whether slots had better be compared with the tokens of a frame than with keys of them, by the multiply-adds.
+
+    Keys and values are two maps of every token. Without them slots have the width of tokens, and every iteration maps
+    what it has summed, which also costs calls: those count where all else is small.
+    """
+    queries = num_slots * num_iterations
+    of_keys = 2 * num_tokens * dim * (token_dim + queries)
+    of_tokens = 2 * num_tokens * token_dim * queries + queries * token_dim * dim
+    return batch * of_tokens + num_iterations * CALLS < batch * of_keys
 
 
 class SlotPredictor(nn.Module):
@@ -159,7 +298,6 @@ class SlotPredictor(nn.Module):
         super().__init__()
         _check_epsilon(norm_eps)
         self.input_norm = nn.LayerNorm(dim, norm_eps)
-        # one step at a time it is plain attention among the slots of that step
         self.attention = TemporalAttention(dim, num_heads, bias=False)
         self.mlp = nn.Sequential(nn.LayerNorm(dim, norm_eps), *_relu_mlp(dim, mlp_ratio))
         self.output_norm = nn.LayerNorm(dim, norm_eps)
@@ -167,7 +305,7 @@ class SlotPredictor(nn.Module):
     def forward(self, slots: Float[Tensor, "batch slots dim"]) -> Float[Tensor, "batch slots dim"]:
         """Each set of slots on its own."""
         slots = self.input_norm(slots)
-        slots = slots + self.attention(slots[:, None])[0][:, 0]
+        slots = slots + self.attention.within_step(slots)
         return self.output_norm(slots + self.mlp(slots))
 
 
@@ -247,3 +385,8 @@ def initialise_slot_attention(
 def _weight(layer: nn.Module) -> Tensor:
     assert isinstance(layer, nn.Linear)
     return layer.weight
+
+
+def _bias(layer: nn.Module) -> Tensor:
+    assert isinstance(layer, nn.Linear)
+    return layer.bias

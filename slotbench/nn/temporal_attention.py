@@ -90,6 +90,12 @@ class TemporalAttention(nn.Module):
         output = self.output(rearrange(attended, "batch heads time slots dim -> batch time slots (heads dim)"))
         return output, self._cache(key, value)
 
+    def within_step(self, x: Float[Tensor, "batch slots dim"]) -> Float[Tensor, "batch slots dim"]:
+        """The output of a clip of one step, `forward(x[:, None])` without the cache: slots attend to one another."""
+        pairs = self.query_key_value(x).unflatten(-1, (3, self.num_heads, -1))
+        query, key, value = pairs.permute(2, 0, 3, 1, 4).unbind()
+        return self.output(scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2))
+
     def _check_cache(self, cache: AttentionCache, key: Tensor) -> None:
         if not self.causal:
             raise ValueError("a cache was given, but with causal=False early steps see later ones: build it causal")

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from slotbench.interfaces import Aggregation, RecurrentCore, SlotSpec, State, TokenSpec, map_state
+from slotbench.interfaces import Aggregation, CoreOutput, RecurrentCore, SlotSpec, State, TokenSpec, map_state
 from slotbench.nn.inverted_attention import Memory
 from slotbench.nn.slot_attention import (
     CorrectorMLP,
+    FrameTokens,
     SlotAttentionInit,
     SlotCorrector,
     SlotPredictor,
@@ -123,15 +125,29 @@ class SAVi(InitialisedSlots, RecurrentCore):
         """Initial slots for each clip, learned or drawn."""
         return SAViStart(self.slot_init(tokens.shape[0]))
 
+    def forward(self, tokens: Float[Tensor, "batch time tokens token_dim"], state: State | None = None) -> CoreOutput:
+        """Runs `cell` over the frames, on the corrector's direct way where there is one."""
+        if state is None:
+            state = self.initial_state(tokens[:, 0])
+        frames = self.corrector.frames(tokens, state.slots.shape[1], self.num_iterations)
+        if frames is None:
+            return super().forward(tokens, state)
+        slots, attention = [], []
+        for frame in frames:
+            corrected, shares, state = self.cell(frame, state)
+            slots.append(corrected)
+            attention.append(shares)
+        return CoreOutput(torch.stack(slots, dim=1), torch.stack(attention, dim=1), state, "assignment")
+
     def per_step(self, tokens: Float[Tensor, "batch time tokens token_dim"]) -> Memory:
         """What the corrector reads of every frame; leaves "batch time ..."."""
         memory = self.corrector.memory(tokens.flatten(0, 1))
         return map_state(lambda leaf: leaf.unflatten(0, tokens.shape[:2]), memory)
 
     def cell(
-        self, inputs: Memory, state: SAViStart | SAViState
+        self, inputs: Memory | FrameTokens, state: SAViStart | SAViState
     ) -> tuple[Float[Tensor, "batch slots dim"], Float[Tensor, "batch slots tokens"], SAViState]:
-        """One frame: (corrected slots, who won which token, state)."""
+        """One frame: (corrected slots, who won which token, state); `inputs` is of `per_step`, or of `frames`."""
         if isinstance(state, SAViStart):
             first = self.num_iterations if self.first_iterations is None else self.first_iterations
             slots, attention, statistics = self.corrector(state.slots, inputs, first)

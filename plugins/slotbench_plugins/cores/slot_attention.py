@@ -98,7 +98,10 @@ class SlotAttention(InitialisedSlots, TemporalCore):
         initial = self.slot_init(batch) if drawn is None else drawn
         # no frame knows of another, so time is folded into the batch
         slots = initial[:, None].expand(-1, time, -1, -1).flatten(0, 1)
-        slots, attention, _ = self.corrector(slots, self.corrector.memory(tokens.flatten(0, 1)), self.num_iterations)
+        folded = tokens.flatten(0, 1)
+        frames = self.corrector.frames(folded[:, None], slots.shape[1], self.num_iterations)
+        memory = self.corrector.memory(folded) if frames is None else frames[0]
+        slots, attention, _ = self.corrector(slots, memory, self.num_iterations)
         kept = SlotAttentionState(initial if self.draws_slots else None)
         slots, attention = slots.unflatten(0, (batch, time)), attention.unflatten(0, (batch, time))
         return CoreOutput(slots, attention, kept, "assignment")

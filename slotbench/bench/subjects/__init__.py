@@ -22,6 +22,7 @@ SUBJECTS = {
     "linear_scan": "kernels of the complex linear scan (ConvS5, S5) beside the bound of memory traffic",
     "temporal_attention": "attention over the slots of all earlier steps, fused against written out",
     "recurrent_cores": "SlotRNN and RIM against torch.nn.GRU over the same slots",
+    "slot_attention": "a training step of SAVi: directly, and through inverted attention",
     "broadcast_decoder": "first layer of the broadcast decoder as a matrix product against a convolution",
     "video_models": "ConvS5, ConvLSTM and frame transformers against length: training and sampling",
     "training_step": "parts of one training step of an experiment (--config FILE)",

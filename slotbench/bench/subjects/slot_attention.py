@@ -1,0 +1,52 @@
+"""SAVi's step on the corrector's direct way, beside the way through inverted attention, with keys and values or without.
+
+Random tokens, core alone: forward and backward of the mean square of the slots, three iterations per frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+
+from slotbench.bench.contest import Contest, Way
+from slotbench.bench.subjects import Subject
+from slotbench.interfaces import CoreOutput, RecurrentCore, TokenSpec
+from slotbench.registry import load
+
+__all__ = ["SUBJECT"]
+
+CLIPS, FRAMES = 4, 6
+SIZES = ((16, 16, 4), (256, 64, 9), (1024, 192, 11))
+"""Tokens of a frame, width of tokens and slots, slots."""
+
+
+def contests(quick: bool) -> Iterator[Contest]:
+    """One contest per size."""
+    for size in SIZES[: 1 if quick else None]:
+        yield Contest(", ".join(map(str, size)), partial(_ways, *size), "keys and values")
+
+
+def _ways(num_tokens: int, dim: int, num_slots: int) -> dict[str, Way]:
+    torch.manual_seed(0)
+    core: Any = load("cores", "SAVi")(TokenSpec(dim, num_tokens), num_slots, dim, num_iterations=3)
+    tokens = torch.randn(CLIPS, FRAMES, num_tokens, dim)
+
+    def step(forward: Callable[[], CoreOutput], path: str = "auto") -> None:
+        core.corrector.attention.path = path
+        core.zero_grad(set_to_none=True)
+        forward().slots.square().mean().backward()
+
+    cell_by_cell = partial(RecurrentCore.forward, core, tokens)
+    return {
+        "keys and values": partial(step, cell_by_cell, "plain"),
+        "inverted attention": partial(step, cell_by_cell),
+        "direct": partial(step, partial(core, tokens)),
+    }
+
+
+SUBJECT = Subject(
+    f"SAVi, {CLIPS} clips of {FRAMES} frames, forward + backward, float32", "tokens, width, slots", contests, rounds=11
+)

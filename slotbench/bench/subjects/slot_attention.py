@@ -1,4 +1,4 @@
-"""SAVi's step on the corrector's direct way, beside the way through inverted attention, with keys and values or without.
+"""SAVi's step on the direct way of its corrector, beside inverted attention as it goes by itself and its plain way.
 
 Random tokens, core alone: forward and backward of the mean square of the slots, three iterations per frame.
 """

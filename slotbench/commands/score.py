@@ -30,6 +30,8 @@ into ids by the largest share.
   --no-baselines           masks alone
   --allow-missing          score the clips that both sides have, though one has more
   --out FILE               write the evaluation record: rules, scores, values of every clip (JSON)
+  --beside FILE            scores of an earlier record as a column; refused if a rule or the clips differ, which are
+                           named; may be repeated
   --conventions            the same masks under the rules of six published projects, as one table
 
 What goes into the record, if it is known:
@@ -81,10 +83,12 @@ def main(command: str, arguments: list[str]) -> int:
     matching = match_clips(masks, truth, given.allow_missing)
     if given.conventions:
         return _conventions(given, matching, rules)
-    found = _evaluate(given, matching, [rules])[0]
+    from slotbench.scoring.earlier import read_earlier
     from slotbench.scoring.report import print_evaluation
 
-    print_evaluation(found, given.masks)
+    earlier = read_earlier(given.beside, rules, list(matching.pairs))
+    found = _evaluate(given, matching, [rules])[0]
+    print_evaluation(found, given.masks, earlier)
     others = {"MASKS": masks.others, "--truth": truth.others}
     for side, names in others.items():
         if names:
@@ -99,6 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("masks", nargs="?", type=Path)
     for path in ("--truth", "--frames", "--out"):
         parser.add_argument(path, type=Path)
+    parser.add_argument("--beside", type=Path, action="append", default=[])
     for switch in ("--no-baselines", "--allow-missing", "--conventions"):
         parser.add_argument(switch, action="store_true")
     for text in ("--data", "--data-version", "--split", "--source"):

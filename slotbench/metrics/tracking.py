@@ -240,10 +240,7 @@ def _add_occlusions(history: Integer[np.ndarray, " time"], first: int, found: Tr
     """Each time that the object is hidden after its first match and seen again."""
     slot, waiting = history[first], False
     for time in range(first + 1, len(history)):
-        if history[time] == _HIDDEN:
-            waiting = False  # whoever has not found it by now has not
-            continue
-        if history[time - 1] == _HIDDEN:
+        if history[time] != _HIDDEN and history[time - 1] == _HIDDEN:
             found.occlusions += 1
             waiting = True
         if history[time] >= 0:

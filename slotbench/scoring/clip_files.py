@@ -146,12 +146,10 @@ def _in_folder(folder: Path) -> tuple[list[Clip], list[str]]:
             clips += found or []
             if len(clips) + len(others) > _MOST_CLIPS:
                 raise UserError(f"{folder} holds more than {_MOST_CLIPS:,} clips")
-    if images and clips:
-        raise UserError(
-            f"{folder} holds both clips ({clips[0].path.name}) and PNG files ({images[0].name}): expected the frames "
-            "of a clip in a folder of their own"
-        )
-    return ([_png_clip(folder.resolve().name, folder)] if images else clips), sorted(others)
+    if clips:
+        # such as figures beside the arrays that a program has saved
+        return clips, sorted([*others, *(path.name for path in images)])
+    return ([_png_clip(folder.resolve().name, folder)] if images else []), sorted(others)
 
 
 def _in_file(path: Path) -> list[Clip]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -38,20 +38,27 @@ _ORDER = [
 ]
 
 
-def print_evaluation(found: Evaluation, masks: Path, console: Console | None = None) -> None:
+def print_evaluation(
+    found: Evaluation,
+    masks: Path,
+    earlier: Mapping[str, Mapping[str, Summary]] | None = None,
+    console: Console | None = None,
+) -> None:
     """Prints the scores of masks and baselines, the clips, the rules, and what is special.
 
     Args:
         found: the scores.
         masks: where the masks were.
+        earlier: scores of earlier records, by their name.
         console: where to; standard output if absent.
     """
     console = console or _console()
-    columns = {"masks": summaries(found.masks)} | {name: summaries(clips) for name, clips in found.baselines.items()}
+    columns: dict[str, Mapping[str, Summary]] = {"masks": summaries(found.masks), **(earlier or {})}
+    columns |= {name: summaries(clips) for name, clips in found.baselines.items()}
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("score", no_wrap=True)
     for column in ("masks", "± 95 %", *list(columns)[1:]):
-        table.add_column(column, justify="right", min_width=6)
+        table.add_column(Text(one_line(column, 24)), justify="right", min_width=6)
     for name in _ORDER:
         if any(name in scores for scores in columns.values()):
             own = columns["masks"].get(name)

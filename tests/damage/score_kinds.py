@@ -40,7 +40,19 @@ def read_scores(folder: Path) -> str:
     return fingerprint([record["scores"], record["frames"]])
 
 
+def scored_record(folder: Path) -> Path:
+    scored_file("a.npy")(folder)
+    read_scores(folder)
+    return (folder / "out.json").rename(folder / "earlier.json")
+
+
+def read_beside(folder: Path) -> str:
+    paths = folder / "masks", "--truth", folder / "truth", "--beside", folder / "earlier.json"
+    return through_cli("score", *paths, "--no-baselines").replace(str(folder), "")
+
+
 KINDS: dict[str, Kind] = {
+    "scored: record": Kind(scored_record, read_beside, named=False),
     "scored: npy": Kind(scored_file("a.npy"), read_scores, named=False),
     "scored: npz": Kind(scored_file("a.npz"), read_scores, exact=True, named=False),
     "scored: png": Kind(scored_file("a/3.png"), read_scores, named=False),

@@ -292,6 +292,14 @@ def test_two_files_of_one_clip_are_refused(tmp_path, capsys):
     assert "are both clip a" in " ".join(capsys.readouterr().err.split())
 
 
+def test_what_lies_beside_the_masks_is_not_looked_at_and_counted(tmp_path, capsys):
+    masks, *rest = saved(tmp_path, None)
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(masks / "a.png")
+    (masks / "notes.txt").write_text("of a training")
+    score(masks, *rest, "--no-baselines")
+    assert "MASKS has 2 files and folders that hold no masks, which are not looked at" in capsys.readouterr().out
+
+
 def test_names_of_foreign_files_do_not_reach_the_terminal_as_they_are(tmp_path, capsys):
     masks, *rest = saved(tmp_path, None)
     (masks / "a.npy").rename(masks / "\x1b[2Ja.npy")

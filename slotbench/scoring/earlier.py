@@ -1,0 +1,61 @@
+"""Scores of earlier evaluations, to stand beside new ones: only where rules and clips are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from slotbench.errors import UserError, lines
+from slotbench.files import number
+from slotbench.runs.evaluation_record import clip_list_hash, differing_rules, read_record
+from slotbench.scoring.rules import Rules
+from slotbench.scoring.summary import Summary
+from slotbench.text import one_line
+
+__all__ = ["read_earlier"]
+
+
+def read_earlier(paths: Sequence[Path], rules: Rules, names: Sequence[str]) -> dict[str, dict[str, Summary]]:
+    """The scores of evaluation records, by the name of the file.
+
+    Args:
+        paths: the records.
+        rules: of the new scores.
+        names: of the clips of the new scores.
+
+    Raises:
+        UserError: a record was made by other rules, which are named, or of other clips.
+        FileError: a file is damaged, or no record.
+    """
+    found = {}
+    for path in paths:
+        record = read_record(path)
+        differing = differing_rules([{"rules": rules.as_record()}, record])
+        if differing:
+            said = {
+                one_line(name, 40): f"{_value(there)} in {path.name}, {_value(here)} here"
+                for name, (here, there) in differing.items()
+            }
+            raise UserError(lines(f"{path} was scored by other rules: they cannot stand in one table", **said))
+        if record["clips"].get("hash") != clip_list_hash(names):
+            raise UserError(
+                f"{path} was scored on other clips ({_value(record['clips'].get('scored'))} there, {len(names)} here): "
+                "they cannot stand in one table"
+            )
+        found[path.name] = {str(name): one for name, given in record["scores"].items() if (one := _summary(given))}
+    return found
+
+
+def _summary(given: Any) -> Summary | None:
+    """A score as a record has it; None where it is none."""
+    if not isinstance(given, Mapping):
+        return None
+    mean, beyond = number(given.get("mean")), given.get("longer_than")
+    if isinstance(beyond, int):
+        return Summary(float("inf"), None, None, beyond=beyond)
+    return Summary(float(mean), None, None) if isinstance(mean, int | float) else None
+
+
+def _value(value: Any) -> str:
+    return "none" if value is None else one_line(value, 60)

@@ -322,8 +322,9 @@ def test_a_real_tensor_is_refused_with_what_to_write_instead(name):
         linear_scan(**(inputs | {name: inputs[name].detach().real}))
 
 
-def test_auto_takes_the_compiled_kernel_on_the_cpu_and_the_parallel_one_on_cuda(monkeypatch):
+def test_auto_takes_the_compiled_kernel_on_the_cpu_and_the_parallel_one_on_cuda_without_triton(monkeypatch):
     monkeypatch.setattr(dispatch, "_chosen", {})
+    monkeypatch.setattr(dispatch, "_triton_failure", lambda op: "needs triton")
     linear_scan(**make_inputs())
     assert chosen_kernels() == {"linear_scan": "numba"}
     assert dispatch.choose_kernel("linear_scan", "auto", torch.device("cuda")) == "associative"

@@ -35,7 +35,8 @@ class AttentionMixer(nn.Module):
 
     The result is fed back, so that the norm decides what becomes of the state in a long clip. A norm after it blows the
     state up to unit size at every step, what all slots have in common first, so that the slots become alike. Without
-    one, or with one before the attention alone, the residual leaves the slots apart.
+    one, or with one before the attention alone, every step adds to the state: slots stay further apart, gates saturate,
+    and without any norm the state can grow without end. "after" learns faster (docs/benchmarks.md).
 
     Source: SlotSSM, Eq 31; residual and LayerNorm are our choice.
 

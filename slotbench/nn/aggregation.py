@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import cache
 from typing import Any, NamedTuple, TypeGuard
 
 import torch
@@ -110,7 +111,12 @@ class SummedAggregation(Aggregation):
 
 def sums_suffice(aggregation: Aggregation) -> TypeGuard[SummedAggregation]:
     """Whether `from_sums` is what the aggregation computes: no subclass has replaced what is written around it."""
-    for part in type(aggregation).__mro__:
+    return _sums_suffice(type(aggregation))
+
+
+@cache
+def _sums_suffice(kind: type) -> bool:
+    for part in kind.__mro__:
         if "from_sums" in vars(part):
             return issubclass(part, SummedAggregation)
         if {"forward", "gather", "sums"} & set(vars(part)):

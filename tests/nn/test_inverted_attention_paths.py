@@ -165,7 +165,7 @@ def test_a_window_loses_no_digits_to_what_it_has_left_behind():
 
 def test_competing_heads_and_aggregations_of_ones_own_are_not_summed_over_time():
     assert made("streamed", num_heads=2, across_heads=False).adds_up
-    for layer in (made("streamed", num_heads=2), made("plain"), own_aggregation()):
+    for layer in (made("streamed", num_heads=2), own_aggregation()):
         assert not layer.adds_up
         with pytest.raises(ValueError, match="adds_up"):
             layer.attend_alike(noise(1, 3, DIM), TokenMemory(noise(1, 2, 4, TOKEN_DIM)))
@@ -223,6 +223,7 @@ def test_neither_keys_nor_values_nor_weights_of_all_tokens_are_made_or_kept():
     layer = made("auto").float()
     slots, tokens = noise(2, 3, 4, DIM).float().requires_grad_(), noise(2, 3, 5000, TOKEN_DIM).float().requires_grad_()
     saved: list[int] = []
+    layer.path = "streamed"
     pack = lambda tensor: (saved.append(tensor.numel() * (tensor.data_ptr() != tokens.data_ptr())), tensor)[1]  # noqa: E731
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -288,14 +289,24 @@ def test_frozen_tokens_need_no_gradient():
 
 def test_tokens_stay_as_they_are_where_they_are_more_than_the_queries():
     assert keys_cost_more(1024, 11, 192, 192, 1)
-    assert not keys_cost_more(16, 24, 16, 16, 1)
+    assert not keys_cost_more(16, 24, 16, 16, 1, frames=10**6)
+    assert not keys_cost_more(16, 4, 16, 16, 1), "too small to be worth an operation more"
+    assert keys_cost_more(16, 4, 16, 16, 1, frames=10**6)
     for queries, heads in itertools.product((4, 33, 200), (2, 4)):
         assert keys_cost_more(10**6, queries, 192, 192, heads) == ((heads - 1) * queries < 192)
     layer = made("auto")
-    many, few = noise(1, 1, 400, TOKEN_DIM), noise(1, 1, 3, TOKEN_DIM)
+    many, few = torch.zeros(1, 1, 10**6, TOKEN_DIM).double(), torch.zeros(1, 10**5, 3, TOKEN_DIM).double()
     assert isinstance(layer.memory(many, 5), TokenMemory)
-    assert isinstance(layer.memory(few, 5), KeyValueMemory)
-    assert isinstance(layer.memory(many), TokenMemory)
+    assert isinstance(layer.memory(few, 7), KeyValueMemory)
+    assert isinstance(layer.memory(many, 3), TokenMemory)
+
+
+def test_frames_of_few_numbers_are_not_worth_a_sum_over_time():
+    assert not made("auto").pays_to_add_up(10)
+    assert made("auto").pays_to_add_up(1000)
+    assert made("streamed").pays_to_add_up(1)
+    assert not made("plain").pays_to_add_up(1000)
+    assert not made("auto", num_heads=2).pays_to_add_up(1000)
 
 
 @pytest.mark.parametrize("window", [None, 3])

@@ -334,7 +334,7 @@ class PSBBlock(nn.Module):
         past, cache = (None, None) if state is None else state
         biases = self._biases(time if cache is None else time + cache.key.shape[-3], slots.device)
         sums = None
-        if alike and self.causal and self.bottom_up.adds_up:
+        if alike and self.causal and self.bottom_up.pays_to_add_up(memory.size[1]):
             query, new = self.query_norm(slots[:, 0]), TokenMemory(memory.tokens[:, -time:], self.token_norm)
             change, shares_won, sums = self.bottom_up.attend_alike(query, new, past, window=self.window, shares=shares)
         else:

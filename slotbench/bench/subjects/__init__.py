@@ -21,6 +21,7 @@ SUBJECTS = {
     "ssd": "kernels of Mamba-2's scan beside Mamba's",
     "linear_scan": "kernels of the complex linear scan (ConvS5, S5) beside the bound of memory traffic",
     "temporal_attention": "attention over the slots of all earlier steps, fused against written out",
+    "inverted_attention": "slots that compete for tokens: with keys, without, without weights; sums over time",
     "recurrent_cores": "SlotRNN and RIM against torch.nn.GRU over the same slots",
     "slot_attention": "a training step of SAVi: directly, and through inverted attention",
     "broadcast_decoder": "first layer of the broadcast decoder as a matrix product against a convolution",

@@ -61,14 +61,15 @@ class Competition(NamedTuple):
             return offsets
         return offsets.clamp(None if self.window is None else 1 - self.window, 0)
 
-    def visible(self, time: int, steps: int, like: Tensor) -> Float[Tensor, "1 1 time 1 1"]:
-        """Steps of tokens that each step of slots reads."""
-        if self.causal:
-            counts = torch.arange(self.past + 1, self.past + time + 1, device=like.device)
-            counts = counts if self.window is None else counts.clamp(max=self.window)
-        else:
-            counts = torch.full((time,), steps, device=like.device)
-        return counts.to(like.dtype)[:, None, None].expand(1, 1, time, 1, 1)
+    def num_visible(self, readers: slice, tokens: tuple[int, int], like: Tensor) -> Float[Tensor, "1 1 readers 1 1"]:
+        """Tokens that each step of slots reads, of (steps, tokens of a step); one number where all read all."""
+        steps, num_tokens = tokens
+        if not self.causal or steps == 1:
+            return like.new_full((1, 1, 1, 1, 1), steps * num_tokens)
+        first, last = self.past + readers.start + 1, self.past + readers.stop + 1
+        counts = num_tokens * torch.arange(first, last, device=like.device, dtype=like.dtype)
+        counts = counts if self.window is None else counts.clamp(max=self.window * num_tokens)
+        return counts.view(1, 1, -1, 1, 1)
 
 
 def compete(
@@ -100,7 +101,6 @@ def compete(
     reach = steps if competition.window is None else min(steps, competition.window)
     at_once = max(1, WEIGHTS_AT_ONCE // (batch * heads * num_slots * reach * num_tokens))
     recompute = at_once < time and torch.is_grad_enabled()
-    count = competition.visible(time, steps, query) * num_tokens
     parts, own = [], []
     for begin in range(0, time, at_once):
         readers = slice(begin, min(begin + at_once, time))
@@ -113,7 +113,7 @@ def compete(
             key[:, :, seen],
             value[:, :, seen],
             None if time_bias is None else time_bias[:, readers, seen],
-            count[:, :, readers],
+            competition.num_visible(readers, (steps, num_tokens), query),
         )
         if recompute:
             gathered, shares = checkpoint(part, *arguments, use_reentrant=False, preserve_rng_state=False)

@@ -27,11 +27,18 @@ Path = Literal["auto", "plain", "projected", "streamed"]
 tokens. "streamed": the same, and no weights are kept. "auto": plain or streamed, what is cheaper.
 """
 
-USUAL_QUERIES = 32
-"""Queries that a token is taken to meet where nobody says how many there will be."""
+USUAL_QUERIES, USUAL_READS = 32, 3
+"""Queries that a token is taken to meet, in so many calls, where nobody says how many there will be."""
 
 
-def keys_cost_more(num_tokens: int, queries: int, dim: int, token_dim: int, heads: int) -> bool:
+OVERHEAD = 2**22
+"""Multiply-adds in whose time a CPU starts the operations by which the ways differ."""
+
+FEWEST_NUMBERS = 2**10
+"""Numbers in the tokens of a step from which on it pays to sum over time, however short the clip."""
+
+
+def keys_cost_more(num_tokens: int, queries: int, dim: int, token_dim: int, heads: int, frames: int = 1) -> bool:
     """Whether to map queries and sums, in the place of keys and values, by the multiply-adds of both.
 
     Keys and values cost two maps per token, and two products of the width of a slot with each query. Without them
@@ -44,10 +51,11 @@ def keys_cost_more(num_tokens: int, queries: int, dim: int, token_dim: int, head
         dim: width of a slot.
         token_dim: width of a token.
         heads: of the attention.
+        frames: steps of tokens, in all clips.
     """
     keys = num_tokens * dim * (token_dim + queries)
     none = queries * token_dim * (num_tokens * heads + dim)
-    return none < keys
+    return frames * (keys - none) > OVERHEAD
 
 
 class InvertedAttention(nn.Module):
@@ -134,9 +142,11 @@ class InvertedAttention(nn.Module):
             norm: the LayerNorm whose weight and bias the tokens have not got yet; None for nothing.
         """
         if self.path == "auto" and sums_suffice(self.aggregation):
-            queries = USUAL_QUERIES if queries is None else queries
+            frames = tokens.shape[0] * tokens.shape[1]
+            if queries is None:
+                queries, frames = USUAL_QUERIES, frames // USUAL_READS
             dim, token_dim = self.query.in_features, self.key_value.in_features
-            stay = keys_cost_more(tokens.shape[2], queries, dim, token_dim, self.num_heads)
+            stay = keys_cost_more(tokens.shape[2], queries, dim, token_dim, self.num_heads, frames)
         else:
             stay = self.path != "plain" and sums_suffice(self.aggregation)
         memory = TokenMemory(tokens, norm)
@@ -190,7 +200,7 @@ class InvertedAttention(nn.Module):
         Raises:
             ValueError: without `causal`, a `window`, or other than one step of memory per step of slots.
         """
-        time, (steps, num_tokens) = slots.shape[1], memory.size
+        time, steps = slots.shape[1], memory.size[0]
         if not causal and (steps != time or window is not None):
             raise ValueError(
                 f"{steps} steps of memory for {time} steps of slots with window={window}: without causal=True every "
@@ -209,7 +219,7 @@ class InvertedAttention(nn.Module):
         else:
             folded, query_bias = self._fold(query, memory)
             values, mass, assignment = self._sums(folded, query_bias, memory.tokens, bias, competition, shares)
-            count = competition.visible(time, steps, mass) * num_tokens
+            count = competition.num_visible(slice(0, time), memory.size, mass)
             gathered = self.aggregation.from_sums(self._unfold(values, mass, count, memory))
         updates, statistics = self._updates(gathered, statistics, query.dtype)
         return updates, assignment, statistics
@@ -217,8 +227,12 @@ class InvertedAttention(nn.Module):
     @property
     def adds_up(self) -> bool:
         """Whether `attend_alike` is there: only heads that compete with one another know how long ago a step was."""
-        competes = self.across_heads and self.num_heads > 1
-        return self.path != "plain" and not competes and sums_suffice(self.aggregation)
+        return not (self.across_heads and self.num_heads > 1) and sums_suffice(self.aggregation)
+
+    def pays_to_add_up(self, num_tokens: int) -> bool:
+        """Whether to call `attend_alike`, by the tokens of a step, of which all calls for a clip have the same."""
+        large = self.path != "auto" or num_tokens * self.key_value.in_features >= FEWEST_NUMBERS
+        return self.adds_up and self.path != "plain" and large
 
     def attend_alike(
         self,
@@ -278,10 +292,14 @@ class InvertedAttention(nn.Module):
 
     def _keys_and_values(self, memory: TokenMemory) -> KeyValueMemory:
         tokens, norm = memory
-        if norm is not None:
-            tokens = tokens * norm.weight + norm.bias
+        if norm is None:
+            pairs = self.key_value(tokens)
+        else:  # in the map, because the tokens are many
+            weight, bias = self.key_value.weight, self.key_value.bias
+            shift = weight @ norm.bias if bias is None else torch.addmv(bias, weight, norm.bias)
+            pairs = nn.functional.linear(tokens, weight * norm.weight, shift)
         pattern = "batch time tokens (part heads dim) -> part batch heads time tokens dim"
-        return KeyValueMemory(*rearrange(self.key_value(tokens), pattern, part=2, heads=self.num_heads))
+        return KeyValueMemory(*rearrange(pairs, pattern, part=2, heads=self.num_heads))
 
     def _gather(self, weights: Tensor, values: Tensor, count: Tensor) -> Tensor:
         """What the aggregation makes of a chunk of steps."""

@@ -14,7 +14,7 @@ from slotbench.nn.inverted_attention.competition import Competition
 
 __all__ = ["streamed_sums"]
 
-WEIGHTS_AT_ONCE = {"cpu": 2**18, "cuda": 2**24}
+WEIGHTS_AT_ONCE = {"cpu": 2**17, "cuda": 2**24}
 """Attention weights of a chunk by kind of device: on a CPU they and their tokens fit into its cache."""
 
 FEWEST_TOKENS = 64
@@ -27,6 +27,11 @@ class _Chunk(NamedTuple):
     steps: slice
     tokens: slice
     readers: slice
+
+    @property
+    def width(self) -> int:
+        """Tokens of a step."""
+        return int(self.tokens.stop - self.tokens.start)
 
     def of_tokens(self, x: Tensor) -> Tensor:
         """Of "batch steps tokens dim", in a row."""
@@ -111,8 +116,9 @@ class _StreamedSums(torch.autograd.Function):
             hidden = competition.hidden(chunk.steps, chunk.readers, query.device)
             _hide(weights, hidden, chunk)
             if own is not None:
-                for step, share in _own(weights, chunk, competition):
-                    own[:, step, :, chunk.tokens] = share.sum(1) if competition.across_heads else share.mean(1)
+                steps, share = _own(weights, chunk, competition)
+                over_heads = share.sum(dim=1) if competition.across_heads else share.mean(dim=1)
+                own[:, steps, :, chunk.tokens] = over_heads.permute(0, 3, 1, 2)
             if share_offset:
                 weights += share_offset
                 _hide(weights, hidden, chunk)
@@ -144,13 +150,11 @@ class _StreamedSums(torch.autograd.Function):
             both = both.view(batch, -1, 2, heads, slots, keys.shape[1])
             weights, d_weights = _shares(both[:, :, :1], time_bias, chunk, competition), both[:, :, 1:]
             if d_own is not None:
-                for step, share in _own(d_weights, chunk, competition):
-                    share.add_(
-                        d_own[:, step, None, :, chunk.tokens], alpha=1 if competition.across_heads else 1 / heads
-                    )
+                steps, share = _own(d_weights, chunk, competition)
+                over_heads = d_own[:, steps, :, chunk.tokens].permute(0, 2, 3, 1)[:, None]
+                share.add_(over_heads, alpha=1 if competition.across_heads else 1 / heads)
             hidden = competition.hidden(chunk.steps, chunk.readers, query.device)
             _hide(weights, hidden, chunk)
-            _hide(d_weights, hidden, chunk)
             d_logits = weights * d_weights
             among = (3, 4) if competition.across_heads else 4
             d_logits.addcmul_(weights, d_logits.sum(dim=among, keepdim=True), value=-1)
@@ -167,8 +171,7 @@ class _StreamedSums(torch.autograd.Function):
             d_query[:, chunk.readers].flatten(1, 2).baddbmm_(d_logits, keys)
             d_bias[:, chunk.readers].flatten(1, 2).add_(d_logits.sum(dim=-1, keepdim=True))
             if d_time_bias is not None:
-                steps = chunk.steps.stop - chunk.steps.start
-                per_step = d_logits.view(batch, -1, heads, slots, steps, keys.shape[1] // steps)
+                per_step = d_logits.view(batch, -1, heads, slots, d_time_bias[:, :, chunk.steps].shape[2], chunk.width)
                 d_time_bias[:, chunk.readers, chunk.steps] += per_step.sum(dim=(0, 3, 5)).transpose(0, 1)
         return d_query.view_as(query), d_bias.view_as(query_bias), d_tokens, d_time_bias, None, None, None
 
@@ -177,8 +180,7 @@ def _shares(logits: Tensor, time_bias: Tensor | None, chunk: _Chunk, competition
     """Softmax over the slots of "batch time 1 heads slots tokens"; the tokens are those of all steps in a row."""
     if time_bias is not None:
         bias = time_bias[:, chunk.readers, chunk.steps].transpose(0, 1)
-        width = chunk.tokens.stop - chunk.tokens.start
-        logits = logits + bias.repeat_interleave(width, dim=-1)[:, None, :, None]
+        logits = logits + bias.repeat_interleave(chunk.width, dim=-1)[:, None, :, None]
     if competition.across_heads:
         return logits.flatten(3, 4).softmax(dim=3).view_as(logits)
     return logits.softmax(dim=4)
@@ -187,14 +189,13 @@ def _shares(logits: Tensor, time_bias: Tensor | None, chunk: _Chunk, competition
 def _hide(weights: Tensor, hidden: Tensor | None, chunk: _Chunk) -> None:
     """Sets what a step does not read to zero, in place."""
     if hidden is not None:
-        width = chunk.tokens.stop - chunk.tokens.start
-        weights.masked_fill_(hidden.repeat_interleave(width, dim=-1)[:, None, None, None], 0.0)
+        weights.masked_fill_(hidden.repeat_interleave(chunk.width, dim=-1)[:, None, None, None], 0.0)
 
 
-def _own(weights: Tensor, chunk: _Chunk, competition: Competition) -> Iterator[tuple[int, Tensor]]:
-    """(step of slots, view of what its slots have of the tokens of that very step, "batch heads slots tokens")."""
-    width = chunk.tokens.stop - chunk.tokens.start
-    for index, step in enumerate(range(chunk.steps.start, chunk.steps.stop)):
-        reader = step - competition.past
-        if chunk.readers.start <= reader < chunk.readers.stop:
-            yield reader, weights[:, reader - chunk.readers.start, 0, ..., index * width : (index + 1) * width]
+def _own(weights: Tensor, chunk: _Chunk, competition: Competition) -> tuple[slice, Tensor]:
+    """(steps of slots, view of what they have of the tokens of that very step, "batch heads slots tokens steps")."""
+    offset = chunk.readers.start + competition.past - chunk.steps.start
+    by_step = weights[:, :, 0].unflatten(-1, (chunk.steps.stop - chunk.steps.start, -1))
+    share = torch.diagonal(by_step, offset, dim1=1, dim2=4)
+    first = chunk.readers.start + max(0, -offset)
+    return slice(first, first + share.shape[-1]), share

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slotbench_plugins.aggregations.batch_scaled import BatchScaled
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
+from slotbench_plugins.cores.psb import PSB
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from slotbench import registry
-from slotbench.interfaces import Aggregation
+from slotbench.interfaces import Aggregation, TokenSpec
 from slotbench.nn.aggregation import SummedAggregation, sums_suffice
 from slotbench.nn.inverted_attention import (
     InvertedAttention,
@@ -320,3 +321,38 @@ def test_memory_of_tokens_grows_and_is_cut_as_that_of_keys(window):
         torch.testing.assert_close(update[:, 0], whole[:, step])
         memory = memory if window is None else memory.last(window - 1)
     assert memory.size == (6 if window is None else window - 1, 4)
+
+
+def small_psb(num_layers: int, window: int | None) -> PSB:
+    torch.manual_seed(0)
+    core = PSB(TokenSpec(dim=16, num_tokens=5), 3, dim=16, num_layers=num_layers, window=window).double()
+    with torch.no_grad():
+        for parameter in core.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return core
+
+
+@pytest.mark.parametrize("window", [None, 1, 3])
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_a_first_layer_of_psb_that_is_summed_over_time_is_the_one_that_is_not(window, num_layers):
+    core = small_psb(num_layers, window)
+    x = noise(2, 7, 5, 16).requires_grad_()
+    inputs = [x, *core.parameters()]
+
+    def outcome(cuts: list[int]) -> list[Tensor]:
+        pieces, state = [], None
+        for piece in x.split(cuts, dim=1):
+            output = core(piece, state)
+            state = output.state
+            pieces.append(torch.cat([output.slots, output.attention], dim=-1))
+        assert (state.tokens is None) == (num_layers == 1 and core.layers[0].bottom_up.path == "streamed")
+        whole = torch.cat(pieces, dim=1)
+        loss = (whole * torch.linspace(-1, 1, whole.numel()).view_as(whole)).sum()
+        return [whole, *torch.autograd.grad(loss, inputs, allow_unused=True, materialize_grads=True)]
+
+    core.layers[0].bottom_up.path = "plain"
+    expected = outcome([7])
+    core.layers[0].bottom_up.path = "streamed"
+    for cuts in ([7], [3, 1, 3]):
+        for value, other in zip(outcome(cuts), expected, strict=True):
+            torch.testing.assert_close(value, other, rtol=1e-10, atol=1e-10)

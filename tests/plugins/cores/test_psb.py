@@ -396,28 +396,3 @@ def test_words_that_mean_nothing_are_refused_where_nothing_checks_types():
 def test_a_sliding_window_of_no_frames_is_refused():
     with pytest.raises(ValueError, match="window=0"):
         small().sliding_window(tokens(), 0)
-
-
-@pytest.mark.parametrize("window", [None, 1, 3])
-@pytest.mark.parametrize("num_layers", [1, 2])
-def test_a_first_layer_that_is_summed_over_time_is_the_one_that_is_not(window, num_layers):
-    core, x = small(window=window, num_layers=num_layers), tokens(7).requires_grad_()
-    inputs = [x, *core.parameters()]
-
-    def outcome(cuts: list[int]) -> list[Tensor]:
-        pieces, state = [], None
-        for piece in x.split(cuts, dim=1):
-            output = core(piece, state)
-            state = output.state
-            pieces.append(torch.cat([output.slots, output.attention], dim=-1))
-        assert (state.tokens is None) == (num_layers == 1 and core.layers[0].bottom_up.path == "streamed")
-        whole = torch.cat(pieces, dim=1)
-        loss = (whole * torch.linspace(-1, 1, whole.numel()).view_as(whole)).sum()
-        return [whole, *torch.autograd.grad(loss, inputs, allow_unused=True, materialize_grads=True)]
-
-    core.layers[0].bottom_up.path = "plain"
-    expected = outcome([7])
-    core.layers[0].bottom_up.path = "streamed"
-    for cuts in ([7], [3, 1, 3]):
-        for value, other in zip(outcome(cuts), expected, strict=True):
-            torch.testing.assert_close(value, other, rtol=1e-10, atol=1e-10)

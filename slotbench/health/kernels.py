@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OPS", "kernel_names", "kernels"]
 
-OPS = ("selective_scan", "ssd", "causal_conv1d", "linear_scan")
+OPS = ("selective_scan", "ssd", "causal_conv1d", "linear_scan", "group_norm_activation")
 """As in `slotbench.ops`, whose import takes that of torch."""
 _TOLERANCE = 2e-3  # relative; mamba-ssm's products of float32 are of the precision TF32
 _TIME = 20
@@ -118,6 +118,9 @@ def _example(op: str) -> tuple[Callable[[list[Tensor], str], tuple[Tensor, ...]]
     if op == "causal_conv1d":
         inputs = [randn(2, _TIME, 8), randn(8, 4), randn(8)]
         return lambda given, kernel: ops.causal_conv1d(given[0], given[1], given[2], kernel=kernel), inputs
+    if op == "group_norm_activation":
+        inputs = [randn(2, 8, 4, 4), randn(8), randn(8)]
+        return lambda given, kernel: (ops.group_norm_activation(given[0], 2, *given[1:], kernel=kernel),), inputs
     decay = torch.polar(torch.sigmoid(randn(4)), randn(4))
     return lambda given, kernel: ops.linear_scan(*given, kernel=kernel), [
         torch.complex(randn(2, _TIME, 3, 4), randn(2, _TIME, 3, 4)),

@@ -9,11 +9,12 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from slotbench.nn.linear import lecun_normal_
+from slotbench.ops import group_norm_activation
+from slotbench.ops.group_norm import Activation
 
-__all__ = ["NORM_EPS", "ResNetBlock", "frame_conv", "frame_norm"]
+__all__ = ["NORM_EPS", "NormActivation", "ResNetBlock", "frame_conv", "frame_norm"]
 
 NORM_EPS = 1e-6
 """What every norm of these models adds to the variance."""
@@ -39,14 +40,42 @@ def frame_conv(in_channels: int, out_channels: int, kernel_size: int = 3, *, bia
     return conv
 
 
-def frame_norm(channels: int) -> nn.GroupNorm:
-    """GroupNorm over space and groups of channels of every frame on its own.
+class NormActivation(nn.GroupNorm):
+    """GroupNorm of every frame on its own, and an activation after it.
+
+    Source: Wu and He, "Group Normalization", ECCV 2018.
+
+    Args:
+        num_groups: groups of channels.
+        channels: channels of a frame.
+        activation: "gelu_tanh" or "elu".
+        kernel: kernel of `slotbench.ops.group_norm_activation`; `slotbench.ops.set_kernel` changes it.
+    """
+
+    kernel_op = "group_norm_activation"
+
+    def __init__(self, num_groups: int, channels: int, activation: Activation, kernel: str = "auto"):
+        super().__init__(num_groups, channels, eps=NORM_EPS)
+        self.activation: Activation = activation
+        self.kernel = kernel
+
+    def forward(
+        self, images: Float[Tensor, "frames channels height width"]
+    ) -> Float[Tensor, "frames channels height width"]:
+        """Each image on its own, in the memory layout that it has."""
+        return group_norm_activation(
+            images, self.num_groups, self.weight, self.bias, self.eps, self.activation, kernel=self.kernel
+        )
+
+
+def frame_norm(channels: int, activation: Activation) -> NormActivation:
+    """GroupNorm over space and groups of channels of every frame, and the activation.
 
     There are 32 groups; where 32 does not divide `channels` (fewer channels, or 48), the largest smaller number that
     does, so 16 channels are 16 groups of one.
     """
     groups = next(count for count in range(min(_NORM_GROUPS, channels), 0, -1) if channels % count == 0)
-    return nn.GroupNorm(groups, channels, eps=NORM_EPS)
+    return NormActivation(groups, channels, activation)
 
 
 class ResNetBlock(nn.Module):
@@ -61,9 +90,9 @@ class ResNetBlock(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int):
         super().__init__()
-        self.norm1 = frame_norm(in_channels)
+        self.norm1 = frame_norm(in_channels, "elu")
         self.conv1 = frame_conv(in_channels, out_channels)
-        self.norm2 = frame_norm(out_channels)
+        self.norm2 = frame_norm(out_channels, "elu")
         self.conv2 = frame_conv(out_channels, out_channels)
         self.skip = None if in_channels == out_channels else frame_conv(in_channels, out_channels, 1, bias=False)
 
@@ -71,7 +100,5 @@ class ResNetBlock(nn.Module):
         self, images: Float[Tensor, "frames in_channels height width"]
     ) -> Float[Tensor, "frames out_channels height width"]:
         """Each image on its own."""
-        # ELU in place: its backward and the convolution's then share one tensor, and the norm's output is not kept
-        hidden = self.conv1(F.elu(self.norm1(images), inplace=True))
-        hidden = self.conv2(F.elu(self.norm2(hidden), inplace=True))
+        hidden = self.conv2(self.norm2(self.conv1(self.norm1(images))))
         return torch.add(images if self.skip is None else self.skip(images), hidden, alpha=RESIDUAL_SCALE)

@@ -2,6 +2,7 @@
 
 from slotbench.ops.causal_conv1d import causal_conv1d
 from slotbench.ops.dispatch import KernelError, available_kernels, chosen_kernels, set_kernel
+from slotbench.ops.group_norm import group_norm_activation
 from slotbench.ops.linear_scan import linear_scan
 from slotbench.ops.selective_scan import selective_scan
 from slotbench.ops.ssd import ssd
@@ -11,6 +12,7 @@ __all__ = [
     "available_kernels",
     "causal_conv1d",
     "chosen_kernels",
+    "group_norm_activation",
     "linear_scan",
     "selective_scan",
     "set_kernel",

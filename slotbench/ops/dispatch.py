@@ -39,11 +39,15 @@ KERNELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "ssd": ("reference", "torch", "mamba_ssm"),
         "causal_conv1d": ("reference", "torch", "numba", "causal_conv1d", "triton"),
         "linear_scan": ("reference", "torch", "numba", "associative", "triton"),
+        "group_norm_activation": ("reference", "torch", "numba"),
     }
 )
 """The kernels of every op, by name."""
 
-_OPS_WITH_STATE = ("selective_scan", "ssd", "linear_scan")
+_NUMBA_MODULES = ("_selective_scan_numba", "_causal_conv1d_numba", "_linear_scan_numba", "group_norm._numba")
+
+_OPS_OF_MODULES = ("selective_scan", "ssd", "linear_scan", "group_norm_activation")
+"""The ops that a module has a `kernel` of its own for."""
 
 _PREFERENCE = {
     "cpu": ("numba", "torch"),
@@ -117,9 +121,8 @@ def _interprets_triton() -> bool:
 @cache
 def _numba_failure() -> str | None:
     try:
-        for op, kernels in KERNELS.items():
-            if "numba" in kernels:
-                import_module(f"slotbench.ops._{op}_numba")
+        for module in _NUMBA_MODULES:
+            import_module(f"slotbench.ops.{module}")
     except (ImportError, OSError, RuntimeError) as error:  # RuntimeError: numba finds no folder for its cache
         return (
             f"numba does not work here ({error}): pip install numba, or set NUMBA_CACHE_DIR to a folder you can write"
@@ -148,7 +151,7 @@ def available_kernels(op: str, device: torch.device | str = "cpu") -> dict[str, 
     """The kernels of `op` by name: None where it works on `device`, otherwise the reason why it does not.
 
     Args:
-        op: "selective_scan", "ssd", "causal_conv1d" or "linear_scan".
+        op: "selective_scan", "ssd", "causal_conv1d", "linear_scan" or "group_norm_activation".
         device: where the tensors would be.
 
     Raises:
@@ -236,12 +239,12 @@ def set_kernel(module: nn.Module, name: str) -> int:
 
     Args:
         module: a model.
-        name: "auto" or a kernel of an op with a state; whether it runs here is found out at the next call.
+        name: "auto" or a kernel of an op that modules run; whether it runs here is found out at the next call.
 
     Raises:
         ValueError: there is no such kernel.
     """
-    names = ("auto", *dict.fromkeys(name for op in _OPS_WITH_STATE for name in KERNELS[op]))
+    names = ("auto", *dict.fromkeys(name for op in _OPS_OF_MODULES for name in KERNELS[op]))
     if name not in names:
         raise ValueError(f"no kernel is named '{name}'; use one of {', '.join(names)}")
     modules = [submodule for submodule in module.modules() if _takes_kernel(submodule, name)]

@@ -33,7 +33,7 @@ def plain_conv(x, conv):
 
 @pytest.mark.parametrize(("channels", "groups"), [(64, 32), (32, 32), (256, 32), (16, 16), (48, 24), (1, 1), (36, 18)])
 def test_norms_have_32_groups_or_as_many_as_divide(channels, groups):
-    norm = frame_norm(channels)
+    norm = frame_norm(channels, "elu")
     assert norm.num_groups == groups
     assert norm.eps == 1e-6
 

@@ -75,17 +75,17 @@ class ResNetActivation(FrameActivation):
 
     def __init__(self, dim: int, kernel_size: int = 3, squeeze_excite: bool = False):
         super().__init__()
-        self.first_norm = frame_norm(dim)
+        self.first_norm = frame_norm(dim, "gelu_tanh")
         self.first_conv = frame_conv(dim, dim, kernel_size)
-        self.second_norm = frame_norm(dim)
+        self.second_norm = frame_norm(dim, "gelu_tanh")
         self.second_conv = frame_conv(dim, dim, kernel_size)
         self.gate = SqueezeExcite(dim) if squeeze_excite else nn.Identity()
 
     def forward(
         self, outputs: Float[Tensor, "frames dim rows cols"], inputs: Float[Tensor, "frames dim rows cols"]
     ) -> Float[Tensor, "frames dim rows cols"]:
-        hidden = self.first_conv(_norm_gelu(self.first_norm, outputs))
-        hidden = self.second_conv(_norm_gelu(self.second_norm, hidden))
+        hidden = self.first_conv(self.first_norm(outputs))
+        hidden = self.second_conv(self.second_norm(hidden))
         return _gelu(outputs + self.gate(hidden))
 
 
@@ -105,15 +105,15 @@ class DiagResNetActivation(FrameActivation):
 
     def __init__(self, dim: int, kernel_size: int = 3, squeeze_excite: bool = False):
         super().__init__()
-        self.first_norm = frame_norm(dim)
+        self.first_norm = frame_norm(dim, "gelu_tanh")
         self.first_conv = frame_conv(dim, dim, kernel_size)
-        self.second_norm = frame_norm(dim)
+        self.second_norm = frame_norm(dim, "gelu_tanh")
         self.gate = SqueezeExcite(dim) if squeeze_excite else nn.Identity()
 
     def forward(
         self, outputs: Float[Tensor, "frames dim rows cols"], inputs: Float[Tensor, "frames dim rows cols"]
     ) -> Float[Tensor, "frames dim rows cols"]:
-        hidden = _norm_gelu(self.second_norm, self.first_conv(_norm_gelu(self.first_norm, outputs)))
+        hidden = self.second_norm(self.first_conv(self.first_norm(outputs)))
         return _gelu(outputs + self.gate(hidden))
 
 
@@ -131,13 +131,13 @@ class StandardActivation(FrameActivation):
     def __init__(self, dim: int, kernel_size: int = 3, squeeze_excite: bool = False):
         super().__init__()
         self.feedthrough = frame_conv(dim, dim, kernel_size)
-        self.group_norm = frame_norm(dim)
+        self.group_norm = frame_norm(dim, "gelu_tanh")
         self.gate = SqueezeExcite(dim) if squeeze_excite else nn.Identity()
 
     def forward(
         self, outputs: Float[Tensor, "frames dim rows cols"], inputs: Float[Tensor, "frames dim rows cols"]
     ) -> Float[Tensor, "frames dim rows cols"]:
-        return self.gate(_norm_gelu(self.group_norm, outputs + self.feedthrough(inputs)))
+        return self.gate(self.group_norm(outputs + self.feedthrough(inputs)))
 
 
 class HalfGLUActivation(FrameActivation):
@@ -188,11 +188,6 @@ def frame_activation(
             raise ValueError("the half_glu activation has no squeeze-and-excite: leave squeeze_excite at False")
         return HalfGLUActivation(dim)
     raise ValueError(f"no activation block is named '{name}': use 'resnet', 'half_glu', 'standard' or 'diag_resnet'")
-
-
-def _norm_gelu(norm: nn.GroupNorm, x: Tensor) -> Tensor:
-    # the module itself refuses a single frame of one cell with one channel per group, which streaming can come to
-    return _gelu(torch.group_norm(x, norm.num_groups, norm.weight, norm.bias, norm.eps))
 
 
 def _gelu(x: Tensor) -> Tensor:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.backends import mkldnn
 
 from slotbench.nn.linear import lecun_normal_
 from slotbench.ops import group_norm_activation
 from slotbench.ops.group_norm import Activation
 
-__all__ = ["NORM_EPS", "NormActivation", "ResNetBlock", "frame_conv", "frame_norm"]
+__all__ = ["NORM_EPS", "FrameConv", "NormActivation", "ResNetBlock", "frame_conv", "frame_norm"]
 
 NORM_EPS = 1e-6
 """What every norm of these models adds to the variance."""
@@ -23,6 +24,40 @@ RESIDUAL_SCALE = 0.1
 """Weight of a block's convolutions beside what is passed on unchanged."""
 
 _NORM_GROUPS = 32
+
+_SMALL = 20_480
+"""Numbers of an input up to which torch unfolds it."""
+
+_UNFOLDED = 65_536
+"""Numbers of an unfolded input above which oneDNN was faster, whatever the channels."""
+
+
+class FrameConv(nn.Conv2d):
+    """A convolution of frames; on one thread, few of them without gradient go straight to oneDNN where that is faster.
+
+    torch itself takes oneDNN for all but small inputs, which it unfolds into a matrix of `kernel_size`^2 times as many
+    numbers: good for the few cells of a grid, slow for the many pixels of thin images.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Each image on its own."""
+        if self._unfolds_badly(input):
+            padding = [size // 2 for size in self.kernel_size]
+            return torch.mkldnn_convolution(
+                input, self.weight, self.bias, padding, self.stride, self.dilation, self.groups
+            )
+        return super().forward(input)
+
+    def _unfolds_badly(self, input: Tensor) -> bool:
+        return (
+            input.numel() <= _SMALL
+            and input.numel() * self.kernel_size[0] * self.kernel_size[1] > _UNFOLDED
+            and not torch.is_grad_enabled()
+            and input.dtype == self.weight.dtype == torch.float32
+            and input.device.type == "cpu"
+            and not torch.is_autocast_enabled("cpu")
+            and mkldnn.is_available()
+        )
 
 
 def frame_conv(in_channels: int, out_channels: int, kernel_size: int = 3, *, bias: bool = True) -> nn.Conv2d:
@@ -33,8 +68,10 @@ def frame_conv(in_channels: int, out_channels: int, kernel_size: int = 3, *, bia
     """
     if kernel_size < 1 or kernel_size % 2 == 0:
         raise ValueError(f"kernel_size is {kernel_size}; expected an odd number of pixels, such as 1, 3 or 5")
-    conv = nn.Conv2d(in_channels, out_channels, kernel_size, padding=kernel_size // 2, bias=bias)
+    conv = FrameConv(in_channels, out_channels, kernel_size, padding=kernel_size // 2, bias=bias)
     lecun_normal_(conv.weight)
+    # as a convolution of channels-last images reads it: it would be copied at every call
+    conv.weight.data = conv.weight.data.contiguous(memory_format=torch.channels_last)
     if conv.bias is not None:
         nn.init.zeros_(conv.bias)
     return conv

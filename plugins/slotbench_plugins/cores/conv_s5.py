@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -12,10 +13,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from slotbench.interfaces import CoreOutput, SlotSpec, TemporalCore, TokenSpec
+from slotbench.interfaces import CoreOutput, SlotSpec, State, TemporalCore, TokenSpec
 from slotbench.nn.diagonal_ssm import DiagonalDynamics, Initialisation, as_complex, as_pairs, hippo_basis
 from slotbench.nn.grid import grid_of, to_images
 from slotbench.nn.linear import lecun_linear, lecun_normal_
+from slotbench.nn.parameters import WhileUnchanged
 from slotbench.nn.resnet_blocks import NORM_EPS
 from slotbench.ops import linear_scan
 from slotbench_plugins.cores._frame_activations import FrameActivationName, frame_activation
@@ -103,7 +105,7 @@ class ConvS5(TemporalCore):
         self.skips = LONG_SKIPS if skip_connections else {}
         self.checkpoint_layers = checkpoint_layers
         self.input_map = lecun_linear(token_spec.dim, dim)
-        self.layers = nn.ModuleList()
+        layers = nn.ModuleList()
         for _ in range(num_layers):
             ssm = ConvStateSpace(
                 dim,
@@ -116,7 +118,7 @@ class ConvS5(TemporalCore):
                 step_rescale=step_rescale,
                 kernel=kernel,
             )
-            self.layers.append(
+            layers.append(
                 ConvS5Layer(
                     ssm,
                     activation,
@@ -126,6 +128,7 @@ class ConvS5(TemporalCore):
                     dropout=dropout,
                 )
             )
+        self.layers: Sequence[ConvS5Layer] = layers  # type: ignore[assignment]
 
     @classmethod
     def paper(cls, token_spec: TokenSpec) -> ConvS5:
@@ -147,6 +150,21 @@ class ConvS5(TemporalCore):
         self, tokens: Float[Tensor, "batch time tokens dim"], state: tuple[ConvS5State, ...] | None = None
     ) -> CoreOutput:
         """Cells of every step, and one state per layer: a complex image of `state_dim` / 2 channels."""
+        return self._run(tokens, state, [None] * len(self.layers))
+
+    def prepared(self) -> Callable[[Tensor, State | None], CoreOutput]:
+        """The core with every layer's kernels discretised, and laid out in memory, once for many calls."""
+        systems = [layer.ssm for layer in self.layers]
+        kernels = [WhileUnchanged(ssm.kernels, ssm.own_parameters) for ssm in systems]
+
+        def call(tokens: Tensor, state: State | None = None) -> CoreOutput:
+            return self._run(tokens, state, [of_layer() for of_layer in kernels])
+
+        return call
+
+    def _run(
+        self, tokens: Tensor, state: tuple[ConvS5State, ...] | None, kernels: Sequence[DiscreteKernels | None]
+    ) -> CoreOutput:
         # in the weights' precision, so that the residual stream is not bfloat16 under autocast
         x = to_images(self.input_map(tokens).to(self.input_map.weight.dtype), self.grid)
         x = rearrange(x, "(batch time) dim rows cols -> batch time rows cols dim", batch=len(tokens))
@@ -161,7 +179,7 @@ class ConvS5(TemporalCore):
             if self.checkpoint_layers and torch.is_grad_enabled():
                 x, after = checkpoint(layer, x, before, use_reentrant=False)
             else:
-                x, after = layer(x, before)
+                x, after = layer(x, before, kernels=kernels[index])
             states.append(after)
         return CoreOutput(slots=x.flatten(2, 3), attention=None, state=tuple(states))
 
@@ -170,6 +188,14 @@ class ConvS5State(NamedTuple):
     """What a ConvS5 layer remembers: a complex image."""
 
     hidden: Complex[Tensor, "batch rows cols state"]
+
+
+class DiscreteKernels(NamedTuple):
+    """The linear maps of a state space model for steps that are all alike, as real convolutions."""
+
+    decay: Complex[Tensor, " state"]
+    drive: Float[Tensor, "channels dim rows cols"]
+    output: Float[Tensor, "dim channels rows cols"]
 
 
 class ConvStateSpace(nn.Module):
@@ -240,6 +266,7 @@ class ConvStateSpace(nn.Module):
         inputs: Float[Tensor, "batch time rows cols dim"],
         state: Complex[Tensor, "batch rows cols state"] | None = None,
         step_scale: Float[Tensor, " time"] | Float[Tensor, "batch time"] | None = None,
+        kernels: DiscreteKernels | None = None,
     ) -> tuple[Float[Tensor, "batch time rows cols dim"], Complex[Tensor, "batch rows cols state"]]:
         """(outputs, state after the last step).
 
@@ -248,19 +275,37 @@ class ConvStateSpace(nn.Module):
             state: of the call before; zeros if None.
             step_scale: time of each step in units of the learned step sizes, for frames that are not evenly spaced; 1
                 for all of them if None.
+            kernels: what `kernels` returned, for calls without `step_scale`; computed here if None.
         """
         batch, time = inputs.shape[:2]
-        decay, gain = self.dynamics(step_scale)
-        weight = torch.view_as_complex(self.B)
+        frames = inputs.flatten(0, 1)
         if step_scale is None:
-            # the hold goes into the weights where it is the same for all steps, which are fewer numbers than the drive
-            weight = gain[:, None, None, None] * weight
-        drive = as_complex(_convolve(inputs.flatten(0, 1), _output_pairs(weight))).unflatten(0, (batch, time))
-        if step_scale is not None:
-            drive = gain[..., None, None, :] * drive
+            decay, drive_kernel, output_kernel = kernels or self._discrete_kernels()
+            drive = as_complex(_convolve(frames, drive_kernel)).unflatten(0, (batch, time))
+        else:
+            decay, gain = self.dynamics(step_scale)
+            drive = as_complex(_convolve(frames, _output_pairs(torch.view_as_complex(self.B))))
+            drive = gain[..., None, None, :] * drive.unflatten(0, (batch, time))
+            output_kernel = _input_pairs(self.C)
         states, last = linear_scan(drive, decay, state, kernel=self.kernel)
-        outputs = _convolve(as_pairs(states.flatten(0, 1)), _input_pairs(self.C))
+        outputs = _convolve(as_pairs(states.flatten(0, 1)), output_kernel)
         return outputs.unflatten(0, (batch, time)), last
+
+    def kernels(self) -> DiscreteKernels:
+        """What the parameters are for evenly spaced frames, laid out as convolutions of channels-last images read."""
+        decay, *kernels = self._discrete_kernels()
+        return DiscreteKernels(decay, *(x.contiguous(memory_format=torch.channels_last) for x in kernels))
+
+    def own_parameters(self) -> tuple[Tensor, ...]:
+        """What `kernels` is computed from."""
+        dynamics = self.dynamics
+        return self.B, self.C, dynamics.Lambda_re, dynamics.Lambda_im, dynamics.log_step
+
+    def _discrete_kernels(self) -> DiscreteKernels:
+        decay, gain = self.dynamics()
+        # the hold goes into the weights where it is the same for all steps, which are fewer numbers than the drive
+        weight = gain[:, None, None, None] * torch.view_as_complex(self.B)
+        return DiscreteKernels(decay, _output_pairs(weight), _input_pairs(self.C))
 
 
 class ConvS5Layer(nn.Module):
@@ -305,10 +350,11 @@ class ConvS5Layer(nn.Module):
         x: Float[Tensor, "batch time rows cols dim"],
         state: ConvS5State | None = None,
         step_scale: Float[Tensor, " time"] | Float[Tensor, "batch time"] | None = None,
+        kernels: DiscreteKernels | None = None,
     ) -> tuple[Float[Tensor, "batch time rows cols dim"], ConvS5State]:
-        """(frames, state); `step_scale` is that of `ConvStateSpace`."""
+        """(frames, state); `step_scale` and `kernels` are those of `ConvStateSpace`."""
         inputs = self.norm(x) if self.prenorm else x
-        outputs, hidden = self.ssm(inputs, None if state is None else state.hidden, step_scale)
+        outputs, hidden = self.ssm(inputs, None if state is None else state.hidden, step_scale, kernels)
         outputs = _as_tokens(self.activation(_as_images(outputs), _as_images(inputs)), x)
         if self.training and self.dropout:
             outputs = outputs * functional.dropout(torch.ones_like(x[:, :1]), self.dropout)

@@ -27,22 +27,19 @@ def contests(quick: bool) -> Iterator[Contest]:
                     yield Contest(label, ways, "torch", group=f"{name}, {str(dtype)[6:]}")
 
 
-def _ways(
-    size: tuple[int, ...], activation: str, dtype: torch.dtype, gradient: bool, times: int
-) -> dict[str, Way]:
+def _ways(size: tuple[int, ...], activation: str, dtype: torch.dtype, gradient: bool, times: int) -> dict[str, Way]:
     channels = size[1]
     x, outer = (torch.randn(size).to(dtype).contiguous(memory_format=torch.channels_last) for _ in range(2))
-    inputs = [x, torch.randn(channels), torch.randn(channels)]
-    groups = min(32, channels)
+    weight, bias = torch.randn(channels), torch.randn(channels)
+    for value in (x, weight, bias):
+        value.requires_grad_(gradient)
 
     def run(kernel: str) -> None:
         for _ in range(times):
-            y = group_norm_activation(inputs[0], groups, *inputs[1:], 1e-6, activation, kernel=kernel)
+            y = group_norm_activation(x, min(32, channels), weight, bias, 1e-6, activation, kernel=kernel)
             if gradient:
-                torch.autograd.grad(y, inputs, outer)
+                torch.autograd.grad(y, (x, weight, bias), outer)
 
-    for value in inputs:
-        value.requires_grad_(gradient)
     kernels = [name for name, reason in available_kernels("group_norm_activation").items() if reason is None]
     return {kernel: partial(run, kernel) for kernel in kernels if kernel != "reference"}
 

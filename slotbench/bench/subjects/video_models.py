@@ -109,7 +109,8 @@ def _sampling(step: int) -> dict[str, Way]:
 
 
 def _next_frame(task: VideoPrediction, step: int) -> Way:
-    """Makes one more frame from the state after `step` frames."""
+    """Makes one more frame from the state after `step` frames, as a roll-out does."""
+    one_step = task.core.prepared()
     with torch.no_grad():
         out = task.core(task.encoder(_clip(step)))
     slots, state = out.slots[:, -1:], out.state
@@ -117,7 +118,7 @@ def _next_frame(task: VideoPrediction, step: int) -> Way:
     @torch.no_grad()
     def frame() -> None:
         made = task.frames(task.decoder(slots))
-        task.core(task.encoder(VideoBatch(made, torch.tensor([[step]]))), state)
+        one_step(task.encoder(VideoBatch(made, torch.tensor([[step]]))), state)
 
     return frame
 

@@ -54,6 +54,7 @@ def roll_out(
             f"{batch.num_steps}: lower context, or make the clips longer"
         )
     encoder, core, decoder = parts
+    one_step = core.prepared()
     state: State | None = None
     for start in range(0, context, PIECE):
         out = core(encoder(batch.slice_time(start, min(start + PIECE, context))), state)
@@ -69,7 +70,7 @@ def roll_out(
                 seen = (frame > 0.5).to(frame) if feedback == "threshold" else frame
                 here = context + step - 1
                 actions = None if batch.actions is None else batch.actions[:, here : here + 1]
-                out = core(encoder(VideoBatch(seen, start + step, actions=actions)), state)
+                out = one_step(encoder(VideoBatch(seen, start + step, actions=actions)), state)
                 slots, state = out.slots, out.state
 
     return go_on(slots, state)

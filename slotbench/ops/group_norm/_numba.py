@@ -27,9 +27,9 @@ from slotbench.ops.group_norm._row_kernels import (
     SUMMED,
     activate_row,
     activate_rows,
+    activation_constants,
     by_group,
     column_sums,
-    constants,
     gradient_row,
     gradient_rows,
     row_sum,
@@ -50,7 +50,7 @@ _driver: Any = njit(nogil=True, cache=True, error_model="numpy")
 @_driver
 def _forward_last(first, last, x, weight, bias, eps, gelu, y, means, rstds):
     _, rows, width = x.shape
-    channels, constants = weight.shape[0], constants(weight)
+    channels, constants = weight.shape[0], activation_constants(weight)
     groups, per_group = means.shape[1], channels // means.shape[1]
     count = rows * width // groups
     sums, of_groups = np.empty(width), np.empty(groups)
@@ -77,7 +77,7 @@ def _forward_last(first, last, x, weight, bias, eps, gelu, y, means, rstds):
 @_driver
 def _backward_last(first, last, x, weight, bias, means, rstds, gelu, outer, grad, grad_weight, grad_bias):
     frames, rows, width = x.shape
-    channels, constants = weight.shape[0], constants(weight)
+    channels, constants = weight.shape[0], activation_constants(weight)
     groups, per_group, tasks = means.shape[1], channels // means.shape[1], grad_bias.shape[0]
     count = rows * width // groups
     inner = np.empty((rows, width), weight.dtype)
@@ -131,7 +131,7 @@ def _backward_last(first, last, x, weight, bias, means, rstds, gelu, outer, grad
 @_driver
 def _forward_first(first, last, x, weight, bias, eps, gelu, y, means, rstds):
     _, channels, pixels = x.shape
-    per_group, constants = channels // means.shape[1], constants(weight)
+    per_group, constants = channels // means.shape[1], activation_constants(weight)
     zero = weight.dtype.type(0)
     for frame in range(first, last):
         for g in range(means.shape[1]):
@@ -151,7 +151,7 @@ def _forward_first(first, last, x, weight, bias, eps, gelu, y, means, rstds):
 @_driver
 def _backward_first(first, last, x, weight, bias, means, rstds, gelu, outer, grad, grad_weight, grad_bias):
     frames, channels, pixels = x.shape
-    per_group, tasks, constants = channels // means.shape[1], grad_bias.shape[0], constants(weight)
+    per_group, tasks, constants = channels // means.shape[1], grad_bias.shape[0], activation_constants(weight)
     zero = weight.dtype.type(0)
     inner = np.empty((per_group, pixels), weight.dtype)
     for task in range(first, last):

@@ -61,7 +61,7 @@ def _stored(typing_context: Any, value: Any, like: Any) -> Any:
 
 
 @njit
-def constants(weight):
+def activation_constants(weight):
     """What an activation needs, in the dtype of the arithmetic: a Python float would be float64."""
     one, minus_log2_e, three = weight.dtype.type(1), weight.dtype.type(-LOG2_E), weight.dtype.type(3)
     return one, minus_log2_e, weight.dtype.type(_GELU), weight.dtype.type(_GELU_CUBE), three

@@ -89,6 +89,9 @@ def inputs_of(op: str, sequences: int, steps: int, width: int, device: str) -> C
         decay = torch.polar(torch.exp(-rate(width)), 3 * randn(width))
         drive = torch.complex(randn(sequences, steps, width), randn(sequences, steps, width))
         call = Call([drive, decay], lambda x, kernel: ops.linear_scan(*x, kernel=kernel))
+    elif op == "group_norm_activation":
+        given = [randn(sequences, width, steps), randn(width), randn(width)]
+        call = Call(given, lambda x, kernel: (ops.group_norm_activation(x[0], 1, x[1], x[2], kernel=kernel),))
     else:
         raise ValueError(f"no inputs are known for the op {op}: add them to slotbench/bench/gpu/kernel_inputs.py")
     for value in call.inputs:

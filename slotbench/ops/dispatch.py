@@ -36,7 +36,7 @@ class KernelError(RuntimeError):
 KERNELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "selective_scan": ("reference", "torch", "numba", "mamba_ssm", "triton"),
-        "ssd": ("reference", "torch", "mamba_ssm"),
+        "ssd": ("reference", "torch", "numba", "mamba_ssm"),
         "causal_conv1d": ("reference", "torch", "numba", "causal_conv1d", "triton"),
         "linear_scan": ("reference", "torch", "numba", "associative", "triton"),
         "group_norm_activation": ("reference", "torch", "numba"),

@@ -80,9 +80,14 @@ def ssd(
         else:
             exponent = delta_ * A_
             gain = torch.expm1(exponent) / A_ if exact_zoh else delta_
-            drive = gain[..., None] * x_
             if state_ is None:
                 state_ = x_.new_zeros(x.shape[0], *x.shape[2:], B.shape[-1])
+            if name == "numba":
+                from slotbench.ops._ssd_numba import SSD
+
+                y, last = SSD.apply(x_, gain, exponent, B_, C_, None if D is None else D.to(dtype), state_)
+                return y.to(x.dtype), last
+            drive = gain[..., None] * x_
             if name == "reference":
                 y, last = ssd_reference(drive, exponent, B_, C_, state_)
             else:

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from slotbench.ops import causal_conv1d, selective_scan
+from slotbench.ops import causal_conv1d, selective_scan, split_channels
 from slotbench.ops.dispatch import choose_kernel
 
 __all__ = ["MambaBlock", "MambaState"]
@@ -97,14 +97,24 @@ class MambaBlock(nn.Module):
             choose_kernel("selective_scan", self.kernel, x.device)
         conv_kernel = "causal_conv1d" if self.kernel == "mamba_ssm" else self.kernel
         u, conv_state = causal_conv1d(u, filters, self.conv1d.bias, conv_state, "silu", kernel=conv_kernel)
-        low_rank, B, C = self.x_proj(u).split([self.rank, self.state_dim, self.state_dim], dim=-1)
-        step = functional.linear(low_rank, self.dt_proj.weight)
-        delta = functional.softplus(at_least_float32(step) + at_least_float32(self.dt_proj.bias))
+        low_rank, maps = self.x_proj(u).split([self.rank, 2 * self.state_dim], dim=-1)
+        B, C = split_channels(maps, [self.state_dim, self.state_dim])
+        delta = functional.softplus(_step(low_rank, self.dt_proj))
         A = -torch.exp(at_least_float32(self.A_log))
         y, ssm_state = selective_scan(
             u, delta, A, B, C, self.D, z, ssm_state, exact_zoh=self.exact_zoh, kernel=self.kernel
         )
         return self.out_proj(y), MambaState(conv_state, ssm_state)
+
+
+def _step(low_rank: Tensor, projection: nn.Linear) -> Tensor:
+    """The step size before its softplus; its bias, which has the time scales, is added in float32 at least."""
+    if low_rank.dtype == projection.bias.dtype and low_rank.dtype in (torch.float32, torch.float64):
+        # one call, unless autocast would round its result
+        if not torch.is_autocast_enabled(low_rank.device.type):
+            return projection(low_rank)
+    step = functional.linear(low_rank, projection.weight)
+    return at_least_float32(step) + at_least_float32(projection.bias)
 
 
 def initial_step_bias(count: int) -> Float[Tensor, " count"]:

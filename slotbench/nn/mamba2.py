@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from slotbench.nn.mamba import at_least_float32, initial_step_bias
-from slotbench.ops import causal_conv1d, ssd
+from slotbench.ops import causal_conv1d, split_channels, ssd
 from slotbench.ops.dispatch import choose_kernel
 
 __all__ = ["GatedRMSNorm", "Mamba2Block", "Mamba2State"]
@@ -133,7 +133,7 @@ class Mamba2Block(nn.Module):
         convolved, conv_state = causal_conv1d(
             convolved, filters, self.conv1d.bias, conv_state, "silu", kernel=conv_kernel
         )
-        u, B, C = convolved.split([self.inner_dim, maps_dim, maps_dim], dim=-1)
+        u, B, C = split_channels(convolved, [self.inner_dim, maps_dim, maps_dim])
         delta = functional.softplus(at_least_float32(step) + at_least_float32(self.dt_bias))
         y, ssm_state = ssd(
             u.unflatten(-1, (self.num_heads, self.head_dim)),

@@ -1,5 +1,6 @@
 """Operations with a readable reference, the fast kernels beside it, and one dispatcher."""
 
+from slotbench.ops._memory import split_channels
 from slotbench.ops.causal_conv1d import causal_conv1d
 from slotbench.ops.dispatch import KernelError, available_kernels, chosen_kernels, set_kernel
 from slotbench.ops.group_norm import group_norm_activation
@@ -16,5 +17,6 @@ __all__ = [
     "linear_scan",
     "selective_scan",
     "set_kernel",
+    "split_channels",
     "ssd",
 ]

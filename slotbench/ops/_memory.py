@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -11,15 +12,13 @@ from numba import njit
 from torch import Tensor
 
 
-class Rows(NamedTuple):
-    """A tensor "batch time ..." as compiled code reads it: a row per step, whose channels lie next to one another.
+Rows: TypeAlias = tuple[np.ndarray, int, int]
+"""A tensor "batch time ..." as compiled code reads it: a row per step, whose channels lie next to one another.
 
-    Rows need not: those of one half of a projection have the other half between them.
-    """
-
-    values: np.ndarray  # all that lies between the first and the last entry
-    batch_stride: int
-    time_stride: int
+All that lies between its first and its last entry, and the strides of batch and time. Rows need not lie next to one
+another: those of one half of a projection have the other half between them. (A named tuple would be typed anew at each
+call, which takes longer than a kernel on a short clip.)
+"""
 
 
 def rows_of(x: Tensor) -> Rows:
@@ -31,14 +30,52 @@ def rows_of(x: Tensor) -> Rows:
         length *= size
     batch_stride, time_stride = x.stride()[:2]
     extent = (x.shape[0] - 1) * batch_stride + (x.shape[1] - 1) * time_stride + length if x.numel() else 0
-    return Rows(x.detach().as_strided((extent,), (1,)).numpy(), batch_stride, time_stride)
+    return x.detach().as_strided((extent,), (1,)).numpy(), batch_stride, time_stride
 
 
 @njit(error_model="numpy")
 def row(rows, sample, t, begin, stop):  # type: ignore[no-untyped-def]
     """The channels from `begin` to `stop` of one step, to read or to write."""
-    start = sample * rows.batch_stride + t * rows.time_stride
-    return rows.values[start + begin : start + stop]
+    values, batch_stride, time_stride = rows
+    start = sample * batch_stride + t * time_stride
+    return values[start + begin : start + stop]
+
+
+class _SplitChannels(torch.autograd.Function):
+    """Views of parts of the last axis; their gradients become one tensor, without a copy if they are one already."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, ...]:  # type: ignore[override]
+        return x.split(sizes, dim=-1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        if torch.is_grad_enabled():
+            # somebody differentiates twice: what is taken out of memory has no history
+            return torch.cat(grads, dim=-1), None
+        first = grads[0]
+        offset = first.storage_offset() + first.shape[-1]
+        for other in grads[1:]:
+            same_memory = other.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+            if not same_memory or other.stride() != first.stride() or other.storage_offset() != offset:
+                return torch.cat(grads, dim=-1), None
+            offset += other.shape[-1]
+        width = offset - first.storage_offset()
+        if first.stride(-1) != 1 or first.dtype != grads[-1].dtype:
+            return torch.cat(grads, dim=-1), None
+        return first.as_strided((*first.shape[:-1], width), first.stride()), None
+
+
+def split_channels(x: Tensor, sizes: Sequence[int]) -> tuple[Tensor, ...]:
+    """`x.split(sizes, dim=-1)`, whose backward copies no gradients that lie next to one another in one buffer.
+
+    The kernels compiled for the CPU write the gradients of what may be parts of one row so (`parts_of_rows`).
+
+    Args:
+        x: "... channels".
+        sizes: channels of every part.
+    """
+    return _SplitChannels.apply(x, tuple(sizes))
 
 
 def parts_of_rows(clip: Tensor, *shapes: tuple[int, ...]) -> tuple[Tensor, ...]:

@@ -19,6 +19,7 @@ from numba import njit
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from slotbench.ops._memory import parts_of_rows, row, rows_of
 from slotbench.ops._numba_math import LOG2_E, NoAliasCompiler, exp2
 from slotbench.ops._threads import run_in_threads
 
@@ -132,9 +133,9 @@ def _reverse_inputs(grad_u, grad_delta, grad_D, grad_drive, grad_exponent, grad_
 
 @_driver
 def _forward(first, last, u, delta, rates, B, C, D, z, gated, state, y, end, starts):
-    _, time, dim = u.shape
+    _, time, dim = delta.shape
     num_blocks, num_states, lanes = rates.shape
-    dtype = u.dtype
+    dtype = delta.dtype
     h = np.zeros((num_states, lanes), dtype)
     step_delta, step_drive, step_y = np.zeros(lanes, dtype), np.zeros(lanes, dtype), np.zeros(lanes, dtype)
     for task in range(first, last):
@@ -148,12 +149,13 @@ def _forward(first, last, u, delta, rates, B, C, D, z, gated, state, y, end, sta
         for t in range(time):
             if starts.shape[0] > 0 and t % _CHUNK == 0:
                 starts[sample, block, t // _CHUNK] = h
-            step_u = u[sample, t, begin:stop]
+            step_u = row(u, sample, t, begin, stop)
+            step_B, step_C = row(B, sample, t, 0, num_states), row(C, sample, t, 0, num_states)
             _read_inputs(step_u, delta[sample, t, begin:stop], step_delta, step_drive)
-            _step_in_place(h, block_rates, step_delta, step_drive, step_y, B[sample, t], C[sample, t])
+            _step_in_place(h, block_rates, step_delta, step_drive, step_y, step_B, step_C)
             _skip(y[sample, t, begin:stop], step_y, step_u, block_D)
             if gated:
-                _gate(y[sample, t, begin:stop], z[sample, t, begin:stop])
+                _gate(y[sample, t, begin:stop], row(z, sample, t, begin, stop))
         end[sample, begin:stop] = h[:, : stop - begin].T
 
 
@@ -162,10 +164,10 @@ def _backward(
     first, last, u, delta, rates, B, C, D, z, gated, starts, grad_y, grad_end,
     grad_u, grad_delta, grad_rates, grad_B, grad_C, grad_D, grad_z, grad_state,
 ):  # fmt: skip
-    batch, time, dim = u.shape
+    batch, time, dim = delta.shape
     num_blocks, num_states, lanes = rates.shape
     num_groups = grad_rates.shape[0]
-    dtype = u.dtype
+    dtype = delta.dtype
     grad_h = np.zeros((num_states, lanes), dtype)
     states = np.zeros((_CHUNK + 1, num_states, lanes), dtype)
     decays = np.zeros((_CHUNK, num_states, lanes), dtype)
@@ -188,29 +190,31 @@ def _backward(
                 states[0] = starts[sample, block, chunk]
                 for k in range(steps):
                     t = chunk * _CHUNK + k
-                    step_u, step_grad = u[sample, t, begin:stop], grad_y[sample, t, begin:stop]
+                    step_u, step_grad = row(u, sample, t, begin, stop), row(grad_y, sample, t, begin, stop)
+                    step_B, step_C = row(B, sample, t, 0, num_states), row(C, sample, t, 0, num_states)
                     _read_inputs(step_u, delta[sample, t, begin:stop], deltas[k], drives[k])
                     _step(
-                        states[k], states[k + 1], decays[k], block_rates, deltas[k], drives[k], step_y,
-                        B[sample, t], C[sample, t],
+                        states[k], states[k + 1], decays[k], block_rates, deltas[k], drives[k], step_y, step_B, step_C
                     )  # fmt: skip
                     if gated:
                         _reverse_gate(
                             grads[k], grad_z[sample, t, begin:stop], step_grad, step_y, step_u, block_D,
-                            z[sample, t, begin:stop],
+                            row(z, sample, t, begin, stop),
                         )  # fmt: skip
                     else:
                         grads[k, : stop - begin] = step_grad
                 for k in range(steps - 1, -1, -1):
                     t = chunk * _CHUNK + k
+                    step_B, step_C = row(B, sample, t, 0, num_states), row(C, sample, t, 0, num_states)
+                    of_block = block * batch + sample
                     _reverse_step(
                         grad_h, states[k], states[k + 1], decays[k], block_rates, deltas[k], drives[k], grads[k],
-                        B[sample, t], C[sample, t], block_grad_rates, grad_drive, grad_exponent,
-                        grad_B[block, sample, t], grad_C[block, sample, t],
+                        step_B, step_C, block_grad_rates, grad_drive, grad_exponent,
+                        row(grad_B, of_block, t, 0, num_states), row(grad_C, of_block, t, 0, num_states),
                     )  # fmt: skip
                     _reverse_inputs(
                         grad_u[sample, t, begin:stop], grad_delta[sample, t, begin:stop], block_grad_D,
-                        grad_drive, grad_exponent, grads[k], u[sample, t, begin:stop], deltas[k], block_D,
+                        grad_drive, grad_exponent, grads[k], row(u, sample, t, begin, stop), deltas[k], block_D,
                     )  # fmt: skip
             grad_state[sample, begin:stop] = grad_h[:, : stop - begin].T
 
@@ -234,16 +238,16 @@ class SelectiveScan(torch.autograd.Function):
         num_states = A.shape[1]
         num_blocks = -(-dim // _MAX_LANES)
         lanes = _LANE_UNIT * -(-dim // (num_blocks * _LANE_UNIT))
-        u, delta, B, C, state = (x.contiguous() for x in (u, delta, B, C, state))
+        delta, state = delta.contiguous(), state.contiguous()
         rates = u.new_zeros(num_blocks * lanes, num_states)
         rates[:dim] = A * LOG2_E
         rates = rates.view(num_blocks, lanes, num_states).transpose(1, 2).contiguous()
         skip = u.new_zeros(dim) if D is None else D.contiguous()
-        gate = u.new_empty(0, 0, 0) if z is None else z.contiguous()
+        gate = u.new_empty(0, 0, 0) if z is None else z
         saved_chunks = -(-time // _CHUNK) if any(ctx.needs_input_grad) else 0
         starts = u.new_empty(batch if saved_chunks else 0, num_blocks, saved_chunks, num_states, lanes)
-        y, end = torch.empty_like(u), torch.empty_like(state)
-        inputs = [_array(x) for x in (u, delta, rates, B, C, skip, gate)]
+        y, end = u.new_empty(u.shape), torch.empty_like(state)
+        inputs = _inputs(u, delta, rates, B, C, skip, gate)
         outputs = [_array(x) for x in (state, y, end, starts)]
         run_in_threads(
             lambda first, last: _forward(first, last, *inputs, z is not None, *outputs),
@@ -261,29 +265,43 @@ class SelectiveScan(torch.autograd.Function):
         batch, _, dim = u.shape
         num_blocks, num_states, _ = rates.shape
         num_groups = min(batch, _MAX_GROUPS)
-        grad_u, grad_delta, grad_z = torch.empty_like(u), torch.empty_like(u), torch.empty_like(gate)
+        grad_u, grad_delta, grad_z = (u.new_empty(x.shape) for x in (u, delta, gate))
         grad_rates = u.new_zeros(num_groups, *rates.shape)
-        grad_B, grad_C = (u.new_empty(num_blocks, *B.shape) for _ in range(2))
+        # one buffer: where B and C are parts of one row, so are their gradients
+        grad_B, grad_C = parts_of_rows(u, (num_states,), (num_states,))
+        partial = [grad_B, grad_C] if num_blocks == 1 else [u.new_empty(num_blocks, *B.shape) for _ in range(2)]
         grad_D, grad_state = u.new_zeros(num_groups, dim), u.new_empty(batch, dim, num_states)
-        grad_inputs = [_array(x) for x in (starts, grad_y.contiguous(), grad_end.contiguous())]
-        inputs = [_array(x) for x in (u, delta, rates, B, C, skip, gate)]
-        outputs = [_array(x) for x in (grad_u, grad_delta, grad_rates, grad_B, grad_C, grad_D, grad_z, grad_state)]
+        grad_inputs = [_array(starts), rows_of(grad_y), _array(grad_end.contiguous())]
+        inputs = _inputs(u, delta, rates, B, C, skip, gate)
+        outputs: list[Any] = [_array(x) for x in (grad_u, grad_delta, grad_rates)]
+        outputs += [rows_of(x.flatten(0, x.ndim - 3)) for x in partial]
+        outputs += [_array(x) for x in (grad_D, grad_z, grad_state)]
         run_in_threads(
             lambda first, last: _backward(first, last, *inputs, ctx.gated, *grad_inputs, *outputs),
             num_groups * num_blocks,
             parallel=_is_worth_threads(u, num_states),
         )
+        if num_blocks > 1:
+            torch.sum(partial[0], 0, out=grad_B)
+            torch.sum(partial[1], 0, out=grad_C)
         grad_A = grad_rates.sum(0).transpose(1, 2).reshape(-1, num_states)[:dim]
         return (
             grad_u,
             grad_delta,
             grad_A,
-            grad_B.sum(0),
-            grad_C.sum(0),
+            grad_B,
+            grad_C,
             grad_D.sum(0) if ctx.has_skip else None,
             grad_z if ctx.gated else None,
             grad_state,
         )
+
+
+def _inputs(
+    u: Tensor, delta: Tensor, rates: Tensor, B: Tensor, C: Tensor, skip: Tensor, gate: Tensor
+) -> tuple[Any, ...]:
+    """As the kernels take them: u, B, C and the gate may be parts of wider rows."""
+    return rows_of(u), _array(delta), _array(rates), rows_of(B), rows_of(C), _array(skip), rows_of(gate)
 
 
 def _array(x: Tensor) -> np.ndarray:

@@ -30,8 +30,9 @@ def causal_conv1d(
 
     It computes in float32, also under autocast and for half inputs, in float64 if any input is float64. Kernels:
     `reference` is the equation as shifted products; `torch` is torch's grouped convolution; `numba` is compiled for the
-    CPU, bias and activation included; `triton` the same for CUDA, its gradients the same bits every time;
-    `causal_conv1d` calls the CUDA kernel of the package causal-conv1d. The last two take 2, 3 or 4 taps, in float32.
+    CPU, bias and activation included, and reads x where it lies (a part of a wider projection is not copied); `triton`
+    the same for CUDA, its gradients the same bits every time; `causal_conv1d` calls the CUDA kernel of the package
+    causal-conv1d. The last two take 2, 3 or 4 taps, in float32.
 
     Source: Mamba (Gu and Dao, 2023), section 3.4: the short convolution before the scan.
 
@@ -67,6 +68,13 @@ def causal_conv1d(
         return _with_triton(x, weight, bias, state, activation)
     if state is None:
         state = x.new_zeros(x.shape[0], width - 1, x.shape[2])
+    if name == "numba":
+        from slotbench.ops._causal_conv1d_numba import CausalConv1d
+
+        offset = None if bias is None else bias.to(dtype)
+        before = state.to(x.dtype).to(dtype)
+        y, last = CausalConv1d.apply(x.to(dtype), weight.to(dtype), offset, before, activation == "silu")
+        return y.to(x.dtype), last.to(x.dtype)
     window = torch.cat([state.to(x.dtype), x], dim=1)
     # a copy: a view would keep the whole clip in memory for as long as the state lives
     last = window[:, x.shape[1] :].clone()
@@ -74,10 +82,6 @@ def causal_conv1d(
     bias = None if bias is None else bias.to(dtype)
     if name == "reference":
         y = causal_conv1d_reference(window, weight, bias, activation)
-    elif name == "numba":
-        from slotbench.ops._causal_conv1d_numba import CausalConv1d
-
-        y = CausalConv1d.apply(window, weight, bias, activation == "silu")
     else:
         convolve = _with_torch if name == "torch" else _with_causal_conv1d
         y = convolve(rearrange(window, "batch time dim -> batch dim time"), weight, bias, activation)

@@ -235,7 +235,7 @@ def set_kernel(module: nn.Module, name: str) -> int:
     """Sets `.kernel` of every submodule that can have it (the module itself included), returns how many that were.
 
     A submodule that runs another op than the selective scan names it in `.kernel_op`. Where that op has no kernel of
-    the name, the submodule keeps what it has: Mamba-2 has no scan compiled by numba, so "numba" leaves it alone.
+    the name, the submodule keeps what it has: `ssd` has no kernel "associative", so that leaves Mamba-2 alone.
 
     Args:
         module: a model.

@@ -38,8 +38,11 @@ def ssd(
 
     Kernels: `reference` is the equation as a loop under plain autograd (the only one that can be differentiated twice);
     `torch` takes a chunk of steps at once as matrix products, exactly, with a backward that recomputes, on every
-    device; `mamba_ssm` calls the Triton kernels of the package mamba-ssm, on CUDA, whose products of float32 are of
-    the precision TF32.
+    device; `numba` is the loop compiled for the CPU, which reads x, B and C where they lie (parts of a wider projection
+    are not copied), on `torch.get_num_threads()` threads, its gradients the same bits whatever that number; `mamba_ssm`
+    calls the Triton kernels of the package mamba-ssm, on CUDA, whose products of float32 are of the precision TF32.
+    On a CPU `auto` takes `numba` at every size: at none that was measured is `torch` faster, not with 128 states and
+    heads of 64 or 128 channels either (docs/benchmarks.md).
 
     Source: Mamba-2 (Dao and Gu, 2024), section 5 and Listing 1; SlotSSM (Jiang et al., NeurIPS 2024), Eq. 1-5.
 
@@ -52,7 +55,7 @@ def ssd(
         D: share of the input that skips the state, "heads".
         state: h before the first step, "batch heads head_dim state"; zeros if None.
         exact_zoh: takes (exp(delta A) - 1) / A in place of delta as the factor of x B, the exact solution for an input
-            that is held over the step (zero-order hold); only `reference` and `torch` can, and no entry of A may be 0.
+            that is held over the step (zero-order hold); `mamba_ssm` cannot, and no entry of A may be 0.
         kernel: "auto" (the fastest that runs here) or the name of a kernel.
 
     Returns:

@@ -54,6 +54,35 @@ def test_kernels_agree_with_the_reference_in_value_and_every_gradient(batch, tim
             torch.testing.assert_close(actual, value, rtol=1e-9, atol=1e-9)
 
 
+@given(
+    batch=st.integers(1, 35),
+    time=st.integers(1, 9),
+    dim=st.integers(1, 20),
+    width=st.integers(1, 6),
+    before=st.integers(0, 3),
+    after=st.integers(0, 3),
+    step=st.integers(1, 2),
+    slots_inside=st.booleans(),
+)
+@settings(max_examples=25)
+def test_the_compiled_kernel_reads_a_part_of_a_projection_where_it_lies(
+    batch, time, dim, width, before, after, step, slots_inside
+):
+    _, weight, bias, state = inputs_of(batch, time, dim, width)
+    shape = (time * step, batch) if slots_inside else (batch, time * step)
+    generator = torch.Generator().manual_seed(3)
+    wide = torch.randn(*shape, before + dim + after, generator=generator, dtype=torch.float64).requires_grad_()
+    x = (wide.transpose(0, 1) if slots_inside else wide)[:, ::step, before : before + dim]
+
+    def of(kernel: str, x: Tensor) -> list[Tensor]:
+        y, last = causal_conv1d(x, weight, bias, state, "silu", kernel=kernel)
+        loss = y.sin().sum() + last.sin().sum()
+        return [y, last, *torch.autograd.grad(loss, [wide, weight, bias], materialize_grads=True)]
+
+    for actual, expected in zip(of("numba", x), of("reference", x.clone()), strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
+
+
 @pytest.mark.parametrize("kernel", EVERY)
 def test_without_a_state_the_past_is_zero(kernel):
     x, weight, _, state = inputs_of(2, 5, 3, 4)

@@ -127,14 +127,15 @@ def test_set_kernel_reaches_every_block_and_refuses_unknown_names():
 
 def test_set_kernel_leaves_a_block_alone_whose_op_has_no_kernel_of_the_name():
     model = nn.ModuleList([MambaBlock(16), Mamba2Block(16)])
-    assert set_kernel(model, "torch") == 2
-    assert set_kernel(model, "numba") == 1
-    assert [block.kernel for block in model] == ["numba", "torch"]
+    assert set_kernel(model, "numba") == 2
+    assert set_kernel(model, "associative") == 0  # one of `linear_scan`
+    assert [block.kernel for block in model] == ["numba", "numba"]
 
 
-def test_auto_takes_torch_for_mamba_2_on_the_cpu(nothing_chosen):
-    ssd(**ssd_inputs(1, 3))
-    assert chosen_kernels() == {"ssd": "torch"}
+@pytest.mark.parametrize("sizes", [(1, 3), (2, 40, 8, 64, 1, 128)])
+def test_auto_takes_the_compiled_kernel_for_mamba_2_on_the_cpu_whatever_the_size(nothing_chosen, sizes):
+    ssd(**ssd_inputs(*sizes))
+    assert chosen_kernels() == {"ssd": "numba"}
 
 
 def test_available_kernels_gives_a_reason_for_each_that_does_not_run():

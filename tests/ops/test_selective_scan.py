@@ -168,6 +168,36 @@ def test_inputs_may_be_views_with_any_strides(kernel):
     assert_agree(values_and_gradients(strided, kernel), expected, 1e-12)
 
 
+@given(
+    batch=st.integers(1, 35),
+    time=st.integers(1, 20),
+    dim=st.integers(1, 140),
+    num_states=st.integers(1, 6),
+    offset=st.integers(0, 3),
+    slots_inside=st.booleans(),
+)
+@settings(max_examples=15)
+def test_parts_of_projections_are_read_where_they_lie(batch, time, dim, num_states, offset, slots_inside):
+    def clip(channels: int) -> Tensor:
+        shape = (time, batch, channels) if slots_inside else (batch, time, channels)
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+    generator = torch.Generator().manual_seed(5)
+    wide, maps = clip(2 * dim + offset), clip(2 * num_states + offset)
+    rest = scan_inputs(batch, time, dim, num_states)
+
+    def of(kernel: str, copies: bool) -> list[Tensor]:
+        halves, both = (x.transpose(0, 1) if slots_inside else x for x in (wide, maps))
+        parts = (halves[..., :dim], halves[..., dim + offset :], *both[..., offset:].split(num_states, -1))
+        u, z, B, C = (x.clone() if copies else x for x in parts)
+        y, last = selective_scan(u, rest["delta"], rest["A"], B, C, rest["D"], z, rest["state"], kernel=kernel)
+        leaves = [wide, maps, rest["delta"], rest["A"], rest["state"]]
+        return [y, last, *torch.autograd.grad(y.sin().sum() + last.sin().sum(), leaves)]
+
+    for actual, expected in zip(of("numba", False), of("reference", True), strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-9)
+
+
 def test_numba_gives_the_same_bits_on_any_number_of_threads():
     inputs = scan_inputs(48, 16, 130, 16, dtype=torch.float32)  # large enough to be shared out
     threads = torch.get_num_threads()

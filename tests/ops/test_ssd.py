@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from scan_inputs import assert_agree, ssd_inputs, values_and_gradients
 from torch import Tensor
 
-from slotbench.ops import available_kernels, selective_scan, ssd
+from slotbench.ops import available_kernels, selective_scan, split_channels, ssd
 
-EVERY = ("reference", "torch")
+EVERY = ("reference", "torch", "numba")
+FAST = ("torch", "numba")
 
 
 def results(inputs: dict[str, Tensor], kernel: str, **options: bool) -> dict[str, Tensor]:
@@ -51,11 +52,73 @@ def test_computes_the_equations(kernel):
     seed=st.integers(0, 2**16),
 )
 @settings(max_examples=15)
-def test_chunks_agree_with_the_reference_in_value_and_every_gradient(
+def test_kernels_agree_with_the_reference_in_value_and_every_gradient(
     batch, time, groups, heads_per_group, head_dim, num_states, seed
 ):
     inputs = ssd_inputs(batch, time, groups * heads_per_group, head_dim, groups, num_states, seed=seed)
-    assert_agree(results(inputs, "torch"), results(inputs, "reference"), 1e-9)
+    expected = results(inputs, "reference")
+    for kernel in FAST:
+        assert_agree(results(inputs, kernel), expected, 1e-10)
+
+
+@pytest.mark.parametrize(
+    ("heads", "head_dim", "groups"),
+    [(16, 20, 1), (18, 20, 2), (2, 130, 1), (3, 300, 3), (1, 128, 1), (129, 1, 1)],
+)
+def test_heads_that_do_not_fit_one_task_of_the_compiled_kernel_agree_too(heads, head_dim, groups):
+    inputs = ssd_inputs(2, 37, heads, head_dim, groups, 6)
+    assert_agree(results(inputs, "numba"), results(inputs, "reference"), 1e-10)
+
+
+def test_more_samples_than_groups_of_samples_agree_too():
+    inputs = ssd_inputs(35, 3)
+    assert_agree(results(inputs, "numba"), results(inputs, "reference"), 1e-10)
+
+
+@given(
+    batch=st.integers(1, 4),
+    time=st.integers(1, 40),
+    groups=st.integers(1, 2),
+    head_dim=st.integers(1, 20),
+    num_states=st.integers(1, 9),
+    before=st.integers(0, 5),
+    after=st.integers(0, 5),
+    step=st.integers(1, 2),
+    slots_inside=st.booleans(),
+)
+@settings(max_examples=15)
+def test_parts_of_one_projection_are_read_where_they_lie(
+    batch, time, groups, head_dim, num_states, before, after, step, slots_inside
+):
+    inner, maps = 2 * groups * head_dim, groups * num_states
+    shape = (time * step, batch) if slots_inside else (batch, time * step)
+    generator = torch.Generator().manual_seed(7)
+    wide = torch.randn(*shape, before + inner + 2 * maps + after, generator=generator, dtype=torch.float64)
+    rows = wide.requires_grad_().transpose(0, 1) if slots_inside else wide.requires_grad_()
+    rows = rows[:, ::step, before : before + inner + 2 * maps]
+    rest = ssd_inputs(batch, time, 2 * groups, head_dim, groups, num_states)
+
+    def gradients(kernel: str, copies: bool) -> list[Tensor]:
+        parts = split_channels(rows, [inner, maps, maps])
+        x, B, C = (part.clone() if copies else part for part in parts)
+        x = x.unflatten(-1, (2 * groups, head_dim))
+        B, C = (value.unflatten(-1, (groups, num_states)) for value in (B, C))
+        y, last = ssd(x, rest["delta"], rest["A"], B, C, rest["D"], rest["state"], kernel=kernel)
+        return [y, last, *torch.autograd.grad(y.sin().sum() + last.sin().sum(), [wide, rest["delta"], rest["A"]])]
+
+    for actual, expected in zip(gradients("numba", False), gradients("reference", True), strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_the_number_of_threads_changes_no_bit(threads, monkeypatch):
+    inputs = ssd_inputs(5, 40, 16, 20, 1, 16, dtype=torch.float32)
+    monkeypatch.setattr("slotbench.ops._ssd_numba._is_worth_threads", lambda x, num_states: False)
+    expected = results(inputs, "numba")
+    monkeypatch.setattr("slotbench.ops._ssd_numba._is_worth_threads", lambda x, num_states: True)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    for name, value in results(inputs, "numba").items():
+        assert torch.equal(value, expected[name]), name
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 7, 64])
@@ -80,25 +143,28 @@ def test_one_channel_per_head_is_the_selective_scan_with_one_rate_per_channel(ke
     assert_agree(results(inputs, kernel), values_and_gradients(inputs, as_selective_scan), 1e-9)
 
 
+@pytest.mark.parametrize("kernel", FAST)
 @pytest.mark.parametrize("left_out", [("D",), ("state",), ("D", "state")])
-def test_optional_inputs_can_be_left_out(left_out):
+def test_optional_inputs_can_be_left_out(left_out, kernel):
     inputs = {name: value for name, value in ssd_inputs(2, 40).items() if name not in left_out}
-    assert_agree(results(inputs, "torch"), results(inputs, "reference"), 1e-9)
+    assert_agree(results(inputs, kernel), results(inputs, "reference"), 1e-9)
     if "state" in left_out:
         zeros = {**inputs, "state": torch.zeros(2, 4, 3, 5, dtype=torch.float64)}
-        assert torch.equal(ssd(**inputs)[0], ssd(**zeros)[0])
+        assert torch.equal(ssd(**inputs, kernel=kernel)[0], ssd(**zeros, kernel=kernel)[0])
 
 
-def test_the_torch_kernel_passes_gradcheck():
+@pytest.mark.parametrize("kernel", FAST)
+def test_the_fast_kernels_pass_gradcheck(kernel):
     inputs = ssd_inputs(1, 34, 2, 1, 1, 2)  # longer than a chunk
-    assert torch.autograd.gradcheck(lambda *x: ssd(*x, kernel="torch"), tuple(inputs.values()))
+    assert torch.autograd.gradcheck(lambda *x: ssd(*x, kernel=kernel), tuple(inputs.values()))
 
 
-def test_the_exact_hold_differs_and_has_the_reference_gradients():
+@pytest.mark.parametrize("kernel", FAST)
+def test_the_exact_hold_differs_and_has_the_reference_gradients(kernel):
     inputs = ssd_inputs(2, 40)
-    exact = results(inputs, "torch", exact_zoh=True)
+    exact = results(inputs, kernel, exact_zoh=True)
     assert_agree(exact, results(inputs, "reference", exact_zoh=True), 1e-9)
-    assert not torch.allclose(exact["y"], results(inputs, "torch")["y"])
+    assert not torch.allclose(exact["y"], results(inputs, kernel)["y"])
 
 
 @pytest.mark.parametrize("kernel", EVERY)
@@ -186,18 +252,20 @@ def test_autocast_changes_nothing(kernel):
     assert_agree(values_and_gradients(inputs, under_autocast), results(inputs, kernel), 1e-6)
 
 
-def test_autocast_around_the_backward_pass_changes_nothing():
+@pytest.mark.parametrize("kernel", FAST)
+def test_autocast_around_the_backward_pass_changes_nothing(kernel):
     inputs = ssd_inputs(2, 40, dtype=torch.float32)
-    expected = results(inputs, "torch")
+    expected = results(inputs, kernel)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert_agree(results(inputs, "torch"), expected, 1e-6)
+        assert_agree(results(inputs, kernel), expected, 1e-6)
 
 
-def test_long_clips_and_their_first_gradient_are_finite():
+@pytest.mark.parametrize("kernel", FAST)
+def test_long_clips_and_their_first_gradient_are_finite(kernel):
     inputs = ssd_inputs(1, 4096, dtype=torch.float32)
-    assert all(torch.isfinite(value).all() for value in results(inputs, "torch").values())
+    assert all(torch.isfinite(value).all() for value in results(inputs, kernel).values())
     slow = {**inputs, "A": (inputs["A"] * 1e-5).detach()}
-    (gradient,) = torch.autograd.grad(ssd(**slow, kernel="torch")[0][:, -1].sum(), inputs["x"])
+    (gradient,) = torch.autograd.grad(ssd(**slow, kernel=kernel)[0][:, -1].sum(), inputs["x"])
     assert gradient[:, 0].norm() > 0
 
 
@@ -218,16 +286,18 @@ def test_samples_do_not_touch_one_another(kernel):
     assert not torch.equal(before[0], after[0])
 
 
-def test_inputs_may_be_views_with_any_strides():
+@pytest.mark.parametrize("kernel", FAST)
+def test_inputs_may_be_views_with_any_strides(kernel):
     inputs = ssd_inputs(3, 40)
     strided = {
         name: value.detach().transpose(0, -1).contiguous().transpose(0, -1).requires_grad_()
         for name, value in inputs.items()
     }
-    assert_agree(results(strided, "torch"), results(inputs, "torch"), 1e-12)
+    assert_agree(results(strided, kernel), results(inputs, kernel), 1e-12)
 
 
-def test_memory_between_forward_and_backward_is_a_small_multiple_of_the_inputs():
+@pytest.mark.parametrize("kernel", FAST)
+def test_memory_between_forward_and_backward_is_a_small_multiple_of_the_inputs(kernel):
     inputs = ssd_inputs(2, 640, 4, 8, 1, 16, dtype=torch.float32)
     saved: list[int] = []
 
@@ -236,7 +306,7 @@ def test_memory_between_forward_and_backward_is_a_small_multiple_of_the_inputs()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        ssd(**inputs, kernel="torch")
+        ssd(**inputs, kernel=kernel)
     every_state = 2 * 640 * 4 * 8 * 16
     assert sum(saved) < every_state / 2
 
@@ -261,11 +331,6 @@ def test_axes_groups_and_empty_clips_that_cannot_be_are_refused():
         ssd(**{**inputs, "B": inputs["B"][:, :, [0, 1, 1]]})
     with pytest.raises(ValueError, match="at least one time step"):
         ssd(**{**inputs, "x": inputs["x"][:, :0]})
-
-
-def test_there_is_no_numba_kernel_and_the_error_says_which_there_are():
-    with pytest.raises(ValueError, match="ssd has no kernel named 'numba'; use 'auto' or one of reference, torch"):
-        ssd(**ssd_inputs(1, 2), kernel="numba")
 
 
 def test_the_cuda_kernel_is_refused_where_it_cannot_be_exact_or_double(monkeypatch):

@@ -14,36 +14,37 @@ from slotbench.ops import available_kernels, selective_scan, ssd
 
 __all__ = ["SUBJECT"]
 
-SHAPES = [(96, 20), (32, 320), (8, 1280)]
-QUICK_SHAPES = [(8, 20), (2, 160)]
-HEADS, HEAD_DIM, STATES = 4, 20, 16  # of a block of width 64
+# batch, time, heads, channels of a head, states: first those of a block of width 64
+SHAPES = [(96, 6, 4, 20, 16), (96, 20, 4, 20, 16), (32, 320, 4, 20, 16), (8, 1280, 4, 20, 16), (4, 2560, 4, 20, 16)]
+SHAPES += [(96, 20, 4, 20, 64), (96, 20, 4, 20, 128), (12, 80, 4, 64, 64), (12, 80, 4, 64, 128), (12, 6, 4, 64, 128)]
+QUICK_SHAPES = [(8, 20, 4, 20, 16), (2, 160, 4, 20, 16)]
 
 
 def contests(quick: bool) -> Iterator[Contest]:
-    """One contest per (batch, time)."""
-    for batch, steps in QUICK_SHAPES if quick else SHAPES:
+    """One contest per (batch, time, heads, head_dim, state)."""
+    for shape in QUICK_SHAPES if quick else SHAPES:
         yield Contest(
-            f"{batch}, {steps}",
-            lambda batch=batch, steps=steps: _ways(batch, steps),  # type: ignore[misc]
-            "ssd reference",
+            ", ".join(map(str, shape)),
+            lambda shape=shape: _ways(*shape),  # type: ignore[misc]
+            "ssd torch",
         )
 
 
-def _ways(batch: int, steps: int) -> dict[str, Way]:
+def _ways(batch: int, steps: int, num_heads: int, head_dim: int, num_states: int) -> dict[str, Way]:
     torch.manual_seed(0)
-    inner = HEADS * HEAD_DIM
+    inner = num_heads * head_dim
     x = torch.randn(batch, steps, inner).requires_grad_()
-    delta = functional.softplus(torch.randn(batch, steps, HEADS) - 3).requires_grad_()
-    A = (-torch.rand(HEADS) * 15 - 1).requires_grad_()
-    B, C = (torch.randn(batch, steps, STATES).requires_grad_() for _ in range(2))
+    delta = functional.softplus(torch.randn(batch, steps, num_heads) - 3).requires_grad_()
+    A = (-torch.rand(num_heads) * 15 - 1).requires_grad_()
+    B, C = (torch.randn(batch, steps, num_states).requires_grad_() for _ in range(2))
 
     def run(op: str, kernel: str) -> tuple[Tensor, ...]:
         if op == "ssd":
-            heads = x.unflatten(-1, (HEADS, HEAD_DIM))
+            heads = x.unflatten(-1, (num_heads, head_dim))
             outputs = ssd(heads, delta, A, B[:, :, None], C[:, :, None], kernel=kernel)
         else:
-            decay = A.repeat_interleave(HEAD_DIM)[:, None].expand(inner, STATES)
-            outputs = selective_scan(x, delta.repeat_interleave(HEAD_DIM, dim=-1), decay, B, C, kernel=kernel)
+            decay = A.repeat_interleave(head_dim)[:, None].expand(inner, num_states)
+            outputs = selective_scan(x, delta.repeat_interleave(head_dim, dim=-1), decay, B, C, kernel=kernel)
         return torch.autograd.grad(outputs, [x, delta, A, B, C], [torch.ones_like(output) for output in outputs])
 
     found = [
@@ -52,10 +53,8 @@ def _ways(batch: int, steps: int) -> dict[str, Way]:
     return {
         f"{op} {kernel}": lambda op=op, kernel=kernel: run(op, kernel)  # type: ignore[misc]
         for op, kernel, why_not in found
-        if why_not is None and (op, kernel) != ("selective_scan", "reference")
+        if why_not is None and (op, kernel) not in (("selective_scan", "reference"), ("selective_scan", "torch"))
     }
 
 
-SUBJECT = Subject(
-    f"ssd, forward + backward, float32, {HEADS} heads of {HEAD_DIM}, {STATES} states", "batch, time", contests, rounds=5
-)
+SUBJECT = Subject("ssd, forward + backward, float32", "batch, time, heads, head_dim, state", contests, rounds=5)

@@ -1,4 +1,4 @@
-"""The scan of Mamba-2 compiled for the CPU, skip included, on inputs that may be parts of wider rows.
+"""The compiled functions of Mamba-2's scan.
 
 One task is one block of channels of one group of samples: whole heads of one group of heads, or a part of one wide
 head. Within it the channels are the innermost axis, as in the compiled selective scan. The backward goes over each
@@ -11,38 +11,21 @@ Type hints are left off the compiled functions: numba infers the types of each f
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import torch
 from numba import njit
-from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from slotbench.ops._memory import parts_of_rows, row, rows_of
+from slotbench.ops._memory import row
 from slotbench.ops._numba_math import LOG2_E, NoAliasCompiler, exp2
-from slotbench.ops._threads import run_in_threads
 
-_MAX_LANES = 128  # channels per task, at most
-_LANES = 16  # a block is padded to a multiple of what fits a vector register, twice in double precision
-_CHUNK = 32  # steps between two saved states
-_MAX_GROUPS = 32  # grad_D is summed within groups of samples first: one partial sum per group, not per sample
+LANES = 16  # a block is padded to a multiple of what fits a vector register, twice in double precision
+CHUNK = 32  # steps between two saved states
 
 _in_step = njit(pipeline_class=NoAliasCompiler, error_model="numpy", fastmath={"contract"})
 _with_sums = njit(pipeline_class=NoAliasCompiler, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
 _in_chunk = njit(error_model="numpy")
 _driver: Any = njit(nogil=True, cache=True, error_model="numpy")
-
-
-class _Blocks(NamedTuple):
-    """How the channels of a group of heads are cut into tasks."""
-
-    count: int  # of all groups
-    parts: int  # of a group
-    heads: int  # of a part, at most
-    pieces: int  # of a part: 1 unless its one head is wider than a task
-    lanes: int  # channels of a piece, at most
-    width: int  # the same with padding
 
 
 @_in_step
@@ -76,9 +59,9 @@ def _second_step_of_four(h0, h1, h2, h3, decay, drive, grad_y, y, b, c, sums0, s
     """`_second_step` for four states."""
     b0, b1, b2, b3 = b[0], b[1], b[2], b[3]
     c0, c1, c2, c3 = c[0], c[1], c[2], c[3]
-    for block in range(drive.shape[0] // _LANES):
-        for i in range(_LANES):
-            j = block * _LANES + i
+    for block in range(drive.shape[0] // LANES):
+        for i in range(LANES):
+            j = block * LANES + i
             d, x, g = decay[j], drive[j], grad_y[j]
             v0, v1, v2, v3 = d * h0[j] + b0 * x, d * h1[j] + b1 * x, d * h2[j] + b2 * x, d * h3[j] + b3 * x
             h0[j], h1[j], h2[j], h3[j] = v0, v1, v2, v3
@@ -91,7 +74,7 @@ def _second_step_of_four(h0, h1, h2, h3, decay, drive, grad_y, y, b, c, sums0, s
 
 @_in_step
 def _second_step(h, decay, drive, grad_y, y, b, c, sums):
-    """Does as `_step`, and sets the gradient of C, still to be summed along `sums` "state _LANES"."""
+    """Does as `_step`, and sets the gradient of C, still to be summed along `sums` "state LANES"."""
     y[:] = 0
     sums[:] = 0
     fours = len(h) - len(h) % 4
@@ -105,7 +88,7 @@ def _second_step(h, decay, drive, grad_y, y, b, c, sums):
             value = decay[j] * h[n, j] + b[n] * drive[j]
             h[n, j] = value
             y[j] += c[n] * value
-            sums[n, j % _LANES] += grad_y[j] * value
+            sums[n, j % LANES] += grad_y[j] * value
 
 
 @_in_step
@@ -115,9 +98,9 @@ def _reverse_step_of_four(
     """`_reverse_step` for four states."""
     b0, b1, b2, b3 = b[0], b[1], b[2], b[3]
     c0, c1, c2, c3 = c[0], c[1], c[2], c[3]
-    for block in range(drive.shape[0] // _LANES):
-        for i in range(_LANES):
-            j = block * _LANES + i
+    for block in range(drive.shape[0] // LANES):
+        for i in range(LANES):
+            j = block * LANES + i
             d, x, g = decay[j], drive[j], grad_y[j]
             g0, g1, g2, g3 = grad0[j] + c0 * g, grad1[j] + c1 * g, grad2[j] + c2 * g, grad3[j] + c3 * g
             sums0[i] += g0 * x
@@ -142,7 +125,7 @@ def _reverse_step(grad_h, decay, drive, grad_y, b, c, grad_drive, sums):
     for n in range(fours, len(grad_h)):
         for j in range(drive.shape[0]):
             grad = grad_h[n, j] + c[n] * grad_y[j]
-            sums[n, j % _LANES] += grad * drive[j]
+            sums[n, j % LANES] += grad * drive[j]
             grad_drive[j] += b[n] * grad
             grad_h[n, j] = decay[j] * grad
 
@@ -151,7 +134,7 @@ def _reverse_step(grad_h, decay, drive, grad_y, b, c, grad_drive, sums):
 def _add_up(sums, out):
     for n in range(len(out)):
         total = sums.dtype.type(0)
-        for i in range(_LANES):
+        for i in range(LANES):
             total += sums[n, i]
         out[n] = total
 
@@ -192,33 +175,34 @@ def _reverse_inputs(grad_x, grad_skip, grad_drive, grad_y, x, gains, skip):
 @_in_chunk
 def _place(block, blocks, heads, head_dim, groups):
     """(group, part of it, piece of a head, first head, last head, first channel, last channel) of a block."""
-    group, rest = divmod(block, blocks.parts * blocks.pieces)
-    part, piece = divmod(rest, blocks.pieces)
+    _, parts, of_part, pieces, lanes, _ = blocks
+    group, rest = divmod(block, parts * pieces)
+    part, piece = divmod(rest, pieces)
     per_group = heads // groups
-    first = group * per_group + part * blocks.heads
-    last = min(first + blocks.heads, (group + 1) * per_group)
-    begin = first * head_dim + piece * blocks.lanes
-    stop = last * head_dim if blocks.pieces == 1 else min(begin + blocks.lanes, last * head_dim)
+    first = group * per_group + part * of_part
+    last = min(first + of_part, (group + 1) * per_group)
+    begin = first * head_dim + piece * lanes
+    stop = last * head_dim if pieces == 1 else min(begin + lanes, last * head_dim)
     return group, part, piece, first, last, begin, stop
 
 
 @_driver
-def _forward(first, last, sizes, blocks, x, gain, exponent, B, C, skip, state, y, end, starts):
+def forward(first, last, sizes, blocks, x, gain, exponent, B, C, skip, state, y, end, starts):
     time, heads, head_dim, groups, num_states = sizes
-    lanes, dtype = blocks.width, state.dtype
+    (num_blocks, _, _, _, _, lanes), dtype = blocks, state.dtype
     h = np.zeros((num_states, lanes), dtype)
     gains, decays = np.zeros(lanes, dtype), np.zeros(lanes, dtype)
     drives, step_y = np.zeros(lanes, dtype), np.zeros(lanes, dtype)
     for task in range(first, last):
-        sample, block = divmod(task, blocks.count)
+        sample, block = divmod(task, num_blocks)
         group, _, _, head, last_head, begin, stop = _place(block, blocks, heads, head_dim, groups)
         maps = group * num_states, (group + 1) * num_states
         h[:] = 0
         drives[:] = 0
         h[:, : stop - begin] = state[sample, begin:stop].T
         for t in range(time):
-            if len(starts) > 0 and t % _CHUNK == 0:
-                starts[sample, block, t // _CHUNK] = h
+            if len(starts) > 0 and t % CHUNK == 0:
+                starts[sample, block, t // CHUNK] = h
             step_x = row(x, sample, t, begin, stop)
             _read_step(
                 step_x, row(gain, sample, t, head, last_head), row(exponent, sample, t, head, last_head), head_dim,
@@ -277,9 +261,7 @@ def _reverse(
         )  # fmt: skip
         _add_up(sums, row(grad_B, of_part, t, low, high))
         step_x, step_gain = row(x, sample, t, begin, stop), row(gain, sample, t, head, last_head)
-        _reverse_inputs(
-            row(grad_x, sample, t, begin, stop), grad_skip, grad_drive, grads[k], step_x, gains[k], skip
-        )
+        _reverse_inputs(row(grad_x, sample, t, begin, stop), grad_skip, grad_drive, grads[k], step_x, gains[k], skip)
         out_gain = row(grad_gain, of_piece, t, head, last_head)
         out_exponent = row(grad_exponent, of_piece, t, head, last_head)
         for i in range(last_head - head):
@@ -290,33 +272,34 @@ def _reverse(
 
 
 @_driver
-def _backward(
+def backward(
     first, last, sizes, blocks, x, gain, exponent, B, C, skip, starts, grad_y, grad_end,
     grad_x, grad_gain, grad_exponent, grad_B, grad_C, grad_skip, grad_state,
 ):  # fmt: skip
     batch, time, heads, head_dim, groups, num_states = sizes
-    num_groups, lanes, dtype = len(grad_skip), blocks.width, skip.dtype
+    num_blocks, _, most_heads, pieces, _, lanes = blocks
+    num_groups, dtype = len(grad_skip), skip.dtype
     h, grad_h = np.zeros((num_states, lanes), dtype), np.zeros((num_states, lanes), dtype)
-    gains, decays = np.zeros((_CHUNK, lanes), dtype), np.zeros((_CHUNK, lanes), dtype)
-    drives, grads = np.zeros((_CHUNK, lanes), dtype), np.zeros((_CHUNK, lanes), dtype)
-    came, through = np.zeros((_CHUNK, blocks.heads)), np.zeros(blocks.heads)
-    step_y, grad_drive, sums = np.zeros(lanes, dtype), np.zeros(lanes, dtype), np.zeros((num_states, _LANES), dtype)
+    gains, decays = np.zeros((CHUNK, lanes), dtype), np.zeros((CHUNK, lanes), dtype)
+    drives, grads = np.zeros((CHUNK, lanes), dtype), np.zeros((CHUNK, lanes), dtype)
+    came, through = np.zeros((CHUNK, most_heads)), np.zeros(most_heads)
+    step_y, grad_drive, sums = np.zeros(lanes, dtype), np.zeros(lanes, dtype), np.zeros((num_states, LANES), dtype)
     for task in range(first, last):
-        samples, block = divmod(task, blocks.count)
+        samples, block = divmod(task, num_blocks)
         group, part, piece, head, last_head, begin, stop = _place(block, blocks, heads, head_dim, groups)
         place = group, head, last_head, begin, stop
         drives[:] = 0
         grads[:] = 0
         for sample in range(batch * samples // num_groups, batch * (samples + 1) // num_groups):
             of_piece = piece * batch + sample
-            of_part = part * blocks.pieces * batch + of_piece
+            of_part = part * pieces * batch + of_piece
             grad_h[:] = 0
             grad_h[:, : stop - begin] = grad_end[sample, begin:stop].T
-            for chunk in range((time - 1) // _CHUNK, -1, -1):
-                steps = min(_CHUNK, time - chunk * _CHUNK)
+            for chunk in range((time - 1) // CHUNK, -1, -1):
+                steps = min(CHUNK, time - chunk * CHUNK)
                 h[:] = starts[sample, block, chunk]
                 _again(
-                    h, sample, chunk * _CHUNK, steps, place, head_dim, x, gain, exponent, B, C, grad_y, grad_C,
+                    h, sample, chunk * CHUNK, steps, place, head_dim, x, gain, exponent, B, C, grad_y, grad_C,
                     gains, decays, drives, grads, came, step_y, sums, of_part,
                 )  # fmt: skip
                 through[:] = 0
@@ -325,91 +308,8 @@ def _backward(
                         lane, end = i * head_dim, min((i + 1) * head_dim, stop - begin)
                         through[i] += _dot(grad_h[n, lane:end], h[n, lane:end])
                 _reverse(
-                    grad_h, through, sample, chunk * _CHUNK, steps, place, head_dim, x, gain, B, C, skip[begin:stop],
+                    grad_h, through, sample, chunk * CHUNK, steps, place, head_dim, x, gain, B, C, skip[begin:stop],
                     gains, decays, drives, grads, came, grad_drive, sums, of_part, of_piece,
                     grad_x, grad_gain, grad_exponent, grad_B, grad_skip[samples, begin:stop],
                 )  # fmt: skip
             grad_state[sample, begin:stop] = grad_h[:, : stop - begin].T
-
-
-class SSD(torch.autograd.Function):
-    """The whole op: (x, gain, exponent, B, C, D, state) -> (y, last state), as in `slotbench.ops.ssd`."""
-
-    @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any,
-        x: Tensor,
-        gain: Tensor,
-        exponent: Tensor,
-        B: Tensor,
-        C: Tensor,
-        D: Tensor | None,
-        state: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        batch, time, heads, head_dim = x.shape
-        groups, num_states = B.shape[2:]
-        blocks = _blocks(heads // groups, head_dim, groups)
-        skip = x.new_zeros(heads * head_dim) if D is None else D.repeat_interleave(head_dim)
-        saved_chunks = -(-time // _CHUNK) if any(ctx.needs_input_grad) else 0
-        starts = x.new_empty(batch if saved_chunks else 0, blocks.count, saved_chunks, num_states, blocks.width)
-        y, end = x.new_empty(x.shape), x.new_empty(state.shape)
-        inputs = [rows_of(value) for value in (x, gain, exponent, B, C)]
-        states = [value.flatten(1, 2).numpy() for value in (state.detach().contiguous(), end)]
-        run_in_threads(
-            lambda first, last: _forward(
-                first, last, (time, heads, head_dim, groups, num_states), blocks, *inputs, skip.detach().numpy(),
-                states[0], rows_of(y), states[1], starts.numpy(),
-            ),
-            batch * blocks.count,
-            parallel=_is_worth_threads(x, num_states),
-        )  # fmt: skip
-        ctx.save_for_backward(x, gain, exponent, B, C, skip, starts)
-        ctx.has_skip = D is not None
-        return y, end
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad_y: Tensor, grad_end: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        x, gain, exponent, B, C, skip, starts = ctx.saved_tensors
-        batch, time, heads, head_dim = x.shape
-        groups, num_states = B.shape[2:]
-        blocks = _blocks(heads // groups, head_dim, groups)
-        # one buffer: where x, B and C are parts of one row, so are their gradients
-        grad_x, grad_B, grad_C = parts_of_rows(x, (heads, head_dim), (groups, num_states), (groups, num_states))
-        partial = blocks.parts * blocks.pieces
-        sums = [grad_B, grad_C] if partial == 1 else [B.new_empty(partial, *B.shape) for _ in range(2)]
-        of_heads = [x.new_empty(blocks.pieces, *gain.shape) for _ in range(2)]
-        grad_skip = x.new_zeros(min(batch, _MAX_GROUPS), heads * head_dim)
-        grad_state = x.new_empty(batch, heads * head_dim, num_states)
-        inputs = [rows_of(value) for value in (x, gain, exponent, B, C)]
-        outputs = [rows_of(value) for value in (grad_x, *(s.flatten(0, 1) for s in of_heads))]
-        outputs += [rows_of(value.flatten(0, value.ndim - 4)) for value in sums]
-        grad_in = rows_of(grad_y), grad_end.flatten(1, 2).contiguous().numpy()
-        run_in_threads(
-            lambda first, last: _backward(
-                first, last, (batch, time, heads, head_dim, groups, num_states), blocks, *inputs,
-                skip.detach().numpy(), starts.numpy(), *grad_in, *outputs, grad_skip.numpy(), grad_state.numpy(),
-            ),
-            len(grad_skip) * blocks.count,
-            parallel=_is_worth_threads(x, num_states),
-        )  # fmt: skip
-        if partial > 1:
-            torch.sum(sums[0], 0, out=grad_B)
-            torch.sum(sums[1], 0, out=grad_C)
-        grad_D = grad_skip.view(-1, heads, head_dim).sum((0, 2)) if ctx.has_skip else None
-        grad_gain, grad_exponent = (s[0] if blocks.pieces == 1 else s.sum(0) for s in of_heads)
-        return grad_x, grad_gain, grad_exponent, grad_B, grad_C, grad_D, grad_state.view(batch, heads, head_dim, -1)
-
-
-def _blocks(heads: int, head_dim: int, groups: int) -> _Blocks:
-    """Blocks of at most `_MAX_LANES` channels, all about as wide, for groups of so many heads."""
-    pieces = -(-head_dim // _MAX_LANES)
-    parts = -(-heads // max(1, _MAX_LANES // head_dim))
-    of_part = -(-heads // parts)
-    parts = -(-heads // of_part)
-    lanes = of_part * head_dim if pieces == 1 else -(-head_dim // pieces)
-    return _Blocks(groups * parts * pieces, parts, of_part, pieces, lanes, _LANES * -(-lanes // _LANES))
-
-
-def _is_worth_threads(x: Tensor, num_states: int) -> bool:
-    return x.numel() * num_states > 500_000  # about 0.1 ms of work

@@ -109,10 +109,10 @@ class MambaBlock(nn.Module):
 
 def _step(low_rank: Tensor, projection: nn.Linear) -> Tensor:
     """The step size before its softplus; its bias, which has the time scales, is added in float32 at least."""
-    if low_rank.dtype == projection.bias.dtype and low_rank.dtype in (torch.float32, torch.float64):
-        # one call, unless autocast would round its result
-        if not torch.is_autocast_enabled(low_rank.device.type):
-            return projection(low_rank)
+    is_full = low_rank.dtype == projection.bias.dtype and low_rank.dtype in (torch.float32, torch.float64)
+    if is_full and not torch.is_autocast_enabled(low_rank.device.type):
+        # one call; autocast would round its result
+        return functional.linear(low_rank, projection.weight, projection.bias)
     step = functional.linear(low_rank, projection.weight)
     return at_least_float32(step) + at_least_float32(projection.bias)
 

@@ -11,7 +11,6 @@ import torch
 from numba import njit
 from torch import Tensor
 
-
 Rows: TypeAlias = tuple[np.ndarray, int, int]
 """A tensor "batch time ..." as compiled code reads it: a row per step, whose channels lie next to one another.
 
@@ -79,7 +78,7 @@ def split_channels(x: Tensor, sizes: Sequence[int]) -> tuple[Tensor, ...]:
 
 
 def parts_of_rows(clip: Tensor, *shapes: tuple[int, ...]) -> tuple[Tensor, ...]:
-    """Uninitialised tensors "batch time *shape" with batch, time and dtype of `clip`, next to one another in each row."""
+    """Uninitialised tensors "batch time *shape" for batch, time and dtype of `clip`, side by side in each row."""
     sizes = [math.prod(shape) for shape in shapes]
     rows = clip.new_empty(*clip.shape[:2], sum(sizes))
     parts = rows.split(sizes, dim=-1)

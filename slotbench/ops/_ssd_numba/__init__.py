@@ -103,7 +103,7 @@ def _blocks(heads: int, head_dim: int, groups: int) -> _Blocks:
     of_part = -(-heads // parts)
     parts = -(-heads // of_part)
     lanes = of_part * head_dim if pieces == 1 else -(-head_dim // pieces)
-    return _Blocks(groups * parts * pieces, parts, of_part, pieces, lanes, LANES * -(-lanes // _LANES))
+    return _Blocks(groups * parts * pieces, parts, of_part, pieces, lanes, LANES * -(-lanes // LANES))
 
 
 def _is_worth_threads(x: Tensor, num_states: int) -> bool:

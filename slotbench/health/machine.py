@@ -1,4 +1,4 @@
-"""Processors, memory and disk, as far as this process may use them, and whether torch can use a graphics card."""
+"""Processors, memory and disk, as far as this process may use them, and what torch can compute with."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -28,7 +28,8 @@ __all__ = [
 THREAD_NAMES = ("cores", "torch threads")
 MEMORY_NAMES = ("free memory", "shared memory")
 DISK_NAMES = ("runs folder", "cache folder", "temporary folder")
-DEVICE_NAMES = ("torch build", "cuda")
+DEVICE_NAMES = ("torch build", "bfloat16", "cuda")
+_BFLOAT16_UNITS = ("amx_bf16", "avx512_bf16", "sve_bf16", "bf16")  # as torch names what a CPU can do
 _PATIENCE = 10.0  # seconds that the driver's own tool may take
 
 _GIB = 1 << 30
@@ -113,13 +114,15 @@ def disk(runs: Path) -> Iterator[Finding]:
 
 
 def devices() -> Iterator[Finding]:
-    """What torch was built for, and every card with its memory, capability and driver."""
+    """What torch was built for, whether the CPU multiplies bfloat16, every card with memory, capability and driver."""
     import torch
 
     built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "the CPU"
     if hip := getattr(torch.version, "hip", None):
         built = f"ROCm {hip}"
     yield Finding("devices", "torch build", "ok", f"{torch.__version__}, built for {built}")
+    # torch says it from some version on
+    yield _bfloat16(getattr(torch.cpu, "get_capabilities", dict)())
     cards = _driver_says()
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
@@ -134,6 +137,17 @@ def devices() -> Iterator[Finding]:
         text = f"{'; '.join(cards)}, and torch, built for {built}, cannot use it: the driver may be too old"
         fix = "a newer driver, or a torch built for an older CUDA; CUDA_VISIBLE_DEVICES must not be empty"
         yield Finding("devices", "cuda", "broken", text, fix)
+
+
+def _bfloat16(capabilities: Mapping[str, object]) -> Finding:
+    units = [name for name in _BFLOAT16_UNITS if capabilities.get(name)]
+    if not capabilities:
+        text = "this version of torch does not say whether the CPU multiplies it"
+    elif units:
+        text = f"this CPU multiplies it ({', '.join(units)}): --trainer.precision bf16-mixed may shorten a step on it"
+    else:
+        text = "this CPU has no unit that multiplies it: --trainer.precision bf16-mixed works on it and takes longer"
+    return Finding("devices", "bfloat16", "ok", text)
 
 
 def _space(name: str, folder: Path, elsewhere: str) -> Finding:

@@ -310,3 +310,18 @@ def test_what_needs_no_torch_does_not_import_it() -> None:
     script = "import sys; from slotbench.cli import run; run(['doctor', 'versions', 'wandb', 'disk', '--json'])"
     script += "; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "said"),
+    [
+        ({"avx512_bf16": True, "amx_bf16": False}, "multiplies it (avx512_bf16): --trainer.precision bf16-mixed may"),
+        ({"avx512_bf16": False, "avx2": True}, "no unit that multiplies it: --trainer.precision bf16-mixed works on"),
+        ({}, "this version of torch does not say"),
+    ],
+)
+def test_it_says_whether_the_cpu_multiplies_bfloat16(monkeypatch, capabilities, said):
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: capabilities, raising=False)
+    (finding,) = [finding for finding in machine.devices() if finding.name == "bfloat16"]
+    assert finding.state == "ok"
+    assert said in finding.text

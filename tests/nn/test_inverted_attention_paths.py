@@ -280,6 +280,16 @@ def test_autocast_touches_the_maps_of_slots_alone():
     assert (updates.float() - expected).abs().max() < 0.02 * expected.abs().max()
 
 
+def test_a_backward_pass_inside_of_autocast_is_close_to_the_one_outside():
+    layer = made("streamed").float()
+    slots, tokens = noise(2, 3, DIM).float(), noise(2, 4000, TOKEN_DIM, seed=1).float().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        updates, _ = layer(slots, tokens)
+        (inside,) = torch.autograd.grad(updates.sum(), tokens, retain_graph=True)
+    (outside,) = torch.autograd.grad(updates.sum(), tokens)
+    assert (inside - outside).abs().max() < 0.02 * outside.abs().max()
+
+
 def test_frozen_tokens_need_no_gradient():
     layer, slots = made("streamed"), noise(2, 3, DIM).requires_grad_()
     layer(slots, noise(2, 50, TOKEN_DIM))[0].sum().backward()

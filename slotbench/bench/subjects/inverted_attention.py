@@ -41,7 +41,7 @@ def contests(quick: bool) -> Iterator[Contest]:
             f"first layer, 1, {length}, 64",
             lambda length=length: _first_layer(length),  # type: ignore[misc]
             STEP_BY_STEP,
-            size=length,
+            size=float(length),
             group="against length",
         )
 

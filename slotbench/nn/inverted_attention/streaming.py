@@ -130,6 +130,12 @@ class _StreamedSums(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_values: Tensor | None, d_mass: Tensor | None, d_own: Tensor | None) -> Any:
+        # as the forward pass does, where someone calls `backward` inside of autocast
+        with torch.autocast(ctx.saved_tensors[0].device.type, enabled=False):
+            return _StreamedSums._gradients(ctx, d_values, d_mass, d_own)
+
+    @staticmethod
+    def _gradients(ctx: Any, d_values: Tensor | None, d_mass: Tensor | None, d_own: Tensor | None) -> Any:
         query, query_bias, tokens, time_bias = ctx.saved_tensors
         competition, share_offset = ctx.settings
         batch, _, heads, slots, _ = query.shape

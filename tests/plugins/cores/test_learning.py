@@ -108,22 +108,19 @@ def test_predictions_do_not_depend_on_frames_to_come():
 @pytest.mark.slow
 def test_hippo_against_a_random_start_far_from_the_context(record_property):
     data = data_of(resolution=32, num_frames=20)
-    error: dict[str, list[float]] = {}
+    error: dict[str, float] = {}
     batch = clips(data, "test", range(32))
     for core in (ConvS5, ConvSSM):
-        for seed in range(3):
-            torch.manual_seed(seed)
-            task = task_of(data, 32, core)
-            train(task, new_clips(data))
-            with torch.no_grad():
-                predicted = task.eval().rollout(batch).reconstruction
-            error.setdefault(core.__name__, []).append(
-                frame_mse(predicted[:, -10:], batch.frames[:, 30:40]).mean().item()
-            )
+        torch.manual_seed(0)
+        task = task_of(data, 32, core)
+        train(task, new_clips(data))
+        with torch.no_grad():
+            predicted = task.eval().rollout(batch).reconstruction
+        error[core.__name__] = frame_mse(predicted[:, -10:], batch.frames[:, 30:40]).mean().item()
     # which of the two is better is a finding and no law: it is recorded, and both must have learned something
     record_property("error of the last ten frames", error)
     black = frame_mse(torch.zeros_like(batch.frames[:, 30:40]), batch.frames[:, 30:40]).mean().item()
-    assert all(value < 2 * black for values in error.values() for value in values)
+    assert all(value < 2 * black for value in error.values())
 
 
 @pytest.mark.parametrize(

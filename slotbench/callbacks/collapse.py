@@ -61,7 +61,7 @@ def prediction_spread(
 
 
 class Collapse(Callback):
-    """Says once, in a sentence with what to try, that a training has collapsed, and logs the number as `collapse/NAME`.
+    """Says once, in a sentence with the number and with what to try, that a training has collapsed.
 
     Looks at the first batches of each validation, at what core and decoder hand over there; the training goes on. What
     a model does early on is no collapse: the alarm needs two validations in a row, after a fifth of the training. Of a
@@ -122,8 +122,14 @@ class Collapse(Callback):
             self._said.add(name)
             sentence = _TRY[name].format(value=means[name], limit=limits[name])
             trainer.print(f"collapse alarm at step {trainer.global_step:,}: {sentence}")
-            for logger in trainer.loggers:
-                logger.log_metrics({f"collapse/{name}": means[name]}, step=trainer.global_step)
+
+    def state_dict(self) -> dict[str, list[str]]:
+        """What the last validation looked like and what has been said, so that a resumed run says it once too."""
+        return {"before": sorted(self._before), "said": sorted(self._said)}
+
+    def load_state_dict(self, state_dict: dict[str, list[str]]) -> None:
+        """Continues from `state_dict`."""
+        self._before, self._said = set(state_dict["before"]), set(state_dict["said"])
 
     def _hear(self, module: nn.Module, arguments: object, output: object) -> None:
         if isinstance(output, CoreOutput):
@@ -149,11 +155,11 @@ class Collapse(Callback):
 def _as_frames(task: LightningModule, decoded: Decoded, batch: VideoBatch) -> tuple[Tensor, Tensor] | None:
     """The prediction and the truth in one range: frames, or probabilities of classes; None where they are neither."""
     predicted, target = decoded.reconstruction, batch.target
-    if predicted.ndim != 5:
+    if predicted.ndim != 5 or getattr(task, "learns_features", False):
         return None
     if target is not None and not target.is_floating_point() and target.ndim == 4:
         classes = F.one_hot(target.long(), predicted.shape[2]).movedim(-1, 2)
-        return predicted.softmax(dim=2), classes
+        return predicted.softmax(dim=2), classes.to(predicted.dtype)
     paint: Callable[[Decoded], Tensor] | None = getattr(task, "frames", None)
     frames = predicted if paint is None else paint(decoded)
     return (frames, batch.frames) if frames.shape[2:] == batch.frames.shape[2:] else None

@@ -11,6 +11,7 @@ import torch
 from lightning.pytorch import Callback, Trainer
 from tiny_run import TinyTask, fit, loader, make_trainer
 
+from slotbench.callbacks.collapse import Collapse
 from slotbench.callbacks.final_validation import FinalValidation
 from slotbench.callbacks.random_state import RandomState
 from slotbench.callbacks.run_checkpoint import RunCheckpoint
@@ -103,7 +104,7 @@ def test_a_save_that_breaks_off_leaves_the_checkpoint_before(folder: RunFolder) 
 def test_a_resumed_run_remembers_its_best_score(folder: RunFolder) -> None:
     fit(folder, Scores(), max_steps=8)
     second = RunCheckpoint(folder.checkpoints)
-    callbacks = [RunRecord(folder), FinalValidation(), RandomState(), second]
+    callbacks = [RunRecord(folder), FinalValidation(), RandomState(), Collapse(), second]
     trainer = make_trainer([], callbacks, max_steps=12, val_check_interval=4)
     trainer.fit(Scores(), loader(), loader(16), ckpt_path=folder.last_checkpoint(), weights_only=True)
     assert (second.best_score, second.best_step) == (pytest.approx(0.9), 8)

@@ -46,6 +46,20 @@ def test_what_the_page_shows_when_it_is_opened(open_page, comparison):
     assert page.locator("#media img").count() == 9
 
 
+def test_success_and_budget_are_columns_of_a_grid_with_a_protocol_alone(open_page, comparison):
+    plain = open_page(comparison)
+    assert plain.page.locator("th[data-column='success']").count() == 0
+    first, *others = (replace(row, success=(2, 3), steps=5000, seconds=90.0) for row in comparison.rows)
+    tab = open_page(replace(comparison, rows=[replace(first, success=(0, 3)), *others], has_protocol=True))
+    heading = tab.page.locator("th[data-column='success']")
+    assert "beat the best baseline" in heading.locator("button").get_attribute("title")
+    heading.locator("button").click()
+    tab.settle()
+    assert tab.labels()[-1] == first.label
+    words = tab.page.locator(".rows tr").last.inner_text().split()
+    assert {"0/3", "5,000", "1.5"} <= set(words)
+
+
 def test_a_heading_sorts_and_says_so(open_page, comparison):
     tab = open_page(comparison)
     heading = tab.page.locator(f"th[data-column='metric {ERROR}']")

@@ -14,6 +14,7 @@ from made_up_runs import record, seeds
 
 from slotbench.comparison.formats.terminal import plain_text
 from slotbench.comparison.formats.text_formats import to_csv, to_latex, to_markdown
+from slotbench.comparison.page.page import describe
 from slotbench.comparison.protocol import GridProtocol, read_protocol
 from slotbench.comparison.sources import open_sources
 from slotbench.comparison.table import compare
@@ -158,3 +159,13 @@ def test_a_damaged_protocol_does_no_harm(broken):
     protocol = read_protocol(broken)
     runs = [record("a", {"model.core": "S"}, {"val/iou": 0.5}), record("b", {"model.core": "T"}, {"val/iou": 0.6})]
     assert plain_text(compare(runs, protocol=protocol))
+
+
+def test_the_page_is_given_success_and_budget_where_there_is_a_protocol_alone():
+    asked = ("success", "steps", "minutes")
+    held = [{key: row[key] for key in asked} for row in describe(compare(rows(), protocol=PROTOCOL), 100)["rows"]]
+    assert held == [
+        {"success": [3, 3], "steps": 5000, "minutes": 20.0},
+        {"success": [0, 3], "steps": 5000, "minutes": 20.0},
+    ]
+    assert all(row[key] is None for row in describe(compare(rows()), 100)["rows"] for key in asked)

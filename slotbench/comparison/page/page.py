@@ -177,10 +177,21 @@ def _rows(comparison: Comparison) -> list[dict[str, Any]]:
                 "seconds_per_step": _score(row.seconds_per_step),
                 "unfinished": row.unfinished,
                 "diverged": row.diverged,
+                **_protocol(comparison, row),
             }
         )
         first += len(row.runs)
     return rows
+
+
+def _protocol(comparison: Comparison, row: Row) -> dict[str, Any]:
+    """What a grid with a protocol says of a row; nothing for other comparisons."""
+    shown = comparison.has_protocol
+    return {
+        "success": list(row.success) if shown and row.success and row.success[1] else None,
+        "steps": row.steps if shown else None,
+        "minutes": _score(row.seconds / 60) if shown and row.seconds is not None else None,
+    }
 
 
 def _cell(row: Row, name: str, cell: Cell) -> dict[str, Any]:

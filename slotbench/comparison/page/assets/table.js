@@ -13,6 +13,32 @@ const placesOf = new Map(
 const cellOf = (kind) => (content) => element("td", { class: kind }, content);
 const number = cellOf("number");
 
+// of a grid with a protocol
+const protocolColumns = [
+  {
+    id: "success",
+    title: "success",
+    hint: page.metrics.length ? `seeds that beat the best baseline of ${page.metrics[0].label}` : "",
+    isFirstDescending: true,
+    value: (row) => (row.success ? row.success[0] / row.success[1] : undefined),
+    cell: (row) => number(row.success ? `${row.success[0]}/${row.success[1]}` : "–"),
+  },
+  {
+    id: "steps",
+    title: "steps",
+    hint: "optimiser steps of a run",
+    value: (row) => row.steps ?? undefined,
+    cell: (row) => number(row.steps === null ? "–" : row.steps.toLocaleString("en")),
+  },
+  {
+    id: "minutes",
+    title: "minutes",
+    hint: "of a run, median over the seeds",
+    value: (row) => row.minutes ?? undefined,
+    cell: (row) => number(row.minutes === null ? "–" : fixed(row.minutes, row.minutes < 10 ? 1 : 0)),
+  },
+];
+
 // scores stand beside the row's name; settings, which may be long, come last and are asked for
 const columns = [
   { id: "runs", title: "seeds", hint: "runs that differ in nothing but their seed", value: (row) => row.runs.length },
@@ -25,6 +51,7 @@ const columns = [
     value: (row) => row.cells[metric.name]?.mean,
     cell: (row) => scoreCell(row, metric),
   })),
+  ...protocolColumns.filter((column) => page.rows.some((row) => column.value(row) !== undefined)),
   {
     id: "parameters",
     title: "parameters",

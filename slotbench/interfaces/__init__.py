@@ -7,24 +7,27 @@ Sizes flow forward once: the data knows its `DataSpec`; an encoder is built from
 
 from slotbench.interfaces.batch import VideoBatch
 from slotbench.interfaces.clips import DescribedClips, Piece, WholeVideos
+from slotbench.interfaces.cores import (
+    AttentionKind,
+    CoreOutput,
+    CoreStep,
+    RecurrentCore,
+    State,
+    TemporalCore,
+    WindowedCore,
+    detach_state,
+    map_state,
+)
 from slotbench.interfaces.parts import (
     Aggregation,
-    AttentionKind,
     AutoregressiveDecoder,
-    CoreOutput,
     Decoded,
     Decoder,
     Encoder,
     PartError,
-    RecurrentCore,
     StagedAggregation,
-    State,
-    TemporalCore,
     Tokenized,
     Tokenizer,
-    WindowedCore,
-    detach_state,
-    map_state,
 )
 from slotbench.interfaces.reports import Headline, Recording, Reporter, Segmentation, Segmenter
 from slotbench.interfaces.specs import DataSpec, SlotSpec, TokenSpec, VideoSpec
@@ -34,6 +37,7 @@ __all__ = [
     "AttentionKind",
     "AutoregressiveDecoder",
     "CoreOutput",
+    "CoreStep",
     "DataSpec",
     "Decoded",
     "Decoder",

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from slotbench.interfaces.batch import VideoBatch
-from slotbench.interfaces.parts import AttentionKind
+from slotbench.interfaces.cores import AttentionKind
 from slotbench.interfaces.specs import DataSpec
 
 __all__ = ["Headline", "Recording", "Reporter", "Segmentation", "Segmenter"]

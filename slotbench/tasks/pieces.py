@@ -74,7 +74,8 @@ def read_on(
     steps = tokens.shape[1]
     attention = None if out.attention is None else out.attention[:, -steps:]
     kept = seen[:, seen.shape[1] - min(window - 1, seen.shape[1]) :]
-    return CoreOutput(out.slots[:, -steps:], attention, None, out.attention_kind), kept
+    details = {name: value[:, -steps:] for name, value in out.details.items()}
+    return CoreOutput(out.slots[:, -steps:], attention, None, out.attention_kind, details), kept
 
 
 class SlotRecording(Recording):

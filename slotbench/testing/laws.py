@@ -32,6 +32,7 @@ Build = Callable[[TokenSpec], TemporalCore]
 
 SPEC = TokenSpec(dim=12, num_tokens=4, grid=(2, 2))
 FLOAT32_TOLERANCE = 1e-4
+_OF_SLOTS = ("active", "communication", "reads", "schemata")
 
 
 def splitting_carries_state(
@@ -174,6 +175,28 @@ def attention_sums_as_its_kind_says(build: Build, shapes: int = 4) -> None:
             )
 
 
+def details_are_of_their_steps(build: Build, cuts: tuple[int, ...] = (1, 4), batch: int = 2, time: int = 7) -> None:
+    """Every detail leads with batch and time, carries no gradient, and is the same if the clip comes in pieces.
+
+    Those about slots have one row for each. Holds trivially for a core that has no details.
+    """
+    core, tokens = _core(build, SPEC), _tokens(SPEC, batch, time)
+    whole, pieces, state = _run(core, tokens).details, [], None
+    for start, stop in zip((0, *cuts), (*cuts, time), strict=True):
+        output = _run(core, tokens[:, start:stop], state)
+        pieces.append(output.details)
+        state = output.state
+    for name, value in whole.items():
+        shape, slots = tuple(value.shape), core.slot_spec.num_slots
+        assert shape[:2] == (batch, time), f"details[{name!r}] has shape {shape}; expected ({batch}, {time}, ...)"
+        assert name not in _OF_SLOTS or shape[2:3] == (slots,), f"details[{name!r}] has shape {shape} for {slots} slots"
+        assert not value.requires_grad, f"details[{name!r}] carries a gradient"
+        missing = [index for index, piece in enumerate(pieces) if name not in piece]
+        assert not missing, f"details[{name!r}] is there for the whole clip and not for pieces {missing} of it"
+        rebuilt = torch.cat([piece[name] for piece in pieces], dim=1)
+        _assert_close(rebuilt, value, core.split_tolerance, f"details[{name!r}] of a clip cut at {cuts}")
+
+
 def kernels_agree(build: Build, spec: TokenSpec = SPEC) -> None:
     """Law 5, first half: every kernel of its scans that runs here gives the slots and the gradients of the reference.
 
@@ -265,6 +288,7 @@ BUILT_FROM_A_SPEC: tuple[Callable[[Build], None], ...] = (
     gradient_reaches_every_parameter,
     smallest_sizes_are_finite,
     attention_sums_as_its_kind_says,
+    details_are_of_their_steps,
     kernels_agree,
     autocast_stays_close,
     checkpoint_reloads,

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from slotbench.interfaces import CoreOutput, RecurrentCore, SlotSpec, State, TemporalCore, TokenSpec
+from slotbench.interfaces import CoreOutput, CoreStep, RecurrentCore, SlotSpec, State, TemporalCore, TokenSpec
 from slotbench.testing import aids, laws
 
 
@@ -73,6 +73,41 @@ class HasAttentionThatIsNotFinite(Reads):
     def cell(self, tokens: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
         slots, attention, state = super().cell(tokens, state)
         return slots, attention * float("nan"), state
+
+
+class HasDetails(Sound):
+    """Says of every slot whether its first channel is positive, and how large it is."""
+
+    def cell(self, tokens: Tensor, state: State) -> CoreStep:
+        slots, attention, state = super().cell(tokens, state)
+        return CoreStep(slots, attention, state, {"active": slots[..., 0] > 0, "size": slots.norm(dim=-1)})
+
+
+class HasDetailsOfTheCall(HasDetails):
+    def forward(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
+        output = super().forward(tokens, state)
+        output.details["active"] = output.details["active"] & output.details["active"][:, :1]
+        return output
+
+
+class HasDetailsWithoutTime(HasDetails):
+    def forward(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
+        output = super().forward(tokens, state)
+        output.details["size"] = output.details["size"].mean(dim=1)
+        return output
+
+
+class HasDetailsOfOtherSlots(Sound):
+    def cell(self, tokens: Tensor, state: State) -> CoreStep:
+        slots, attention, state = super().cell(tokens, state)
+        return CoreStep(slots, attention, state, {"active": slots[:, 1:, 0] > 0})
+
+
+class HasDetailsWithAGradient(Sound):
+    def forward(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
+        output = super().forward(tokens, state)
+        output.details["size"] = output.slots.norm(dim=-1)
+        return output
 
 
 class DropsState(Sound):
@@ -217,6 +252,10 @@ BROKEN: list[tuple[type[TemporalCore], object, str]] = [
     (CallsAnAssignmentAReading, laws.attention_sums_as_its_kind_says, "not to at most 1"),
     (HasNegativeAttention, laws.attention_sums_as_its_kind_says, "none may be negative"),
     (HasAttentionThatIsNotFinite, laws.attention_sums_as_its_kind_says, "not finite"),
+    (HasDetailsOfTheCall, laws.details_are_of_their_steps, "cut at"),
+    (HasDetailsWithoutTime, laws.details_are_of_their_steps, "expected \\(2, 7"),
+    (HasDetailsOfOtherSlots, laws.details_are_of_their_steps, "for 3 slots"),
+    (HasDetailsWithAGradient, laws.details_are_of_their_steps, "carries a gradient"),
     (KernelsThatDisagree, laws.kernels_agree, "under the kernel"),
     (ComputesInAHurryUnderAutocast, laws.autocast_stays_close, "autocast"),
     (ForgetsASettingInItsCheckpoint, laws.checkpoint_reloads, "state dict"),
@@ -234,6 +273,11 @@ BROKEN: list[tuple[type[TemporalCore], object, str]] = [
 )
 def test_sound_core_keeps_the_law(law):
     law(Sound)
+
+
+def test_details_of_steps_keep_the_law():
+    laws.details_are_of_their_steps(HasDetails)
+    assert HasDetails(laws.SPEC)(torch.randn(2, 5, 4, 12)).details["active"].shape == (2, 5, 3)
 
 
 @pytest.mark.parametrize("core", [Reads, Competes])

@@ -124,6 +124,10 @@ class InputAttention(nn.Module):
         """Each module's attention to the inputs, without the null input."""
         return weights[..., 1:] if self.null_index == 0 else weights[..., :-1]
 
+    def null_last(self, weights: Float[Tensor, "batch modules rows"]) -> Float[Tensor, "batch modules rows"]:
+        """The same weights with the null input in the last place."""
+        return weights.roll(-1, dims=-1) if self.null_index == 0 else weights
+
 
 class Communication(nn.Module):
     """Active modules attend to all modules, themselves included; each module has its own maps.
@@ -181,15 +185,28 @@ class Communication(nn.Module):
         mode: Literal["full", "self"] = "full",
     ) -> Float[Tensor, "batch modules dim"]:
         """What each module adds to its state; in mode "self" every module listens to itself alone."""
+        return self.listen(hidden, active, mode)[0]
+
+    def listen(
+        self,
+        hidden: Float[Tensor, "batch modules dim"],
+        active: Bool[Tensor, "batch modules"] | None = None,
+        mode: Literal["full", "self"] = "full",
+    ) -> tuple[Float[Tensor, "batch modules dim"], Float[Tensor, "batch modules modules"]]:
+        """(what each module adds to its state, how much of each other it heard: the mean over heads)."""
         values = self.value(hidden)
         if mode == "full":
             weights = self.weights(hidden, active)
+            heard = weights.detach().mean(dim=1)
             weights = weights if self.gated else self.dropout(weights)
             values = torch.matmul(weights.to(values.dtype), self._heads(values)).transpose(1, 2).flatten(-2)
+        else:
+            itself = torch.eye(hidden.shape[1], dtype=hidden.dtype, device=hidden.device).expand(len(hidden), -1, -1)
+            heard = itself if active is None else itself * active[..., None]
         if not self.gated:
-            return self.output(values)
+            return self.output(values), heard
         gate, change = self.output(values).chunk(2, dim=-1)
-        return torch.sigmoid(gate) * torch.tanh(self.dropout(change))
+        return torch.sigmoid(gate) * torch.tanh(self.dropout(change)), heard
 
     def _heads(self, x: Float[Tensor, "batch modules width"]) -> Float[Tensor, "batch heads modules head_width"]:
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slotbench_plugins.cores._rim_cell import (
+from slotbench_plugins.cores.rim.cell import (
     Communication,
     GroupGRU,
     GroupLinear,

@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from slotbench.interfaces import RecurrentCore, SlotSpec, TokenSpec
+from slotbench.interfaces import CoreStep, RecurrentCore, SlotSpec, TokenSpec
 from slotbench.nn.parameters import without_decay
 from slotbench.nn.slot_encoder import SlotEncoder
-from slotbench_plugins.cores._rim_cell import (
+from slotbench_plugins.cores.rim.cell import (
     Communication,
     GroupGRU,
     GroupLSTM,
@@ -55,7 +55,8 @@ class RIM(RecurrentCore):
     the inputs. `RIM.thesis` and `RIM.original` have the settings of the two sources.
 
     `CoreOutput.attention` is what the active modules read, in terms of the tokens. It sums to less than 1, since a part
-    goes to the null input, and is zero for modules that are not active.
+    goes to the null input, and is zero for modules that are not active. `CoreOutput.details` has `active`, `reads` and,
+    unless the communication is off, `communication`, the mean over its heads; see `slotbench.interfaces.CoreOutput`.
 
     `core.communication_mode` may be changed on a trained core to see what the modules are without one another.
 
@@ -305,11 +306,10 @@ class RIM(RecurrentCore):
             tokens, attention = (leaf.unflatten(0, tokens.shape[:2]) for leaf in (inputs, weights))
         return RIMInputs(*self.input_attention.keys_values(tokens), attention)
 
-    def cell(
-        self, inputs: RIMInputs, state: RIMState
-    ) -> tuple[Float[Tensor, "batch slots dim"], Float[Tensor, "batch slots tokens"], RIMState]:
-        """One step: (slots, what active modules read, state)."""
+    def cell(self, inputs: RIMInputs, state: RIMState) -> CoreStep:
+        """One step; the attention is what active modules read."""
         weights = self.input_attention(state.hidden, inputs.keys)
+        reads = self.input_attention.null_last(weights)
         active, reading = None, weights
         if self.top_k < self.slot_spec.num_slots:
             active = most_relevant(self.input_attention.null_weights(weights), self.top_k)
@@ -321,7 +321,7 @@ class RIM(RecurrentCore):
         if self.drops_what_is_read:
             read = self.input_dropout(read)
         after = self._update(read, state)
-        hidden = self._communicate(after.hidden, state.hidden, active)
+        hidden, heard = self._communicate(after.hidden, state.hidden, active)
         if active is not None:
             hidden = torch.where(active[..., None], hidden, state.hidden)
             if after.memory is not None and state.memory is not None:
@@ -329,7 +329,11 @@ class RIM(RecurrentCore):
         attention = self.input_attention.input_weights(weights)
         if inputs.attention is not None:
             attention = torch.matmul(attention.to(inputs.attention.dtype), inputs.attention)
-        return hidden, attention, after._replace(hidden=hidden)
+        all_active = weights.new_ones((), dtype=torch.bool).expand(weights.shape[:2])
+        details = {"active": all_active if active is None else active, "reads": reads}
+        if heard is not None:
+            details["communication"] = heard
+        return CoreStep(hidden, attention, after._replace(hidden=hidden), details)
 
     def _update(self, read: Float[Tensor, "batch slots value_dim"], state: RIMState) -> RIMState:
         if state.memory is None:
@@ -341,13 +345,14 @@ class RIM(RecurrentCore):
         updated: Float[Tensor, "batch slots dim"],
         before: Float[Tensor, "batch slots dim"],
         active: Bool[Tensor, "batch slots"] | None,
-    ) -> Float[Tensor, "batch slots dim"]:
-        """The updated states with what the modules heard from one another."""
+    ) -> tuple[Float[Tensor, "batch slots dim"], Float[Tensor, "batch slots slots"] | None]:
+        """The updated states with what the modules heard from one another, and how much of each; None if nothing."""
         if self.communication is None or self.communication_mode == "off":
-            return updated
+            return updated, None
         visible = updated
         if active is not None:
             chosen = active[..., None]
             # no gradient reaches the unit of a module that is not active, whichever of its states the others see
             visible = block_gradient(updated, chosen) if self.expose_inactive_update else updated.where(chosen, before)
-        return visible + self.communication(visible, active, self.communication_mode)
+        change, heard = self.communication.listen(visible, active, self.communication_mode)
+        return visible + change, heard

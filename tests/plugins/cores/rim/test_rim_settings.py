@@ -157,7 +157,7 @@ def test_arguments_that_cannot_be_are_refused(arguments, message):
 
 
 def test_settings_on_the_papers_page_are_the_presets():
-    page = (Path(__file__).parents[3] / "docs" / "papers" / "rim.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[4] / "docs" / "papers" / "rim.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     x = torch.randn(2, 5, SPEC.num_tokens, SPEC.dim)
     for block, preset in zip(blocks, (RIM.thesis, RIM.original), strict=True):
@@ -166,3 +166,28 @@ def test_settings_on_the_papers_page_are_the_presets():
             torch.manual_seed(0)
             cores.append(build(SPEC).eval())
         assert torch.equal(*(core(x).slots for core in cores))
+
+
+@pytest.mark.parametrize("null_row", ["first", "last"])
+@pytest.mark.parametrize("top_k", [2, MODULES])
+def test_details_say_who_is_active_what_is_read_and_who_is_heard(top_k, null_row):
+    core = small(top_k, null_row=null_row)
+    output = core(tokens())
+    active, reads, heard = (output.details[name] for name in ("active", "reads", "communication"))
+    assert (active.dtype, active.shape) == (torch.bool, (2, 6, MODULES))
+    assert (active.sum(dim=-1) == top_k).all()
+    assert torch.equal(active, output.attention.sum(dim=-1) > 0)
+    # all read and are weighed by the null input, the last; what is handed on are the reads of the active ones
+    torch.testing.assert_close(reads.sum(dim=-1), torch.ones(2, 6, MODULES).double())
+    torch.testing.assert_close(reads[..., :-1] * active[..., None], output.attention.detach())
+    assert (reads[..., -1].where(active, 0.0).amax(-1) <= reads[..., -1].where(~active, 1.0).amin(-1)).all()
+    torch.testing.assert_close(heard.sum(dim=-1), active.double())
+
+
+def test_communication_among_the_details_follows_its_mode():
+    core = small(2)
+    core.communication_mode = "self"
+    details = core(tokens()).details
+    assert torch.equal(details["communication"], torch.diag_embed(details["active"].double()))
+    core.communication_mode = "off"
+    assert "communication" not in core(tokens()).details

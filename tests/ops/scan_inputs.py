@@ -35,6 +35,32 @@ def scan_inputs(
     return {name: value.to(dtype).requires_grad_() for name, value in inputs.items()}
 
 
+def linear_scan_inputs(
+    batch: int = 2,
+    time: int = 5,
+    space: tuple[int, ...] = (2, 3),
+    num_states: int = 4,
+    *,
+    decay: str = "state",
+    dtype: torch.dtype = torch.complex128,
+    seed: int = 0,
+) -> dict[str, Tensor]:
+    """Leaves that require gradients, by argument name; drawn in complex128, so that dtypes see the same numbers."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.complex128)
+
+    sizes = {"batch": batch, "time": time, "state": num_states}
+    factor = normal(*(sizes[axis] for axis in decay.split()))
+    inputs = {
+        "drive": normal(batch, time, *space, num_states),
+        "decay": factor / (0.05 + factor.abs()),  # of magnitude below 1, often close to it
+        "state": normal(batch, *space, num_states),
+    }
+    return {name: value.to(dtype).requires_grad_() for name, value in inputs.items()}
+
+
 def ssd_inputs(
     batch: int,
     time: int,
@@ -84,3 +110,8 @@ def assert_agree(actual: dict[str, Tensor], expected: dict[str, Tensor], toleran
     for name, value in expected.items():
         error = (actual[name].double().cpu() - value.double().cpu()).norm() / (value.double().norm() + 1e-30)
         assert error <= tolerance, f"{name} is off by {error:.1e} of its norm"
+
+
+def without(inputs: dict[str, Tensor], *names: str) -> dict[str, Tensor]:
+    """The inputs but those of these names."""
+    return {name: value for name, value in inputs.items() if name not in names}

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scan_inputs import linear_scan_inputs, without
 from torch import Tensor
 
 from slotbench.ops import available_kernels, chosen_kernels, dispatch, linear_scan
@@ -13,32 +14,6 @@ from slotbench.ops import available_kernels, chosen_kernels, dispatch, linear_sc
 FAST = ("torch", "numba", "associative")
 EVERY = ("reference", *FAST)
 DECAYS = ("state", "time state", "batch time state")
-
-
-def make_inputs(
-    batch: int = 2,
-    time: int = 5,
-    space: tuple[int, ...] = (2, 3),
-    num_states: int = 4,
-    *,
-    decay: str = "state",
-    dtype: torch.dtype = torch.complex128,
-    seed: int = 0,
-) -> dict[str, Tensor]:
-    """Leaves that require gradients, by argument name; drawn in complex128, so that dtypes see the same numbers."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.complex128)
-
-    sizes = {"batch": batch, "time": time, "state": num_states}
-    factor = normal(*(sizes[axis] for axis in decay.split()))
-    inputs = {
-        "drive": normal(batch, time, *space, num_states),
-        "decay": factor / (0.05 + factor.abs()),  # of magnitude below 1, often close to it
-        "state": normal(batch, *space, num_states),
-    }
-    return {name: value.to(dtype).requires_grad_() for name, value in inputs.items()}
 
 
 def values_and_gradients(
@@ -62,14 +37,10 @@ def assert_agree(actual: dict[str, Tensor], expected: dict[str, Tensor], toleran
         assert error <= tolerance, f"{name} is off by {error:.1e} of its norm"
 
 
-def without(inputs: dict[str, Tensor], name: str) -> dict[str, Tensor]:
-    return {other: value for other, value in inputs.items() if other != name}
-
-
 @pytest.mark.parametrize("kernel", EVERY)
 @pytest.mark.parametrize("decay", DECAYS)
 def test_computes_the_recurrence(kernel, decay):
-    inputs = {name: value.detach() for name, value in make_inputs(decay=decay).items()}
+    inputs = {name: value.detach() for name, value in linear_scan_inputs(decay=decay).items()}
     states, last = linear_scan(**inputs, kernel=kernel)
     batch, time, rows, cols, num_states = inputs["drive"].shape
     factor = inputs["decay"].expand(batch, time, num_states)
@@ -94,7 +65,7 @@ def test_computes_the_recurrence(kernel, decay):
 def test_kernels_agree_with_the_reference_in_value_and_every_gradient(
     batch, time, space, num_states, decay, with_state, seed
 ):
-    inputs = make_inputs(batch, time, space, num_states, decay=decay, seed=seed)
+    inputs = linear_scan_inputs(batch, time, space, num_states, decay=decay, seed=seed)
     if not with_state:
         inputs = without(inputs, "state")
     expected = values_and_gradients(inputs, "reference")
@@ -106,7 +77,7 @@ def test_kernels_agree_with_the_reference_in_value_and_every_gradient(
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("time", [1, 2, 3, 7, 64, 300])
 def test_kernels_agree_at_every_length_from_a_zero_and_from_a_random_state(time, batch, decay):
-    inputs = make_inputs(batch, time, (2, 2), 8, decay=decay)
+    inputs = linear_scan_inputs(batch, time, (2, 2), 8, decay=decay)
     for case in (inputs, without(inputs, "state")):
         expected = values_and_gradients(case, "reference")
         for kernel in FAST:
@@ -119,19 +90,19 @@ def test_kernels_agree_at_every_length_from_a_zero_and_from_a_random_state(time,
 @pytest.mark.parametrize("decay", DECAYS)
 @pytest.mark.parametrize("time", [1, 4])
 def test_gradients_pass_gradcheck(kernel, decay, time):
-    inputs = make_inputs(2, time, (2,), 2, decay=decay)
+    inputs = linear_scan_inputs(2, time, (2,), 2, decay=decay)
     assert torch.autograd.gradcheck(lambda *x: linear_scan(*x, kernel=kernel), tuple(inputs.values()))
 
 
 def test_the_reference_can_be_differentiated_twice():
-    inputs = make_inputs(1, 3, (2,), 2)
+    inputs = linear_scan_inputs(1, 3, (2,), 2)
     assert torch.autograd.gradgradcheck(lambda *x: linear_scan(*x, kernel="reference"), tuple(inputs.values()))
 
 
 @pytest.mark.parametrize("kernel", EVERY)
 @pytest.mark.parametrize("cuts", [range(1, 20), [1], [7, 8], [16]])
 def test_a_clip_in_pieces_equals_the_whole_with_its_gradients(kernel, cuts):
-    inputs = make_inputs(2, 20, (3,), 5, decay="batch time state")
+    inputs = linear_scan_inputs(2, 20, (3,), 5, decay="batch time state")
 
     def in_pieces(drive: Tensor, decay: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         pieces = []
@@ -145,7 +116,9 @@ def test_a_clip_in_pieces_equals_the_whole_with_its_gradients(kernel, cuts):
 
 @pytest.mark.parametrize("kernel", EVERY)
 def test_stretches_of_a_clip_combine_associatively(kernel):
-    inputs = {name: value.detach() for name, value in make_inputs(2, 12, (), 5, decay="batch time state").items()}
+    inputs = {
+        name: value.detach() for name, value in linear_scan_inputs(2, 12, (), 5, decay="batch time state").items()
+    }
 
     def element(begin: int, end: int) -> tuple[Tensor, Tensor]:
         """A stretch of steps as h -> A h + x: what it makes of a state of ones without its drive, and of none with."""
@@ -166,7 +139,7 @@ def test_stretches_of_a_clip_combine_associatively(kernel):
 @pytest.mark.parametrize("kernel", EVERY)
 @pytest.mark.parametrize("decay", DECAYS)
 def test_the_gradient_of_the_returned_state_alone_reaches_every_input(kernel, decay):
-    inputs = make_inputs(decay=decay)
+    inputs = linear_scan_inputs(decay=decay)
     _, last = linear_scan(**inputs, kernel=kernel)
     for name, gradient in zip(inputs, torch.autograd.grad(last.abs().sum(), list(inputs.values())), strict=True):
         assert gradient.abs().max() > 0, name
@@ -175,7 +148,7 @@ def test_the_gradient_of_the_returned_state_alone_reaches_every_input(kernel, de
 @pytest.mark.parametrize("kernel", FAST)
 @pytest.mark.parametrize("wanted", ["drive", "decay", "state"])
 def test_one_input_alone_may_want_its_gradient(kernel, wanted):
-    inputs = {name: value if name == wanted else value.detach() for name, value in make_inputs().items()}
+    inputs = {name: value if name == wanted else value.detach() for name, value in linear_scan_inputs().items()}
     gradients = [
         torch.autograd.grad(linear_scan(**inputs, kernel=name)[0].abs().sum(), inputs[wanted])[0]
         for name in (kernel, "reference")
@@ -186,7 +159,7 @@ def test_one_input_alone_may_want_its_gradient(kernel, wanted):
 @pytest.mark.parametrize("kernel", FAST)
 @pytest.mark.parametrize("decay", DECAYS)
 def test_keeps_the_states_and_never_a_decay_of_their_size(kernel, decay):
-    inputs = make_inputs(2, 9, (4, 4), 3, decay=decay)
+    inputs = linear_scan_inputs(2, 9, (4, 4), 3, decay=decay)
     kept: list[int] = []
 
     def keep(x: Tensor) -> Tensor:
@@ -201,8 +174,8 @@ def test_keeps_the_states_and_never_a_decay_of_their_size(kernel, decay):
 @pytest.mark.parametrize("kernel", EVERY)
 def test_complex64_is_near_complex128(kernel):
     for decay in DECAYS:
-        expected = values_and_gradients(make_inputs(2, 300, (4, 4), 16, decay=decay), "reference")
-        inputs = make_inputs(2, 300, (4, 4), 16, decay=decay, dtype=torch.complex64)
+        expected = values_and_gradients(linear_scan_inputs(2, 300, (4, 4), 16, decay=decay), "reference")
+        inputs = linear_scan_inputs(2, 300, (4, 4), 16, decay=decay, dtype=torch.complex64)
         actual = values_and_gradients(inputs, kernel)
         assert {value.dtype for value in actual.values()} == {torch.complex64}
         assert_agree(actual, expected, 1e-5)
@@ -210,7 +183,7 @@ def test_complex64_is_near_complex128(kernel):
 
 @pytest.mark.parametrize("kernel", EVERY)
 def test_one_input_of_complex128_makes_the_result_complex128(kernel):
-    inputs = make_inputs(dtype=torch.complex64)
+    inputs = linear_scan_inputs(dtype=torch.complex64)
     inputs["decay"] = inputs["decay"].detach().to(torch.complex128).requires_grad_()
     actual = values_and_gradients(inputs, kernel)
     assert actual["states"].dtype == actual["last state"].dtype == torch.complex128
@@ -219,7 +192,7 @@ def test_one_input_of_complex128_makes_the_result_complex128(kernel):
 
 @pytest.mark.parametrize("kernel", EVERY)
 def test_autocast_changes_nothing(kernel):
-    inputs = make_inputs(dtype=torch.complex64)
+    inputs = linear_scan_inputs(dtype=torch.complex64)
 
     def under_autocast(**x: Tensor) -> tuple[Tensor, Tensor]:
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -231,7 +204,7 @@ def test_autocast_changes_nothing(kernel):
 @pytest.mark.parametrize("kernel", EVERY)
 @pytest.mark.parametrize("magnitude", [1e-8, 0.9512, 1.0])  # whose 4096th power is 0, 0 and 1
 def test_long_clips_and_their_gradients_are_finite(kernel, magnitude):
-    inputs = make_inputs(1, 4096, (2,), 4, dtype=torch.complex64)
+    inputs = linear_scan_inputs(1, 4096, (2,), 4, dtype=torch.complex64)
     inputs["decay"] = torch.polar(torch.full((4,), magnitude), torch.linspace(0, 3, 4)).requires_grad_()
     results = values_and_gradients(inputs, kernel)
     assert all(torch.isfinite(torch.view_as_real(value)).all() for value in results.values())
@@ -242,7 +215,7 @@ def test_long_clips_and_their_gradients_are_finite(kernel, magnitude):
 
 @pytest.mark.parametrize("kernel", EVERY)
 def test_samples_and_places_do_not_touch_one_another(kernel):
-    inputs = {name: value.detach() for name, value in make_inputs(3, 9, (4,)).items()}
+    inputs = {name: value.detach() for name, value in linear_scan_inputs(3, 9, (4,)).items()}
     before, _ = linear_scan(**inputs, kernel=kernel)
     inputs["drive"][0, :, 1] += 1
     after, _ = linear_scan(**inputs, kernel=kernel)
@@ -252,7 +225,7 @@ def test_samples_and_places_do_not_touch_one_another(kernel):
 
 @pytest.mark.parametrize("kernel", FAST)
 def test_inputs_may_be_views_with_any_strides_and_conjugates(kernel):
-    inputs = make_inputs(decay="batch time state")
+    inputs = linear_scan_inputs(decay="batch time state")
     expected = values_and_gradients(
         {name: value.detach().conj_physical().requires_grad_() for name, value in inputs.items()}, kernel
     )
@@ -275,7 +248,7 @@ def test_takes_a_channels_last_convolution_as_complex_without_a_copy(kernel):
     real = images.permute(0, 2, 3, 1).view(2, 5, 4, 4, 3, 2).requires_grad_()
     drive = torch.view_as_complex(real)
     assert drive.data_ptr() == images.data_ptr()
-    inputs = make_inputs(2, 5, (4, 4), 3, dtype=torch.complex64)
+    inputs = linear_scan_inputs(2, 5, (4, 4), 3, dtype=torch.complex64)
     states, _ = linear_scan(drive, inputs["decay"], kernel=kernel)
     (gradient,) = torch.autograd.grad(torch.view_as_real(states).square().sum(), real)
     assert gradient.shape == real.shape
@@ -283,7 +256,9 @@ def test_takes_a_channels_last_convolution_as_complex_without_a_copy(kernel):
 
 
 def test_numba_gives_the_same_bits_on_any_number_of_threads():
-    cases = [make_inputs(3, 20, (8, 8), 64, decay=decay, dtype=torch.complex64) for decay in DECAYS]  # worth threads
+    cases = [
+        linear_scan_inputs(3, 20, (8, 8), 64, decay=decay, dtype=torch.complex64) for decay in DECAYS
+    ]  # worth threads
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
@@ -310,14 +285,14 @@ def test_numba_gives_the_same_bits_on_any_number_of_threads():
     ],
 )
 def test_a_shape_that_does_not_fit_is_named(name, shape, expected):
-    inputs = make_inputs() | {name: torch.zeros(shape, dtype=torch.complex128)}
+    inputs = linear_scan_inputs() | {name: torch.zeros(shape, dtype=torch.complex128)}
     with pytest.raises(ValueError, match=expected):
         linear_scan(**inputs)
 
 
 @pytest.mark.parametrize("name", ["drive", "decay", "state"])
 def test_a_real_tensor_is_refused_with_what_to_write_instead(name):
-    inputs = make_inputs()
+    inputs = linear_scan_inputs()
     with pytest.raises(ValueError, match=rf"{name} is torch\.float64.*view_as_complex.*{name}\.to\(torch\.complex64\)"):
         linear_scan(**(inputs | {name: inputs[name].detach().real}))
 
@@ -325,7 +300,7 @@ def test_a_real_tensor_is_refused_with_what_to_write_instead(name):
 def test_auto_takes_the_compiled_kernel_on_the_cpu_and_the_parallel_one_on_cuda_without_triton(monkeypatch):
     monkeypatch.setattr(dispatch, "_chosen", {})
     monkeypatch.setattr(dispatch, "_triton_failure", lambda op: "needs triton")
-    linear_scan(**make_inputs())
+    linear_scan(**linear_scan_inputs())
     assert chosen_kernels() == {"linear_scan": "numba"}
     assert dispatch.choose_kernel("linear_scan", "auto", torch.device("cuda")) == "associative"
     assert "runs on the CPU" in str(available_kernels("linear_scan", "cuda")["numba"])
@@ -335,7 +310,7 @@ def test_auto_takes_the_compiled_kernel_on_the_cpu_and_the_parallel_one_on_cuda_
 @pytest.mark.parametrize("kernel", ["torch", "associative"])
 @pytest.mark.parametrize("decay", DECAYS)
 def test_kernels_on_cuda_agree_with_the_reference_on_the_cpu(kernel, decay):
-    expected = values_and_gradients(make_inputs(2, 100, (4, 4), 16, decay=decay), "reference")
-    inputs = make_inputs(2, 100, (4, 4), 16, decay=decay, dtype=torch.complex64)
+    expected = values_and_gradients(linear_scan_inputs(2, 100, (4, 4), 16, decay=decay), "reference")
+    inputs = linear_scan_inputs(2, 100, (4, 4), 16, decay=decay, dtype=torch.complex64)
     inputs = {name: value.detach().cuda().requires_grad_() for name, value in inputs.items()}
     assert_agree(values_and_gradients(inputs, kernel), expected, 1e-4)

@@ -17,7 +17,7 @@ import torch
 import triton_under_compile
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scan_inputs import NAMES, assert_agree, scan_inputs, values_and_gradients
+from scan_inputs import NAMES, assert_agree, linear_scan_inputs, scan_inputs, values_and_gradients, without
 from torch import Tensor
 
 from slotbench.ops import available_kernels, causal_conv1d, dispatch, linear_scan, selective_scan
@@ -51,28 +51,6 @@ def conv_inputs(batch: int, time: int, dim: int, width: int, seed: int = 0) -> d
     shapes = {"x": (batch, time, dim), "weight": (dim, width), "bias": (dim,), "state": (batch, width - 1, dim)}
     drawn = {name: torch.randn(*shape, generator=generator, dtype=torch.float64) for name, shape in shapes.items()}
     return {name: value.requires_grad_() for name, value in drawn.items()}
-
-
-def linear_inputs(
-    batch: int, time: int, space: tuple[int, ...], num_states: int, decay: str, seed: int = 0
-) -> dict[str, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.complex128)
-
-    sizes = {"batch": batch, "time": time, "state": num_states}
-    factor = normal(*(sizes[axis] for axis in decay.split()))
-    drawn = {
-        "drive": normal(batch, time, *space, num_states),
-        "decay": factor / (0.05 + factor.abs()),
-        "state": normal(batch, *space, num_states),
-    }
-    return {name: value.requires_grad_() for name, value in drawn.items()}
-
-
-def without(inputs: dict[str, Tensor], *names: str) -> dict[str, Tensor]:
-    return {name: value for name, value in inputs.items() if name not in names}
 
 
 # dim past a block of channels, time past two chunks of steps, states that are no power of two
@@ -197,7 +175,7 @@ def test_causal_conv1d_of_half_inputs_is_computed_in_float32():
     ("batch", "time", "space", "num_states"), [(1, 1, (), 1), (2, 5, (2, 3), 4), (2, 9, (5, 9), 7), (3, 2, (3,), 130)]
 )
 def test_linear_scan_is_the_reference(batch, time, space, num_states, decay):
-    inputs = linear_inputs(batch, time, space, num_states, decay)
+    inputs = linear_scan_inputs(batch, time, space, num_states, decay=decay)
     for case in (inputs, without(inputs, "state")):
         results = [
             outputs_and_gradients(lambda k=kernel, **x: linear_scan(**x, kernel=k), given)
@@ -207,7 +185,7 @@ def test_linear_scan_is_the_reference(batch, time, space, num_states, decay):
 
 
 def test_linear_scan_takes_conjugates_and_any_strides():
-    inputs = single(linear_inputs(2, 5, (3,), 4, "batch time state"))
+    inputs = single(linear_scan_inputs(2, 5, (3,), 4, decay="batch time state"))
     plain = {name: value.detach().conj_physical().requires_grad_() for name, value in inputs.items()}
     expected = outputs_and_gradients(lambda **x: linear_scan(**x, kernel="triton"), plain)
 
@@ -222,7 +200,7 @@ def test_linear_scan_takes_conjugates_and_any_strides():
 
 @pytest.mark.parametrize("wanted", ["drive", "decay", "state"])
 def test_one_input_of_the_linear_scan_alone_may_want_its_gradient(wanted):
-    inputs = single(linear_inputs(2, 3, (3,), 4, "state"))
+    inputs = single(linear_scan_inputs(2, 3, (3,), 4))
     inputs = {name: value if name == wanted else value.detach() for name, value in inputs.items()}
     gradients = [
         torch.autograd.grad(linear_scan(**inputs, kernel=kernel)[0].abs().sum(), inputs[wanted])[0]
@@ -256,7 +234,7 @@ def test_the_ops_are_what_torch_library_asks_for():
     torch.library.opcheck(triton_causal_conv1d._convolve, (*single(conv_inputs(2, 3, 5, 4)).values(), True))
     x, weight, *_ = single(conv_inputs(2, 3, 5, 4)).values()
     torch.library.opcheck(triton_causal_conv1d._convolve, (x, weight, None, None, False))
-    drive, decay, first = single(linear_inputs(2, 3, (3,), 4, "state")).values()
+    drive, decay, first = single(linear_scan_inputs(2, 3, (3,), 4)).values()
     decay = decay.detach()[None, None].requires_grad_()
     torch.library.opcheck(triton_linear_scan._scan, (drive, decay, first))
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import ClassVar, get_args
 
 import h5py
 import numpy as np
@@ -15,10 +14,8 @@ import torch
 
 from slotbench.data.base import LoaderOptions, Split, check_counts
 from slotbench.data.clips import ClipSource, StoredVideos
-from slotbench.data.descriptors import too_many_open
-from slotbench.data.formats.hdf5 import DAMAGED_HDF5, one_line, opened_hdf5, plain_dataset
+from slotbench.data.formats.hdf5 import DAMAGED_HDF5, HDF5OfProcess, one_line, opened_hdf5, plain_dataset
 from slotbench.errors import DataFilesError
-from slotbench.files import check_regular
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
 __all__ = ["BallFile", "StoredBalls"]
@@ -112,7 +109,7 @@ class StoredBalls(ClipSource):
 
     def __init__(self, path: Path, split: Split, stride: int = 1) -> None:
         self.path, self.split, self.stride = path, split, stride
-        self._opened: tuple[int, h5py.File] | None = None
+        self._file = HDF5OfProcess(path)
         if not path.exists():
             raise DataFilesError(f"there is no file {path}; {_LAYOUT}")
         with opened_hdf5(path) as file:
@@ -138,7 +135,7 @@ class StoredBalls(ClipSource):
     def _cut(self, name: str, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> np.ndarray:
         last = (num_frames - 1) * self.stride + 1
         try:
-            dataset = self._file()[f"{_GROUPS[self.split]}/{name}"]
+            dataset = self._file.opened()[f"{_GROUPS[self.split]}/{name}"]
             # positions are given in frames of the clip, of which the file has `stride` for each
             parts = [
                 dataset[start * self.stride : start * self.stride + last : self.stride, video]
@@ -178,18 +175,6 @@ class StoredBalls(ClipSource):
         self.lengths = np.full(features[1], (features[0] - 1) // self.stride + 1)
         frame = VideoSpec(channels=features[4], height=features[2], width=features[3])
         self.spec = DataSpec(input=frame, target=frame)
-
-    def _file(self) -> h5py.File:
-        # a file that was opened before a fork must not be read after it
-        if self._opened is None or self._opened[0] != os.getpid():
-            try:
-                self._opened = (os.getpid(), h5py.File(check_regular(self.path), "r"))
-            except OSError as error:
-                raise DataFilesError(too_many_open(error) or f"{self.path} cannot be opened: {error}") from error
-        return self._opened[1]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_opened": None}
 
 
 def _bytes(values: np.ndarray, scale: int) -> np.ndarray:

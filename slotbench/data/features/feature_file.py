@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import ClassVar, get_args
 
 import h5py
 import numpy as np
@@ -15,10 +14,8 @@ import torch
 
 from slotbench.data.base import LoaderOptions, Split, check_counts
 from slotbench.data.clips import ClipSource, StoredVideos
-from slotbench.data.descriptors import too_many_open
-from slotbench.data.formats.hdf5 import DAMAGED_HDF5, one_line, opened_hdf5, plain_dataset
+from slotbench.data.formats.hdf5 import DAMAGED_HDF5, HDF5OfProcess, one_line, opened_hdf5, plain_dataset
 from slotbench.errors import DataFilesError
-from slotbench.files import check_regular
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
 __all__ = ["FeatureFile", "StoredFeatures"]
@@ -121,7 +118,7 @@ class StoredFeatures(ClipSource):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._opened: tuple[int, h5py.File] | None = None
+        self._file = HDF5OfProcess(path)
         if not path.exists():
             raise DataFilesError(f"there is no file {path}; {_LAYOUT}")
         with opened_hdf5(path) as file:
@@ -139,7 +136,7 @@ class StoredFeatures(ClipSource):
 
     def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
         """Clips, each with one read per field."""
-        file, places = self._file(), list(zip(videos, starts, strict=True))
+        file, places = self._file.opened(), list(zip(videos, starts, strict=True))
 
         def cut(name: str) -> torch.Tensor:
             try:
@@ -212,15 +209,3 @@ class StoredFeatures(ClipSource):
         self.lengths = np.full(features[0], features[1])
         frame = VideoSpec(channels=3, height=frames[3], width=frames[4])
         self.spec = DataSpec(input=frame, target=frame, features=VideoSpec(features[3], rows, cols))
-
-    def _file(self) -> h5py.File:
-        # a file that was opened before a fork must not be read after it
-        if self._opened is None or self._opened[0] != os.getpid():
-            try:
-                self._opened = (os.getpid(), h5py.File(check_regular(self.path), "r"))
-            except OSError as error:
-                raise DataFilesError(too_many_open(error) or f"{self.path} cannot be opened: {error}") from error
-        return self._opened[1]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_opened": None}

@@ -10,15 +10,16 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 
 from slotbench.data.descriptors import too_many_open
 from slotbench.errors import DataFilesError, FileError
-from slotbench.files import open_regular
+from slotbench.files import check_regular, open_regular
 
-__all__ = ["DAMAGED_HDF5", "one_line", "opened_hdf5", "plain_dataset"]
+__all__ = ["DAMAGED_HDF5", "HDF5OfProcess", "one_line", "opened_hdf5", "plain_dataset"]
 
 DAMAGED_HDF5 = (OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, OverflowError, MemoryError)
 """What h5py raises for a file that is damaged."""
@@ -44,6 +45,34 @@ def opened_hdf5(path: Path, mode: str = "r") -> Iterator[h5py.File]:
     except DAMAGED_HDF5 as error:
         reason = too_many_open(error) or f"{path} is no HDF5 file, or not a complete one ({one_line(error)})"
         raise DataFilesError(reason) from error
+
+
+class HDF5OfProcess:
+    """A file that each process opens for itself: one that was opened before a fork must not be read after it.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._opened: tuple[int, h5py.File] | None = None
+
+    def opened(self) -> h5py.File:
+        """The file, open for reading in this process.
+
+        Raises:
+            DataFilesError: it cannot be opened.
+        """
+        if self._opened is None or self._opened[0] != os.getpid():
+            try:
+                self._opened = (os.getpid(), h5py.File(check_regular(self.path), "r"))
+            except OSError as error:
+                raise DataFilesError(too_many_open(error) or f"{self.path} cannot be opened: {error}") from error
+        return self._opened[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_opened": None}
 
 
 def plain_dataset(file: h5py.File, name: str) -> h5py.Dataset | None:

@@ -188,6 +188,10 @@ def _place(block, blocks, heads, head_dim, groups):
 
 @_driver
 def forward(first, last, sizes, blocks, x, gain, exponent, B, C, skip, state, y, end, starts):
+    """Runs tasks first to last: sets y "batch time channels", end "batch channels state" and, if it has room, starts.
+
+    The channels are those of all heads; `starts` "batch blocks chunks state lanes" are the states before every chunk.
+    """
     time, heads, head_dim, groups, num_states = sizes
     (num_blocks, _, _, _, _, lanes), dtype = blocks, state.dtype
     h = np.zeros((num_states, lanes), dtype)
@@ -276,6 +280,11 @@ def backward(
     first, last, sizes, blocks, x, gain, exponent, B, C, skip, starts, grad_y, grad_end,
     grad_x, grad_gain, grad_exponent, grad_B, grad_C, grad_skip, grad_state,
 ):  # fmt: skip
+    """Runs tasks first to last: sets the gradients, of the shapes of what they are of, from the `starts` of `forward`.
+
+    There is one of gain and exponent per piece of a head, one of B and C per part and piece, and one of skip "channels"
+    per group of samples, each along the first axis and still to be summed.
+    """
     batch, time, heads, head_dim, groups, num_states = sizes
     num_blocks, _, most_heads, pieces, _, lanes = blocks
     num_groups, dtype = len(grad_skip), skip.dtype

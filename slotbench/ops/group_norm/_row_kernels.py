@@ -79,6 +79,7 @@ def _slope(z, gelu, constants):
 
 @njit(error_model="numpy", fastmath={"contract"})
 def _activated(z, gelu, constants):
+    """The activation at z: GELU, or else ELU."""
     one, minus_log2_e, linear, cubic, _ = constants
     if gelu:
         return z / (one + exp2(minus_log2_e * z * (linear + cubic * z * z)))
@@ -87,6 +88,7 @@ def _activated(z, gelu, constants):
 
 @_in_rows
 def add_rows(x, sums):
+    """Adds the rows of x "rows columns" to `sums` "columns"."""
     for i in range(x.shape[0]):
         for j in range(x.shape[1]):
             sums[j] += _read(x[i, j])
@@ -94,6 +96,7 @@ def add_rows(x, sums):
 
 @_in_rows
 def add_squares(x, centre, sums):
+    """Adds the squares of the differences of x "rows columns" from `centre` "columns" to `sums` "columns"."""
     for i in range(x.shape[0]):
         for j in range(x.shape[1]):
             difference = _read(x[i, j]) - centre[j]
@@ -102,6 +105,7 @@ def add_squares(x, centre, sums):
 
 @_in_rows
 def activate_rows(x, centre, scale, bias, gelu, constants, y):
+    """Sets y "rows columns" to the activation of (x - centre) scale + bias, each of these three "columns"."""
     if gelu:
         for i in range(x.shape[0]):
             for j in range(x.shape[1]):
@@ -133,6 +137,7 @@ def slope_rows(x, outer, centre, rstd, weight, bias, gelu, constants, inner, sum
 
 @_in_rows
 def gradient_rows(x, inner, centre, scale, slope, offset, grad):
+    """Sets grad "rows columns", the gradient of x, from `inner` "rows columns"; the other four are "columns"."""
     for i in range(x.shape[0]):
         for j in range(x.shape[1]):
             value = inner[i, j] * scale[j] - (_read(x[i, j]) - centre[j]) * slope[j] - offset[j]
@@ -141,6 +146,7 @@ def gradient_rows(x, inner, centre, scale, slope, offset, grad):
 
 @_in_sums
 def row_sum(row, zero):
+    """Sum of row "columns", begun at `zero`, which has the dtype of the arithmetic."""
     total = zero
     for j in range(row.shape[0]):
         total += _read(row[j])
@@ -149,6 +155,7 @@ def row_sum(row, zero):
 
 @_in_sums
 def sum_squares(row, centre):
+    """Sum of the squares of the differences of row "columns" from `centre`, one number."""
     total = centre - centre
     for j in range(row.shape[0]):
         total += (_read(row[j]) - centre) * (_read(row[j]) - centre)
@@ -157,6 +164,7 @@ def sum_squares(row, centre):
 
 @_in_sums
 def sum_products(row, inner, centre, zero):
+    """Sum of the products of `inner` "columns" with the differences of row "columns" from `centre`, one number."""
     total = zero
     for j in range(row.shape[0]):
         total += inner[j] * (_read(row[j]) - centre)
@@ -188,6 +196,7 @@ def by_group(columns, channels, groups):
 
 @_in_rows
 def activate_row(x, centre, scale, bias, gelu, constants, y):
+    """`activate_rows` for x "columns" of one channel, whose centre, scale and bias are numbers."""
     if gelu:
         for j in range(x.shape[0]):
             z = (_read(x[j]) - centre) * scale + bias
@@ -200,6 +209,7 @@ def activate_row(x, centre, scale, bias, gelu, constants, y):
 
 @_in_rows
 def slope_row(x, outer, centre, scale, bias, gelu, constants, inner):
+    """Sets `inner` "columns", the gradients before the activation, from those after it, `outer` "columns"."""
     if gelu:
         for j in range(x.shape[0]):
             z = (_read(x[j]) - centre) * scale + bias
@@ -212,6 +222,7 @@ def slope_row(x, outer, centre, scale, bias, gelu, constants, inner):
 
 @_in_rows
 def gradient_row(x, inner, centre, scale, slope, offset, grad):
+    """`gradient_rows` for x "columns" of one channel, whose four coefficients are numbers."""
     for j in range(x.shape[0]):
         value = inner[j] * scale - (_read(x[j]) - centre) * slope - offset
         grad[j] = _stored(value, x[j])

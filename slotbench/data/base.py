@@ -187,6 +187,17 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
         """
         return {}
 
+    def layers(self, batch: VideoBatch) -> Tensor | None:
+        """Every object alone on black, also where others cover it; None by default, where the set does not know.
+
+        Args:
+            batch: clips with their log.
+
+        Returns:
+            frames "batch time objects channels height width" in [0, 1], in the order of the ids in `masks`.
+        """
+        return None
+
     def train_dataloader(self) -> DataLoader[VideoBatch]:
         """Training batches, in order of index."""
         return self._loader("train", self.loader.batch_size)

@@ -13,6 +13,7 @@ from slotbench.data.balls.blinking_balls import BlinkingBalls
 from slotbench.data.balls.bouncing_balls import BouncingBalls
 from slotbench.data.base import SlotDataModule
 from slotbench.data.mnist.moving_mnist import MovingMNIST
+from slotbench.data.sprites.moving_sprites import MovingSprites
 
 __all__ = ["SUBJECT"]
 
@@ -32,6 +33,8 @@ def _sets() -> dict[str, Make]:
     sets: dict[str, Make] = {
         f"BouncingBalls T=20 {side}x{side} n=4": partial(BouncingBalls, resolution=side) for side in (32, 64)
     }
+    for side in (32, 64):
+        sets[f"MovingSprites T=20 {side}x{side} n=3"] = partial(MovingSprites, resolution=side)
     for balls, frames, side, patches in BLINKING:
         sets[f"BlinkingBalls T={frames} {side}x{side} n={balls} P={patches}"] = partial(
             BlinkingBalls, num_frames=frames, resolution=side, patches_per_side=patches, num_balls=balls

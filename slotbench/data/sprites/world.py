@@ -37,7 +37,7 @@ _SIDE = 64  # of the frame in whose pixels sizes and speeds are given
 _MARGIN = 10.0  # of that frame: sprites appear with their centre no nearer to its edge
 _SIZES, _ASPECTS = (0.9, 1.1), (0.8, 1.2)
 _GRID = 8  # values per side of a texture
-_DARKEST, _BACKGROUND = 0.25, 0.5  # brightness of a textured sprite at least, of a textured background at most
+_BACKGROUND = 0.5  # brightness of a textured background at most
 _ATTEMPTS = 1000
 _FIXED_DRAWS = 7  # shape, colour, size, aspect, place (2), direction
 
@@ -206,10 +206,15 @@ def draw_sprites(sprites: Sprites, num_frames: int, resolution: int, first: int 
     visibility = np.zeros((batch, num_frames, count), dtype=np.int64)
     bboxes = np.zeros((batch, num_frames, count, 4))
     colours = np.array(list(COLOURS.values()), dtype=np.uint8)[sprites.colours]
-    given = (sprites.births, sprites.starts, sprites.velocities, sprites.sizes, sprites.shapes, colours)
-    # contiguous, or the kernel would be compiled anew for another layout
-    arrays = [np.ascontiguousarray(values) for values in (*given, sprites.textures)]
-    compiled(_draw_sprites)(first, *arrays, frames, masks, visibility, bboxes)
+    # contiguous, or the kernels would be compiled anew for another layout
+    shapes, textures, *moving = (
+        np.ascontiguousarray(values)
+        for values in (sprites.shapes, sprites.textures, sprites.births, sprites.starts, sprites.velocities)
+    )
+    sizes = np.ascontiguousarray(sprites.sizes)
+    shades = np.zeros((batch, count, sizes[..., 0].max(), sizes[..., 1].max()))
+    compiled(_shade_sprites)(shapes, sizes, textures, shades)
+    compiled(_draw_sprites)(first, *moving, sizes, colours, shades, frames, masks, visibility, bboxes)
     return DrawnSprites(frames, masks, visibility, bboxes)
 
 
@@ -240,15 +245,44 @@ def _overlap(sprites: Sprites, num_frames: int, resolution: int) -> bool:
     return bool((pairs & ~np.eye(pairs.shape[-1], dtype=bool)).any())
 
 
+def _shade_sprites(shapes: np.ndarray, sizes: np.ndarray, textures: np.ndarray, shades: np.ndarray) -> None:
+    """Fills the brightness of each pixel of each patch into `shades`, which come as zeros and stay so outside."""
+    last = textures.shape[2] - 1
+    for clip in range(shapes.shape[0]):
+        for i in range(shapes.shape[1]):
+            height, width, shape = sizes[clip, i, 0], sizes[clip, i, 1], shapes[clip, i]
+            grid = textures[clip, i]
+            for row in range(height):
+                down = abs(2 * row - (height - 1))
+                y = (row + 0.5) / height * last
+                above = min(int(y), last - 1)
+                p = y - above
+                for column in range(width):
+                    across = abs(2 * column - (width - 1))
+                    if shape == 0:
+                        inside = down * down + across * across <= height * height
+                    elif shape == 1:
+                        inside = (height - row) * width <= 2 * height * min(column + 1, width - column)
+                    else:
+                        inside = shape == 2 or down + across <= height
+                    if inside:
+                        x = (column + 0.5) / width * last
+                        left = min(int(x), last - 1)
+                        q = x - left
+                        upper = grid[above, left] * (1 - q) + grid[above, left + 1] * q
+                        lower = grid[above + 1, left] * (1 - q) + grid[above + 1, left + 1] * q
+                        # a quarter at least, so that zero is outside
+                        shades[clip, i, row, column] = 0.25 + 0.75 * (upper * (1 - p) + lower * p)
+
+
 def _draw_sprites(
     first: int,
     births: np.ndarray,
     starts: np.ndarray,
     velocities: np.ndarray,
     sizes: np.ndarray,
-    shapes: np.ndarray,
     colours: np.ndarray,
-    textures: np.ndarray,
+    shades: np.ndarray,
     frames: np.ndarray,
     masks: np.ndarray,
     visibility: np.ndarray,
@@ -257,49 +291,20 @@ def _draw_sprites(
     """Fills what is seen of the sprites into the last four; `masks`, `visibility` and `bboxes` come as zeros."""
     num_clips, num_frames, num_sprites = visibility.shape
     side = masks.shape[2]
-    last = textures.shape[2] - 1
     for clip in range(num_clips):
         # from the front to the back, so that each pixel is painted once, by the sprite that is seen there
         for i in range(num_sprites - 1, -1, -1):
-            if births[clip, i] < 0:
-                continue
-            height, width, shape = sizes[clip, i, 0], sizes[clip, i, 1], shapes[clip, i]
-            shade = np.zeros((height, width))
-            for row in range(height):
-                down = abs(2 * row - (height - 1))
-                y = (row + 0.5) / height * last
-                above = min(int(y), last - 1)
-                for column in range(width):
-                    across = abs(2 * column - (width - 1))
-                    if shape == 0:
-                        inside = down * down + across * across <= height * height
-                    elif shape == 1:
-                        edge = min(column + 1, width - column)
-                        inside = (height - row) * width <= 2 * height * edge
-                    elif shape == 2:
-                        inside = True
-                    else:
-                        inside = down + across <= height
-                    if inside:
-                        x = (column + 0.5) / width * last
-                        left = min(int(x), last - 1)
-                        p, q = y - above, x - left
-                        upper = textures[clip, i, above, left] * (1 - q) + textures[clip, i, above, left + 1] * q
-                        lower = (
-                            textures[clip, i, above + 1, left] * (1 - q) + textures[clip, i, above + 1, left + 1] * q
-                        )
-                        light = upper * (1 - p) + lower * p
-                        shade[row, column] = 0.25 + 0.75 * light  # from _DARKEST on, never 0
+            height, width = sizes[clip, i, 0], sizes[clip, i, 1]
             for frame in range(num_frames):
                 age = first + frame - births[clip, i]
-                if age < 0:
+                if births[clip, i] < 0 or age < 0:
                     continue
                 corner_x = math.floor(starts[clip, i, 0] + age * velocities[clip, i, 0] - (width - 1) / 2 + 0.5)
                 corner_y = math.floor(starts[clip, i, 1] + age * velocities[clip, i, 1] - (height - 1) / 2 + 0.5)
                 seen, top, bottom, left, right = 0, side, 0, side, 0
                 for row in range(max(0, -corner_y), min(height, side - corner_y)):
                     for column in range(max(0, -corner_x), min(width, side - corner_x)):
-                        light = shade[row, column]
+                        light = shades[clip, i, row, column]
                         y, x = corner_y + row, corner_x + column
                         if light == 0.0 or masks[clip, frame, y, x] != 0:
                             continue
@@ -311,7 +316,5 @@ def _draw_sprites(
                         left, right = min(left, x), max(right, x + 1)
                 if seen > 0:
                     visibility[clip, frame, i] = seen
-                    bboxes[clip, frame, i, 0] = top / side
-                    bboxes[clip, frame, i, 1] = left / side
-                    bboxes[clip, frame, i, 2] = bottom / side
-                    bboxes[clip, frame, i, 3] = right / side
+                    box = bboxes[clip, frame, i]
+                    box[0], box[1], box[2], box[3] = top / side, left / side, bottom / side, right / side

@@ -32,15 +32,22 @@ def light(texture: np.ndarray, height: int, width: int) -> np.ndarray:
     return 0.25 + 0.75 * (along[0] @ texture @ along[1].T)
 
 
+def shade_reference(shapes: np.ndarray, sizes: np.ndarray, textures: np.ndarray, shades: np.ndarray) -> None:
+    """`slotbench.data.sprites.world._shade_sprites`."""
+    for clip, i in np.ndindex(*shapes.shape):
+        height, width = sizes[clip, i].tolist()
+        patch = inside(int(shapes[clip, i]), height, width) * light(textures[clip, i], height, width)
+        shades[clip, i, :height, :width] = patch
+
+
 def draw_reference(
     first: int,
     births: np.ndarray,
     starts: np.ndarray,
     velocities: np.ndarray,
     sizes: np.ndarray,
-    shapes: np.ndarray,
     colours: np.ndarray,
-    textures: np.ndarray,
+    shades: np.ndarray,
     frames: np.ndarray,
     masks: np.ndarray,
     visibility: np.ndarray,
@@ -56,12 +63,11 @@ def draw_reference(
             height, width = sizes[clip, i].tolist()
             centre = starts[clip, i] + age * velocities[clip, i]
             left, top = np.floor(centre - (np.array([width, height]) - 1) / 2 + 0.5).astype(int)
-            shape = inside(int(shapes[clip, i]), height, width)
-            shades = light(textures[clip, i], height, width)[None] * colours[clip, i][:, None, None]
-            row, column = np.nonzero(shape)
+            patch = shades[clip, i, :height, :width]
+            row, column = np.nonzero(patch)
             y, x = top + row, left + column
             kept = (y >= 0) & (y < side) & (x >= 0) & (x < side)
-            painted = (shades[:, row[kept], column[kept]] + 0.5).astype(np.uint8)
+            painted = (patch[row[kept], column[kept]] * colours[clip, i][:, None] + 0.5).astype(np.uint8)
             frames[clip, frame][:, y[kept], x[kept]] = painted
             masks[clip, frame, y[kept], x[kept]] = i + 1
         for i in range(births.shape[1]):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sprite_reference import draw_reference, inside
+from sprite_reference import draw_reference, inside, shade_reference
 from torch import Tensor
 
 from slotbench.data.base import LoaderOptions, to_unit_range
@@ -61,7 +61,8 @@ def test_compiled_and_readable_drawing_give_the_same_bytes(
     law = SpriteWorld(num_sprites, resolution, base_size, speed=6.0, birth_frames=4, texture=texture)
     sprites = law.draw([np.random.default_rng([seed, clip]) for clip in range(2)], 6)
     fast = draw_sprites(sprites, 6, resolution, first)
-    with mock.patch.object(world, "compiled", return_value=draw_reference):
+    references = {"_shade_sprites": shade_reference, "_draw_sprites": draw_reference}
+    with mock.patch.object(world, "compiled", lambda function: references[function.__name__]):
         readable = draw_sprites(sprites, 6, resolution, first)
     for name in ("masks", "visibility", "bboxes"):
         assert np.array_equal(getattr(fast, name), getattr(readable, name)), name

@@ -82,6 +82,8 @@ class Decoder(nn.Module, ABC):
 
     takes_views: ClassVar[bool] = False
     """Whether it paints the views whose rays are in the batch, if there are several."""
+    paints_pixels: bool = False
+    """Whether a sigmoid of its own bounds the image to [0, 1]. A task refuses it where the loss squashes the image."""
 
     @abstractmethod
     def forward(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None) -> Decoded:

@@ -1,13 +1,14 @@
-"""Tokens as images: the cells of a grid in row-major order, frames channels-last in memory, no copy either way."""
+"""Tokens as images: the cells of a grid in row-major order, frames channels-last in memory, no copy on the way."""
 
 from __future__ import annotations
 
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional as F
 
 from slotbench.interfaces import TokenSpec
 
-__all__ = ["grid_of", "to_images", "to_tokens"]
+__all__ = ["grid_of", "normalise_frames", "to_images", "to_tokens"]
 
 
 def grid_of(token_spec: TokenSpec) -> tuple[int, int]:
@@ -64,3 +65,16 @@ def to_tokens(images: Float[Tensor, "frames dim rows cols"], batch: int) -> Floa
     if frames % batch:
         raise ValueError(f"{frames} images cannot be the steps of {batch} clips of one length")
     return images.permute(0, 2, 3, 1).reshape(batch, frames // batch, rows * cols, dim)
+
+
+def normalise_frames(images: Float[Tensor, "frames dim rows cols"]) -> Float[Tensor, "frames dim rows cols"]:
+    """A LayerNorm of each image over all of its channels and pixels at once, without weights.
+
+    It is `torch.nn.functional.layer_norm(images, images.shape[1:])`, taken over the view in which channels-last memory
+    is contiguous, so that nothing is copied on the way in and out.
+
+    Args:
+        images: of any memory format; channels-last is the fast one.
+    """
+    cells = images.permute(0, 2, 3, 1)
+    return F.layer_norm(cells, cells.shape[1:]).permute(0, 3, 1, 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 import torch
@@ -12,9 +13,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from slotbench.interfaces import Decoded, Decoder, SlotSpec, VideoBatch, VideoSpec
+from slotbench.nn.grid import normalise_frames
 from slotbench.nn.positions import CoordinateEmbedding, CoordinateGrid
+from slotbench_plugins.decoders._mixture import check_output, enabled_slots, mix_slots
 
-DecoderInit = Literal["torch", "xavier"]
+DecoderInit = Literal["torch", "xavier", "torch_all"]
 
 
 class SpatialBroadcastDecoder(Decoder):
@@ -23,38 +26,50 @@ class SpatialBroadcastDecoder(Decoder):
     All layers are transposed convolutions. As many of the first ones as are needed double the image, the rest keep
     its size; ReLU follows each but the last, which has the channels of the image and one more: the logit of the slot
     in the softmax over slots that makes the mask. Slots share all weights, so there may be any number of them, also
-    another one than in training. The image has no output non-linearity.
+    another one than in training. The image has no output non-linearity unless `output` says so.
+
+    `decoder.disabled_slots` may be changed on a trained decoder to see what the image is without some of its slots;
+    their own images stay in `Decoded.components`. `moving_mnist` and `moving_sprites` are the decoders of the RIM
+    thesis.
 
     Source: Watters et al., "Spatial Broadcast Decoder", 2019, as used in SlotSSM, Table 4; PSB, Table 5 and its code;
-    Krimmel et al., "Attention Normalization Impacts Cardinality Generalization in Slot Attention", TMLR 2024, Table 3.
-    The arguments that make each of them are in `experiments/paper`. The defaults are a light one for CPUs, where this
+    Krimmel et al., "Attention Normalization Impacts Cardinality Generalization in Slot Attention", TMLR 2024, Table 3;
+    Lin, "Modular Neural Networks for Video Prediction", M.Sc. thesis, TU Delft, 2022, after its author's code. The
+    arguments that make each of them are in `experiments/paper`. The defaults are a light one for CPUs, where this
     decoder is most of a training step.
 
     Args:
         slot_spec: what the core hands over.
         video_spec: the image to produce.
-        channels: of every layer but the last.
-        num_layers: layers before the last; if None, one for each doubling of the image.
-        kernel_size: side of the kernel of these layers; an even one only where all of them double the image.
+        channels: of every layer but the last; a number for all of them, or one for each.
+        num_layers: layers before the last; if None, as many as there are `channels`, or one for each doubling of the
+            image.
+        kernel_size: side of the kernel of these layers, a number for all of them or one for each; an even one only
+            where the layer doubles the image.
         output_kernel: side of the kernel of the last layer; even only if that layer doubles the image.
         broadcast_size: cells of the grid along the shorter side of the image, which must be this times a power of 2.
         slot_norm: LayerNorm on a slot before it is copied.
         grid_norm: GroupNorm of one group on every slot's grid, after the positions are added.
+        layer_norm: LayerNorm over each slot's whole map, without weights, after each ReLU.
         positions: see `slotbench.nn.positions.coordinate_grid`.
-        initialisation: of the convolutions: "torch" as PyTorch does it, "xavier": Xavier-uniform weights, zero biases.
+        initialisation: of the convolutions: "torch" as PyTorch does it ("torch_all": of the positions' linear layer
+            too), "xavier": Xavier-uniform weights, zero biases.
         initial_rgb: what the biases of the image's channels start from, e.g. 0.5 to start from a grey image.
+        output: "linear", or "sigmoid" for the images of the slots, and so their mixture, in [0, 1].
+        disabled_slots: slots, from 0, that are left out of the softmax.
 
     Raises:
-        ValueError: the layers do not lead from the grid to the image, or an argument has an unknown value.
+        ValueError: the layers do not lead from the grid to the image, an argument has an unknown value, or there is no
+            such slot as one in `disabled_slots`.
     """
 
     def __init__(
         self,
         slot_spec: SlotSpec,
         video_spec: VideoSpec,
-        channels: int = 16,
+        channels: int | tuple[int, ...] = 16,
         num_layers: int | None = None,
-        kernel_size: int = 4,
+        kernel_size: int | tuple[int, ...] = 4,
         output_kernel: int = 3,
         broadcast_size: int = 8,
         slot_norm: bool = False,
@@ -62,6 +77,9 @@ class SpatialBroadcastDecoder(Decoder):
         positions: CoordinateGrid = "centres",
         initialisation: DecoderInit = "torch",
         initial_rgb: float = 0.0,
+        layer_norm: bool = False,
+        output: Literal["linear", "sigmoid"] = "linear",
+        disabled_slots: tuple[int, ...] = (),
     ):
         super().__init__()
         if initialisation not in get_args(DecoderInit):
@@ -70,21 +88,29 @@ class SpatialBroadcastDecoder(Decoder):
                 f"{', '.join(get_args(DecoderInit))}"
             )
         doublings = _doublings(video_spec, broadcast_size)
-        num_layers = doublings if num_layers is None else num_layers
-        if channels < 1 or num_layers < 1 or num_layers + 1 < doublings:
+        widths, kernels = _layers(channels, num_layers, kernel_size, doublings)
+        if min(widths, default=1) < 1 or not widths or len(widths) + 1 < doublings:
             raise ValueError(
-                f"SpatialBroadcastDecoder: got channels={channels} and num_layers={num_layers}; from broadcast_size="
+                f"SpatialBroadcastDecoder: got channels={channels} and num_layers={len(widths)}; from broadcast_size="
                 f"{broadcast_size} to {video_spec.height} x {video_spec.width} pixels the image doubles {doublings} "
                 f"times: give at least one channel and at least {max(1, doublings - 1)} layers before the last"
             )
+        enabled_slots(slot_spec.num_slots, disabled_slots)
+        self.paints_pixels = check_output("SpatialBroadcastDecoder", output)
+        self.layer_norm = layer_norm
+        self.disabled_slots = disabled_slots
         self.video_spec = video_spec
         rows, cols = video_spec.height >> doublings, video_spec.width >> doublings
         self.slot_norm = nn.LayerNorm(slot_spec.dim) if slot_norm else nn.Identity()
         self.position = CoordinateEmbedding(positions, rows, cols, slot_spec.dim)
         self.grid_norm = nn.GroupNorm(1, slot_spec.dim) if grid_norm else nn.Identity()
-        widths = (slot_spec.dim, *(num_layers * [channels]), video_spec.channels + 1)
-        sizes = (*(num_layers * [kernel_size]), output_kernel)
-        convs = [_growing_conv(widths[i], widths[i + 1], size, doubles=i < doublings) for i, size in enumerate(sizes)]
+        sizes = pairwise((slot_spec.dim, *widths, video_spec.channels + 1))
+        convs = [
+            _growing_conv(before, after, kernel, doubles=i < doublings)
+            for i, ((before, after), kernel) in enumerate(zip(sizes, (*kernels, output_kernel), strict=True))
+        ]
+        if initialisation == "torch_all":
+            self.position.linear.reset_parameters()
         if initialisation == "xavier":
             for conv in convs:
                 nn.init.xavier_uniform_(conv.weight)
@@ -92,15 +118,38 @@ class SpatialBroadcastDecoder(Decoder):
         _bias(convs[-1])[:-1] += initial_rgb
         self.convs: Sequence[nn.ConvTranspose2d] = nn.ModuleList(convs)  # type: ignore[assignment]
 
+    @classmethod
+    def moving_mnist(cls, slot_spec: SlotSpec, video_spec: VideoSpec) -> SpatialBroadcastDecoder:
+        """The decoder of the thesis' Moving-MNIST models: 221,622 parameters for slots of width 100 and one channel."""
+        return cls._thesis(slot_spec, video_spec, (64, 32, 32))
+
+    @classmethod
+    def moving_sprites(cls, slot_spec: SlotSpec, video_spec: VideoSpec) -> SpatialBroadcastDecoder:
+        """That of its Moving-Sprites models: 282,648 parameters for slots of width 100 and three channels."""
+        return cls._thesis(slot_spec, video_spec, (64, 64, 32))
+
+    @classmethod
+    def _thesis(cls, slot_spec: SlotSpec, video_spec: VideoSpec, channels: tuple[int, ...]) -> SpatialBroadcastDecoder:
+        return cls(
+            slot_spec,
+            video_spec,
+            channels,
+            kernel_size=(5, 5, 3),
+            positions="ramps",
+            initialisation="torch_all",
+            layer_norm=True,
+            output="sigmoid",
+        )
+
     def forward(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None) -> Decoded:
         """The mixture, the masks and every slot's image; `batch` is not read."""
         images = self.first_layer(slots)
-        for conv in self.convs[1:-1]:
-            images = conv_transpose(conv, F.relu(images, inplace=True))
-        images = F.relu(images, inplace=True)
-        images = conv_transpose(self.convs[-1], images).unflatten(0, slots.shape[:3])
-        components = images[:, :, :, :-1]
-        return Decoded(*mix_slots(components, images[:, :, :, -1]), components)
+        for conv in self.convs[1:]:
+            images = F.relu(images, inplace=True)
+            images = conv_transpose(conv, normalise_frames(images) if self.layer_norm else images)
+        images = images.unflatten(0, slots.shape[:3])
+        components = torch.sigmoid(images[:, :, :, :-1]) if self.paints_pixels else images[:, :, :, :-1]
+        return Decoded(*mix_slots(components, images[:, :, :, -1], self.disabled_slots), components)
 
     def first_layer(self, slots: Float[Tensor, "batch time slots dim"]) -> Float[Tensor, "images channels rows cols"]:
         """The first convolution over every slot's grid, which is not written out where no norm needs it."""
@@ -114,6 +163,21 @@ class SpatialBroadcastDecoder(Decoder):
 def _bias(conv: nn.ConvTranspose2d) -> Tensor:
     assert conv.bias is not None
     return conv.bias.detach()
+
+
+def _layers(
+    channels: int | tuple[int, ...], num_layers: int | None, kernel_size: int | tuple[int, ...], doublings: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Channels and side of the kernel of every layer before the last."""
+    given = [len(sizes) for sizes in (channels, kernel_size) if not isinstance(sizes, int)]
+    count = num_layers if num_layers is not None else max(given, default=doublings)
+    if any(length != count for length in given):
+        raise ValueError(
+            f"SpatialBroadcastDecoder: got channels={channels}, num_layers={num_layers} and kernel_size={kernel_size}; "
+            "expected as many numbers for each as there are layers before the last, or one number for all of them"
+        )
+    widths = (channels,) * count if isinstance(channels, int) else tuple(channels)
+    return widths, (kernel_size,) * count if isinstance(kernel_size, int) else tuple(kernel_size)
 
 
 def _doublings(video_spec: VideoSpec, broadcast_size: int) -> int:
@@ -148,24 +212,6 @@ def _growing_conv(in_channels: int, out_channels: int, kernel_size: int, *, doub
         padding=padding,
         output_padding=odd if doubles else 0,
     )
-
-
-def mix_slots(
-    components: Float[Tensor, "batch time slots channels height width"],
-    logits: Float[Tensor, "batch time slots height width"],
-) -> tuple[Float[Tensor, "batch time channels height width"], Float[Tensor, "batch time slots height width"]]:
-    """(image, masks): each pixel is the mean of the slots' components there, weighted by a softmax over the slots.
-
-    The softmax and the sum are taken in float32 (or wider, where the input is).
-
-    Source: SlotSSM, equation 17.
-
-    Args:
-        components: the image of each slot.
-        logits: of the masks.
-    """
-    masks = logits.softmax(dim=2, dtype=torch.promote_types(logits.dtype, torch.float32))
-    return (masks[:, :, :, None] * components).sum(dim=2), masks
 
 
 def conv_transpose(

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from slotbench_plugins.decoders.spatial_broadcast_decoder import mix_slots
+from slotbench_plugins.decoders._mixture import mix_slots
 
 
 def test_a_pixel_is_the_mean_of_the_slots_weighted_by_their_claims():

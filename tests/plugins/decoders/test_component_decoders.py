@@ -1,0 +1,296 @@
+"""The decoders of the RIM thesis: one image from all slots together, and one image per slot with its share of it."""
+
+import inspect
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slotbench_plugins.decoders._resize_convolutions import ResizeConvolutions
+from torch.nn import functional as F
+
+from slotbench.interfaces import SlotSpec, VideoSpec
+from slotbench.nn.parameters import trainable_parameters
+from slotbench.registry import load
+
+ConcatenationDecoder = load("decoders", "ConcatenationDecoder")
+ComponentDecoder = load("decoders", "ComponentDecoder")
+SpatialBroadcastDecoder = load("decoders", "SpatialBroadcastDecoder")
+MNIST, SPRITES, SMALL = VideoSpec(1, 64, 64), VideoSpec(3, 64, 64), VideoSpec(2, 16, 16)
+MODULES = SlotSpec(num_slots=6, dim=100)
+FEW = SlotSpec(num_slots=4, dim=6)
+
+COMPONENT_WISE = {
+    "BCD": partial(ComponentDecoder, channels=(4, 3, 2)),
+    "SBD": partial(
+        SpatialBroadcastDecoder,
+        channels=(4, 3, 2),
+        kernel_size=(5, 5, 3),
+        layer_norm=True,
+        output="sigmoid",
+        positions="ramps",
+    ),
+}
+
+
+def lively(decoder):
+    """Weights so large that masks and colours are far from even."""
+    torch.manual_seed(0)
+    for parameter in decoder.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    return decoder.double()
+
+
+def norm(x):
+    return (x - x.mean()) / (x.var(correction=0) + 1e-5).sqrt()
+
+
+def linear_resize(image):
+    """Each pixel of an image of twice the size is 3/4 of the nearest and 1/4 of the next, along both axes."""
+    for axis in (1, 2):
+        image = image.transpose(axis, 2)
+        before, after = (
+            torch.cat([image[..., :1], image[..., :-1]], -1),
+            torch.cat([image[..., 1:], image[..., -1:]], -1),
+        )
+        image = torch.stack([0.75 * image + 0.25 * before, 0.75 * image + 0.25 * after], -1).flatten(-2)
+        image = image.transpose(axis, 2)
+    return image
+
+
+def reference_image(layers, vector):
+    """One vector, layer by layer."""
+    x = norm(1 / (1 + (-vector).exp()))
+    image = (layers.linear.weight @ x + layers.linear.bias).reshape(layers.map_shape)
+    for conv, border in zip(layers.convs, (2, 1, 0), strict=True):
+        image = linear_resize(norm(image.clamp(min=0)))
+        rows, cols = (torch.arange(-border, side + border).clamp(0, side - 1) for side in image.shape[1:])
+        image = F.conv2d(image[:, rows][:, :, cols][None], conv.weight, conv.bias)[0]
+    return image
+
+
+def reference_components(decoder, slots):
+    """(image, masks, components) of the basic component-wise decoder, slot by slot."""
+    images = torch.stack([reference_image(decoder.layers, slot) for slot in slots.flatten(0, 2)]).sigmoid()
+    images = images.unflatten(0, slots.shape[:3])
+    alpha = [images[:, :, k, -1] for k in range(slots.shape[2])]
+    masks = torch.stack([a / sum(alpha) for a in alpha], dim=2)
+    components = images[:, :, :, :-1]
+    return sum(masks[:, :, k, None] * components[:, :, k] for k in range(slots.shape[2])), masks, components
+
+
+@settings(deadline=None, max_examples=5)
+@given(rows=st.integers(1, 3), cols=st.integers(1, 3), slots=st.integers(1, 3), colours=st.integers(1, 3))
+def test_component_decoder_is_each_slot_on_its_own_in_value_and_gradient(rows, cols, slots, colours):
+    spec = VideoSpec(colours, 8 * rows, 8 * cols)
+    decoder = lively(ComponentDecoder(SlotSpec(slots, 5), spec, channels=(4, 3, 2)))
+    given_slots = torch.randn(2, 2, slots, 5, dtype=torch.float64, requires_grad=True)
+    decoded, expected = decoder(given_slots), reference_components(decoder, given_slots)
+    torch.testing.assert_close((decoded.reconstruction, decoded.masks, decoded.components), expected)
+    weights, wanted_for = torch.randn_like(decoded.reconstruction), [given_slots, *decoder.parameters()]
+    found = torch.autograd.grad((decoded.reconstruction * weights).sum(), wanted_for)
+    torch.testing.assert_close(found, torch.autograd.grad((expected[0] * weights).sum(), wanted_for))
+
+
+@settings(deadline=None, max_examples=5)
+@given(rows=st.integers(1, 3), cols=st.integers(1, 3), slots=st.integers(1, 3), colours=st.integers(1, 3))
+def test_concatenation_decoder_is_one_vector_of_all_slots_in_value_and_gradient(rows, cols, slots, colours):
+    spec = VideoSpec(colours, 8 * rows, 8 * cols)
+    decoder = lively(ConcatenationDecoder(SlotSpec(slots, 5), spec, channels=(4, 3, 2)))
+    given_slots = torch.randn(2, 2, slots, 5, dtype=torch.float64, requires_grad=True)
+    decoded = decoder(given_slots)
+    vectors = torch.cat(given_slots.unbind(2), dim=-1)
+    expected = torch.stack([torch.stack([reference_image(decoder.layers, v) for v in clip]) for clip in vectors])
+    torch.testing.assert_close(decoded.reconstruction, expected.sigmoid())
+    assert decoded.masks is None
+    assert decoded.components is None
+    weights, wanted_for = torch.randn_like(expected), [given_slots, *decoder.parameters()]
+    found = torch.autograd.grad((decoded.reconstruction * weights).sum(), wanted_for)
+    torch.testing.assert_close(found, torch.autograd.grad((expected.sigmoid() * weights).sum(), wanted_for))
+
+
+@pytest.mark.parametrize(
+    ("build", "slots", "spec", "parameters"),
+    [
+        (ConcatenationDecoder, MODULES, MNIST, 2_502_849),
+        (ConcatenationDecoder, MODULES, SPRITES, 2_503_139),
+        (ConcatenationDecoder, SlotSpec(1, 258), SPRITES, 1_102_307),
+        (ComponentDecoder, MODULES, MNIST, 454_994),
+        (ComponentDecoder, MODULES, SPRITES, 455_284),
+        (SpatialBroadcastDecoder.moving_mnist, MODULES, MNIST, 221_622),
+        (SpatialBroadcastDecoder.moving_sprites, MODULES, SPRITES, 282_648),
+    ],
+    ids=["CAT", "CAT sprites", "CAT of GRU-258", "BCD", "BCD sprites", "SBD", "SBD sprites"],
+)
+def test_the_decoders_of_the_thesis_have_its_parameters(build, slots, spec, parameters):
+    assert trainable_parameters(build(slots, spec))["total"] == parameters
+
+
+@pytest.mark.parametrize("side", [32, 64])
+@pytest.mark.parametrize(
+    "build", [ConcatenationDecoder, ComponentDecoder, SpatialBroadcastDecoder.moving_sprites], ids=["CAT", "BCD", "SBD"]
+)
+def test_images_are_in_0_to_1_at_the_sizes_of_the_thesis_and_half_of_it(build, side):
+    spec = VideoSpec(3, side, side)
+    decoder = build(SlotSpec(3, 8), spec)
+    decoded = decoder(torch.randn(2, 2, 3, 8))
+    assert decoder.paints_pixels
+    assert decoded.reconstruction.shape == (2, 2, 3, side, side)
+    assert decoded.reconstruction.min() >= 0
+    assert decoded.reconstruction.max() <= 1
+    if decoded.masks is not None:
+        assert decoded.components.shape == (2, 2, 3, 3, side, side)
+        assert decoded.components.min() >= 0
+        assert decoded.components.max() <= 1
+        assert decoded.masks.shape == (2, 2, 3, side, side)
+        torch.testing.assert_close(decoded.masks.sum(2), torch.ones(2, 2, side, side))
+
+
+def test_sizes_between_the_layers_are_those_of_the_thesis(monkeypatch):
+    sides = []
+    broadcast = SpatialBroadcastDecoder.moving_mnist(SlotSpec(1, 4), MNIST)
+    images = torch.zeros(1, 4, *broadcast.position().shape[2:])
+    for conv in broadcast.convs:
+        sides.append(images.shape[-1])
+        images = conv(images)
+    assert [*sides, images.shape[-1]] == [8, 16, 32, 64, 64]
+
+    sides = []
+    for name in ("interpolate", "pad"):
+        plain = getattr(F, name)
+
+        def watched(*args, plain=plain, **kwargs):
+            out = plain(*args, **kwargs)
+            sides.append(out.shape[-1])
+            return out
+
+        monkeypatch.setattr(F, name, watched)
+    layers = ResizeConvolutions(4, 1, MNIST)
+    for conv in layers.convs:
+        conv.register_forward_hook(lambda module, given, out: sides.append(out.shape[-1]))
+    layers(torch.zeros(1, 4))
+    assert [layers.map_shape[-1], *sides] == [8, 16, 20, 17, 34, 36, 33, 66, 64]
+
+
+@pytest.mark.parametrize("build", COMPONENT_WISE.values(), ids=COMPONENT_WISE)
+def test_the_image_is_the_sum_of_masked_components_in_whatever_order(build):
+    decoder, slots = lively(build(FEW, SMALL)), torch.randn(2, 3, 7, 6, dtype=torch.float64)
+    order = torch.randperm(7)
+    with torch.no_grad():
+        decoded, permuted = decoder(slots), decoder(slots[:, :, order])
+    assert decoded.masks.amax() > 0.3  # not all alike
+    torch.testing.assert_close(decoded.reconstruction, (decoded.masks[:, :, :, None] * decoded.components).sum(2))
+    torch.testing.assert_close(permuted.reconstruction, decoded.reconstruction)
+    torch.testing.assert_close(permuted.masks, decoded.masks[:, :, order])
+    torch.testing.assert_close(permuted.components, decoded.components[:, :, order])
+
+
+def test_the_order_of_slots_matters_to_the_concatenation():
+    decoder, slots = lively(ConcatenationDecoder(FEW, SMALL)), torch.randn(1, 1, 4, 6, dtype=torch.float64)
+    assert (decoder(slots).reconstruction - decoder(slots.flip(2)).reconstruction).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("build", COMPONENT_WISE.values(), ids=COMPONENT_WISE)
+@pytest.mark.parametrize("disabled", [(0,), (1, 3), (0, 1, 2)])
+def test_without_some_slots_the_rest_share_out_every_pixel(build, disabled):
+    decoder, slots = lively(build(FEW, SMALL)), torch.randn(2, 3, 4, 6, dtype=torch.float64)
+    kept = [slot for slot in range(4) if slot not in disabled]
+    with torch.no_grad():
+        whole, alone = decoder(slots), decoder(slots[:, :, kept])
+        decoder.disabled_slots = disabled
+        decoded = decoder(slots)
+    torch.testing.assert_close(decoded.reconstruction, alone.reconstruction)
+    torch.testing.assert_close(decoded.masks[:, :, kept], alone.masks)
+    renormalised = whole.masks[:, :, kept] / whole.masks[:, :, kept].sum(2, keepdim=True)
+    torch.testing.assert_close(decoded.masks[:, :, kept], renormalised)
+    assert not decoded.masks[:, :, list(disabled)].any()
+    torch.testing.assert_close(decoded.components, whole.components)
+    built = lively(build(FEW, SMALL, disabled_slots=disabled))
+    assert torch.equal(built(slots).reconstruction, decoded.reconstruction)
+
+
+@pytest.mark.parametrize("build", COMPONENT_WISE.values(), ids=COMPONENT_WISE)
+def test_without_any_slot_the_image_is_black_and_has_gradients(build):
+    decoder = lively(build(FEW, SMALL, disabled_slots=(0, 1, 2, 3)))
+    slots = torch.randn(1, 2, 4, 6, dtype=torch.float64, requires_grad=True)
+    decoded = decoder(slots)
+    assert not decoded.reconstruction.any()
+    assert not decoded.masks.any()
+    (gradient,) = torch.autograd.grad(decoded.reconstruction.sum(), slots)
+    assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("build", COMPONENT_WISE.values(), ids=COMPONENT_WISE)
+@pytest.mark.parametrize("claim", [-1e4, 1e4])
+@pytest.mark.parametrize("disabled", [(), (1,)])
+def test_claims_of_any_size_give_numbers(build, claim, disabled):
+    decoder = build(FEW, SMALL, disabled_slots=disabled)
+    last = (decoder.layers.convs if isinstance(decoder, ComponentDecoder) else decoder.convs)[-1]
+    with torch.no_grad():
+        last.bias[-1] = claim
+    slots = torch.randn(1, 2, 4, 6, requires_grad=True)
+    decoded = decoder(slots)
+    decoded.reconstruction.sum().backward()
+    assert decoded.reconstruction.isfinite().all()
+    assert decoded.masks.isfinite().all()
+    assert slots.grad.isfinite().all()
+    if isinstance(decoder, ComponentDecoder) and claim < 0:
+        assert not decoded.masks.any()
+
+
+@pytest.mark.parametrize("build", [ComponentDecoder, SpatialBroadcastDecoder.moving_mnist], ids=["BCD", "SBD"])
+def test_layers_start_as_pytorch_makes_them(build):
+    torch.manual_seed(0)
+    decoder = build(SlotSpec(2, 64), MNIST)
+    for name, parameter in decoder.named_parameters():
+        layer = decoder.get_submodule(name.rsplit(".", 1)[0])
+        fan_in = torch.nn.init._calculate_fan_in_and_fan_out(layer.weight)[0]
+        largest = parameter.detach().abs().max().item()
+        assert largest <= fan_in**-0.5 + 1e-6, name
+        assert largest > (0.8 if parameter.numel() > 20 else 0.1) * fan_in**-0.5, name
+
+
+def test_linear_outputs_are_the_logits_of_the_sigmoid_ones():
+    slots = torch.randn(1, 2, 4, 6, dtype=torch.float64)
+    for build in (ConcatenationDecoder, ComponentDecoder):
+        squashed, logits = lively(build(FEW, SMALL)), lively(build(FEW, SMALL, output="linear"))
+        assert not logits.paints_pixels
+        pairs = [(logits(slots).components, squashed(slots).components)]
+        if pairs[0][0] is None:
+            pairs = [(logits(slots).reconstruction, squashed(slots).reconstruction)]
+        for given_logits, expected in pairs:
+            torch.testing.assert_close(given_logits.sigmoid(), expected)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: ConcatenationDecoder(FEW, VideoSpec(1, 64, 60)), "64 x 60 pixels; expected.*multiples of 8"),
+        (lambda: ComponentDecoder(FEW, VideoSpec(1, 4, 4)), "4 x 4 pixels"),
+        (lambda: ComponentDecoder(FEW, SMALL, channels=(4, 3)), r"channels=\(4, 3\); expected 3 positive"),
+        (lambda: ConcatenationDecoder(FEW, SMALL, channels=(4, 3, 0)), r"channels=\(4, 3, 0\)"),
+        (lambda: ComponentDecoder(FEW, SMALL, epsilon=0.0), "epsilon is 0.0"),
+        (lambda: ComponentDecoder(FEW, SMALL, disabled_slots=(4,)), r"\(4,\), and there are 4 slots.*from 0 to 3"),
+        (lambda: SpatialBroadcastDecoder(FEW, SMALL, disabled_slots=(-1,)), r"disabled_slots is \(-1,\)"),
+        (
+            lambda: SpatialBroadcastDecoder(FEW, SMALL, channels=(4, 4), kernel_size=(5, 5, 3)),
+            r"channels=\(4, 4\).*kernel_size=\(5, 5, 3\); expected as many",
+        ),
+        (lambda: SpatialBroadcastDecoder(FEW, SMALL, channels=(4, 4), num_layers=3), "num_layers=3"),
+        (
+            lambda: ConcatenationDecoder(FEW, SMALL)(torch.zeros(1, 1, 3, 6)),
+            "built for 4 slots and got 3.*such as ComponentDecoder",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+@pytest.mark.parametrize("decoder", [ConcatenationDecoder, ComponentDecoder, SpatialBroadcastDecoder])
+def test_outputs_that_mean_nothing_are_refused_where_nothing_checks_types(decoder):
+    build = inspect.unwrap(decoder.__init__)
+    with pytest.raises(ValueError, match="no output named 'tanh'; choose one of sigmoid, linear"):
+        build(decoder.__new__(decoder), FEW, SMALL, output="tanh")

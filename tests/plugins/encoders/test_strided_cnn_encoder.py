@@ -1,0 +1,157 @@
+"""Frames become one vector or a small map by strided convolutions, as in the tables of the RIM thesis."""
+
+import inspect
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from slotbench.interfaces import VideoBatch, VideoSpec
+from slotbench.nn.parameters import trainable_parameters
+from slotbench.registry import load
+
+StridedCNNEncoder = load("encoders", "StridedCNNEncoder")
+GREY, COLOUR = VideoSpec(1, 64, 64), VideoSpec(3, 64, 64)
+
+
+def clips(spec, batch=2, time=3, dtype=torch.float64):
+    frames = torch.rand(batch, time, spec.channels, spec.height, spec.width, dtype=dtype)
+    return VideoBatch(frames, torch.arange(time).expand(batch, -1))
+
+
+def whole_norm(x):
+    """Over everything, no weights."""
+    return (x - x.mean()) / (x.var(correction=0) + 1e-5).sqrt()
+
+
+def reference(encoder, frame, padding, norm, output, head, last_norm):
+    """One frame: a convolution, ELU and a norm at a time; then the head, cell by cell."""
+    for index, conv in enumerate(encoder.convs):
+        frame = F.conv2d(F.pad(frame, (padding,) * 4)[None], conv.weight, conv.bias, 2)[0]
+        frame = torch.where(frame > 0, frame, frame.exp() - 1)
+        if index < len(encoder.convs) - 1 or last_norm:
+            if norm == "frame":
+                frame = whole_norm(frame)
+            else:
+                layer = encoder.norms[index]
+                mean, deviation = frame.mean(0), (frame.var(0, correction=0) + 1e-5).sqrt()
+                frame = (frame - mean) / deviation * layer.weight[:, None, None] + layer.bias[:, None, None]
+    rows, cols = frame.shape[1:]
+    cells = [frame.flatten()] if output == "flat" else []
+    for row in range(rows if output == "map" else 0):
+        for col in range(cols):
+            i, j = row / max(rows - 1, 1), col / max(cols - 1, 1)
+            place = torch.tensor([i, j, 1 - i, 1 - j], dtype=frame.dtype)
+            cells.append(frame[:, row, col] + encoder.position.linear(place))
+    first, last = encoder.head[0], encoder.head[2]
+    hidden = torch.stack([F.elu(first.weight @ cell + first.bias) for cell in cells])
+    if head == "mlp":
+        return hidden @ last.weight.T + last.bias
+    if norm == "frame":
+        return whole_norm(hidden)
+    return torch.stack([whole_norm(token) * last.weight + last.bias for token in hidden])
+
+
+@settings(deadline=None, max_examples=10)
+@given(
+    layers=st.integers(1, 3),
+    rows=st.integers(22, 30),
+    cols=st.integers(22, 30),
+    padding=st.integers(0, 2),
+    norm=st.sampled_from(["frame", "channels"]),
+    output=st.sampled_from(["flat", "map"]),
+    head=st.sampled_from(["linear", "mlp"]),
+    last_norm=st.booleans(),
+)
+def test_values_and_gradients_are_those_of_the_plain_computation(
+    layers, rows, cols, padding, norm, output, head, last_norm
+):
+    torch.manual_seed(0)
+    spec, options = VideoSpec(2, rows, cols), {"norm": norm, "output": output, "head": head, "last_norm": last_norm}
+    encoder = StridedCNNEncoder(spec, dim=3, channels=(3, 4, 5)[:layers], padding=padding, hidden_dim=6, **options)
+    for parameter in encoder.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    encoder.double()
+    batch = clips(spec, batch=1, time=2)
+    tokens = encoder(batch)
+    expected = torch.stack([reference(encoder, frame, padding, **options) for frame in batch.frames[0]])[None]
+    torch.testing.assert_close(tokens, expected)
+    assert tokens.shape[2:] == (encoder.token_spec.num_tokens, encoder.token_spec.dim)
+    weights, parameters = torch.randn_like(tokens), list(encoder.parameters())
+    found = torch.autograd.grad((tokens * weights).sum(), parameters)
+    wanted = torch.autograd.grad((expected * weights).sum(), parameters)
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("preset", "spec", "output", "dim", "parameters"),
+    [
+        ("moving_mnist", GREY, "flat", 64, 188_848),
+        ("moving_mnist", GREY, "map", 64, 49_968),
+        ("moving_mnist", GREY, "map", 32, 47_888),
+        ("moving_sprites", COLOUR, "flat", 64, 460_576),
+        ("moving_sprites", COLOUR, "map", 64, 215_712),
+    ],
+)
+def test_the_presets_have_the_parameters_of_the_thesis(preset, spec, output, dim, parameters):
+    encoder = getattr(StridedCNNEncoder, preset)(spec, output, dim)
+    assert trainable_parameters(encoder)["total"] == parameters
+    tokens = encoder(clips(spec, 1, 2, torch.float32))
+    assert tokens.shape == (1, 2, 36 if output == "map" else 1, dim)
+    assert encoder.token_spec.grid == ((6, 6) if output == "map" else None)
+
+
+def test_64_pixels_become_31_14_and_6_cells():
+    images, sides = torch.rand(1, 1, 64, 64), []
+    for conv in StridedCNNEncoder.moving_mnist(GREY).convs:
+        images = conv(images)
+        sides.append(tuple(images.shape[2:]))
+    assert sides == [(31, 31), (14, 14), (6, 6)]
+
+
+def test_a_preset_is_its_arguments_written_out():
+    torch.manual_seed(0)
+    preset = StridedCNNEncoder.moving_sprites(COLOUR, "flat", 32)
+    torch.manual_seed(0)
+    written = StridedCNNEncoder(COLOUR, 32, (32, 64, 128), 4, 0, "flat", "linear", norm="frame")
+    batch = clips(COLOUR, 1, 1, torch.float32)
+    assert torch.equal(preset(batch), written(batch))
+
+
+def test_two_convolutions_leave_as_many_cells_of_32_pixels_as_three_of_64():
+    encoder = StridedCNNEncoder(VideoSpec(3, 32, 32), channels=(16, 32), padding=0, norm="frame")
+    assert encoder.token_spec.grid == (6, 6)
+
+
+def test_tokens_of_the_thesis_have_no_scale_and_no_mean_where_a_norm_is_last():
+    for output in ("flat", "map"):
+        encoder = StridedCNNEncoder(GREY, 16, (4, 4, 4), padding=0, output=output, head="linear", norm="frame")
+        tokens = encoder(clips(GREY, 1, 2, torch.float32)).flatten(2)
+        torch.testing.assert_close(tokens.mean(-1), torch.zeros(1, 2), atol=1e-5, rtol=0)
+        torch.testing.assert_close(tokens.var(-1, correction=0), torch.ones(1, 2), atol=1e-2, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("spec", "arguments", "message"),
+    [
+        (VideoSpec(1, 16, 32), {"padding": 0}, "16 x 32 pixels is too small for 3 convolutions.*after 2 of them 2 x 6"),
+        (VideoSpec(1, 1, 1), {}, "too small.*after 0 of them"),
+        (GREY, {"channels": ()}, r"channels=\(\).*at least one convolution"),
+        (GREY, {"channels": (4, 0)}, r"channels=\(4, 0\)"),
+        (GREY, {"dim": 0}, "dim=0"),
+        (GREY, {"hidden_dim": 0}, "hidden_dim=0"),
+        (GREY, {"padding": -1}, "padding=-1"),
+    ],
+)
+def test_what_cannot_be_is_refused(spec, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        StridedCNNEncoder(spec, **arguments)
+
+
+def test_words_that_mean_nothing_are_refused_where_nothing_checks_types():
+    build = inspect.unwrap(StridedCNNEncoder.__init__)
+    for argument, choices in {"output": "flat, map", "head": "linear, mlp", "norm": "channels, frame"}.items():
+        with pytest.raises(ValueError, match=f"no {argument} named 'none'; choose one of {choices}"):
+            build(StridedCNNEncoder.__new__(StridedCNNEncoder), GREY, **{argument: "none"})

@@ -15,8 +15,9 @@ FrameLoss = Literal["bce", "mse", "l1_l2"]
 """What the decoder's output is and how it is compared: logits by cross-entropy, pixels by squared error, or pixels in
 [-1, 1] after a tanh by absolute and squared error."""
 
-LossSum = Literal["pixels", "rows"]
-"""Mean over all pixels, or sum over the channels and pixels of a row and mean over rows."""
+LossSum = Literal["pixels", "rows", "frames"]
+"""Mean over all pixels, sum over the channels and pixels of a row and mean over rows, or mean over the pixels of each
+frame and sum over the frames of a clip."""
 
 Frames = Float[Tensor, "batch time channels height width"]
 
@@ -41,14 +42,16 @@ def frame_loss(
 
     "l1_l2" is `l1_share` of the mean absolute error and the rest of the mean squared error, both between tanh of the
     output and frames in [-1, 1]. Source: ConvS5 paper, Section 4.1 (it says L1 + L2); share and sum are those of its
-    code, whose sum over rows is "rows".
+    code, whose sum over rows is "rows". "frames" is the sum of Lin, "Modular Neural Networks for Video Prediction",
+    2022, Eq 3.30.
 
     Args:
         painted: the decoder's output.
         true: frames in [0, 1].
         loss: the kind.
         l1_share: weight of the absolute error in "l1_l2".
-        loss_sum: what is summed; with "rows" the value is channels * width times that with "pixels".
+        loss_sum: what is summed; with "rows" the value is channels * width times that with "pixels", with "frames" as
+            many times as there are frames.
     """
     painted = at_least_float32(painted)
     true = true.to(painted)
@@ -59,8 +62,8 @@ def frame_loss(
     else:
         painted, true = painted.tanh(), 2 * true - 1
         value = l1_share * F.l1_loss(painted, true) + (1 - l1_share) * F.mse_loss(painted, true)
-    channels, width = painted.shape[2], painted.shape[4]
-    return value * (channels * width) if loss_sum == "rows" else value
+    time, channels, width = painted.shape[1], painted.shape[2], painted.shape[4]
+    return value * {"pixels": 1, "rows": channels * width, "frames": time}[loss_sum]
 
 
 def truncate_to_bytes(frames: Float[Tensor, "*batch height width"]) -> Float[Tensor, "*batch height width"]:

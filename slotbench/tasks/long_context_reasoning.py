@@ -32,6 +32,7 @@ from slotbench.nn.aggregation import sum_over_processes
 from slotbench.tasks.base import Decay, SlotTask
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.optimisation import WarmupCosine
+from slotbench.tasks.part_checks import check_logits
 from slotbench.tasks.pictures import contact_sheet, paint_classes, paint_slots
 
 __all__ = ["LongContextReasoning"]
@@ -101,6 +102,7 @@ class LongContextReasoning(SlotTask):
                 "LongContextReasoning classifies pixels as background, white or a colour, and the data's target has "
                 f"{self.num_classes} channel(s): choose a data set with such targets, for example BlinkingBalls"
             )
+        check_logits(self.decoder, "LongContextReasoning takes logits of classes: give")
         if class_weights is not None and len(class_weights) != self.num_classes:
             raise ValueError(f"class_weights has {len(class_weights)} values; the data has {self.num_classes} classes")
         if not 0 <= anneal[0] <= anneal[1] <= 1:

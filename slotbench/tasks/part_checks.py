@@ -24,7 +24,15 @@ from slotbench.interfaces import (
     VideoSpec,
 )
 
-__all__ = ["PartName", "check_choices", "check_first_output", "check_views", "check_whole_frames", "spec_of"]
+__all__ = [
+    "PartName",
+    "check_choices",
+    "check_first_output",
+    "check_logits",
+    "check_views",
+    "check_whole_frames",
+    "spec_of",
+]
 
 PartName = Literal["encoder", "core", "decoder"]
 
@@ -65,6 +73,23 @@ def check_views(encoder: Encoder, shown: VideoSpec, decoder: Decoder, wanted: Vi
                 f"the {name} {type(part).__name__} takes one view per step, and the data has {spec.num_views}: choose "
                 f"one that takes several (takes_views), or data of a single camera"
             )
+
+
+def check_logits(decoder: Decoder, does: str) -> None:
+    """Refuses a decoder that bounds its image by a sigmoid of its own, where the loss takes logits.
+
+    Args:
+        decoder: that has been built.
+        does: what the loss does with the image, and what else to do, up to "give".
+
+    Raises:
+        PartError: it does.
+    """
+    if decoder.paints_pixels:
+        raise PartError(
+            f"the decoder {type(decoder).__name__} bounds its image to [0, 1] by itself, and {does} the decoder "
+            "output='linear'"
+        )
 
 
 def check_whole_frames(data_spec: DataSpec, does: str, example: str) -> None:

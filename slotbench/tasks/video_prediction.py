@@ -27,7 +27,7 @@ from slotbench.tasks.base import Decay
 from slotbench.tasks.frame_losses import FrameLoss, LossSum, frame_loss, squash
 from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.optimisation import WarmupCosine
-from slotbench.tasks.part_checks import check_choices, check_whole_frames
+from slotbench.tasks.part_checks import check_choices, check_logits, check_whole_frames
 from slotbench.tasks.rollouts.rollout import Feedback
 from slotbench.tasks.rollouts.task import RolloutTask
 
@@ -48,7 +48,8 @@ class VideoPrediction(RolloutTask):
     predicted per second by all processes without the reading of the context, and from the user's weights adds
     `rollout_lpips` and `rollout_fvd`, the latter between whole videos.
 
-    Source: SlotSSM §7.1 (loss "bce"); ConvS5, Section 4.1 and its code (loss "l1_l2", `loss_sum` "rows", `quantise`).
+    Source: SlotSSM §7.1 (loss "bce"); ConvS5, Section 4.1 and its code (loss "l1_l2", `loss_sum` "rows", `quantise`);
+    Lin, "Modular Neural Networks for Video Prediction", 2022, Eq 3.30 (loss "mse", `loss_sum` "frames").
     In SlotSSM, what is fed back, the scale of the error, and how time indices beyond the training clips are met are not
     stated.
 
@@ -59,9 +60,11 @@ class VideoPrediction(RolloutTask):
         optimizer: makes an optimiser from parameter groups; what decays, `decay` says.
         schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
         loss: "bce", cross-entropy between pixel and logit, "mse", squared error of the decoder's output itself, or
-            "l1_l2", absolute and squared error of its tanh against frames in [-1, 1].
+            "l1_l2", absolute and squared error of its tanh against frames in [-1, 1]. A decoder that bounds its image
+            to [0, 1] itself takes "mse".
         l1_share: weight of the absolute error in "l1_l2", in [0, 1]; the squared error has the rest.
-        loss_sum: mean over "pixels", or sum over a row's pixels and channels and mean over "rows".
+        loss_sum: mean over "pixels", sum over a row's pixels and channels and mean over "rows", or mean over pixels and
+            sum over "frames".
         context: true frames that a roll-out starts from.
         horizon: frames that it predicts.
         feedback: what goes back in: the predicted "probability", or with "threshold" black or white, whichever is
@@ -116,9 +119,12 @@ class VideoPrediction(RolloutTask):
             raise ValueError(f"l1_share is the weight of the absolute error, in [0, 1]; got {l1_share}")
         if max_time_offset < 0:
             raise ValueError(f"max_time_offset is {max_time_offset}; expected a number of frames, at least 0")
+        if loss != "mse":
+            check_logits(self.decoder, f"loss={loss!r} squashes it again: set loss='mse', or give")
         self.loss_kind: FrameLoss = loss
         self.l1_share = l1_share
         self.loss_sum: LossSum = loss_sum
+        self.sums_frames = loss_sum == "frames"
         self.max_time_offset = max_time_offset
         weights = GivenWeights(lpips_weights, lpips_heads, fvd_weights)
         self.declare_rollouts(context, horizon, feedback, weights, quantise, report_horizons, group_size, loss == "bce")

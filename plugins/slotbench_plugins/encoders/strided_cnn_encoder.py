@@ -150,7 +150,11 @@ def _grid(
     hidden_dim: int | None,
 ) -> tuple[int, int]:
     """Rows and columns that the convolutions leave of a frame."""
-    if not channels or min(*channels, kernel_size, dim, *(() if hidden_dim is None else (hidden_dim,))) < 1 or padding < 0:
+    if (
+        not channels
+        or min(*channels, kernel_size, dim, *(() if hidden_dim is None else (hidden_dim,))) < 1
+        or padding < 0
+    ):
         raise ValueError(
             f"StridedCNNEncoder: got channels={tuple(channels)}, kernel_size={kernel_size}, padding={padding}, "
             f"dim={dim} and hidden_dim={hidden_dim}; expected at least one convolution, a padding of 0 or more, and "

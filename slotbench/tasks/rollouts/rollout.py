@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Literal
 
@@ -97,7 +98,10 @@ def in_pieces(
 
 
 def forced_loss(
-    parts: tuple[Encoder, TemporalCore, Decoder], loss: Callable[[Decoded, VideoBatch], Tensor], batch: VideoBatch
+    parts: tuple[Encoder, TemporalCore, Decoder],
+    loss: Callable[[Decoded, VideoBatch], Tensor],
+    batch: VideoBatch,
+    sums_frames: bool = False,
 ) -> Tensor:
     """The teacher-forced loss of a whole clip, piece by piece.
 
@@ -105,6 +109,7 @@ def forced_loss(
         parts: encoder, core and decoder.
         loss: of the prediction of every frame of a piece but its first.
         batch: the clip.
+        sums_frames: whether `loss` is a sum over frames; otherwise it is a mean. The decoder's own terms are means.
     """
     encoder, core, decoder = parts
     total, state, steps = torch.zeros((), device=batch.frames.device), None, batch.num_steps - 1
@@ -112,7 +117,12 @@ def forced_loss(
         piece = batch.slice_time(start, min(start + PIECE, steps) + 1)
         out = core(encoder(piece.slice_time(0, piece.num_steps - 1)), state)
         decoded = decoder(out.slots, piece.slice_time(1, piece.num_steps))
-        total = total + loss(decoded, piece) * ((piece.num_steps - 1) / steps)
+        share = (piece.num_steps - 1) / steps
+        if sums_frames:
+            own = {name: term * share for name, term in decoded.losses.items()}
+            total = total + loss(replace(decoded, losses=own), piece)
+        else:
+            total = total + loss(decoded, piece) * share
         state = out.state
     return total
 

@@ -28,6 +28,9 @@ __all__ = ["RolloutTask"]
 class RolloutTask(SlotTask):
     """Next to `forward` and a teacher-forced `loss`, a subclass writes `frames`, and calls `declare_rollouts`."""
 
+    sums_frames: bool = False
+    """Whether `loss` is a sum over the frames of a clip, and not their mean."""
+
     def declare_rollouts(
         self,
         context: int,
@@ -101,7 +104,7 @@ class RolloutTask(SlotTask):
     def score(self, batch: VideoBatch, scores: RolloutScores) -> Tensor:
         """Scores the roll-out, the first time beside baselines and oracles; in the test, thresholded feedback too."""
         true = self._future(batch)
-        loss = forced_loss((self.encoder, self.core, self.decoder), self.loss, batch)
+        loss = forced_loss((self.encoder, self.core, self.decoder), self.loss, batch, self.sums_frames)
         beside = self._references(batch) if scores.wants_references else {}
         pieces = (
             ({"": part} | {name: frames[:, at] for name, frames in beside.items()}, true[:, at])

@@ -75,7 +75,7 @@ def reference_components(decoder, slots):
     images = torch.stack([reference_image(decoder.layers, slot) for slot in slots.flatten(0, 2)]).sigmoid()
     images = images.unflatten(0, slots.shape[:3])
     alpha = [images[:, :, k, -1] for k in range(slots.shape[2])]
-    masks = torch.stack([a / sum(alpha) for a in alpha], dim=2)
+    masks = torch.stack([a / sum(alpha).clamp(min=1e-8) for a in alpha], dim=2)
     components = images[:, :, :, :-1]
     return sum(masks[:, :, k, None] * components[:, :, k] for k in range(slots.shape[2])), masks, components
 

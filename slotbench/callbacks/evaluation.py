@@ -7,10 +7,12 @@ import importlib.metadata
 import time
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from rich.console import Console
 
+from slotbench.callbacks.mask_records import write_mask_records
 from slotbench.callbacks.reporting import headline_records, score_table
 from slotbench.files import dump_json, write_atomically
 from slotbench.ops import chosen_kernels
@@ -90,8 +92,9 @@ _MOST_LISTED = 8
 class EvaluationRecord(Callback):
     """Writes all metrics, and what was evaluated, to RUN/<subcommand>-<date>-<time>.json, and prints the scores.
 
-    Scores that could not be computed are listed under "unavailable", each with what it needs. The pictures are named
-    after them, or their folder if they are many; it has the name of the record.
+    The scores of masks are in an evaluation record beside it for each kind of masks, with all that decides what they
+    mean. Scores that could not be computed are listed under "unavailable", each with what it needs. The pictures are
+    named after them, or their folder if they are many; it has the name of the record.
 
     Args:
         folder: the run that is evaluated.
@@ -134,7 +137,7 @@ class EvaluationRecord(Callback):
     def _write(self, trainer: Trainer, pl_module: LightningModule) -> None:
         headlines = headline_records(pl_module)
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items() if value.numel() == 1}
-        record = {
+        record: dict[str, Any] = {
             "subcommand": self._subcommand,
             "run": self._run,
             "created": datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -153,8 +156,10 @@ class EvaluationRecord(Callback):
         }
         path, media = self._place.record, self._place.media
         console = self._console or Console()
+        records: list[Path] = []
         try:
             write_atomically(path, dump_json(record, indent=2))
+            records = write_mask_records(trainer, pl_module, self._folder.path, path.stem, record["checkpoint"])
         finally:
             # what a full disk does not take is at least seen
             if headlines and metrics:
@@ -163,5 +168,5 @@ class EvaluationRecord(Callback):
         pictures = [str(path) for suffix in kinds for path in sorted(media.glob(f"*{suffix}"))]
         if len(pictures) > _MOST_LISTED:
             pictures = [f"{media}: {len(pictures)} pictures, videos and arrays"]
-        for written in [str(path), *pictures]:
+        for written in [str(path), *map(str, records), *pictures]:
             console.print(one_line(written), highlight=False, soft_wrap=True, markup=False)

@@ -20,11 +20,12 @@ from lightning.pytorch.utilities.seed import isolate_rng
 from PIL import Image
 
 from slotbench.files import open_atomically, write_atomically
-from slotbench.interfaces import Reporter, VideoBatch
+from slotbench.interfaces import DescribedClips, Reporter, VideoBatch
 
 __all__ = [
     "can_encode_mp4",
     "check_media",
+    "clip_title",
     "encode_gif",
     "file_name",
     "made_by",
@@ -91,6 +92,12 @@ def write_video(path: Path, frames: Iterable[np.ndarray], count: int) -> Path:
         for _ in passing():
             pass
     return _written(path.with_name(f"{path.name}.gif"), encode_gif(np.stack(kept)))
+
+
+def clip_title(dataset: Any, index: int) -> str:
+    """The clip's number, and what its data set calls it, if that can say."""
+    name = dataset.clip_name(index) if isinstance(dataset, DescribedClips) else None
+    return f"clip{index:04d}" if name is None else f"clip{index:04d}_{name}"
 
 
 def file_name(name: str) -> str:

@@ -23,7 +23,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from slotbench.callbacks.evaluation import EvaluationPlace
-from slotbench.callbacks.media import check_media, file_name, made_by, write_image, write_video
+from slotbench.callbacks.media import check_media, clip_title, file_name, made_by, write_image, write_video
 from slotbench.errors import UserError, lines
 from slotbench.files import open_atomically
 from slotbench.interfaces import DescribedClips, Piece, Recording, Reporter, WholeVideos
@@ -166,7 +166,7 @@ class PredictionWriter(Callback):
         for i in range(len(batch)):
             # clips that come from no loader of ours are numbered as they come
             index = self._seen if batch.index is None else int(batch.index[i])
-            title = _clip_title(dataset, index)
+            title = clip_title(dataset, index)
             if index < self._num_pictured:
                 clip = batch.map(lambda value, i=i: value[i : i + 1])
                 self._write_pictures(_titled(made_by(pl_module, "pictures", clip), title))
@@ -250,12 +250,6 @@ def _dataset(trainer: Trainer, loader: int) -> Any:
 def _titled(made: Mapping[str, Any], title: str) -> dict[str, Any]:
     """Pictures of one clip under the clip's title; what the task calls them matters only if there are several."""
     return {title if len(made) == 1 else f"{title}_{name}": picture for name, picture in made.items()}
-
-
-def _clip_title(dataset: Any, index: int) -> str:
-    """The clip's number, and what its data set calls it, if that can say."""
-    name = dataset.clip_name(index) if isinstance(dataset, DescribedClips) else None
-    return f"clip{index:04d}" if name is None else f"clip{index:04d}_{name}"
 
 
 def _frames_of_clip(

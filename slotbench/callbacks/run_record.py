@@ -14,6 +14,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from slotbench.callbacks.divergence import DivergedError
 from slotbench.callbacks.graceful_stop import GracefulStop
+from slotbench.callbacks.mask_records import write_mask_records
 from slotbench.callbacks.reporting import StepClock, headline_records
 from slotbench.files import number
 from slotbench.interfaces import Reporter
@@ -26,6 +27,8 @@ __all__ = ["RunRecord"]
 
 class RunRecord(Callback):
     """Writes state, step, speed, sizes of parts, kernels, headlines with baselines, and the last and best metrics.
+
+    Beside it are the evaluation records of the last validation, of a task that scores masks.
 
     The state goes from "starting" over "running" to "finished", "interrupted" (Ctrl-C or another signal), "diverged",
     then with the step under "diverged_at", or "failed", then with the exception's last line under "error". Seconds and
@@ -118,6 +121,8 @@ class RunRecord(Callback):
                 best[name] = {"value": value, "step": trainer.global_step}
         # baselines are computed from the data, so a task may know them only after its first validation
         self._write(trainer, headlines=headlines, metrics=metrics, metrics_step=trainer.global_step, best=best)
+        if trainer.is_global_zero and trainer.state.fn == TrainerFn.FITTING:
+            write_mask_records(trainer, pl_module, self._folder.path, "val")
         self._clock.resume()
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

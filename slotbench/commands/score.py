@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NoReturn
 from slotbench.errors import UserError, lines
 
 if TYPE_CHECKING:
+    from slotbench.metrics.mask_rules import Rules
     from slotbench.scoring.evaluation import Evaluation, Matching
-    from slotbench.scoring.rules import Rules
 
 __all__ = ["main"]
 
@@ -135,7 +135,7 @@ def _or_none(kind: type) -> Callable[[str], object]:
 def _rules(given: argparse.Namespace) -> Rules:
     from dataclasses import fields
 
-    from slotbench.scoring.rules import Rules
+    from slotbench.metrics.mask_rules import Rules
 
     values = {one.name: getattr(given, one.name) for one in fields(Rules)}
     return Rules(**(values | {"void": tuple(sorted(set(given.void)))}))
@@ -163,7 +163,7 @@ def _conventions(given: argparse.Namespace, matching: Matching, rules: Rules) ->
 
 def _write(given: argparse.Namespace, found: Evaluation) -> None:
     from slotbench.runs.evaluation_record import write_record
-    from slotbench.scoring.summary import record_of
+    from slotbench.scoring.record import record_of
     from slotbench.text import one_line
 
     data = {"name": given.data, "version": given.data_version, "split": given.split}

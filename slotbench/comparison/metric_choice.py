@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from slotbench.comparison.records import REFERENCES, ComparisonError, Metric, RunRecord, UnknownNameError
+from slotbench.comparison.records import REFERENCES, RULES, ComparisonError, Metric, RunRecord, UnknownNameError
 from slotbench.runs.directions import higher_is_better
 from slotbench.runs.oracles import ONCE_AMONG_BASELINES, split_references
 
@@ -40,9 +40,13 @@ def choose_metrics(runs: Sequence[RunRecord], wanted: Sequence[str] | None) -> t
     else:
         names = [name for name in headlines if name in known]
         names += [_LOSS] if _LOSS in known and _LOSS not in names else []
+    # those of one name beside each other
+    order = {logged: place for place, logged in reversed(list(enumerate(name.partition(RULES)[0] for name in names)))}
+    names.sort(key=lambda name: order[name.partition(RULES)[0]])
     metrics, notes = [], []
     for name in names:
-        known_of = [_references(name, run) for run in runs]
+        # baselines of another rule are of another column
+        known_of = [_references(name, run) for run in runs if RULES not in name or name in run.summary]
         baselines, varying = _agreed([baselines for baselines, _ in known_of])
         oracles, differing = _agreed([oracles for _, oracles in known_of])
         metrics.append(replace(headlines.get(name) or _by_name(name), baselines=baselines, oracles=oracles))
@@ -59,8 +63,8 @@ def find_metric(given: str, runs: Sequence[RunRecord]) -> str:
     """
     known = _known(runs)
     for name in (given, f"val/{given}"):
-        if name in known:
-            return name
+        if found := [one for one in known if one == name or one.startswith(f"{name}{RULES}")]:
+            return found[0]
     raise UnknownNameError("metric", given, known)
 
 
@@ -70,7 +74,8 @@ def _known(runs: Sequence[RunRecord]) -> list[str]:
 
 def _matching(given: str, known: Sequence[str]) -> list[str]:
     for pattern in (given, f"val/{given}"):
-        if found := [pattern] if pattern in known else fnmatch.filter(known, pattern):
+        by_rules = [name for name in known if name.startswith(f"{pattern}{RULES}")]
+        if found := by_rules or ([pattern] if pattern in known else fnmatch.filter(known, pattern)):
             return found
     raise UnknownNameError("metric", given, known)
 
@@ -90,7 +95,7 @@ def _records(run: RunRecord) -> list[dict[str, Any]]:
 
 
 def _by_name(name: str) -> Metric:
-    return Metric(name, name.removeprefix("val/"), higher_is_better(name))
+    return Metric(name, name.removeprefix("val/"), higher_is_better(name.partition(RULES)[0]))
 
 
 def _references(name: str, run: RunRecord) -> tuple[dict[str, float], dict[str, float]]:
@@ -102,7 +107,7 @@ def _references(name: str, run: RunRecord) -> tuple[dict[str, float], dict[str, 
             own_baselines, own_oracles = split_references(headline)
             baselines, oracles = baselines | own_baselines, oracles | own_oracles
     for logged, value in run.summary.items():
-        if logged.startswith(REFERENCES) and (reference := _reference_name(logged, name)):
+        if logged.startswith(REFERENCES) and (reference := _reference_name(logged, name.partition(RULES)[0])):
             is_oracle = logged.startswith(_ORACLE) or reference in ONCE_AMONG_BASELINES
             (oracles if is_oracle else baselines).setdefault(reference, value)
     return baselines, oracles

@@ -16,6 +16,7 @@ import numpy as np
 
 __all__ = [
     "REFERENCES",
+    "RULES",
     "Cell",
     "Comparison",
     "ComparisonError",
@@ -23,6 +24,7 @@ __all__ = [
     "Metric",
     "Row",
     "RunRecord",
+    "ScoredBy",
     "UnknownNameError",
     "checked_record",
     "numbers",
@@ -33,6 +35,9 @@ __all__ = [
 
 REFERENCES = ("val/baseline/", "val/oracle/", "val/floor/")
 """How the scores of baselines and of oracles begin, the last those of version 0.1; none of them is a metric."""
+
+RULES = " ("
+"""What a metric's name and the rules that tell it apart from others of the name have between them."""
 
 Curve = tuple[np.ndarray, np.ndarray]
 """Steps and values of one metric, "points" and "points", ascending in step."""
@@ -59,6 +64,21 @@ class UnknownNameError(ComparisonError):
 
 
 @dataclass(frozen=True)
+class ScoredBy:
+    """How a score of masks was made, as its evaluation record says.
+
+    Attributes:
+        rules: every rule by name, "frames" of a video among them.
+        said_of_clips: how many clips of which data, in a few words.
+        clips: what is the same for the same clips alone; None if nobody knows.
+    """
+
+    rules: Mapping[str, str]
+    said_of_clips: str = ""
+    clips: str | None = None
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """One run, whatever has recorded it.
 
@@ -75,6 +95,7 @@ class RunRecord:
             "group", "device", "error", "created", ... Any of them may be absent.
         curves: reads the metrics over the steps, at most so many points of each, evenly thinned; slow, so a function.
         media: images and videos of the run, on this machine.
+        scored_by: of scores of masks, the rules and clips by the metric's name, as far as records say it.
     """
 
     id: str
@@ -87,6 +108,7 @@ class RunRecord:
     info: Mapping[str, Any] = field(default_factory=dict)
     curves: Callable[[int], Mapping[str, Curve]] = lambda limit: {}
     media: Sequence[Path] = ()
+    scored_by: Mapping[str, ScoredBy] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -94,7 +116,7 @@ class Metric:
     """A column of scores.
 
     Attributes:
-        name: as logged, such as "val/fg_ari/video/decoder".
+        name: as logged, such as "val/fg_ari/video/decoder", and behind it the rules where there are several.
         label: for people.
         higher_is_better: None where nobody has said.
         baselines: what predictors that learn nothing score, by their name.
@@ -106,6 +128,16 @@ class Metric:
     higher_is_better: bool | None = None
     baselines: Mapping[str, float] = field(default_factory=dict)
     oracles: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def logged(self) -> str:
+        """The name that it was logged under."""
+        return self.name.partition(RULES)[0]
+
+    @property
+    def rules(self) -> str:
+        """The rules that tell it apart from others of the name; empty where there are none."""
+        return self.name.partition(RULES)[2].removesuffix(")")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from slotbench.comparison.evaluations import read_evaluations
 from slotbench.comparison.metric_rows import last_values, read_curves
 from slotbench.comparison.records import ComparisonError, RunRecord, checked_record, numbers
 from slotbench.comparison.settings import flat_settings
@@ -70,7 +71,8 @@ def read_run_folder(path: Path) -> RunRecord:
     best = known.get("best")
     bests = best.items() if isinstance(best, Mapping) else ()
     media, hidden = _media(path)
-    problems = [text for text in (*problems, problem, lost, hidden) if text]
+    evaluations = read_evaluations(path, known.get("metrics_step"))
+    problems = [text for text in (*problems, problem, lost, hidden, *evaluations.problems) if text]
     left_out = ("metrics", "best", "problem")
     return RunRecord(
         id=str(info.get("id") or path.name),
@@ -78,12 +80,14 @@ def read_run_folder(path: Path) -> RunRecord:
         source=str(path),
         state=state,
         settings=settings,
-        summary=summary,
+        # what was logged counts where both say it
+        summary={**evaluations.scores, **summary},
         best=numbers({name: item.get("value") for name, item in bests if isinstance(item, Mapping)}),
         info={key: value for key, value in known.items() if key not in left_out}
         | ({"problem": "; ".join(problems)} if problems else {}),
         curves=partial(_curves, path, tuple(summary)),
         media=media,
+        scored_by=evaluations.scored_by,
     )
 
 

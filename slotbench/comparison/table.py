@@ -11,6 +11,7 @@ from typing import Any, Literal
 from slotbench.comparison.metric_choice import choose_metrics, find_metric, scores
 from slotbench.comparison.protocol import GridProtocol, protocol_notes, success
 from slotbench.comparison.records import Comparison, ComparisonError, Metric, Row, RunRecord
+from slotbench.comparison.rule_columns import apart_by_rules, rule_notes
 from slotbench.comparison.settings import Keys, choose_keys, label, plain_value, resolve_key, telling_keys
 from slotbench.comparison.statistics import is_best, summarise
 from slotbench.comparison.table_notes import notes_on
@@ -41,6 +42,8 @@ def compare(
     A score is marked as the best of its column if it is apart from that of every other row: Welch's t-tests, two-sided,
     p < 0.05 divided by the number of other rows (Bonferroni), at least two runs in every row.
 
+    Scores of masks that were made by different rules are columns of their own, and a note says which rules differ.
+
     Of a run that has diverged, scores that are no finite numbers are left out, with a note.
 
     Args:
@@ -63,6 +66,7 @@ def compare(
     """
     if not runs:
         raise ComparisonError("there are no runs to compare")
+    runs = apart_by_rules(runs)
     columns, about = choose_metrics(runs, [*([find_metric(sort, runs)] if sort else []), *(metrics or [])] or None)
     if sort and not metrics:
         # --sort alone moves a column to the front
@@ -86,14 +90,20 @@ def compare(
     rows = [_row(group, chosen.shown, names, columns, taken) for group in groups]
     rows = _mark_best(_sorted(_named(rows), columns), columns)
     if columns:
-        rows = [replace(row, success=success(row, columns[0], taken)) for row in rows]
+        rows = [
+            row
+            if columns[0].rules and columns[0].name not in row.cells
+            # it cannot beat what it is not scored by
+            else replace(row, success=success(row, columns[0], taken))
+            for row in rows
+        ]
     known = protocol_notes(protocol, columns[0] if columns else None) if protocol is not None else []
     return Comparison(
         title=title,
         keys=chosen.shown,
         metrics=columns,
         rows=rows,
-        notes=[*known, *notes, *notes_on(rows, chosen, columns), *about],
+        notes=[*known, *notes, *rule_notes(runs, columns), *notes_on(rows, chosen, columns), *about],
         command=command,
         has_protocol=protocol is not None,
     )

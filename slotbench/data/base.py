@@ -168,6 +168,11 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
     def spec(self) -> DataSpec:
         """Sizes of a step of the input and of the target, known before any clip is made."""
 
+    @property
+    def version(self) -> str:
+        """Which edition of the data this is, for the records of evaluations."""
+        return "unknown"
+
     @abstractmethod
     def dataset(self, split: Split) -> Dataset[VideoBatch]:
         """The clips of a split, by index; each is a `VideoBatch` of one clip."""

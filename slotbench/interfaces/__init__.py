@@ -29,7 +29,7 @@ from slotbench.interfaces.parts import (
     Tokenized,
     Tokenizer,
 )
-from slotbench.interfaces.reports import Headline, Recording, Reporter, Segmentation, Segmenter
+from slotbench.interfaces.reports import Headline, MaskScores, Recording, Reporter, Segmentation, Segmenter
 from slotbench.interfaces.specs import DataSpec, SlotSpec, TokenSpec, VideoSpec
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "DescribedClips",
     "Encoder",
     "Headline",
+    "MaskScores",
     "PartError",
     "Piece",
     "Recording",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -17,7 +17,7 @@ from slotbench.interfaces.batch import VideoBatch
 from slotbench.interfaces.cores import AttentionKind
 from slotbench.interfaces.specs import DataSpec
 
-__all__ = ["Headline", "Recording", "Reporter", "Segmentation", "Segmenter"]
+__all__ = ["Headline", "MaskScores", "Recording", "Reporter", "Segmentation", "Segmenter"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,31 @@ class Headline:
     higher_is_better: bool = True
     needs: str | None = None
     oracles: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MaskScores:
+    """The scores of one kind of masks over an evaluation, and all that decides what they mean: plain values.
+
+    Attributes:
+        source: whose masks, "decoder" or "attention".
+        rules: every rule by name.
+        clips: numbers of the clips in their split, ascending.
+        truth: digest of the true objects; the same for the same clips alone.
+        slots: of the masks.
+        frames: how many were "scored", clips by their "lengths" and "sizes", and "special" samples.
+        scores: by name, "mean", "low" and "high", and "values" and "weights" of the clips where they are known.
+        baselines: the same by the baseline's name.
+    """
+
+    source: str
+    rules: Mapping[str, Any]
+    clips: Sequence[int]
+    truth: str
+    slots: int
+    frames: Mapping[str, Any]
+    scores: Mapping[str, Any]
+    baselines: Mapping[str, Any]
 
 
 class Recording(ABC):
@@ -76,6 +101,10 @@ class Reporter:
     def headlines(self) -> list[Headline]:
         """The numbers of the final report, with the baselines known so far."""
         return []
+
+    def mask_scores(self) -> Sequence[MaskScores]:
+        """What the evaluation records of the last validation or test are made of, one for each kind of masks."""
+        return ()
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """Images of what the model makes of `batch`, by name: uint8 arrays "height width 3"."""

@@ -9,6 +9,8 @@ from slotbench.lazy import lazy_names
 
 _MODULES = {
     "balls": ("BallAccuracy", "BallIoU", "BallScores"),
+    "clip_scores": ("ClipScores", "score_clip", "score_clips"),
+    "clip_summary": ("summaries",),
     "colour_tracker": ("colour_tracker_labels",),
     # its function `contingency` would have the name of the module
     "contingency": ("frame_tables", "masks_to_labels"),
@@ -16,6 +18,7 @@ _MODULES = {
     "frames": ("frame_mse", "frame_psnr", "frame_ssim"),
     "fvd": ("FVD", "GroupMeans", "frechet_distance"),
     "lpips": ("LPIPS",),
+    "mask_rules": ("Rules",),
     "means": ("Mean",),
     "scores": ("Score", "Scores"),
     "segmentation": (

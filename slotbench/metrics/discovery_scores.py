@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from slotbench.interfaces import VideoBatch
-from slotbench.metrics.contingency import Labels, frame_tables
+from slotbench.metrics.contingency import Labels, Tables, frame_tables
 from slotbench.metrics.frames import SSIM_WINDOW, frame_mse, frame_psnr, frame_ssim
 from slotbench.metrics.lpips import LPIPS
+from slotbench.metrics.mask_evaluation import MaskEvaluation, gathered
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Scores
 from slotbench.metrics.segmentation import ARI, FGARI, MatchedIoU, MeanBestOverlap, Scope, SegmentationMetric
@@ -41,10 +42,11 @@ class _Segmentation(nn.Module):
     def by_name(self) -> dict[str, SegmentationMetric]:
         return dict(self.metrics.items())  # type: ignore[arg-type]
 
-    def update(self, labels: Labels, true: Integer[Tensor, "batch time height width"]) -> None:
+    def update(self, labels: Labels, true: Integer[Tensor, "batch time height width"]) -> Tables:
         tables = frame_tables(labels, true)
         for metric in self.by_name().values():
             metric.update_tables(tables)
+        return tables
 
 
 class DiscoveryScores(Scores):
@@ -58,19 +60,29 @@ class DiscoveryScores(Scores):
 
     Args:
         baseline_clips: clips of the set that baselines are scored on, the first ones; 0 for no baselines.
+
+    Attributes:
+        per_clip: whether `mask_scores` has the scores of every clip, tracking among them; else means alone.
     """
 
     def __init__(self, baseline_clips: int = 0) -> None:
         super().__init__()
         self.baseline_clips = baseline_clips
+        self.per_clip = False
         self._clips_done = 0
+        self._evaluations: dict[str, MaskEvaluation] = {}
         self.segmentations = nn.ModuleDict()
         self.occupancies = nn.ModuleDict()
         self.baselines = nn.ModuleDict()
         self.frames = nn.ModuleDict()
 
     def update_masks(
-        self, masks: str, labels: Labels, num_slots: int, true: Integer[Tensor, "batch time height width"] | None
+        self,
+        masks: str,
+        labels: Labels,
+        num_slots: int,
+        true: Integer[Tensor, "batch time height width"] | None,
+        index: Integer[Tensor, " batch"] | None = None,
     ) -> None:
         """Adds segmentations of clips; without the true instances only how full the slots are.
 
@@ -79,11 +91,15 @@ class DiscoveryScores(Scores):
             labels: the winning slot of every pixel, at the size of the truth.
             num_slots: slots.
             true: ids of instances, 0 = background.
+            index: numbers of the clips in their split; None where they come from no loader of ours.
         """
         occupancy = _made(self.occupancies, masks, SlotOccupancy, labels)
         occupancy.update(labels, num_slots)
         if true is not None:
-            _made(self.segmentations, masks, _Segmentation, labels).update(labels, true)
+            tables = _made(self.segmentations, masks, _Segmentation, labels).update(labels, true)
+            evaluation = self._evaluations.setdefault(masks, MaskEvaluation(self.per_clip))
+            # as its truth has it, one camera
+            evaluation.add(tables[:, :, 0], (true.shape[-2], true.shape[-1]), num_slots, index)
 
     def update_baseline(self, name: str, labels: Labels, true: Integer[Tensor, "batch time height width"]) -> None:
         """Adds segmentations of clips that nothing has learned, by the name of how they were made."""
@@ -143,8 +159,24 @@ class DiscoveryScores(Scores):
         values |= {f"{name}/frame": float(metric.compute()) for name, metric in self.frames.items()}  # type: ignore[operator]
         return {name: value for name, value in values.items() if value == value}  # nan: no sample
 
+    def close(self, keep_references: bool = True) -> dict[str, float]:
+        """Every score of the evaluation that ends; forgets its clips, but not what its records say."""
+        evaluations, self._evaluations = gathered(self._evaluations), {}
+        values = super().close(keep_references)
+        baselines: dict[str, dict[str, float]] = {}
+        for name, value in (self.references | values).items():
+            kind, _, score = name.partition("/")
+            if kind == "baseline":
+                score, _, baseline = score.rpartition("/")
+                baselines.setdefault(baseline, {})[score] = value
+        self.mask_scores = [
+            evaluation.result(source, _of(source, values), baselines) for source, evaluation in evaluations.items()
+        ]
+        return values
+
     def reset(self) -> None:
         """Forgets every clip."""
+        self._evaluations = {}
         for module in self.modules():
             if isinstance(module, Metric):
                 module.reset()
@@ -155,6 +187,13 @@ class DiscoveryScores(Scores):
 
     def _add_frames(self, name: str, values: Tensor) -> None:
         _made(self.frames, name, Mean, values).update(values)
+
+
+def _of(source: str, values: dict[str, float]) -> dict[str, float]:
+    """The segmentation scores of one kind of masks, which have a scope."""
+    ending = f"/{source}"
+    named = {name.removesuffix(ending): value for name, value in values.items() if name.endswith(ending)}
+    return {name: value for name, value in named.items() if name.endswith(_SCOPES) and "baseline/" not in name}
 
 
 def _made(table: nn.ModuleDict, name: str, kind: type[_Module], like: Tensor) -> _Module:

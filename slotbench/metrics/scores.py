@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from torch import nn
 
-from slotbench.interfaces import Headline
+from slotbench.interfaces import Headline, MaskScores
 
 __all__ = ["Score", "Scores", "Stage"]
 
@@ -61,11 +61,16 @@ class Scores(nn.Module, ABC):
     `baseline/<score>/<name>` and `oracle/<score>/<name>` are the references that a score stands beside. They are the
     same in every evaluation of the same data, and so are computed in the first one only: a subclass asks
     `wants_references` before it scores them.
+
+    Attributes:
+        references: baselines and oracles, once they have been scored.
+        mask_scores: of the evaluation that was closed last, what its records say, if it scored masks.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.references: dict[str, float] = {}
+        self.mask_scores: Sequence[MaskScores] = ()
         self._restored = False
 
     @property

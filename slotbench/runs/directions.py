@@ -6,8 +6,8 @@ import re
 
 __all__ = ["higher_is_better"]
 
-_LOWER = frozenset({"loss", "mse", "bce", "nll", "lpips", "fvd", "error"})
-_HIGHER = frozenset({"accuracy", "iou", "miou", "ari", "mbo", "psnr", "ssim", "r2"})
+_LOWER = frozenset({"loss", "mse", "bce", "nll", "lpips", "fvd", "error", "switches", "misses"})
+_HIGHER = frozenset({"accuracy", "iou", "miou", "ari", "mbo", "psnr", "ssim", "r2", "mota", "motp"})
 
 
 def higher_is_better(name: str) -> bool | None:

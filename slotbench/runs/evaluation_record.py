@@ -1,7 +1,8 @@
 """The evaluation record: scores of masks as a file, with all that decides whether two of them may be compared.
 
-It is written by `slotbench score` of anybody's masks and by `slotbench test` of a run, and knows no model. Everything
-is plain JSON; `rules` has each rule by name, and two scores belong in one column only where all rules are the same.
+It is written by `slotbench score` of anybody's masks, and by the validations and tests of a run for each kind of its
+masks, and knows no model. Everything is plain JSON; `rules` has each rule by name, and two scores belong in one column
+only where all rules are the same.
 """
 
 from __future__ import annotations
@@ -16,13 +17,21 @@ from typing import Any
 from slotbench.errors import FileError
 from slotbench.files import dump_json, read_json_object, write_atomically
 
-__all__ = ["EVALUATION", "clip_list_hash", "differing_rules", "make_record", "read_record", "write_record"]
-
-EVALUATION = "evaluation.json"
-"""The file in a run folder: the record of the last test."""
+__all__ = ["clip_list_hash", "differing_rules", "make_record", "read_record", "record_file", "rules_of", "write_record"]
 
 _KIND, _FORMAT = "slotbench evaluation", 1
 _PARTS: dict[str, type] = {"rules": dict, "scores": dict, "clips": dict, "data": dict}
+
+
+def record_file(folder: Path, evaluation: str, source: str) -> Path:
+    """Where the record of one kind of masks is in a run folder.
+
+    Args:
+        folder: of the run.
+        evaluation: its name, such as "test-20260131-120000", or "val" for the last validation of the training.
+        source: whose masks, such as "decoder".
+    """
+    return folder / f"{evaluation}-{source}.json"
 
 
 def clip_list_hash(names: Iterable[str]) -> str:
@@ -101,3 +110,19 @@ def differing_rules(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]
     names = list(dict.fromkeys(name for one in rules for name in one))
     values = {name: [one.get(name) for one in rules] for name in names}
     return {name: given for name, given in values.items() if any(value != given[0] for value in given)}
+
+
+def rules_of(record: Mapping[str, Any], score: str) -> dict[str, Any]:
+    """The rules of one score of a record: of a score of whole videos the "frames" of a video are one, by its lengths.
+
+    Example:
+        >>> record = {"rules": {"window": None}, "frames": {"lengths": {"24": 100}}}
+        >>> rules_of(record, "miou/video"), rules_of(record, "miou/frame")
+        ({'window': None, 'frames': ['24']}, {'window': None})
+    """
+    rules = dict(record["rules"])
+    frames = record.get("frames")
+    lengths = frames.get("lengths") if isinstance(frames, Mapping) else None
+    if isinstance(lengths, Mapping) and not score.endswith("/frame"):
+        rules["frames"] = sorted(map(str, lengths))
+    return rules

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from slotbench.data.formats.images import resize_nearest
 from slotbench.errors import UserError
 from slotbench.metrics.contingency import frame_tables, masks_to_labels
-from slotbench.scoring.rules import Rules
+from slotbench.metrics.mask_rules import Rules
 
 __all__ = ["Aligned", "align", "cut", "tables_of"]
 

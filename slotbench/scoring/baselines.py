@@ -13,6 +13,7 @@ from slotbench.data.folders.video_files import VideoFile, open_video
 from slotbench.data.formats.images import resize_bilinear
 from slotbench.errors import UserError, listing
 from slotbench.metrics.colour_tracker import colour_tracker_labels
+from slotbench.metrics.mask_rules import Rules
 from slotbench.metrics.segmentation_baselines import (
     grid_labels,
     kmeans_labels,
@@ -21,7 +22,6 @@ from slotbench.metrics.segmentation_baselines import (
     stripe_labels,
 )
 from slotbench.scoring.alignment import Aligned, cut
-from slotbench.scoring.rules import Rules
 
 __all__ = ["BLIND", "SEEING", "baselines_of", "find_videos", "read_frames"]
 

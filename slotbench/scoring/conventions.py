@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from slotbench.scoring.rules import Rules
+from slotbench.metrics.mask_rules import Rules
 
 __all__ = ["CONVENTIONS", "Convention", "under"]
 

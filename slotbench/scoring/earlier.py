@@ -8,9 +8,9 @@ from typing import Any
 
 from slotbench.errors import UserError, lines
 from slotbench.files import number
+from slotbench.metrics.clip_summary import Summary
+from slotbench.metrics.mask_rules import Rules
 from slotbench.runs.evaluation_record import clip_list_hash, differing_rules, read_record
-from slotbench.scoring.rules import Rules
-from slotbench.scoring.summary import Summary
 from slotbench.text import one_line
 
 __all__ = ["read_earlier"]

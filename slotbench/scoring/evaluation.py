@@ -10,11 +10,11 @@ import numpy as np
 
 from slotbench.data.folders.video_files import VideoFile
 from slotbench.errors import UserError, lines, listing
+from slotbench.metrics.clip_scores import ClipScores, score_clip
+from slotbench.metrics.mask_rules import Rules
 from slotbench.scoring.alignment import align, tables_of
 from slotbench.scoring.baselines import baselines_of, read_frames
 from slotbench.scoring.clip_files import Clip, Found, read_clip
-from slotbench.scoring.clip_scores import ClipScores, score_clip
-from slotbench.scoring.rules import Rules
 
 __all__ = ["Evaluation", "Matching", "evaluate", "match_clips"]
 
@@ -47,6 +47,7 @@ class Evaluation:
         masks: scores of each clip.
         baselines: the same of each baseline, by its name.
         kinds: clips of "ids" and of "soft masks".
+        lengths: clips by the frames that were scored, with windows by those of a window.
         sizes: clips by the height and width at which they were scored.
         frames: that were scored.
         pixels: of these frames.
@@ -60,6 +61,7 @@ class Evaluation:
     masks: list[ClipScores] = field(default_factory=list)
     baselines: dict[str, list[ClipScores]] = field(default_factory=dict)
     kinds: Counter[str] = field(default_factory=Counter)
+    lengths: Counter[int] = field(default_factory=Counter)
     sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     frames: int = 0
     pixels: int = 0
@@ -140,6 +142,7 @@ def _add_clip(
             scores = score_clip(tables_of(labels, aligned), aligned.true_ids, found.rules)
             found.baselines.setdefault(baseline, []).append(scores)
     found.kinds["soft masks" if values.ndim == 4 else "ids"] += 1
+    found.lengths[found.rules.window or len(aligned.true)] += 1
     found.sizes[height, width] += 1
     found.frames += len(aligned.true)
     found.pixels += aligned.true.numel()

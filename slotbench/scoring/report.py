@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from slotbench.errors import listing
+from slotbench.metrics.clip_summary import Summary, counted, summaries
 from slotbench.scoring.conventions import CONVENTIONS
 from slotbench.scoring.evaluation import Evaluation
-from slotbench.scoring.summary import Summary, counted, summaries
 from slotbench.text import one_line
 
 __all__ = ["print_conventions", "print_evaluation"]

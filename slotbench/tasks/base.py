@@ -6,7 +6,7 @@ import os
 import re
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -26,6 +26,7 @@ from slotbench.interfaces import (
     Decoder,
     Encoder,
     Headline,
+    MaskScores,
     Reporter,
     SlotSpec,
     TemporalCore,
@@ -211,6 +212,11 @@ class SlotTask(OptimisedModule, RebuiltModule, Reporter, ABC):
         """The scores that are `reported`, of the stage that was evaluated last, with baselines and oracles."""
         scores = self.scores_of(self._stage)
         return [score.headline(self._stage, {} if scores is None else scores.references) for score in self.reported]
+
+    def mask_scores(self) -> Sequence[MaskScores]:
+        """Those of the stage that was evaluated last."""
+        scores = self.scores_of(self._stage)
+        return () if scores is None else scores.mask_scores
 
     def setup(self, stage: str) -> None:
         """Loads the weights named by `init_from`, once, before training starts; has the parts' outputs checked."""

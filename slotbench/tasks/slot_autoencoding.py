@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import ClassVar, Literal
 
 from jaxtyping import Float
+from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import AdamW, Optimizer
@@ -132,6 +133,16 @@ class SlotAutoencoding(AutoencodingTask):
             lpips = self.given_weights.load_lpips()
             self._lpips = (lpips,) if lpips is not None and stage == "test" else ()
 
+    def on_validation_start(self) -> None:
+        """Has the last validation of a training, and any other evaluation, keep the scores of every clip."""
+        trainer = self.trainer
+        goes_on = trainer.state.fn == TrainerFn.FITTING and trainer.global_step < trainer.estimated_stepping_batches
+        self.scores_of("val").per_clip = not goes_on
+
+    def on_test_start(self) -> None:
+        """Has the test keep the scores of every clip."""
+        self.scores_of("test").per_clip = True
+
     @property
     def reported(self) -> tuple[Score, ...]:
         """FG-ARI, mIoU and ARI per video beside baselines, occupancy, and the quality of frames, if it is frames."""
@@ -167,7 +178,7 @@ class SlotAutoencoding(AutoencodingTask):
         for name, masks in {"decoder": out.masks, "attention": self._attention(out, batch)}.items():
             if masks is not None:
                 labels = masks_to_labels(masks, frame_size(batch))
-                scores.update_masks(name, labels, masks.shape[2], batch.masks)
+                scores.update_masks(name, labels, masks.shape[2], batch.masks, batch.index)
         if batch.masks is not None:
             scores.update_baselines(batch, out.slots.shape[2])
         return self.loss(out, batch)

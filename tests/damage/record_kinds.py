@@ -23,6 +23,7 @@ from slotbench.grids.grid_file import read_grid_file
 from slotbench.grids.grid_folder import GridFolder
 from slotbench.pretrained.weights import match_weights
 from slotbench.runs.checkpoints import find_good, load_checkpoint
+from slotbench.runs.evaluation_record import make_record, record_file, write_record
 from slotbench.runs.folder import RunFolder
 
 # --- runs
@@ -44,6 +45,15 @@ def two_runs(folder: Path) -> Path:
         (run / "result.json").write_text(json.dumps(result))
         (run / "media").mkdir()
         (run / "checkpoints").mkdir()
+        parts = {"data": {"name": "Clips"}, "masks": {"source": "decoder"}, "baselines": {}}
+        record = make_record(
+            rules={"window": None, "void": [1, 2]},
+            clips={"scored": 2, "truth": f"{seed}"},
+            frames={"lengths": {"6": 2}},
+            scores={"iou": {"mean": 0.5}},
+            **parts,
+        )
+        write_record(record_file(run, "val", "decoder"), record)
     return folder / "runs" / "run-RIM"
 
 
@@ -51,10 +61,10 @@ def run_file(name: str) -> Callable[[Path], Path]:
     return lambda folder: two_runs(folder) / name
 
 
-def compared(folder: Path) -> str:
+def compared(folder: Path, *metrics: str) -> str:
     """The table of both runs; a damaged one must not hide the other."""
     try:
-        shown = through_cli("compare", folder / "runs", "--runs", "--format", "csv", "--metric", "val/loss")
+        shown = through_cli("compare", folder / "runs", "--runs", "--format", "csv", "--metric", "val/loss", *metrics)
     except FileError as error:
         raise AssertionError(f"a damaged run hides the others: {error}") from error
     assert "SlotSSM" in shown or "run-SlotSSM" in shown, shown
@@ -238,6 +248,9 @@ KINDS: dict[str, Kind] = {
         for name in ("run.json", "result.json", "config.yaml")
     },
     "compare: metrics.jsonl": Kind(run_file("metrics.jsonl"), compared, tolerant=True),
+    "compare: val-decoder.json": Kind(
+        run_file("val-decoder.json"), lambda folder: compared(folder, "val/iou/decoder"), tolerant=True
+    ),
     "page: metrics.jsonl": Kind(run_file("metrics.jsonl"), page, tolerant=True),
     "page: run.json": Kind(run_file("run.json"), page, tolerant=True),
     "run: run.json": Kind(run_file("run.json"), looked_at),

@@ -1,8 +1,8 @@
 """Every shipped grid: its header, what the parser says to its points, and two steps of them at tiny size.
 
 Of the laptop's grids one point of every model is trained each time, and the parser is shown points in which every value
-of every axis occurs; of each of the papers' grids it is shown one. All points of all grids are trained by
-`nox -s grids`.
+of every axis occurs; of each study one point is trained, and the parser is shown as many; of each of the papers' grids
+it is shown one. The slow tests show it all points of these, and all points of all grids are trained by `nox -s grids`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from slotbench.tasks.rollouts.scores import summarise
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "experiments" / "grids"
 GRIDS = sorted(FOLDER.rglob("*.yaml"))
+STUDIES = sorted((FOLDER / "studies").glob("*.yaml"))
 HEADER = ("Shows:", "Duration:", "Hardware:")
 SEED = "seed_everything"
 
@@ -83,7 +84,8 @@ def some_points() -> dict[Path, list[Point]]:
         models = {model_of(point): point for point in reversed(chosen)}
         found[path] = [point for model, point in models.items() if model not in seen][::-1] or chosen[:1]
         seen |= models.keys()
-    return found
+    # the models of a study are those of a laptop grid; a point of it is still trained as it says
+    return found | {path: covering(variants(opened(path).points))[:1] for path in STUDIES}
 
 
 def points_to_parse() -> list[Any]:
@@ -92,8 +94,15 @@ def points_to_parse() -> list[Any]:
         path: [point for point in chosen if point.id not in {done.id for done in some_points()[path]}]
         for path, chosen in covering_points().items()
     }
+    left |= {path: covering(variants(opened(path).points)) for path in STUDIES}
     left |= {path: list(opened(path).points[-1:]) for path in sorted((FOLDER / "paper").glob("*.yaml"))}
     return [pytest.param(points, id=name_of(path)) for path, points in left.items() if points]
+
+
+def others_to_parse() -> list[Any]:
+    """All points of the studies and of the papers' grids, one of those that differ by their seed alone."""
+    paths = [*STUDIES, *sorted((FOLDER / "paper").glob("*.yaml"))]
+    return [pytest.param(variants(opened(path).candidates or opened(path).points), id=name_of(path)) for path in paths]
 
 
 def other_points(path: Path) -> list[Point]:
@@ -207,6 +216,12 @@ def test_a_grid_says_what_it_compares(path):
 
 @pytest.mark.parametrize("points", points_to_parse())
 def test_the_parser_takes_the_points(points):
+    assert problems(points, []) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("points", others_to_parse())
+def test_the_parser_takes_every_point_of_the_larger_grids(points):
     assert problems(points, []) == []
 
 

@@ -16,10 +16,10 @@ from written_masks import clip
 
 from slotbench import cli
 from slotbench.errors import UserError
+from slotbench.metrics.clip_scores import score_clip
+from slotbench.metrics.mask_rules import Rules
 from slotbench.scoring.alignment import align, tables_of
-from slotbench.scoring.clip_scores import score_clip
 from slotbench.scoring.conventions import CONVENTIONS, under
-from slotbench.scoring.rules import Rules
 
 PATHS = Path("masks"), Path("truth")
 TRUE, SLOTS, SOFT = clip(1)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from slotbench.metrics.clip_scores import ClipScores
+from slotbench.metrics.clip_summary import summaries
 from slotbench.metrics.tracking import Tracking
-from slotbench.scoring.clip_scores import ClipScores
-from slotbench.scoring.summary import summaries
 
 
 def made(*pairs, **tracking):

@@ -18,10 +18,10 @@ from sklearn.metrics import adjusted_rand_score
 
 from slotbench.bench.contest import Contest, Way
 from slotbench.bench.subjects import Subject
+from slotbench.metrics.mask_rules import Rules
 from slotbench.scoring.clip_files import find_clips
 from slotbench.scoring.evaluation import evaluate, match_clips
-from slotbench.scoring.rules import Rules
-from slotbench.scoring.summary import record_of
+from slotbench.scoring.record import record_of
 
 __all__ = ["SUBJECT"]
 

@@ -126,8 +126,8 @@ def _panels(comparison: Comparison) -> list[Any]:
         "max_runs_to_show": max(10, len(comparison.rows)),
     }
     kinds: list[Any] = [
-        *(reports.LinePlot(title=metric.label, x="Step", y=[metric.name], **rows) for metric in comparison.metrics),
-        *(reports.BarPlot(title=metric.label, metrics=[metric.name], **rows) for metric in comparison.metrics),
+        *(reports.LinePlot(title=metric.label, x="Step", y=[metric.logged], **rows) for metric in comparison.metrics),
+        *(reports.BarPlot(title=metric.label, metrics=[metric.logged], **rows) for metric in comparison.metrics),
     ]
     for index, panel in enumerate(kinds):
         row, column = divmod(index, _COLUMNS)

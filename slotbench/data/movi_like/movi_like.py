@@ -133,6 +133,11 @@ class MOViLike(StoredVideos, Preparable):
         frame = VideoSpec(channels=3, height=self.resolution, width=self.resolution)
         return DataSpec(input=frame, target=frame)
 
+    @property
+    def version(self) -> str:
+        """Hash of the arguments that a video depends on, and of the format that they are simulated in."""
+        return hashlib.sha256(json.dumps({"format": _FORMAT, **self._look()}).encode()).hexdigest()[:16]
+
     def stored_videos(self, split: Split) -> tuple[ClipCache, np.ndarray]:
         """The videos of a split, and those of them that take part."""
         source = self._kept(split) if self.path is None else self._given(self.path / _STORED[split], split)

@@ -1,4 +1,4 @@
-"""Every score of one clip, from its tables of counts: segmentation per frame and per video, and tracking."""
+"""Every score of a clip, from its tables of counts: segmentation per frame and per video, and tracking."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
+from slotbench.metrics.mask_rules import Rules
 from slotbench.metrics.segmentation import adjusted_rand_index, matched_iou, mean_best_overlap
 from slotbench.metrics.tracking import Tracking, TrackingRule, track
-from slotbench.scoring.rules import Rules
 
-__all__ = ["ClipScores", "score_clip"]
+__all__ = ["ClipScores", "score_clip", "score_clips"]
 
-Tables = Integer[Tensor, "samples true predicted"]
-_Values = tuple[Float[Tensor, " samples"], Bool[Tensor, " samples"]]
+Tables = Integer[Tensor, "clips samples true predicted"]
+_Values = tuple[Float[Tensor, "clips samples"], Bool[Tensor, "clips samples"]]
 
 
 @dataclass
@@ -47,25 +47,43 @@ def score_clip(
     Args:
         tables: pixels by frame, true id and slot.
         true_ids: the ids that the rows stand for.
-        rules: in force.
+        rules: in force; the frames have been chosen.
     """
-    found = ClipScores()
-    window = rules.window or len(tables)
-    pieces = tables.unflatten(0, (-1, window))
-    for scope, samples in {"video": pieces.sum(1), "frame": tables}.items():
-        _add_segmentation(found, scope, samples, true_ids, rules)
+    return score_clips(tables[None], true_ids, rules)[0]
+
+
+def score_clips(
+    tables: Integer[Tensor, "clips time true predicted"], true_ids: Integer[np.ndarray, " rows"], rules: Rules
+) -> list[ClipScores]:
+    """The same for clips of one length at once, which costs less than one after the other.
+
+    Args:
+        tables: pixels by clip, frame, true id and slot, on any device; ids and slots of another clip may have rows and
+            columns of zeros.
+        true_ids: the ids that the rows stand for, in all clips.
+        rules: in force; the frames have been chosen.
+    """
+    tables = tables.cpu()
+    clips = [ClipScores() for _ in tables]
+    window = rules.window or tables.shape[1]
+    pieces = tables.unflatten(1, (-1, window))
+    for scope, samples in {"video": pieces.sum(2), "frame": tables}.items():
+        _add_segmentation(clips, scope, samples, true_ids, rules)
     rule = TrackingRule(rules.match_iou, rules.min_pixels, rules.background_iou)
-    for piece in pieces.numpy():
-        found.tracking += track(piece, rule)
-    _add_tracking(found)
-    return found
+    for found, own in zip(clips, pieces.numpy(), strict=True):
+        for piece in own:
+            found.tracking += track(piece, rule)
+        _add_tracking(found)
+    return clips
 
 
-def _add_segmentation(found: ClipScores, scope: str, tables: Tables, true_ids: np.ndarray, rules: Rules) -> None:
+def _add_segmentation(
+    clips: list[ClipScores], scope: str, tables: Tables, true_ids: Integer[np.ndarray, " rows"], rules: Rules
+) -> None:
     points = tables.sum(-1)
-    seen, present = points.sum(-1) > 0, points[:, 1:] > 0
+    seen, present = points.sum(-1) > 0, points[..., 1:] > 0
     objects = present.sum(-1)
-    fg_ari, some = adjusted_rand_index(tables[:, 1:])
+    fg_ari, some = adjusted_rand_index(tables[..., 1:, :])
     # the whole table of a sample without objects is its background
     scored = seen & (some | (rules.empty == "one"))
     scores: dict[str, _Values] = {
@@ -79,19 +97,23 @@ def _add_segmentation(found: ClipScores, scope: str, tables: Tables, true_ids: n
     if rules.absent == "zero":
         highest = torch.from_numpy(np.maximum(true_ids[1:], np.arange(1, len(true_ids)))) * present
         # an id that is there is never above the highest one, so that this only adds zeros to the mean
-        among = objects / highest.amax(-1).clamp(min=1) if len(true_ids) > 1 else torch.ones(len(tables))
+        among = objects / highest.amax(-1).clamp(min=1) if len(true_ids) > 1 else torch.ones(objects.shape)
         scores |= {name: (scores[name][0] * among, scores[name][1]) for name in ("miou", "mbo")}
     for name, (value, defined) in scores.items():
-        samples = int(defined.sum())
-        if samples:
-            found.values[f"{name}/{scope}"] = float(value[defined].mean()), samples
-    plural = f"{scope}s"
-    found.counts |= {
-        plural: len(tables),
-        f"{plural} without objects": int((seen & (objects == 0)).sum()),
-        f"{plural} with one object": int((objects == 1).sum()),
-        f"{plural} without a valid pixel": int((~seen).sum()),
+        samples = defined.sum(-1).tolist()
+        means = (torch.where(defined, value, 0.0).sum(-1) / defined.sum(-1).clamp(min=1)).tolist()
+        for found, mean, count in zip(clips, means, samples, strict=True):
+            if count:
+                found.values[f"{name}/{scope}"] = mean, count
+    special = {
+        "": torch.ones_like(seen),
+        " without objects": seen & (objects == 0),
+        " with one object": objects == 1,
+        " without a valid pixel": ~seen,
     }
+    for what, there in special.items():
+        for found, count in zip(clips, there.sum(-1).tolist(), strict=True):
+            found.counts[f"{scope}s{what}"] = count
 
 
 def _add_tracking(found: ClipScores) -> None:

@@ -1,23 +1,19 @@
-"""From the scores of clips to one number each, with its interval, and to the record of an evaluation."""
+"""From the scores of clips to one number each with its interval, as values and as an evaluation record has them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
 
+from slotbench.metrics.clip_scores import ClipScores
 from slotbench.metrics.tracking import Tracking
-from slotbench.runs.evaluation_record import clip_list_hash, make_record
-from slotbench.scoring.clip_scores import ClipScores
-from slotbench.scoring.evaluation import Evaluation
 
-__all__ = ["Summary", "counted", "record_of", "summaries"]
-
-_MISSING_NAMES = 1000
+__all__ = ["Summary", "counted", "scores_as_record", "summaries"]
 
 
 @dataclass(frozen=True)
@@ -64,42 +60,8 @@ def counted(clips: Sequence[ClipScores]) -> Counter[str]:
     return total
 
 
-def record_of(found: Evaluation, data: Mapping[str, Any], source: str, masks: str) -> dict[str, Any]:
-    """The record of an evaluation.
-
-    Args:
-        found: the scores.
-        data: "name", "version" and "split", as the user has given them.
-        source: what the masks are, as the user has given it: "decoder", "attention", ...
-        masks: where they were.
-    """
-    matching = found.matching
-    special = {what: count for what, count in counted(found.masks).items() if what not in ("videos", "frames")}
-    return make_record(
-        data=data,
-        masks={"source": source, "path": masks, "kinds": dict(found.kinds), "segments": list(found.segments)},
-        rules=found.rules.as_record(),
-        clips={
-            "scored": len(found.names),
-            "there": matching.there,
-            "without_masks": matching.without_masks[:_MISSING_NAMES],
-            "without_truth": matching.without_truth[:_MISSING_NAMES],
-            "hash": clip_list_hash(found.names),
-            "names": found.names,
-        },
-        frames={
-            "scored": found.frames,
-            "sizes": {f"{height}x{width}": count for (height, width), count in found.sizes.items()},
-            "tied_pixels": found.ties,
-            "pixels": found.pixels,
-            "special": special,
-        },
-        scores=_as_record(found.masks),
-        baselines={name: _as_record(clips) for name, clips in found.baselines.items()},
-    )
-
-
-def _as_record(clips: Sequence[ClipScores]) -> dict[str, Any]:
+def scores_as_record(clips: Sequence[ClipScores]) -> dict[str, Any]:
+    """Every score by name: mean and interval, and what they are the mean of, clip by clip; plain values."""
     record: dict[str, Any] = {}
     for name, one in summaries(clips).items():
         record[name] = {"mean": one.mean, "low": one.low, "high": one.high}

@@ -1,0 +1,75 @@
+"""Evaluation records of a run's masks, as files in its folder: one for each kind of masks of an evaluation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.trainer.states import TrainerFn
+
+from slotbench.callbacks.media import clip_title
+from slotbench.interfaces import MaskScores, Reporter
+from slotbench.runs.evaluation_record import clip_list_hash, make_record, record_file, write_record
+
+__all__ = ["write_mask_records"]
+
+
+def write_mask_records(
+    trainer: Trainer, module: LightningModule, folder: Path, evaluation: str, checkpoint: str | None = None
+) -> list[Path]:
+    """Writes what the task's last evaluation says of its masks to `FOLDER/EVALUATION-SOURCE.json`; returns the files.
+
+    Args:
+        trainer: whose data was evaluated.
+        module: the task; one that scores no masks writes nothing.
+        folder: of the run.
+        evaluation: its name, such as "test-20260131-120000", or "val" for the last validation of a training.
+        checkpoint: whose weights they are, if it is one.
+    """
+    if not isinstance(module, Reporter):
+        return []
+    split = "test" if trainer.state.fn == TrainerFn.TESTING else "val"
+    dataset = _dataset(trainer, split)
+    more = {"run": folder.resolve().name, "step": trainer.global_step} | (
+        {} if checkpoint is None else {"checkpoint": checkpoint}
+    )
+    written = []
+    for found in module.mask_scores():
+        path = record_file(folder, evaluation, found.source)
+        write_record(path, _record(found, trainer, dataset, split, more))
+        written.append(path)
+    return written
+
+
+def _record(found: MaskScores, trainer: Trainer, dataset: Any, split: str, more: dict[str, Any]) -> dict[str, Any]:
+    data = getattr(trainer, "datamodule", None)
+    names = [clip_title(dataset, number) for number in found.clips]
+    return make_record(
+        data={
+            "name": type(dataset if data is None else data).__name__,
+            "version": str(getattr(data, "version", "unknown")),
+            "split": split,
+        },
+        masks={"source": found.source, "kinds": {"soft masks": len(names)}, "segments": [found.slots, found.slots]},
+        rules=found.rules,
+        clips={
+            "scored": len(names),
+            "there": max(len(names), len(dataset) if hasattr(dataset, "__len__") else 0),
+            "hash": clip_list_hash(names),
+            "truth": found.truth,
+            "names": names,
+        },
+        frames=found.frames,
+        scores=found.scores,
+        baselines=found.baselines,
+        more=more,
+    )
+
+
+def _dataset(trainer: Trainer, split: str) -> Any:
+    """The clips of the split, of which there is one loader."""
+    loaders: Any = trainer.test_dataloaders if split == "test" else trainer.val_dataloaders
+    if isinstance(loaders, list | tuple):
+        loaders = loaders[0] if loaders else None
+    return getattr(loaders, "dataset", None)

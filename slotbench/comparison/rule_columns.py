@@ -1,0 +1,109 @@
+"""Columns of one rule: scores of one name that were made by different rules are different scores."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from slotbench.comparison.records import RULES, Curve, Metric, RunRecord
+
+__all__ = ["apart_by_rules", "rule_notes"]
+
+_UNKNOWN = "rules unknown"
+
+
+def apart_by_rules(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """The runs with every metric under a name of its own for each set of rules: "val/fg_ari/video (6 frames)".
+
+    Where all runs that say it have the same rules, the metric keeps its name. Runs without a record are then among
+    them; where there are several sets of rules, they have a name of their own, because theirs may be any.
+
+    Args:
+        runs: of a comparison.
+    """
+    names: list[dict[str, str]] = [{} for _ in runs]
+    known = dict.fromkeys(metric for run in runs for metric in run.scored_by)
+    for metric in known:
+        having = [(place, run) for place, run in enumerate(runs) if metric in run.summary]
+        rules = [run.scored_by[metric].rules if metric in run.scored_by else None for _, run in having]
+        sets = list({tuple(sorted(one.items())): one for one in rules if one is not None}.values())
+        if len(sets) < 2:
+            continue
+        for (place, _), one in zip(having, rules, strict=True):
+            names[place][metric] = f"{metric}{RULES}{_in_words(one, sets)})"
+    return [_renamed(run, own) if own else run for run, own in zip(runs, names, strict=True)]
+
+
+def rule_notes(runs: Sequence[RunRecord], columns: Sequence[Metric]) -> list[str]:
+    """Which columns are of different rules, in which rows' rules are unknown, and which are of different clips."""
+    apart: dict[str, list[Metric]] = {}
+    for metric in columns:
+        if metric.rules:
+            apart.setdefault(metric.logged, []).append(metric)
+    told: dict[str, list[str]] = {}
+    for logged, metrics in apart.items():
+        told.setdefault(" and ".join(f"of {metric.rules}" for metric in metrics), []).append(logged)
+    notes = [f"{_listed(names)} {words} are different scores, in columns of their own" for words, names in told.items()]
+    without: list[str] = []
+    clips: dict[str, list[str]] = {}
+    for metric in columns:
+        having = [run for run in runs if metric.name in run.summary]
+        scored_by = [run.scored_by[metric.name] for run in having if metric.name in run.scored_by]
+        if 0 < len(scored_by) < len(having):
+            without.append(f"{metric.name} ({len(having) - len(scored_by)} of {len(having)} runs)")
+        if len({one.clips for one in scored_by if one.clips is not None}) > 1:
+            counts = Counter(one.said_of_clips for one in scored_by)
+            words = "; ".join(f"{said} ({count} runs)" for said, count in counts.items())
+            clips.setdefault(words, []).append(metric.name)
+    if without:
+        notes.append(f"no evaluation record says by which rules these scores are: {_listed(without)}")
+    notes += [f"{_listed(names)}: not all runs are scored on the same clips: {words}" for words, names in clips.items()]
+    return notes
+
+
+def _in_words(rules: Mapping[str, str] | None, sets: Sequence[Mapping[str, str]]) -> str:
+    """The rules that are not the same in all sets; "frames" are those of a video."""
+    if rules is None:
+        return _UNKNOWN
+    names = list(dict.fromkeys(name for one in sets for name in one))
+    differing = {name: rules.get(name, "unknown") for name in names if len({one.get(name) for one in sets}) > 1}
+    return ", ".join(f"{value} frames" if name == "frames" else f"{name} {value}" for name, value in differing.items())
+
+
+def _renamed(run: RunRecord, names: Mapping[str, str]) -> RunRecord:
+    def own(name: str) -> str:
+        return names.get(name, name)
+
+    headlines = run.info.get("headlines")
+    info: dict[str, Any] = dict(run.info)
+    if isinstance(headlines, list):
+        info["headlines"] = [
+            {**item, "metric": own(item["metric"]), "label": _labelled(item, names)}
+            if isinstance(item, dict) and item.get("metric") in names
+            else item
+            for item in headlines
+        ]
+    return replace(
+        run,
+        summary={own(name): value for name, value in run.summary.items()},
+        best={own(name): value for name, value in run.best.items()},
+        scored_by={own(name): value for name, value in run.scored_by.items()},
+        info=info,
+        curves=partial(_renamed_curves, run.curves, dict(names)),
+    )
+
+
+def _labelled(headline: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    metric = headline["metric"]
+    return f"{headline.get('label') or metric}{names[metric].removeprefix(metric)}"
+
+
+def _renamed_curves(curves: Any, names: Mapping[str, str], limit: int) -> dict[str, Curve]:
+    return {names.get(name, name): curve for name, curve in curves(limit).items()}
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

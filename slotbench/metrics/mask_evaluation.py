@@ -1,0 +1,135 @@
+"""What an evaluation record says of one kind of masks, gathered batch by batch and over processes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch.distributed
+from jaxtyping import Integer
+from torch import Tensor
+
+from slotbench.interfaces import MaskScores
+from slotbench.metrics.clip_scores import ClipScores, score_clips
+from slotbench.metrics.clip_summary import counted, scores_as_record
+from slotbench.metrics.mask_rules import Rules
+
+__all__ = ["MaskEvaluation", "gathered", "truth_digests"]
+
+
+@dataclass
+class MaskEvaluation:
+    """The clips whose masks have been scored, by the usual rules: whole clips, at the size of the truth.
+
+    Attributes:
+        per_clip: keep every score of every clip, tracking included; else the means alone, which others know.
+        slots: of the masks.
+        clips: by number, the digest of the truth and, with `per_clip`, the scores.
+        lengths: clips by their frames.
+        sizes: clips by height and width.
+    """
+
+    per_clip: bool
+    slots: int = 0
+    clips: dict[int, tuple[bytes, ClipScores | None]] = field(default_factory=dict)
+    lengths: Counter[int] = field(default_factory=Counter)
+    sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
+
+    def add(
+        self,
+        tables: Integer[Tensor, "batch time true predicted"],
+        size: tuple[int, int],
+        slots: int,
+        index: Integer[Tensor, " batch"] | None,
+    ) -> None:
+        """Adds clips.
+
+        Args:
+            tables: pixels by frame, true id and slot.
+            size: height and width of the frames.
+            slots: of the masks.
+            index: numbers of the clips; None to count on.
+        """
+        numbers = range(len(self.clips), len(self.clips) + len(tables)) if index is None else index.tolist()
+        digests = truth_digests(tables)
+        scores: list[ClipScores | None] = [None] * len(tables)
+        if self.per_clip:
+            scores = [*score_clips(tables, np.arange(tables.shape[2]), Rules())]
+        new = {number: one for number, *one in zip(numbers, digests, scores, strict=True) if number not in self.clips}
+        self.clips |= {number: (digest, found) for number, (digest, found) in new.items()}
+        self.lengths[tables.shape[1]] += len(new)
+        self.sizes[size] += len(new)
+        self.slots = max(self.slots, slots)
+
+    def merge(self, other: MaskEvaluation) -> None:
+        """Adds the clips of another process."""
+        self.clips |= other.clips
+        self.lengths += other.lengths
+        self.sizes += other.sizes
+        self.slots = max(self.slots, other.slots)
+
+    def result(
+        self, source: str, means: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]]
+    ) -> MaskScores:
+        """What a record says of them.
+
+        Args:
+            source: whose masks they are.
+            means: scores by name, for those that were not kept clip by clip.
+            baselines: means by the baseline's name.
+        """
+        numbers = sorted(self.clips)
+        found = [scores for number in numbers if (scores := self.clips[number][1]) is not None]
+        special = {what: count for what, count in counted(found).items() if what not in ("videos", "frames")}
+        truth = hashlib.sha256(b"".join(self.clips[number][0] for number in numbers)).hexdigest()
+        return MaskScores(
+            source=source,
+            rules=Rules().as_record(),
+            clips=numbers,
+            truth=truth,
+            slots=self.slots,
+            frames={
+                "scored": sum(frames * clips for frames, clips in self.lengths.items()),
+                "lengths": {str(frames): clips for frames, clips in sorted(self.lengths.items())},
+                "sizes": {f"{height}x{width}": clips for (height, width), clips in self.sizes.items()},
+                "special": special,
+            },
+            scores=scores_as_record(found) if self.per_clip else _as_record(means),
+            baselines={name: _as_record(scores) for name, scores in baselines.items()},
+        )
+
+
+def gathered(own: dict[str, MaskEvaluation]) -> dict[str, MaskEvaluation]:
+    """The evaluations of all processes, by the source of the masks; every process must take part."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return own
+    parts: list[Any] = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(parts, own)
+    together: dict[str, MaskEvaluation] = {}
+    for part in parts:
+        for source, evaluation in part.items():
+            if source in together:
+                together[source].merge(evaluation)
+            else:
+                together[source] = evaluation
+    return together
+
+
+def truth_digests(tables: Integer[Tensor, "batch time true predicted"]) -> list[bytes]:
+    """SHA-256 of each clip's true objects, of how many pixels they have in each frame: other clips have another one."""
+    pixels = tables.sum(-1).cpu().numpy().astype(np.int64)
+    digests = []
+    for clip in pixels:
+        # a batch has rows for the ids of its other clips
+        there = np.flatnonzero(clip.any(0))
+        clip = clip[:, : there[-1] + 1 if len(there) else 0]
+        digests.append(hashlib.sha256(repr(clip.shape).encode() + clip.tobytes()).digest())
+    return digests
+
+
+def _as_record(means: Mapping[str, float]) -> dict[str, Any]:
+    return {name: {"mean": mean, "low": None, "high": None} for name, mean in means.items()}

@@ -1,0 +1,91 @@
+"""Records of masks that a run writes: of the last validation and of each test, for each kind of masks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from slotbench.cli import run
+from slotbench.runs.evaluation_record import clip_list_hash, read_record
+
+EXPERIMENT = {
+    "model": {
+        "class_path": "SlotAutoencoding",
+        "init_args": {
+            "encoder": {"class_path": "PatchEncoder", "init_args": {"dim": 8}},
+            "core": {"class_path": "SAVi", "init_args": {"num_slots": 3, "dim": 8, "num_iterations": 1}},
+            "decoder": {"class_path": "SpatialBroadcastDecoder", "init_args": {"channels": 4}},
+            "baseline_clips": 2,
+        },
+    },
+    "data": {
+        "class_path": "BouncingBalls",
+        "init_args": {"num_balls": 2, "num_frames": 2, "eval_frames": 3, "resolution": 16}
+        | {"loader": {"batch_size": 4, "val_batch_size": 4, "val_size": 6, "test_size": 5}},
+    },
+    "trainer": {"max_steps": 2, "val_check_interval": 1, "check_val_every_n_epoch": None, "accelerator": "cpu"}
+    | {"enable_progress_bar": False, "num_sanity_val_steps": 0},
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("scored")
+    (folder / "tiny.yaml").write_text(yaml.safe_dump(EXPERIMENT))
+    patch = pytest.MonkeyPatch()
+    # the command sets it, for processes that it starts
+    patch.setenv("SLOTBENCH_RUN_DIR", "")
+    path = folder / "runs" / "tiny"
+    assert run(["fit", "--config", str(folder / "tiny.yaml"), "--run_dir", str(path)]) == 0
+    assert run(["test", str(path)]) == 0
+    patch.undo()
+    return path
+
+
+def test_a_training_leaves_the_records_of_its_last_validation(trained):
+    logged = json.loads((trained / "result.json").read_text())["metrics"]
+    for source in ("decoder", "attention"):
+        found = read_record(trained / f"val-{source}.json")
+        assert found["masks"]["source"] == source
+        assert found["scores"]["fg_ari/video"]["mean"] == pytest.approx(logged[f"val/fg_ari/video/{source}"])
+        assert found["data"] == {"name": "BouncingBalls", "version": "unknown", "split": "val"}
+        assert (found["clips"]["scored"], found["clips"]["there"], found["step"]) == (6, 6, 2)
+        assert found["clips"]["hash"] == clip_list_hash(found["clips"]["names"])
+        assert found["frames"]["lengths"] == {"3": 6}
+        # the last validation has all clips, tracking among them
+        assert len(found["scores"]["mota"]["values"]) == 6
+
+
+def test_a_test_writes_records_beside_its_own(trained):
+    (logged,) = (path for path in trained.glob("test-*.json") if path.stem.count("-") == 2)
+    scores = json.loads(logged.read_text())["metrics"]
+    for source in ("decoder", "attention"):
+        found = read_record(trained / f"{logged.stem}-{source}.json")
+        assert found["data"]["split"] == "test"
+        assert (found["clips"]["scored"], found["run"]) == (5, "tiny")
+        assert found["scores"]["miou/frame"]["mean"] == pytest.approx(scores[f"test/miou/frame/{source}"])
+        assert len(found["scores"]["switches_per_100_frames"]["values"]) == 5
+        assert found["baselines"]["one slot"]["miou/video"]["mean"] == pytest.approx(
+            scores["test/baseline/miou/video/one slot"]
+        )
+
+
+def test_validations_before_the_last_keep_means_alone(trained, tmp_path):
+    # step 2 is validated and step 3, the last, is not
+    config = yaml.safe_load((trained / "config.yaml").read_text())
+    config["trainer"] |= {"max_steps": 3, "val_check_interval": 2}
+    (tmp_path / "longer.yaml").write_text(yaml.safe_dump(config))
+    path = tmp_path / "run"
+    arguments = ["fit", "--config", str(tmp_path / "longer.yaml"), "--run_dir", str(path), "--no_final_validation"]
+    assert run(arguments) == 0
+    found = read_record(path / "val-decoder.json")
+    assert found["step"] == 2
+    assert set(found["scores"]) == {
+        f"{name}/{scope}"
+        for name in ("fg_ari", "fg_ari_several", "ari", "miou", "miou_with_background", "mbo")
+        for scope in ("video", "frame")
+    }
+    assert found["rules"]["empty"] == "one"

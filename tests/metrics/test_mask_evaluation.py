@@ -1,0 +1,119 @@
+"""What records say of masks: clips scored at once as one by one, means as they are logged, clips known by their truth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slotbench.metrics.clip_scores import score_clip, score_clips
+from slotbench.metrics.contingency import frame_tables
+from slotbench.metrics.discovery_scores import DiscoveryScores
+from slotbench.metrics.mask_evaluation import MaskEvaluation, truth_digests
+from slotbench.metrics.mask_rules import Rules
+
+
+def labels(seed: int, clips: int = 3, time: int = 4, ids: int = 4, side: int = 6) -> torch.Tensor:
+    """Blocks of ids, some of which are not in every clip or frame."""
+    generator = torch.Generator().manual_seed(seed)
+    coarse = torch.randint(ids, (clips, time, side // 2, side // 2), generator=generator)
+    coarse = coarse * torch.randint(2, (clips, time, 1, 1), generator=generator)
+    return coarse.repeat_interleave(2, 2).repeat_interleave(2, 3)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, 1000),
+    st.integers(1, 4),
+    st.integers(1, 5),
+    st.sampled_from([Rules(), Rules(window=1, empty="skip"), Rules(absent="zero", min_pixels=0, background_iou=None)]),
+)
+def test_clips_scored_at_once_have_the_scores_of_clips_one_by_one(seed, clips, time, rules):
+    true, predicted = labels(seed, clips, time), labels(seed + 1, clips, time, ids=5)
+    tables = frame_tables(predicted, true)[:, :, 0]
+    together = score_clips(tables, np.arange(tables.shape[2]), rules)
+    assert len(together) == clips
+    for i, found in enumerate(together):
+        # its own table has rows and columns for its own ids alone
+        table = frame_tables(predicted[i : i + 1], true[i : i + 1])[0, :, 0]
+        alone = score_clip(table, np.arange(table.shape[1]), rules)
+        assert found.values.keys() == alone.values.keys()
+        for name, (value, samples) in alone.values.items():
+            assert found.values[name] == (pytest.approx(value, abs=1e-12), samples), name
+        assert (found.counts, found.tracking) == (alone.counts, alone.tracking)
+
+
+def scored(per_clip: bool, batches: list[int]) -> tuple[dict[str, float], DiscoveryScores]:
+    true, predicted = labels(0, 6), labels(1, 6, ids=3)
+    scores = DiscoveryScores()
+    scores.per_clip = per_clip
+    start = 0
+    for size in batches:
+        part = slice(start, start + size)
+        scores.update_masks("decoder", predicted[part], 3, true[part], torch.arange(start, start + size))
+        scores.update_masks("attention", true[part], 4, true[part], torch.arange(start, start + size))
+        scores.update_baseline("one slot", torch.zeros_like(true[part]), true[part])
+        start += size
+    return scores.close(), scores
+
+
+@pytest.mark.parametrize("per_clip", [True, False])
+def test_a_record_has_the_means_that_are_logged(per_clip):
+    logged, scores = scored(per_clip, [6])
+    assert [found.source for found in scores.mask_scores] == ["decoder", "attention"]
+    for found in scores.mask_scores:
+        segmentation = {name: one["mean"] for name, one in found.scores.items() if "/" in name}
+        assert segmentation == {
+            name.removesuffix(f"/{found.source}"): pytest.approx(value, abs=1e-12)
+            for name, value in logged.items()
+            if name.endswith(f"/{found.source}") and "/" in name.removesuffix(f"/{found.source}")
+        }
+        assert len(segmentation) == 12
+        assert ("mota" in found.scores) is per_clip
+        assert found.baselines["one slot"]["miou/video"]["mean"] == logged["baseline/miou/video/one slot"]
+    assert scores.mask_scores[0].rules == Rules().as_record()
+    assert scores.mask_scores[0].frames["lengths"] == {"4": 6}
+    assert scores.mask_scores[0].frames["sizes"] == {"6x6": 6}
+
+
+def test_batches_make_no_difference_to_a_record():
+    one, other = (scored(True, batches)[1].mask_scores for batches in ([6], [2, 1, 3]))
+    # baselines are sums in another order
+    assert [replace(found, baselines={}) for found in one] == [replace(found, baselines={}) for found in other]
+    assert one[0].clips == [0, 1, 2, 3, 4, 5]
+
+
+def test_records_of_the_next_evaluation_know_its_clips_alone():
+    _, scores = scored(True, [6])
+    true = labels(5, 2)
+    scores.update_masks("decoder", true, 4, true)
+    scores.close()
+    (found,) = scores.mask_scores
+    assert found.clips == [0, 1]
+    # baselines are scored once, and stay
+    assert "one slot" in found.baselines
+
+
+def test_clips_are_known_by_their_truth_whatever_is_in_their_batch():
+    true = labels(0, 6)
+    tables = frame_tables(torch.zeros_like(true), true)[:, :, 0]
+    digests = truth_digests(tables)
+    assert len(set(digests)) == 6
+    for i, digest in enumerate(digests):
+        alone = frame_tables(labels(9, 1), true[i : i + 1])[:, :, 0]
+        assert truth_digests(alone) == [digest]
+
+
+def test_the_clips_of_several_processes_are_one_evaluation():
+    true, predicted = labels(0, 6), labels(1, 6, ids=3)
+    tables = frame_tables(predicted, true)[:, :, 0]
+    whole, *parts = (MaskEvaluation(per_clip=True) for _ in range(3))
+    whole.add(tables, (6, 6), 3, torch.arange(6))
+    for part, chosen in zip(parts, ([1, 3, 5], [0, 2, 4]), strict=True):
+        part.add(tables[chosen], (6, 6), 3, torch.tensor(chosen))
+    parts[0].merge(parts[1])
+    assert parts[0].result("decoder", {}, {}) == whole.result("decoder", {}, {})

@@ -1,4 +1,4 @@
-"""What records say of masks: clips scored at once as one by one, means as they are logged, clips known by their truth."""
+"""What records say of masks: clips scored at once as one by one, the means that are logged, and which clips they are."""
 
 from __future__ import annotations
 

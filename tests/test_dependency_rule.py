@@ -67,7 +67,10 @@ FULL_FOLDERS: dict[str, str] = {}
 _ARGUMENTS = "a docstring for every argument"
 _KERNEL = "one kernel: numba compiles it as a whole"
 LONG_FUNCTIONS = {
+    "plugins/slotbench_plugins/cores/rim/alt_scoff.py __init__": _ARGUMENTS,
+    "plugins/slotbench_plugins/cores/rim/oc_rim.py __init__": _ARGUMENTS,
     "plugins/slotbench_plugins/cores/rim/rim.py __init__": _ARGUMENTS,
+    "plugins/slotbench_plugins/cores/rim/scoff.py __init__": _ARGUMENTS,
     "slotbench/comparison/table.py compare": _ARGUMENTS,
     "slotbench/data/balls/physics.py _simulate": _KERNEL,
     "slotbench/data/movi_like/ray_kernel.py _color": _KERNEL,

@@ -110,7 +110,7 @@ class SlotCorrector(nn.Module):
         dim: width of a slot.
         token_dim: width of a token; `dim` if None.
         num_heads: heads of the inverted attention.
-        mlp_ratio: hidden width of the MLP in units of `dim`.
+        mlp_ratio: hidden width of the MLP in units of `dim`, rounded to a whole number.
         mlp: after which iterations the MLP follows.
         aggregation: turns (assignment, values) into updates, an `Aggregation` for values of width
             `dim` / `num_heads`.
@@ -125,7 +125,7 @@ class SlotCorrector(nn.Module):
         dim: int,
         token_dim: int | None = None,
         num_heads: int = 1,
-        mlp_ratio: int = 4,
+        mlp_ratio: float = 4,
         mlp: CorrectorMLP = "every",
         *,
         aggregation: Aggregation,
@@ -320,8 +320,9 @@ def _check_epsilon(norm_eps: float) -> None:
         raise ValueError(f"norm_eps={norm_eps}: give a small positive number, such as 1e-5")
 
 
-def _relu_mlp(dim: int, mlp_ratio: int) -> tuple[nn.Module, ...]:
-    return xavier_linear(dim, mlp_ratio * dim), nn.ReLU(), xavier_linear(mlp_ratio * dim, dim)
+def _relu_mlp(dim: int, mlp_ratio: float) -> tuple[nn.Module, ...]:
+    hidden = round(mlp_ratio * dim)
+    return xavier_linear(dim, hidden), nn.ReLU(), xavier_linear(hidden, dim)
 
 
 def initialise_slot_attention(

@@ -15,7 +15,15 @@ from torch import Tensor, nn
 from slotbench.interfaces import SlotSpec
 from slotbench.nn.parameters import without_decay
 
-__all__ = ["GaussianSlots", "InitialisedSlots", "LearnedSlots", "SlotInit", "drawn_by_clip", "initial_slots"]
+__all__ = [
+    "GaussianSlots",
+    "InitialisedSlots",
+    "LearnedSlots",
+    "SlotInit",
+    "clip_numbers",
+    "drawn_by_clip",
+    "initial_slots",
+]
 
 SlotInit = Literal["learned", "gaussian"]
 """One learned vector per slot, or a draw for each clip from one learned distribution."""
@@ -38,6 +46,18 @@ def drawn_by_clip(clips: Sequence[int]) -> Iterator[None]:
         yield
     finally:
         _CLIPS.reset(token)
+
+
+def clip_numbers(batch: int) -> Sequence[int] | None:
+    """The numbers that `drawn_by_clip` has named, or None outside of it.
+
+    Raises:
+        ValueError: they are not `batch` many.
+    """
+    clips = _CLIPS.get()
+    if clips is not None and len(clips) != batch:
+        raise ValueError(f"drawn_by_clip has the numbers of {len(clips)} clips, and the batch has {batch}")
+    return clips
 
 
 class LearnedSlots(nn.Module):
@@ -126,11 +146,9 @@ class GaussianSlots(nn.Module):
         return self.mean + self.log_deviation.exp() * self._noise(batch)
 
     def _noise(self, batch: int) -> Tensor:
-        shape, clips = (self.num_slots, self.mean.shape[0]), _CLIPS.get()
+        shape, clips = (self.num_slots, self.mean.shape[0]), clip_numbers(batch)
         if clips is None:
             return torch.randn(batch, *shape, device=self.mean.device, dtype=self.mean.dtype)
-        if len(clips) != batch:
-            raise ValueError(f"drawn_by_clip has the numbers of {len(clips)} clips, and the batch has {batch}")
         return torch.stack([torch.randn(shape, generator=torch.Generator().manual_seed(clip)) for clip in clips]).to(
             self.mean
         )

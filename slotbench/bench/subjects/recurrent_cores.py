@@ -86,7 +86,7 @@ def _groups_alone(spec: TokenSpec) -> nn.Module:
             return tokens
 
         def cell(self, inputs: Tensor, state: Any) -> tuple[Tensor, None, Any]:
-            after = self._update(inputs, state)
+            after, _ = self._update(inputs, state, None)
             return after.hidden, None, after
 
     sizes = (spec.num_tokens, spec.dim, spec.num_tokens)

@@ -1,4 +1,4 @@
-"""Parts of RIM: input attention, choice of the active modules, communication, and a GRU or LSTM per module."""
+"""Parts of RIM: input attention, choice of the active modules, and communication."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from slotbench.nn.gru import gru_update
 from slotbench.nn.linear import xavier_linear
-from slotbench.nn.parameters import without_decay
+from slotbench_plugins.cores.rim.groups import GroupLinear
 
-__all__ = ["Communication", "GroupGRU", "GroupLSTM", "GroupLinear", "InputAttention", "block_gradient", "most_relevant"]
+__all__ = ["Communication", "InputAttention", "NullRow", "block_gradient", "most_relevant"]
 
 EPSILON = 1e-8
+
+NullRow = Literal["first", "last", "none"]
+"""Where the null input stands among the inputs."""
 
 
 def most_relevant(null_weights: Float[Tensor, "batch modules"], count: int) -> Bool[Tensor, "batch modules"]:
@@ -61,7 +63,8 @@ class InputAttention(nn.Module):
         normalisation: see above.
         share_query: whether one query map serves all modules.
         bias: whether the keys and values have a bias, and with them the null input.
-        null_row: where the null input stands among the inputs; of no effect but on the order of the weights.
+        null_row: where the null input stands among the inputs; of no effect but on the order of the weights. "none":
+            there is no null input, and the last input is taken for it when modules are chosen.
         std: standard deviation of the initial weights of grouped maps; Xavier-uniform if None.
     """
 
@@ -77,13 +80,14 @@ class InputAttention(nn.Module):
         *,
         share_query: bool = False,
         bias: bool = False,
-        null_row: Literal["first", "last"] = "last",
+        null_row: NullRow = "last",
         std: float | None = None,
     ):
         super().__init__()
         self.num_heads = num_heads
         self.normalisation = normalisation
         self.null_index = 0 if null_row == "first" else -1
+        self.has_null = null_row != "none"
         # the mean over heads of q k / sqrt(key_dim) is one product of the concatenated heads
         self.scale = 1 / (num_heads * key_dim**0.5)
         self.query: nn.Module
@@ -99,20 +103,33 @@ class InputAttention(nn.Module):
         self, inputs: Float[Tensor, "*batch inputs input_dim"]
     ) -> tuple[Float[Tensor, "*batch rows key_dim"], Float[Tensor, "*batch rows value_dim"]]:
         """(keys, values) of the inputs and of the null input: what does not depend on the modules' states."""
-        null = torch.zeros_like(inputs[..., :1, :])
-        rows = torch.cat([null, inputs] if self.null_index == 0 else [inputs, null], dim=-2)
+        rows = inputs
+        if self.has_null:
+            null = torch.zeros_like(inputs[..., :1, :])
+            rows = torch.cat([null, inputs] if self.null_index == 0 else [inputs, null], dim=-2)
         values = self.value(rows)
         if self.num_heads > 1:
             values = values.unflatten(-1, (self.num_heads, -1)).mean(dim=-2)
         return self.key(rows) * self.scale, values
 
     def forward(
-        self, hidden: Float[Tensor, "batch modules dim"], keys: Float[Tensor, "batch rows key_dim"]
+        self,
+        hidden: Float[Tensor, "batch modules dim"],
+        keys: Float[Tensor, "batch rows key_dim"],
+        among: Bool[Tensor, " modules"] | None = None,
     ) -> Float[Tensor, "batch modules rows"]:
-        """Attention weights, which sum to 1 over the rows for each module."""
+        """Attention weights, which sum to 1 over the rows for each module.
+
+        Args:
+            hidden: states of the modules.
+            keys: of `keys_values`.
+            among: the modules that compete for the inputs; all of them if None. The weights of the others say nothing.
+        """
         scores = torch.matmul(self.query(hidden), keys.mT)
         if self.normalisation == "standard":
             return scores.softmax(dim=-1)
+        if among is not None:
+            scores = scores.masked_fill(~among[:, None], -torch.inf)
         shares = scores.softmax(dim=-2) + EPSILON
         return shares / shares.sum(dim=-1, keepdim=True)
 
@@ -122,15 +139,19 @@ class InputAttention(nn.Module):
 
     def input_weights(self, weights: Float[Tensor, "batch modules rows"]) -> Float[Tensor, "batch modules inputs"]:
         """Each module's attention to the inputs, without the null input."""
+        if not self.has_null:
+            return weights
         return weights[..., 1:] if self.null_index == 0 else weights[..., :-1]
 
-    def null_last(self, weights: Float[Tensor, "batch modules rows"]) -> Float[Tensor, "batch modules rows"]:
-        """The same weights with the null input in the last place."""
+    def null_last(self, weights: Float[Tensor, "batch modules rows"]) -> Float[Tensor, "batch modules null_last"]:
+        """The same weights with the null input in the last place, with zeros there if there is none."""
+        if not self.has_null:
+            return nn.functional.pad(weights, (0, 1))
         return weights.roll(-1, dims=-1) if self.null_index == 0 else weights
 
 
 class Communication(nn.Module):
-    """Active modules attend to all modules, themselves included; each module has its own maps.
+    """Active modules attend to all modules, themselves included; each has its own maps, or all share one set.
 
     Source: RIM thesis, Eq 3.18, with the output projection of its code ("linear"); the RIM authors' code has a gate
     instead, sigmoid(A c + a) * tanh(B c + b), whose A and B all modules share ("gated").
@@ -144,6 +165,7 @@ class Communication(nn.Module):
         output: how the values of all heads become a change of the state.
         dropout: probability, where each code has it: on the weights if "linear", before the tanh if "gated".
         std: standard deviation of the initial weights of grouped maps; Xavier-uniform if None.
+        shared: whether one set of maps serves all modules, so that there may be any number of them.
     """
 
     def __init__(
@@ -156,26 +178,45 @@ class Communication(nn.Module):
         output: Literal["linear", "gated"] = "linear",
         dropout: float = 0.1,
         std: float | None = None,
+        *,
+        shared: bool = False,
     ):
         super().__init__()
         self.num_heads = num_heads
         self.scale = key_dim**-0.5
         self.gated = output == "gated"
-        self.query_key = GroupLinear(num_modules, dim, num_heads * key_dim, maps=2, std=std)
-        self.value = GroupLinear(num_modules, dim, num_heads * value_dim, std=std)
+        self.query_key: nn.Module
+        self.value: nn.Module
         self.output: nn.Module
+        if shared:
+            self.query_key = xavier_linear(dim, num_heads * key_dim, maps=2, bias=False)
+            self.value = xavier_linear(dim, num_heads * value_dim, bias=False)
+        else:
+            self.query_key = GroupLinear(num_modules, dim, num_heads * key_dim, maps=2, std=std)
+            self.value = GroupLinear(num_modules, dim, num_heads * value_dim, std=std)
         if self.gated:
             self.output = xavier_linear(num_heads * value_dim, dim, maps=2)
+        elif shared:
+            self.output = xavier_linear(num_heads * value_dim, dim, bias=False)
         else:
             self.output = GroupLinear(num_modules, num_heads * value_dim, dim, std=std)
         self.dropout = nn.Dropout(dropout)
 
     def weights(
-        self, hidden: Float[Tensor, "batch modules dim"], active: Bool[Tensor, "batch modules"] | None
+        self,
+        hidden: Float[Tensor, "batch modules dim"],
+        active: Bool[Tensor, "batch modules"] | None,
+        among: Bool[Tensor, " modules"] | None = None,
     ) -> Float[Tensor, "batch heads modules modules"]:
-        """Who listens to whom: rows sum to 1; those of modules that are not active are zero (None: all are active)."""
+        """Who listens to whom: rows sum to 1; those of modules that are not active are zero (None: all are active).
+
+        Only modules that are `among` those who can be heard are (None: all of them).
+        """
         query, key = (self._heads(part) for part in self.query_key(hidden).chunk(2, dim=-1))
-        weights = torch.matmul(query * self.scale, key.mT).softmax(dim=-1)
+        scores = torch.matmul(query * self.scale, key.mT)
+        if among is not None:
+            scores = scores.masked_fill(~among, -torch.inf)
+        weights = scores.softmax(dim=-1)
         return weights if active is None else weights * active[:, None, :, None]
 
     def forward(
@@ -192,11 +233,12 @@ class Communication(nn.Module):
         hidden: Float[Tensor, "batch modules dim"],
         active: Bool[Tensor, "batch modules"] | None = None,
         mode: Literal["full", "self"] = "full",
+        among: Bool[Tensor, " modules"] | None = None,
     ) -> tuple[Float[Tensor, "batch modules dim"], Float[Tensor, "batch modules modules"]]:
         """(what each module adds to its state, how much of each other it heard: the mean over heads)."""
         values = self.value(hidden)
         if mode == "full":
-            weights = self.weights(hidden, active)
+            weights = self.weights(hidden, active, among)
             heard = weights.detach().mean(dim=1)
             weights = weights if self.gated else self.dropout(weights)
             values = torch.matmul(weights.to(values.dtype), self._heads(values)).transpose(1, 2).flatten(-2)
@@ -218,107 +260,3 @@ def _linear(in_features: int, out_features: int, bias: bool) -> nn.Linear:
     if bias:
         nn.init.zeros_(layer.bias)
     return layer
-
-
-class GroupLinear(nn.Module):
-    """A linear map without bias for each group.
-
-    Several maps of one input can be stored one after the other along the output; each is initialised by its own fan.
-
-    Source: the primitives of the RIM thesis' code, which starts all weights at 0.01 N(0, 1); here that is `std=0.01`.
-
-    Args:
-        groups: how many maps side by side.
-        in_features: width of a group's input.
-        out_features: width of a group's output, of one map.
-        maps: how many maps each group holds.
-        std: standard deviation of the initial weights; Xavier-uniform if None.
-    """
-
-    def __init__(self, groups: int, in_features: int, out_features: int, maps: int = 1, std: float | None = None):
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(groups, in_features, maps * out_features))
-        if std is None:
-            bound = (6 / (in_features + out_features)) ** 0.5
-            nn.init.uniform_(self.weight, -bound, bound)
-        else:
-            nn.init.normal_(self.weight, std=std)
-
-    def forward(self, x: Float[Tensor, "batch groups in_features"]) -> Float[Tensor, "batch groups out_features"]:
-        """Each group by its own map."""
-        return torch.bmm(x.transpose(0, 1), self.weight).transpose(0, 1)
-
-
-class GroupGRU(nn.Module):
-    """A GRU for each group: `groups` times `torch.nn.GRUCell`, with its two biases and its initialisation.
-
-    Args:
-        groups: how many GRUs side by side.
-        input_dim: width of a group's input.
-        dim: width of a group's state.
-    """
-
-    def __init__(self, groups: int, input_dim: int, dim: int):
-        super().__init__()
-        self.input_weight = nn.Parameter(torch.empty(groups, input_dim, 3 * dim))
-        self.hidden_weight = nn.Parameter(torch.empty(groups, dim, 3 * dim))
-        # the leading axis of the groups would make a bias look like a matrix to weight decay
-        self.input_bias = without_decay(nn.Parameter(torch.empty(groups, 1, 3 * dim)))
-        self.hidden_bias = without_decay(nn.Parameter(torch.empty(groups, 1, 3 * dim)))
-        for parameter in self.parameters():
-            nn.init.uniform_(parameter, -(dim**-0.5), dim**-0.5)
-
-    def forward(
-        self, x: Float[Tensor, "batch groups input_dim"], hidden: Float[Tensor, "batch groups dim"]
-    ) -> Float[Tensor, "batch groups dim"]:
-        """The state after one step."""
-        # groups first throughout, which is how the products come out
-        before = hidden.transpose(0, 1)
-        input_gates = torch.baddbmm(self.input_bias, x.transpose(0, 1), self.input_weight)
-        hidden_gates = torch.baddbmm(self.hidden_bias, before, self.hidden_weight)
-        return gru_update(input_gates, hidden_gates, before).transpose(0, 1)
-
-
-class GroupLSTM(nn.Module):
-    """An LSTM for each group, without biases or with the two of `torch.nn.LSTMCell`.
-
-        i, f, o = sigmoid(W x + U h + b),  g = tanh(W x + U h + b)
-        c' = f * c + i * g,  h' = o * tanh(c')
-
-    Source: the primitives of the RIM thesis' code, which have no biases; the RIM authors' code has them.
-
-    Args:
-        groups: how many LSTMs side by side.
-        input_dim: width of a group's input.
-        dim: width of a group's state.
-        bias: add a bias to the input's part and another to the state's.
-    """
-
-    def __init__(self, groups: int, input_dim: int, dim: int, bias: bool = False):
-        super().__init__()
-        self.input_weight = nn.Parameter(torch.empty(groups, input_dim, 4 * dim))
-        self.hidden_weight = nn.Parameter(torch.empty(groups, dim, 4 * dim))
-        self.input_bias: nn.Parameter | None = None
-        self.hidden_bias: nn.Parameter | None = None
-        if bias:
-            self.input_bias = without_decay(nn.Parameter(torch.empty(groups, 1, 4 * dim)))
-            self.hidden_bias = without_decay(nn.Parameter(torch.empty(groups, 1, 4 * dim)))
-        for parameter in self.parameters():
-            nn.init.uniform_(parameter, -(dim**-0.5), dim**-0.5)
-
-    def forward(
-        self,
-        x: Float[Tensor, "batch groups input_dim"],
-        hidden: Float[Tensor, "batch groups dim"],
-        memory: Float[Tensor, "batch groups dim"],
-    ) -> tuple[Float[Tensor, "batch groups dim"], Float[Tensor, "batch groups dim"]]:
-        """(h, c) after one step."""
-        dim = hidden.shape[-1]
-        hidden_gates = torch.bmm(hidden.transpose(0, 1), self.hidden_weight)
-        if self.input_bias is not None and self.hidden_bias is not None:
-            hidden_gates = hidden_gates + (self.input_bias + self.hidden_bias)
-        gates = torch.baddbmm(hidden_gates, x.transpose(0, 1), self.input_weight).to(memory.dtype)
-        sigmoids, candidate = gates.split((3 * dim, dim), dim=-1)
-        enter, keep, show = torch.sigmoid(sigmoids).chunk(3, dim=-1)
-        memory = torch.addcmul(keep * memory.transpose(0, 1), enter, torch.tanh(candidate))
-        return (show * torch.tanh(memory)).transpose(0, 1), memory.transpose(0, 1)

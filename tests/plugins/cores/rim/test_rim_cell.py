@@ -4,15 +4,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slotbench_plugins.cores.rim.cell import (
-    Communication,
-    GroupGRU,
-    GroupLinear,
-    GroupLSTM,
-    InputAttention,
-    block_gradient,
-    most_relevant,
-)
+from slotbench_plugins.cores.rim.cell import Communication, InputAttention, block_gradient, most_relevant
+from slotbench_plugins.cores.rim.groups import GroupGRU, GroupLinear, GroupLSTM
 from torch import Tensor, nn
 
 from slotbench.nn.gru import SharedGRU, gru_update

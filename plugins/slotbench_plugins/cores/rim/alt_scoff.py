@@ -1,0 +1,157 @@
+"""ALTSCOFF: RIM whose modules choose among GRUs that all of them share."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from slotbench.interfaces import TokenSpec
+from slotbench_plugins.cores.rim.cell import Communication, InputAttention
+from slotbench_plugins.cores.rim.frame_slots import SlotNorm, frame_slots
+from slotbench_plugins.cores.rim.mechanisms import DisabledMode, Initial, check_modules
+from slotbench_plugins.cores.rim.object_files import ObjectFiles
+from slotbench_plugins.cores.rim.schemata import Schemata
+
+
+class ALTSCOFF(ObjectFiles):
+    """RIM whose modules choose at every step among a few shared GRUs in the place of having one each.
+
+    Queries and communication belong to a module, so there are as many as in training. All else is as in `SCOFF`,
+    experimental too, and `ALTSCOFF.thesis` has the settings of the thesis' code.
+
+    Source: the code of Lin, "Modular Neural Networks for Video Prediction", M.Sc. thesis, TU Delft, 2022,
+    `AltSCOFFCell`.
+
+    Args:
+        token_spec: what the encoder hands over.
+        num_slots: object files.
+        dim: width of a file's state.
+        num_schemata: GRUs that the files share.
+        num_inputs: slots of a frame that Slot Attention finds before; None for the tokens themselves.
+        slot_dim: width of a frame's slot.
+        slot_iterations: corrections per frame.
+        slot_mlp_dim: hidden width of the MLP of the slot attention.
+        slot_norm: as in `OCRIM`.
+        top_k: active files per step; all of them if None.
+        initial: states before the first step, as in `RIM`.
+        input_attention: what is normalised first, see `InputAttention`.
+        input_key_dim: width of the queries and keys of the input attention.
+        input_value_dim: width of what a file reads.
+        input_dropout: probability of dropout on its weights.
+        schema_key_dim: width of the queries and keys by which files choose; the key map is one for all schemata.
+        scaled: whether their scores are divided by the root of that width.
+        temperature: of the softmax whose gradient trains the choice; `core.temperature` may be set to anneal it.
+        sample_in_evaluation: whether the choice is drawn in evaluation too, by the number of the clip and the step.
+        communication: whether files attend to all files, each to itself alone, or there is none.
+        communication_heads: heads of the communication.
+        communication_key_dim: width of its queries and keys, per head.
+        communication_value_dim: width of its values, per head.
+        communication_output: what follows its heads, as in `RIM`.
+        communication_dropout: probability, as in `RIM`.
+        disabled_slots: files that are switched off.
+        disabled_mode: what becomes of them, see `Mechanisms.disabled_mode`.
+        projection_std: standard deviation of the initial weights of each file's own maps; Xavier-uniform if None.
+
+    Raises:
+        ValueError: as `SCOFF` does.
+    """
+
+    def __init__(
+        self,
+        token_spec: TokenSpec,
+        num_slots: int = 6,
+        dim: int = 64,
+        num_schemata: int = 2,
+        num_inputs: int | None = None,
+        slot_dim: int = 64,
+        slot_iterations: int = 3,
+        slot_mlp_dim: int = 128,
+        slot_norm: SlotNorm = "vector",
+        top_k: int | None = None,
+        initial: Initial = "learned",
+        input_attention: Literal["competitive", "standard"] = "competitive",
+        input_key_dim: int = 64,
+        input_value_dim: int = 64,
+        input_dropout: float = 0.1,
+        schema_key_dim: int = 64,
+        scaled: bool = True,
+        temperature: float = 0.5,
+        sample_in_evaluation: bool = False,
+        communication: Literal["full", "self", "off"] = "full",
+        communication_heads: int = 4,
+        communication_key_dim: int = 16,
+        communication_value_dim: int = 16,
+        communication_output: Literal["linear", "gated"] = "gated",
+        communication_dropout: float = 0.1,
+        disabled_slots: tuple[int, ...] = (),
+        disabled_mode: DisabledMode = "removed",
+        projection_std: float | None = None,
+    ):
+        top_k = num_slots if top_k is None else top_k
+        check_modules(num_slots, top_k)
+        encoder = frame_slots(token_spec, num_inputs, slot_dim, slot_iterations, slot_mlp_dim, slot_norm)
+        input_dim = token_spec.dim if encoder is None else slot_dim
+        super().__init__(
+            dim,
+            num_slots,
+            top_k,
+            encoder,
+            InputAttention(
+                num_slots,
+                dim,
+                input_dim,
+                input_key_dim,
+                input_value_dim,
+                normalisation=input_attention,
+                std=projection_std,
+            ),
+            Schemata(
+                num_schemata,
+                input_value_dim,
+                dim,
+                schema_key_dim,
+                share_keys=True,
+                scaled=scaled,
+                temperature=temperature,
+            ),
+            None
+            if communication == "off"
+            else Communication(
+                num_slots,
+                dim,
+                communication_heads,
+                communication_key_dim,
+                communication_value_dim,
+                communication_output,
+                communication_dropout,
+                std=projection_std,
+            ),
+            initial=initial,
+            input_dropout=input_dropout,
+            communication_mode=communication,
+            disabled_slots=disabled_slots,
+            disabled_mode=disabled_mode,
+        )
+        self.sample_in_evaluation = sample_in_evaluation
+
+    @classmethod
+    def thesis(
+        cls, token_spec: TokenSpec, num_slots: int = 6, num_inputs: int | None = None, dim: int = 100
+    ) -> ALTSCOFF:
+        """The settings of the thesis' code: two schemata, and the rest as in `RIM.thesis`; evaluation draws."""
+        return cls(
+            token_spec,
+            num_slots,
+            dim,
+            num_inputs=num_inputs,
+            slot_dim=dim,
+            slot_norm="joint",
+            initial="normal",
+            input_value_dim=2 * dim,
+            scaled=False,
+            sample_in_evaluation=True,
+            communication_heads=2,
+            communication_key_dim=32,
+            communication_value_dim=dim,
+            communication_output="linear",
+            projection_std=0.01,
+        )

@@ -1,0 +1,204 @@
+"""Slot Attention on every frame alone, with slots drawn anew for each, as the inputs of recurrent modules."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from slotbench.interfaces import TokenSpec, map_state
+from slotbench.nn.inverted_attention import Memory
+from slotbench.nn.slot_attention import SlotCorrector, initialise_slot_attention
+from slotbench.nn.slot_init import GaussianSlots
+from slotbench_plugins.aggregations.weighted_mean import WeightedMean
+
+__all__ = ["FrameMemory", "FrameSlots", "JointCorrector", "SlotNorm", "frame_slots", "reading_of"]
+
+SlotNorm = Literal["vector", "joint"]
+"""What a LayerNorm spans: one vector, with a learned scale, or all vectors of a set together, without."""
+
+EPSILON = 1e-8
+
+
+def reading_of(assignment: Float[Tensor, "*batch slots tokens"]) -> Float[Tensor, "*batch slots tokens"]:
+    """How much of each token is in a slot's mean of the tokens: an assignment scaled to sum to 1 over the tokens."""
+    shares = assignment + EPSILON
+    return shares / shares.sum(dim=-1, keepdim=True)
+
+
+class FrameMemory(NamedTuple):
+    """What Slot Attention reads of every frame, where it has to wait for the frame before.
+
+    Attributes:
+        tokens: keys and values, or what they are made of.
+        noise: from which a frame's slots are drawn.
+    """
+
+    tokens: Any
+    noise: Float[Tensor, "batch *time inputs dim"]
+
+
+class JointNorm(nn.Module):
+    """A LayerNorm over all vectors of a set together, without a learned scale."""
+
+    def forward(self, x: Float[Tensor, "batch vectors dim"]) -> Float[Tensor, "batch vectors dim"]:
+        """Mean 0 and variance 1 over the vectors and their channels."""
+        return F.layer_norm(x, x.shape[-2:])
+
+
+class JointCorrector(SlotCorrector):
+    """Slot Attention as the thesis' code has it: norms over a whole set, and a GRU on the normalised slots.
+
+        s = LN(slots);  u = mean of the values, weighted with softmax over slots of k q(s) / sqrt(dim)
+        slots = GRU(input u, state s);   slots = slots + MLP(LN(slots))
+
+    The result depends on how many slots there are, and every slot on all others.
+
+    Source: the code of the RIM thesis (Lin, 2022), slot_attn.
+
+    Args:
+        dim: width of a slot.
+        token_dim: width of a token.
+        mlp_ratio: hidden width of the MLP in units of `dim`.
+    """
+
+    def __init__(self, dim: int, token_dim: int, mlp_ratio: float):
+        super().__init__(dim, token_dim, mlp_ratio=mlp_ratio, aggregation=_mean(dim))
+        assert self.mlp is not None
+        self.token_norm, self.slot_norm, self.mlp[0] = JointNorm(), JointNorm(), JointNorm()  # type: ignore[assignment]
+
+    def memory(self, tokens: Float[Tensor, "batch tokens token_dim"]) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        """(keys, values) of the tokens."""
+        keys, values = self.attention.key_value(self.token_norm(tokens)).chunk(2, dim=-1)
+        return keys * keys.shape[-1] ** -0.5, values
+
+    def frames(self, tokens: Any, num_slots: int, num_iterations: int) -> None:
+        """There is only the way through `memory`."""
+
+    def forward(  # type: ignore[override]
+        self, slots: Float[Tensor, "batch slots dim"], memory: tuple[Tensor, Tensor], num_iterations: int
+    ) -> tuple[Float[Tensor, "batch slots dim"], Float[Tensor, "batch slots tokens"], None]:
+        """(slots after the last iteration, share that each had won of each token at it, None)."""
+        assert self.mlp is not None
+        keys, values = memory
+        for _ in range(num_iterations):
+            normed = self.slot_norm(slots)
+            shares = torch.matmul(self.attention.query(normed), keys.mT).softmax(dim=1)
+            update = torch.matmul(reading_of(shares).to(values.dtype), values)
+            slots = self.gru(self.gru.input_gates(update), normed)
+            slots = slots + self.mlp(slots)
+        return slots, shares, None
+
+
+class FrameSlots(nn.Module):
+    """Slots of every frame, drawn from one learned distribution and corrected by the frame's tokens.
+
+    Nothing is carried from frame to frame, so that all run in parallel, unless a frame's slots start from a mixture of
+    what is drawn and the slots of the frame before (`past`). The order of the slots is another in every frame.
+
+    Source: RIM thesis (Lin, 2022), section 3.4; Slot Attention (Locatello et al., 2020), Algorithm 1, for "vector".
+
+    Args:
+        token_dim: width of a token.
+        num_slots: slots of a frame.
+        dim: width of a slot.
+        num_iterations: corrections per frame.
+        mlp_dim: hidden width of the MLP.
+        norm: "vector" is the original form, "joint" that of the thesis' code, see `JointCorrector`.
+        past: whether a frame's slots start from those of the frame before too, with a learned weight.
+        init: initial weights: those of the authors of Slot Attention ("plain"), or of the thesis' code.
+
+    Raises:
+        ValueError: a number below 1, or an unknown `norm`.
+    """
+
+    def __init__(
+        self,
+        token_dim: int,
+        num_slots: int,
+        dim: int,
+        num_iterations: int = 3,
+        mlp_dim: int = 128,
+        norm: SlotNorm = "vector",
+        *,
+        past: bool = False,
+        init: Literal["plain", "thesis"] = "plain",
+    ):
+        super().__init__()
+        if norm not in get_args(SlotNorm):
+            raise ValueError(f"no slot_norm named {norm!r}; choose one of {', '.join(get_args(SlotNorm))}")
+        for name, value in (("slot_iterations", num_iterations), ("slot_dim", dim), ("slot_mlp_dim", mlp_dim)):
+            if value < 1:
+                raise ValueError(f"{name}={value}: give at least 1")
+        self.num_iterations = num_iterations
+        self.slots = GaussianSlots(num_slots, dim)
+        if norm == "joint":
+            self.corrector: SlotCorrector = JointCorrector(dim, token_dim, mlp_dim / dim)
+        else:
+            self.corrector = SlotCorrector(dim, token_dim, mlp_ratio=mlp_dim / dim, aggregation=_mean(dim))
+        self.past_share = nn.Parameter(torch.zeros(())) if past else None
+        if init == "plain":
+            initialise_slot_attention("slot_attention", self.slots, self.corrector)
+        else:
+            self._start_as_the_thesis()
+
+    @torch.no_grad()
+    def _start_as_the_thesis(self) -> None:
+        """PyTorch's linear layers and GRU, and a standard normal mean and log deviation."""
+        for layer in (self.corrector.attention, self.corrector.mlp):
+            assert layer is not None
+            for part in layer.modules():
+                if isinstance(part, nn.Linear):
+                    part.reset_parameters()
+        bound = self.slots.mean.shape[0] ** -0.5
+        for parameter in self.corrector.gru.parameters():
+            nn.init.uniform_(parameter, -bound, bound)
+        nn.init.normal_(self.slots.mean)
+        nn.init.normal_(self.slots.log_deviation)
+
+    def forward(
+        self, tokens: Float[Tensor, "batch time tokens token_dim"], noise: Float[Tensor, "batch time slots dim"]
+    ) -> tuple[Float[Tensor, "batch time slots dim"], Float[Tensor, "batch time slots tokens"]]:
+        """(slots, which slot won which token) of all frames at once."""
+        folded, slots = tokens.flatten(0, 1), self._drawn(noise).flatten(0, 1)
+        frames = self.corrector.frames(folded[:, None], slots.shape[1], self.num_iterations)
+        memory = self.corrector.memory(folded) if frames is None else frames[0]
+        slots, assignment, _ = self.corrector(slots, memory, self.num_iterations)
+        return slots.unflatten(0, tokens.shape[:2]), assignment.unflatten(0, tokens.shape[:2])
+
+    def memory(
+        self, tokens: Float[Tensor, "batch time tokens token_dim"], noise: Float[Tensor, "batch time slots dim"]
+    ) -> FrameMemory:
+        """What `after` reads of every frame; leaves "batch time ..."."""
+        memory: Memory | tuple[Tensor, Tensor] = self.corrector.memory(tokens.flatten(0, 1))
+        return FrameMemory(map_state(lambda leaf: leaf.unflatten(0, tokens.shape[:2]), memory), noise)
+
+    def after(
+        self, frame: FrameMemory, past: Float[Tensor, "batch slots dim"] | None
+    ) -> tuple[Float[Tensor, "batch slots dim"], Float[Tensor, "batch slots tokens"]]:
+        """(slots, assignment) of one frame, after another one if there was any."""
+        slots = self._drawn(frame.noise)
+        if past is not None:
+            assert self.past_share is not None
+            slots = torch.lerp(slots, past, self.past_share.sigmoid().to(slots.dtype))
+        slots, assignment, _ = self.corrector(slots, frame.tokens, self.num_iterations)
+        return slots, assignment
+
+    def _drawn(self, noise: Float[Tensor, "*batch slots dim"]) -> Float[Tensor, "*batch slots dim"]:
+        return self.slots.mean + self.slots.log_deviation.exp() * noise
+
+
+def frame_slots(
+    token_spec: TokenSpec, num_inputs: int | None, dim: int, iterations: int, mlp_dim: int, norm: SlotNorm
+) -> FrameSlots | None:
+    """Slot attention before a core, or None where its tokens are the inputs."""
+    if num_inputs is None:
+        return None
+    return FrameSlots(token_spec.dim, num_inputs, dim, iterations, mlp_dim, norm)
+
+
+def _mean(dim: int) -> WeightedMean:
+    return WeightedMean(dim, EPSILON, "entry")

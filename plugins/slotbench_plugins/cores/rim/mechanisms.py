@@ -1,0 +1,302 @@
+"""What the cores of the RIM family share: modules that compete for inputs, update themselves and communicate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal, NamedTuple, get_args
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from slotbench.interfaces import CoreOutput, CoreStep, RecurrentCore, SlotSpec, State
+from slotbench.nn.parameters import without_decay
+from slotbench_plugins.cores.rim.cell import Communication, InputAttention, block_gradient, most_relevant
+from slotbench_plugins.cores.rim.draws import Draws
+
+__all__ = ["DisabledMode", "Initial", "Mechanisms", "RIMInputs", "RIMState", "check_modules"]
+
+Initial = Literal["learned", "zeros", "normal"]
+"""States before the first step."""
+
+DisabledMode = Literal["removed", "code"]
+"""What becomes of disabled modules: as if they were not there, or what the thesis' code does."""
+
+
+class RIMState(NamedTuple):
+    """What the modules remember.
+
+    Attributes:
+        hidden: their states.
+        memory: the memory cells of LSTMs.
+        draws: where the clips stand, of a core that draws.
+        inputs: the last step's inputs, of a core that makes the next from them.
+    """
+
+    hidden: Float[Tensor, "batch slots dim"]
+    memory: Float[Tensor, "batch slots dim"] | None
+    draws: Draws | None = None
+    inputs: Float[Tensor, "batch inputs input_dim"] | None = None
+
+
+class RIMInputs(NamedTuple):
+    """What the modules read, computed for all steps at once.
+
+    Attributes:
+        keys: of the inputs and of the null input.
+        values: of the inputs and of the null input.
+        attention: where in the tokens the inputs come from, if something makes them out of the tokens.
+        assignment: which input has won each token, where inputs compete for tokens.
+        noise: of the step, for a core that draws in its units.
+    """
+
+    keys: Float[Tensor, "batch *time rows key_dim"]
+    values: Float[Tensor, "batch *time rows value_dim"]
+    attention: Float[Tensor, "batch *time inputs tokens"] | None = None
+    assignment: Float[Tensor, "batch *time inputs tokens"] | None = None
+    noise: Float[Tensor, "batch *time slots choices"] | None = None
+
+
+def check_modules(num_slots: int, top_k: int, *, share_query: bool = False, initial: Initial = "learned") -> None:
+    """Raises ValueError unless there is a module, `top_k` of them can be active, and they can be told apart."""
+    if num_slots < 1:
+        raise ValueError(f"a RIM needs at least one module, got num_slots={num_slots}")
+    if not 1 <= top_k <= num_slots:
+        raise ValueError(
+            f"top_k={top_k} of num_slots={num_slots} modules cannot be active: "
+            f"choose 1 to {num_slots}; {num_slots} means that all always are"
+        )
+    if share_query and initial == "zeros":
+        raise ValueError(
+            "share_query=True with initial='zeros' gives all modules the same query at the first step: "
+            "use initial='learned' or 'normal'"
+        )
+
+
+class Mechanisms(RecurrentCore):
+    """A core whose slots are the states of modules; a subclass makes the parts and says what the inputs are.
+
+    Args:
+        dim: width of a module's state.
+        num_slots: modules.
+        top_k: active modules per step.
+        encoder: makes the inputs out of the tokens; None where the tokens are the inputs.
+        input_attention: by which modules read the inputs.
+        units: by which modules update themselves: (read, state) to a state, for LSTMs (read, state, memory) to both.
+        communication: by which modules hear one another, if they do.
+        memory: whether `units` has a memory.
+        initial: states before the first step.
+        input_dropout: probability of dropout, on the weights of the input attention or on what is read.
+        input_dropout_on: which of the two.
+        communication_mode: whom modules hear: all, each itself alone, or none.
+        expose_inactive_update: see `RIM`.
+        mask_inactive_reads: see `RIM`.
+        disabled_slots: modules that are switched off.
+        disabled_mode: what becomes of them.
+    """
+
+    autocast_tolerance: ClassVar[float] = 0.3
+    """A rounding can decide which of two modules is active, and with it the whole state of both."""
+    attention_kind = "reading"
+
+    def __init__(
+        self,
+        dim: int,
+        num_slots: int,
+        top_k: int,
+        encoder: nn.Module | None,
+        input_attention: InputAttention,
+        units: nn.Module,
+        communication: Communication | None,
+        *,
+        memory: bool = False,
+        initial: Initial = "learned",
+        input_dropout: float = 0.1,
+        input_dropout_on: Literal["weights", "read"] = "weights",
+        communication_mode: Literal["full", "self", "off"] = "full",
+        expose_inactive_update: bool = False,
+        mask_inactive_reads: bool = True,
+        disabled_slots: Sequence[int] = (),
+        disabled_mode: DisabledMode = "removed",
+    ):
+        super().__init__()
+        self.slot_spec = SlotSpec(num_slots, dim)
+        self.top_k = top_k
+        self.initial = initial
+        self.communication_mode = communication_mode
+        self.expose_inactive_update = expose_inactive_update
+        self.mask_inactive_reads = mask_inactive_reads
+        self.has_memory = memory
+        self.disabled_slots = tuple(disabled_slots)
+        self.disabled_mode = disabled_mode
+        self.encoder = encoder
+        self.input_attention = input_attention
+        self.input_dropout = nn.Dropout(input_dropout)
+        self.drops_what_is_read = input_dropout_on == "read"
+        self.units = units
+        self.communication = communication
+        if initial == "learned":
+            self.initial_modules = without_decay(nn.Parameter(torch.randn(1 + memory, num_slots, dim)))
+
+    @property
+    def disabled_slots(self) -> tuple[int, ...]:
+        """Modules that are switched off; may be set on a trained core, to see what the others do without them.
+
+        Raises:
+            ValueError: set to what is no module, or to all of them.
+        """
+        return self._disabled_slots
+
+    @disabled_slots.setter
+    def disabled_slots(self, value: Sequence[int]) -> None:
+        modules = range(self.slot_spec.num_slots)
+        wrong = [index for index in value if index not in modules]
+        if wrong or len(set(value)) == len(modules):
+            raise ValueError(
+                f"disabled_slots={tuple(value)} of {len(modules)} modules: give numbers from 0 to {len(modules) - 1}, "
+                "and leave at least one module"
+            )
+        self._disabled_slots = tuple(sorted(set(value)))
+
+    @property
+    def disabled_mode(self) -> DisabledMode:
+        """What becomes of disabled modules.
+
+        "removed": they neither compete for inputs nor are heard, and their states are zero; the others do what they
+        would do if there were no such modules. "code": their updated states are set to zero before the communication,
+        in which they take part, and what they hear is their state; they compete for the inputs as ever. That is what
+        the thesis' code does.
+
+        Raises:
+            ValueError: set to anything else.
+        """
+        return self._disabled_mode
+
+    @disabled_mode.setter
+    def disabled_mode(self, value: DisabledMode) -> None:
+        if value not in get_args(DisabledMode):
+            raise ValueError(f"no disabled_mode named {value!r}; choose one of {', '.join(get_args(DisabledMode))}")
+        self._disabled_mode = value
+
+    def initial_state(self, tokens: Float[Tensor, "batch tokens token_dim"]) -> RIMState:
+        """States as `initial` says, in the precision of the weights."""
+        size, weight = (tokens.shape[0], self.slot_spec.num_slots, self.slot_spec.dim), self.input_attention.key.weight
+        leaves = 1 + self.has_memory
+        if self.initial == "learned":
+            start = self.initial_modules[:, None].expand(leaves, *size)
+        elif self.initial == "zeros":
+            start = weight.new_zeros(leaves, *size)
+        elif self.training:
+            start = torch.randn(leaves, *size, dtype=weight.dtype, device=weight.device)
+        else:
+            noise = torch.randn(leaves, 1, *size[1:], generator=torch.Generator().manual_seed(0))
+            start = noise.to(weight).expand(leaves, *size)
+        return RIMState(start[0], start[1] if self.has_memory else None)
+
+    def forward(self, tokens: Float[Tensor, "batch time tokens token_dim"], state: State | None = None) -> CoreOutput:
+        """Runs `cell` over the steps of the clip."""
+        if state is None:
+            state = self.initial_state(tokens[:, 0])
+        if state.draws is None:
+            return self.run(self.per_step(tokens), state)
+        output = self.run(self.per_step(tokens, state.draws), state)
+        step = state.draws.step + tokens.shape[1]
+        output.state = output.state._replace(draws=state.draws._replace(step=step))
+        return output
+
+    def per_step(self, tokens: Float[Tensor, "batch time tokens token_dim"], draws: Draws | None = None) -> RIMInputs:
+        """Keys and values of the tokens, or of what an encoder of single steps makes of them."""
+        if self.encoder is None:
+            return RIMInputs(*self.input_attention.keys_values(tokens))
+        inputs, attention = (leaf.unflatten(0, tokens.shape[:2]) for leaf in self.encoder(tokens.flatten(0, 1)))
+        return RIMInputs(*self.input_attention.keys_values(inputs), attention)
+
+    def cell(self, inputs: RIMInputs, state: RIMState) -> CoreStep:
+        """One step; the attention is what active modules read."""
+        enabled = self._enabled(state.hidden)
+        among = enabled if self.disabled_mode == "removed" else None
+        weights, active = self._attend(inputs.keys, state.hidden, among)
+        chosen, reading = weights, weights
+        if active is not None:
+            chosen = weights * active[..., None]
+            reading = chosen if self.mask_inactive_reads else weights
+        if not self.drops_what_is_read:
+            reading = self.input_dropout(reading)
+        read = torch.matmul(reading.to(inputs.values.dtype), inputs.values)
+        if self.drops_what_is_read:
+            read = self.input_dropout(read)
+        after, details = self._update(read, state, inputs.noise)
+        if enabled is not None:
+            after = _zero_the_others(after, enabled)
+        hidden, heard = self._communicate(after.hidden, state.hidden, active, among)
+        if active is not None:
+            hidden = torch.where(active[..., None], hidden, state.hidden)
+            if after.memory is not None and state.memory is not None:
+                after = after._replace(memory=torch.where(active[..., None], after.memory, state.memory))
+        after = after._replace(hidden=hidden)
+        if among is not None:
+            after, weights = _zero_the_others(after, among), weights * among[:, None]
+        attention = self.input_attention.input_weights(chosen)
+        if inputs.attention is not None:
+            attention = torch.matmul(attention.to(inputs.attention.dtype), inputs.attention)
+        all_active = weights.new_ones((), dtype=torch.bool).expand(weights.shape[:2])
+        details["active"] = all_active if active is None else active
+        details["reads"] = self.input_attention.null_last(weights)
+        details |= {} if heard is None else {"communication": heard}
+        details |= {} if inputs.assignment is None else {"inputs": inputs.assignment}
+        return CoreStep(after.hidden, attention, after, details)
+
+    def _enabled(self, hidden: Tensor) -> Bool[Tensor, " slots"] | None:
+        """Which modules are not disabled; None for all."""
+        if not self.disabled_slots:
+            return None
+        modules = range(hidden.shape[1])
+        return torch.tensor([index not in self.disabled_slots for index in modules], device=hidden.device)
+
+    def _attend(
+        self, keys: Tensor, hidden: Tensor, among: Bool[Tensor, " slots"] | None
+    ) -> tuple[Float[Tensor, "batch slots rows"], Bool[Tensor, "batch slots"] | None]:
+        """(what each module attends to, which are active; None for all)."""
+        weights = self.input_attention(hidden, keys, among)
+        count, modules = self.top_k, hidden.shape[1]
+        if among is not None:
+            count = min(count, modules - len(self.disabled_slots))
+        if count == modules:
+            return weights, None
+        null = self.input_attention.null_weights(weights)
+        if among is not None:
+            null = null.masked_fill(~among, torch.inf)
+        return weights, most_relevant(null, count)
+
+    def _update(
+        self, read: Float[Tensor, "batch slots value_dim"], state: RIMState, noise: Tensor | None
+    ) -> tuple[RIMState, dict[str, Tensor]]:
+        """(the states that all modules would have, details)."""
+        if state.memory is None:
+            return state._replace(hidden=self.units(read, state.hidden)), {}
+        hidden, memory = self.units(read, state.hidden, state.memory)
+        return state._replace(hidden=hidden, memory=memory), {}
+
+    def _communicate(
+        self,
+        updated: Float[Tensor, "batch slots dim"],
+        before: Float[Tensor, "batch slots dim"],
+        active: Bool[Tensor, "batch slots"] | None,
+        among: Bool[Tensor, " slots"] | None,
+    ) -> tuple[Float[Tensor, "batch slots dim"], Float[Tensor, "batch slots slots"] | None]:
+        """The updated states with what the modules heard from one another, and how much of each; None if nothing."""
+        if self.communication is None or self.communication_mode == "off":
+            return updated, None
+        visible = updated
+        if active is not None:
+            chosen = active[..., None]
+            # no gradient reaches the unit of a module that is not active, whichever of its states the others see
+            visible = block_gradient(updated, chosen) if self.expose_inactive_update else updated.where(chosen, before)
+        change, heard = self.communication.listen(visible, active, self.communication_mode, among)
+        return visible + change, heard
+
+
+def _zero_the_others(state: RIMState, enabled: Bool[Tensor, " slots"]) -> RIMState:
+    chosen = enabled[:, None]
+    memory = None if state.memory is None else torch.where(chosen, state.memory, 0)
+    return state._replace(hidden=torch.where(chosen, state.hidden, 0), memory=memory)

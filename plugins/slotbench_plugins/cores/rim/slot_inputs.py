@@ -1,0 +1,58 @@
+"""Modules whose inputs are the slots of each frame, or the tokens."""
+
+from __future__ import annotations
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from slotbench.interfaces import CoreStep
+from slotbench_plugins.cores.rim.draws import Draws, noise_of_steps, start_of_draws
+from slotbench_plugins.cores.rim.frame_slots import FrameMemory, FrameSlots, reading_of
+from slotbench_plugins.cores.rim.mechanisms import Mechanisms, RIMInputs, RIMState
+
+__all__ = ["SlotInputs"]
+
+
+class SlotInputs(Mechanisms):
+    """What `OCRIM`, `SCOFF` and `ALTSCOFF` share: `encoder` is a `FrameSlots`, or None where tokens are the inputs."""
+
+    encoder: nn.Module | None
+
+    @property
+    def frame_slots(self) -> FrameSlots | None:
+        """The slot attention before the modules, if there is one."""
+        return self.encoder if isinstance(self.encoder, FrameSlots) else None
+
+    def initial_state(self, tokens: Float[Tensor, "batch tokens token_dim"]) -> RIMState:
+        """States as `initial` says; the clips are numbered where anything is drawn."""
+        state = super().initial_state(tokens)
+        return state._replace(draws=start_of_draws(len(tokens), tokens.device)) if self._draws() else state
+
+    def _draws(self) -> bool:
+        return self.encoder is not None
+
+    def per_step(  # type: ignore[override]
+        self, tokens: Float[Tensor, "batch time tokens token_dim"], draws: Draws | None = None
+    ) -> RIMInputs | FrameMemory:
+        """Slot attention of all frames, and keys and values of the slots."""
+        if self.frame_slots is None:
+            return RIMInputs(*self.input_attention.keys_values(tokens))
+        draws = start_of_draws(len(tokens), tokens.device) if draws is None else draws
+        slots = self.frame_slots.slots
+        shape = (slots.num_slots, slots.mean.shape[0])
+        noise = noise_of_steps(shape, tokens.shape[1], draws, slots.mean, anew=self.training, kind="normal")
+        if self.frame_slots.past_share is not None:
+            return self.frame_slots.memory(tokens, noise)
+        return self._inputs(*self.frame_slots(tokens, noise))
+
+    def cell(self, inputs: RIMInputs | FrameMemory, state: RIMState) -> CoreStep:
+        """One step, and slot attention first where it waits for the frame before."""
+        if isinstance(inputs, FrameMemory):
+            assert self.frame_slots is not None
+            slots, assignment = self.frame_slots.after(inputs, state.inputs)
+            inputs, state = self._inputs(slots, assignment), state._replace(inputs=slots)
+        return super().cell(inputs, state)
+
+    def _inputs(self, slots: Tensor, assignment: Tensor) -> RIMInputs:
+        reading = reading_of(assignment)
+        return RIMInputs(*self.input_attention.keys_values(slots), reading, assignment)

@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from slotbench_plugins.cores.rim import OCRIM, RIM
+from slotbench_plugins.cores.rim.draws import noise_of_steps
+from slotbench_plugins.cores.rim.frame_slots import reading_of
+from small_rim import DIM, MODULES, PLAIN, SPEC, noise, small, tokens
+
+from slotbench.interfaces import TokenSpec
+from slotbench.nn.slot_init import drawn_by_clip
+from slotbench.testing.laws import (
+    attention_sums_as_its_kind_says,
+    autocast_stays_close,
+    details_are_of_their_steps,
+    gradient_reaches_every_parameter,
+    past_ignores_future,
+    samples_do_not_meet,
+    splitting_carries_state,
+)
+
+INPUTS, WIDTH = 3, 7
+
+
+def count(module: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def oc(seed: int = 0, **arguments) -> OCRIM:
+    torch.manual_seed(seed)
+    sizes = {"num_slots": MODULES, "dim": DIM, "num_inputs": INPUTS, "slot_dim": WIDTH, "slot_mlp_dim": 8}
+    return OCRIM(SPEC, **(sizes | PLAIN | arguments)).double().eval()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"slot_norm": "joint"},
+        {"past_slots": True},
+        {"past_slots": True, "slot_norm": "joint"},
+        {"num_inputs": None},
+        {"top_k": 2, "cell_type": "lstm"},
+        {"initial": "normal", "share_query": True},
+        {"disabled_slots": (1,)},
+        {"disabled_slots": (1,), "disabled_mode": "code", "top_k": 3},
+    ],
+    ids=str,
+)
+def test_every_setting_keeps_the_laws(arguments):
+    build = partial(OCRIM, **arguments)
+    for law in (splitting_carries_state, past_ignores_future, attention_sums_as_its_kind_says, samples_do_not_meet):
+        law(build)
+    for law in (details_are_of_their_steps, autocast_stays_close):
+        law(build)
+    if "disabled_slots" not in arguments:
+        gradient_reaches_every_parameter(build)
+
+
+@pytest.mark.parametrize("norm", ["vector", "joint"])
+@pytest.mark.parametrize("top_k", [2, MODULES])
+def test_modules_read_the_slots_of_each_frame_as_rim_reads_its_tokens(norm, top_k):
+    core = oc(slot_norm=norm, top_k=top_k)
+    rim = RIM(TokenSpec(WIDTH, INPUTS), MODULES, DIM, top_k, None, **PLAIN).double().eval()
+    rim.load_state_dict({name: value for name, value in core.state_dict().items() if not name.startswith("encoder.")})
+    clips = [3, 5]
+    with drawn_by_clip(clips):
+        output = core(tokens())
+        draws = core.initial_state(tokens()[:, 0]).draws
+    given = core.per_step(tokens(), draws)
+    frame_slots = noise_of_steps((INPUTS, WIDTH), 6, draws, tokens(), anew=False, kind="normal")
+    expected = rim(core.frame_slots(tokens(), frame_slots)[0])
+    torch.testing.assert_close(output.slots, expected.slots)
+    torch.testing.assert_close(output.details["reads"], expected.details["reads"])
+    # attention in terms of the tokens is what was read of the slots, times what the slots are made of
+    reading = reading_of(output.details["inputs"])
+    torch.testing.assert_close(output.attention, expected.attention @ reading)
+    torch.testing.assert_close(given.attention, reading)
+    torch.testing.assert_close(output.details["inputs"].sum(dim=2), torch.ones(2, 6, SPEC.num_tokens).double())
+
+
+def test_without_slot_attention_it_is_rim_on_the_tokens():
+    torch.manual_seed(0)
+    flow = OCRIM.feature_flow(SPEC, MODULES, dim=DIM).double().eval()
+    rim = RIM.thesis(SPEC, MODULES, MODULES, DIM).double().eval()
+    rim.load_state_dict(flow.state_dict())
+    assert torch.equal(flow(tokens()).slots, rim(tokens()).slots)
+    assert "inputs" not in flow(tokens()).details
+    assert flow.frame_slots is None
+
+
+def test_presets_have_the_parameters_of_the_thesis():
+    spec = TokenSpec(64, 36)
+    for core, slots, cells in (
+        (OCRIM.thesis(spec), 53_952, 915_696),
+        (OCRIM.code(spec), 109_428, 925_200),
+        (OCRIM.thesis(spec, num_inputs=6), 53_952, 915_696),
+    ):
+        assert (count(core.encoder), count(core) - count(core.encoder)) == (slots, cells)
+        assert core.top_k == core.slot_spec.num_slots == 6
+    assert count(OCRIM.feature_flow(TokenSpec(64, 36))) == count(RIM.thesis(TokenSpec(64, 36))) == 915_696
+    assert OCRIM.thesis(spec).input_attention.query.weight.std().item() == pytest.approx(0.01, rel=0.05)
+
+
+def test_slots_of_evaluation_depend_on_the_clip_and_the_step_alone():
+    core, x = oc(), tokens(batch=3)
+    with drawn_by_clip([4, 8, 15]):
+        together = core(x)
+    with drawn_by_clip([15, 4]):
+        others = core(x[[2, 0]])
+    torch.testing.assert_close(others.slots, together.slots[[2, 0]])
+    with drawn_by_clip([5, 8, 15]):
+        assert not torch.allclose(core(x).slots[0], together.slots[0])
+    # the same frame again has other slots
+    with drawn_by_clip([4, 8, 15]):
+        won = core(x[:, :1].expand(-1, 4, -1, -1)).details["inputs"]
+    assert not torch.allclose(won[:, 0], won[:, 1])
+    with drawn_by_clip([4, 8, 15]), pytest.raises(ValueError, match="numbers of 3 clips, and the batch has 2"):
+        core(x[:2])
+
+
+def test_evaluation_after_the_same_seed_is_the_same_and_training_draws_anew():
+    core = oc()
+    runs = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        runs.append(core(tokens()).slots)
+    assert torch.equal(*runs)
+    core.train()
+    assert not torch.equal(core(tokens()).slots, core(tokens()).slots)
+
+
+def test_a_clip_goes_on_where_it_was_left_and_outside_of_what_numbers_the_clips():
+    core = oc()
+    with drawn_by_clip([4, 8]):
+        whole = core(tokens())
+        first = core(tokens()[:, :2])
+    second = core(tokens()[:, 2:], first.state)
+    torch.testing.assert_close(torch.cat([first.slots, second.slots], dim=1), whole.slots)
+    assert second.state.draws.step.tolist() == [6, 6]
+
+
+def without(core: RIM, gone: int) -> RIM:
+    """The same core with one module fewer."""
+    keep = [k for k in range(MODULES) if k != gone]
+    left = RIM(SPEC, MODULES - 1, DIM, min(core.top_k, MODULES - 1), None, cell_type=core.cell_type,
+               input_attention=core.input_attention.normalisation, **PLAIN).double()  # fmt: skip
+    weights = {}
+    for name, value in core.state_dict().items():
+        axis = 1 if name == "initial_modules" else 0
+        shared = name in ("input_attention.key.weight", "input_attention.value.weight")
+        weights[name] = value if shared else value.index_select(axis, torch.tensor(keep))
+    left.load_state_dict(weights)
+    return left
+
+
+@pytest.mark.parametrize("top_k", [1, 2, 3, MODULES])
+@pytest.mark.parametrize("arguments", [{}, {"cell_type": "lstm"}, {"input_attention": "standard"}], ids=str)
+def test_removed_modules_are_as_if_they_were_not_there(top_k, arguments):
+    core = small(top_k, **arguments).eval()
+    for gone in (0, 2):
+        core.disabled_slots = (gone,)
+        output, expected = core(tokens()), without(core, gone).eval()(tokens())
+        keep = [k for k in range(MODULES) if k != gone]
+        torch.testing.assert_close(output.slots[:, :, keep], expected.slots)
+        torch.testing.assert_close(output.attention[:, :, keep], expected.attention)
+        for name in ("active", "reads"):
+            torch.testing.assert_close(output.details[name][:, :, keep], expected.details[name])
+        heard = output.details["communication"]
+        torch.testing.assert_close(heard[:, :, keep][..., keep], expected.details["communication"])
+        assert not output.slots[:, :, gone].any()
+        assert not any(output.details[name][:, :, gone].any() for name in ("active", "reads", "communication"))
+        assert not heard[..., gone].any()
+
+
+def test_disabled_modules_of_the_code_compete_and_are_what_they_hear():
+    core = small(MODULES, disabled_slots=(1,), disabled_mode="code").eval()
+    hidden, x = core.initial_state(tokens()[:, 0]).hidden, tokens(time=1)
+    keys, values = core.input_attention.keys_values(x[:, 0])
+    updated = core.units(core.input_attention(hidden, keys) @ values, hidden).clone()
+    updated[:, 1] = 0
+    expected = updated + core.communication(updated)
+    output = core(x)
+    torch.testing.assert_close(output.slots[:, 0], expected)
+    assert output.slots[:, 0, 1].any()
+    # a key of zeros takes its share of the softmax
+    assert (output.details["communication"][..., 1] > 0).all()
+
+
+def test_disabled_modules_of_oc_rim_are_gone_from_its_communication_and_reads():
+    core = oc(disabled_slots=(0, 3))
+    output = core(tokens())
+    assert output.details["active"][0, 0].tolist() == [False, True, True, False]
+    assert not output.attention[:, :, [0, 3]].any()
+    core.disabled_slots = ()
+    assert core(tokens()).details["active"].all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"disabled_slots": (4,)}, r"disabled_slots=\(4,\) of 4 modules: give numbers from 0 to 3"),
+        ({"disabled_slots": (0, 1, 2, 3)}, "leave at least one module"),
+        ({"num_inputs": None, "past_slots": True}, "past_slots=True needs slots to start from"),
+        ({"top_k": 5}, "top_k=5 of num_slots=4"),
+        ({"share_query": True, "initial": "zeros"}, "same query at the first step"),
+        ({"num_inputs": 0}, "at least 1 slot"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        oc(**arguments)
+
+
+def test_huge_tokens_keep_everything_finite():
+    core, x = oc(), (1e4 * noise(2, 4, SPEC.num_tokens, SPEC.dim)).requires_grad_()
+    slots = core(x).slots
+    (gradient,) = torch.autograd.grad(slots.square().sum(), x)
+    assert slots.isfinite().all()
+    assert gradient.isfinite().all()
+
+
+def test_communication_of_a_trained_core_can_be_switched_off():
+    core = oc()
+    torch.manual_seed(0)
+    full = core(tokens())
+    core.communication_mode = "off"
+    torch.manual_seed(0)
+    off = core(tokens())
+    assert not torch.allclose(full.slots, off.slots)
+    assert "communication" not in off.details

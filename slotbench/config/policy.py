@@ -111,11 +111,11 @@ def apply_policy(extra: Iterable[str] = ()) -> None:
             raise UserError(f"--allow-import takes an import path such as my_package.models; got {prefix}")
     from slotbench.config.jsonargparse_compat import guard_parser
 
-    # a class is checked by the path that is given and by the one where it is defined
+    # a class is checked by the path that is given, by the one where it is defined, and by the shortest there is
     named = [found for path in listed_classes() if (found := _found(path)) is not None]
     classes = [*named, *registry.loaded()]
     classes += [asked for component in registry.loaded() for asked in _classes_of(component)]
-    guard_parser({*allowed_paths(), *(f"{found.__module__}.{found.__qualname__}" for found in classes)}, extra)
+    guard_parser({*allowed_paths(), *(path for found in classes for path in _paths_of(found))}, extra)
 
 
 def refusal_words(refused: Refusal, settings: Iterable[Setting]) -> str:
@@ -141,6 +141,17 @@ def _found(path: str) -> type | None:
     except (ImportError, AttributeError, OSError):
         return None  # of another version of the library
     return found if inspect.isclass(found) else None
+
+
+def _paths_of(found: type) -> Iterator[str]:
+    """Where a class is defined, and how the parser writes it: a package may name it too, and the shortest path wins."""
+    from slotbench.config.jsonargparse_compat import import_path
+
+    yield f"{found.__module__}.{found.__qualname__}"
+    try:
+        yield import_path(found)
+    except (ImportError, AttributeError, ValueError):
+        return  # it can be reached by no path, as one that is defined within a function
 
 
 def _classes_of(component: type) -> Iterator[type]:

@@ -27,8 +27,10 @@ from jsonargparse import (
 )
 from torch.optim import SGD, Optimizer
 
+from slotbench import registry
 from slotbench.config.jsonargparse_compat import (
     EXCHANGED,
+    Refusal,
     import_path,
     last_refusal,
     parser_unchanged,
@@ -140,6 +142,32 @@ def test_arguments_of_a_parser_have_types_and_defaults():
 
 def test_a_class_is_written_by_its_shortest_path():
     assert import_path(SGD) == "torch.optim.SGD", f"`get_import_path` of jsonargparse {VERSION}"
+
+
+def test_a_component_that_its_package_names_too_may_be_named_by_either_path(tmp_path, monkeypatch):
+    package = tmp_path / "shop_of_cores"
+    package.mkdir()
+    (package / "__init__.py").write_text("from shop_of_cores.inner import ShopCore\n")
+    (package / "inner.py").write_text(
+        "from slotbench.registry import register, load\n\n"
+        "@register('cores')\nclass ShopCore(load('cores', 'SlotRNN')):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    component = importlib.import_module("shop_of_cores").ShopCore
+    apply_policy()
+    assert import_path(component) == "shop_of_cores.ShopCore"
+    for path in ("shop_of_cores.ShopCore", "shop_of_cores.inner.ShopCore"):
+        _util.check_import_path(path)
+    with pytest.raises(Refusal):
+        _util.check_import_path("shop_of_cores.Other")
+
+
+@pytest.mark.parametrize("core", ["RIM", "OCRIM", "GRU", "SCOFF", "ALTSCOFF"])
+def test_cores_of_a_package_may_be_named(core):
+    component = registry.load("cores", core)
+    apply_policy()
+    _util.check_import_path(import_path(component))
 
 
 def test_null_for_an_argument_of_a_part_is_null():

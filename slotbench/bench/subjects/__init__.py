@@ -24,6 +24,7 @@ SUBJECTS = {
     "temporal_attention": "attention over the slots of all earlier steps, fused against written out",
     "inverted_attention": "slots that compete for tokens: with keys, without, without weights; sums over time",
     "recurrent_cores": "SlotRNN and RIM against torch.nn.GRU over the same slots",
+    "modular_cores": "RIM, OCRIM and SCOFF against a GRU of equal state on the same tokens",
     "slot_attention": "a training step of SAVi: directly, and through inverted attention",
     "broadcast_decoder": "first layer of the broadcast decoder as a matrix product against a convolution",
     "video_models": "ConvS5, ConvLSTM and frame transformers against length: training and sampling",

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from slotbench_plugins.cores.rim import OCRIM, RIM
+from slotbench_plugins.cores.rim import ALTSCOFF, OCRIM, RIM, SCOFF
 from slotbench_plugins.cores.rim.draws import noise_of_steps
 from slotbench_plugins.cores.rim.frame_slots import reading_of
 from small_rim import DIM, MODULES, PLAIN, SPEC, noise, small, tokens
@@ -230,3 +230,28 @@ def test_communication_of_a_trained_core_can_be_switched_off():
     off = core(tokens())
     assert not torch.allclose(full.slots, off.slots)
     assert "communication" not in off.details
+
+
+@pytest.mark.parametrize("kind", [OCRIM, SCOFF, ALTSCOFF])
+@pytest.mark.parametrize("top_k", [1, 3])
+def test_modules_that_are_not_active_keep_their_state_to_the_bit(kind, top_k):
+    torch.manual_seed(0)
+    core = kind(SPEC, MODULES, DIM, num_inputs=2, top_k=top_k).double()
+    start = core.initial_state(tokens()[:, 0])
+    output = core(tokens(), start)
+    before = torch.cat([start.hidden[:, None], output.slots[:, :-1]], dim=1)
+    active = output.details["active"]
+    assert (active.sum(dim=-1) == top_k).all()
+    assert torch.equal((output.slots == before).all(dim=-1), ~active)
+    assert not output.attention[~active].any()
+    heard = output.details["communication"].sum(dim=-1)
+    torch.testing.assert_close(heard, active.double())
+
+
+def test_no_gradient_reaches_the_unit_of_a_module_that_is_not_active():
+    core = oc(top_k=2)
+    output = core(tokens(batch=1, time=1))
+    output.slots.square().sum().backward()
+    active = output.details["active"][0, 0]
+    for name, parameter in core.units.named_parameters():
+        assert torch.equal(parameter.grad.flatten(1).any(dim=1), active), name

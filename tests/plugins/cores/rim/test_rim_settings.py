@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slotbench_plugins.cores.rim import RIM
+from slotbench_plugins.cores.rim import OCRIM, RIM
 from small_rim import CELLS, DIM, MODULES, SPEC, small, tokens
 
 from slotbench.interfaces import TokenSpec, map_state
@@ -160,12 +161,15 @@ def test_settings_on_the_papers_page_are_the_presets():
     page = (Path(__file__).parents[4] / "docs" / "papers" / "rim.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     x = torch.randn(2, 5, SPEC.num_tokens, SPEC.dim)
-    for block, preset in zip(blocks, (RIM.thesis, RIM.original), strict=True):
-        cores = []
-        for build in (preset, lambda spec, block=block: RIM(spec, **yaml.safe_load(block)["core"]["init_args"])):
+    for block, preset in zip(blocks, (RIM.thesis, RIM.original, OCRIM.thesis), strict=True):
+        given, outputs = yaml.safe_load(block)["core"], []
+        for build in (preset, partial(preset.__self__, **given["init_args"])):
             torch.manual_seed(0)
-            cores.append(build(SPEC).eval())
-        assert torch.equal(*(core(x).slots for core in cores))
+            core = build(SPEC).eval()
+            torch.manual_seed(1)
+            outputs.append(core(x).slots)
+        assert given["class_path"] == preset.__self__.__name__
+        assert torch.equal(*outputs)
 
 
 @pytest.mark.parametrize("null_row", ["first", "last"])

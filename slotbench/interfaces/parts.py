@@ -72,6 +72,13 @@ class Encoder(nn.Module, ABC):
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
         """Tokens of every step."""
 
+    def prepared(self) -> Callable[[VideoBatch], Tensor]:
+        """A function that does what a call does, for the many short calls of one roll-out; by default the encoder.
+
+        What `TemporalCore.prepared` promises holds for it too.
+        """
+        return self
+
 
 class Decoder(nn.Module, ABC):
     """Turns slots into pixels or logits, each time step on its own.
@@ -91,6 +98,13 @@ class Decoder(nn.Module, ABC):
 
         To paint held-out views, a task gives `VideoBatch.held_out` as the batch.
         """
+
+    def prepared(self) -> Callable[[Tensor], Decoded]:
+        """A function of slots alone that does what a call does, for the many short calls of one roll-out.
+
+        By default it is the decoder. What `TemporalCore.prepared` promises holds for it too.
+        """
+        return self
 
 
 class AutoregressiveDecoder(Decoder):

@@ -75,10 +75,13 @@ class WhileUnchanged(Generic[T]):
 
     def __call__(self) -> T:
         """The value for the parameters as they are now."""
-        parameters = self._parameters()
-        if torch.is_grad_enabled() or any(parameter.is_inference() for parameter in parameters):
+        if torch.is_grad_enabled():
             return self._compute()
-        marks = [(parameter.data_ptr(), parameter._version, parameter.dtype) for parameter in parameters]
+        parameters = self._parameters()
+        try:
+            marks = [(parameter.data_ptr(), parameter._version, parameter.dtype) for parameter in parameters]
+        except RuntimeError:  # made in inference mode, without a version
+            return self._compute()
         if marks != self._marks:
             self._value, self._marks = self._compute(), marks
             # kept alive, so that no other tensor gets the same memory

@@ -29,11 +29,12 @@ def built(kind: type[TemporalCore], seed: int = 0) -> TemporalCore:
     with torch.no_grad():
         for parameter in core.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
-    return core.eval()
+    # norms over a few nearly equal cells amplify the rounding of float32 a thousand times
+    return core.double().eval()
 
 
 def tokens(time: int = 1, seed: int = 1) -> Tensor:
-    return torch.randn(2, time, 12, 6, generator=torch.Generator().manual_seed(seed))
+    return torch.randn(2, time, 12, 6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def leaves(state) -> list[Tensor]:
@@ -48,14 +49,14 @@ def agree(core: TemporalCore, one_step, state=None) -> None:
     expected_state = state
     for seed in range(3):
         expected, got = core(tokens(seed=seed), expected_state), one_step(tokens(seed=seed), state)
-        torch.testing.assert_close(got.slots, expected.slots, rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(leaves(got.state), leaves(expected.state), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(got.slots, expected.slots, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(leaves(got.state), leaves(expected.state), rtol=1e-9, atol=1e-9)
         expected_state, state = expected.state, got.state
 
 
 @pytest.mark.parametrize("kind", [*CORES, SlotRNN])
 def test_a_prepared_core_does_what_the_core_does(kind):
-    core = built(kind) if kind in CORES else kind(SPEC).eval()
+    core = built(kind) if kind in CORES else kind(SPEC).double().eval()
     agree(core, core.prepared())
     with torch.no_grad():
         agree(core, core.prepared(), core(tokens(5)).state)
@@ -139,10 +140,10 @@ def test_a_change_under_inference_mode_and_of_the_dtype_is_seen(kind):
             parameter.mul_(0.5)
         torch.testing.assert_close(one_step(tokens(), None).slots, core(tokens()).slots, rtol=1e-5, atol=1e-5)
     agree(core, one_step)
-    core.double()
+    core.float()
     with torch.no_grad():
-        given = tokens().double()
-        torch.testing.assert_close(one_step(given, None).slots, core(given).slots, rtol=1e-9, atol=1e-9)
+        given = tokens().float()
+        torch.testing.assert_close(one_step(given, None).slots, core(given).slots, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("kind", CORES)

@@ -61,3 +61,30 @@ def test_a_rollout_that_is_held_up_by_a_training_step_goes_on_with_the_new_weigh
                 optimiser = torch.optim.SGD(trained.core.parameters(), lr=0.05)
                 trained.training_loss(clip()).backward()
                 optimiser.step()
+
+
+@torch.no_grad()
+def test_prepared_parts_do_what_the_parts_do_and_follow_their_weights():
+    model, batch = task().double(), clip().map(lambda value: value.double() if value.is_floating_point() else value)
+    encode, decode = model.encoder.prepared(), model.decoder.prepared()
+    for step in range(3):
+        tokens = encode(batch)
+        torch.testing.assert_close(tokens, model.encoder(batch), rtol=1e-9, atol=1e-9)
+        slots = model.core(tokens).slots
+        found, expected = decode(slots).reconstruction, model.decoder(slots).reconstruction
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+        if step == 0:
+            for parameter in (*model.encoder.parameters(), *model.decoder.parameters()):
+                parameter.mul_(1.5)
+            assert (encode(batch) - tokens).abs().max() > 1e-3
+            assert (decode(slots).reconstruction - found).abs().max() > 1e-3
+        if step == 1:
+            model.encoder.load_state_dict(task().double().encoder.state_dict())
+
+
+def test_prepared_parts_keep_their_gradients():
+    model = task()
+    model.decoder.prepared()(
+        model.core.prepared()(model.encoder.prepared()(clip()), None).slots
+    ).reconstruction.sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())

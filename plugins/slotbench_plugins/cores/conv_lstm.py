@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from jaxtyping import Float
@@ -15,6 +15,10 @@ from slotbench.nn.grid import grid_of, to_images, to_tokens
 from slotbench.nn.linear import lecun_linear, lecun_normal_
 from slotbench.nn.parameters import WhileUnchanged
 from slotbench.nn.resnet_blocks import NORM_EPS
+from slotbench.ops.frame_conv import PreparedConv
+
+Halves: TypeAlias = tuple[Tensor, Tensor] | tuple[PreparedConv, PreparedConv]
+"""Kernels over the input and over the hidden state."""
 
 
 class ConvLSTM(TemporalCore):
@@ -56,16 +60,14 @@ class ConvLSTM(TemporalCore):
 
     def prepared(self) -> Callable[[Tensor, State | None], CoreOutput]:
         """The core with every layer's kernel cut and laid out in memory once for many calls."""
-        halves = [WhileUnchanged(layer.halves, layer.own_parameters) for layer in self.layers]
+        halves = [WhileUnchanged(layer.prepared_halves, layer.own_parameters) for layer in self.layers]
 
         def call(tokens: Tensor, state: State | None = None) -> CoreOutput:
             return self._run(tokens, state, [of_layer() for of_layer in halves])
 
         return call
 
-    def _run(
-        self, tokens: Tensor, state: tuple[ConvLSTMState, ...] | None, halves: Sequence[tuple[Tensor, Tensor]]
-    ) -> CoreOutput:
+    def _run(self, tokens: Tensor, state: tuple[ConvLSTMState, ...] | None, halves: Sequence[Halves]) -> CoreOutput:
         batch = tokens.shape[0]
         # in the weights' precision, so that the residual stream is not bfloat16 under autocast
         x = self.input_map(tokens).to(self.input_map.weight.dtype)
@@ -125,6 +127,11 @@ class ConvLSTMLayer(nn.Module):
         )
         return over_input, over_hidden
 
+    def prepared_halves(self) -> tuple[PreparedConv, PreparedConv]:
+        """The halves, each as a convolution for many calls."""
+        over_input, over_hidden = self.halves()
+        return PreparedConv(over_input), PreparedConv(over_hidden)
+
     def own_parameters(self) -> tuple[Tensor, ...]:
         """What `halves` are cut from."""
         return (self.kernel,)
@@ -134,7 +141,7 @@ class ConvLSTMLayer(nn.Module):
         images: Float[Tensor, "frames dim rows cols"],
         batch: int,
         state: ConvLSTMState | None = None,
-        halves: tuple[Tensor, Tensor] | None = None,
+        halves: Halves | None = None,
     ) -> tuple[Float[Tensor, "frames dim rows cols"], ConvLSTMState]:
         """(hidden states of all steps, state after the last); both are channels_last.
 
@@ -142,18 +149,17 @@ class ConvLSTMLayer(nn.Module):
             images: the steps of each sample, one sample after the other.
             batch: samples.
             state: that of an earlier call, or None at the start of a clip.
-            halves: what `halves` returned; computed here if None.
+            halves: what `halves` or `prepared_halves` returned; computed here if None.
         """
         input_kernel, hidden_kernel = halves or self.halves()
-        padding = self.kernel.shape[-1] // 2
-        input_gates = conv2d(images, input_kernel, padding=padding).unflatten(0, (batch, -1))
+        input_gates = _convolve(images, input_kernel).unflatten(0, (batch, -1))
         if state is None:
             zeros = self.kernel.new_zeros(batch, self.dim, *images.shape[2:]).to(memory_format=torch.channels_last)
             state = ConvLSTMState(zeros, zeros)
         cell, hidden = state
         steps = []
         for gates in input_gates.unbind(1):
-            gates = gates + conv2d(hidden, hidden_kernel, padding=padding)
+            gates = _convolve(hidden, hidden_kernel, gates)
             # in the precision of the state, so that under autocast it keeps float32
             opened, candidate = gates.to(cell.dtype).split((3 * self.dim, self.dim), dim=1)
             write, keep, show = opened.sigmoid().chunk(3, dim=1)
@@ -163,3 +169,11 @@ class ConvLSTMLayer(nn.Module):
         # stacked as channels-last pixels, which makes the images channels_last views
         pixels = torch.stack([step.permute(0, 2, 3, 1) for step in steps], dim=1)
         return pixels.flatten(0, 1).permute(0, 3, 1, 2), ConvLSTMState(cell, hidden)
+
+
+def _convolve(images: Tensor, weight: Tensor | PreparedConv, passed: Tensor | None = None) -> Tensor:
+    """The convolution that keeps the size of the images, plus `passed`."""
+    if isinstance(weight, PreparedConv):
+        return weight(images, passed)
+    made = conv2d(images, weight, padding=weight.shape[-1] // 2)
+    return made if passed is None else passed + made

@@ -20,6 +20,7 @@ from slotbench.nn.linear import lecun_linear, lecun_normal_
 from slotbench.nn.parameters import WhileUnchanged
 from slotbench.nn.resnet_blocks import NORM_EPS
 from slotbench.ops import linear_scan
+from slotbench.ops.frame_conv import PreparedConv
 from slotbench_plugins.cores._frame_activations import FrameActivationName, frame_activation
 
 LONG_SKIPS = {8: 3, 11: 6}
@@ -156,14 +157,16 @@ class ConvS5(TemporalCore):
         """The core with every layer's kernels discretised, and laid out in memory, once for many calls."""
         systems = [layer.ssm for layer in self.layers]
         kernels = [WhileUnchanged(ssm.kernels, ssm.own_parameters) for ssm in systems]
+        blocks = [layer.activation.prepared() for layer in self.layers]
 
         def call(tokens: Tensor, state: State | None = None) -> CoreOutput:
-            return self._run(tokens, state, [of_layer() for of_layer in kernels])
+            layers = [PreparedLayer(of_layer(), block) for of_layer, block in zip(kernels, blocks, strict=True)]
+            return self._run(tokens, state, layers)
 
         return call
 
     def _run(
-        self, tokens: Tensor, state: tuple[ConvS5State, ...] | None, kernels: Sequence[DiscreteKernels | None]
+        self, tokens: Tensor, state: tuple[ConvS5State, ...] | None, prepared: Sequence[PreparedLayer | None]
     ) -> CoreOutput:
         # in the weights' precision, so that the residual stream is not bfloat16 under autocast
         x = to_images(self.input_map(tokens).to(self.input_map.weight.dtype), self.grid)
@@ -179,7 +182,7 @@ class ConvS5(TemporalCore):
             if self.checkpoint_layers and torch.is_grad_enabled():
                 x, after = checkpoint(layer, x, before, use_reentrant=False)
             else:
-                x, after = layer(x, before, kernels=kernels[index])
+                x, after = layer(x, before, prepared=prepared[index])
             states.append(after)
         return CoreOutput(slots=x.flatten(2, 3), attention=None, state=tuple(states))
 
@@ -194,8 +197,15 @@ class DiscreteKernels(NamedTuple):
     """The linear maps of a state space model for steps that are all alike, as real convolutions."""
 
     decay: Complex[Tensor, " state"]
-    drive: Float[Tensor, "channels dim rows cols"]
-    output: Float[Tensor, "dim channels rows cols"]
+    drive: PreparedConv
+    output: PreparedConv
+
+
+class PreparedLayer(NamedTuple):
+    """What a layer has for many calls with the same parameters."""
+
+    kernels: DiscreteKernels
+    activation: Callable[[Tensor, Tensor], Tensor]
 
 
 class ConvStateSpace(nn.Module):
@@ -293,19 +303,19 @@ class ConvStateSpace(nn.Module):
 
     def kernels(self) -> DiscreteKernels:
         """What the parameters are for evenly spaced frames, laid out as convolutions of channels-last images read."""
-        decay, *kernels = self._discrete_kernels()
-        return DiscreteKernels(decay, *(x.contiguous(memory_format=torch.channels_last) for x in kernels))
+        decay, *weights = self._discrete_kernels()
+        return DiscreteKernels(decay, *(PreparedConv(x.contiguous(memory_format=torch.channels_last)) for x in weights))
 
     def own_parameters(self) -> tuple[Tensor, ...]:
         """What `kernels` is computed from."""
         dynamics = self.dynamics
         return self.B, self.C, dynamics.Lambda_re, dynamics.Lambda_im, dynamics.log_step
 
-    def _discrete_kernels(self) -> DiscreteKernels:
+    def _discrete_kernels(self) -> tuple[Tensor, Tensor, Tensor]:
         decay, gain = self.dynamics()
         # the hold goes into the weights where it is the same for all steps, which are fewer numbers than the drive
         weight = gain[:, None, None, None] * torch.view_as_complex(self.B)
-        return DiscreteKernels(decay, _output_pairs(weight), _input_pairs(self.C))
+        return decay, _output_pairs(weight), _input_pairs(self.C)
 
 
 class ConvS5Layer(nn.Module):
@@ -350,12 +360,13 @@ class ConvS5Layer(nn.Module):
         x: Float[Tensor, "batch time rows cols dim"],
         state: ConvS5State | None = None,
         step_scale: Float[Tensor, " time"] | Float[Tensor, "batch time"] | None = None,
-        kernels: DiscreteKernels | None = None,
+        prepared: PreparedLayer | None = None,
     ) -> tuple[Float[Tensor, "batch time rows cols dim"], ConvS5State]:
-        """(frames, state); `step_scale` and `kernels` are those of `ConvStateSpace`."""
+        """(frames, state); `step_scale` is that of `ConvStateSpace`, `prepared` what is computed here if None."""
+        kernels, activation = prepared or (None, self.activation)
         inputs = self.norm(x) if self.prenorm else x
         outputs, hidden = self.ssm(inputs, None if state is None else state.hidden, step_scale, kernels)
-        outputs = _as_tokens(self.activation(_as_images(outputs), _as_images(inputs)), x)
+        outputs = _as_tokens(activation(_as_images(outputs), _as_images(inputs)), x)
         if self.training and self.dropout:
             outputs = outputs * functional.dropout(torch.ones_like(x[:, :1]), self.dropout)
         x = x + outputs
@@ -370,9 +381,12 @@ def _as_tokens(images: Tensor, like: Tensor) -> Tensor:
     return images.permute(0, 2, 3, 1).reshape(like.shape)
 
 
-def _convolve(frames: Tensor, weight: Tensor) -> Tensor:
+def _convolve(frames: Tensor, weight: Tensor | PreparedConv) -> Tensor:
     """Channels-last "frames rows cols in" to the same with other channels, zeros around the frame."""
-    return functional.conv2d(frames.permute(0, 3, 1, 2), weight, padding=weight.shape[-1] // 2).permute(0, 2, 3, 1)
+    images = frames.permute(0, 3, 1, 2)
+    if isinstance(weight, PreparedConv):
+        return weight(images).permute(0, 2, 3, 1)
+    return functional.conv2d(images, weight, padding=weight.shape[-1] // 2).permute(0, 2, 3, 1)
 
 
 def _output_pairs(weight: Complex[Tensor, "state dim rows cols"]) -> Float[Tensor, "channels dim rows cols"]:

@@ -55,7 +55,7 @@ def roll_out(
             f"{batch.num_steps}: lower context, or make the clips longer"
         )
     encoder, core, decoder = parts
-    one_step = core.prepared()
+    encode, one_step, decode = encoder.prepared(), core.prepared(), decoder.prepared()
     state: State | None = None
     for start in range(0, context, PIECE):
         out = core(encoder(batch.slice_time(start, min(start + PIECE, context))), state)
@@ -64,14 +64,14 @@ def roll_out(
     def go_on(slots: Tensor, state: State) -> Iterator[Decoded]:
         start = batch.time[:, context - 1 : context]
         for step in range(1, horizon + 1):
-            decoded = decoder(slots)
+            decoded = decode(slots)
             frame = paint(decoded)
             yield Decoded(frame, decoded.masks)
             if step < horizon:
                 seen = (frame > 0.5).to(frame) if feedback == "threshold" else frame
                 here = context + step - 1
                 actions = None if batch.actions is None else batch.actions[:, here : here + 1]
-                out = one_step(encoder(VideoBatch(seen, start + step, actions=actions)), state)
+                out = one_step(encode(VideoBatch(seen, start + step, actions=actions)), state)
                 slots, state = out.slots, out.state
 
     return go_on(slots, state)

@@ -110,15 +110,15 @@ def _sampling(step: int) -> dict[str, Way]:
 
 def _next_frame(task: VideoPrediction, step: int) -> Way:
     """Makes one more frame from the state after `step` frames, as a roll-out does."""
-    one_step = task.core.prepared()
+    encode, one_step, decode = task.encoder.prepared(), task.core.prepared(), task.decoder.prepared()
     with torch.no_grad():
         out = task.core(task.encoder(_clip(step)))
     slots, state = out.slots[:, -1:], out.state
 
     @torch.no_grad()
     def frame() -> None:
-        made = task.frames(task.decoder(slots))
-        one_step(task.encoder(VideoBatch(made, torch.tensor([[step]]))), state)
+        made = task.frames(decode(slots))
+        one_step(encode(VideoBatch(made, torch.tensor([[step]]))), state)
 
     return frame
 

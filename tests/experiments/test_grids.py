@@ -163,8 +163,10 @@ def written(point: Point) -> dict[str, Any]:
 def train(path: Path, point: Point, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two steps of the point; what the grid compares has been logged."""
     monkeypatch.setenv("SLOTBENCH_CACHE", str(folder / "cache"))
-    # a quarter of the time, and always the same
+    # half of the time; test_experiments.py looks at the pictures of every task
     monkeypatch.setattr("slotbench.callbacks.curves.draw_curves", lambda folder: None)
+    for method in ("on_validation_batch_end", "on_validation_end"):
+        monkeypatch.setattr(f"slotbench.callbacks.media_logger.MediaLogger.{method}", lambda *given: None)
     config = written(point)
     own = {key: value for key, value in point.settings.items() if key.startswith("model.")}
     overrides = tiny_overrides(config, folder / "data", own)

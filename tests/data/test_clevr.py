@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import multiprocessing
 from collections.abc import Callable
 from pathlib import Path
 
@@ -146,10 +147,16 @@ def test_preparing_goes_on_where_it_was_interrupted(
         assert (tmp_path / name.name).read_bytes() == name.read_bytes(), name.name
 
 
-def test_an_unpacked_file_will_do_as_well(file: Path, cache: Path, tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_an_unpacked_file_will_do_as_well_in_several_processes(
+    file: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # a copy of this process need not import everything; tests/commands/test_prepare.py starts real ones
+    copied = multiprocessing.get_context("fork")
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method: copied)
     unpacked = tmp_path / file.name
     unpacked.write_bytes(gzip.decompress(file.read_bytes()))
-    CLEVR(str(unpacked), resolution=SIDE).prepare(tmp_path / "out", silent)
+    CLEVR(str(unpacked), resolution=SIDE).prepare(tmp_path / "out", silent, jobs=2)
     assert (tmp_path / "out" / "masks.bin").read_bytes() == (cache / "masks.bin").read_bytes()
 
 

@@ -2,61 +2,55 @@
 
 from __future__ import annotations
 
-import subprocess
+import resource
 import sys
 from pathlib import Path
 
 import pytest
+from forked import Forked
+
+from slotbench.data.balls.bouncing_balls import BouncingBalls
+from slotbench.data.base import LoaderOptions
+from slotbench.data.formats.tfrecord import TFRecords
+from slotbench.errors import DataFilesError
 
 sys.path.insert(0, str(Path(__file__).parent))
 from tfrecord_files import framed
 
-MANY_FILES = """
-import resource, sys
-from pathlib import Path
-from slotbench.data.formats.tfrecord import TFRecords
 
-files = sorted(Path(sys.argv[1]).glob("*.tfrecord-*"))
-resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-records = TFRecords(files, verify=True)
-kept = records[0]
-for turn in range(2):
-    assert [bytes(records[i]) for i in range(len(records))] == [str(i).encode() for i in range(len(records))]
-assert bytes(kept) == b"0"
-print(len(records), len(list(Path("/proc/self/fd").iterdir())))
-"""
+def read_every_file_twice(folder: Path) -> None:
+    """Prints the records that were read, and the descriptors that are open beyond those that were before."""
+    files = sorted(folder.glob("*.tfrecord-*"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+    before = descriptors()
+    records = TFRecords(files, verify=True)
+    kept = records[0]
+    for _ in range(2):
+        assert [bytes(records[i]) for i in range(len(records))] == [str(i).encode() for i in range(len(records))]
+    assert bytes(kept) == b"0"
+    print(len(records), descriptors() - before)
 
-LOADER = """
-import resource, sys
-from slotbench.cli import run
 
-resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
-from slotbench.data.balls.bouncing_balls import BouncingBalls
-
-from slotbench.data.base import LoaderOptions
-
-data = BouncingBalls(num_frames=4, loader=LoaderOptions(num_workers=2, batch_size=2, train_size=20))
-from slotbench.errors import DataFilesError
-
-if __name__ == "__main__":
+def read_in_workers(soft: int, hard: int) -> None:
+    """Prints how many clips two workers have read under the limits, or why they cannot."""
+    # what the parent has open counts too: a worker of pytest-xdist has few
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    data = BouncingBalls(num_frames=4, loader=LoaderOptions(num_workers=2, batch_size=2, train_size=20))
     try:
         print(sum(len(batch) for batch in data.train_dataloader()))
     except DataFilesError as error:
         print(error)
-"""
 
 
-def python(code: str, *arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_more_files_than_descriptors_are_read(tmp_path: Path) -> None:
     for number in range(1100):
         file = tmp_path / f"movi_e-train.tfrecord-{number:05d}-of-01100"
         file.write_bytes(framed([str(number).encode()], checksums=True))
-    records, opened = map(int, python(MANY_FILES, str(tmp_path)).split())
+    records, opened = map(int, Forked(read_every_file_twice, tmp_path).output().split())
     assert records == 1100
     assert opened < 128
 
@@ -64,9 +58,9 @@ def test_more_files_than_descriptors_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("soft", "hard", "expected"),
     [
-        ("64", "64", "2 workers that read data need about 160 open files, and this machine allows 64"),
-        ("64", "4096", "20\n"),
+        (64, 64, "2 workers that read data need about 160 open files, and this machine allows 64"),
+        (64, 4096, "20\n"),
     ],
 )
-def test_workers_under_a_low_limit_end_with_a_sentence_or_raise_it(soft: str, hard: str, expected: str) -> None:
-    assert python(LOADER, soft, hard).startswith(expected)
+def test_workers_under_a_low_limit_end_with_a_sentence_or_raise_it(soft: int, hard: int, expected: str) -> None:
+    assert Forked(read_in_workers, soft, hard).output().startswith(expected)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from forked import Forked
 
 from slotbench.checksums import damaged_files, read_sums
 from slotbench.data.clip_cache import ClipCache, write_cache
@@ -129,27 +129,20 @@ def test_places_on_the_way_are_spread_over_it_and_few() -> None:
     assert as_marks([["a"]]).last() == as_marks(None).last() == as_marks([[5, {"a": "zz"}]]).last() == 0
 
 
-WRITER = """
-import sys, time
-sys.path.insert(0, sys.argv[2])
-from pathlib import Path
-import test_preparing as t
+def write_slowly(folder: Path) -> None:
+    """Writes the whole cache with a pause after every piece, so that another one comes in between."""
 
-def slowly(first):
-    for batch in t.pieces(None)(first):
-        time.sleep(0.02)
-        yield batch
+    def slowly(first: int):
+        for batch in pieces(None)(first):
+            time.sleep(0.02)
+            yield batch
 
-print(t.write_cache(Path(sys.argv[1]), slowly, {"set": "made up"}))
-"""
+    print(write_cache(folder, slowly, {"set": "made up"}))
 
 
 def test_two_processes_that_write_one_cache_leave_right_bytes(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", WRITER, str(tmp_path / "cache"), str(Path(__file__).parent)]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    ended = [process.communicate(timeout=120) for process in both]
-    assert [process.returncode for process in both] == [0, 0], ended
-    assert [out for out, _ in ended] == [f"{VIDEOS}\n"] * 2
+    both = [Forked(write_slowly, tmp_path / "cache") for _ in range(2)]
+    assert [process.output() for process in both] == [f"{VIDEOS}\n"] * 2
     assert is_right(tmp_path / "cache")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from forked import Forked
 from two_processes import (
     PROCESSES,
     autoencoding,
@@ -29,7 +30,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     """What each of the two processes has written down."""
     folder = tmp_path_factory.mktemp("processes")
-    torch.multiprocessing.spawn(work, (str(folder),), nprocs=PROCESSES)
+    both = [Forked(work, rank, str(folder)) for rank in range(PROCESSES)]
+    for process in both:
+        process.output(timeout=600)
     return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(PROCESSES)]
 
 

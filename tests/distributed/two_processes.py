@@ -228,8 +228,6 @@ def work(rank: int, folder: str) -> None:
     """All of it, in one of two processes that know one another; what it found goes to a file."""
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
     torch.set_num_threads(1)
-    # else the workers that make samples would be started as this process was, and import everything again
-    torch.multiprocessing.set_start_method("fork", force=True)
     os.environ |= {"LOCAL_RANK": str(rank), "NODE_RANK": "0", "WORLD_SIZE": str(PROCESSES), "PL_GLOBAL_SEED": "5"}
     distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=PROCESSES)
     drawn = bouncing_balls(2, frames=2)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import batch_scaled_in_processes as processes
 import pytest
 import torch
+from forked import Forked
 from slotbench_plugins.aggregations.batch_scaled import BatchScaled
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 from torch import Tensor
@@ -99,15 +100,8 @@ def test_a_checkpoint_of_a_mean_is_refused():
 
 
 def test_processes_share_their_statistics_and_the_gradients_through_them(tmp_path):
-    context = torch.multiprocessing.get_context("spawn")
-    workers = [
-        context.Process(target=processes.work, args=(rank, str(tmp_path))) for rank in range(len(processes.SHARES))
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert [worker.exitcode for worker in workers] == [0, 0]
+    workers = [Forked(processes.work, rank, str(tmp_path)) for rank in range(len(processes.SHARES))]
+    assert [worker.output() for worker in workers] == ["", ""]
     logits, values = processes.batch()
     values.requires_grad_()
     whole = BatchScaled(4).double()

@@ -125,7 +125,7 @@ class SlotCorrector(nn.Module):
         dim: int,
         token_dim: int | None = None,
         num_heads: int = 1,
-        mlp_ratio: float = 4,
+        mlp_ratio: int | float = 4,
         mlp: CorrectorMLP = "every",
         *,
         aggregation: Aggregation,
@@ -320,7 +320,7 @@ def _check_epsilon(norm_eps: float) -> None:
         raise ValueError(f"norm_eps={norm_eps}: give a small positive number, such as 1e-5")
 
 
-def _relu_mlp(dim: int, mlp_ratio: float) -> tuple[nn.Module, ...]:
+def _relu_mlp(dim: int, mlp_ratio: int | float) -> tuple[nn.Module, ...]:
     hidden = round(mlp_ratio * dim)
     return xavier_linear(dim, hidden), nn.ReLU(), xavier_linear(hidden, dim)
 

@@ -149,7 +149,7 @@ def test_settings_go_to_the_cores_that_have_them(match):
 
 
 def test_all_means_every_registered_core(match):
-    _, out = match("--all", "--parameters", "100000", "--argument", "OtherCore=num_slots", "--tolerance", "1")
+    _, out = match("--all", "--parameters", "3000", "--argument", "OtherCore=num_slots", "--tolerance", "1")
     assert "--model.core SlotSSM --model.core.dim" in out
     assert "--model.core TinyCore --model.core.dim" in out
 

@@ -1,4 +1,4 @@
-"""A baseline that follows objects without learning: patches of one colour, linked to the nearest one of before."""
+"""Baselines that follow objects without learning: by colour, by patches of one colour, or all as one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from slotbench.metrics.segmentation_baselines import kmeans_labels
 
-__all__ = ["colour_tracker_labels"]
+__all__ = ["colour_tracker_labels", "plain_colours", "simple_trackers"]
 
 _REMEMBERED, _FARTHEST, _SMALLEST = 5, 0.25, 5
 
@@ -47,11 +47,42 @@ def colour_tracker_labels(
         tensor([[1, 1]])
     """
     colours = kmeans_labels(frames, num_slots, position_weight=0.0).cpu().numpy()
-    return torch.from_numpy(np.stack([_follow(clip, num_slots) for clip in colours])).to(frames.device)
+    commonest = [int(np.bincount(clip.ravel()).argmax()) for clip in colours]
+    followed = [_follow(clip, num_slots, most) for clip, most in zip(colours, commonest, strict=True)]
+    return torch.from_numpy(np.stack(followed)).to(frames.device)
 
 
-def _follow(colours: Integer[np.ndarray, "time height width"], most: int) -> Integer[np.ndarray, "time height width"]:
-    background = int(np.bincount(colours.ravel()).argmax())
+def plain_colours(
+    frames: Float[Tensor, "*batch channels height width"],
+) -> Integer[Tensor, "*batch height width"]:
+    """Each pixel's colour with every channel off or on, as a number, 0 for black: red is 4, green 2, blue 1."""
+    on = frames.movedim(-3, -1) > 0.5
+    weights = 2 ** torch.arange(on.shape[-1] - 1, -1, -1, device=frames.device)
+    return (on * weights).sum(-1)
+
+
+def simple_trackers(
+    frames: Float[Tensor, "batch time channels height width"], most: int = 32
+) -> dict[str, Integer[Tensor, "batch time height width"]]:
+    """Labels of trackers that learn nothing, on frames of plain colours on black, by name; 0 is no track.
+
+    "colour": a track is a colour of `plain_colours`. "patches": a connected patch of one colour is linked to the
+    nearest one of its colour in the last 5 frames, as in `colour_tracker_labels`. "foreground": all that is bright is
+    one track.
+
+    Args:
+        frames: in [0, 1].
+        most: patches of a frame at most, the largest.
+    """
+    colours = plain_colours(frames)
+    patches = np.stack([_follow(clip, most, background=0) for clip in colours.cpu().numpy()])
+    followed = torch.from_numpy(patches).to(frames.device)
+    return {"colour": colours, "patches": followed, "foreground": (colours > 0).long()}
+
+
+def _follow(
+    colours: Integer[np.ndarray, "time height width"], most: int, background: int
+) -> Integer[np.ndarray, "time height width"]:
     found = np.zeros(colours.shape, np.int64)
     farthest = _FARTHEST * max(colours.shape[1:])
     tracks: list[_Track] = []

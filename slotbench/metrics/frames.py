@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torchmetrics import Metric
 
-__all__ = ["MAX_PSNR", "SSIM_WINDOW", "HorizonCurve", "frame_mse", "frame_psnr", "frame_ssim"]
+__all__ = ["MAX_PSNR", "SSIM_WINDOW", "HorizonCurve", "frame_mse", "frame_psnr", "frame_ssim", "frame_sum_mse"]
 
 MAX_PSNR = 100.0
 """Decibels given to a frame without error, whose PSNR is infinite."""
@@ -33,6 +33,16 @@ def frame_mse(predicted: Frames, true: Frames) -> Float[Tensor, "*batch"]:
         tensor(0.2500)
     """
     return (predicted - true).square().mean(dim=(-3, -2, -1))
+
+
+def frame_sum_mse(predicted: Frames, true: Frames) -> Float[Tensor, "*batch"]:
+    """Squared error of each frame, summed over pixels and averaged over channels: the "MSE" of Moving MNIST papers.
+
+    Example:
+        >>> frame_sum_mse(torch.zeros(3, 64, 64), torch.ones(3, 64, 64))
+        tensor(4096.)
+    """
+    return frame_mse(predicted, true) * (predicted.shape[-2] * predicted.shape[-1])
 
 
 def frame_psnr(predicted: Frames, true: Frames) -> Float[Tensor, "*batch"]:

@@ -146,7 +146,7 @@ def half_life(ended: Counter[int], held: Counter[int]) -> float | None:
     return float("inf")
 
 
-def track(table: Table, rule: TrackingRule = TrackingRule()) -> Tracking:
+def track(table: Table, rule: TrackingRule = TrackingRule(), no_track: int | None = None) -> Tracking:
     """Follows the objects of one clip through its frames.
 
     In each frame an object keeps the slot that it was matched with last, if that is there and overlaps enough. The
@@ -157,6 +157,7 @@ def track(table: Table, rule: TrackingRule = TrackingRule()) -> Tracking:
         table: pixels by frame, true id and slot, the true background in row 0; an id is the same object, and a slot the
             same, in all frames.
         rule: thresholds.
+        no_track: the column of pixels that belong to no slot; None where every column is a slot.
 
     Example:
         >>> one, other = [[90, 0, 0], [0, 10, 0]], [[90, 0, 0], [0, 0, 10]]  # slot 1 has the object, then slot 2
@@ -165,6 +166,8 @@ def track(table: Table, rule: TrackingRule = TrackingRule()) -> Tracking:
         (1, 0.6666666666666667, 2.0)
     """
     objects, slots, iou = _present(np.asarray(table), rule)
+    if no_track is not None:
+        slots[:, no_track] = False
     found = Tracking(frames=len(iou), objects=int(objects.sum()))
     last = np.full(objects.shape[1], _NOBODY)
     # per frame and object: the slot, nobody, or that the object is hidden

@@ -80,6 +80,7 @@ class VideoPrediction(RolloutTask):
         lpips_heads: a file with LPIPS's heads, if they are not in `lpips_weights`.
         fvd_weights: a file with I3D, for FVD.
         group_size: clips per group in the test.
+        object_scores: also score what becomes of the objects, where the data has masks: see `ObjectScores`.
 
     Raises:
         ValueError: the target is not a frame like the input, or an argument cannot be.
@@ -110,6 +111,7 @@ class VideoPrediction(RolloutTask):
         lpips_heads: str | None = None,
         fvd_weights: str | None = None,
         group_size: int = 256,
+        object_scores: bool = False,
     ):
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay)
         reason = "VideoPrediction feeds what it predicts back in, so the target must be a frame like the input"
@@ -127,7 +129,8 @@ class VideoPrediction(RolloutTask):
         self.sums_frames = loss_sum == "frames"
         self.max_time_offset = max_time_offset
         weights = GivenWeights(lpips_weights, lpips_heads, fvd_weights)
-        self.declare_rollouts(context, horizon, feedback, weights, quantise, report_horizons, group_size, loss == "bce")
+        scored = (quantise, report_horizons, group_size, loss == "bce", object_scores)
+        self.declare_rollouts(context, horizon, feedback, weights, *scored)
 
     def forward(self, batch: VideoBatch) -> Decoded:
         """Decodes the prediction of frame t + 1 from the slots after frame t, for every frame but the last.

@@ -29,6 +29,7 @@ def roll_out(
     context: int,
     horizon: int,
     feedback: Feedback,
+    components: bool = False,
 ) -> Iterator[Decoded]:
     """Reads the context at once, and predicts frames as they are asked for.
 
@@ -42,6 +43,7 @@ def roll_out(
         context: frames to read.
         horizon: frames to predict.
         feedback: what is fed back.
+        components: also paint each slot's own image, where the decoder has them.
 
     Returns:
         an iterator over the predictions: a frame in [0, 1] "batch 1 channels height width", with the decoder's masks.
@@ -66,7 +68,7 @@ def roll_out(
         for step in range(1, horizon + 1):
             decoded = decode(slots)
             frame = paint(decoded)
-            yield Decoded(frame, decoded.masks)
+            yield Decoded(frame, decoded.masks, _painted_alone(decoded, paint) if components else None)
             if step < horizon:
                 seen = (frame > 0.5).to(frame) if feedback == "threshold" else frame
                 here = context + step - 1
@@ -75,6 +77,13 @@ def roll_out(
                 slots, state = out.slots, out.state
 
     return go_on(slots, state)
+
+
+def _painted_alone(decoded: Decoded, paint: Callable[[Decoded], Tensor]) -> Tensor | None:
+    """Each slot's own image as a frame in [0, 1]."""
+    if decoded.components is None:
+        return None
+    return paint(Decoded(decoded.components.flatten(1, 2))).unflatten(1, decoded.components.shape[1:3])
 
 
 def in_pieces(

@@ -18,6 +18,7 @@ from slotbench.metrics.scores import Scores
 from slotbench.nn.aggregation import sum_over_processes
 from slotbench.tasks.frame_losses import truncate_to_bytes
 from slotbench.tasks.rollouts.groups import RolloutGroups, summarise_groups
+from slotbench.tasks.rollouts.objects import ObjectScores
 
 __all__ = ["Curves", "RolloutScores", "curve_values", "simple_predictions", "summarise"]
 
@@ -50,6 +51,7 @@ class RolloutScores(Scores):
         quantise: truncate all frames to bytes before they are scored, as the evaluation of ConvS5 does.
         means_until: also report the mean over so many first frames, where the horizon has as many.
         groups: also takes the model's scores and videos.
+        objects: also scores what becomes of the objects; its scores are among those of `compute`.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class RolloutScores(Scores):
         quantise: bool = False,
         means_until: Sequence[int] = (),
         groups: RolloutGroups | None = None,
+        objects: ObjectScores | None = None,
     ) -> None:
         super().__init__()
         self.horizon = horizon
@@ -66,6 +69,7 @@ class RolloutScores(Scores):
         self.quantise = quantise
         self.means_until = means_until
         self.groups = groups
+        self.objects = objects
         self.curves = nn.ModuleDict()
         self.latest: dict[str, Curves] = {}
         self._functions = dict(_FUNCTIONS)
@@ -144,12 +148,15 @@ class RolloutScores(Scores):
             values |= {"rollout_groups": len(found["mse"]), "rollout_group_clips": self.groups.clips}
             speed = torch.tensor(self._sampled_frames / max(self._sampling_seconds, 1e-9), device=self._device)
             values["sampling_fps"] = float(sum_over_processes(speed))
+        if self.objects is not None:
+            values |= self.objects.compute()
         return {name: float(value) for name, value in values.items()}
 
     def reset(self) -> None:
         """Forgets every clip."""
-        for metric in (*self.curves.values(), *([] if self.groups is None else [self.groups])):
-            metric.reset()  # type: ignore[operator]
+        for metric in (*self.curves.values(), self.groups, self.objects):
+            if metric is not None:
+                metric.reset()  # type: ignore[operator]
         self._sampled_frames, self._sampling_seconds = 0, 0.0
 
     def close(self, keep_references: bool = True) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.part_checks import check_choices
 from slotbench.tasks.pictures import draw_horizon, paint_rollout
 from slotbench.tasks.rollouts.groups import RolloutGroups
+from slotbench.tasks.rollouts.objects import ObjectScores, visible_parts
 from slotbench.tasks.rollouts.pictures import rollout_sheet
 from slotbench.tasks.rollouts.rollout import Feedback, forced_loss, in_pieces, roll_out
 from slotbench.tasks.rollouts.scores import RolloutScores, simple_predictions
@@ -41,6 +42,7 @@ class RolloutTask(SlotTask):
         report_horizons: tuple[int, ...] = (),
         group_size: int = 256,
         thresholds_in_test: bool = False,
+        object_scores: bool = False,
     ) -> None:
         """Says how roll-outs are made and scored; `VideoPrediction` has the arguments.
 
@@ -53,6 +55,7 @@ class RolloutTask(SlotTask):
             report_horizons: also report the mean scores of so many first frames.
             group_size: clips per group in the test.
             thresholds_in_test: score thresholded feedback too in the test.
+            object_scores: score what becomes of the objects, as `ObjectScores` says.
 
         Raises:
             ValueError: an argument cannot be.
@@ -67,7 +70,9 @@ class RolloutTask(SlotTask):
         self.given_weights = weights
         self._thresholds_in_test = thresholds_in_test
         groups = (None, RolloutGroups(horizon, group_size, report_horizons))
-        self.declare_scores(*(RolloutScores(horizon, frame, quantise, report_horizons, part) for part in groups))
+        objects = [ObjectScores(horizon) if object_scores else None for _ in groups]
+        parts = zip(groups, objects, strict=True)
+        self.declare_scores(*(RolloutScores(horizon, frame, quantise, report_horizons, *part) for part in parts))
 
     @abstractmethod
     def frames(self, decoded: Decoded) -> Float[Tensor, "batch time channels height width"]:
@@ -96,6 +101,9 @@ class RolloutTask(SlotTask):
             for name, label in names.items()
             if name in test.names
         ]
+        if test.objects is not None:
+            scores.append(Score("rollout_mse_sum", "error: MSE summed over pixels", higher_is_better=False))
+            scores.append(Score("rollout_mota", "MOTA of the masks", needs="a decoder with masks"))
         for name, (label, path, option) in weighed.items():
             needs = f"--model.{option} FILE" if path is None else "slotbench test RUN"
             scores.append(Score(f"rollout_{name}", label, higher_is_better=False, needs=needs, stage="test"))
@@ -106,10 +114,16 @@ class RolloutTask(SlotTask):
         true = self._future(batch)
         loss = forced_loss((self.encoder, self.core, self.decoder), self.loss, batch, self.sums_frames)
         beside = self._references(batch) if scores.wants_references else {}
-        pieces = (
+        steps = self.rollout_steps(batch, components=scores.objects is not None)
+        if scores.objects is not None:
+            steps = scores.objects.watch(steps, self._layers(batch))
+        pieces: Iterable[tuple[Mapping[str, Tensor], Tensor]] = (
             ({"": part} | {name: frames[:, at] for name, frames in beside.items()}, true[:, at])
-            for at, part in in_pieces(self.rollout_steps(batch), self.horizon, scores.add_sampling, self.device)
+            for at, part in in_pieces(steps, self.horizon, scores.add_sampling, self.device)
         )
+        if scores.objects is not None:
+            masks = batch.require("masks")[:, self.context - 1 : self.context + self.horizon]
+            pieces = scores.objects.look(pieces, masks.long(), bool(beside))
         scores.update(pieces, batch.frames[:, : self.context], batch.index)
         if scores.groups is not None and self._thresholds_in_test:
             steps = self.rollout_steps(batch, feedback="threshold")
@@ -130,6 +144,7 @@ class RolloutTask(SlotTask):
         context: int | None = None,
         horizon: int | None = None,
         feedback: Feedback | None = None,
+        components: bool = False,
     ) -> Iterator[Decoded]:
         """Reads `context` frames of the batch, then predicts `horizon` frames one by one, as `roll_out` says.
 
@@ -137,7 +152,7 @@ class RolloutTask(SlotTask):
         """
         parts = (self.encoder, self.core, self.decoder)
         context, horizon = context or self.context, horizon or self.horizon
-        return roll_out(parts, self.frames, batch, context, horizon, feedback or self.feedback)
+        return roll_out(parts, self.frames, batch, context, horizon, feedback or self.feedback, components)
 
     def predict(self, batch: VideoBatch) -> dict[str, Tensor]:
         """The predicted frames and which steps they are, and each slot's share in each pixel, if the decoder tells."""
@@ -172,6 +187,13 @@ class RolloutTask(SlotTask):
                 "model.context or model.horizon"
             )
         return future
+
+    def _layers(self, batch: VideoBatch) -> Float[Tensor, "batch horizon objects channels height width"]:
+        """Every object alone in the frames to predict, where it is hidden too if the data set knows."""
+        future = batch.slice_time(self.context, self.context + self.horizon)
+        data = getattr(self.trainer, "datamodule", None)
+        layers = data.layers(future) if isinstance(data, SlotDataModule) else None
+        return visible_parts(future.frames, future.require("masks").long()) if layers is None else layers
 
     def _references(self, batch: VideoBatch) -> dict[str, Tensor]:
         """The frames that are scored beside the model's: baselines, and oracles where the data set has any."""

@@ -1,0 +1,171 @@
+"""Scores of the objects in roll-outs: error where there is something to see, F1, tracking by masks, and identity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import torch
+from einops import rearrange
+from jaxtyping import Bool, Float, Integer
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from slotbench.interfaces import Decoded
+from slotbench.metrics.cell_identity import CellIdentity, objects_of_cells
+from slotbench.metrics.clear_mot import ClearMOT, track_labels
+from slotbench.metrics.colour_tracker import simple_trackers
+from slotbench.metrics.foreground import ForegroundF1
+from slotbench.metrics.frames import frame_sum_mse
+from slotbench.metrics.means import Mean
+
+__all__ = ["ObjectScores", "visible_parts"]
+
+Frames = Float[Tensor, "batch time channels height width"]
+Ids = Integer[Tensor, "batch time height width"]
+Layers = Float[Tensor, "batch time objects channels height width"]
+
+_COPIED = "baseline|copy the last true masks"
+
+
+class ObjectScores(nn.Module):
+    """What a roll-out does with the objects of its clips, beside what learns nothing.
+
+    Names, each also as `baseline/<score>/<name>` and `oracle/<score>/<name>` where there is one:
+
+    - `rollout_mse_sum`: squared error of a frame, summed over pixels, averaged over channels;
+      `rollout_mse_sum/occupied`, the same of clips that show an object in every predicted frame, and
+      `rollout_occupied`, the share of such clips;
+    - `rollout_f1`: soft F1 of the foreground;
+    - `rollout_mota`, `rollout_motp`: CLEAR-MOT of the decoder's masks, dark pixels belonging to no track. Baselines are
+      the true masks of the last frame seen, and trackers that learn nothing and look at the *true* frames.
+      `rollout_mota_patches` is the best of these trackers on the *predicted* frames;
+    - `rollout_acl`, `rollout_mcl`, `rollout_object_share`: identity of what each slot paints, and
+      `rollout_acl_shuffled`, `rollout_mcl_shuffled` of the same objects in a random order.
+
+    Those of masks are there if the decoder gives masks.
+
+    Args:
+        horizon: predicted frames per clip.
+    """
+
+    def __init__(self, horizon: int) -> None:
+        super().__init__()
+        self.horizon = horizon
+        self.errors = nn.ModuleDict()
+        self.foregrounds = nn.ModuleDict()
+        self.tracks = nn.ModuleDict()
+        self.identity = CellIdentity()
+        self._labels: list[Ids] = []
+        self._ids: list[Integer[Tensor, "batch 1 cells"]] = []
+
+    def watch(self, steps: Iterable[Decoded], layers: Layers) -> Iterator[Decoded]:
+        """Hands the steps of a roll-out on, and notes whose each pixel is and which object each slot paints.
+
+        Args:
+            steps: one frame each, with masks and components where the decoder has them, painted in [0, 1].
+            layers: every object alone, in the frames of the horizon.
+        """
+        self._labels, self._ids = [], []
+        for time, step in enumerate(steps):
+            if step.masks is not None:
+                masks = _resized(step.masks, step.reconstruction)
+                self._labels.append(track_labels(masks, step.reconstruction))
+                parts = step.reconstruction[:, :, None] if step.components is None else step.components
+                self._ids.append(objects_of_cells(masks[:, :, :, None] * parts, layers[:, time : time + 1]))
+            yield step
+
+    def look(
+        self, pieces: Iterable[tuple[Mapping[str, Frames], Frames]], masks: Ids, beside: bool
+    ) -> Iterator[tuple[Mapping[str, Frames], Frames]]:
+        """Hands pieces of roll-outs on and scores them, and at their end the steps that `watch` has seen.
+
+        Args:
+            pieces: as of `RolloutScores.update`.
+            masks: true ids, from the last frame of the context on.
+            beside: score the baselines of tracking too.
+        """
+        occupied = (masks[:, 1:].flatten(2) > 0).any(2).all(1)
+        first, predicted, followed = 0, [], []
+        for shown, true in pieces:
+            self._add_frames(shown, true, first, occupied)
+            first += true.shape[1]
+            predicted.append(shown[""])
+            followed.append(true)
+            yield shown, true
+        self._update("errors", "|occupied_share", Mean, masks.device, occupied.double())
+        if self._labels:
+            self.identity.to(masks.device).update(torch.cat(self._ids, dim=1))
+            labels = {
+                "": torch.cat(self._labels, dim=1),
+                "_patches": simple_trackers(torch.cat(predicted, dim=1))["patches"],
+            }
+            if beside:
+                labels[_COPIED] = masks[:, :1].expand_as(masks[:, 1:])
+                trackers = simple_trackers(torch.cat(followed, dim=1))
+                labels |= {f"baseline|tracker of true frames: {name}": ids for name, ids in trackers.items()}
+            for whose, ids in labels.items():
+                self._update("tracks", f"{whose}|", ClearMOT, masks.device, ids, masks[:, 1:])
+
+    def compute(self) -> dict[str, float]:
+        """Every score, by name. Gathers over processes, so every process must take part."""
+        found: dict[str, float] = {}
+        for key, mean in self.errors.items():
+            whose, _, part = key.rpartition("|")
+            suffix = {"all": "", "occupied": "/occupied"}.get(part)
+            name = "rollout_occupied" if suffix is None else _named("rollout_mse_sum", whose, suffix)
+            if mean.update_called and torch.isfinite(value := mean.compute()):  # type: ignore[operator]
+                found[name] = float(value)
+        for key, metric in self.foregrounds.items():
+            if metric.update_called:
+                found[_named("rollout_f1", key.removesuffix("|"))] = float(metric.compute())  # type: ignore[operator]
+        for key, metric in self.tracks.items():
+            if metric.update_called:
+                values = metric.compute()  # type: ignore[operator]
+                for name in ("mota", "motp"):
+                    if torch.isfinite(values[name]):
+                        found[_named(f"rollout_{name}", key.removesuffix("|"))] = float(values[name])
+        if self.identity.update_called:
+            found |= {f"rollout_{name}": float(value) for name, value in self.identity.compute().items()}
+        return found
+
+    def reset(self) -> None:
+        """Forgets every clip."""
+        for metric in (*self.errors.values(), *self.foregrounds.values(), *self.tracks.values(), self.identity):
+            metric.reset()  # type: ignore[operator]
+
+    def _add_frames(
+        self, shown: Mapping[str, Frames], true: Frames, first: int, occupied: Bool[Tensor, " batch"]
+    ) -> None:
+        for whose, frames in shown.items():
+            errors = frame_sum_mse(frames, true)
+            self._update("errors", f"{whose}|all", Mean, true.device, errors)
+            self._update("errors", f"{whose}|occupied", Mean, true.device, errors[occupied])
+            key = f"{whose}|"
+            if key not in self.foregrounds:
+                self.foregrounds[key] = ForegroundF1(self.horizon).to(true.device)
+            self.foregrounds[key].update(frames, true, first)  # type: ignore[operator]
+
+    def _update(self, kind: str, key: str, make: type, device: torch.device, *values: Tensor) -> None:
+        metrics = getattr(self, kind)
+        if key not in metrics:  # made on first use: which baselines and oracles there are, the data says
+            metrics[key] = make().to(device)
+        metrics[key].update(*values)
+
+
+def visible_parts(frames: Frames, masks: Ids) -> Layers:
+    """Every object alone where it is seen, for data that does not know more; in the order of the ids, from 1."""
+    ids = torch.arange(1, max(1, int(masks.max())) + 1, device=masks.device)
+    own = rearrange(masks, "batch time height width -> batch time 1 1 height width") == ids.view(-1, 1, 1, 1)
+    return frames[:, :, None] * own
+
+
+def _named(name: str, whose: str, suffix: str = "") -> str:
+    kind, bar, reference = whose.partition("|")
+    return f"{kind}/{name}{suffix}/{reference}" if bar else f"{name}{whose}{suffix}"
+
+
+def _resized(masks: Tensor, frames: Frames) -> Float[Tensor, "batch time slots height width"]:
+    if masks.shape[-2:] == frames.shape[-2:]:
+        return masks
+    flat = F.interpolate(masks.flatten(0, 1), frames.shape[-2:], mode="bilinear", align_corners=False)
+    return flat.unflatten(0, masks.shape[:2])

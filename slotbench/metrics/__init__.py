@@ -9,20 +9,23 @@ from slotbench.lazy import lazy_names
 
 _MODULES = {
     "balls": ("BallAccuracy", "BallIoU", "BallScores"),
-    "cell_identity": ("CellIdentity", "consistency", "objects_of_cells", "shift_correlation", "shuffled_in_time"),
-    "clear_mot": ("ClearMOT", "track_labels"),
     "clip_scores": ("ClipScores", "score_clip", "score_clips"),
     "clip_summary": ("summaries",),
     "colour_tracker": ("colour_tracker_labels", "simple_trackers"),
     # its function `contingency` would have the name of the module
     "contingency": ("frame_tables", "masks_to_labels"),
     "discovery_scores": ("DiscoveryScores",),
-    "foreground": ("ForegroundF1", "soft_counts", "soft_f1"),
     "frames": ("frame_mse", "frame_psnr", "frame_ssim", "frame_sum_mse"),
     "fvd": ("FVD", "GroupMeans", "frechet_distance"),
     "lpips": ("LPIPS",),
     "mask_rules": ("Rules",),
     "means": ("Mean",),
+    "objects.cell_identity": (
+        *("CellIdentity", "consistency", "objects_of_cells", "shift_correlation", "shuffled_in_time"),
+    ),
+    "objects.clear_mot": ("ClearMOT", "track_labels"),
+    "objects.foreground": ("ForegroundF1", "soft_counts", "soft_f1"),
+    "objects.utilisation": ("cell_utilisation",),
     "scores": ("Score", "Scores"),
     "segmentation": (
         *("ARI", "FGARI", "MatchedIoU", "MeanBestOverlap"),
@@ -30,7 +33,6 @@ _MODULES = {
     ),
     "segmentation_baselines": ("simple_segmentations",),
     "slot_occupancy": ("SlotOccupancy", "slot_shares"),
-    "utilisation": ("cell_utilisation",),
     "tracking": ("Tracking", "TrackingRule", "half_life", "track"),
     "usage": ("usage_entropy",),
 }

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from slotbench.interfaces import Decoded
-from slotbench.metrics.cell_identity import CellIdentity, objects_of_cells
-from slotbench.metrics.clear_mot import ClearMOT, track_labels
 from slotbench.metrics.colour_tracker import simple_trackers
-from slotbench.metrics.foreground import ForegroundF1
 from slotbench.metrics.frames import frame_sum_mse
 from slotbench.metrics.means import Mean
+from slotbench.metrics.objects.cell_identity import CellIdentity, objects_of_cells
+from slotbench.metrics.objects.clear_mot import ClearMOT, track_labels
+from slotbench.metrics.objects.foreground import ForegroundF1
 
 __all__ = ["ObjectScores", "visible_parts"]
 

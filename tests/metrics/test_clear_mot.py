@@ -55,6 +55,16 @@ def test_what_is_labelled_as_no_track_is_no_false_positive() -> None:
     assert scores(torch.where(true > 0, true, 9), true, rule)["false_positives"] == pytest.approx(3 / 5)
 
 
+def test_a_track_is_on_background_by_its_share_of_the_true_one() -> None:
+    true = torch.zeros(1, 1, 8, 8, dtype=torch.long)
+    true[..., :2, :] = 1  # 48 pixels of background are left
+    ten, nine = true.clone(), true.clone()
+    ten[..., 4, :] = ten[..., 5, :2] = nine[..., 4, :] = 2
+    nine[..., 5, :1] = 2
+    assert scores(ten, true)["false_positives"] == 0  # 10 of 48 are more than a fifth
+    assert scores(nine, true)["false_positives"] == 1
+
+
 def test_five_pixels_or_fewer_are_not_there_and_the_iou_is_as_given() -> None:
     true = torch.zeros(1, 1, 8, 8, dtype=torch.long)
     true[0, 0, 0, :5] = 1

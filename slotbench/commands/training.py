@@ -11,6 +11,10 @@ __all__ = ["main"]
 
 def main(command: str, arguments: list[str]) -> int:
     """Runs one of the four commands."""
+    if command in ("test", "validate") and any(word.partition("=")[0] == "--lengths" for word in arguments):
+        from slotbench.commands import lengths
+
+        return lengths.main(command, arguments)
     if arguments in (["-h"], ["--help"]):
         print(usage(command))
         return 0

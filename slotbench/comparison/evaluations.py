@@ -18,9 +18,9 @@ from slotbench.text import one_line
 
 __all__ = ["Evaluations", "read_evaluations"]
 
-_RECORD = re.compile(r"(val|test-\d{8}-\d{6}(?:-\d+)?)-([A-Za-z]\w{0,39})\.json")
-_TEST = re.compile(r"test-\d{8}-\d{6}(?:-(\d+))?\.json")
-_MOST_FILES, _MOST_SOURCES, _MOST_SCORES, _MOST_RULES, _LONGEST = 10_000, 8, 500, 60, 40
+_RECORD = re.compile(r"(val|(?:test|lengths)-\d{8}-\d{6}(?:-\d{1,3})?)(?:-(\d{1,4}T))?-([A-Za-z]\w{0,39})\.json")
+_DATED = re.compile(r"(test|lengths)-(\d{8}-\d{6})(?:-(\d{1,3}))?\.json")
+_MOST_FILES, _MOST_RECORDS, _MOST_SCORES, _MOST_RULES, _LONGEST = 10_000, 64, 500, 60, 40
 
 
 @dataclass
@@ -28,7 +28,8 @@ class Evaluations:
     """What the records of a run say.
 
     Attributes:
-        scores: of the newest test, and those of the last validation that are in the records alone, by metric.
+        scores: of the newest test, of the newest test of long clips, and those of the last validation that are in the
+            records alone, by metric.
         scored_by: rules and clips by metric.
         problems: records that cannot be read, in sentences.
     """
@@ -39,7 +40,7 @@ class Evaluations:
 
 
 def read_evaluations(folder: Path, step: Any = None) -> Evaluations:
-    """The records of the last validation and of the newest test.
+    """The records of the last validation and of the newest tests.
 
     Args:
         folder: of the run.
@@ -47,29 +48,35 @@ def read_evaluations(folder: Path, step: Any = None) -> Evaluations:
     """
     found = Evaluations()
     names = _names(folder)
-    tests = [name for name in names if _TEST.fullmatch(name)]
-    newest = max(tests, key=_time, default=None)
-    if newest is not None:
+    wanted = {"val"}
+    for kind in ("test", "lengths"):
+        newest = max(
+            (name for name in names if name.startswith(kind) and _DATED.fullmatch(name)), key=_time, default=""
+        )
+        if newest:
+            wanted.add(newest.removesuffix(".json"))
+            try:
+                logged = read_json_object(_own(folder, newest)).get("metrics")
+                of_kind = {name: value for name, value in numbers(logged).items() if name.startswith(f"{kind}/")}
+                found.scores |= of_kind
+            except FileError as error:
+                found.problems.append(f"has a {kind} file that cannot be read: {error}")
+    records = [(name, match) for name in names if (match := _RECORD.fullmatch(name)) and match[1] in wanted]
+    for name, match in records[:_MOST_RECORDS]:
         try:
-            logged = read_json_object(_own(folder, newest)).get("metrics")
-            found.scores |= {name: value for name, value in numbers(logged).items() if name.startswith("test/")}
-        except FileError as error:
-            found.problems.append(f"has a test that cannot be read: {error}")
-    records = [(name, match) for name in names if (match := _RECORD.fullmatch(name))]
-    wanted = ("val", newest.removesuffix(".json") if newest is not None else None)
-    for name, match in [(name, match) for name, match in records if match[1] in wanted][: 2 * _MOST_SOURCES]:
-        try:
-            _add(found, read_record(_own(folder, name)), match[1].partition("-")[0], match[2], step)
+            kind = match[1].partition("-")[0]
+            stage = f"{kind}/{match[2]}" if match[2] else kind
+            _add(found, read_record(_own(folder, name)), stage, match[3], step)
         except FileError as error:
             found.problems.append(f"has an evaluation record that cannot be read: {error}")
     return found
 
 
 def _add(found: Evaluations, record: Mapping[str, Any], stage: str, source: str, step: Any) -> None:
-    own = stage == "test" or record.get("step") == step
+    own = stage != "val" or record.get("step") == step
     clips = record["clips"].get("truth")
     for name, score in islice(record["scores"].items(), _MOST_SCORES):
-        metric = f"{stage}/{name}/{source}"
+        metric = one_line(f"{stage}/{name}/{source}", 3 * _LONGEST)
         given = islice(rules_of(record, name).items(), _MOST_RULES)
         rules = {one_line(rule, _LONGEST): _value(value) for rule, value in given}
         found.scored_by[metric] = ScoredBy(rules, _said_of(record), clips if isinstance(clips, str) else None)
@@ -93,10 +100,10 @@ def _value(value: Any) -> str:
 
 
 def _time(name: str) -> tuple[str, int]:
-    """Order of tests: a second one in the same second has a number."""
-    match = _TEST.fullmatch(name)
+    """Order of files of one kind: a second one in the same second has a number."""
+    match = _DATED.fullmatch(name)
     assert match is not None
-    return name[:20], int(match[1] or 1)
+    return match[2], int(match[3] or 1)
 
 
 def _names(folder: Path) -> list[str]:

@@ -126,6 +126,11 @@ def usage(command: str) -> str:
     first = "--config FILE | --resume RUN" if command == "fit" else "RUN | --config FILE --checkpoint FILE"
     more = {
         **({"slotbench fit --resume runs/NAME/ID": "resume a run that was interrupted"} if command == "fit" else {}),
+        **(
+            {f"slotbench {command} RUN --lengths 1,4,16": "on clips so many times as long as those of the training"}
+            if command in ("test", "validate")
+            else {}
+        ),
         f"slotbench {command} --model.help TASK": "the arguments of a task",
         f"slotbench {command} --data.help DATASET": "the arguments of a data set",
         f"slotbench {command} --config FILE --model.core.help NAME": "the arguments of a core",

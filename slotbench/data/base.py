@@ -177,6 +177,24 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
     def dataset(self, split: Split) -> Dataset[VideoBatch]:
         """The clips of a split, by index; each is a `VideoBatch` of one clip."""
 
+    def most_frames(self, split: Split) -> int | None:
+        """Frames that an evaluation clip of a split may have: None for any number, 0 where nobody says.
+
+        Raises:
+            DataFilesError: the files that would say it are missing.
+        """
+        return 0
+
+    def longer(self, split: Split, frames: int, clips: int) -> dict[str, Any]:
+        """Arguments over this one's with which evaluation clips have so many frames.
+
+        Args:
+            split: "val" or "test".
+            frames: of a clip, at most `most_frames`.
+            clips: that are going to be read, for what is simulated in advance.
+        """
+        return {"eval_frames": frames}
+
     def continuations(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
         """Continuations after `context` frames by oracles, which know the simulator.
 

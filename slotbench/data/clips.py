@@ -245,6 +245,12 @@ class StoredVideos(SlotDataModule):
             DataFilesError: the files are missing or not what they should be.
         """
 
+    def most_frames(self, split: Split) -> int | None:
+        """The frames of the shortest video."""
+        source, chosen = self.stored_videos(split)
+        lengths = np.asarray(source.lengths)
+        return int((lengths if chosen is None else lengths[chosen]).min())
+
     def dataset(self, split: Split) -> CutClips:
         """Clips of `num_frames` frames for training, of `eval_frames` frames otherwise.
 

@@ -29,7 +29,7 @@ from slotbench.interfaces.parts import (
     Tokenized,
     Tokenizer,
 )
-from slotbench.interfaces.reports import Headline, MaskScores, Recording, Reporter, Segmentation, Segmenter
+from slotbench.interfaces.reports import Headline, MaskScores, Predictor, Recording, Reporter, Segmentation, Segmenter
 from slotbench.interfaces.specs import DataSpec, SlotSpec, TokenSpec, VideoSpec
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "MaskScores",
     "PartError",
     "Piece",
+    "Predictor",
     "Recording",
     "RecurrentCore",
     "Reporter",

@@ -17,7 +17,7 @@ from slotbench.interfaces.batch import VideoBatch
 from slotbench.interfaces.cores import AttentionKind
 from slotbench.interfaces.specs import DataSpec
 
-__all__ = ["Headline", "MaskScores", "Recording", "Reporter", "Segmentation", "Segmenter"]
+__all__ = ["Headline", "MaskScores", "Predictor", "Recording", "Reporter", "Segmentation", "Segmenter"]
 
 
 @dataclass(frozen=True)
@@ -157,8 +157,37 @@ class Segmentation:
     attention_kind: AttentionKind | None = None
 
 
+class Predictor(ABC):
+    """A task that predicts the frames after a context one by one.
+
+    Attributes:
+        context: true frames that it reads first.
+    """
+
+    context: int
+
+    @abstractmethod
+    def drawn_alike(self, batch: VideoBatch, seed: int) -> AbstractContextManager[None]:
+        """Within it, what is drawn for `batch`, the `seed`-th of a split, is what the task's own evaluation draws."""
+
+    @abstractmethod
+    def rollout_steps(
+        self, batch: VideoBatch, context: int | None = None, horizon: int | None = None
+    ) -> Iterator[Decoded]:
+        """Frames "batch 1 channels height width" in [0, 1], with masks; what is not given is the task's own."""
+
+
 class Segmenter(ABC):
     """A task that gives the slots of every frame with their masks, which probing needs."""
+
+    def stream(self, batch: VideoBatch, state: State | None) -> tuple[Segmentation, State]:
+        """Slots and masks of the next frames of clips, and the state that the frames after them are read from.
+
+        Args:
+            batch: the next frames.
+            state: what the call before has returned; None at the start of the clips.
+        """
+        raise NotImplementedError(f"{type(self).__name__} reads clips whole; expected a method stream")
 
     @abstractmethod
     def drawn_alike(self, batch: VideoBatch, seed: int) -> AbstractContextManager[None]:

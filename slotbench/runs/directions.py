@@ -6,7 +6,7 @@ import re
 
 __all__ = ["higher_is_better"]
 
-_LOWER = frozenset({"loss", "mse", "bce", "nll", "lpips", "fvd", "error", "switches", "misses"})
+_LOWER = frozenset({"loss", "mse", "bce", "nll", "lpips", "fvd", "error", "switches", "misses", "milliseconds"})
 _HIGHER = frozenset({"accuracy", "iou", "miou", "ari", "mbo", "psnr", "ssim", "r2", "mota", "motp"})
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from slotbench.interfaces import CoreOutput, Decoded, Segmentation, Segmenter, VideoBatch
+from slotbench.interfaces import CoreOutput, Decoded, Segmentation, Segmenter, State, VideoBatch
 from slotbench.metrics.contingency import masks_to_labels
 from slotbench.pretrained.feature_extractor import FeatureExtractor
 from slotbench.tasks.base import SlotTask
@@ -77,6 +77,12 @@ class AutoencodingTask(SlotTask, Segmenter):
         """The same as in validation and test: through windows, if `eval_window` is set."""
         read = self._read(batch)
         return self._decode(batch, read, read_on(self.core, self.encoder(read), None, self.eval_window)[0])
+
+    def stream(self, batch: VideoBatch, state: State | None) -> tuple[Autoencoded, State]:
+        """The next frames, as if the clips had been read whole."""
+        read = self._read(batch)
+        out, state = read_on(self.core, self.encoder(read), state, self.eval_window)
+        return self._decode(batch, read, out), state
 
     def target(self, batch: VideoBatch) -> Float[Tensor, "batch time channels rows cols"]:
         """What is to be reconstructed, in the decoder's range."""

@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import made_up_runs
@@ -54,6 +55,8 @@ def two_runs(folder: Path) -> Path:
             **parts,
         )
         write_record(record_file(run, "val", "decoder"), record)
+        for kind in ("test", "lengths"):
+            (run / f"{kind}-20260131-120000.json").write_text(json.dumps({"metrics": {f"{kind}/4T/iou": 0.5}}))
     return folder / "runs" / "run-RIM"
 
 
@@ -61,7 +64,7 @@ def run_file(name: str) -> Callable[[Path], Path]:
     return lambda folder: two_runs(folder) / name
 
 
-def compared(folder: Path, *metrics: str) -> str:
+def compared(folder: Path, metrics: tuple[str, ...] = ()) -> str:
     """The table of both runs; a damaged one must not hide the other."""
     try:
         shown = through_cli("compare", folder / "runs", "--runs", "--format", "csv", "--metric", "val/loss", *metrics)
@@ -249,8 +252,14 @@ KINDS: dict[str, Kind] = {
     },
     "compare: metrics.jsonl": Kind(run_file("metrics.jsonl"), compared, tolerant=True),
     "compare: val-decoder.json": Kind(
-        run_file("val-decoder.json"), lambda folder: compared(folder, "val/iou/decoder"), tolerant=True
+        run_file("val-decoder.json"), partial(compared, metrics=("val/iou/decoder",)), tolerant=True
     ),
+    **{
+        f"compare: {kind}": Kind(
+            run_file(f"{kind}-20260131-120000.json"), partial(compared, metrics=(f"{kind}/4T/iou",)), tolerant=True
+        )
+        for kind in ("test", "lengths")
+    },
     "page: metrics.jsonl": Kind(run_file("metrics.jsonl"), page, tolerant=True),
     "page: run.json": Kind(run_file("run.json"), page, tolerant=True),
     "run: run.json": Kind(run_file("run.json"), looked_at),

@@ -152,11 +152,15 @@ def laid_over(base: Any, over: Any) -> Any:
 
 
 def written(point: Point) -> dict[str, Any]:
-    """What the files of a point say, settings aside; asking the parser would take as long as the training."""
+    """What the files of a point say, and which core; asking the parser would take as long as the training."""
     config: dict[str, Any] = {}
     for flag, value in zip(point.arguments, point.arguments[1:], strict=False):
         if flag == "--config":
             config = laid_over(config, yaml.safe_load(Path(value).read_text()))
+    core = config["model"]["init_args"]["core"]
+    if (named := point.settings.get("model.core", core["class_path"])) != core["class_path"]:
+        # another core has none of the arguments of the file's
+        config["model"]["init_args"]["core"] = {"class_path": named, "init_args": {}}
     return config
 
 

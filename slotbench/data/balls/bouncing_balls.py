@@ -89,6 +89,10 @@ class BouncingBalls(SlotDataModule):
             for name, paths in predictors.items()
         }
 
+    def most_frames(self, split: Split) -> int | None:
+        """Any number: clips are simulated."""
+        return None
+
     def dataset(self, split: Split) -> Dataset[VideoBatch]:
         """Clips of `num_frames` frames for training, of `eval_frames` frames otherwise."""
         return _Clips(self, split)

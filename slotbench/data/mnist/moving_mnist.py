@@ -156,6 +156,10 @@ class MovingMNIST(SlotDataModule):
             found[clip, frame, i, 0, top : top + size, left : left + size] = images[clip, i] / 255
         return found
 
+    def most_frames(self, split: Split) -> int | None:
+        """Any number: clips are simulated; of clips from a file those that are asked for anyway."""
+        return self.eval_frames if split == "test" and self.test_file is not None else None
+
     def dataset(self, split: Split) -> Dataset[VideoBatch]:
         """Clips of `num_frames` frames for training, of `eval_frames` frames otherwise."""
         if split == "test" and self.test_file is not None:

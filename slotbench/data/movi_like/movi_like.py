@@ -138,6 +138,15 @@ class MOViLike(StoredVideos, Preparable):
         """Hash of the arguments that a video depends on, and of the format that they are simulated in."""
         return hashlib.sha256(json.dumps({"format": _FORMAT, **self._look()}).encode()).hexdigest()[:16]
 
+    def most_frames(self, split: Split) -> int | None:
+        """Videos are simulated as long as one likes; a cache that is named has those that it has."""
+        return self.video_frames if self.path is not None else None
+
+    def longer(self, split: Split, frames: int, clips: int) -> dict[str, Any]:
+        """Videos of so many frames, and of them as many as are read."""
+        videos = {} if self.path is not None else {"video_frames": frames, f"{split}_videos": clips}
+        return {"eval_frames": frames, **videos}
+
     def stored_videos(self, split: Split) -> tuple[ClipCache, np.ndarray]:
         """The videos of a split, and those of them that take part."""
         source = self._kept(split) if self.path is None else self._given(self.path / _STORED[split], split)

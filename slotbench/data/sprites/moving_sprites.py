@@ -121,6 +121,10 @@ class MovingSprites(SlotDataModule):
         frames = torch.from_numpy(drawn.frames.reshape(batch_size, count, *drawn.frames.shape[1:]))
         return frames.transpose(1, 2).to(batch.frames.device).float() / 255
 
+    def most_frames(self, split: Split) -> int | None:
+        """Any number: clips are simulated."""
+        return None
+
     def dataset(self, split: Split) -> Dataset[VideoBatch]:
         """Clips of `num_frames` frames for training, of `eval_frames` frames otherwise."""
         return _Clips(self, split)

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from slotbench.data.base import SlotDataModule
-from slotbench.interfaces import Decoded, VideoBatch
+from slotbench.interfaces import Decoded, Predictor, VideoBatch
 from slotbench.metrics.scores import Score
 from slotbench.tasks.base import SlotTask
 from slotbench.tasks.given_weights import GivenWeights
@@ -26,7 +26,7 @@ from slotbench.tasks.rollouts.scores import RolloutScores, simple_predictions
 __all__ = ["RolloutTask"]
 
 
-class RolloutTask(SlotTask):
+class RolloutTask(SlotTask, Predictor):
     """Next to `forward` and a teacher-forced `loss`, a subclass writes `frames`, and calls `declare_rollouts`."""
 
     sums_frames: bool = False

@@ -1,0 +1,147 @@
+"""`slotbench test RUN --lengths 1,4,16`: a run on clips longer than those of its training."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from slotbench import registry
+from slotbench.config.options import split_options
+from slotbench.config.settings import command_line_settings
+from slotbench.errors import UserError, lines
+from slotbench.runs.checkpoint_choice import DEFAULT
+
+if TYPE_CHECKING:
+    from slotbench.config.run_loading import LoadedRun
+    from slotbench.interfaces import VideoBatch
+
+__all__ = ["main"]
+
+USAGE = """Usage: slotbench test RUN --lengths 1,4,16 [--clips N] [--data.ARGUMENT VALUE ...]
+
+Streams clips of so many times the training's length through a run, with the core's state handed on, and prints at each
+length FG-ARI and mIoU per video and per frame, MOTA, MOTP, identity, the numbers in the state, and the time of a step.
+Of a prediction the frames after the context are scored, with their error. All lengths are the first frames of the same
+clips. `slotbench validate RUN --lengths 1,4` takes clips of the validation split.
+
+  --lengths K,K,...        multiples of the training's frames
+  --clips N                clips (default: 50)
+  --checkpoint last|best|FILE  whose weights (default: last)
+  --device cpu|cuda        where to compute (default: cuda where there is one)
+
+Results go to RUN/lengths-DATE.json and RUN/lengths-DATE-4T-decoder.json, evaluation records that slotbench compare
+reads: --metric 'lengths/*/mota/decoder'."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; slotbench test --lengths --help lists the arguments")
+
+
+def main(command: str, arguments: list[str]) -> int:
+    """Tests the run that is named first.
+
+    Args:
+        command: "test" or "validate", which says the split.
+        arguments: with `--lengths`.
+    """
+    if "--help" in arguments or "-h" in arguments:
+        print(USAGE)
+        return 0
+    if arguments[0].startswith("-"):
+        raise UserError(lines(f"{command} needs a run", example=f"slotbench {command} runs/NAME/ID --lengths 1,4,16"))
+    run, *rest = arguments
+    options, rest = split_options(rest)
+    given, settings = _parser().parse_known_args(rest)
+    multiples = _multiples(given.lengths)
+    if given.clips < 1:
+        raise UserError(f"--clips is {given.clips}; expected 1 or more")
+    command_line_settings(settings)  # refuses what is no setting
+    for file in options.plugin:
+        registry.load_file(file)
+    # everything above answers before torch is imported
+    import torch
+
+    from slotbench.config.run_loading import load_with_settings
+    from slotbench.errors import DataFilesError
+
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    if given.device == "cuda" and not torch.cuda.is_available():
+        raise UserError("--device cuda: torch finds no CUDA device here; leave it out, or type --device cpu")
+    device = torch.device(given.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    checkpoint = options.checkpoint or DEFAULT
+    try:
+        loaded = load_with_settings(run, checkpoint, settings, options, command)
+        split: Literal["val", "test"] = "test" if command == "test" else "val"
+        training, multiples = _lengths(loaded, multiples, split)
+        longer = loaded.data.longer(split, training * multiples[-1], given.clips)
+        words = [f"--data.{name}={value}" for name, value in longer.items()]
+        loaded = load_with_settings(run, checkpoint, [*settings, *words], options, command)
+        return _measure(loaded, training, multiples, split, given.clips, device)
+    except DataFilesError as error:
+        raise UserError(str(error)) from error
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="slotbench test", add_help=False, allow_abbrev=False)
+    parser.add_argument("--lengths", required=True)
+    parser.add_argument("--clips", type=int, default=50)
+    parser.add_argument("--device", choices=["cpu", "cuda"])
+    return parser
+
+
+def _multiples(text: str) -> list[int]:
+    words = [word.strip() for word in text.strip("[]").split(",")]
+    if not all(word.isascii() and word.isdigit() and 0 < int(word) < 10_000 for word in words):
+        raise UserError(f"--lengths is {text}; expected multiples of the training's frames, such as 1,4,16")
+    return sorted({int(word) for word in words})
+
+
+def _lengths(loaded: LoadedRun, multiples: list[int], split: Literal["val", "test"]) -> tuple[int, list[int]]:
+    """The training's frames, and the multiples of them that the data has and that leave a frame to predict."""
+    from slotbench.interfaces import Predictor
+
+    data, name = loaded.data, type(loaded.data).__name__
+    training = getattr(data, "num_frames", None)
+    most = data.most_frames(split) if isinstance(training, int) else 0
+    if not isinstance(training, int) or most == 0:
+        raise UserError(f"{name} has no longer clips than those of the training, or does not say how to make them")
+    context = loaded.task.context if isinstance(loaded.task, Predictor) else 0
+    left = [one for one in multiples if (most is None or one * training <= most) and one * training > context]
+    for one in multiples:
+        if one not in left:
+            why = (
+                f"a prediction begins after {context}"
+                if one * training <= context
+                else f"the {split} videos of {name} have {most}"
+            )
+            print(f"{one} T is left out: {one * training} frames, and {why}")
+    if not left:
+        raise UserError(f"none of the lengths can be measured: T is {training} frames; give other --lengths")
+    return training, left
+
+
+def _measure(loaded: LoadedRun, training: int, multiples: list[int], split: str, clips: int, device: Any) -> int:
+    from slotbench.interfaces import Predictor
+    from slotbench.lengths.report import print_lengths, write_lengths
+    from slotbench.lengths.streaming import measure
+
+    task, data = loaded.task.to(device), loaded.data
+    loader = data.test_dataloader() if split == "test" else data.val_dataloader()
+
+    def batches() -> Iterator[VideoBatch]:
+        for batch in loader:
+            yield data.on_after_batch_transfer(batch.to(device), 0)
+
+    found = measure(task, batches(), training, multiples, clips)
+    context = task.context if isinstance(task, Predictor) else 0
+    of = f"{loaded.folder.path}, {loaded.checkpoint.name}, step {loaded.step:,}, {found[-1].clips} clips"
+    print_lengths(found, context, f"lengths {of}; T = {training} frames")
+    about = {"name": type(data).__name__, "version": data.version, "split": split}
+    more = {"run": loaded.folder.path.resolve().name, "checkpoint": str(loaded.checkpoint), "step": loaded.step}
+    more |= {"training_frames": training, "device": str(device)}
+    written = write_lengths(loaded.folder.path, found, context, about, more)
+    print(f"wrote {written[0]}" + (f" and {len(written) - 1} evaluation records" if written[1:] else ""))
+    return 0

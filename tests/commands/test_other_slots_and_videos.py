@@ -85,9 +85,9 @@ def learned(train) -> Path:
 
 def occupied(path: Path, *arguments: str) -> float:
     """Slots that have any pixels, as `test` finds them."""
-    before = set(path.glob("test-*.json"))
+    before = set(path.glob("test-*[0-9].json"))
     assert run(["test", str(path), *arguments]) == 0
-    (record,) = set(path.glob("test-*.json")) - before
+    (record,) = set(path.glob("test-*[0-9].json")) - before
     return json.loads(record.read_text())["metrics"]["test/live_slots/decoder"]
 
 

@@ -84,7 +84,7 @@ def test_scores_are_those_of_the_test_of_the_run(script, drawn: Path, tmp_path: 
     assert set(found["by_slots"]["own"]) == {"2", "3", "5"}
     for slots in ("3", "5"):
         assert run(["test", str(drawn), "--model.core.num_slots", slots]) == 0
-        (record,) = drawn.glob("test-*.json")
+        (record,) = drawn.glob("test-*[0-9].json")
         tested = json.loads(record.read_text())["metrics"]
         record.unlink()
         scores = found["by_slots"]["own"][slots]

@@ -68,9 +68,7 @@ def resolved(arguments: tuple[str, ...]) -> dict[str, Any]:
 
 def built(kind: str, part: dict[str, Any], *specs: Any) -> torch.nn.Module:
     """A part as a configuration describes it, without memory for its weights."""
-    arguments = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in part["init_args"].items()
-    }
+    arguments = {name: tuple(value) if isinstance(value, list) else value for name, value in part["init_args"].items()}
     with torch.device("meta"):
         return load(kind, part["class_path"].rpartition(".")[2])(*specs, **arguments)
 

@@ -85,6 +85,7 @@ def tiny_overrides(config: Mapping[str, Any], folder: Path, kept: Collection[str
             of_part["depths"] = [4] * len(model[part]["init_args"]["depths"])
         if isinstance(model[part]["init_args"].get("channels"), list):  # one per layer, like other lists beside it
             of_part["channels"] = [4] * len(model[part]["init_args"]["channels"])
+            of_part.pop("num_layers", None)
     if (write := FILES.get(config["data"]["class_path"])) is not None:
         values["data"] |= {"path": write(folder)}
         values["data"] |= {"resolution": SIDE} if "resolution" in data else {}

@@ -32,8 +32,11 @@ ROOT = Path(__file__).resolve().parents[1]
 CHECKED_PACKAGES = ["slotbench", "slotbench_plugins"]
 
 
-class _KernelModulesUnchecked:
-    """Leaves modules with kernels as they are: numba and Triton cannot compile a function in a wrapper that checks."""
+class _UncheckedModules:
+    """Leaves modules as they are that have no shapes to check, or kernels, which cannot be compiled in a wrapper.
+
+    Wrapping a function and calling it wrapped takes time; types without shapes are what mypy looks at.
+    """
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -42,11 +45,13 @@ class _KernelModulesUnchecked:
         spec = PathFinder.find_spec(name, path, target)
         if spec is None or spec.origin is None or not Path(spec.origin).is_file():
             return None
-        return spec if re.search(r"\bnjit\b|\btriton\.jit\b", Path(spec.origin).read_text(encoding="utf-8")) else None
+        text = Path(spec.origin).read_text(encoding="utf-8")
+        has_kernels = re.search(r"\bnjit\b|\btriton\.jit\b", text)
+        return spec if has_kernels or "jaxtyping" not in text else None
 
 
 install_import_hook(CHECKED_PACKAGES, "beartype.beartype")
-sys.meta_path.insert(0, _KernelModulesUnchecked)
+sys.meta_path.insert(0, _UncheckedModules)
 
 # No deadline: the first call of a compiled kernel takes seconds. On a CI machine every run draws the same examples.
 settings.register_profile("local", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])

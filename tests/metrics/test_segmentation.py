@@ -48,9 +48,9 @@ def random_labels(objects, slots, points, seed):
     return true, np.where(random.random(points) < 0.5, true % slots, random.integers(0, slots, points))
 
 
-def test_ari_and_fg_ari_agree_with_scikit_learn_on_500_random_pairs_with_gaps_in_their_ids():
+def test_ari_and_fg_ari_agree_with_scikit_learn_on_200_random_pairs_with_gaps_in_their_ids():
     random = np.random.default_rng(0)
-    for case in range(500):
+    for case in range(200):
         points = int(random.integers(1, 200))
         names = np.concatenate([[0], random.choice(np.arange(1, 5000), 8, replace=False)])
         true, predicted = random_labels(int(random.integers(1, 9)), int(random.integers(1, 9)), points, case)

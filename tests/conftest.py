@@ -5,6 +5,7 @@ Runs in every worker process of pytest-xdist as well as in the process that star
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
@@ -100,6 +101,12 @@ def wandb_keys_leave_no_trace() -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", metavar="K/N", help="run the K-th of N parts of the tests, for machines side by side")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Garbage collections pass over what is there before the first test: benchmarks collect before each measurement."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

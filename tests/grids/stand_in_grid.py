@@ -28,7 +28,9 @@ seeds: {seeds}
 
 # `slotbench` with the stand-in in the place of `fit`
 _PROGRAM = """
-import sys
+import signal, sys
+# ignored in what a shell has started in the background, and inherited from there
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, {here!r})
 import stand_in_grid
 stand_in_grid.stand_in()

@@ -22,7 +22,6 @@ SUBJECTS = {
     "linear_scan": "kernels of the complex linear scan (ConvS5, S5) beside the bound of memory traffic",
     "frame_conv": "norm, activation and convolution of a few frames: prepared for many calls against torch",
     "group_norm": "GroupNorm with the activation after it, compiled against torch (ConvS5, ResNet)",
-    "gated_norm": "gate and RMSNorm of Mamba-2: compiled against torch",
     "temporal_attention": "attention over the slots of all earlier steps, fused against written out",
     "inverted_attention": "slots that compete for tokens: with keys, without, without weights; sums over time",
     "recurrent_cores": "SlotRNN and RIM against torch.nn.GRU over the same slots",

@@ -1,8 +1,9 @@
-"""Kernels of Mamba-2's scan, forward plus backward, beside Mamba's scan at the same width."""
+"""Kernels of Mamba-2's scan, forward plus backward, beside Mamba's scan at the same width; its gate and norm."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch.nn import functional
 from slotbench.bench.contest import Contest, Way
 from slotbench.bench.subjects import Subject
 from slotbench.ops import available_kernels, selective_scan, ssd
+from slotbench.ops.gated_norm import gated_rms_norm
 
 __all__ = ["SUBJECT"]
 
@@ -18,6 +20,8 @@ __all__ = ["SUBJECT"]
 SHAPES = [(96, 6, 4, 20, 16), (96, 20, 4, 20, 16), (32, 320, 4, 20, 16), (8, 1280, 4, 20, 16), (4, 2560, 4, 20, 16)]
 SHAPES += [(96, 20, 4, 20, 64), (96, 20, 4, 20, 128), (12, 80, 4, 64, 64), (12, 80, 4, 64, 128), (12, 6, 4, 64, 128)]
 QUICK_SHAPES = [(8, 20, 4, 20, 16), (2, 160, 4, 20, 16)]
+# batch, time, channels
+NORM_SHAPES, QUICK_NORM_SHAPES = [(96, 6, 80), (36, 80, 80), (4, 1280, 80), (36, 80, 512)], [(2, 3, 8)]
 
 
 def contests(quick: bool) -> Iterator[Contest]:
@@ -28,6 +32,8 @@ def contests(quick: bool) -> Iterator[Contest]:
             lambda shape=shape: _ways(*shape),  # type: ignore[misc]
             "ssd torch",
         )
+    for size in QUICK_NORM_SHAPES if quick else NORM_SHAPES:
+        yield Contest(", ".join(map(str, size)), partial(_norms, *size), "torch", group="gate and norm")
 
 
 def _ways(batch: int, steps: int, num_heads: int, head_dim: int, num_states: int) -> dict[str, Way]:
@@ -55,6 +61,19 @@ def _ways(batch: int, steps: int, num_heads: int, head_dim: int, num_states: int
         for op, kernel, why_not in found
         if why_not is None and (op, kernel) not in (("selective_scan", "reference"), ("selective_scan", "torch"))
     }
+
+
+def _norms(batch: int, steps: int, dim: int) -> dict[str, Way]:
+    """Five gated norms; the gate is a part of wider rows, as in the block."""
+    x, weight = torch.randn(batch, steps, dim, requires_grad=True), torch.ones(dim, requires_grad=True)
+    gate = torch.randn(batch, steps, 3 * dim)[..., :dim].requires_grad_()
+    outer = torch.randn(batch, steps, dim)
+
+    def run(kernel: str) -> None:
+        for _ in range(5):
+            torch.autograd.grad(gated_rms_norm(x, gate, weight, kernel=kernel), (x, gate, weight), outer)
+
+    return {"torch": partial(run, "torch"), "numba": partial(run, "numba")}
 
 
 SUBJECT = Subject("ssd, forward + backward, float32", "batch, time, heads, head_dim, state", contests, rounds=5)

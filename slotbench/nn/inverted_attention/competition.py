@@ -108,10 +108,10 @@ def compete(
         seen = slice(first, competition.past + readers.stop if competition.causal else steps)
         part = _Part(gather, competition, readers, seen)
         arguments = (
-            query[:, :, readers],
-            None if query_bias is None else query_bias[:, :, readers],
-            key[:, :, seen],
-            value[:, :, seen],
+            _steps_of(query, readers),
+            None if query_bias is None else _steps_of(query_bias, readers),
+            _steps_of(key, seen),
+            _steps_of(value, seen),
             None if time_bias is None else time_bias[:, readers, seen],
             competition.num_visible(readers, (steps, num_tokens), query),
         )
@@ -121,7 +121,14 @@ def compete(
             gathered, shares = part(*arguments)
         parts.append(gathered)
         own.append(shares)
+    if len(parts) == 1:
+        return parts[0], own[0]
     return torch.cat(parts, dim=2), torch.cat(own, dim=1)
+
+
+def _steps_of(x: Tensor, steps: slice) -> Tensor:
+    """Steps of "batch heads time ..."; x itself, which has no gradient to be filled up, where they are all."""
+    return x if steps.stop - steps.start == x.shape[2] else x[:, :, steps]
 
 
 class _Part(NamedTuple):

@@ -27,9 +27,8 @@ Path = Literal["auto", "plain", "projected", "streamed"]
 tokens. "streamed": the same, and no weights are kept. "auto": plain or streamed, what is cheaper.
 """
 
-USUAL_QUERIES, USUAL_READS = 32, 3
+USUAL_QUERIES, USUAL_READS = 32, 6
 """Queries that a token is taken to meet, in so many calls, where nobody says how many there will be."""
-
 
 OVERHEAD = 2**22
 """Multiply-adds in whose time a CPU starts the operations by which the ways differ."""

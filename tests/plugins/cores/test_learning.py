@@ -28,8 +28,8 @@ from slotbench.tasks.video_prediction import VideoPrediction
 
 pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 
-RELATED = ("ConvSSM", "SingleStateSSM", "Transformer")
-"""Cores of the same layers as others: ConvS5, SlotSSM, SlotTransformer."""
+RELATED = ("ALTSCOFF", "ConvSSM", "OCRIM", "SingleStateSSM", "Transformer")
+"""Cores of the same layers as others: SCOFF, ConvS5, RIM, SlotSSM, SlotTransformer."""
 
 
 def data_of(resolution: int, num_frames: int) -> MovingMNIST:

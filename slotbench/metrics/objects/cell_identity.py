@@ -31,8 +31,8 @@ def shift_correlation(
     """Correlation of images under small shifts: near 1 for the same image, and 0 for images that lie apart.
 
     With [x * y] the sum over channels, pixels and the nine shifts by -1, 0 and 1 pixels of x times y shifted, it is
-    [x * y] / sqrt([x * x] [y * y]). The window must be small: over all shifts this is 1 for any two images that are
-    not negative and have one channel. nan where an image is black.
+    [x * y] / (sqrt [x * x] sqrt [y * y]). The window must be small: over all shifts this is 1 for any two images that
+    are not negative and have one channel. nan where an image is black.
 
     Example:
         >>> image = torch.zeros(1, 1, 1, 5, 5)

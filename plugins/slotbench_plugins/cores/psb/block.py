@@ -126,7 +126,7 @@ class PSBBlock(nn.Module):
         residual_maps: maps onto the slots in the whole stack, by which the initial weights are scaled down.
 
     Raises:
-        ValueError: a number of heads that does not divide `dim`, or an unknown interaction.
+        ValueError: a number of heads that does not divide `dim`, or an unknown interaction or time bias.
     """
 
     def __init__(
@@ -153,6 +153,8 @@ class PSBBlock(nn.Module):
             self.bottom_up = SoftmaxAttention(dim, bottom_up_heads)
         else:
             self.bottom_up = InvertedAttention(dim, num_heads=bottom_up_heads, aggregation=aggregation, bias=False)
+        if time_bias not in get_args(TimeBiasKind):
+            raise ValueError(f"no time bias named {time_bias!r}; choose one of {', '.join(get_args(TimeBiasKind))}")
         self.time_bias = _time_bias(time_bias, bottom_up_heads + time_heads, causal)
         self.interaction: DecoupledInteraction | JointInteraction
         if interaction == "decoupled":
@@ -225,10 +227,6 @@ _ATTENTIONS = InvertedAttention | SoftmaxAttention | TemporalAttention
 
 
 def _time_bias(kind: TimeBiasKind, num_heads: int, causal: bool) -> RelativeTimeBias | BucketTimeBias | None:
-    if kind == "mlp":
-        return RelativeTimeBias(num_heads)
-    if kind == "buckets":
-        return BucketTimeBias(num_heads, causal)
     if kind == "none":
         return None
-    raise ValueError(f"no time bias named {kind!r}; choose one of {', '.join(get_args(TimeBiasKind))}")
+    return RelativeTimeBias(num_heads) if kind == "mlp" else BucketTimeBias(num_heads, causal)

@@ -128,6 +128,11 @@ def numbers_in(state: State) -> int:
 
 
 def _check_core(task: nn.Module) -> None:
+    if isinstance(task, Segmenter) and type(task).stream is Segmenter.stream:
+        raise UserError(
+            f"{type(task).__name__} gives the masks of whole clips only; --lengths needs a method "
+            "stream(batch, state) -> (segmentation, state)"
+        )
     core = getattr(task, "core", None)
     if core is not None and not core.causal:
         raise UserError(

@@ -23,6 +23,7 @@ __all__ = [
     "available_kernels",
     "choose_kernel",
     "chosen_kernels",
+    "numba_works",
     "set_kernel",
 ]
 
@@ -44,7 +45,15 @@ KERNELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """The kernels of every op, by name."""
 
-_NUMBA_MODULES = ("_selective_scan_numba", "_causal_conv1d_numba", "_linear_scan_numba", "group_norm._numba")
+_NUMBA_MODULES = (
+    "_selective_scan_numba",
+    "_causal_conv1d_numba",
+    "_linear_scan_numba",
+    "_ssd_numba.kernels",
+    "group_norm._numba",
+    "gated_norm._numba",
+    "frame_conv._numba",
+)
 
 _OPS_OF_MODULES = ("selective_scan", "ssd", "linear_scan", "group_norm_activation")
 """The ops that a module has a `kernel` of its own for."""
@@ -128,6 +137,11 @@ def _numba_failure() -> str | None:
             f"numba does not work here ({error}): pip install numba, or set NUMBA_CACHE_DIR to a folder you can write"
         )
     return None
+
+
+def numba_works() -> bool:
+    """Whether the kernels that numba compiles for the CPU can be used; what is not among `KERNELS` asks here."""
+    return _numba_failure() is None
 
 
 def _why_not(op: str, kernel: str, device: torch.device) -> str | None:

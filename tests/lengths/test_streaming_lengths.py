@@ -14,6 +14,7 @@ from torch import nn
 from slotbench.data.balls.bouncing_balls import BouncingBalls
 from slotbench.data.base import LoaderOptions
 from slotbench.errors import UserError
+from slotbench.interfaces import Segmenter
 from slotbench.lengths.streaming import _pieces, measure, numbers_in
 from slotbench.metrics.clip_scores import score_clips
 from slotbench.metrics.contingency import frame_tables, masks_to_labels
@@ -146,6 +147,14 @@ def test_a_core_that_ends_at_a_length_says_at_which(monkeypatch):
     monkeypatch.setattr(task, "stream", stream_with(task, limited))
     with pytest.raises(UserError, match="SAVi cannot be streamed beyond 12 frames: positions for 12 steps only"):
         measure(task, batches(data), TRAINED, [4, 12], 2)
+
+
+def test_a_task_that_reads_clips_whole_says_what_it_lacks(monkeypatch):
+    data = clips()
+    task = autoencoding(data, "SAVi")
+    monkeypatch.setattr(SlotAutoencoding, "stream", Segmenter.stream)
+    with pytest.raises(UserError, match=r"gives the masks of whole clips only; .* stream\(batch, state"):
+        measure(task, batches(data), TRAINED, [4], 2)
 
 
 def stream_with(task, forward):

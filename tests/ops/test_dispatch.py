@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 import torch
@@ -21,6 +22,9 @@ from slotbench.ops import (
     set_kernel,
     ssd,
 )
+from slotbench.ops.frame_conv import PreparedConv
+from slotbench.ops.gated_norm import gated_rms_norm
+from slotbench.ops.gated_norm.norm import gated_rms_norm_reference
 
 
 @pytest.fixture
@@ -53,6 +57,24 @@ def test_auto_falls_back_to_torch_where_numba_fails_and_logs_the_reason(nothing_
         selective_scan(**inputs)
     assert "runs kernel 'torch'; not numba: it" in caplog.text
     assert "broken" in caplog.text
+
+
+def test_every_module_that_numba_compiles_is_tried():
+    root = Path(dispatch.__file__).parent
+    drivers = {path for path in root.rglob("*.py") if "_driver: Any = njit(" in path.read_text("utf-8")}
+    assert drivers == {root / f"{module.replace('.', '/')}.py" for module in dispatch._NUMBA_MODULES}
+
+
+def test_without_numba_what_has_no_choice_of_kernel_goes_through_torch(monkeypatch):
+    monkeypatch.setattr(dispatch, "_numba_failure", lambda: "numba does not work here (broken): pip install numba")
+    monkeypatch.setattr("slotbench.ops.frame_conv._numba.convolve", None)
+    monkeypatch.setattr("slotbench.ops.gated_norm._numba.GatedRMSNorm", None)
+    weight, images = torch.randn(4, 3, 3, 3), torch.randn(2, 3, 5, 5)
+    with torch.no_grad():
+        made = PreparedConv(weight)(images)
+    torch.testing.assert_close(made, nn.functional.conv2d(images, weight, padding=1))
+    x, gate, scale = torch.randn(2, 4), torch.randn(2, 4), torch.randn(4)
+    torch.testing.assert_close(gated_rms_norm(x, gate, scale), gated_rms_norm_reference(x, gate, scale, 1, 1e-5))
 
 
 def test_a_named_kernel_that_fails_is_an_error_and_never_another_kernel(nothing_chosen, inputs, monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from slotbench.ops._threads import run_in_threads
-from slotbench.ops.dispatch import available_kernels
+from slotbench.ops.dispatch import numba_works
 from slotbench.ops.group_norm import group_norm_activation
 from slotbench.ops.group_norm.activation import group_norm_activation_reference
 
@@ -62,7 +61,7 @@ class PreparedConv:
             and weight.device.type == "cpu"
             and weight.dtype in (torch.float32, torch.float64)
             and (norm is None or _is_compiled(norm, weight))
-            and _compiles()
+            and numba_works()
         )
         self._arguments: tuple | None = None
 
@@ -192,9 +191,3 @@ def convolve_reference(
 def _is_compiled(norm: NormBefore, weight: Tensor) -> bool:
     alike = norm.weight.dtype == weight.dtype and norm.weight.shape == norm.bias.shape == weight.shape[1:2]
     return alike and norm.kernel in ("auto", "numba") and weight.shape[1] % norm.num_groups == 0
-
-
-@cache
-def _compiles() -> bool:
-    """Whether numba works here, as the op for the norm alone has found out."""
-    return available_kernels("group_norm_activation")["numba"] is None

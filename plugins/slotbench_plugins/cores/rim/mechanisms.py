@@ -60,7 +60,7 @@ class RIMInputs(NamedTuple):
 def check_modules(num_slots: int, top_k: int, *, share_query: bool = False, initial: Initial = "learned") -> None:
     """Raises ValueError unless there is a module, `top_k` of them can be active, and they can be told apart."""
     if num_slots < 1:
-        raise ValueError(f"a RIM needs at least one module, got num_slots={num_slots}")
+        raise ValueError(f"there must be at least one module, got num_slots={num_slots}")
     if not 1 <= top_k <= num_slots:
         raise ValueError(
             f"top_k={top_k} of num_slots={num_slots} modules cannot be active: "

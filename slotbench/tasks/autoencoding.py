@@ -18,6 +18,7 @@ from slotbench.pretrained.feature_extractor import FeatureExtractor
 from slotbench.tasks.base import SlotTask
 from slotbench.tasks.pieces import Bookmark, SlotRecording, piece_frames, read_on
 from slotbench.tasks.slot_pictures import slot_panel, slot_video
+from slotbench.tasks.slot_story import STORIES, SlotStory, numbered_pictures
 
 __all__ = ["Autoencoded", "AutoencodingTask", "Pixels", "frame_size", "resized_masks"]
 
@@ -32,10 +33,12 @@ class Autoencoded(Segmentation):
     Attributes:
         decoded: what the decoder made of the slots, in its own range and size.
         read: what the encoder read, with features in the place of frames where features are learned.
+        core: what the core handed over.
     """
 
     decoded: Decoded = field(kw_only=True)
     read: VideoBatch = field(kw_only=True)
+    core: CoreOutput = field(kw_only=True)
 
 
 def frame_size(batch: VideoBatch) -> tuple[int, int]:
@@ -60,12 +63,14 @@ class AutoencodingTask(SlotTask, Segmenter):
         extractor: the frozen network whose features are read and reconstructed in place of pixels, if there is one.
         learns_features: whether features are read, of the extractor or of the data.
         eval_window: in evaluation, each step is computed from so many last frames alone; None for all.
+        slot_pictures: whether to show also what became of each slot, of frames alone.
     """
 
     pixels: Pixels
     extractor: FeatureExtractor | None
     learns_features: bool
     eval_window: int | None
+    slot_pictures: bool = False
     _bookmark: Bookmark | None = None
 
     def forward(self, batch: VideoBatch) -> Autoencoded:
@@ -133,12 +138,24 @@ class AutoencodingTask(SlotTask, Segmenter):
         return SlotRecording(folder, frames, components, keep_soft_masks="soft_masks" in save)
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
-        """A panel per clip: frames, reconstruction, slots over the frames, and each slot's own image."""
+        """A panel per clip: frames, reconstruction, slots over the frames, and each slot's own image.
+
+        With `slot_pictures` also what became of each slot in the first two clips.
+        """
         with self.drawn_alike(batch, 0):
             out = self.evaluate(batch)
         components = None if self.learns_features or out.decoded.components is None else out.decoded.components
         shown = {"components": None if components is None else self._unit(components)}
-        return self._drawn(slot_panel, batch, out, shown | {"attention_masks": self._attention(out, batch)})
+        panels = self._drawn(slot_panel, batch, out, shown | {"attention_masks": self._attention(out, batch)})
+        if not self.slot_pictures or self.learns_features:
+            return panels
+        decoded = Decoded(self.frames(out.decoded), out.masks, shown["components"])
+        frames, grid = (batch.frames, batch.frames, decoded.reconstruction), self.encoder.token_spec.grid
+        stories = (
+            SlotStory.of_clip(clip, frames, out.core, decoded, true_masks=batch.masks, grid=grid)
+            for clip in range(min(len(batch), STORIES))
+        )
+        return panels | numbered_pictures(list(stories))
 
     def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """Of each clip, side by side: frames, reconstruction, slots over the frames, and the truth."""
@@ -175,7 +192,7 @@ class AutoencodingTask(SlotTask, Segmenter):
         masks = None if decoded.masks is None else resized_masks(decoded.masks, frame_size(batch))
         # what slots have merely read is no segmentation: several may read the same token
         attention = out.attention if out.attention_kind == "assignment" else None
-        return Autoencoded(out.slots, attention, masks, out.attention_kind, decoded=decoded, read=read)
+        return Autoencoded(out.slots, attention, masks, out.attention_kind, decoded=decoded, read=read, core=out)
 
     def _attention(self, out: Autoencoded, batch: VideoBatch) -> Tensor | None:
         return None if out.attention is None else self.attention_masks(out.attention, frame_size(batch))

@@ -74,6 +74,8 @@ class SlotAutoencoding(AutoencodingTask):
         decay: what weight decay is for, "matrices" or "all" parameters.
         lpips_weights: a file with AlexNet's features, for LPIPS in the test; see `GivenWeights`.
         lpips_heads: a file with LPIPS's heads, if they are not in `lpips_weights`.
+        slot_pictures: in every evaluation also show what each slot painted, when it was active, where it looked and
+            which way it went, as far as core and decoder tell (`slotbench.tasks.slot_story`); not of features.
 
     Raises:
         ValueError: the target is not a frame like the input, an argument cannot be, or the core has no window.
@@ -97,6 +99,7 @@ class SlotAutoencoding(AutoencodingTask):
         decay: Decay = "matrices",
         lpips_weights: str | None = None,
         lpips_heads: str | None = None,
+        slot_pictures: bool = False,
     ):
         extractor, read = None, None
         if data_spec is not None:
@@ -119,6 +122,7 @@ class SlotAutoencoding(AutoencodingTask):
         self.extractor = extractor
         self.learns_features = read is not None
         self.eval_window = eval_window
+        self.slot_pictures = slot_pictures
         self.given_weights = GivenWeights(lpips_weights, lpips_heads)
         self.given_weights.check(frame.channels, min(frame.height, frame.width), 1)
         self.declare_scores(*(DiscoveryScores(baseline_clips) for _ in range(2)))

@@ -81,6 +81,8 @@ class VideoPrediction(RolloutTask):
         fvd_weights: a file with I3D, for FVD.
         group_size: clips per group in the test.
         object_scores: also score what becomes of the objects, where the data has masks: see `ObjectScores`.
+        slot_pictures: in every evaluation and in `predict`, also show what each slot painted, when it was active, where
+            it looked and which way it went, as far as core and decoder tell (`slotbench.tasks.slot_story`).
 
     Raises:
         ValueError: the target is not a frame like the input, or an argument cannot be.
@@ -112,6 +114,7 @@ class VideoPrediction(RolloutTask):
         fvd_weights: str | None = None,
         group_size: int = 256,
         object_scores: bool = False,
+        slot_pictures: bool = False,
     ):
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay)
         reason = "VideoPrediction feeds what it predicts back in, so the target must be a frame like the input"
@@ -129,7 +132,7 @@ class VideoPrediction(RolloutTask):
         self.sums_frames = loss_sum == "frames"
         self.max_time_offset = max_time_offset
         weights = GivenWeights(lpips_weights, lpips_heads, fvd_weights)
-        scored = (quantise, report_horizons, group_size, loss == "bce", object_scores)
+        scored = (quantise, report_horizons, group_size, loss == "bce", object_scores, slot_pictures)
         self.declare_rollouts(context, horizon, feedback, weights, *scored)
 
     def forward(self, batch: VideoBatch) -> Decoded:

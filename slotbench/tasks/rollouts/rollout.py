@@ -11,9 +11,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from slotbench.interfaces import Decoded, Decoder, Encoder, State, TemporalCore, VideoBatch
+from slotbench.interfaces import CoreOutput, Decoded, Decoder, Encoder, State, TemporalCore, VideoBatch
 
-__all__ = ["PIECE", "Feedback", "forced_loss", "in_pieces", "roll_out"]
+__all__ = ["PIECE", "Feedback", "forced_loss", "in_pieces", "painted_alone", "roll_out"]
 
 PIECE = 32
 """Frames that an evaluation holds at once, however long the clip."""
@@ -30,6 +30,7 @@ def roll_out(
     horizon: int,
     feedback: Feedback,
     components: bool = False,
+    watch: Callable[[CoreOutput], object] = lambda _: None,
 ) -> Iterator[Decoded]:
     """Reads the context at once, and predicts frames as they are asked for.
 
@@ -44,6 +45,7 @@ def roll_out(
         horizon: frames to predict.
         feedback: what is fed back.
         components: also paint each slot's own image, where the decoder has them.
+        watch: is given what the core hands over, piece by piece, from the first frame of the context on.
 
     Returns:
         an iterator over the predictions: a frame in [0, 1] "batch 1 channels height width", with the decoder's masks.
@@ -62,24 +64,26 @@ def roll_out(
     for start in range(0, context, PIECE):
         out = core(encoder(batch.slice_time(start, min(start + PIECE, context))), state)
         slots, state = out.slots[:, -1:], out.state
+        watch(out)
 
     def go_on(slots: Tensor, state: State) -> Iterator[Decoded]:
         start = batch.time[:, context - 1 : context]
         for step in range(1, horizon + 1):
             decoded = decode(slots)
             frame = paint(decoded)
-            yield Decoded(frame, decoded.masks, _painted_alone(decoded, paint) if components else None)
+            yield Decoded(frame, decoded.masks, painted_alone(decoded, paint) if components else None)
             if step < horizon:
                 seen = (frame > 0.5).to(frame) if feedback == "threshold" else frame
                 here = context + step - 1
                 actions = None if batch.actions is None else batch.actions[:, here : here + 1]
                 out = one_step(encode(VideoBatch(seen, start + step, actions=actions)), state)
                 slots, state = out.slots, out.state
+                watch(out)
 
     return go_on(slots, state)
 
 
-def _painted_alone(decoded: Decoded, paint: Callable[[Decoded], Tensor]) -> Tensor | None:
+def painted_alone(decoded: Decoded, paint: Callable[[Decoded], Tensor]) -> Tensor | None:
     """Each slot's own image as a frame in [0, 1]."""
     if decoded.components is None:
         return None

@@ -22,6 +22,8 @@ from slotbench.tasks.rollouts.objects import ObjectScores, visible_parts
 from slotbench.tasks.rollouts.pictures import rollout_sheet
 from slotbench.tasks.rollouts.rollout import Feedback, forced_loss, in_pieces, roll_out
 from slotbench.tasks.rollouts.scores import RolloutScores, simple_predictions
+from slotbench.tasks.rollouts.stories import rollout_stories
+from slotbench.tasks.slot_story import STORIES, numbered_pictures
 
 __all__ = ["RolloutTask"]
 
@@ -43,6 +45,7 @@ class RolloutTask(SlotTask, Predictor):
         group_size: int = 256,
         thresholds_in_test: bool = False,
         object_scores: bool = False,
+        slot_pictures: bool = False,
     ) -> None:
         """Says how roll-outs are made and scored; `VideoPrediction` has the arguments.
 
@@ -56,6 +59,7 @@ class RolloutTask(SlotTask, Predictor):
             group_size: clips per group in the test.
             thresholds_in_test: score thresholded feedback too in the test.
             object_scores: score what becomes of the objects, as `ObjectScores` says.
+            slot_pictures: also show what became of each slot, as `slotbench.tasks.slot_story` says.
 
         Raises:
             ValueError: an argument cannot be.
@@ -69,6 +73,7 @@ class RolloutTask(SlotTask, Predictor):
         self.context, self.horizon, self.feedback = context, horizon, feedback
         self.given_weights = weights
         self._thresholds_in_test = thresholds_in_test
+        self.slot_pictures = slot_pictures
         groups = (None, RolloutGroups(horizon, group_size, report_horizons))
         objects = [ObjectScores(horizon) if object_scores else None for _ in groups]
         parts = zip(groups, objects, strict=True)
@@ -162,9 +167,19 @@ class RolloutTask(SlotTask, Predictor):
         return found if decoded.masks is None else found | {"masks": decoded.masks}
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
-        """Per clip: what followed, what was predicted, both over one another, and which slot painted each pixel."""
+        """Per clip: what followed, what was predicted, both over one another, and which slot painted each pixel.
+
+        With `slot_pictures` also what became of each slot in the first two clips.
+        """
         with self.drawn_alike(batch, 0):
-            return {"rollouts": rollout_sheet(batch.frames, self.rollout(batch), self.context)}
+            found = {"rollouts": rollout_sheet(batch.frames, self.rollout(batch), self.context)}
+        if self.slot_pictures:
+            clips = batch.map(lambda value: value[:STORIES])
+            with self.drawn_alike(clips, 0):
+                parts = (self.encoder, self.core, self.decoder)
+                stories = rollout_stories(parts, self.frames, clips, self.context, self.horizon, self.feedback)
+            found |= numbered_pictures(stories)
+        return found
 
     def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """Roll-outs of the first two clips, beside what really followed."""

@@ -47,6 +47,11 @@ class ThroughputBar(ProgressBar):
         self._first_step = self._done = 0
         self._total: float = math.inf
 
+    @property
+    def is_enabled(self) -> bool:
+        """Whether progress is shown; Lightning asks before a task prints."""
+        return self._enabled
+
     def enable(self) -> None:
         """Shows progress again."""
         self._enabled = True
@@ -56,8 +61,8 @@ class ThroughputBar(ProgressBar):
         self._enabled = False
 
     def print(self, *args: Any, **kwargs: Any) -> None:
-        """Prints above the bar."""
-        (self._console or Console()).print(*args, **kwargs)
+        """Prints above the bar; brackets are no markup."""
+        (self._console or Console()).print(*args, **{"markup": False, "highlight": False} | kwargs)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Opens the bar."""

@@ -48,6 +48,17 @@ def terminal(width: int = 120) -> Console:
     return Console(file=io.StringIO(), force_terminal=True, width=width, legacy_windows=False)
 
 
+def test_a_task_can_print_and_its_words_are_left_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    class Talking(TinyTask):
+        def on_validation_end(self) -> None:
+            self.print("the first [red] slot of", 3)
+
+    make_trainer([], [ThroughputBar(interval=1000)], max_steps=3, val_check_interval=3).fit(
+        Talking(), loader(), loader(16)
+    )
+    assert "the first [red] slot of 3" in capsys.readouterr().out.splitlines()
+
+
 @pytest.mark.parametrize("width", [50, 120])
 def test_a_terminal_gets_one_line_that_stays_within_its_width(width: int) -> None:
     console = terminal(width)

@@ -54,6 +54,8 @@ class CoreOutput:
             among its inputs, the null input last; `communication` "batch time slots slots", how much of each other slot
             it heard; `inputs` "batch time inputs tokens", which input won each token; `schemata` "batch time slots
             schemata", by which of several updates each slot was changed, one-hot.
+        frame_slots: what the core made of the frame of each step before it looked at its own state, if it has such
+            slots; their number may be another. They carry a gradient, so that a task can decode them beside `slots`.
 
     Raises:
         PartError: `attention` without its kind.
@@ -64,6 +66,7 @@ class CoreOutput:
     state: State
     attention_kind: AttentionKind | None = None
     details: dict[str, Tensor] = field(default_factory=dict)
+    frame_slots: Float[Tensor, "batch time inputs frame_dim"] | None = None
 
     def __post_init__(self) -> None:
         if self.attention is not None and self.attention_kind not in get_args(AttentionKind):
@@ -82,12 +85,14 @@ class CoreStep(NamedTuple):
         attention: as in `CoreOutput`, without the axis of time.
         state: after the step.
         details: as in `CoreOutput`, without the axis of time; the same names at every step.
+        frame_slots: as in `CoreOutput`, without the axis of time.
     """
 
     slots: Float[Tensor, "batch slots dim"]
     attention: Float[Tensor, "batch slots tokens"] | None
     state: State
     details: Mapping[str, Tensor] = {}
+    frame_slots: Float[Tensor, "batch inputs frame_dim"] | None = None
 
 
 class TemporalCore(nn.Module, ABC):
@@ -184,6 +189,7 @@ class RecurrentCore(TemporalCore):
         slots: list[Tensor] = []
         attentions: list[Tensor] = []
         details: dict[str, list[Tensor]] = {}
+        frame_slots: list[Tensor] = []
         for step_inputs in _unbind_time(inputs):
             step = CoreStep(*self.cell(step_inputs, state))
             state = step.state
@@ -192,12 +198,15 @@ class RecurrentCore(TemporalCore):
                 attentions.append(step.attention)
             for name, value in step.details.items():
                 details.setdefault(name, []).append(value.detach())
+            if step.frame_slots is not None:
+                frame_slots.append(step.frame_slots)
         return CoreOutput(
             torch.stack(slots, dim=1),
             torch.stack(attentions, dim=1) if attentions else None,
             state,
             self.attention_kind if attentions else None,
             {name: torch.stack(values, dim=1) for name, values in details.items()},
+            torch.stack(frame_slots, dim=1) if frame_slots else None,
         )
 
 

@@ -75,7 +75,8 @@ def read_on(
     attention = None if out.attention is None else out.attention[:, -steps:]
     kept = seen[:, seen.shape[1] - min(window - 1, seen.shape[1]) :]
     details = {name: value[:, -steps:] for name, value in out.details.items()}
-    return CoreOutput(out.slots[:, -steps:], attention, None, out.attention_kind, details), kept
+    frame_slots = None if out.frame_slots is None else out.frame_slots[:, -steps:]
+    return CoreOutput(out.slots[:, -steps:], attention, None, out.attention_kind, details, frame_slots), kept
 
 
 class SlotRecording(Recording):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -13,10 +13,12 @@ from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from slotbench.interfaces import (
+    CoreOutput,
     DataSpec,
     Decoded,
     Decoder,
     Encoder,
+    PartError,
     SlotSpec,
     TemporalCore,
     TokenSpec,
@@ -32,6 +34,17 @@ from slotbench.tasks.rollouts.rollout import Feedback
 from slotbench.tasks.rollouts.task import RolloutTask
 
 __all__ = ["VideoPrediction"]
+
+
+@dataclass
+class Predicted(Decoded):
+    """What a decoder made of the slots of a prediction, and of those of the frames that were read.
+
+    Attributes:
+        current: the frames that were read, from the slots that the core made of each alone.
+    """
+
+    current: Decoded = field(kw_only=True)
 
 
 class VideoPrediction(RolloutTask):
@@ -81,6 +94,10 @@ class VideoPrediction(RolloutTask):
         fvd_weights: a file with I3D, for FVD.
         group_size: clips per group in the test.
         object_scores: also score what becomes of the objects, where the data has masks: see `ObjectScores`.
+        reconstruct_share: weight w of the reconstruction of each frame that is read, by the same decoder, from the
+            slots that the core made of that frame alone (`CoreOutput.frame_slots`); the loss is then w times its error
+            and 1 - w times that of the prediction. 0 for the prediction alone, as in the thesis; 0.5 in other runs of
+            its author's code. For cores that have such slots (`OCRIM`).
         slot_pictures: in every evaluation and in `predict`, also show what each slot painted, when it was active, where
             it looked and which way it went, as far as core and decoder tell (`slotbench.tasks.slot_story`).
 
@@ -115,6 +132,7 @@ class VideoPrediction(RolloutTask):
         group_size: int = 256,
         object_scores: bool = False,
         slot_pictures: bool = False,
+        reconstruct_share: float = 0.0,
     ):
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay)
         reason = "VideoPrediction feeds what it predicts back in, so the target must be a frame like the input"
@@ -122,12 +140,17 @@ class VideoPrediction(RolloutTask):
         check_choices(loss=(loss, FrameLoss), loss_sum=(loss_sum, LossSum))
         if not 0 <= l1_share <= 1:
             raise ValueError(f"l1_share is the weight of the absolute error, in [0, 1]; got {l1_share}")
+        if not 0 <= reconstruct_share < 1:
+            raise ValueError(
+                f"reconstruct_share is the weight of the reconstruction, from 0 to below 1; got {reconstruct_share}"
+            )
         if max_time_offset < 0:
             raise ValueError(f"max_time_offset is {max_time_offset}; expected a number of frames, at least 0")
         if loss != "mse":
             check_logits(self.decoder, f"loss={loss!r} squashes it again: set loss='mse', or give")
         self.loss_kind: FrameLoss = loss
         self.l1_share = l1_share
+        self.reconstruct_share = reconstruct_share
         self.loss_sum: LossSum = loss_sum
         self.sums_frames = loss_sum == "frames"
         self.max_time_offset = max_time_offset
@@ -147,12 +170,33 @@ class VideoPrediction(RolloutTask):
         if batch.num_steps < 2:
             raise ValueError("predicting the next frame takes clips of at least 2 frames, and these have 1")
         out = self.core(self.encoder(batch.slice_time(0, batch.num_steps - 1)))
-        return self.decoder(out.slots, batch.slice_time(1, batch.num_steps))
+        return self.decode(out, batch)
+
+    def decode(self, output: CoreOutput, batch: VideoBatch) -> Decoded:
+        """The prediction of every frame but the first; with `reconstruct_share` the frames before it, too.
+
+        Raises:
+            PartError: frames are to be reconstructed, and the core has no slots that the decoder can read.
+        """
+        predicted, share = super().decode(output, batch), self.reconstruct_share
+        if not share:
+            return predicted
+        _check_frame_slots(self.core, output)
+        current = self.decoder(output.frame_slots, batch.slice_time(0, batch.num_steps - 1))
+        own = {name: (1 - share) * term for name, term in predicted.losses.items()}
+        own |= {f"{name}/frame_slots": share * term for name, term in current.losses.items()}
+        return Predicted(predicted.reconstruction, predicted.masks, predicted.components, own, current=current)
 
     def loss(self, output: Decoded, batch: VideoBatch) -> Float[Tensor, ""]:
         """Loss of the prediction of every frame but the first, by `frame_loss`, plus the decoder's own terms."""
-        true = batch.frames[:, 1:]
-        return output.add_losses(frame_loss(output.reconstruction, true, self.loss_kind, self.l1_share, self.loss_sum))
+        value = self._error(output, batch.frames[:, 1:])
+        if isinstance(output, Predicted):
+            current = self._error(output.current, batch.frames[:, :-1])
+            value = torch.lerp(value, current, self.reconstruct_share)
+        return output.add_losses(value)
+
+    def _error(self, painted: Decoded, true: Tensor) -> Tensor:
+        return frame_loss(painted.reconstruction, true, self.loss_kind, self.l1_share, self.loss_sum)
 
     def training_loss(self, batch: VideoBatch) -> Tensor:
         """The loss of a clip whose clock starts at a random step, if `max_time_offset` says so."""
@@ -164,3 +208,19 @@ class VideoPrediction(RolloutTask):
     def frames(self, decoded: Decoded) -> Float[Tensor, "batch time channels height width"]:
         """What the decoder painted, as frames in [0, 1]."""
         return squash(decoded.reconstruction, self.loss_kind)
+
+
+def _check_frame_slots(core: TemporalCore, output: CoreOutput) -> None:
+    """Refuses a core whose slots of a frame are not there, or are of another width than its slots."""
+    name = type(core).__name__
+    if output.frame_slots is None:
+        raise PartError(
+            f"reconstruct_share reconstructs each frame from the slots that the core made of it alone, and {name} "
+            "hands over no CoreOutput.frame_slots: set model.reconstruct_share to 0, or take OCRIM with num_inputs"
+        )
+    widths = output.frame_slots.shape[-1], output.slots.shape[-1]
+    if widths[0] != widths[1]:
+        raise PartError(
+            f"reconstruct_share has one decoder read both, and the slots that {name} makes of a frame are {widths[0]} "
+            f"wide and its own {widths[1]}: give OCRIM a head_dim, or make both as wide"
+        )

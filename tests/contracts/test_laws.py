@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -107,6 +108,37 @@ class HasDetailsWithAGradient(Sound):
     def forward(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
         output = super().forward(tokens, state)
         output.details["size"] = output.slots.norm(dim=-1)
+        return output
+
+
+class HasFrameSlots(Sound):
+    def cell(self, tokens: Tensor, state: State) -> CoreStep:
+        slots, attention, state = super().cell(tokens, state)
+        return CoreStep(slots, attention, state, {}, tokens[:, :2])
+
+
+class HasFrameSlotsWithoutAGradient(HasFrameSlots):
+    def forward(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
+        output = super().forward(tokens, state)
+        return replace(output, frame_slots=output.frame_slots.detach())
+
+
+class HasFrameSlotsOfTheNextFrame(HasFrameSlots):
+    def forward(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
+        output = super().forward(tokens, state)
+        return replace(output, frame_slots=output.frame_slots + output.frame_slots.roll(-1, dims=1))
+
+
+class HasFrameSlotsOfTheCall(HasFrameSlots):
+    def forward(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
+        output = super().forward(tokens, state)
+        return replace(output, frame_slots=output.frame_slots + output.frame_slots[:, :1])
+
+
+class HasFrameSlotsWithoutTime(HasFrameSlots):
+    def forward(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
+        output = super().forward(tokens, state)
+        output.frame_slots = output.frame_slots[:, 0]
         return output
 
 
@@ -256,6 +288,10 @@ BROKEN: list[tuple[type[TemporalCore], object, str]] = [
     (HasDetailsWithoutTime, laws.details_are_of_their_steps, "expected \\(2, 7"),
     (HasDetailsOfOtherSlots, laws.details_are_of_their_steps, "for 3 slots"),
     (HasDetailsWithAGradient, laws.details_are_of_their_steps, "carries a gradient"),
+    (HasFrameSlotsWithoutAGradient, laws.frame_slots_are_of_their_steps, "no gradient"),
+    (HasFrameSlotsOfTheNextFrame, laws.frame_slots_are_of_their_steps, "later step"),
+    (HasFrameSlotsOfTheCall, laws.frame_slots_are_of_their_steps, "cut at"),
+    (HasFrameSlotsWithoutTime, laws.frame_slots_are_of_their_steps, "batch time first"),
     (KernelsThatDisagree, laws.kernels_agree, "under the kernel"),
     (ComputesInAHurryUnderAutocast, laws.autocast_stays_close, "autocast"),
     (ForgetsASettingInItsCheckpoint, laws.checkpoint_reloads, "state dict"),
@@ -278,6 +314,11 @@ def test_sound_core_keeps_the_law(law):
 def test_details_of_steps_keep_the_law():
     laws.details_are_of_their_steps(HasDetails)
     assert HasDetails(laws.SPEC)(torch.randn(2, 5, 4, 12)).details["active"].shape == (2, 5, 3)
+
+
+def test_slots_of_frames_keep_the_law():
+    laws.frame_slots_are_of_their_steps(HasFrameSlots)
+    assert HasFrameSlots(laws.SPEC)(torch.randn(2, 5, 4, 12)).frame_slots.shape == (2, 5, 2, 12)
 
 
 @pytest.mark.parametrize("core", [Reads, Competes])

@@ -111,7 +111,8 @@ def in_pieces(
 
 
 def forced_loss(
-    parts: tuple[Encoder, TemporalCore, Decoder],
+    parts: tuple[Encoder, TemporalCore],
+    decode: Callable[[CoreOutput, VideoBatch], Decoded],
     loss: Callable[[Decoded, VideoBatch], Tensor],
     batch: VideoBatch,
     sums_frames: bool = False,
@@ -119,17 +120,18 @@ def forced_loss(
     """The teacher-forced loss of a whole clip, piece by piece.
 
     Args:
-        parts: encoder, core and decoder.
+        parts: encoder and core.
+        decode: what is painted of the core's output of all frames of a piece but its last, and that piece.
         loss: of the prediction of every frame of a piece but its first.
         batch: the clip.
         sums_frames: whether `loss` is a sum over frames; otherwise it is a mean. The decoder's own terms are means.
     """
-    encoder, core, decoder = parts
+    encoder, core = parts
     total, state, steps = torch.zeros((), device=batch.frames.device), None, batch.num_steps - 1
     for start in range(0, steps, PIECE):
         piece = batch.slice_time(start, min(start + PIECE, steps) + 1)
         out = core(encoder(piece.slice_time(0, piece.num_steps - 1)), state)
-        decoded = decoder(out.slots, piece.slice_time(1, piece.num_steps))
+        decoded = decode(out, piece)
         share = (piece.num_steps - 1) / steps
         if sums_frames:
             own = {name: term * share for name, term in decoded.losses.items()}

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from slotbench.data.base import SlotDataModule
-from slotbench.interfaces import Decoded, Predictor, VideoBatch
+from slotbench.interfaces import CoreOutput, Decoded, Predictor, VideoBatch
 from slotbench.metrics.scores import Score
 from slotbench.tasks.base import SlotTask
 from slotbench.tasks.given_weights import GivenWeights
@@ -83,6 +83,10 @@ class RolloutTask(SlotTask, Predictor):
     def frames(self, decoded: Decoded) -> Float[Tensor, "batch time channels height width"]:
         """What the decoder painted, as frames in [0, 1]."""
 
+    def decode(self, output: CoreOutput, batch: VideoBatch) -> Decoded:
+        """The prediction of every frame of `batch` but the first, from the core's output of every one but the last."""
+        return self.decoder(output.slots, batch.slice_time(1, batch.num_steps))
+
     def setup(self, stage: str) -> None:
         """Reads the weights of LPIPS and FVD: for a test to use them, before a training to see that they are there."""
         super().setup(stage)
@@ -117,7 +121,7 @@ class RolloutTask(SlotTask, Predictor):
     def score(self, batch: VideoBatch, scores: RolloutScores) -> Tensor:
         """Scores the roll-out, the first time beside baselines and oracles; in the test, thresholded feedback too."""
         true = self._future(batch)
-        loss = forced_loss((self.encoder, self.core, self.decoder), self.loss, batch, self.sums_frames)
+        loss = forced_loss((self.encoder, self.core), self.decode, self.loss, batch, self.sums_frames)
         beside = self._references(batch) if scores.wants_references else {}
         steps = self.rollout_steps(batch, components=scores.objects is not None)
         if scores.objects is not None:

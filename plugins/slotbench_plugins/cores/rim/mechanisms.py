@@ -48,6 +48,7 @@ class RIMInputs(NamedTuple):
         attention: where in the tokens the inputs come from, if something makes them out of the tokens.
         assignment: which input has won each token, where inputs compete for tokens.
         noise: of the step, for a core that draws in its units.
+        slots: the inputs themselves, if something makes them out of the tokens.
     """
 
     keys: Float[Tensor, "batch *time rows key_dim"]
@@ -55,6 +56,7 @@ class RIMInputs(NamedTuple):
     attention: Float[Tensor, "batch *time inputs tokens"] | None = None
     assignment: Float[Tensor, "batch *time inputs tokens"] | None = None
     noise: Float[Tensor, "batch *time slots choices"] | None = None
+    slots: Float[Tensor, "batch *time inputs input_dim"] | None = None
 
 
 def check_modules(num_slots: int, top_k: int, *, share_query: bool = False, initial: Initial = "learned") -> None:
@@ -121,6 +123,7 @@ class Mechanisms(RecurrentCore):
     ):
         super().__init__()
         self.slot_spec = SlotSpec(num_slots, dim)
+        self.state_dim = dim
         self.top_k = top_k
         self.initial = initial
         self.communication_mode = communication_mode
@@ -180,7 +183,7 @@ class Mechanisms(RecurrentCore):
 
     def initial_state(self, tokens: Float[Tensor, "batch tokens token_dim"]) -> RIMState:
         """States as `initial` says, in the precision of the weights."""
-        size, weight = (tokens.shape[0], self.slot_spec.num_slots, self.slot_spec.dim), self.input_attention.key.weight
+        size, weight = (tokens.shape[0], self.slot_spec.num_slots, self.state_dim), self.input_attention.key.weight
         leaves = 1 + self.has_memory
         if self.initial == "learned":
             start = self.initial_modules[:, None].expand(leaves, *size)
@@ -209,7 +212,7 @@ class Mechanisms(RecurrentCore):
         if self.encoder is None:
             return RIMInputs(*self.input_attention.keys_values(tokens))
         inputs, attention = (leaf.unflatten(0, tokens.shape[:2]) for leaf in self.encoder(tokens.flatten(0, 1)))
-        return RIMInputs(*self.input_attention.keys_values(inputs), attention)
+        return RIMInputs(*self.input_attention.keys_values(inputs), attention, slots=inputs)
 
     def cell(self, inputs: RIMInputs, state: RIMState) -> CoreStep:
         """One step; the attention is what active modules read."""
@@ -244,7 +247,7 @@ class Mechanisms(RecurrentCore):
         details["reads"] = self.input_attention.null_last(weights)
         details |= {} if heard is None else {"communication": heard}
         details |= {} if inputs.assignment is None else {"inputs": inputs.assignment}
-        return CoreStep(after.hidden, attention, after, details)
+        return CoreStep(after.hidden, attention, after, details, inputs.slots)
 
     def _enabled(self, hidden: Tensor) -> Bool[Tensor, " slots"] | None:
         """Which modules are not disabled; None for all."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
-from slotbench.interfaces import TokenSpec
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from slotbench.interfaces import CoreOutput, SlotSpec, State, TokenSpec
 from slotbench_plugins.cores.rim.cell import Communication, InputAttention
 from slotbench_plugins.cores.rim.frame_slots import FrameSlots, SlotNorm
 from slotbench_plugins.cores.rim.groups import group_units
@@ -22,7 +26,8 @@ class OCRIM(SlotInputs):
 
     `CoreOutput.attention` is what the active modules read, in terms of the tokens: their attention to the slots times
     where the slots come from. `CoreOutput.details` has what `RIM` has, and `inputs`, which slot of a frame has won each
-    token. `core.communication_mode` and `core.disabled_slots` may be changed on a trained core.
+    token; `CoreOutput.frame_slots` has these slots. `core.communication_mode` and `core.disabled_slots` may be changed
+    on a trained core.
 
     Source: Lin, "Modular Neural Networks for Video Prediction", M.Sc. thesis, TU Delft, 2022, section 3.4 and Eq
     3.20-3.23. The settings of its text and its code are `OCRIM.thesis` and `OCRIM.code`; see docs/papers/rim.md.
@@ -56,11 +61,15 @@ class OCRIM(SlotInputs):
         expose_inactive_update: as in `RIM`.
         disabled_slots: modules that are switched off.
         disabled_mode: what becomes of them: "removed", or as in the thesis' "code", see `Mechanisms.disabled_mode`.
+        head_dim: hidden width of an MLP that turns the modules' states into slots as wide as those of a frame, for one
+            decoder of both (`VideoPrediction.reconstruct_share`); None for the states as slots. The thesis' code has
+            256, where it does so.
         init: initial weights: ours ("plain"), or those of the thesis' code.
 
     Raises:
         ValueError: `top_k` is not between 1 and `num_slots`, a number is below 1, `share_query` with a start from
-            zeros, `past_slots` without slots, an unknown `slot_norm`, or `disabled_slots` leaves no module.
+            zeros, `past_slots` or `head_dim` without slots, an unknown `slot_norm`, or `disabled_slots` leaves no
+            module.
     """
 
     def __init__(
@@ -91,12 +100,15 @@ class OCRIM(SlotInputs):
         expose_inactive_update: bool = False,
         disabled_slots: tuple[int, ...] = (),
         disabled_mode: DisabledMode = "removed",
+        head_dim: int | None = None,
         init: Literal["plain", "thesis"] = "plain",
     ):
         top_k = num_slots if top_k is None else top_k
         check_modules(num_slots, top_k, share_query=share_query, initial=initial)
         if num_inputs is None and past_slots:
             raise ValueError("past_slots=True needs slots to start from: give num_inputs, or past_slots=False")
+        if head_dim is not None and (num_inputs is None or head_dim < 1):
+            raise ValueError(f"head_dim={head_dim} makes slots like those of a frame: give num_inputs, and 1 or more")
         std = None if init == "plain" else 0.01
         encoder = None
         if num_inputs is not None:
@@ -149,6 +161,15 @@ class OCRIM(SlotInputs):
         if init == "thesis":
             self.input_attention.key.reset_parameters()
             self.input_attention.value.reset_parameters()
+        self.head: nn.Module | None = None
+        if head_dim is not None:
+            self.head = nn.Sequential(nn.Linear(dim, head_dim), nn.ReLU(), nn.Linear(head_dim, slot_dim))
+            self.slot_spec = SlotSpec(num_slots, slot_dim)
+
+    def forward(self, tokens: Float[Tensor, "batch time tokens token_dim"], state: State | None = None) -> CoreOutput:
+        """The modules' states of every step, or the slots that the head makes of them."""
+        output = super().forward(tokens, state)
+        return output if self.head is None else replace(output, slots=self.head(output.slots))
 
     @classmethod
     def thesis(

@@ -55,4 +55,4 @@ class SlotInputs(Mechanisms):
 
     def _inputs(self, slots: Tensor, assignment: Tensor) -> RIMInputs:
         reading = reading_of(assignment)
-        return RIMInputs(*self.input_attention.keys_values(slots), reading, assignment)
+        return RIMInputs(*self.input_attention.keys_values(slots), reading, assignment, slots=slots)

@@ -15,6 +15,7 @@ from slotbench.testing.laws import (
     attention_sums_as_its_kind_says,
     autocast_stays_close,
     details_are_of_their_steps,
+    frame_slots_are_of_their_steps,
     gradient_reaches_every_parameter,
     past_ignores_future,
     samples_do_not_meet,
@@ -41,6 +42,7 @@ def oc(seed: int = 0, **arguments) -> OCRIM:
         {"past_slots": True},
         {"past_slots": True, "slot_norm": "joint"},
         {"num_inputs": None},
+        {"head_dim": 5, "slot_dim": 12},
         {"top_k": 2, "cell_type": "lstm"},
         {"initial": "normal", "share_query": True},
         {"disabled_slots": (1,)},
@@ -52,7 +54,7 @@ def test_every_setting_keeps_the_laws(arguments):
     build = partial(OCRIM, **arguments)
     for law in (splitting_carries_state, past_ignores_future, attention_sums_as_its_kind_says, samples_do_not_meet):
         law(build)
-    for law in (details_are_of_their_steps, autocast_stays_close):
+    for law in (details_are_of_their_steps, frame_slots_are_of_their_steps, autocast_stays_close):
         law(build)
     if "disabled_slots" not in arguments:
         gradient_reaches_every_parameter(build)
@@ -203,6 +205,8 @@ def test_disabled_modules_of_oc_rim_are_gone_from_its_communication_and_reads():
         ({"disabled_slots": (4,)}, r"disabled_slots=\(4,\) of 4 modules: give numbers from 0 to 3"),
         ({"disabled_slots": (0, 1, 2, 3)}, "leave at least one module"),
         ({"num_inputs": None, "past_slots": True}, "past_slots=True needs slots to start from"),
+        ({"num_inputs": None, "head_dim": 8}, "head_dim=8 makes slots like those of a frame"),
+        ({"head_dim": 0}, "and 1 or more"),
         ({"top_k": 5}, "top_k=5 of num_slots=4"),
         ({"share_query": True, "initial": "zeros"}, "same query at the first step"),
         ({"num_inputs": 0}, "at least 1 slot"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -11,7 +13,8 @@ from slotbench.interfaces import Encoder, TokenSpec, VideoBatch, VideoSpec
 class MLPEncoder(Encoder):
     """A two-layer MLP on every cell of a step, which becomes a token, after a LayerNorm.
 
-    It is meant for the features of a frozen network, which know where they are, so nothing is said about the position.
+    It is meant for the features of a frozen network, which know where they are, so nothing is said about the position;
+    and, with `norm: none`, for rows of numbers whose size matters, such as the positions of `CATERLike`.
     The linear layers start as torch makes them.
 
     Source: Krimmel et al., TMLR 2024, Appendix F, Table 4, after DINOSAUR (Seitzer et al., ICLR 2023).
@@ -20,21 +23,33 @@ class MLPEncoder(Encoder):
         video_spec: one step of the input, a cell per row and column.
         dim: width of a token; the paper has 128.
         hidden_dim: width between the two linear layers; the channels of a cell if None, as in the paper.
+        norm: "layer" for a LayerNorm over the channels of a cell, or "none".
 
     Raises:
-        ValueError: a width below 1.
+        ValueError: a width below 1, or a norm that there is not.
     """
 
-    def __init__(self, video_spec: VideoSpec, dim: int = 64, hidden_dim: int | None = None):
+    def __init__(
+        self,
+        video_spec: VideoSpec,
+        dim: int = 64,
+        hidden_dim: int | None = None,
+        norm: Literal["layer", "none"] = "layer",
+    ):
         super().__init__()
         channels = video_spec.channels
         hidden_dim = channels if hidden_dim is None else hidden_dim
         if dim < 1 or hidden_dim < 1:
             raise ValueError(f"MLPEncoder: got dim={dim} and hidden_dim={hidden_dim}; expected both to be at least 1")
+        if norm not in ("layer", "none"):
+            raise ValueError(f"no norm named {norm!r}; choose one of layer, none")
         grid = (video_spec.height, video_spec.width)
         self.token_spec = TokenSpec(dim=dim, num_tokens=grid[0] * grid[1], grid=grid)
         self.mlp = nn.Sequential(
-            nn.LayerNorm(channels), nn.Linear(channels, hidden_dim), nn.ReLU(), nn.Linear(hidden_dim, dim)
+            nn.LayerNorm(channels) if norm == "layer" else nn.Identity(),
+            nn.Linear(channels, hidden_dim),
+            nn.ReLU(),
+            nn.Linear(hidden_dim, dim),
         )
 
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:

@@ -1,4 +1,4 @@
-"""A ray-caster for spheres, cubes and cylinders on a floor: colours with shadows, exact masks and depth."""
+"""A ray-caster for spheres, cubes, cylinders and cones on a floor: colours with shadows, exact masks and depth."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Stage:
         cameras: camera centres "time 3".
         camera_rotations: "time 3 3", columns are the camera's right, up and backward.
         width: width of the image at distance 1.
-        shapes: 0 cube, 1 cylinder, 2 sphere "objects".
-        halves: half the side, or the radius, which in a cylinder is half the height too "objects".
-        positions: centres "time objects 3".
+        shapes: 0 cube, 1 cylinder, 2 sphere, 3 cone "objects".
+        halves: half the side, or the radius, which in a cylinder and a cone is half the height too "objects".
+        positions: centres, of a cone half-way up its axis "time objects 3".
         rotations: "time objects 3 3", columns are the object's axes.
         colors: two colours of each surface in 0..1 "surfaces 2 3"; a plain one has the first alone.
         textures: kind (0 none, 1 stripes, 2 checks, 3 noise), frequency, offset and direction of each surface's solid
@@ -74,7 +74,7 @@ def render(stage: Stage, side: int, samples_per_side: int = 2) -> Film:
     )
 
     solids = np.concatenate([stage.positions, stage.rotations.reshape(*stage.positions.shape[:2], 9)], axis=-1)
-    bounds = stage.halves * np.sqrt(np.array([3.0, 2.0, 1.0]))[stage.shapes]
+    bounds = stage.halves * np.sqrt(np.array([3.0, 2.0, 1.0, 2.0]))[stage.shapes]
     seen = np.einsum("tji,tnj->tni", stage.camera_rotations, stage.positions - stage.cameras[:, None])
     lit = stage.positions - stage.light
     numbers = [stage.cameras, stage.camera_rotations, stage.halves, solids, _windows(seen, bounds)]

@@ -12,10 +12,10 @@ import math
 import numpy as np
 from numba import njit
 
-__all__ = ["CHECKS", "CUBE", "CYLINDER", "FAR", "NOISE", "PLAIN", "SPHERE", "STRIPES", "render_into"]
+__all__ = ["CHECKS", "CONE", "CUBE", "CYLINDER", "FAR", "NOISE", "PLAIN", "SPHERE", "STRIPES", "render_into"]
 __all__ += ["AMBIENT", "FILL", "FILL_X", "FILL_Y", "FILL_Z", "KEY"]
 
-CUBE, CYLINDER, SPHERE = 0, 1, 2
+CUBE, CYLINDER, SPHERE, CONE = 0, 1, 2, 3
 PLAIN, STRIPES, CHECKS, NOISE = 0, 1, 2, 3
 
 FAR = 1000.0
@@ -24,6 +24,45 @@ FAR = 1000.0
 AMBIENT, KEY, FILL = 0.42, 0.62, 0.12
 """Light from everywhere, from the lamp, and from a second light without shadows, which shines from (-0.6, 0, 0.8)."""
 FILL_X, FILL_Y, FILL_Z = -0.6, 0.0, 0.8
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _cone(half, near, far, nz, ox, oy, oz, dx, dy, dz):  # type: ignore[no-untyped-def]
+    """`_solid` for a cone of radius `half` at z = -half and its tip at z = half, from `near` to `far` between these."""
+    # inside where a t^2 + 2 b t + c <= 0: the distance from the axis is at most half of that below the tip
+    below = half - oz
+    a = dx * dx + dy * dy - 0.25 * dz * dz
+    b = ox * dx + oy * dy + 0.25 * below * dz
+    c = ox * ox + oy * oy - 0.25 * below * below
+    disc = b * b - a * c
+    if a > 0.0:
+        if disc < 0.0:
+            return 1.0, 0.0, 0.0, 0.0, 0.0
+        root = math.sqrt(disc)
+        enter, leave = (-b - root) / a, (-b + root) / a
+    elif a < 0.0:
+        # steeper than the side: inside before it leaves through the tip's cone upwards, or after it enters downwards
+        root = math.sqrt(max(0.0, disc))
+        one, other = (-b - root) / a, (-b + root) / a
+        enter, leave = (max(one, other), math.inf) if dz < 0.0 else (-math.inf, min(one, other))
+    else:
+        # parallel to the side
+        if b == 0.0 and c > 0.0:
+            return 1.0, 0.0, 0.0, 0.0, 0.0
+        enter, leave = -math.inf, math.inf
+        if b > 0.0:
+            leave = -0.5 * c / b
+        elif b < 0.0:
+            enter = -0.5 * c / b
+    if enter <= near:
+        return near, min(far, leave), 0.0, 0.0, nz
+    x, y = ox + enter * dx, oy + enter * dy
+    across = math.sqrt(x * x + y * y)
+    if across == 0.0:
+        return enter, min(far, leave), 0.0, 0.0, 1.0
+    # the side falls by two for each step outwards
+    scale = math.sqrt(0.8)
+    return enter, min(far, leave), scale * x / across, scale * y / across, 0.5 * scale
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -61,6 +100,8 @@ def _solid(shape, half, ox, oy, oz, dx, dy, dz):  # type: ignore[no-untyped-def]
                     nx, ny = (-sign, 0.0) if axis == 0 else (0.0, -sign)
                 far = min(far, leave)
         return near, far, nx, ny, nz
+    if shape == CONE:
+        return _cone(half, near, far, nz, ox, oy, oz, dx, dy, dz)
     a = dx * dx + dy * dy
     b = ox * dx + oy * dy
     c = ox * ox + oy * oy - half * half

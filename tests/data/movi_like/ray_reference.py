@@ -8,6 +8,7 @@ from slotbench.data.movi_like.ray_caster import Film, Stage
 from slotbench.data.movi_like.ray_kernel import (
     AMBIENT,
     CHECKS,
+    CONE,
     CUBE,
     CYLINDER,
     FAR,
@@ -71,6 +72,8 @@ def _meet(
     with np.errstate(divide="ignore", invalid="ignore"):
         if stage.shapes[i] == CUBE:
             near, far, normal = _between_planes(o, d, half)
+        elif stage.shapes[i] == CONE:
+            near, far, normal = _cone(o, d, half)
         else:
             round_axes = slice(0, 2 if stage.shapes[i] == CYLINDER else 3)
             p, q = o[..., round_axes], d[..., round_axes]
@@ -89,6 +92,30 @@ def _meet(
                 near, far = np.maximum(near, enter), np.minimum(far, leave)
     # not a number, from the root, is a miss
     return np.where(near <= far, near, 1.0), np.where(near <= far, far, 0.0), normal @ axes.T
+
+
+def _cone(o: np.ndarray, d: np.ndarray, half: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where rays enter and leave a cone of radius `half` at z = -half with its tip at z = half, and the normal there.
+
+    The distance from the tip down is twice that from the axis: x^2 + y^2 = (half - z)^2 / 4, and below the tip.
+    """
+    tip = o - np.array([0.0, 0.0, half])
+    form = np.array([1.0, 1.0, -0.25])
+    a, b, c = (form * d * d).sum(-1), (form * tip * d).sum(-1), (form * tip * tip).sum(-1)
+    root = np.sqrt(np.where(a > 0.0, b * b - a * c, np.maximum(b * b - a * c, 0.0)))
+    roots = np.sort(np.stack([(-b - root) / a, (-b + root) / a]), axis=0)
+    # a steep ray is in the cone below the tip on one side of both roots, and in that above it on the other
+    steep = a < 0.0
+    near = np.where(steep, np.where(d[..., 2] < 0.0, roots[1], -np.inf), roots[0])
+    far = np.where(steep, np.where(d[..., 2] < 0.0, np.inf, roots[0]), roots[1])
+    at = tip + near[..., None] * d
+    normal = at * np.array([1.0, 1.0, -0.25])
+    normal /= np.linalg.norm(normal, axis=-1, keepdims=True)
+    enter, leave, base = _between_planes(o[..., 2:], d[..., 2:], half)
+    through_base = enter >= near
+    normal[through_base] = 0.0
+    normal[..., 2:][through_base] = base[through_base]
+    return np.maximum(near, enter), np.minimum(far, leave), normal
 
 
 def _between_planes(o: np.ndarray, d: np.ndarray, half: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

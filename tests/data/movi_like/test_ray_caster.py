@@ -12,7 +12,7 @@ from ray_reference import render_reference
 from scipy.spatial.transform import Rotation
 
 from slotbench.data.movi_like.ray_caster import Film, Stage, render
-from slotbench.data.movi_like.ray_kernel import AMBIENT, CUBE, CYLINDER, FAR, FILL, FILL_Z, SPHERE
+from slotbench.data.movi_like.ray_kernel import AMBIENT, CONE, CUBE, CYLINDER, FAR, FILL, FILL_Z, SPHERE
 from slotbench.data.movi_like.videos import camera_quaternions
 
 PLAIN_GLOSS = (1.0, 0.0, 0.0, 1.0)
@@ -55,7 +55,7 @@ def random_stage(seed: int) -> Stage:
     count = int(rng.integers(0, 6))
     turns = Rotation.random(count, random_state=seed).as_matrix() if count else np.zeros((0, 3, 3))
     made = stage(
-        rng.integers(0, 3, count).tolist(),
+        rng.integers(0, 4, count).tolist(),
         rng.uniform([-2, -2, 0], [2, 2, 3], (count, 3)).tolist(),
         rng.uniform(0.2, 0.9, count).tolist(),
         tuple(rng.uniform([-6, -6, 0.3], [6, 6, 7], 3).tolist()),
@@ -114,7 +114,7 @@ def test_what_is_seen_of_spheres_is_what_rays_come_close_enough_to() -> None:
         np.testing.assert_allclose(on_surface, made.halves[i], atol=1e-5)
 
 
-@pytest.mark.parametrize("shape", [CUBE, CYLINDER])
+@pytest.mark.parametrize("shape", [CUBE, CYLINDER, CONE])
 def test_rays_end_on_the_surface_of_turned_solids_and_not_before_it(shape: int) -> None:
     turns = Rotation.random(1, random_state=3).as_matrix()
     made = stage([shape], [[0.2, -0.1, 1.5]], [0.9], turns=turns)
@@ -124,10 +124,11 @@ def test_rays_end_on_the_surface_of_turned_solids_and_not_before_it(shape: int) 
         local = (places - made.positions[0, 0]) @ turns[0]
         if shape == CUBE:
             return (abs(local) <= half).all(-1)
-        return (np.linalg.norm(local[..., :2], axis=-1) <= half) & (abs(local[..., 2]) <= half)
+        radius = half if shape == CYLINDER else (half - local[..., 2]) / 2
+        return (np.linalg.norm(local[..., :2], axis=-1) <= radius) & (abs(local[..., 2]) <= half)
 
     ends = points(made, film)[film.masks[0] == 1]
-    assert len(ends) > 100
+    assert len(ends) > 80
     assert inside(ends, 0.9 + 1e-5).all()
     assert not inside(ends, 0.9 - 1e-5).any()
     # walking along every ray finds the solid where the mask says so
@@ -181,7 +182,7 @@ def test_an_object_is_drawn_wherever_it_is_in_the_image_or_around_the_camera() -
     rng = np.random.default_rng(0)
     for _ in range(40):
         place = rng.uniform([-6, -6, 0.0], [6, 6, 9.0], 3)
-        made = replace(stage([int(rng.integers(3))], [place.tolist()], [float(rng.uniform(0.3, 1.8))]), width=1.5)
+        made = replace(stage([int(rng.integers(4))], [place.tolist()], [float(rng.uniform(0.3, 1.8))]), width=1.5)
         made = replace(made, light=rng.uniform([-3, -3, 0.5], [3, 3, 6]))
         fast, readable = render(made, 12, 1), render_reference(made, 12, 1)
         np.testing.assert_array_equal(fast.masks, readable.masks)

@@ -1,0 +1,1 @@
+"""CATERLike, a simulator in the manner of CATER: where is the snitch, under which cone."""

@@ -1,0 +1,243 @@
+"""CATERLike, the question of CATER on simulated clips: in which cell of the floor is the snitch at the end?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from slotbench.data.base import ClipDataset, LoaderOptions, SlotDataModule, Split, check_counts, generator_for
+from slotbench.data.cater_like.scenes import SHAPES, Actions, Episode, EpisodeLaw, Shape, SnitchState, cells_of
+from slotbench.data.cater_like.views import (
+    TABLE_WIDTH,
+    Camera,
+    Lens,
+    camera_facts,
+    camera_path,
+    draw_images,
+    draw_plan,
+    object_table,
+)
+from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
+
+__all__ = ["CATERLike"]
+
+Observation = Literal["images", "objects"]
+Sampling = Literal["segments", "window"]
+
+_WIDEST = 0.9  # zoom at which the horizon would come into view
+
+
+class CATERLike(SlotDataModule):
+    """Clips in which objects slide, are picked up, turn, and cones cover and carry the snitch; the label is its cell.
+
+    The law is that of CATER's public generator: rounds in which every object slides, is picked up and put down or turns
+    for 20 to 30 frames, and, in half of them, a cone covers a smaller cone, sphere or the snitch. A cone that slides
+    takes along what it covers; one that is picked up uncovers it. No path may collide. A video has `video_frames`
+    frames; a clip shows `num_frames` of them, one of each of as many segments of equal length: in training one at
+    random, else the last. The target is the cell of the floor in which the snitch is, a class of `grid` squared, at
+    every step, and, for the last one, in the last frame of the video. Scores compare with each other, never with scores
+    on CATER.
+
+    Observations: with "images" the ray-caster of `MOViLike` draws what a camera sees. With "objects" sight is taken for
+    granted: `features` "batch time 14 rows 1" has a row for each object that no cone covers (`TABLE_WIDTH` in `views`
+    says what is in it), rows of covered objects are zero, and `frames` and `masks` are a plan of the floor from above.
+
+    In `masks` object i is i + 1. `objects` has what `MOViLike` gives: "num_objects", "present", "positions" (batch time
+    objects 3; centres), "visibility" (batch time objects; pixels), "shape_label" (0 cube, 1 cylinder, 2 sphere, 3 cone,
+    4 the snitch), "size_label", "material_label", "color_label", "scale", "color", with images the camera's
+    entries, "image_positions" aside, and "depth" if asked for; labels of padding are -1. Of CATER: "holders" (batch
+    time objects; the cone directly over an object, -1 for none), "snitch_state" (batch time; 0 visible, 1 occluded, 2
+    contained, 3 carried by its cone at this very step), "frame" (batch time; numbers in the video), "last_uncovered"
+    (batch; the cell in which no cone was over the snitch for the last time), "covered" and "moved_covered" (batch;
+    whether a cone is over it at the end, and has moved it since), "frames_since_seen" (batch; frames of the video since
+    the last step at which it was visible, 0 if it is), and "end_cells" and "end_holders" (batch objects; of the last
+    frame).
+
+    Source: Girdhar and Ramanan, "CATER", ICLR 2020, and its public generator; SlotSSM, section 7.4. What we could not
+    read there is in docs/cater.md.
+
+    Args:
+        observation: "images" or "objects".
+        video_frames: frames of a video, 24 per second; CATER has 301.
+        num_frames: steps of a clip, at most `video_frames`. Fewer frames for as many steps are a faster time.
+        sampling: "segments" as above, or a "window" of consecutive frames, which in training begins at random and else
+            ends with the video; for pre-training.
+        grid: cells per side of the floor.
+        num_objects: fewest and most objects, snitch and cones among them.
+        num_cones: cones that there are in any case.
+        other_shapes: what further objects may be: cube, cylinder, sphere, cone.
+        actions: in a round "all" objects may move, or two at most ("max2").
+        camera: "fixed", or "moving" around the floor.
+        resolution: pixels per side.
+        zoom: times the focal length of MOVi's camera.
+        samples_per_side: rays per pixel are its square.
+        depth: gives the distance from the camera as well.
+        loader: batches, workers, sizes and seed.
+
+    Raises:
+        ValueError: for arguments that cannot be.
+    """
+
+    def __init__(
+        self,
+        observation: Observation = "images",
+        video_frames: int = 240,
+        num_frames: int = 60,
+        sampling: Sampling = "segments",
+        grid: int = 6,
+        num_objects: tuple[int, int] = (5, 10),
+        num_cones: int = 2,
+        other_shapes: list[Shape] = list(SHAPES),  # noqa: B006 (never changed; jsonargparse wants a plain default)
+        actions: Actions = "all",
+        camera: Camera = "fixed",
+        resolution: int = 32,
+        zoom: float = 1.6,
+        samples_per_side: int = 2,
+        depth: bool = False,
+        loader: LoaderOptions = LoaderOptions(),
+    ) -> None:
+        super().__init__(loader)
+        check_counts(video_frames=video_frames, num_frames=num_frames, resolution=resolution)
+        check_counts(samples_per_side=samples_per_side)
+        for name, given, kinds in (
+            ("observation", observation, Observation),
+            ("sampling", sampling, Sampling),
+            ("camera", camera, Camera),
+        ):
+            if given not in get_args(kinds):
+                raise ValueError(f"{name} is {given!r}; expected one of {', '.join(get_args(kinds))}")
+        if num_frames > video_frames:
+            raise ValueError(f"num_frames is {num_frames}; expected at most video_frames, which is {video_frames}")
+        if not 2 <= grid <= 12:
+            raise ValueError(f"grid is {grid}; expected 2 to 12 cells per side")
+        if zoom < _WIDEST:
+            raise ValueError(f"zoom is {zoom}; expected {_WIDEST} or more, for a camera that sees floor only")
+        if depth and observation == "objects":
+            raise ValueError("depth is that of images: set observation to images, or leave depth out")
+        self.law = EpisodeLaw(tuple(num_objects), num_cones, tuple(other_shapes), actions)
+        self.observation: Observation = observation
+        self.video_frames = video_frames
+        self.num_frames = num_frames
+        self.sampling: Sampling = sampling
+        self.grid = grid
+        self.camera: Camera = camera
+        self.lens = Lens(resolution, float(zoom), samples_per_side)
+        self.depth = depth
+
+    @property
+    def spec(self) -> DataSpec:
+        """Frames in, or rows of a table, and one class of `grid` squared out."""
+        frame = VideoSpec(channels=3, height=self.lens.resolution, width=self.lens.resolution)
+        label = VideoSpec(channels=self.grid**2, height=1, width=1)
+        table = VideoSpec(channels=TABLE_WIDTH, height=self.law.num_objects[1], width=1)
+        return DataSpec(input=frame, target=label, features=table if self.observation == "objects" else None)
+
+    def dataset(self, split: Split) -> Dataset[VideoBatch]:
+        """The clips of a split."""
+        return _Clips(self, split)
+
+
+class _Clips(ClipDataset):
+    def __init__(self, data: CATERLike, split: Split) -> None:
+        super().__init__(data.sizes[split])
+        # not `data` itself: it would carry a trainer into the workers
+        self.law, self.lens, self.grid = data.law, data.lens, data.grid
+        self.observation, self.sampling, self.camera = data.observation, data.sampling, data.camera
+        self.video_frames, self.num_frames = data.video_frames, data.num_frames
+        self.depth = data.depth
+        self.seed = data.loader.seed
+        self.split: Split = split
+
+    def clips(self, indices: Sequence[int]) -> VideoBatch:
+        made = [self._clip(generator_for(self.seed, self.split, index)) for index in indices]
+        tensors = {name: torch.from_numpy(np.stack([clip[name] for clip in made])) for name in made[0]}
+        time = torch.arange(self.num_frames).repeat(len(indices), 1)
+        return VideoBatch(
+            frames=tensors.pop("frames"),
+            time=time,
+            masks=tensors.pop("masks"),
+            target=tensors.pop("target")[..., None, None],
+            target_time=time.clone(),
+            features=tensors.pop("features", None),
+            objects=tensors,
+        )
+
+    def _clip(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        episode = self.law.draw(rng, self.video_frames)
+        cameras = camera_path(self.camera, rng, self.video_frames)
+        frames = self._frame_numbers(rng)
+        if self.observation == "objects":
+            images, masks = draw_plan(episode, frames, self.lens.resolution)
+            seen = {"features": object_table(episode, frames, self.law.num_objects[1])[..., None].swapaxes(1, 2)}
+        else:
+            film = draw_images(episode, frames, cameras[frames], self.lens)
+            images, masks = film.frames, film.masks
+            seen = camera_facts(cameras[frames], self.lens)
+            seen |= {"depth": film.depth} if self.depth else {}
+        cells = cells_of(episode.places[frames, 0], self.grid)
+        cells[-1] = cells_of(episode.places[-1, 0], self.grid)
+        log = self._log(episode, frames, masks) | self._of_the_snitch(episode, frames, masks)
+        return {"frames": images, "masks": masks, "target": cells} | seen | log
+
+    def _frame_numbers(self, rng: np.random.Generator) -> np.ndarray:
+        """The frames of the video that a clip shows."""
+        if self.sampling == "window":
+            room = self.video_frames - self.num_frames
+            first = int(rng.integers(0, room + 1)) if self.split == "train" else room
+            return first + np.arange(self.num_frames)
+        edges = np.arange(self.num_frames + 1) * self.video_frames // self.num_frames
+        return rng.integers(edges[:-1], edges[1:]) if self.split == "train" else edges[1:] - 1
+
+    def _log(self, episode: Episode, frames: np.ndarray, masks: np.ndarray) -> dict[str, np.ndarray]:
+        count = len(episode.shapes)
+        ids = np.arange(1, count + 1, dtype=np.uint8)
+        centres = episode.places.copy()
+        centres[..., 2] += episode.halves
+        labels = {
+            "shape_label": episode.shapes,
+            "size_label": episode.sizes,
+            "material_label": episode.materials,
+            "color_label": episode.color_labels,
+        }
+        pixels = (masks[:, None] == ids[:, None, None]).sum((2, 3), dtype=np.int64)
+        return {
+            "num_objects": np.array(count),
+            "present": np.arange(self.law.num_objects[1]) < count,
+            "positions": self._padded(centres[frames].astype(np.float32), axis=1),
+            "visibility": self._padded(pixels, axis=1),
+            "holders": self._padded(episode.holders[frames], axis=1, fill=-1),
+            "scale": self._padded((2 * episode.halves).astype(np.float32)),
+            "color": self._padded(episode.colors.astype(np.float32)),
+            "end_cells": self._padded(cells_of(centres[-1], self.grid)),
+            "end_holders": self._padded(episode.holders[-1], fill=-1),
+            **{name: self._padded(values.astype(np.int64), fill=-1) for name, values in labels.items()},
+        }
+
+    def _of_the_snitch(self, episode: Episode, frames: np.ndarray, masks: np.ndarray) -> dict[str, np.ndarray]:
+        contained = episode.holders[frames, 0] >= 0
+        state = np.where((masks == 1).any((1, 2)), SnitchState.VISIBLE, SnitchState.OCCLUDED)
+        state = np.where(contained, SnitchState.CONTAINED, state)
+        state[contained & episode.snitch_carried()[frames]] = SnitchState.CARRIED
+        seen = frames[state == SnitchState.VISIBLE]
+        since = self.video_frames - 1 - int(seen[-1]) if len(seen) else self.video_frames
+        # in training the last step may be before the last frame
+        since = 0 if state[-1] == SnitchState.VISIBLE else since
+        return {
+            "snitch_state": state,
+            "frame": frames,
+            "last_uncovered": np.array(cells_of(episode.places[episode.last_uncovered, 0], self.grid)),
+            "covered": np.array(bool(episode.holders[-1, 0] >= 0)),
+            "moved_covered": np.array(episode.was_moved),
+            "frames_since_seen": np.array(since),
+        }
+
+    def _padded(self, values: np.ndarray, axis: int = 0, fill: int = 0) -> np.ndarray:
+        shape = list(values.shape)
+        shape[axis] = self.law.num_objects[1]
+        out = np.full(shape, fill, values.dtype)
+        out[(slice(None),) * axis + (slice(0, values.shape[axis]),)] = values
+        return out

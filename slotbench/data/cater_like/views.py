@@ -1,0 +1,136 @@
+"""What is given of an episode: images of a camera, or a plan of the floor and a table of the objects."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from slotbench.data.cater_like.scenes import HALF_FLOOR, SHAPES, Episode
+from slotbench.data.movi_like.ray_caster import Film, Stage, render
+from slotbench.data.movi_like.scenes import FOCAL_LENGTH, SENSOR_WIDTH, rotation_matrices
+from slotbench.data.movi_like.videos import camera_quaternions
+
+__all__ = ["TABLE_WIDTH", "Camera", "draw_images", "draw_plan", "object_table"]
+
+Camera = Literal["fixed", "moving"]
+
+TABLE_WIDTH = 14
+"""Numbers per object: there or not; x, y in units of half the floor, z of the lowest point in units of the lift;
+radius; one of five shapes; red, green, blue; metal or not."""
+
+_PLACE, _HEIGHTS, _REACH, _KEY = (0.0, -14.0, 10.0), (8.0, 10.0, 12.0), 10.0, 30
+_BELOW = -50.0  # where covered objects are put, so that neither camera nor lamp meets them
+_LAMP = (5.0, -5.0, 9.0)
+_FLOOR, _FLOOR_GLOSS = (0.58, 0.58, 0.58), (1.0, 0.0, 0.0, 1.0)
+# metal, rubber: shares of diffuse light, highlight, mirroring; log2 of the highlight's exponent
+_GLOSS = np.array([[0.7, 0.9, 0.9, 6.0], [1.0, 0.12, 0.0, 3.0]])
+
+
+@dataclass(frozen=True)
+class Lens:
+    """The image: pixels per side, times the focal length of MOVi's camera, and rays per pixel and side."""
+
+    resolution: int
+    zoom: float
+    samples_per_side: int
+
+    @property
+    def width(self) -> float:
+        """Width of the image at distance 1."""
+        return SENSOR_WIDTH / (FOCAL_LENGTH * self.zoom)
+
+
+def camera_path(camera: Camera, rng: np.random.Generator, num_frames: int) -> np.ndarray:
+    """Camera centres "time 3"; a moving one goes in lines between places around the floor, one each 30 frames.
+
+    From one place to the next either x or y changes its sign, so that it never stands above the middle.
+    """
+    if camera == "fixed":
+        return np.tile(np.array(_PLACE), (num_frames, 1))
+    keys = 2 + num_frames // _KEY
+    signs = np.ones((keys, 2))
+    signs[0] = rng.choice([-1.0, 1.0], 2)
+    for key in range(1, keys):
+        signs[key] = signs[key - 1]
+        signs[key, rng.integers(0, 2)] *= rng.choice([-1.0, 1.0])
+    places = np.concatenate([_REACH * signs, rng.choice(_HEIGHTS, (keys, 1))], axis=1)
+    at = np.arange(num_frames) / _KEY
+    return np.stack([np.interp(at, np.arange(keys), places[:, axis]) for axis in range(3)], axis=-1)
+
+
+def draw_images(episode: Episode, frames: np.ndarray, cameras: np.ndarray, lens: Lens) -> Film:
+    """Images, masks and depth of some frames of an episode; covered objects are not drawn.
+
+    Args:
+        episode: what happens.
+        frames: numbers of the frames "steps".
+        cameras: camera centres in these frames "steps 3".
+        lens: of the camera.
+    """
+    centres = episode.places[frames]
+    centres[..., 2] += episode.halves
+    centres[..., 2] = np.where(episode.holders[frames] >= 0, _BELOW, centres[..., 2])
+    colors = np.concatenate([[_FLOOR], episode.colors])[:, None].repeat(2, 1)
+    turns = episode.turns[frames] / 2
+    quaternions = np.stack([np.cos(turns), 0 * turns, 0 * turns, np.sin(turns)], axis=-1)
+    stage = Stage(
+        cameras=cameras,
+        camera_rotations=rotation_matrices(camera_quaternions(cameras)),
+        width=lens.width,
+        shapes=np.where(episode.shapes == len(SHAPES), SHAPES.index("sphere"), episode.shapes),
+        halves=episode.halves,
+        positions=centres,
+        rotations=rotation_matrices(quaternions),
+        colors=colors,
+        textures=np.zeros((len(colors), 6)),
+        gloss=np.concatenate([[_FLOOR_GLOSS], _GLOSS[episode.materials]]),
+        light=np.array(_LAMP),
+    )
+    return render(stage, lens.resolution, lens.samples_per_side)
+
+
+def draw_plan(episode: Episode, frames: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
+    """The floor from above, y upwards: frames "steps 3 side side" and masks "steps side side", both of bytes."""
+    from slotbench.data.cater_like.plan_kernel import plan_into  # compiles, or reads from disk
+
+    images = np.empty((len(frames), 3, side, side), np.uint8)
+    masks = np.empty((len(frames), side, side), np.uint8)
+    colors = (np.concatenate([[_FLOOR], episode.colors]) * 255).round().astype(np.uint8)
+    heights = 2 * episode.halves
+    seen = episode.holders[frames] < 0
+    places = episode.places[frames]
+    plan_into(places, episode.radii, heights, episode.shapes == 0, seen, colors, HALF_FLOOR, images, masks)
+    return images, masks
+
+
+def object_table(episode: Episode, frames: np.ndarray, rows: int) -> np.ndarray:
+    """What is to be known of every object that no cone covers, a row each: "steps rows TABLE_WIDTH".
+
+    Rows of covered objects, and those beyond the last object, are zero.
+    """
+    count = len(episode.shapes)
+    table = np.zeros((len(frames), rows, TABLE_WIDTH), np.float32)
+    places = episode.places[frames]
+    table[:, :count, 0] = 1.0
+    table[:, :count, 1:3] = places[..., :2] / HALF_FLOOR
+    table[:, :count, 3] = places[..., 2] / 2.0
+    table[:, :count, 4] = episode.radii
+    table[:, :count, 5:10] = np.eye(len(SHAPES) + 1)[episode.shapes]
+    table[:, :count, 10:13] = episode.colors
+    table[:, :count, 13] = episode.materials == 0
+    table[:, :count][episode.holders[frames] >= 0] = 0.0
+    return table
+
+
+def camera_facts(cameras: np.ndarray, lens: Lens) -> dict[str, np.ndarray]:
+    """A camera's entries in the log, under the names of MOVi."""
+    return {
+        "camera_positions": cameras.astype(np.float32),
+        "camera_quaternions": camera_quaternions(cameras).astype(np.float32),
+        "camera_focal_length": np.array(FOCAL_LENGTH * lens.zoom, np.float32),
+        "camera_sensor_width": np.array(SENSOR_WIDTH, np.float32),
+        "camera_field_of_view": np.array(2 * math.atan(lens.width / 2), np.float32),
+    }

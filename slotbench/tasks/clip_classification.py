@@ -1,0 +1,192 @@
+"""One label per clip from the slots of its last step, with the groups and baselines that say what it took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+from torch.optim import AdamW, Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from slotbench.interfaces import (
+    DataSpec,
+    Decoded,
+    Decoder,
+    Encoder,
+    SlotSpec,
+    TemporalCore,
+    TokenSpec,
+    VideoBatch,
+    VideoSpec,
+)
+from slotbench.metrics.label_scores import LabelScores, grid_distances
+from slotbench.metrics.scores import Score
+from slotbench.pretrained.weights import freeze
+from slotbench.tasks.base import Decay, SlotTask
+from slotbench.tasks.frame_losses import at_least_float32
+from slotbench.tasks.label_pictures import label_sheet
+from slotbench.tasks.optimisation import WarmupCosine
+from slotbench.tasks.part_checks import check_choices, check_logits
+
+__all__ = ["ClipClassification"]
+
+Labels = Literal["classes", "cells"]
+Frozen = Literal["nothing", "encoder", "encoder and core"]
+
+
+class ClipClassification(SlotTask):
+    """Classifies a clip from the slots of its last step; the loss is the cross-entropy of the label.
+
+    The label is a class image of one pixel, the last target of the clip. Scores are Top-1 and Top-5 (ties are broken at
+    random, for each clip alike in every evaluation) and, of cells of a grid, the L1 distance in cells; by group and by
+    frames since the snitch was seen where the data knows them. See `slotbench.metrics.label_scores.LabelScores` for
+    names and baselines.
+
+    Trained directly, or fine-tuned: `init_from` takes over encoder and core of a run that was pre-trained, for example
+    by `SlotAutoencoding` on the same data, and prints what was taken; `frozen` leaves them as they are.
+
+    The paper trains on the last label alone. `dense_targets` also asks at every earlier step for which the data has a
+    target, which brings a small model to learn within minutes; it is scored on the last one in any case.
+
+    Source: SlotSSM, section 7.4 (CATER, snitch localisation).
+
+    Args:
+        encoder: makes an encoder from the `VideoSpec` of what is read: frames, or features if the data brings them.
+        core: makes a temporal core from the encoder's `TokenSpec`.
+        decoder: makes what reads the slots of a step, from the core's `SlotSpec` and the target's `VideoSpec`; for
+            example `ClassTokenDecoder`.
+        optimizer: makes an optimiser from parameter groups; what decays, `decay` says.
+        schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
+        labels: what the classes are: "cells" of a square grid, numbered row by row, or mere "classes".
+        distance_weight: times the expected L1 distance of a cell drawn from the prediction, added to the loss.
+        dense_targets: also learn from the targets of earlier steps.
+        frozen: what keeps the weights that it starts from: "nothing", the "encoder", or "encoder and core".
+        init_from: a run folder or a checkpoint whose weights to start from, where name and shape match.
+        data_spec: sizes of the input and of the target; the command line takes it from the data.
+        decay: what weight decay is for, "matrices" or "all" parameters.
+
+    Raises:
+        ValueError: the target is no label, cells make no square, an argument cannot be.
+    """
+
+    monitor: ClassVar[tuple[str, Literal["min", "max"]] | None] = ("val/loss", "min")
+
+    def __init__(
+        self,
+        encoder: Callable[[VideoSpec], Encoder],
+        core: Callable[[TokenSpec], TemporalCore],
+        decoder: Callable[[SlotSpec, VideoSpec], Decoder],
+        optimizer: Callable[[Iterable], Optimizer] = AdamW,
+        schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
+        labels: Labels = "cells",
+        distance_weight: float = 0.0,
+        dense_targets: bool = False,
+        frozen: Frozen = "nothing",
+        init_from: str | None = None,
+        data_spec: DataSpec | None = None,
+        decay: Decay = "matrices",
+    ):
+        if data_spec is not None and (data_spec.target.height, data_spec.target.width) != (1, 1):
+            raise ValueError(
+                f"ClipClassification gives one label per clip, and the data's target has {data_spec.target.height} x "
+                f"{data_spec.target.width} pixels: choose a data set with such labels, for example CATERLike"
+            )
+        check_choices(labels=(labels, Labels), frozen=(frozen, Frozen))
+        if distance_weight < 0 or (distance_weight > 0 and labels != "cells"):
+            raise ValueError(
+                f"distance_weight is {distance_weight} with labels='{labels}'; expected 0 or more, and 0 where the "
+                "labels are no cells of a grid"
+            )
+        parts = None
+        if data_spec is not None and data_spec.features is not None:
+            parts = DataSpec(input=data_spec.features, target=data_spec.target)
+        super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay, parts)
+        check_logits(self.decoder, "ClipClassification takes logits of classes: give")
+        self.labels: Labels = labels
+        self.distance_weight = distance_weight
+        self.dense_targets = dense_targets
+        self.frozen: Frozen = frozen
+        num_classes = self.data_spec.target.channels
+        self.declare_scores(*(LabelScores(num_classes, labels == "cells") for _ in range(2)))
+        distances = grid_distances(self.scores_of("val").side) if labels == "cells" else None
+        self.register_buffer("distances", distances, persistent=False)
+        if frozen != "nothing":
+            freeze(self.encoder)
+        if frozen == "encoder and core":
+            freeze(self.core)
+
+    def train(self, mode: bool = True) -> ClipClassification:
+        """Training mode, but for the parts that are frozen."""
+        super().train(mode)
+        if self.frozen != "nothing":
+            self.encoder.eval()
+        if self.frozen == "encoder and core":
+            self.core.eval()
+        return self
+
+    @property
+    def reported(self) -> tuple[Score, ...]:
+        """Top-1 of all clips and of the groups, L1 of cells, the loss."""
+        scores = [Score("top1", "label: Top-1")]
+        if self.labels == "cells":
+            scores += [
+                Score("top1/covered_moved", "memory: Top-1, covered and moved"),
+                Score("top1/covered_still", "covered and still: Top-1"),
+                Score("top1/free", "sight: Top-1, not covered"),
+                Score("l1", "cells away: L1", higher_is_better=False),
+            ]
+        return (*scores, Score("loss", "cross-entropy", higher_is_better=False))
+
+    def forward(self, batch: VideoBatch, every_target: bool = False) -> Decoded:
+        """Logits "batch 1 classes 1 1" of the last step, or, with `every_target`, of every step with a target."""
+        due = (batch.require("target_time")[0] - batch.time[0, 0]).tolist()
+        read = self._read(batch)
+        slots = self.core(self.encoder(read)).slots
+        # the label belongs to the clip, whichever step of it comes last
+        wanted = due if every_target else [batch.num_steps - 1]
+        return self.decoder(slots[:, wanted], read)
+
+    def loss(self, output: Decoded, batch: VideoBatch) -> Float[Tensor, ""]:
+        """Cross-entropy of the last targets, those that were decoded, plus distance and the decoder's own terms."""
+        logits = at_least_float32(output.reconstruction.flatten(0, 1)).flatten(1)
+        wanted = batch.require("target")[:, -output.reconstruction.shape[1] :].flatten().long()
+        value = F.cross_entropy(logits, wanted)
+        if self.distance_weight:
+            assert isinstance(self.distances, Tensor)
+            value = value + self.distance_weight * (logits.softmax(1) * self.distances[wanted]).sum(1).mean()
+        return output.add_losses(value)
+
+    def training_loss(self, batch: VideoBatch) -> Tensor:
+        """The loss of every target, or of the last."""
+        return self.loss(self(batch, self.dense_targets), batch)
+
+    def score(self, batch: VideoBatch, scores: LabelScores) -> Tensor:
+        """Scores the last target."""
+        decoded = self(batch)
+        scores.update(decoded.reconstruction[:, -1].flatten(1), batch)
+        return self.loss(decoded, batch)
+
+    def predict(self, batch: VideoBatch) -> dict[str, Tensor]:
+        """The predicted class and the probabilities of all classes, of each clip."""
+        probabilities = self(batch).reconstruction[:, -1].flatten(1).softmax(1)
+        return {"classes": probabilities.argmax(1), "probabilities": probabilities}
+
+    def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
+        """One sheet, a row per clip: frames, the states of the snitch, and the true and the predicted cell."""
+        with self.drawn_alike(batch, 0):
+            logits = self(batch).reconstruction[:, -1].flatten(1)
+        return {"predictions": label_sheet(batch, logits, self.labels == "cells")}
+
+    def _read(self, batch: VideoBatch) -> VideoBatch:
+        """The batch that the encoder reads: with features in the place of frames, where the data brings them."""
+        if self.data_spec.features is None:
+            return batch
+        found = batch.require("features").to(next(self.encoder.parameters()).dtype)
+        # what has a pixel for each of the frames' does not go with them
+        return replace(batch, frames=found, features=None, masks=None, rays=None)

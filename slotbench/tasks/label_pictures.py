@@ -1,0 +1,94 @@
+"""Pictures of labels of clips: some frames, what became of the snitch, and the predicted cell beside the true one."""
+
+from __future__ import annotations
+
+from math import isqrt
+
+import numpy as np
+from jaxtyping import Float, UInt8
+from PIL import Image
+from torch import Tensor
+
+from slotbench.interfaces import VideoBatch
+from slotbench.tasks.pictures import Entry, contact_sheet, paint_frame
+
+__all__ = ["label_sheet"]
+
+_SHOWN, _SIDE, _RIBBON = 6, 96, 10
+_STATES: tuple[Entry, ...] = (
+    ((70, 175, 90), "visible"),
+    ((240, 190, 60), "occluded"),
+    ((60, 130, 220), "contained"),
+    ((230, 85, 60), "carried"),
+)
+_TRUE, _ANSWER = (0, 200, 0), (230, 60, 40)
+
+
+def label_sheet(
+    batch: VideoBatch, logits: Float[Tensor, "batch classes"], cells: bool
+) -> UInt8[np.ndarray, "height width 3"]:
+    """A row per clip: frames in order, with the states of the snitch in a ribbon below, and the probability of a label.
+
+    Cells of a grid are shown as the floor seen from above, brighter where more likely, framed green where the snitch is
+    and red where the model says. Classes are bars in their order.
+
+    Args:
+        batch: clips with their target; the ribbon is there if `objects` has "snitch_state".
+        logits: of the label.
+        cells: whether classes are cells.
+    """
+    probabilities = logits.float().softmax(1).cpu().numpy()
+    labels = batch.require("target")[:, -1].flatten().cpu().numpy()
+    ends = np.linspace(0, batch.num_steps, min(_SHOWN, batch.num_steps) + 1).round().astype(int)
+    states = batch.objects.get("snitch_state")
+    rows, names = [], []
+    for i in range(len(batch)):
+        images = []
+        for start, end in zip(ends[:-1], ends[1:], strict=True):
+            image = _resized(paint_frame(batch.frames[i, end - 1]))
+            if states is not None:
+                image[-_RIBBON:] = _ribbon(states[i, start:end].cpu().numpy())
+            images.append(image)
+        answer = int(probabilities[i].argmax())
+        paint = _floor if cells else _bars
+        rows.append([*images, paint(probabilities[i], int(labels[i]), answer)])
+        names.append(f"is {labels[i]}\nsaid {answer}")
+    entries = (*(_STATES if states is not None else ()), (_TRUE, "true label"), (_ANSWER, "predicted label"))
+    columns = [f"step {end}" for end in ends[1:]] + ["floor" if cells else "classes"]
+    return contact_sheet(rows, columns, names, entries=entries)
+
+
+def _resized(image: np.ndarray) -> np.ndarray:
+    return np.array(Image.fromarray(image).resize((_SIDE, _SIDE), Image.Resampling.NEAREST))
+
+
+def _ribbon(states: np.ndarray) -> np.ndarray:
+    """A strip with the colour of each step's state, in order."""
+    colours = np.array([colour for colour, _ in _STATES], np.uint8)
+    return colours[states[np.arange(_SIDE) * len(states) // _SIDE]]
+
+
+def _floor(probabilities: np.ndarray, label: int, answer: int) -> np.ndarray:
+    side = isqrt(len(probabilities))
+    light = np.sqrt(probabilities.reshape(side, side)[::-1])  # y upwards
+    image = _resized(np.repeat((light * 255).astype(np.uint8)[..., None], 3, axis=2))
+    for cell, colour, inset in ((label, _TRUE, 0), (answer, _ANSWER, 3)):
+        row, column = side - 1 - cell // side, cell % side
+        top, left = row * _SIDE // side + inset, column * _SIDE // side + inset
+        bottom, right = (row + 1) * _SIDE // side - inset, (column + 1) * _SIDE // side - inset
+        framed = np.zeros(image.shape[:2], bool)
+        framed[top:bottom, left:right] = True
+        framed[top + 2 : bottom - 2, left + 2 : right - 2] = False
+        image[framed] = colour
+    return image
+
+
+def _bars(probabilities: np.ndarray, label: int, answer: int) -> np.ndarray:
+    image = np.zeros((_SIDE, _SIDE, 3), np.uint8)
+    for column in range(_SIDE):
+        which = column * len(probabilities) // _SIDE
+        height = max(1, int(probabilities[which] * (_SIDE - 4)))
+        image[_SIDE - 4 - height : _SIDE - 4, column] = _ANSWER if which == answer else (160, 160, 160)
+        if which == label:
+            image[-3:, column] = _TRUE
+    return image

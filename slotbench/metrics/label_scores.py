@@ -110,10 +110,10 @@ class LabelScores(Scores):
 
     Where the data says what became of a snitch (`CATERLike`), each also by group: `top1/free` (nothing covers it at the
     end), `top1/covered_still` (a cone does and has not moved it), `top1/covered_moved` (it has), and by how many frames
-    of the video ago it was last visible, `top1/unseen_1-24` and so on. Baselines: uniform, best constant (the one class,
-    or the one cell by its distance, that is best on these very clips); with a snitch, where it was last uncovered, and
-    any cone: a cone that nothing covers and that is wider than the snitch, drawn evenly (its score is the expected one;
-    on a free clip it answers a cone, too). The last two know every position exactly.
+    of the video ago it was last visible, `top1/unseen_1-24` and so on. Baselines: uniform, best constant (the one
+    class, or the one cell by its distance, that is best on these very clips); with a snitch, where it was last
+    uncovered, and any cone: a cone that nothing covers and that is wider than the snitch, drawn evenly (its score is
+    the expected one; on a free clip it answers a cone, too). The last two know every position exactly.
 
     Args:
         num_classes: number of classes.
@@ -158,7 +158,7 @@ class LabelScores(Scores):
         values: dict[str, float] = {}
         for key, metric in self.metrics.items():
             name = key.replace("|", "/").replace("~", ".")
-            if isinstance(metric, LabelCounts) and metric.compute().sum() > 0:
+            if isinstance(metric, LabelCounts) and metric.update_called and metric.compute().sum() > 0:
                 group = name.removeprefix("counts")
                 values[f"baseline/top1{group}/best constant"] = float(metric.best_share())
                 if self.num_classes > _TOP:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
@@ -27,7 +26,6 @@ from slotbench.interfaces import (
 )
 from slotbench.metrics.label_scores import LabelScores, grid_distances
 from slotbench.metrics.scores import Score
-from slotbench.pretrained.weights import freeze
 from slotbench.tasks.base import Decay, SlotTask
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.label_pictures import label_sheet
@@ -117,18 +115,9 @@ class ClipClassification(SlotTask):
         distances = grid_distances(self.scores_of("val").side) if labels == "cells" else None
         self.register_buffer("distances", distances, persistent=False)
         if frozen != "nothing":
-            freeze(self.encoder)
+            self.encoder.requires_grad_(False)
         if frozen == "encoder and core":
-            freeze(self.core)
-
-    def train(self, mode: bool = True) -> ClipClassification:
-        """Training mode, but for the parts that are frozen."""
-        super().train(mode)
-        if self.frozen != "nothing":
-            self.encoder.eval()
-        if self.frozen == "encoder and core":
-            self.core.eval()
-        return self
+            self.core.requires_grad_(False)
 
     @property
     def reported(self) -> tuple[Score, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import isqrt
 
 import numpy as np
@@ -37,14 +38,14 @@ def label_sheet(
         logits: of the label.
         cells: whether classes are cells.
     """
-    probabilities = logits.float().softmax(1).cpu().numpy()
+    probabilities = logits.detach().float().softmax(1).cpu().numpy()
     labels = batch.require("target")[:, -1].flatten().cpu().numpy()
     ends = np.linspace(0, batch.num_steps, min(_SHOWN, batch.num_steps) + 1).round().astype(int)
     states = batch.objects.get("snitch_state")
     rows, names = [], []
     for i in range(len(batch)):
         images = []
-        for start, end in zip(ends[:-1], ends[1:], strict=True):
+        for start, end in pairwise(ends):
             image = _resized(paint_frame(batch.frames[i, end - 1]))
             if states is not None:
                 image[-_RIBBON:] = _ribbon(states[i, start:end].cpu().numpy())

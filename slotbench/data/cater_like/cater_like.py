@@ -27,6 +27,7 @@ __all__ = ["CATERLike"]
 
 Observation = Literal["images", "objects"]
 Sampling = Literal["segments", "window"]
+Target = Literal["cell", "frames"]
 
 _WIDEST = 0.9  # zoom at which the horizon would come into view
 
@@ -66,6 +67,7 @@ class CATERLike(SlotDataModule):
         num_frames: steps of a clip, at most `video_frames`. Fewer frames for as many steps are a faster time.
         sampling: "segments" as above, or a "window" of consecutive frames, which in training begins at random and else
             ends with the video; for pre-training.
+        target: the "cell" of the snitch, or the "frames" themselves, for tasks that reconstruct or continue them.
         grid: cells per side of the floor.
         num_objects: fewest and most objects, snitch and cones among them.
         num_cones: cones that there are in any case.
@@ -88,6 +90,7 @@ class CATERLike(SlotDataModule):
         video_frames: int = 240,
         num_frames: int = 60,
         sampling: Sampling = "segments",
+        target: Target = "cell",
         grid: int = 6,
         num_objects: tuple[int, int] = (5, 10),
         num_cones: int = 2,
@@ -106,6 +109,7 @@ class CATERLike(SlotDataModule):
         for name, given, kinds in (
             ("observation", observation, Observation),
             ("sampling", sampling, Sampling),
+            ("target", target, Target),
             ("camera", camera, Camera),
         ):
             if given not in get_args(kinds):
@@ -118,11 +122,12 @@ class CATERLike(SlotDataModule):
             raise ValueError(f"zoom is {zoom}; expected {_WIDEST} or more, for a camera that sees floor only")
         if depth and observation == "objects":
             raise ValueError("depth is that of images: set observation to images, or leave depth out")
-        self.law = EpisodeLaw(tuple(num_objects), num_cones, tuple(other_shapes), actions)
+        self.law = EpisodeLaw((num_objects[0], num_objects[1]), num_cones, tuple(other_shapes), actions)
         self.observation: Observation = observation
         self.video_frames = video_frames
         self.num_frames = num_frames
         self.sampling: Sampling = sampling
+        self.target: Target = target
         self.grid = grid
         self.camera: Camera = camera
         self.lens = Lens(resolution, float(zoom), samples_per_side)
@@ -130,9 +135,9 @@ class CATERLike(SlotDataModule):
 
     @property
     def spec(self) -> DataSpec:
-        """Frames in, or rows of a table, and one class of `grid` squared out."""
+        """Frames in, or rows of a table, and one class of `grid` squared out, or the frames."""
         frame = VideoSpec(channels=3, height=self.lens.resolution, width=self.lens.resolution)
-        label = VideoSpec(channels=self.grid**2, height=1, width=1)
+        label = VideoSpec(channels=self.grid**2, height=1, width=1) if self.target == "cell" else frame
         table = VideoSpec(channels=TABLE_WIDTH, height=self.law.num_objects[1], width=1)
         return DataSpec(input=frame, target=label, features=table if self.observation == "objects" else None)
 
@@ -147,6 +152,7 @@ class _Clips(ClipDataset):
         # not `data` itself: it would carry a trainer into the workers
         self.law, self.lens, self.grid = data.law, data.lens, data.grid
         self.observation, self.sampling, self.camera = data.observation, data.sampling, data.camera
+        self.target = data.target
         self.video_frames, self.num_frames = data.video_frames, data.num_frames
         self.depth = data.depth
         self.seed = data.loader.seed
@@ -156,12 +162,13 @@ class _Clips(ClipDataset):
         made = [self._clip(generator_for(self.seed, self.split, index)) for index in indices]
         tensors = {name: torch.from_numpy(np.stack([clip[name] for clip in made])) for name in made[0]}
         time = torch.arange(self.num_frames).repeat(len(indices), 1)
+        cells = tensors.pop("target")[..., None, None] if self.target == "cell" else None
         return VideoBatch(
             frames=tensors.pop("frames"),
             time=time,
             masks=tensors.pop("masks"),
-            target=tensors.pop("target")[..., None, None],
-            target_time=time.clone(),
+            target=cells,
+            target_time=None if cells is None else time.clone(),
             features=tensors.pop("features", None),
             objects=tensors,
         )
@@ -178,10 +185,12 @@ class _Clips(ClipDataset):
             images, masks = film.frames, film.masks
             seen = camera_facts(cameras[frames], self.lens)
             seen |= {"depth": film.depth} if self.depth else {}
-        cells = cells_of(episode.places[frames, 0], self.grid)
-        cells[-1] = cells_of(episode.places[-1, 0], self.grid)
+        if self.target == "cell":
+            cells = cells_of(episode.places[frames, 0], self.grid)
+            cells[-1] = cells_of(episode.places[-1, 0], self.grid)
+            seen |= {"target": cells}
         log = self._log(episode, frames, masks) | self._of_the_snitch(episode, frames, masks)
-        return {"frames": images, "masks": masks, "target": cells} | seen | log
+        return {"frames": images, "masks": masks} | seen | log
 
     def _frame_numbers(self, rng: np.random.Generator) -> np.ndarray:
         """The frames of the video that a clip shows."""

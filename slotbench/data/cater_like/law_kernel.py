@@ -53,7 +53,7 @@ def _clashes(places, holders, radii, heights, mover, target, lifted_at, path, fi
         if time >= len(places):
             break
         for other in range(len(radii)):
-            if other == mover or other == target:
+            if other in (mover, target):
                 continue
             holder = holders[time, other]
             if holder >= 0 and not (holder == mover and time >= lifted_at):
@@ -90,7 +90,7 @@ def _try_single(rng, shapes, radii, heights, places, turns, holders, mover, star
     """One move of one object that nothing covers, unless no try fits; returns the frame at which it has ended."""
     num_frames = len(places)
     shape = shapes[mover]
-    turns_about = shape == CUBE or shape == CYLINDER or shape == SNITCH
+    turns_about = shape in (CUBE, CYLINDER, SNITCH)
     for _ in range(_TRIES):
         first = start + 1 + rng.integers(0, _LATEST + 1)
         length = rng.integers(_SHORTEST, _LONGEST + 1)
@@ -103,7 +103,7 @@ def _try_single(rng, shapes, radii, heights, places, turns, holders, mover, star
             return first + length
         x, y = rng.uniform(-HALF_FLOOR, HALF_FLOOR), rng.uniform(-HALF_FLOOR, HALF_FLOOR)
         _move_along(path, places[first, mover], x, y, length, kind == _PICK)
-        uncovers_at = first + int(math.ceil(_UP * length)) if kind == _PICK else num_frames
+        uncovers_at = first + math.ceil(_UP * length) if kind == _PICK else num_frames
         if _clashes(places, holders, radii, heights, mover, -1, uncovers_at, path, first):
             continue
         if kind == _PICK:

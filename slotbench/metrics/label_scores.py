@@ -1,4 +1,4 @@
-"""Scores of labels of clips, by group: of classes, and of cells of a floor, where nearly right is worth something."""
+"""Scores of labels of clips, by group: of classes, and of cells of a grid, where nearly right is worth something."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def label_sheet(
 ) -> UInt8[np.ndarray, "height width 3"]:
     """A row per clip: frames in order, with the states of the snitch in a ribbon below, and the probability of a label.
 
-    Cells of a grid are shown as the floor seen from above, brighter where more likely, framed green where the snitch is
+    Cells of a grid are shown as seen from above, brighter where more likely, framed green where the snitch is
     and red where the model says. Classes are bars in their order.
 
     Args:
@@ -51,11 +51,11 @@ def label_sheet(
                 image[-_RIBBON:] = _ribbon(states[i, start:end].cpu().numpy())
             images.append(image)
         answer = int(probabilities[i].argmax())
-        paint = _floor if cells else _bars
+        paint = _cells if cells else _bars
         rows.append([*images, paint(probabilities[i], int(labels[i]), answer)])
         names.append(f"is {labels[i]}\nsaid {answer}")
     entries = (*(_STATES if states is not None else ()), (_TRUE, "true label"), (_ANSWER, "predicted label"))
-    columns = [f"step {end}" for end in ends[1:]] + ["floor" if cells else "classes"]
+    columns = [f"step {end}" for end in ends[1:]] + ["cells" if cells else "classes"]
     return contact_sheet(rows, columns, names, entries=entries)
 
 
@@ -69,7 +69,7 @@ def _ribbon(states: np.ndarray) -> np.ndarray:
     return colours[states[np.arange(_SIDE) * len(states) // _SIDE]]
 
 
-def _floor(probabilities: np.ndarray, label: int, answer: int) -> np.ndarray:
+def _cells(probabilities: np.ndarray, label: int, answer: int) -> np.ndarray:
     side = isqrt(len(probabilities))
     light = np.sqrt(probabilities.reshape(side, side)[::-1])  # y upwards
     image = _resized(np.repeat((light * 255).astype(np.uint8)[..., None], 3, axis=2))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+import lightning
 import pytest
 import torch
-from prediction_tasks import quiet_trainer
 
 from slotbench.data.balls.blinking_balls import BlinkingBalls
 from slotbench.data.base import LoaderOptions, to_unit_range
@@ -21,6 +21,16 @@ MLPEncoder = partial(load("encoders", "MLPEncoder"), dim=16, norm="none")
 PatchEncoder = partial(load("encoders", "PatchEncoder"), dim=16, patch_size=8)
 SlotSSM = partial(load("cores", "SlotSSM"), num_slots=3, dim=16, num_layers=1, encoder_layers=1)
 ClassTokenDecoder = partial(load("decoders", "ClassTokenDecoder"), num_layers=1)
+
+
+def quiet_trainer(**settings: object) -> lightning.Trainer:
+    quiet = {
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
+    return lightning.Trainer(accelerator="cpu", **(quiet | {"num_sanity_val_steps": 0} | settings))  # type: ignore[arg-type]
 
 
 def data_of(observation: str = "objects", **arguments: object) -> CATERLike:

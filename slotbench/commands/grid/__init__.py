@@ -19,6 +19,8 @@ Runs every point of a grid file, each in a folder of its own, as often as it tak
   check FILE             ask the parser about every point, and run nothing
   point FILE POINT       run one point here, in its folder of the grid
   adopt FILE RUN ...     take in runs that were made by hand
+  pack FILE ARCHIVE      the records of what has ended as one small file, without weights
+  unpack FILE ARCHIVE    lay such a file into the grid's folder
 
 Examples:
   slotbench grid run experiments/grids/bouncing_balls_slots.yaml --dry-run
@@ -37,6 +39,8 @@ _ACTIONS = {
     "point": "show",
     "check": "check",
     "adopt": "adopt",
+    "pack": "pack",
+    "unpack": "pack",
 }
 
 

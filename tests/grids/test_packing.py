@@ -1,0 +1,161 @@
+"""The records of a grid as one file: the way there and back, what is left out, and archives that are none of ours."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+import stand_in_grid
+
+from slotbench.cli import run
+from slotbench.grids import packing
+
+GRID = "widths.yaml"
+
+
+@pytest.fixture
+def done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a grid of three points; the last has diverged, and has none of the others' extra files."""
+    monkeypatch.chdir(tmp_path)
+    stand_in_grid.stand_in(monkeypatch)
+    stand_in_grid.write_grid(tmp_path, (1, 2, 3))
+    stand_in_grid.fault(tmp_path, 3, 0, "diverge")
+    run(["grid", "run", GRID])
+    folder = tmp_path / "runs/widths"
+    first = point(folder, 1)
+    (first / "metrics.jsonl").write_text('{"step": 1, "val/loss": 0.5}\n')
+    (first / "config.yaml").write_text(f"data: {tmp_path}/clips.h5\n")
+    (first / "val-decoder.json").write_text("{}")
+    (first / "checkpoints").mkdir()
+    (first / "checkpoints" / "last.ckpt").write_bytes(b"weights")
+    return folder
+
+
+def point(folder: Path, width: int) -> Path:
+    (found,) = folder.glob(f"dim={width},*")
+    return found
+
+
+def states(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    capsys.readouterr()
+    run(["grid", "status", GRID, "--json"])
+    return [row["state"] for row in json.loads(capsys.readouterr().out)["points"]]
+
+
+def refusal(*arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    assert run(["grid", *arguments]) == 2
+    return capsys.readouterr().err
+
+
+def test_what_is_unpacked_is_done_and_is_not_run_again(done, tmp_path, capsys):
+    before = {path.name: path.read_text() for path in point(done, 1).iterdir() if path.is_file()}
+    assert run(["grid", "pack", GRID, "kept.zip"]) == 0
+    assert "records of 3 points of 3" in capsys.readouterr().out
+    shutil.rmtree(done)
+    assert run(["grid", "unpack", GRID, "kept.zip"]) == 0
+    assert "3 points unpacked, 0 were there already" in capsys.readouterr().out
+    assert states(capsys) == ["done", "done", "diverged"]
+    first = point(done, 1)
+    for name in ("metrics.jsonl", "result.json", "val-decoder.json"):
+        assert (first / name).read_text() == before[name]
+    assert not (first / "checkpoints").exists()
+    run(["grid", "run", GRID])
+    assert not list(done.glob("*/starts.txt"))
+
+
+def test_only_the_rest_of_a_half_run_study_is_run(done, capsys):
+    shutil.rmtree(point(done, 2))
+    run(["grid", "pack", GRID, "kept.zip"])
+    shutil.rmtree(done)
+    run(["grid", "unpack", GRID, "kept.zip"])
+    assert states(capsys) == ["done", "waiting", "diverged"]
+    run(["grid", "run", GRID])
+    assert [path.parent for path in done.glob("*/starts.txt")] == [point(done, 2)]
+
+
+def test_an_archive_says_nothing_of_the_machine_and_is_the_same_each_time(done, tmp_path):
+    run(["grid", "pack", GRID, "kept.zip"])
+    first = Path("kept.zip").read_bytes()
+    run(["grid", "pack", GRID, "kept.zip"])
+    assert Path("kept.zip").read_bytes() == first
+    with zipfile.ZipFile("kept.zip") as packed:
+        texts = {name: packed.read(name).decode() for name in packed.namelist()}
+    assert not [name for name, text in texts.items() if str(tmp_path) in text]
+    records = [json.loads(text) for name, text in texts.items() if name.endswith("run.json")]
+    assert records
+    assert not [record for record in records if record.keys() & {"host", "pid"}]
+    assert any(text == "data: clips.h5\n" for text in texts.values())
+
+
+def test_points_that_are_there_are_left_as_they_are(done, capsys):
+    run(["grid", "pack", GRID, "kept.zip"])
+    (point(done, 1) / "metrics.jsonl").write_text("newer\n")
+    assert run(["grid", "unpack", GRID, "kept.zip"]) == 0
+    assert "0 points unpacked, 3 were there already" in capsys.readouterr().out
+    assert (point(done, 1) / "metrics.jsonl").read_text() == "newer\n"
+    assert (point(done, 1) / "checkpoints" / "last.ckpt").exists()
+
+
+def test_records_of_another_experiment_are_left_out_and_named(done, tmp_path, capsys):
+    run(["grid", "pack", GRID, "kept.zip"])
+    shutil.rmtree(done)
+    (tmp_path / "base.yaml").write_text("model: {class_path: OtherTask}\n")
+    capsys.readouterr()
+    assert run(["grid", "unpack", GRID, "kept.zip"]) == 1
+    said = capsys.readouterr().out
+    assert said.count("left out: dim=") == 3
+    assert not list(done.glob("dim=*"))
+
+
+def test_there_must_be_something_to_pack_and_a_name_for_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    stand_in_grid.write_grid(tmp_path, (1,))
+    assert "has no point that has ended" in refusal("pack", GRID, "kept.zip", capsys=capsys)
+    assert not Path("kept.zip").exists()
+    assert "type a name that ends in .zip" in refusal("pack", GRID, "kept.tar", capsys=capsys)
+    assert "needs a grid file and an archive" in refusal("unpack", GRID, capsys=capsys)
+    assert "there is no file kept.zip" in refusal("unpack", GRID, "kept.zip", capsys=capsys)
+
+
+def with_member(name: str, content: str, *, without: str = "") -> None:
+    """Puts a file into the archive, or one in the place of another."""
+    with zipfile.ZipFile("kept.zip") as packed:
+        kept = {other: packed.read(other) for other in packed.namelist() if other != without}
+    with zipfile.ZipFile("kept.zip", "w") as packed:
+        for other, text in (kept | {name: content.encode()}).items():
+            packed.writestr(other, text)
+
+
+@pytest.mark.parametrize("name", ["../outside.json", "/etc/passwd", "a/b/run.json", "a/checkpoints", "run.json"])
+def test_other_files_than_records_are_refused_before_anything_is_written(done, tmp_path, capsys, name):
+    run(["grid", "pack", GRID, "kept.zip"])
+    shutil.rmtree(done)
+    with_member(name, "{}")
+    assert "is no archive of a grid: it holds" in refusal("unpack", GRID, "kept.zip", capsys=capsys)
+    assert not list(done.glob("dim=*"))
+    assert not (tmp_path / "runs/outside.json").exists()
+
+
+def test_damaged_archives_end_in_a_sentence_and_leave_no_half_point(done, monkeypatch, capsys):
+    run(["grid", "pack", GRID, "kept.zip"])
+    name = point(done, 1).name
+    shutil.rmtree(done)
+    whole = Path("kept.zip").read_bytes()
+    Path("kept.zip").write_bytes(whole[: len(whole) // 2])
+    assert "is no archive of a grid, or is damaged" in refusal("unpack", GRID, "kept.zip", capsys=capsys)
+    for content, words in (("[]", "holds no JSON object"), ("{", "is not valid JSON")):
+        Path("kept.zip").write_bytes(whole)
+        with_member(f"{name}/result.json", content, without=f"{name}/result.json")
+        assert words in refusal("unpack", GRID, "kept.zip", capsys=capsys)
+    Path("kept.zip").write_bytes(whole)
+    with_member(f"{name}/point.json", json.dumps({"id": "other"}), without=f"{name}/point.json")
+    assert "its point.json is of another point" in refusal("unpack", GRID, "kept.zip", capsys=capsys)
+    Path("kept.zip").write_bytes(whole)
+    monkeypatch.setattr(packing, "RECORD_LIMIT", 10)
+    assert "is larger than the 10 bytes" in refusal("unpack", GRID, "kept.zip", capsys=capsys)
+    assert not list(done.glob("dim=1*"))
+    assert not list(done.glob(".adopted*"))

@@ -1,8 +1,8 @@
 """Every shipped grid: its header, what the parser says to its points, and two steps of them at tiny size.
 
-Of the laptop's grids one point of every model is trained each time, and the parser is shown points in which every value
-of every axis occurs; of each study one point is trained, and the parser is shown as many; of each of the papers' grids
-it is shown one. The slow tests show it all points of these, and all points of all grids are trained by `nox -s grids`.
+Of each of the laptop's grids and of each study one point is trained each time, and the parser is shown points in which
+every value of every axis occurs; of each of the papers' grids it is shown one. The slow tests show it all points of
+these, and train one point of every model; all points of all grids are trained by `nox -s grids`.
 """
 
 from __future__ import annotations
@@ -77,15 +77,14 @@ def covering_points() -> dict[Path, list[Point]]:
 
 @cache
 def some_points() -> dict[Path, list[Point]]:
-    """Of each laptop grid one point of every model that no earlier grid has trained, and one point at least."""
+    """Of each laptop grid and of each study one point, of a model that no earlier one has trained if there is one."""
     found: dict[Path, list[Point]] = {}
     seen: set[str] = set()
-    for path, chosen in covering_points().items():
-        models = {model_of(point): point for point in reversed(chosen)}
-        found[path] = [point for model, point in models.items() if model not in seen][::-1] or chosen[:1]
-        seen |= models.keys()
-    # the models of a study are those of a laptop grid; a point of it is still trained as it says
-    return found | {path: covering(variants(opened(path).points))[:1] for path in STUDIES}
+    chosen = covering_points() | {path: covering(variants(opened(path).points)) for path in STUDIES}
+    for path, points in chosen.items():
+        found[path] = [next((point for point in points if model_of(point) not in seen), points[0])]
+        seen |= {model_of(point) for point in found[path]}
+    return found
 
 
 def points_to_parse() -> list[Any]:

@@ -148,6 +148,7 @@ def test_settings_go_to_the_cores_that_have_them(match):
     assert "--model.core OtherCore --model.core.heads 2 --model.core.num_slots" in out
 
 
+@pytest.mark.slow
 def test_all_means_every_registered_core(match):
     _, out = match("--all", "--parameters", "3000", "--argument", "OtherCore=num_slots", "--tolerance", "1")
     assert "--model.core SlotSSM --model.core.dim" in out

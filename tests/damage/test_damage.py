@@ -9,11 +9,12 @@ import data_kinds
 import pytest
 import record_kinds
 import score_kinds
+import tracking_kinds
 from damages import damages
 from isolation import outcomes, read
 from kinds import Kind
 
-KINDS: dict[str, Kind] = {**data_kinds.KINDS, **record_kinds.KINDS, **score_kinds.KINDS}
+KINDS: dict[str, Kind] = {**data_kinds.KINDS, **record_kinds.KINDS, **score_kinds.KINDS, **tracking_kinds.KINDS}
 
 
 def check(name: str, count: int, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,7 @@ from slotbench.comparison.metric_rows import last_values, read_curves
 from slotbench.comparison.records import ComparisonError, RunRecord, checked_record, numbers
 from slotbench.comparison.settings import flat_settings
 from slotbench.errors import FileError
-from slotbench.files import is_inside, read_json_object, regular_files
+from slotbench.files import is_inside, read_json_object, read_json_object_or_none, regular_files
 from slotbench.runs.folder import CONFIG, METRICS, RECORD, RunFolder
 from slotbench.yaml_files import read_yaml
 
@@ -65,6 +66,7 @@ def read_run_folder(path: Path) -> RunRecord:
     elif state in ("starting", "running"):
         state = _state_now(path, state)
     settings, problem = _settings(path)
+    settings = {key: value for key, value in settings.items() if key != _chained(path)}
     known = {**info, **(result or {})}
     logged = known.get("metrics")
     summary, lost = (numbers(logged), "") if isinstance(logged, Mapping) and logged else _logged(path)
@@ -157,6 +159,14 @@ def _settings(path: Path) -> tuple[dict[str, Any], str]:
         return flat_settings(config), ""
     except FileError as error:
         return {}, f"{CONFIG} {error}"
+
+
+def _chained(path: Path) -> str | None:
+    """The setting that names the run that a point of a chain starts from, another one for each point."""
+    with contextlib.suppress(FileError):
+        into = (read_json_object_or_none(_own(path, POINT)) or {}).get("into")
+        return into if isinstance(into, str) else None
+    return None
 
 
 def _media(path: Path) -> tuple[tuple[Path, ...], str]:

@@ -80,6 +80,7 @@ class Driver:
         self._jobs: dict[str, Job] = {}
         self._submitted: set[str] = set()
         self._elsewhere: set[str] = set()
+        self._held: dict[str, list[Job]] = {}
         self.progress = Progress({})
 
     def run(self, points: Sequence[Point], jobs: Sequence[Job], states: dict[str, State]) -> Progress:
@@ -102,7 +103,7 @@ class Driver:
             self.progress.where[point_id] = "another process"
         try:
             self._occupy()
-            self._submit([job for job in jobs if job.id not in self._elsewhere])
+            self._submit_or_hold([job for job in jobs if job.id not in self._elsewhere])
             self._loop()
         except KeyboardInterrupt:
             try:
@@ -127,6 +128,17 @@ class Driver:
                 self._listener.tick(self.progress)
                 return
             time.sleep(self._patience)
+
+    def _submit_or_hold(self, jobs: Sequence[Job]) -> None:
+        """Submits jobs, but for those whose point starts from one that is not done."""
+        ready = []
+        for job in jobs:
+            after = self._points[job.id].after
+            if after and self.progress.states.get(after) != "done" and self._folder.point(after).ended() != "done":
+                self._held.setdefault(after, []).append(job)
+            else:
+                ready.append(job)
+        self._submit(ready)
 
     def _submit(self, jobs: Sequence[Job]) -> None:
         if not jobs:
@@ -197,3 +209,7 @@ class Driver:
         self.progress.states[outcome.id] = state
         self.progress.where.pop(outcome.id, None)
         self._listener.ended(self._points[outcome.id], state, outcome)
+        # those that start from a point that is not done stay as they are: waiting
+        held = self._held.pop(outcome.id, [])
+        if state == "done":
+            self._submit(held)

@@ -36,6 +36,8 @@ class Point:
         fingerprint: the whole hash.
         alternatives: which value of which axis it has, seeds aside.
         stage: what it is for, in a grid with a protocol.
+        after: the id of the point that it starts from, in a grid with a chain; "" for none.
+        into: the setting that gets the folder of that point.
     """
 
     id: str
@@ -45,6 +47,8 @@ class Point:
     fingerprint: str
     alternatives: tuple[tuple[str, int], ...]
     stage: Stage = ""
+    after: str = ""
+    into: str = ""
 
     @property
     def name(self) -> str:
@@ -116,6 +120,7 @@ def expand(file: GridFile, name: str | None = None, extra: Mapping[str, Any] | N
     keys["seed"] = SEED
     exclusions = [_Exclusion(file, entry, keys) for entry in file.exclude]
     points: list[Point] = []
+    placed: dict[tuple[int, tuple[tuple[str, int], ...]], Point] = {}
     for seed, choices in itertools.product(seeds, itertools.product(*axes)):
         labels = {key: text for choice in choices for key, text in choice.labels.items()} | {"seed": str(seed)}
         chosen = {key: value for choice in choices for key, value in choice.settings.items()}
@@ -123,7 +128,9 @@ def expand(file: GridFile, name: str | None = None, extra: Mapping[str, Any] | N
         excluded = [exclusion.matches({**chosen, SEED: seed}, labels) for exclusion in exclusions]
         if any(excluded):
             continue
-        points.append(_point(file, extra, contents, choices, seed, labels))
+        before = _before(file, choices, seed, placed)
+        points.append(_point(file, extra, contents, choices, seed, labels, before))
+        placed[seed, points[-1].alternatives] = points[-1]
     for exclusion in exclusions:
         exclusion.check_used()
     _check_points(file, points)
@@ -138,8 +145,12 @@ def _point(
     choices: Sequence[_Choice],
     seed: int,
     labels: Mapping[str, str],
+    before: Point | None,
 ) -> Point:
-    """The point of these values and this seed; `contents` holds what the files say that have been read by now."""
+    """The point of these values and this seed, which starts from the one before, if there is one.
+
+    `contents` holds what the files say that have been read by now.
+    """
     chosen = {key: value for choice in choices for key, value in choice.settings.items()}
     settings = {**file.settings, **chosen, **extra, SEED: seed}
     overlays = [file.path.parent / chosen[CONFIG]] if chosen.get(CONFIG) else []
@@ -149,7 +160,8 @@ def _point(
             contents[path] = _content(path)
     plain = {key: value for key, value in settings.items() if key != CONFIG}
     files = (*file.base, *overlays)
-    fingerprint = sha256({"configs": [contents[path] for path in files], "settings": plain})
+    what = {"configs": [contents[path] for path in files], "settings": plain}
+    fingerprint = sha256(what | ({"after": before.fingerprint} if before else {}))
     if overlays:
         settings[CONFIG] = _shown(overlays[-1])
     return Point(
@@ -160,7 +172,30 @@ def _point(
         fingerprint=fingerprint,
         alternatives=tuple((choice.axis, choice.index) for choice in choices),
         stage="" if file.protocol is None else "choose" if seed == file.protocol.seed else "report",
+        after=before.id if before else "",
+        into=file.chain.into if file.chain and before else "",
     )
+
+
+def _before(
+    file: GridFile,
+    choices: Sequence[_Choice],
+    seed: int,
+    placed: Mapping[tuple[int, tuple[tuple[str, int], ...]], Point],
+) -> Point | None:
+    """The point that comes before in a chain; None for the first, and without a chain."""
+    axis = file.chain.axis if file.chain else None
+    if all(choice.axis != axis or choice.index == 0 for choice in choices):
+        return None
+    wanted = tuple((choice.axis, choice.index - (choice.axis == axis)) for choice in choices)
+    if (seed, wanted) not in placed:
+        raise UserError(
+            lines(
+                f"{file.path}: exclude leaves out a point that another one starts from",
+                expected=f"whole chains along {file.chain.key if file.chain else ''}, or their last points left out",
+            )
+        )
+    return placed[seed, wanted]
 
 
 def shortest_keys(keys: Sequence[str]) -> dict[str, str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from slotbench.errors import UserError, did_you_mean, lines
+from slotbench.grids.chain_file import Chain, read_chain
 from slotbench.grids.protocol_file import Protocol, read_protocol
 from slotbench.grids.values import as_argument, is_possible, parse_file
 
@@ -20,7 +21,7 @@ SEED = "seed_everything"
 MOST_POINTS = 100_000
 """Points that a grid may have, and seeds."""
 
-_KEYS = ("base", "settings", "product", "zip", "list", "exclude", "seeds", "metrics", "protocol", "name")
+_KEYS = ("base", "settings", "product", "zip", "list", "exclude", "seeds", "metrics", "protocol", "chain", "name")
 _PARTS = ("model", "data", "trainer")
 _WHOLE = (*_PARTS, CONFIG, "ckpt_path", "weights_only")
 _OPTIONS = (
@@ -63,6 +64,7 @@ class GridFile:
         metrics: names of the metrics that the comparison shows; the first one sorts.
         protocol: what is chosen for every variant first; None if nothing is.
         name: of the folder of its runs; None for that of the file.
+        chain: along which axis each point starts from the one before; None if each starts on its own.
     """
 
     path: Path
@@ -77,6 +79,7 @@ class GridFile:
     metrics: tuple[str, ...]
     protocol: Protocol | None = None
     name: str | None = None
+    chain: Chain | None = None
 
     @property
     def folder(self) -> str:
@@ -123,6 +126,7 @@ def read_grid_file(path: Path) -> GridFile:
         protocol=reader.protocol(content.get("protocol"), seeds, metrics),
         name=reader.name(content.get("name")),
     )
+    file = replace(file, chain=reader.chain(content.get("chain"), file))
     reader.check_lengths(file.zip)
     reader.check_once(file)
     return file
@@ -283,6 +287,12 @@ class _Reader:
             raise self.fail(f"protocol: {CONFIG} is no setting to choose", "one such as model.optimizer.lr")
         return protocol
 
+    def chain(self, given: Any, file: GridFile) -> Chain | None:
+        listed = dict.fromkeys(key for entry in file.list for key in (*entry.settings, "label"))
+        return read_chain(
+            given, file.product, file.zip, listed, lambda key: check_key(key, f"{self.path}, chain"), self.fail
+        )
+
     def check_lengths(self, axes: Mapping[str, Sequence[Any]]) -> None:
         if len({len(values) for values in axes.values()}) > 1:
             lengths = ", ".join(f"{key} has {len(values)}" for key, values in axes.items())
@@ -294,6 +304,8 @@ class _Reader:
         places = {"settings": file.settings, "product": file.product, "zip": file.zip, "list": listed}
         if file.protocol is not None:
             places["protocol"] = {file.protocol.key: None}
+        if file.chain is not None:
+            places["chain"] = {file.chain.into: None}
         said: dict[str, str] = {}
         for place, keys in places.items():
             for key in keys:

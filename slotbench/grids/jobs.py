@@ -11,7 +11,7 @@ from slotbench.grids.engines.base import Job
 from slotbench.grids.expansion import Point
 from slotbench.grids.grid_folder import GridFolder
 
-__all__ = ["cores", "fit_arguments", "fit_command", "make_job"]
+__all__ = ["cores", "fit_arguments", "fit_command", "make_job", "whole_arguments"]
 
 
 def cores() -> int:
@@ -25,7 +25,13 @@ def fit_arguments(point: Point, folder: GridFolder, options: Sequence[str]) -> l
     if "--group" not in options:
         options += ["--group", folder.name]
     where = ["--run_dir", str(folder.point(point.id).path), "--name", point.name]
-    return [*point.arguments, *where, *options]
+    return [*whole_arguments(point, folder), *where, *options]
+
+
+def whole_arguments(point: Point, folder: GridFolder) -> list[str]:
+    """What is run: the point's arguments, and in a chain the run that it starts from."""
+    start = [f"--{point.into}", str(folder.point(point.after).path)] if point.after else []
+    return [*point.arguments, *start]
 
 
 def fit_command(point: Point, folder: GridFolder, options: Sequence[str]) -> list[str]:

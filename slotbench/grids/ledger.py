@@ -118,6 +118,7 @@ class PointFolder:
             "labels": point.labels,
             "command": list(command),
             "fingerprint": point.fingerprint,
+            **({"after": point.after, "into": point.into} if point.after else {}),
         }
         if read_json_object_or_none(self.path / "point.json") != record:
             write_atomically(self.path / "point.json", dump_json(record, indent=2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from slotbench.grids.values import as_label
 __all__ = ["Choice", "choice_lines", "choices", "protocol_record", "staged"]
 
 Score = float | Literal["diverged"] | None
+_Alternatives = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,17 @@ def choices(grid: Grid, folder: GridFolder) -> list[Choice]:
     if protocol is None:
         return []
     variants: dict[tuple[tuple[str, int], ...], list[Point]] = {}
+    # of a chain the last point chooses, for all of them
+    earlier = {point.after for point in grid.candidates}
+    by_id = {point.id: point for point in grid.candidates}
     for point in grid.candidates:
-        if point.stage == "choose":
-            variants.setdefault(_variant(point, protocol), []).append(point)
+        if point.stage == "choose" and point.id not in earlier:
+            variants.setdefault(_variant(grid, point.alternatives), []).append(point)
     found = []
-    short = _short(grid, protocol)
+    hidden = {"seed", _short(grid, protocol)} | _chained(grid)
     for points in variants.values():
-        scores = tuple(_score(folder, point, protocol) for point in points)
-        words = [text for key, text in points[0].labels.items() if key not in (short, "seed")]
+        scores = tuple(_score(folder, point, protocol, by_id) for point in points)
+        words = [text for key, text in points[0].labels.items() if key not in hidden]
         found.append(Choice(", ".join(words) or grid.name, tuple(points), scores, _best(scores, protocol)))
     return found
 
@@ -77,9 +81,13 @@ def staged(grid: Grid, folder: GridFolder) -> Grid:
     if protocol is None:
         return grid
     wanted = {
-        choice.points[choice.chosen].alternatives for choice in choices(grid, folder) if choice.chosen is not None
+        _unchained(grid, choice.points[choice.chosen].alternatives)
+        for choice in choices(grid, folder)
+        if choice.chosen is not None
     }
-    reported = (point for point in grid.candidates if point.stage == "report" and point.alternatives in wanted)
+    reported = (
+        point for point in grid.candidates if point.stage == "report" and _unchained(grid, point.alternatives) in wanted
+    )
     first = (point for point in grid.candidates if point.stage == "choose")
     return replace(grid, points=(*first, *reported))
 
@@ -128,8 +136,27 @@ def protocol_record(grid: Grid, found: Sequence[Choice]) -> dict[str, Any] | Non
     }
 
 
-def _variant(point: Point, protocol: Protocol) -> tuple[tuple[str, int], ...]:
-    return tuple(pair for pair in point.alternatives if pair[0] != protocol.key)
+def _unchained(grid: Grid, alternatives: _Alternatives) -> _Alternatives:
+    """Without the place in a chain."""
+    chain = grid.file.chain
+    return tuple(pair for pair in alternatives if chain is None or pair[0] != chain.axis)
+
+
+def _variant(grid: Grid, alternatives: _Alternatives) -> _Alternatives:
+    """Without the place in a chain and the value that is chosen."""
+    protocol = grid.file.protocol
+    return tuple(pair for pair in _unchained(grid, alternatives) if protocol is None or pair[0] != protocol.key)
+
+
+def _chained(grid: Grid) -> set[str]:
+    """Short keys of the axis of the chain."""
+    if grid.file.chain is None:
+        return set()
+    axis = grid.file.chain.axis
+    keys = set(grid.file.zip) if axis == "zip" else {axis}
+    if axis == "list":
+        keys = {"label", *(key for entry in grid.file.list for key in entry.settings)}
+    return {short for short, key in grid.keys.items() if key in keys}
 
 
 def _short(grid: Grid, protocol: Protocol) -> str:
@@ -141,11 +168,11 @@ def _values(choice: Choice, protocol: Protocol) -> tuple[Any, ...]:
     return tuple(point.settings[protocol.key] for point in choice.points)
 
 
-def _score(folder: GridFolder, point: Point, protocol: Protocol) -> Score:
-    own = folder.point(point.id)
-    result = own.result()
+def _score(folder: GridFolder, point: Point, protocol: Protocol, by_id: Mapping[str, Point]) -> Score:
+    result = folder.point(point.id).result()
     if result is None:
-        return None
+        # where an earlier point of its chain has diverged, it is never run
+        return "diverged" if _has_diverged(folder, point, by_id) else None
     if result.get("state") == "diverged":
         return "diverged"
     metrics = result.get("metrics")
@@ -165,6 +192,15 @@ def _score(folder: GridFolder, point: Point, protocol: Protocol) -> Score:
         return "diverged"
     # what is no finite number is as bad as a score can be
     return number if math.isfinite(number) else "diverged"
+
+
+def _has_diverged(folder: GridFolder, point: Point, by_id: Mapping[str, Point]) -> bool:
+    """Whether a point before this one in a chain has diverged."""
+    while point.after in by_id:
+        point = by_id[point.after]
+        if folder.point(point.id).ended() == "diverged":
+            return True
+    return False
 
 
 def _best(scores: Sequence[Score], protocol: Protocol) -> int | None:

@@ -199,6 +199,7 @@ def _run(
     opened.write()
     if start and (unchecked := folder.unchecked(grid.points)):
         grid_check.check_before_start(opened, unchecked)
+    _say_what_waits(opened, chosen, states, start)
     threads = opened.threads or engine.threads or max(1, job_making.cores() // (given.jobs or 1))
     jobs = []
     # a point that runs elsewhere may turn out to have been cut off
@@ -229,6 +230,17 @@ def _run(
     if interrupted is not None:
         raise SystemExit(128 + signal.SIGTERM if isinstance(interrupted, _Stopped) else 128 + signal.SIGINT)
     return 0 if driver.progress.count("done") == len(chosen) else 1
+
+
+def _say_what_waits(opened: OpenGrid, chosen: Sequence[Point], states: dict[str, State], start: set[str]) -> None:
+    """Names the points of chains that cannot be run, because the one that they start from will not be."""
+    run = {point_id for point_id, state in states.items() if point_id in start or state == "running"}
+    for point in chosen:
+        if point.id not in start or not point.after or point.after in run:
+            continue
+        if (state := opened.folder.point(point.after).state()) != "done":
+            run.discard(point.id)
+            print_failure(opened.folder, point, f"waits: it starts from {point.after}, which is {state}")
 
 
 def _conclude(opened: OpenGrid, progress: Progress, ended_before: Sequence[tuple[Point, State]], is_last: bool) -> None:

@@ -11,7 +11,7 @@ from slotbench.errors import UserError, lines
 from slotbench.files import dump_json
 from slotbench.grids.choosing import choose, find_point
 from slotbench.grids.expansion import Point
-from slotbench.grids.jobs import fit_arguments
+from slotbench.grids.jobs import fit_arguments, whole_arguments
 from slotbench.grids.ledger import PointStatus
 from slotbench.grids.protocol import choices
 from slotbench.grids.status import status_lines, status_record
@@ -114,7 +114,7 @@ def _show(opened: OpenGrid, point: Point) -> int:
     from slotbench.config.parser import hush, parse
 
     hush()
-    options, arguments, settings = read_experiment([*point.arguments, *opened.options])
+    options, arguments, settings = read_experiment([*whole_arguments(point, opened.folder), *opened.options])
     print(parse("fit", arguments, settings, options).yaml(), end="")
     return 0
 
@@ -122,6 +122,13 @@ def _show(opened: OpenGrid, point: Point) -> int:
 def _run(opened: OpenGrid, point: Point) -> int:
     from slotbench.commands import training
 
+    if point.after and (state := opened.folder.point(point.after).state()) != "done":
+        raise UserError(
+            lines(
+                f"{point.id} starts from {point.after}, which is {state}",
+                expected=f"slotbench grid point {opened.grid.file.path} {point.after}, first",
+            )
+        )
     threads = ["--threads", str(opened.threads)] if opened.threads else []
     arguments = fit_arguments(point, opened.folder, [*opened.options, *threads])
     opened.folder.point(point.id).prepare(point, ["slotbench", "fit", *arguments])

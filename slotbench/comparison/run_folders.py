@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from slotbench.comparison.evaluations import read_evaluations
 from slotbench.comparison.metric_rows import last_values, read_curves
-from slotbench.comparison.records import ComparisonError, RunRecord, checked_record, numbers
+from slotbench.comparison.records import ComparisonError, Curve, RunRecord, checked_record, numbers
 from slotbench.comparison.settings import flat_settings
 from slotbench.errors import FileError
 from slotbench.files import is_inside, read_json_object, read_json_object_or_none, regular_files
@@ -24,6 +27,7 @@ __all__ = ["find_run_folders", "images_in", "read_run_folder"]
 RESULT, POINT = "result.json", "point.json"
 _MEDIA = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".mp4", ".webm"})
 _DEPTH = 3
+_AT_LENGTH = re.compile(r"lengths/(\d{1,4})T/(.+)")
 
 
 def find_run_folders(folder: Path) -> Iterator[Path]:
@@ -87,7 +91,7 @@ def read_run_folder(path: Path) -> RunRecord:
         best=numbers({name: item.get("value") for name, item in bests if isinstance(item, Mapping)}),
         info={key: value for key, value in known.items() if key not in left_out}
         | ({"problem": "; ".join(problems)} if problems else {}),
-        curves=partial(_curves, path, tuple(summary)),
+        curves=partial(_curves, path, tuple(summary), evaluations.scores),
         media=media,
         scored_by=evaluations.scored_by,
     )
@@ -126,12 +130,26 @@ def _logged(path: Path) -> tuple[dict[str, float], str]:
         return {}, f"has no scores: {error}"
 
 
-def _curves(path: Path, expected: tuple[str, ...], limit: int) -> Mapping[str, Any]:
+def _curves(path: Path, expected: tuple[str, ...], scores: Mapping[str, float], limit: int) -> Mapping[str, Curve]:
+    over_lengths = _over_lengths(scores)
     try:
-        return read_curves(_own(path, METRICS), limit, expected)
+        return {**read_curves(_own(path, METRICS), limit, expected), **over_lengths}
     except FileError as error:
         warnings.warn(f"a run without curves: {error}", stacklevel=2)
-        return {}
+        return over_lengths
+
+
+def _over_lengths(scores: Mapping[str, float]) -> dict[str, Curve]:
+    """Scores of clips of several lengths, "lengths/4T/NAME", as curves "lengths/NAME" over the length."""
+    points: dict[str, dict[int, float]] = {}
+    for name, value in scores.items():
+        if match := _AT_LENGTH.fullmatch(name):
+            points.setdefault(f"lengths/{match[2]}", {})[int(match[1])] = value
+    return {
+        name: (np.array(sorted(found), dtype=float), np.array([found[length] for length in sorted(found)]))
+        for name, found in points.items()
+        if len(found) > 1
+    }
 
 
 def _own(path: Path, name: str) -> Path:

@@ -39,7 +39,7 @@ __all__ = ["check_archive_name", "pack", "unpack"]
 
 _RECORDS = ("point.json", "run.json", "metrics.jsonl", "result.json", "config.yaml")
 _NEEDED = {"point.json", "run.json", "result.json"}
-_EVALUATION = re.compile(r"(val|test)[\w-]{0,80}\.json")
+_EVALUATION = re.compile(r"(val|test|lengths)[\w-]{0,80}\.json")
 _OF_THE_MACHINE = ("host", "pid", "attempt", "wandb_id")
 """What a run's record says of the place where it ran, and nobody else can use."""
 _MOST_BYTES = 1 << 30

@@ -143,6 +143,25 @@ def test_settings_that_differ_between_two_rows_and_all(open_page, comparison):
     assert keys.all_inner_texts() == ["model.core.num_slots"]
 
 
+def test_scores_over_the_length_of_clips_stay_so_over_hours_and_smoothed(open_page, comparison):
+    name, lengths, scores = "lengths/mota/decoder", [1, 4, 16], [0.9, 0.5, 0.2]
+    for run in comparison.runs:
+        curves = run.curves(100) | {name: (np.array(lengths), np.array(scores))}
+        object.__setattr__(run, "curves", lambda limit, curves=curves: curves)
+    tab = open_page(comparison)
+    page = tab.page
+    page.click("#curves-metrics summary")
+    page.locator("#curves-metrics label", has_text=name).click()
+    page.keyboard.press("Escape")
+    page.select_option("#curves-over", "hours")
+    page.select_option("#curves-smoothing", "0.3")
+    lines = tab.layers(f"curves {name}")["lines"]
+    assert lines["xs"][lines["row"].index(0)] == lengths
+    assert lines["ys"][lines["row"].index(0)] == pytest.approx(scores)
+    figure = page.locator(f"#curves figure[data-metric='{name}'] .plot")
+    assert "over length of a clip, in training clips" in figure.get_attribute("aria-label")
+
+
 def test_images_of_one_name_side_by_side(open_page, comparison):
     tab = open_page(comparison)
     page = tab.page

@@ -35,6 +35,20 @@ def test_a_finished_run(tmp_path):
     assert run.curves(100)["val/iou"][1].tolist() == [0.7]
 
 
+def test_scores_of_several_lengths_are_a_curve_over_the_length(tmp_path):
+    folder = make_run(tmp_path / "r", rows=ROWS)
+    scores = {"lengths/16T/mota/decoder": 0.2, "lengths/1T/mota/decoder": 0.9, "lengths/4T/mota/decoder": 0.5}
+    (folder / "lengths-20260131-120000.json").write_text(
+        json.dumps({"metrics": scores | {"lengths/4T/state_numbers": 64}})
+    )
+    curves = read_run_folder(folder).curves(100)
+    assert [series.tolist() for series in curves["lengths/mota/decoder"]] == [[1, 4, 16], [0.9, 0.5, 0.2]]
+    assert "lengths/state_numbers" not in curves
+    assert curves["val/iou"][1].tolist() == [0.7]
+    (folder / "metrics.jsonl").unlink()
+    assert list(read_run_folder(folder).curves(100)) == ["lengths/mota/decoder"]
+
+
 def test_before_the_first_record_of_metrics_the_log_is_read(tmp_path):
     run = read_run_folder(make_run(tmp_path / "r", rows=ROWS, state="interrupted"))
     assert run.summary == {"train/loss": 0.5, "val/iou": 0.7, "val/baseline/iou/black": 0.1}

@@ -2,6 +2,7 @@
 
 const MOST_IN_TIP = 14;
 const FEW_ROWS = 10;
+const LENGTHS = "lengths/";
 
 const curves = {
   metrics: new Set(firstMetrics()),
@@ -15,7 +16,9 @@ const curves = {
 };
 
 function firstMetrics() {
-  const named = page.metrics.map((metric) => metric.name).filter((name) => name in page.curves.values);
+  // scores of one length are points of a curve over the lengths
+  const drawn = page.metrics.map((metric) => metric.name.replace(/^lengths\/\d+T\//, LENGTHS));
+  const named = [...new Set(drawn)].filter((name) => name in page.curves.values);
   const losses = ["train/loss", "val/loss"].filter((name) => page.curves.metrics.includes(name));
   const others = losses.filter((name) => !named.includes(name)).slice(0, Math.max(1, 6 - named.length));
   return [...named.slice(0, 5), ...others];
@@ -64,12 +67,19 @@ function curveFigure(name, box, names) {
   return figure;
 }
 
+/** What a metric's curve is over; those over the length of clips have a point for each length. */
+function axisOf(name) {
+  if (name.startsWith(LENGTHS)) return { over: "steps", smoothing: 0, label: "length of a clip, in training clips" };
+  return { over: curves.over, smoothing: Number(curves.smoothing), label: curves.over };
+}
+
 function drawCurve(name, rows, figure) {
+  const { over, smoothing, label } = axisOf(name);
   const metric = metricByName.get(name);
   const given = curves.baselines ? references(metric) : {};
   const isLog = curves.scale === "log";
   const drawn = rows
-    .map((row) => ({ row, curve: rowCurve(name, row, curves.over, Number(curves.smoothing)) }))
+    .map((row) => ({ row, curve: rowCurve(name, row, over, smoothing) }))
     .filter(({ curve }) => curve);
   const ends = drawn.flatMap(({ curve }) => [curve.x[0], curve.x[curve.x.length - 1]]);
   const scores = drawn.flatMap(({ curve }) => heights(curve));
@@ -84,13 +94,13 @@ function drawCurve(name, rows, figure) {
     : farText(far);
   box.hidden = isEmpty;
   if (isEmpty) return;
-  box.setAttribute("aria-label", `${metric?.label ?? name} over ${curves.over}, ${plural(drawn.length, "row")}`);
+  box.setAttribute("aria-label", `${metric?.label ?? name} over ${label}, ${plural(drawn.length, "row")}`);
   const beside = referenceLayers(near, xRange);
   // the first row is drawn last, on top
   const layers = [...drawn].reverse().map(({ row, curve }) => curveLayers(row, curve, yRange, isLog));
   drawPlot(`curves ${name}`, box, {
     height: 260,
-    x: { range: xRange, label: curves.over },
+    x: { range: xRange, label },
     y: { range: yRange, isLog },
     layers: {
       bands: layers.flatMap((layer) => layer.bands),
@@ -168,11 +178,16 @@ function readOff(name, drawn, given, x, event) {
   showTip(
     event.clientX,
     event.clientY,
-    element("strong", {}, curves.over === "hours" ? `${short(place, 3)} h` : `step ${place.toLocaleString("en")}`),
+    element("strong", {}, placeText(name, place)),
     element("table", {}, ...values.slice(0, MOST_IN_TIP).map(line), ...Object.entries(given).map(beside)),
     more > 0 ? element("div", { class: "quiet" }, `and ${plural(more, "more row")}`) : null,
   );
   return place;
+}
+
+function placeText(name, place) {
+  if (name.startsWith(LENGTHS)) return `${place} training clips long`;
+  return curves.over === "hours" ? `${short(place, 3)} h` : `step ${place.toLocaleString("en")}`;
 }
 
 function startCurves() {

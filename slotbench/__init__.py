@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from slotbench.data.base import SlotDataModule
-    from slotbench.tasks.base import SlotTask
+    from slotbench.tasks.task import Task
 
 __version__ = "0.1.0"
 
@@ -54,7 +54,7 @@ def load_run(
     changes: Mapping[str, Any] | None = None,
     plugins: Sequence[str | Path] = (),
     allow_import: Sequence[str] = (),
-) -> tuple[SlotTask, SlotDataModule]:
+) -> tuple[Task, SlotDataModule]:
     """Task and data of a recorded run, the task with the checkpoint's weights, on the CPU and in evaluation mode.
 
     Args:

@@ -62,7 +62,7 @@ _INTERFACES = {
     "decoders": "slotbench.interfaces:Decoder",
     "aggregations": "slotbench.interfaces:Aggregation",
     "tokenizers": "slotbench.interfaces:Tokenizer",
-    "tasks": "slotbench.tasks.base:SlotTask",
+    "tasks": "slotbench.tasks.task:Task",
     "datasets": "slotbench.data.base:SlotDataModule",
 }
 

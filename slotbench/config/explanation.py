@@ -40,7 +40,7 @@ from slotbench.config.settings import Node, Setting, tree_of
 from slotbench.data.base import SlotDataModule
 from slotbench.errors import UserError, did_you_mean, lines, listing
 from slotbench.interfaces import Aggregation, Decoder, Encoder, TemporalCore, Tokenizer
-from slotbench.tasks.base import SlotTask
+from slotbench.tasks.task import Task
 
 __all__ = ["explain", "explain_construction", "explain_monitor"]
 
@@ -50,7 +50,7 @@ _INTERFACES = {
     "decoders": Decoder,
     "aggregations": Aggregation,
     "tokenizers": Tokenizer,
-    "tasks": SlotTask,
+    "tasks": Task,
     "datasets": SlotDataModule,
 }
 # what EarlyStopping and ModelCheckpoint say of a metric that nobody logs
@@ -85,7 +85,7 @@ def explain(settings: Iterable[Setting], options: Mapping[str, Any], allowed: li
             of_parts = {part: _arguments_of(root.children.get(part), part) for part in ("data", "trainer", "model")}
             raise unknown_key(name, node.first_setting(), [*PARTS, *options], owner_of(name, of_parts))
     walk = _Walk(allowed)
-    for name, base, kind in (("model", SlotTask, "tasks"), ("data", SlotDataModule, "datasets")):
+    for name, base, kind in (("model", Task, "tasks"), ("data", SlotDataModule, "datasets")):
         if name not in root.children or root.children[name].value is None:
             raise UserError(
                 lines(

@@ -23,7 +23,7 @@ from slotbench.config.settings import Setting, without_replaced
 from slotbench.data.base import SlotDataModule
 from slotbench.errors import UserError
 from slotbench.lightning_compat import SettledCLI
-from slotbench.tasks.base import SlotTask
+from slotbench.tasks.task import Task
 
 __all__ = ["Configuration", "SlotbenchCLI", "hush", "parse"]
 
@@ -70,7 +70,7 @@ class SlotbenchCLI(SettledCLI):
     def __init__(self, command: str, arguments: list[str], settings: list[Setting], options: RunOptions) -> None:
         self._command, self._settings, self._options = command, settings, options
         super().__init__(
-            SlotTask,
+            Task,
             SlotDataModule,
             subclass_mode_model=True,
             subclass_mode_data=True,

@@ -24,7 +24,7 @@ from slotbench.pretrained.weights import WeightError
 from slotbench.runs.checkpoint_choice import DEFAULT, check_whole, choose_checkpoint
 from slotbench.runs.checkpoints import load_checkpoint
 from slotbench.runs.folder import RunFolder, RunFolderError
-from slotbench.tasks.base import SlotTask
+from slotbench.tasks.task import Task
 
 __all__ = ["LoadedRun", "load_run", "load_with_settings"]
 
@@ -41,7 +41,7 @@ class LoadedRun:
         step: optimiser steps done by then.
     """
 
-    task: SlotTask
+    task: Task
     data: SlotDataModule
     folder: RunFolder
     checkpoint: Path
@@ -116,7 +116,7 @@ def load_with_settings(
     return LoadedRun(task.eval(), data, folder, file, step)
 
 
-def _load_weights(task: SlotTask, checkpoint: Path, folder: RunFolder) -> int:
+def _load_weights(task: Task, checkpoint: Path, folder: RunFolder) -> int:
     """Fills the task with a checkpoint's weights; returns the optimiser steps that they have had."""
     held = load_checkpoint(checkpoint)
     try:

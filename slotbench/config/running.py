@@ -36,8 +36,8 @@ from slotbench.runs.checkpoint_choice import check_whole
 from slotbench.runs.folder import RunFolderError
 from slotbench.runs.launch import find_launch
 from slotbench.runs.resuming import command_after_divergence
-from slotbench.tasks.base import SlotTask
 from slotbench.tasks.optimisation import TrainingSettingsError
+from slotbench.tasks.task import Task
 from slotbench.text import one_line, printable
 from slotbench.yaml_files import read_yaml
 
@@ -215,7 +215,7 @@ class _RunningCLI(SlotbenchCLI):
         if place.checkpoint is not None:
             self.config_init["fit"]["ckpt_path"] = str(place.checkpoint.path)
             # the weights that it started from have done their work, and may be gone
-            cast("SlotTask", self.model)._init_from = None
+            cast("Task", self.model)._init_from = None
         config = read_yaml(folder.path / "config.yaml")
         wandb = self._options.wandb or (folder.info.get("wandb_mode") if place.is_resumed else None) or "off"
         project = self._options.wandb_project
@@ -243,7 +243,7 @@ def _rank() -> int:
     return rank
 
 
-def _check_training_settings(task: SlotTask, trainer: Namespace) -> None:
+def _check_training_settings(task: Task, trainer: Namespace) -> None:
     """Refuses what no training can be done with before there is a run folder."""
     steps, epochs = trainer.get("max_steps", -1), trainer.get("max_epochs")
     endless = steps == -1 and (epochs == -1 or (epochs is None and trainer.get("max_time") is not None))
@@ -280,7 +280,7 @@ def _as_list(value: Any) -> list[Any]:
 
 def _opening(
     command: str,
-    task: SlotTask,
+    task: Task,
     data: SlotDataModule,
     trainer: Trainer,
     folder: Path | None,
@@ -291,7 +291,7 @@ def _opening(
 
     A sixth says after which step a run is resumed, or whose weights are evaluated, if it does.
     """
-    parts = " -> ".join(type(part).__name__ for part in (task.encoder, task.core, task.decoder))
+    parts = " -> ".join(type(part).__name__ for part in task.parts.values())
     counts = trainable_parameters(task)
     total = counts.pop("total")
     sizes = " + ".join(f"{name} {count:,}" for name, count in counts.items())

@@ -157,13 +157,39 @@ class Tokenizer(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, frames: Float[Tensor, "batch time *views channels height width"]) -> Tokenized:
-        """Codes of frames in [0, 1], and what a training of the tokenizer needs."""
+        """Codes of frames in [0, 1], and what a training of the tokenizer needs.
+
+        In training codes may be drawn; in evaluation they are a function of the frame.
+        """
+
+    def encode(
+        self, frames: Float[Tensor, "batch time *views channels height width"]
+    ) -> Integer[Tensor, "batch time *views rows cols"]:
+        """The codes of a call alone, for those who need nothing else; a subclass may spare the rest."""
+        return self(frames).codes
 
     @abstractmethod
     def decode(
         self, codes: Integer[Tensor, "batch time *views rows cols"]
     ) -> Float[Tensor, "batch time *views channels height width"]:
         """Frames in [0, 1] of codes."""
+
+    @property
+    def fit_frames(self) -> int:
+        """Frames of the training split that `fit` is to be given before the training; 0 where nothing is to be fitted.
+
+        A tokenizer that has been fitted, or has the weights of one that has, gives 0.
+        """
+        return 0
+
+    def at_step(self, step: int) -> None:
+        """Told before every step of a training which one it is, from 0 on, for what is annealed.
+
+        Nothing that it sets may matter in evaluation.
+        """
+
+    def fit(self, frames: Float[Tensor, "frames channels height width"]) -> None:
+        """Fits what is not trained by gradients to frames in [0, 1], before the training; see `fit_frames`."""
 
 
 class Aggregation(nn.Module, ABC):

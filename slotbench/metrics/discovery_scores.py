@@ -168,7 +168,8 @@ class DiscoveryScores(Scores):
             kind, _, score = name.partition("/")
             if kind == "baseline":
                 score, _, baseline = score.rpartition("/")
-                baselines.setdefault(baseline, {})[score] = value
+                if score.endswith(_SCOPES):
+                    baselines.setdefault(baseline, {})[score] = value
         self.mask_scores = [
             evaluation.result(source, _of(source, values), baselines) for source, evaluation in evaluations.items()
         ]

@@ -103,6 +103,10 @@ class AutoencodingTask(SlotTask, Segmenter):
             raise ValueError("this task reconstructs features, which are no frames")
         return self._unit(decoded.reconstruction)
 
+    def painted(self, out: Autoencoded) -> Float[Tensor, "batch time channels height width"]:
+        """The frames in [0, 1] that are shown and saved of a clip."""
+        return self.frames(out.decoded)
+
     def attention_masks(
         self, attention: Float[Tensor, "batch time slots tokens"], size: tuple[int, int]
     ) -> Float[Tensor, "batch time slots height width"] | None:
@@ -125,7 +129,7 @@ class AutoencodingTask(SlotTask, Segmenter):
             found |= {"masks": out.masks, "labels": masks_to_labels(out.masks, frame_size(batch))}
         if (attention := self._attention(out, batch)) is not None:
             found["attention"] = attention
-        return found if self.learns_features else found | {"frames": self.frames(out.decoded)}
+        return found if self.learns_features else found | {"frames": self.painted(out)}
 
     @property
     def piece_frames(self) -> int:
@@ -169,7 +173,7 @@ class AutoencodingTask(SlotTask, Segmenter):
         """What `draw` makes of each clip, if there are masks to draw."""
         if out.masks is None:
             return {}
-        painted = None if self.learns_features else self.frames(out.decoded)
+        painted = None if self.learns_features else self.painted(out)
         shown = {"reconstruction": painted, "masks": out.masks, "true_masks": batch.masks} | more
         return {
             f"clip_{i}": draw(batch.frames[i], **{name: x if x is None else x[i] for name, x in shown.items()})

@@ -7,14 +7,14 @@ from dataclasses import asdict
 from typing import Any
 
 from lightning.pytorch import LightningModule
-from torch import Tensor
+from torch import Tensor, nn
 
-from slotbench.interfaces import DataSpec, Decoder, Encoder, TemporalCore
+from slotbench.interfaces import DataSpec, TemporalCore
 from slotbench.pretrained.weights import WeightError
 
 __all__ = ["check_checkpoint"]
 
-_PARTS = ("encoder", "core", "decoder")
+_PARTS = ("encoder", "core", "decoder", "tokenizer")
 _MOST_NAMED = 3
 
 
@@ -22,9 +22,7 @@ def check_checkpoint(
     checkpoint: Mapping[str, Any],
     task: LightningModule,
     data_spec: DataSpec,
-    encoder: Encoder,
-    core: TemporalCore,
-    decoder: Decoder,
+    parts: Mapping[str, nn.Module],
 ) -> None:
     """Looks at a checkpoint before its weights are loaded into a task of these parts.
 
@@ -32,13 +30,14 @@ def check_checkpoint(
         WeightError: it has other tensors than the task, as another core's has, or one of another shape.
     """
     ours, theirs = task.state_dict(), checkpoint["state_dict"]
-    parts = dict(zip(_PARTS, (type(part).__name__ for part in (encoder, core, decoder)), strict=True))
     saved = checkpoint.get(task.CHECKPOINT_HYPER_PARAMS_KEY) or {}
     other_frames = _misfit_of_frames(asdict(data_spec), saved.get("data_spec"))
-    problem = _misfit(ours, theirs, task.hparams, saved, parts)
+    problem = _misfit(ours, theirs, task.hparams, saved, {name: type(part).__name__ for name, part in parts.items()})
     if problem is not None and task.strict_loading:
         raise WeightError(other_frames or problem)
-    rows = {f"core.{name}": axis for name, axis in (core.slot_parameters() or {}).items()}
+    core = parts.get("core")
+    of_slots = core.slot_parameters() if isinstance(core, TemporalCore) else None
+    rows = {f"core.{name}": axis for name, axis in (of_slots or {}).items()}
     for name, tensor in ours.items():
         here, there = list(tensor.shape), list(theirs.get(name, tensor).shape)
         if here == there:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
+from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 import torch
@@ -19,8 +20,13 @@ from torch.optim.lr_scheduler import LRScheduler
 from slotbench.errors import lines
 from slotbench.nn.parameters import decay_groups, one_group
 from slotbench.tasks.optimisation import NO_END, TrainingSettingsError, build_optimizer, build_schedule
+from slotbench.tasks.part_rates import hold_constant, part_groups
 
-__all__ = ["Decay", "OptimisedModule"]
+__all__ = ["ClipBy", "Decay", "OptimisedModule"]
+
+ClipBy = Literal["norm", "largest"]
+"""What `trainer.gradient_clip_val` bounds: the Euclidean norm of all gradients, or the largest number among them, to
+which all are scaled."""
 
 Decay = Literal["matrices", "all"]
 """What weight decay is for: matrices, and everything else is left alone, or all parameters in one group."""
@@ -34,9 +40,18 @@ class OptimisedModule(LightningModule):
         schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
         decay: what the optimiser's weight decay is for.
 
+    Attributes:
+        part_rates: learning rates of parts, by name, where they are not the optimiser's.
+        constant_parts: parts whose learning rate the schedule leaves alone.
+        clip_by: what the trainer's gradient clipping bounds.
+
     Raises:
         ValueError: for a `decay` that there is not.
     """
+
+    part_rates: Mapping[str, float] = MappingProxyType({})
+    constant_parts: Sequence[str] = ()
+    clip_by: ClipBy = "norm"
 
     def __init__(
         self,
@@ -57,10 +72,12 @@ class OptimisedModule(LightningModule):
 
         With a gradient scaler (`16-mixed`) AdamW is not fused unless the user says so: Lightning would refuse to clip.
         """
-        groups = decay_groups(self.parameters()) if self._decay == "matrices" else one_group(self.parameters())
+        grouped = decay_groups if self._decay == "matrices" else one_group
+        groups = part_groups(self, self.part_rates, self.constant_parts, grouped)
         scaled = getattr(self.trainer.precision_plugin, "scaler", None) is not None
         optimizer = build_optimizer(self._optimizer, groups, fuse=not scaled)
         schedule = build_schedule(self._schedule, optimizer, self.total_steps)
+        hold_constant(schedule)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def check_training_settings(self, total_steps: int | None, with_schedule: bool = True) -> None:
@@ -73,6 +90,7 @@ class OptimisedModule(LightningModule):
         Raises:
             TrainingSettingsError: they do not.
         """
+        part_groups(self, self.part_rates, self.constant_parts, one_group)
         optimizer = build_optimizer(self._optimizer, [nn.Parameter(torch.zeros(1))])
         if with_schedule:
             build_schedule(self._schedule, optimizer, total_steps)
@@ -89,7 +107,9 @@ class OptimisedModule(LightningModule):
         only in its step, after the clipping. Bfloat16 has the range of float32, and no scaler.
         """
         plugin = self.trainer.precision_plugin
-        if isinstance(plugin, MixedPrecision) and plugin.scaler is None and gradient_clip_val is not None:
+        if self.clip_by == "largest" and gradient_clip_val is not None:
+            nn.utils.clip_grad_norm_(self.parameters(), float(gradient_clip_val), norm_type=math.inf)
+        elif isinstance(plugin, MixedPrecision) and plugin.scaler is None and gradient_clip_val is not None:
             kind = GradClipAlgorithmType(gradient_clip_algorithm or "norm")
             Precision.clip_gradients(plugin, optimizer, gradient_clip_val, kind)
         else:

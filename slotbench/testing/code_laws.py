@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from slotbench.interfaces import AutoregressiveDecoder, SlotSpec, Tokenizer, VideoBatch, VideoSpec
-from slotbench.testing.aids import like, module_snapshot, ready, unchanged
+from slotbench.testing.aids import like, module_snapshot, ready, scalar, unchanged
 from slotbench.testing.frame_laws import INPUT, SLOTS, random_batch, random_slots
 
 __all__ = ["CODES", "SAMPLING_LAWS", "TOKENIZER_LAWS"]
@@ -61,6 +61,46 @@ def tokenizer_keeps_nothing(build: BuildTokenizer, video: VideoSpec = INPUT) -> 
     unchanged(before, module_snapshot(tokenizer))
 
 
+def tokenizer_gradients_reach_every_parameter(build: BuildTokenizer, video: VideoSpec = INPUT) -> None:
+    """In training every trainable parameter has a part in the reconstruction or in a loss."""
+    tokenizer, frames = ready(build(video)).train(), frames_from_dark_to_bright(video)
+    trained = [(name, parameter) for name, parameter in tokenizer.named_parameters() if parameter.requires_grad]
+    if not trained:
+        return
+    torch.manual_seed(0)
+    found = tokenizer(frames)
+    losses = [*found.losses.values(), *([] if found.reconstruction is None else [scalar(found.reconstruction)])]
+    assert losses, "there are parameters to train, and neither a reconstruction nor a loss to train them by"
+    torch.stack(losses).sum().backward()
+    dead = [name for name, parameter in trained if parameter.grad is None or not parameter.grad.any()]
+    assert not dead, f"no gradient reaches {', '.join(dead)}"
+
+
+def encoding_is_the_codes_of_a_call(build: BuildTokenizer, video: VideoSpec = INPUT) -> None:
+    """`encode` gives the codes that a call gives, and in evaluation its reconstruction is decoded from them."""
+    tokenizer, frames = ready(build(video)), frames_from_dark_to_bright(video)
+    with torch.no_grad():
+        found = tokenizer(frames)
+        assert torch.equal(tokenizer.encode(frames), found.codes), "encode gives other codes than a call"
+        if found.reconstruction is not None:
+            painted = found.reconstruction.clamp(0, 1)
+            torch.testing.assert_close(painted, tokenizer.decode(found.codes), rtol=1e-9, atol=1e-9)
+
+
+def tokenizer_reloads(build: BuildTokenizer, video: VideoSpec = INPUT) -> None:
+    """A new tokenizer that loads the state dict has the same codes and frames, and is not to be fitted again."""
+    tokenizer, frames = build(video).double().eval(), frames_from_dark_to_bright(video)
+    tokenizer.fit(frames.flatten(0, -4))
+    torch.manual_seed(1)
+    fresh = build(video).double().eval()
+    fresh.load_state_dict(tokenizer.state_dict())
+    assert fresh.fit_frames == 0, "a tokenizer with the weights of a fitted one asks to be fitted"
+    with torch.no_grad():
+        codes = tokenizer(frames).codes
+        assert torch.equal(fresh(frames).codes, codes), "a tokenizer that loads the checkpoint gives other codes"
+        assert torch.equal(fresh.decode(codes), tokenizer.decode(codes)), "it decodes to other frames"
+
+
 def later_cells_are_not_read(build: BuildSampling, slots: SlotSpec = SLOTS, codes: VideoSpec = CODES) -> None:
     """Teacher forcing: the logits of a cell depend on the true cells before it, in row-major order, and on no other."""
     decoder, given, batch = ready(build(slots, codes)), random_slots(slots), coded_batch(codes)
@@ -105,6 +145,9 @@ TOKENIZER_LAWS: tuple[Callable[[BuildTokenizer], None], ...] = (
     codes_are_as_announced,
     frames_are_tokenized_alone,
     tokenizer_keeps_nothing,
+    tokenizer_gradients_reach_every_parameter,
+    encoding_is_the_codes_of_a_call,
+    tokenizer_reloads,
 )
 SAMPLING_LAWS: tuple[Callable[[BuildSampling], None], ...] = (
     later_cells_are_not_read,

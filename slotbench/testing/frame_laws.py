@@ -192,20 +192,25 @@ VIEW_LAWS: tuple[Callable[[BuildEncoder], None], ...] = (every_view_is_encoded, 
 
 
 def random_batch(video: VideoSpec, batch: int = 2, time: int = 5, start: int = 3) -> VideoBatch:
-    """Clips of noise with everything that a part may ask for, from step `start` on; of several views, two held out."""
+    """Clips of noise with everything that a part may ask for, from step `start` on; of several views, two held out.
+
+    The target is a class of every pixel of every step, as many classes as `video` has channels.
+    """
     views = (video.num_views,) if video.num_views > 1 else ()
     lead, size = (batch, time, *views), (video.height, video.width)
     clips = VideoBatch(
         frames=torch.rand(*lead, video.channels, *size, dtype=torch.float64, generator=_generator()),
         time=torch.arange(start, start + time).expand(batch, -1),
         masks=torch.randint(0, 3, (*lead, *size), generator=_generator()),
+        target=torch.randint(0, video.channels, (*lead, *size), generator=_generator()),
+        target_time=torch.arange(start, start + time).expand(batch, -1),
         actions=like(torch.empty(batch, time, video.num_actions).double()) if video.num_actions else None,
         rays=like(torch.empty(*lead, 6, *size).double()),
     )
     if not views:
         return clips
     frames, rays = (like(torch.empty(batch, time, 2, axes, *size).double()) for axes in (video.channels, 6))
-    return replace(clips, held_out=replace(clips, frames=frames, rays=rays, masks=None))
+    return replace(clips, held_out=replace(clips, frames=frames, rays=rays, masks=None, target=None, target_time=None))
 
 
 def random_slots(slots: SlotSpec, batch: int = 2, time: int = 5) -> Tensor:

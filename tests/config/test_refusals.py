@@ -27,7 +27,7 @@ EXPERIMENTS = sorted(
 )
 
 # arguments that are sizes
-SUPPLIED = {"encoders": 1, "cores": 1, "decoders": 2, "aggregations": 1}
+SUPPLIED = {"encoders": 1, "cores": 1, "decoders": 2, "aggregations": 1, "tokenizers": 1}
 
 MISTAKES = [
     ["--model.core.num_slotz", "3"],

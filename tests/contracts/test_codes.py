@@ -30,11 +30,14 @@ from slotbench.testing.code_laws import (
     SAMPLING_LAWS,
     TOKENIZER_LAWS,
     codes_are_as_announced,
+    encoding_is_the_codes_of_a_call,
     frames_are_tokenized_alone,
     later_cells_are_not_read,
     samples_are_what_teacher_forcing_predicts,
     sampling_reads_no_target,
+    tokenizer_gradients_reach_every_parameter,
     tokenizer_keeps_nothing,
+    tokenizer_reloads,
 )
 from slotbench.testing.frame_laws import INPUT, VIEWS, random_batch
 
@@ -76,6 +79,21 @@ class CountsCodes(GreyLevels):
     def forward(self, frames: Tensor) -> Tokenized:
         self.seen += len(frames)
         return super().forward(frames)
+
+
+class HasNothingToLearnBy(GreyLevels):
+    def __init__(self, spec: VideoSpec) -> None:
+        super().__init__(spec)
+        self.forgotten = nn.Parameter(torch.zeros(3))
+
+
+class EncodesInItsOwnWay(GreyLevels):
+    def encode(self, frames: Tensor) -> Tensor:
+        return LEVELS - 1 - super().encode(frames)
+
+
+class ForgetsThatItWasFitted(GreyLevels):
+    fit_frames = 3
 
 
 class CellByCell(AutoregressiveDecoder):
@@ -137,7 +155,7 @@ class CopiesTheTarget(CellByCell):
 SAMPLING = [
     name for name in registry.names("decoders") if issubclass(registry.load("decoders", name), AutoregressiveDecoder)
 ]
-"""The registered decoders that sample; none yet, and pytest then skips their test."""
+"""The registered decoders that sample."""
 
 
 @pytest.mark.parametrize("video", [INPUT, VIEWS], ids=["one view", "several views"])
@@ -167,6 +185,9 @@ BROKEN = [
     (ShiftedCodes, codes_are_as_announced, "where there are 4"),
     (RelativeLevels, frames_are_tokenized_alone, "depend on other frames"),
     (CountsCodes, tokenizer_keeps_nothing, "seen"),
+    (HasNothingToLearnBy, tokenizer_gradients_reach_every_parameter, "neither a reconstruction nor a loss"),
+    (EncodesInItsOwnWay, encoding_is_the_codes_of_a_call, "other codes than a call"),
+    (ForgetsThatItWasFitted, tokenizer_reloads, "asks to be fitted"),
     (ReadsItsOwnCell, later_cells_are_not_read, "changes the logits of it or of earlier ones"),
     (ForgetsItsSamples, samples_are_what_teacher_forcing_predicts, "not close"),
     (CopiesTheTarget, sampling_reads_no_target, "depends on the target"),

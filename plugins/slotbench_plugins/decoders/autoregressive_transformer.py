@@ -1,0 +1,235 @@
+"""Autoregressive transformer: a frame's discrete codes one after the other, from those before and from the slots."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Integer
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from slotbench.interfaces import AutoregressiveDecoder, Decoded, PartError, SlotSpec, VideoBatch, VideoSpec
+from slotbench.nn.attention import check_heads, mean_over_heads, merge_heads, split_heads
+from slotbench.nn.linear import xavier_linear
+from slotbench.nn.parameters import without_decay
+
+Codes = Integer[Tensor, "frames cells"]
+
+
+class _Memory(NamedTuple):
+    """What a layer reads of the slots, and has kept of the cells so far: "frames heads ... head_dim"."""
+
+    slot_keys: Tensor
+    slot_values: Tensor
+    keys: Tensor
+    values: Tensor
+
+
+class AutoregressiveTransformer(AutoregressiveDecoder):
+    """Causal transformer over the codes of a frame in row-major order, whose layers also attend to the frame's slots.
+
+    The target is a grid of codes (`Tokenizer.code_spec`). A cell's logits come from the codes before it; the first has
+    a learned vector in their place. In training these are the true ones, of `VideoBatch.target`; `sample` goes cell by
+    cell and keeps keys and values, so that a cell costs one token and not the frame up to it. Masks are the last
+    layer's attention of a cell to the slots while its code is predicted, averaged over heads.
+
+    Source: Singh et al., "Illiterate DALL-E Learns to Compose" (SLATE), ICLR 2022, and "Simple Unsupervised
+    Object-Centric Learning for Complex and Naturalistic Videos" (STEVE), NeurIPS 2022, with its code; PSB (Singh et
+    al., 2024), Appendix D.3.2. With `dim` 192, 8 layers, 4096 codes on a grid of 32 x 32 and slots of width 192 it has
+    6,542,592 parameters, 36,864 of them in `slot_map`, which STEVE's code counts with its encoder. As in that code the
+    first layer replaces its input by its LayerNorm, and output maps start smaller by the root of three times the
+    layers; where codes and positions start was not looked up: ours are normal with a deviation of 1.
+
+    Args:
+        slot_spec: what the core hands over.
+        video_spec: the codes: as many channels as there are codes, and the grid's height and width.
+        dim: width of a token.
+        num_layers: layers of self-attention, cross-attention and MLP.
+        num_heads: heads of every attention.
+        mlp_ratio: hidden width of the MLPs in units of `dim`.
+        dropout: share of what is dropped in training: of attention weights, of what a layer adds, and of the input.
+
+    Raises:
+        ValueError: `num_layers` below 1, `dropout` that is no share, or `num_heads` that does not divide `dim`.
+        PartError: a call without the codes of each step.
+    """
+
+    def __init__(
+        self,
+        slot_spec: SlotSpec,
+        video_spec: VideoSpec,
+        dim: int = 64,
+        num_layers: int = 3,
+        num_heads: int = 4,
+        mlp_ratio: int = 4,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        if num_layers < 1:
+            raise ValueError(f"num_layers must be at least 1, got {num_layers}")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout is a share from 0 to below 1; got {dropout}")
+        self.grid = (video_spec.height, video_spec.width)
+        cells = video_spec.height * video_spec.width
+        self.slot_map = xavier_linear(slot_spec.dim, dim, bias=False)
+        self.codes = nn.Embedding(video_spec.channels, dim)
+        without_decay(self.codes.weight)
+        self.start = without_decay(nn.Parameter(torch.randn(dim)))
+        # the last row has no use: the code of the last cell is predicted and not read
+        self.positions = without_decay(nn.Parameter(torch.randn(1 + cells, dim)))
+        self.dropout = nn.Dropout(dropout)
+        gain = (3 * num_layers) ** -0.5
+        self.layers = nn.ModuleList(
+            _Layer(dim, num_heads, mlp_ratio, dropout, gain, is_first=number == 0) for number in range(num_layers)
+        )
+        self.norm = nn.LayerNorm(dim)
+        self.head = xavier_linear(dim, video_spec.channels, bias=False)
+
+    def forward(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None) -> Decoded:
+        """Logits of every cell from the true codes before it (teacher forcing), and the slots' shares in each cell."""
+        codes = self._true_codes(slots, batch).flatten(0, 1).flatten(1)
+        logits, weights = self._logits(self.slot_map(slots.flatten(0, 1)), codes[:, :-1])
+        return self._decoded(logits, weights, slots.shape[1])
+
+    @torch.no_grad()
+    def sample(
+        self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None, temperature: float = 0.0
+    ) -> tuple[Integer[Tensor, "batch time rows cols"], Decoded]:
+        """Codes one by one; `batch` is not read. See `AutoregressiveDecoder.sample`."""
+        context = self.slot_map(slots.flatten(0, 1))
+        cells = self.grid[0] * self.grid[1]
+        memories = [layer.memory(context, cells) for layer in self.layers]
+        token = self.start.expand(len(context), 1, -1)
+        codes, logits, weights = [], [], []
+        for cell in range(cells):
+            x = self.dropout(token + self.positions[cell])
+            for layer, memory in zip(self.layers, memories, strict=True):
+                x, attended = layer.step(x, memory, cell)
+            logits.append(self.head(self.norm(x)))
+            weights.append(attended)
+            codes.append(_chosen(logits[-1][:, 0], temperature))
+            token = self.codes(codes[-1])[:, None]
+        decoded = self._decoded(torch.cat(logits, 1), torch.cat(weights, 2), slots.shape[1])
+        return self._on_grid(torch.stack(codes, 1), slots.shape[1]), decoded
+
+    @torch.no_grad()
+    def sample_by_prefix(
+        self, slots: Float[Tensor, "batch time slots dim"], temperature: float = 0.0
+    ) -> Integer[Tensor, "batch time rows cols"]:
+        """What `sample` samples, from a whole pass over all codes so far for every cell: the reference, and slow."""
+        context = self.slot_map(slots.flatten(0, 1))
+        codes = torch.zeros(len(context), 0, dtype=torch.long, device=slots.device)
+        for _ in range(self.grid[0] * self.grid[1]):
+            logits, _ = self._logits(context, codes)
+            codes = torch.cat([codes, _chosen(logits[:, -1], temperature)[:, None]], 1)
+        return self._on_grid(codes, slots.shape[1])
+
+    def _true_codes(self, slots: Tensor, batch: VideoBatch | None) -> Integer[Tensor, "batch time rows cols"]:
+        given = None if batch is None else batch.target
+        expected = (*slots.shape[:2], *self.grid)
+        if given is None or tuple(given.shape) != expected:
+            found = "none" if given is None else f"{list(given.shape)}"
+            raise PartError(
+                f"AutoregressiveTransformer reads the true codes of every step, {list(expected)}, and got {found}: "
+                "use it in the task CodeAutoencoding, which hands over those of a tokenizer"
+            )
+        return given
+
+    def _logits(
+        self, context: Float[Tensor, "frames slots dim"], before: Codes
+    ) -> tuple[Float[Tensor, "frames next_cells codes"], Float[Tensor, "frames heads next_cells slots"]]:
+        """Logits of each cell that `before` leads up to, one more than there are codes."""
+        tokens = torch.cat([self.start.expand(len(context), 1, -1), self.codes(before)], 1)
+        x = self.dropout(tokens + self.positions[: tokens.shape[1]])
+        for layer in self.layers:
+            x, weights = layer(x, context)
+        return self.head(self.norm(x)), weights
+
+    def _decoded(self, logits: Tensor, weights: Tensor, time: int) -> Decoded:
+        size = (time, *self.grid)
+        shares = mean_over_heads(weights)  # (frames, cells, slots)
+        grids = (x.unflatten(0, (-1, time)).movedim(-1, 2).unflatten(-1, size[1:]) for x in (logits, shares))
+        return Decoded(*grids)
+
+    def _on_grid(self, codes: Codes, time: int) -> Integer[Tensor, "batch time rows cols"]:
+        return codes.unflatten(0, (-1, time)).unflatten(-1, self.grid)
+
+
+class _Layer(nn.Module):
+    """Causal self-attention, cross-attention to the slots and an MLP, each pre-norm with a residual."""
+
+    def __init__(self, dim: int, num_heads: int, mlp_ratio: int, dropout: float, gain: float, is_first: bool):
+        super().__init__()
+        check_heads(dim, num_heads)
+        self.num_heads, self.is_first = num_heads, is_first
+        self.self_norm, self.cross_norm, self.mlp_norm = (nn.LayerNorm(dim) for _ in range(3))
+        self.query_key_value = xavier_linear(dim, dim, maps=3, bias=False)
+        self.self_output = _output_map(dim, dim, gain, bias=False)
+        self.slot_query = xavier_linear(dim, dim, bias=False)
+        self.slot_key_value = xavier_linear(dim, dim, maps=2, bias=False)
+        self.cross_output = _output_map(dim, dim, gain, bias=False)
+        self.expand = nn.Linear(dim, mlp_ratio * dim)
+        nn.init.kaiming_uniform_(self.expand.weight, nonlinearity="relu")
+        nn.init.zeros_(self.expand.bias)
+        self.contract = _output_map(mlp_ratio * dim, dim, gain)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, x: Float[Tensor, "frames cells dim"], context: Float[Tensor, "frames slots dim"]
+    ) -> tuple[Float[Tensor, "frames cells dim"], Float[Tensor, "frames heads cells slots"]]:
+        """(tokens, their weights on the slots)."""
+        x, normed = self._start(x)
+        query, key, value = self._heads(self.query_key_value(normed), 3)
+        dropped = self.dropout.p if self.training else 0.0
+        attended = F.scaled_dot_product_attention(query, key, value, dropout_p=dropped, is_causal=True)
+        x = x + self.dropout(self.self_output(merge_heads(attended)))
+        return self._finish(x, *self._heads(self.slot_key_value(context), 2))
+
+    def memory(self, context: Float[Tensor, "frames slots dim"], cells: int) -> _Memory:
+        """What `step` reads, with room for so many cells."""
+        key, value = self._heads(self.slot_key_value(context), 2)
+        kept = key.new_empty(*key.shape[:2], cells, key.shape[-1])
+        return _Memory(key, value, kept, kept.clone())
+
+    def step(
+        self, x: Float[Tensor, "frames 1 dim"], memory: _Memory, cell: int
+    ) -> tuple[Float[Tensor, "frames 1 dim"], Float[Tensor, "frames heads 1 slots"]]:
+        """`forward` for one cell after those whose keys and values `memory` holds; adds its own to them."""
+        x, normed = self._start(x)
+        query, key, value = self._heads(self.query_key_value(normed), 3)
+        memory.keys[:, :, cell : cell + 1], memory.values[:, :, cell : cell + 1] = key, value
+        keys, values = memory.keys[:, :, : cell + 1], memory.values[:, :, : cell + 1]
+        attended = F.scaled_dot_product_attention(query, keys, values)
+        x = x + self.dropout(self.self_output(merge_heads(attended)))
+        return self._finish(x, memory.slot_keys, memory.slot_values)
+
+    def _start(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(where the residual starts, what the self-attention reads): in the first layer both are normalised."""
+        normed = self.self_norm(x)
+        return (normed, normed) if self.is_first else (x, normed)
+
+    def _finish(self, x: Tensor, slot_keys: Tensor, slot_values: Tensor) -> tuple[Tensor, Tensor]:
+        query = split_heads(self.slot_query(self.cross_norm(x)), self.num_heads)
+        weights = (query * query.shape[-1] ** -0.5 @ slot_keys.mT).softmax(-1)
+        read = merge_heads(self.dropout(weights).to(slot_values.dtype) @ slot_values)
+        x = x + self.dropout(self.cross_output(read))
+        return x + self.dropout(self.contract(F.relu(self.expand(self.mlp_norm(x))))), weights
+
+    def _heads(self, mapped: Tensor, parts: int) -> list[Tensor]:
+        return [split_heads(part, self.num_heads) for part in mapped.chunk(parts, -1)]
+
+
+def _output_map(before: int, after: int, gain: float, bias: bool = True) -> nn.Linear:
+    layer = nn.Linear(before, after, bias=bias)
+    nn.init.xavier_uniform_(layer.weight, gain)
+    if bias:
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
+def _chosen(logits: Float[Tensor, "frames codes"], temperature: float) -> Integer[Tensor, " frames"]:
+    if temperature <= 0:
+        return logits.argmax(-1)
+    probabilities = (logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature).softmax(-1)
+    return torch.multinomial(probabilities, 1)[:, 0]

@@ -1,0 +1,170 @@
+"""Discrete VAE: each cell of a frame draws one of many codes, in training softly so that a gradient passes."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float, Integer
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from slotbench.interfaces import Tokenized, Tokenizer, VideoSpec
+
+
+class DVAE(Tokenizer):
+    """Discrete VAE of STEVE: convolutions to the codes of cells of 4 x 4 pixels, and from codes to frames.
+
+    In training a cell passes on soft weights of all codes, a softmax of log probabilities plus Gumbel noise over a
+    temperature, which falls by half a cosine. In evaluation its code is the most likely one, and frames are painted
+    from codes. Noise and softmax are computed in float32, or float64 where frames are. The reconstruction of a training
+    is not bounded, as in the source; `decode` clamps it to [0, 1].
+
+    Source: Singh et al., "Simple Unsupervised Object-Centric Learning for Complex and Naturalistic Videos" (STEVE),
+    NeurIPS 2022, and its code; the decoder of MOVi-C to E in PSB (Singh et al., 2024), Appendix D.3.2. With 4096 codes
+    and 64 channels it has 680,515 parameters, as in the code. Its initial weights were not looked up: ours are
+    Kaiming-uniform before a ReLU and Xavier-uniform elsewhere, with zero biases.
+
+    Args:
+        video_spec: the frames; height and width are multiples of 4.
+        num_codes: size of the codebook.
+        channels: of every hidden layer.
+        first_temperature: of the first step.
+        last_temperature: from step `anneal_steps` on.
+        anneal_steps: steps in which the temperature falls.
+        draw_codes: whether codes are drawn in training, by noise of their own, as the source does where transformer and
+            tokenizer are trained together; otherwise they are the most likely ones.
+
+    Raises:
+        ValueError: frames of another size, a number below 1, or a temperature that is not positive.
+    """
+
+    def __init__(
+        self,
+        video_spec: VideoSpec,
+        num_codes: int = 64,
+        channels: int = 64,
+        first_temperature: float = 1.0,
+        last_temperature: float = 0.1,
+        anneal_steps: int = 30_000,
+        draw_codes: bool = False,
+    ):
+        super().__init__()
+        if video_spec.height % 4 or video_spec.width % 4:
+            raise ValueError(
+                f"DVAE: a code is of 4 x 4 pixels, and frames are {video_spec.height} x {video_spec.width}: choose a "
+                "height and a width that are multiples of 4"
+            )
+        for name, value in {"num_codes": num_codes, "channels": channels, "anneal_steps": anneal_steps}.items():
+            if value < 1:
+                raise ValueError(f"DVAE: {name} is {value}; expected 1 or more")
+        if not min(first_temperature, last_temperature) > 0:
+            raise ValueError(
+                f"DVAE: temperatures {first_temperature} and {last_temperature}; expected numbers above 0, such as 1.0 "
+                "and 0.1"
+            )
+        rows, cols = video_spec.height // 4, video_spec.width // 4
+        self.code_spec = VideoSpec(num_codes, rows, cols, num_views=video_spec.num_views)
+        self.first_temperature, self.last_temperature = first_temperature, last_temperature
+        self.anneal_steps, self.draw_codes = anneal_steps, draw_codes
+        self.temperature = first_temperature
+        self.encoder = nn.Sequential(
+            _convolution(video_spec.channels, channels, 4, stride=4),
+            nn.ReLU(),
+            *_pointwise(channels, 6),
+            _convolution(channels, num_codes, 1, relu=False),
+        )
+        self.decoder = nn.Sequential(
+            _convolution(num_codes, channels, 1),
+            nn.ReLU(),
+            *_doubling(channels),
+            *_doubling(channels),
+            _convolution(channels, video_spec.channels, 1, relu=False),
+        )
+
+    def forward(self, frames: Float[Tensor, "batch time *views channels height width"]) -> Tokenized:
+        """Codes, and in training the frames painted from soft weights of them; in evaluation from the codes."""
+        logits = self.logits(frames.flatten(0, -4))
+        codes = self._codes(logits).unflatten(0, frames.shape[:-3])
+        if not self.training:
+            return Tokenized(codes, self._painted(codes))
+        soft = gumbel_softmax(logits, self.temperature)
+        return Tokenized(codes, self.decoder(soft.to(frames.dtype)).unflatten(0, frames.shape[:-3]))
+
+    def encode(
+        self, frames: Float[Tensor, "batch time *views channels height width"]
+    ) -> Integer[Tensor, "batch time *views rows cols"]:
+        """The codes alone; nothing is painted."""
+        return self._codes(self.logits(frames.flatten(0, -4))).unflatten(0, frames.shape[:-3])
+
+    def logits(self, images: Float[Tensor, "frames channels height width"]) -> Float[Tensor, "frames codes rows cols"]:
+        """Log probabilities of the codes of every cell, in float32 at least."""
+        logits = self.encoder(images)
+        return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(1)
+
+    def decode(
+        self, codes: Integer[Tensor, "batch time *views rows cols"]
+    ) -> Float[Tensor, "batch time *views channels height width"]:
+        """Frames of codes, clamped to [0, 1]."""
+        return self._painted(codes).clamp(0, 1)
+
+    def at_step(self, step: int) -> None:
+        """Lowers the temperature."""
+        done = min(1.0, step / self.anneal_steps)
+        first, last = self.first_temperature, self.last_temperature
+        self.temperature = last + (first - last) * 0.5 * (1 + math.cos(math.pi * done))
+
+    def _codes(self, logits: Float[Tensor, "frames codes rows cols"]) -> Integer[Tensor, "frames rows cols"]:
+        if self.training and self.draw_codes:
+            logits = logits.detach() + gumbel_noise(logits)
+        return logits.argmax(1)
+
+    def _painted(self, codes: Integer[Tensor, "batch time *views rows cols"]) -> Tensor:
+        first, *others = self.decoder
+        # the first layer of one-hot weights, of which there would be 4096 for each cell
+        cells = F.embedding(codes.flatten(0, -3), first.weight[:, :, 0, 0].T) + first.bias
+        images = cells.movedim(-1, 1)
+        for layer in others:
+            images = layer(images)
+        return images.unflatten(0, codes.shape[:-2])
+
+
+def gumbel_noise(like: Tensor) -> Tensor:
+    """Gumbel noise of the shape of `like`, in float32 or float64: the negative log of exponential noise."""
+    noise = torch.empty_like(like, dtype=torch.promote_types(like.dtype, torch.float32)).exponential_()
+    return -noise.clamp(min=torch.finfo(noise.dtype).tiny).log()
+
+
+def gumbel_softmax(
+    logits: Float[Tensor, "frames codes rows cols"], temperature: float
+) -> Float[Tensor, "frames codes rows cols"]:
+    """Soft weights of the codes of each cell: a draw by `logits`, nearly one-hot at a low temperature."""
+    with torch.autocast(logits.device.type, enabled=False):
+        return ((logits + gumbel_noise(logits)) / temperature).softmax(1)
+
+
+def _convolution(before: int, after: int, size: int, stride: int = 1, relu: bool = True) -> nn.Conv2d:
+    conv = nn.Conv2d(before, after, size, stride, padding=0 if stride > 1 else size // 2)
+    if relu:
+        nn.init.kaiming_uniform_(conv.weight, nonlinearity="relu")
+    else:
+        nn.init.xavier_uniform_(conv.weight)
+    assert conv.bias is not None
+    nn.init.zeros_(conv.bias)
+    return conv
+
+
+def _pointwise(channels: int, count: int) -> list[nn.Module]:
+    return [layer for _ in range(count) for layer in (_convolution(channels, channels, 1), nn.ReLU())]
+
+
+def _doubling(channels: int) -> list[nn.Module]:
+    """Layers that double the side of a map."""
+    return [
+        _convolution(channels, channels, 3),
+        nn.ReLU(),
+        *_pointwise(channels, 2),
+        _convolution(channels, 4 * channels, 1),
+        nn.ReLU(),
+        nn.PixelShuffle(2),
+    ]

@@ -1,0 +1,1 @@
+"""Frames as discrete codes: the training of a tokenizer, and slots that predict its codes."""

@@ -1,0 +1,301 @@
+"""Prediction of a tokenizer's codes from slots, frame by frame: SLATE, STEVE, and PSB with their decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+from jaxtyping import Float
+from lightning.pytorch.trainer.states import TrainerFn
+from torch import Tensor, nn, no_grad
+from torch.nn import functional as F
+from torch.optim import AdamW, Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from slotbench.interfaces import (
+    AutoregressiveDecoder,
+    DataSpec,
+    Decoded,
+    Decoder,
+    Encoder,
+    PartError,
+    SlotSpec,
+    TemporalCore,
+    Tokenized,
+    Tokenizer,
+    TokenSpec,
+    VideoBatch,
+    VideoSpec,
+    WindowedCore,
+)
+from slotbench.metrics.contingency import masks_to_labels
+from slotbench.metrics.scores import Score, Stage
+from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask, frame_size
+from slotbench.tasks.codes.code_scores import CodeScores
+from slotbench.tasks.codes.tokenizing import CodeSum, checked_tokenizer, fit_tokenizer, reconstruction_loss
+from slotbench.tasks.codes.trained_tokenizer import trained_tokenizer
+from slotbench.tasks.frame_losses import at_least_float32
+from slotbench.tasks.optimisation import WarmupCosine
+from slotbench.tasks.optimised import ClipBy, Decay
+from slotbench.tasks.part_checks import check_choices, check_whole_frames
+
+__all__ = ["CodeAutoencoding"]
+
+_UNUSED = 0.01
+
+
+class CodeAutoencoding(AutoencodingTask):
+    """Slots of each frame, from which a decoder predicts the codes that a tokenizer has for it, one after the other.
+
+    The decoder is given the true codes in training, and samples them where frames are shown or compared. No gradient of
+    the slots' loss reaches the tokenizer. It is one of three: trained before by `FrameTokenization` and frozen
+    (`tokenizer_run`); fitted at the start of this training (`tokenizer: PatchKMeans`); or trained here too
+    (`tokenizer: DVAE`), as in STEVE's code, where one bound clips all gradients together, so that the tokenizer's
+    decides how much is left of the slots'.
+
+    Scores: those of `SlotAutoencoding`, with the decoder's masks from its attention to the slots, and those of
+    `CodeScores`. A decoder may predict well with empty slots; `slot_gap` is what it loses in nats per code with the
+    slots of another clip of its batch, and the report says so if that is nothing.
+
+    Source: Singh et al., "Illiterate DALL-E Learns to Compose" (SLATE), ICLR 2022 (core `SlotAttention`, clips of one
+    frame); "Simple Unsupervised Object-Centric Learning for Complex and Naturalistic Videos" (STEVE), NeurIPS 2022
+    (core `SAVi`); PSB (Singh et al., 2024), Appendix D.3.2 (core `PSB`).
+
+    Args:
+        encoder: makes an encoder from the frames' `VideoSpec`.
+        core: makes a temporal core from the encoder's `TokenSpec`.
+        decoder: makes an `AutoregressiveDecoder` from the core's `SlotSpec` and the tokenizer's `code_spec`.
+        tokenizer_run: run folder or checkpoint of a `FrameTokenization` whose tokenizer is used as it is.
+        tokenizer: makes a tokenizer from the frames' `VideoSpec`, which is trained or fitted here.
+        optimizer: makes an optimiser from parameter groups; what decays, `decay` says.
+        schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
+        part_rates: learning rates of parts by name, such as {"core": 1.0e-4, "decoder.slot_map": 1.0e-4}, where they
+            are not the optimiser's; of two that name a parameter the longer one holds.
+        constant_parts: parts whose learning rate the schedule leaves alone.
+        clip_by: what `trainer.gradient_clip_val` bounds: the "norm" of all gradients, or the "largest" number in them,
+            to which all are scaled, as in STEVE's code.
+        loss_sum: "mean" for the mean cross-entropy of codes (and squared error of pixels, with a tokenizer that is
+            trained here); "frame" for sums over a frame's, as in STEVE's code.
+        sampled_clips: clips of each evaluation set whose frames are sampled and compared, the first ones; 0 for none.
+        eval_window: in evaluation, each step is computed from the last `eval_window` frames alone, for cores that can
+            (PSB).
+        baseline_clips: clips of each evaluation set that the masks' baselines are scored on, the first ones.
+        init_from: a run folder or a checkpoint whose weights to start from, where name and shape match.
+        data_spec: sizes of the input and of the target; the command line takes it from the data.
+        decay: what weight decay is for, "matrices" or "all" parameters.
+
+    Raises:
+        ValueError: the data are no whole frames, not one tokenizer is given, or an argument cannot be.
+        PartError: the decoder does not predict codes.
+        UserError: `tokenizer_run` holds no tokenizer of such frames.
+    """
+
+    monitor: ClassVar[tuple[str, Literal["min", "max"]] | None] = ("val/loss", "min")
+
+    def __init__(
+        self,
+        encoder: Callable[[VideoSpec], Encoder],
+        core: Callable[[TokenSpec], TemporalCore],
+        decoder: Callable[[SlotSpec, VideoSpec], Decoder],
+        tokenizer_run: str | None = None,
+        tokenizer: Callable[[VideoSpec], Tokenizer] | None = None,
+        optimizer: Callable[[Iterable], Optimizer] = AdamW,
+        schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
+        part_rates: dict[str, float] | None = None,
+        constant_parts: tuple[str, ...] = (),
+        clip_by: ClipBy = "norm",
+        loss_sum: CodeSum = "mean",
+        sampled_clips: int = 200,
+        eval_window: int | None = None,
+        baseline_clips: int = 200,
+        init_from: str | None = None,
+        data_spec: DataSpec | None = None,
+        decay: Decay = "matrices",
+    ):
+        built, codes = None, None
+        if data_spec is not None:
+            check_whole_frames(data_spec, "CodeAutoencoding predicts codes of the frames that it reads", "MOViLike")
+            built = _tokenizer(tokenizer_run, tokenizer, data_spec.input)
+            codes = DataSpec(data_spec.input, built.code_spec)
+        super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay, codes)
+        assert built is not None  # without a data_spec the line above raises
+        check_choices(clip_by=(clip_by, ClipBy), loss_sum=(loss_sum, CodeSum))
+        _check_numbers(sampled_clips, baseline_clips, eval_window, self.core)
+        if not isinstance(self.decoder, AutoregressiveDecoder):
+            raise PartError(
+                f"CodeAutoencoding needs a decoder that predicts codes one after the other, and "
+                f"{type(self.decoder).__name__} does not: choose AutoregressiveTransformer"
+            )
+        self.tokenizer = built
+        self.trains_tokenizer = any(parameter.requires_grad for parameter in built.parameters())
+        self.part_rates, self.constant_parts = part_rates or {}, constant_parts
+        self.clip_by, self.loss_sum = clip_by, loss_sum
+        self.pixels, self.extractor, self.learns_features = "unit", None, False
+        self.eval_window = eval_window
+        self.sampled_clips = sampled_clips
+        self.declare_scores(*(CodeScores(built.code_spec.channels, baseline_clips) for _ in range(2)))
+
+    @property
+    def parts(self) -> Mapping[str, nn.Module]:
+        """Encoder, core, decoder and tokenizer."""
+        return {**super().parts, "tokenizer": self.tokenizer}
+
+    @property
+    def reported(self) -> tuple[Score, ...]:
+        """Object discovery as elsewhere; cross-entropy and whether slots help; quality of frames beside its bound."""
+        return (
+            Score("fg_ari/video/decoder", "objects told apart: FG-ARI per video", references="fg_ari/video"),
+            Score("miou/video/decoder", "masks that fit: mIoU per video", references="miou/video"),
+            Score("fg_ari/video/attention", "the same of the core's attention: FG-ARI", references="fg_ari/video"),
+            Score("cross_entropy", "codes: cross-entropy, nats per code", higher_is_better=False),
+            Score("slot_gap", "nats per code lost with another clip's slots (0: not used)"),
+            Score("psnr/frame", "frames from slots: PSNR per frame, dB"),
+            Score("psnr_tokenizer/frame", "frames from true codes: PSNR per frame, dB"),
+        )
+
+    def train(self, mode: bool = True) -> CodeAutoencoding:
+        """Into training mode or out of it, without a tokenizer that is frozen."""
+        super().train(mode)
+        if not self.trains_tokenizer:
+            self.tokenizer.eval()
+        return self
+
+    def on_fit_start(self) -> None:
+        """Fits a tokenizer that is fitted before the training."""
+        super().on_fit_start()
+        fit_tokenizer(self.tokenizer, self.trainer)
+
+    def on_validation_start(self) -> None:
+        """Has the last validation of a training, and any other evaluation, keep the scores of every clip."""
+        trainer = self.trainer
+        goes_on = trainer.state.fn == TrainerFn.FITTING and trainer.global_step < trainer.estimated_stepping_batches
+        self.scores_of("val").per_clip = not goes_on
+
+    def on_test_start(self) -> None:
+        """Has the test keep the scores of every clip."""
+        self.scores_of("test").per_clip = True
+
+    def on_train_batch_start(self, batch: VideoBatch, batch_idx: int) -> None:
+        """Tells a tokenizer that is trained here which step it is."""
+        super().on_train_batch_start(batch, batch_idx)
+        if self.trains_tokenizer:
+            self.tokenizer.at_step(self.global_step)
+
+    def training_loss(self, batch: VideoBatch) -> Float[Tensor, ""]:
+        """Cross-entropy of the codes, and what a tokenizer that is trained here is to be compared by."""
+        if not self.trains_tokenizer:
+            read = self._read(batch)
+            return self._loss(self.decoder(self.core(self.encoder(read)).slots, read), read)
+        tokenized = self.tokenizer(batch.frames)
+        read = _coded(batch, tokenized.codes)
+        own = self._tokenizer_loss(tokenized, batch)
+        return own + self._loss(self.decoder(self.core(self.encoder(read)).slots, read), read)
+
+    def loss(self, output: Autoencoded, batch: VideoBatch) -> Float[Tensor, ""]:
+        """Cross-entropy of the codes, plus the decoder's own terms."""
+        return self._loss(output.decoded, output.read)
+
+    def score(self, batch: VideoBatch, scores: CodeScores) -> Tensor:
+        """Scores masks and codes, and of the first clips of the set sampled frames."""
+        out = self.evaluate(batch)
+        for name, masks in {"decoder": out.masks, "attention": self._attention(out, batch)}.items():
+            if masks is not None:
+                labels = masks_to_labels(masks, frame_size(batch))
+                scores.update_masks(name, labels, masks.shape[2], batch.masks, batch.index)
+        if batch.masks is not None:
+            scores.update_baselines(batch, out.slots.shape[2])
+        other = None
+        if len(batch) > 1:
+            # neighbours may be cut out of one video
+            exchanged = out.slots.roll(len(batch) // 2, 0)
+            other = self.decoder(exchanged, out.read).reconstruction
+        scores.update_codes(out.read.require("target"), out.decoded.reconstruction, other)
+        self._score_frames(out, batch, scores)
+        return self.loss(out, batch)
+
+    def frames(self, decoded: Decoded) -> Float[Tensor, "batch time channels height width"]:
+        """Frames of the most likely code of each cell; after a call, given the true codes before it."""
+        return self.tokenizer.decode(decoded.reconstruction.argmax(2))
+
+    def painted(self, out: Autoencoded) -> Float[Tensor, "batch time channels height width"]:
+        """Frames of codes that are sampled from the slots alone, each the most likely one."""
+        return self.sample(out.slots)
+
+    @no_grad()
+    def sample(
+        self, slots: Float[Tensor, "batch time slots dim"], temperature: float = 0.0
+    ) -> Float[Tensor, "batch time channels height width"]:
+        """Frames in [0, 1] from slots.
+
+        Args:
+            slots: of every step.
+            temperature: 0 for the most likely code of each cell, given those before it; otherwise codes are drawn.
+        """
+        assert isinstance(self.decoder, AutoregressiveDecoder)
+        codes, _ = self.decoder.sample(slots, None, temperature)
+        return self.tokenizer.decode(codes)
+
+    def _score_frames(self, out: Autoencoded, batch: VideoBatch, scores: CodeScores) -> None:
+        numbers = range(len(batch)) if batch.index is None else batch.index.tolist()
+        first = [place for place, number in enumerate(numbers) if number < self.sampled_clips]
+        if first:
+            true = batch.frames[first].float()
+            scores.update_frames(self.sample(out.slots[first]).float(), true)
+            scores.update_tokenizer(self.tokenizer.decode(out.read.require("target")[first]).float(), true)
+
+    def _log_scores(self, stage: Stage, scores: Mapping[str, float]) -> None:
+        super()._log_scores(stage, scores)
+        trainer, gap = self.trainer, scores.get("slot_gap")
+        goes_on = trainer.state.fn == TrainerFn.FITTING and trainer.global_step < trainer.estimated_stepping_batches
+        if gap is not None and gap < _UNUSED and not goes_on:
+            self.print(
+                f"the slots are not used: with those of another clip the codes are predicted as well (a gap of "
+                f"{gap:.4f} nats per code); what the masks show are no objects"
+            )
+
+    def _read(self, batch: VideoBatch) -> VideoBatch:
+        """The batch with the codes of its frames as the target."""
+        with no_grad():
+            return _coded(batch, self.tokenizer.encode(batch.frames))
+
+    def _loss(self, decoded: Decoded, read: VideoBatch) -> Tensor:
+        logits, codes = decoded.reconstruction.flatten(0, 1), read.require("target")
+        # classes last, as the decoder has them in memory
+        rows = at_least_float32(logits.movedim(1, -1).flatten(0, -2))
+        value = F.cross_entropy(rows, codes.flatten())
+        return decoded.add_losses(value * (codes[0, 0].numel() if self.loss_sum == "frame" else 1))
+
+    def _tokenizer_loss(self, tokenized: Tokenized, batch: VideoBatch) -> Tensor:
+        value = sum(tokenized.losses.values(), start=batch.frames.new_zeros(()))
+        if tokenized.reconstruction is None:
+            return value
+        return value + reconstruction_loss(tokenized.reconstruction, batch.frames, self.loss_sum)
+
+
+def _coded(batch: VideoBatch, codes: Tensor) -> VideoBatch:
+    return replace(batch, target=codes, target_time=batch.time, target_masks=None)
+
+
+def _tokenizer(run: str | None, tokenizer: Callable[[VideoSpec], Tokenizer] | None, frame: VideoSpec) -> Tokenizer:
+    if (run is None) == (tokenizer is None):
+        given = "neither" if run is None else "both"
+        raise ValueError(
+            "CodeAutoencoding takes its codes from one tokenizer: give tokenizer_run, the folder of a run of "
+            f"FrameTokenization, or tokenizer, such as PatchKMeans; {given} is given"
+        )
+    if tokenizer is None:
+        assert run is not None
+        return trained_tokenizer(run, frame)
+    return checked_tokenizer(tokenizer(frame))
+
+
+def _check_numbers(sampled: int, baselines: int, window: int | None, core: TemporalCore) -> None:
+    for name, value in {"sampled_clips": sampled, "baseline_clips": baselines}.items():
+        if value < 0:
+            raise ValueError(f"{name} is {value}; expected a number of clips, or 0 for none")
+    if window is not None and (window < 1 or not isinstance(core, WindowedCore)):
+        raise ValueError(
+            f"eval_window={window} asks {type(core).__name__} to read the last {window} frames at each step: give at "
+            "least 1, and a core that can (PSB), or leave it out"
+        )

@@ -1,0 +1,80 @@
+"""Scores of slots that predict codes: those of object discovery, and whether slots help to predict."""
+
+from __future__ import annotations
+
+from jaxtyping import Float, Integer
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from slotbench.metrics.codes import CodeUsage
+from slotbench.metrics.discovery_scores import DiscoveryScores
+from slotbench.metrics.frames import frame_psnr
+from slotbench.metrics.means import Mean
+
+__all__ = ["CodeScores"]
+
+Logits = Float[Tensor, "batch time codes rows cols"]
+
+
+class CodeScores(DiscoveryScores):
+    """The scores of `DiscoveryScores`, and beside them those of predicting codes.
+
+    Names: `cross_entropy`, nats per code given the true codes before it and the slots; `cross_entropy_other_slots`, the
+    same with the slots of another clip; `slot_gap`, how much worse that is: at zero the slots are not used, whatever
+    the cross-entropy. Baselines are the entropy of single codes, `baseline/cross_entropy/single_codes`, and with at
+    most 256 codes that given the left neighbour, `baseline/cross_entropy/left_neighbour`, both counted on the clips
+    that are scored. `psnr/frame`, `mse/frame` and `ssim/frame` are of frames sampled from the slots, and
+    `psnr_tokenizer/frame` of the same frames brought back from their true codes, which bounds them; `perplexity` and
+    `dead_codes` say how the true codes are used.
+
+    Args:
+        num_codes: size of the codebook.
+        baseline_clips: clips of the set that baselines of the masks are scored on, the first ones; 0 for none.
+    """
+
+    def __init__(self, num_codes: int, baseline_clips: int = 0) -> None:
+        super().__init__(baseline_clips)
+        self.usage = CodeUsage(num_codes)
+        self.code_losses = nn.ModuleDict({name: Mean() for name in ("own", "other", "own_beside_other")})
+
+    def update_codes(
+        self, codes: Integer[Tensor, "batch time rows cols"], own: Logits, other: Logits | None = None
+    ) -> None:
+        """Adds true codes, their logits, and the logits with another clip's slots, where there is another clip."""
+        self.usage.update(codes)
+        losses = {"own": own} if other is None else {"own": own, "own_beside_other": own, "other": other}
+        for name, logits in losses.items():
+            metric = self.code_losses[name]
+            assert isinstance(metric, Mean)
+            metric.update(F.cross_entropy(logits.flatten(0, 1).float(), codes.flatten(0, 1), reduction="none"))
+
+    def update_tokenizer(
+        self,
+        decoded: Float[Tensor, "batch time channels height width"],
+        true: Float[Tensor, "batch time channels height width"],
+    ) -> None:
+        """Adds frames that were brought back from their true codes; both in [0, 1]."""
+        self._add_frames("psnr_tokenizer", frame_psnr(decoded, true))
+
+    def compute(self) -> dict[str, float]:
+        """Every score that there is, by name; what has no sample is left out."""
+        used = {name: float(value) for name, value in self.usage.compute().items()}
+        losses = {name: float(metric.compute()) for name, metric in self.code_losses.items()}  # type: ignore[operator]
+        values = {
+            "cross_entropy": losses["own"],
+            "cross_entropy_other_slots": losses["other"],
+            "slot_gap": losses["other"] - losses["own_beside_other"],
+            "perplexity": used["perplexity"],
+            "dead_codes": used["dead_codes"],
+            "baseline/cross_entropy/single_codes": used["entropy"],
+            "baseline/cross_entropy/left_neighbour": used.get("entropy_given_left", float("nan")),
+        }
+        return super().compute() | {name: value for name, value in values.items() if value == value}
+
+    def close(self, keep_references: bool = True) -> dict[str, float]:
+        """Every score of the evaluation that ends; the baselines of the codes are counted each time."""
+        values = super().close(keep_references)
+        counted = {name: value for name, value in values.items() if name.startswith("baseline/cross_entropy/")}
+        if keep_references:
+            self.references = self.references | counted
+        return values

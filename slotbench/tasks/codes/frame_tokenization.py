@@ -1,0 +1,169 @@
+"""Reconstruction of frames by a tokenizer alone, before slots are trained on its codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from slotbench.interfaces import DataSpec, Tokenized, Tokenizer, VideoBatch, VideoSpec
+from slotbench.metrics.scores import Score
+from slotbench.nn.patch_codebook import cut_patches, fit_codebook, join_patches, nearest_entries
+from slotbench.tasks.codes.frame_scores import FrameScores
+from slotbench.tasks.codes.tokenizing import (
+    CodeSum,
+    checked_tokenizer,
+    fit_tokenizer,
+    reconstruction_loss,
+    training_frames,
+)
+from slotbench.tasks.optimisation import WarmupCosine
+from slotbench.tasks.optimised import Decay
+from slotbench.tasks.part_checks import check_choices, check_whole_frames
+from slotbench.tasks.pictures import contact_sheet, paint_frame
+from slotbench.tasks.slot_pictures import shown_times
+from slotbench.tasks.task import Task
+
+__all__ = ["FrameTokenization"]
+
+
+class FrameTokenization(Task):
+    """Trains a tokenizer to bring frames back from their codes, each frame on its own; there are no slots.
+
+    Its run folder is then named as `tokenizer_run` by `CodeAutoencoding`, whose slots predict the codes.
+
+    Scores: `psnr/frame` of frames decoded from codes, beside baselines of this data that need no tokenizer:
+    `mean_frame`, the mean of `baseline_frames` training frames; `mean_colours`, each cell in its mean colour;
+    `k_means`, a codebook of as many patches as there are codes, fitted to those training frames. `perplexity` and
+    `dead_codes` show a codebook of which little is used; see `FrameScores`.
+
+    Source: Singh et al., "Simple Unsupervised Object-Centric Learning for Complex and Naturalistic Videos" (STEVE),
+    NeurIPS 2022, which trains the tokenizer with the slots; alone first, as in the code of SlotFormer (Wu et al., 2023)
+    and SlotDiffusion (Wu et al., 2023). No gradient of the slots' loss reaches the tokenizer in either.
+
+    Args:
+        tokenizer: makes a tokenizer from the frames' `VideoSpec`.
+        optimizer: makes an optimiser from parameter groups; what decays, `decay` says.
+        schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
+        loss_sum: "mean" for the mean squared error of pixels; "frame" for the sum over a frame's, as in STEVE.
+        baseline_frames: frames of the training split that `mean_frame` and `k_means` are of; 0 for no baselines.
+        init_from: a run folder or a checkpoint whose weights to start from, where name and shape match.
+        data_spec: sizes of the input and of the target; the command line takes it from the data.
+        decay: what weight decay is for, "matrices" or "all" parameters.
+
+    Raises:
+        ValueError: the data are no whole frames, or an argument cannot be.
+    """
+
+    monitor: ClassVar[tuple[str, Literal["min", "max"]] | None] = ("val/mse/frame", "min")
+
+    def __init__(
+        self,
+        tokenizer: Callable[[VideoSpec], Tokenizer],
+        optimizer: Callable[[Iterable], Optimizer] = AdamW,
+        schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
+        loss_sum: CodeSum = "mean",
+        baseline_frames: int = 1000,
+        init_from: str | None = None,
+        data_spec: DataSpec | None = None,
+        decay: Decay = "matrices",
+    ):
+        super().__init__(optimizer, schedule, init_from, data_spec, decay)
+        check_whole_frames(self.data_spec, "FrameTokenization reconstructs the frames that it reads", "MOViLike")
+        check_choices(loss_sum=(loss_sum, CodeSum))
+        if baseline_frames < 0:
+            raise ValueError(f"baseline_frames is {baseline_frames}; expected a number of frames, or 0 for none")
+        self.tokenizer = checked_tokenizer(tokenizer(self.data_spec.input))
+        self.loss_sum: CodeSum = loss_sum
+        self.baseline_frames = baseline_frames
+        self.declare_scores(*(FrameScores(self.tokenizer.code_spec.channels) for _ in range(2)))
+        self._references: dict[str, Tensor] = {}
+        # what is fitted and not trained has nothing for the optimiser, and a training has one
+        trained = any(parameter.requires_grad for parameter in self.tokenizer.parameters())
+        self.nothing = None if trained else nn.Parameter(torch.zeros(()))
+
+    @property
+    def parts(self) -> Mapping[str, nn.Module]:
+        """The tokenizer."""
+        return {"tokenizer": self.tokenizer}
+
+    @property
+    def reported(self) -> tuple[Score, ...]:
+        """PSNR beside its baselines, and the use of the codes."""
+        return (
+            Score("psnr/frame", "frames from codes: PSNR per frame, dB"),
+            Score("perplexity", f"codes in use, of {self.tokenizer.code_spec.channels}: perplexity"),
+            Score("dead_codes", "codes that no cell has", higher_is_better=False),
+        )
+
+    def on_fit_start(self) -> None:
+        """Fits what is fitted before the training."""
+        super().on_fit_start()
+        fit_tokenizer(self.tokenizer, self.trainer)
+
+    def on_train_batch_start(self, batch: VideoBatch, batch_idx: int) -> None:
+        """Tells the tokenizer which step it is."""
+        super().on_train_batch_start(batch, batch_idx)
+        self.tokenizer.at_step(self.global_step)
+
+    def forward(self, batch: VideoBatch) -> Tokenized:
+        """Codes of every frame, and what is to be compared with it."""
+        return self.tokenizer(batch.frames)
+
+    def loss(self, output: Tokenized, batch: VideoBatch) -> Float[Tensor, ""]:
+        """Squared error of the frames, plus the tokenizer's own terms."""
+        painted = output.reconstruction
+        if painted is None:
+            painted = self.tokenizer.decode(output.codes)
+        value = reconstruction_loss(painted, batch.frames, self.loss_sum)
+        value = value if self.nothing is None else value + 0 * self.nothing
+        return sum(output.losses.values(), start=value)
+
+    def score(self, batch: VideoBatch, scores: FrameScores) -> Tensor:
+        """Scores frames decoded from codes, the first time beside baselines."""
+        output = self(batch)
+        painted = self.tokenizer.decode(output.codes).float()
+        wanted = scores.wants_references and self.baseline_frames > 0
+        scores.update(painted, batch.frames.float(), output.codes, self._baselines(batch) if wanted else {})
+        return self.loss(output, batch)
+
+    def predict(self, batch: VideoBatch) -> dict[str, Tensor]:
+        """The codes, and the frames decoded from them."""
+        codes = self.tokenizer.encode(batch.frames)
+        return {"codes": codes, "frames": self.tokenizer.decode(codes)}
+
+    def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
+        """A panel per clip: frames, and the same decoded from their codes."""
+        return {f"clip_{i}": self._panel(batch.frames[i], self.predict(batch)["frames"][i]) for i in range(len(batch))}
+
+    def _panel(self, frames: Tensor, painted: Tensor) -> np.ndarray:
+        chosen = shown_times(len(frames))
+        rows = [[paint_frame(row[t]) for t in chosen] for row in (frames, painted)]
+        return contact_sheet(rows, [f"t = {t}" for t in chosen], ["frame", "from codes"])
+
+    def _baselines(self, batch: VideoBatch) -> dict[str, Tensor]:
+        """What simple ways make of the frames of a batch."""
+        frames = batch.frames.float()
+        spec = self.tokenizer.code_spec
+        size = frames.shape[-1] // spec.width
+        if size * spec.width != frames.shape[-1] or size * spec.height != frames.shape[-2]:
+            return {}  # cells of another form have no patches
+        if not self._references and (seen := training_frames(self.trainer, self.baseline_frames)) is not None:
+            patches = cut_patches(seen, size).flatten(0, -2)
+            self._references = {"mean": seen.mean(0), "codebook": fit_codebook(patches, spec.channels)}
+        cut = cut_patches(frames, size)
+        values = size * size
+        flat = cut.unflatten(-1, (-1, values)).mean(-1, keepdim=True).expand(*cut.shape[:-1], -1, values).flatten(-2)
+        found = {"mean_colours": join_patches(flat, size)}
+        if self._references:
+            known = {name: value.to(frames) for name, value in self._references.items()}
+            found["mean_frame"] = known["mean"].expand_as(frames)
+            nearest = known["codebook"][nearest_entries(cut, known["codebook"])]
+            found["k_means"] = join_patches(nearest, size)
+        return found

@@ -1,0 +1,240 @@
+"""What every task shares: it trains, evaluates, predicts, logs and reports; `base` has encoder, core and decoder."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.pytorch.trainer.states import TrainerFn
+from lightning.pytorch.utilities.seed import isolate_rng
+from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from slotbench.interfaces import DataSpec, Headline, MaskScores, Reporter, VideoBatch
+from slotbench.metrics.means import Mean
+from slotbench.metrics.scores import Score, Scores, Stage
+from slotbench.nn.slot_init import drawn_by_clip
+from slotbench.pretrained.weights import WeightReport, match_weights
+from slotbench.tasks.checkpoint_fit import check_checkpoint
+from slotbench.tasks.optimisation import WarmupCosine
+from slotbench.tasks.optimised import Decay, OptimisedModule
+from slotbench.tasks.saved_arguments import RebuiltModule
+
+__all__ = ["Task"]
+
+
+class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
+    """A model of parts, and one question that it is asked.
+
+    A subclass makes its parts, says by `parts` which they are, and writes `forward`, `loss` of what `forward` returns,
+    and, for scores beside the loss, hands a `Scores` for each stage to `declare_scores` and names the ones that matter
+    in `reported`. `training_loss`, `score` and `predict` say what a step does with a batch, where that is more than
+    `forward` and `loss`. Steps, logging, the baselines that are scored once, and the final report are here.
+
+    Several processes train and score as one: losses and scores are summed over their clips before they are logged; see
+    `drawn_alike` for random numbers in evaluation, and `on_train_batch_start` for those in training.
+
+    Args:
+        optimizer: makes an optimiser from parameter groups; what decays, `decay` says. An AdamW is fused where neither
+            `fused` nor `foreach` is said.
+        schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
+        init_from: a run folder or a checkpoint whose weights to start from, where name and shape match.
+        data_spec: sizes of the input and of the target; the command line takes it from the data.
+        decay: what the optimiser's weight decay is for: "matrices", and everything else is left alone, or "all"
+            parameters in one group, norms, biases and time constants included.
+
+    Raises:
+        ValueError: without a `data_spec`, and for a `decay` that there is not.
+    """
+
+    data_spec: DataSpec
+
+    def __init__(
+        self,
+        optimizer: Callable[[Iterable], Optimizer] = AdamW,
+        schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
+        init_from: str | None = None,
+        data_spec: DataSpec | None = None,
+        decay: Decay = "matrices",
+    ):
+        super().__init__(optimizer, schedule, decay)
+        if data_spec is None:
+            raise ValueError(
+                f"{type(self).__name__} needs data_spec, the sizes of its input and target: the command line takes it "
+                "from the data; in Python pass data_spec=data.spec"
+            )
+        self.data_spec = data_spec
+        self.remember_arguments(data_spec=asdict(data_spec))
+        self._init_from = init_from
+        self.losses = nn.ModuleDict({stage: Mean() for stage in ("val", "test")})
+        self.scores = nn.ModuleDict()
+        self._stage: Stage = "val"
+        self._seed: int | None = None
+        self._quiet_about: set[str] = set()
+        self.weight_report: WeightReport | None = None
+
+    @property
+    @abstractmethod
+    def parts(self) -> Mapping[str, nn.Module]:
+        """What the model is made of, by the names that the configuration has for it, in the order of the data's way."""
+
+    @abstractmethod
+    def loss(self, output: Any, batch: VideoBatch) -> Tensor:
+        """What is minimised, of what `forward` returned for a batch; the mean over its clips."""
+
+    def training_loss(self, batch: VideoBatch) -> Tensor:
+        """The loss of a training batch."""
+        return self.loss(self(batch), batch)
+
+    def score(self, batch: VideoBatch, scores: Any) -> Tensor:
+        """Adds a batch to the scores of its stage, if the task has declared any, and returns its loss."""
+        output = self(batch)
+        if scores is not None:
+            scores.update(output, batch)
+        return self.loss(output, batch)
+
+    def predict(self, batch: VideoBatch) -> dict[str, Tensor]:
+        """What `slotbench predict` shows and saves, by name; nothing by default."""
+        return {}
+
+    def declare_scores(self, val: Scores, test: Scores) -> None:
+        """Has these updated by `score` in validation and test, closed after it, and logged under the stage's name."""
+        self.scores = nn.ModuleDict({"val": val, "test": test})
+
+    def training_step(self, batch: VideoBatch, batch_idx: int) -> Tensor:
+        """One batch's loss, logged as `train/loss`: the mean over processes, which have equally many clips."""
+        loss = self.training_loss(batch)
+        self.log("train/loss", loss, prog_bar=True, batch_size=len(batch), sync_dist=True)
+        return loss
+
+    def validation_step(self, batch: VideoBatch, batch_idx: int) -> None:
+        """Loss and scores on the validation set."""
+        self._evaluate("val", batch, batch_idx)
+
+    def test_step(self, batch: VideoBatch, batch_idx: int) -> None:
+        """Loss and scores on the test set."""
+        self._evaluate("test", batch, batch_idx)
+
+    def predict_step(self, batch: VideoBatch, batch_idx: int) -> dict[str, Tensor]:
+        """What `predict` makes of a batch, with the random numbers of its clips."""
+        with self.drawn_alike(batch, batch_idx):
+            return self.predict(batch)
+
+    def on_validation_epoch_end(self) -> None:
+        """Logs the scores, the first time with their baselines."""
+        self._close("val")
+
+    def on_test_epoch_end(self) -> None:
+        """Logs the scores, the first time with their baselines."""
+        self._close("test")
+
+    def _evaluate(self, stage: Stage, batch: VideoBatch, batch_idx: int) -> None:
+        with self.drawn_alike(batch, batch_idx):
+            loss = self.score(batch, self.scores_of(stage))
+        self._mean_loss(stage).update(loss, len(batch))
+
+    def _close(self, stage: Stage) -> None:
+        mean, scores = self._mean_loss(stage), self.scores_of(stage)
+        if not mean.update_called:  # a task with a step of its own
+            return
+        values = {"loss": float(mean.compute())}
+        mean.reset()
+        if scores is not None:
+            values |= scores.close(keep_references=not self.trainer.sanity_checking)
+        if not self.trainer.sanity_checking:
+            self._stage = stage
+            self._log_scores(stage, values)
+
+    def _mean_loss(self, stage: Stage) -> Mean:
+        mean = self.losses[stage]
+        assert isinstance(mean, Mean)
+        return mean
+
+    def scores_of(self, stage: str) -> Any:
+        """The `Scores` of a stage; None where the task has declared none."""
+        return dict(self.scores.items()).get(stage)
+
+    def _log_scores(self, stage: Stage, scores: Mapping[str, float]) -> None:
+        """Logs what every process has computed alike, from all clips, under the stage's name."""
+        named = {f"{stage}/{name}": value for name, value in scores.items()}
+        if self.trainer.world_size > 1 and named.keys() - self._quiet_about:
+            # to have Lightning average equal numbers would take two messages each, and there may be hundreds
+            self._quiet_about |= named.keys()
+            known = "|".join(re.escape(name) for name in named)
+            warnings.filterwarnings("ignore", message=rf"It is recommended to use `self\.log\('({known})'")
+        self.log_dict(named)
+
+    @property
+    def reported(self) -> tuple[Score, ...]:
+        """The scores that are headlines; a class attribute will do."""
+        return (Score("loss", "loss", higher_is_better=False),)
+
+    def headlines(self) -> list[Headline]:
+        """The scores that are `reported`, of the stage that was evaluated last, with baselines and oracles."""
+        scores = self.scores_of(self._stage)
+        return [score.headline(self._stage, {} if scores is None else scores.references) for score in self.reported]
+
+    def mask_scores(self) -> Sequence[MaskScores]:
+        """Those of the stage that was evaluated last."""
+        scores = self.scores_of(self._stage)
+        return () if scores is None else scores.mask_scores
+
+    def setup(self, stage: str) -> None:
+        """Loads the weights named by `init_from`, once, before training starts."""
+        # before a checkpoint may put another random state in place
+        self._seed = int(os.environ.get("PL_GLOBAL_SEED", torch.initial_seed()))
+        if stage == "fit" and self._init_from is not None and self.weight_report is None:
+            self.weight_report = match_weights(self, Path(self._init_from))
+            if self.trainer.is_global_zero:
+                print(self.weight_report)
+
+    def on_train_batch_start(self, batch: VideoBatch, batch_idx: int) -> None:
+        """With several processes, lets each draw its own random numbers, by seed, process and batch of the training.
+
+        The seed is the same for all, so that without this all would drop the same units and draw the same slots. A
+        resumed training draws what it would have drawn, though a checkpoint holds one process's random state.
+        """
+        if self.trainer.world_size > 1:
+            batches = self.trainer.fit_loop.total_batch_idx
+            drawn = np.random.SeedSequence([self._seed or 0, self.global_rank, batches]).generate_state(1, np.uint64)
+            torch.manual_seed(int(drawn[0]))
+
+    @contextmanager
+    def drawn_alike(self, batch: VideoBatch, seed: int) -> Iterator[None]:
+        """Within it, the same weights give the same output each time; the run's own random state is put back.
+
+        Slots are drawn for each clip by its number in the data set, so that neither the other clips of the batch nor
+        the number of processes matter. What else is drawn comes from a generator of this seed, batch by batch.
+        """
+        with isolate_rng(), drawn_by_clip(range(len(batch)) if batch.index is None else batch.index.tolist()):
+            torch.manual_seed(seed)
+            yield
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds the baselines and oracles that were scored, which a resumed training then need not score again."""
+        checkpoint["references"] = {stage: self.scores_of(stage).kept() for stage in self.scores}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Checks that a checkpoint fits, before its weights are loaded; a resumed training takes over its baselines.
+
+        Raises:
+            WeightError: it has other tensors than the model, as another core's has, or one of another shape.
+        """
+        check_checkpoint(checkpoint, self, self.data_spec, self.parts)
+        try:
+            resumes = self.trainer.state.fn == TrainerFn.FITTING
+        except RuntimeError:  # loaded without a trainer
+            return
+        for stage, kept in checkpoint.get("references", {}).items() if resumes else ():
+            if (scores := self.scores_of(stage)) is not None:
+                scores.restore(kept)

@@ -81,6 +81,9 @@ KINDS = {
         "--model.core OCSlotSSM --model.core.aggregation {name}",
         _BALLS,
     ),
+    "tokenizer": Kind(
+        "PatchKMeans", "model.tokenizer", "--model.tokenizer {name}", "experiments/movi_like_textured.yaml"
+    ),
     "dataset": Kind(
         "SlotRNN",
         "model.core",
@@ -117,6 +120,7 @@ _TASKS = (
     ),
     ("Clips at the smallest size, every frame reconstructed.", ""),
 )
+_CODES = "Clips at the smallest size, the codes of every frame predicted from its slots."
 _REGISTER_IMPORT = "\nfrom slotbench.registry import register"
 
 
@@ -164,6 +168,11 @@ def _words(kind: str, names: Names) -> dict[str, str]:
             "OCSlotSSM\n      init_args:\n        num_slots: 4\n        dim: 64\n        aggregation:\n"
             f"          class_path: {names.class_name}"
         )
+    arguments, metrics = _TASKS[kind == "task"][1], "val/rollout_mse/step_05, val/loss"
+    if kind == "tokenizer":
+        parts["decoder"] = "AutoregressiveTransformer\n      init_args: {dim: 64, num_layers: 1, mlp_ratio: 2}"
+        arguments = f"    tokenizer:\n      class_path: {names.class_name}\n"
+        metrics = "val/psnr/frame, val/slot_gap"
     yaml = {f"{part}_yaml": f"    {part}:\n      class_path: {text}" for part, text in parts.items()}
     return yaml | {
         "distribution": names.distribution,
@@ -179,10 +188,10 @@ def _words(kind: str, names: Names) -> dict[str, str]:
         "compared": of_kind.compared.format(name=names.class_name, rival=of_kind.rival),
         "first": of_kind.first or names.class_name,
         "tested": of_kind.tested.format(kind=kind),
-        "metrics": "val/loss" if kind == "task" else "val/rollout_mse/step_05, val/loss",
-        "question": _TASKS[kind == "task"][0],
-        "task": names.class_name if kind == "task" else "VideoPrediction",
-        "task_arguments": _TASKS[kind == "task"][1],
+        "metrics": "val/loss" if kind == "task" else metrics,
+        "question": _CODES if kind == "tokenizer" else _TASKS[kind == "task"][0],
+        "task": {"task": names.class_name, "tokenizer": "CodeAutoencoding"}.get(kind, "VideoPrediction"),
+        "task_arguments": arguments,
         "data": names.class_name if kind == "dataset" else "BouncingBalls",
         "objects": "num_squares" if kind == "dataset" else "num_balls",
     }

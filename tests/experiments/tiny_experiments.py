@@ -28,6 +28,7 @@ TINY = {
         "num_features": 4,
     },
     "decoder": {"num_layers": 1, "hidden_dim": 8},
+    "tokenizer": {"num_codes": 8, "channels": 4, "fit_frames": 4},
 }
 """What makes a part small, by its arguments; it is given those that it has."""
 
@@ -77,6 +78,8 @@ def tiny_overrides(config: Mapping[str, Any], folder: Path, kept: Collection[str
     model, data = config["model"]["init_args"], config["data"]["init_args"]
     values: dict[str, dict[str, Any]] = {part: dict(given) for part, given in TINY_RUN.items()}
     for part, given in TINY.items():
+        if part not in model:
+            continue
         arguments = inspect.signature(load(f"{part}s", model[part]["class_path"])).parameters
         of_part = values[f"model.{part}"] = {name: value for name, value in given.items() if name in arguments}
         if "top_k" in arguments:  # no more modules can be active than there are
@@ -91,6 +94,8 @@ def tiny_overrides(config: Mapping[str, Any], folder: Path, kept: Collection[str
         values["data"] |= {"resolution": SIDE} if "resolution" in data else {}
     if config["data"]["class_path"] == "MOViLike":
         values["data"] |= {"train_videos": 2, "val_videos": 1}
+    if "baseline_frames" in inspect.signature(load("tasks", config["model"]["class_path"])).parameters:
+        values["model"] = {"baseline_frames": 4}
     if "horizon" in model:
         values["data"] |= TINY_CLIPS["data"]
         values["model"] = TINY_CLIPS["model"]

@@ -77,6 +77,8 @@ class SAVi(InitialisedSlots, RecurrentCore):
             Xavier-uniform for every map, with slots drawn from a standard normal distribution ("plain"); see
             `slotbench.nn.slot_attention.initialise_slot_attention`.
         norm_eps: epsilon of the LayerNorms: 1e-5 in STEVE's code, 1e-6 in flax and with it in SAVi's.
+        predictor_mlp_ratio: that of the predictor's, if it is another one; STEVE's code has 1 in the corrector and 4
+            in the predictor.
 
     Raises:
         ValueError: a number below 1, heads that do not divide `dim`, an unknown `slot_init`, `corrector_mlp` or `init`,
@@ -100,6 +102,7 @@ class SAVi(InitialisedSlots, RecurrentCore):
         aggregation: Callable[[int], Aggregation] = WeightedMean,
         init: SlotAttentionInit = "steve",
         norm_eps: float = 1e-5,
+        predictor_mlp_ratio: int | None = None,
     ):
         super().__init__()
         check_iterations(num_iterations)
@@ -116,7 +119,8 @@ class SAVi(InitialisedSlots, RecurrentCore):
             aggregation=aggregation(dim // num_heads),
             norm_eps=norm_eps,
         )
-        self.predictor = SlotPredictor(dim, predictor_heads, mlp_ratio, norm_eps)
+        of_predictor = mlp_ratio if predictor_mlp_ratio is None else predictor_mlp_ratio
+        self.predictor = SlotPredictor(dim, predictor_heads, of_predictor, norm_eps)
         initialise_slot_attention(init, self.slot_init, self.corrector, self.predictor)
         self.num_iterations = num_iterations
         self.first_iterations = first_iterations

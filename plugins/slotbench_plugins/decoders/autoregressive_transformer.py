@@ -22,8 +22,7 @@ class _Memory(NamedTuple):
 
     slot_keys: Tensor
     slot_values: Tensor
-    keys: Tensor
-    values: Tensor
+    kept: Tensor  # keys and values: "frames two heads cells head_dim"
 
 
 class AutoregressiveTransformer(AutoregressiveDecoder):
@@ -74,10 +73,11 @@ class AutoregressiveTransformer(AutoregressiveDecoder):
         cells = video_spec.height * video_spec.width
         self.slot_map = xavier_linear(slot_spec.dim, dim, bias=False)
         self.codes = nn.Embedding(video_spec.channels, dim)
-        without_decay(self.codes.weight)
-        self.start = without_decay(nn.Parameter(torch.randn(dim)))
+        self.start = nn.Parameter(torch.randn(dim))
         # the last row has no use: the code of the last cell is predicted and not read
-        self.positions = without_decay(nn.Parameter(torch.randn(1 + cells, dim)))
+        self.positions = nn.Parameter(torch.randn(1 + cells, dim))
+        for table in (self.start, self.positions, *self.codes.parameters()):
+            without_decay(table)
         self.dropout = nn.Dropout(dropout)
         gain = (3 * num_layers) ** -0.5
         self.layers = nn.ModuleList(
@@ -99,12 +99,13 @@ class AutoregressiveTransformer(AutoregressiveDecoder):
         """Codes one by one; `batch` is not read. See `AutoregressiveDecoder.sample`."""
         context = self.slot_map(slots.flatten(0, 1))
         cells = self.grid[0] * self.grid[1]
-        memories = [layer.memory(context, cells) for layer in self.layers]
+        layers = [layer for layer in self.layers if isinstance(layer, _Layer)]
+        memories = [layer.memory(context, cells) for layer in layers]
         token = self.start.expand(len(context), 1, -1)
         codes, logits, weights = [], [], []
         for cell in range(cells):
             x = self.dropout(token + self.positions[cell])
-            for layer, memory in zip(self.layers, memories, strict=True):
+            for layer, memory in zip(layers, memories, strict=True):
                 x, attended = layer.step(x, memory, cell)
             logits.append(self.head(self.norm(x)))
             weights.append(attended)
@@ -189,19 +190,18 @@ class _Layer(nn.Module):
     def memory(self, context: Float[Tensor, "frames slots dim"], cells: int) -> _Memory:
         """What `step` reads, with room for so many cells."""
         key, value = self._heads(self.slot_key_value(context), 2)
-        kept = key.new_empty(*key.shape[:2], cells, key.shape[-1])
-        return _Memory(key, value, kept, kept.clone())
+        return _Memory(key, value, key.new_empty(key.shape[0], 2, key.shape[1], cells, key.shape[-1]))
 
     def step(
         self, x: Float[Tensor, "frames 1 dim"], memory: _Memory, cell: int
     ) -> tuple[Float[Tensor, "frames 1 dim"], Float[Tensor, "frames heads 1 slots"]]:
         """`forward` for one cell after those whose keys and values `memory` holds; adds its own to them."""
         x, normed = self._start(x)
-        query, key, value = self._heads(self.query_key_value(normed), 3)
-        memory.keys[:, :, cell : cell + 1], memory.values[:, :, cell : cell + 1] = key, value
-        keys, values = memory.keys[:, :, : cell + 1], memory.values[:, :, : cell + 1]
-        attended = F.scaled_dot_product_attention(query, keys, values)
-        x = x + self.dropout(self.self_output(merge_heads(attended)))
+        mapped = self.query_key_value(normed).view(len(x), 3, self.num_heads, -1)
+        memory.kept[:, :, :, cell] = mapped[:, 1:]
+        keys, values = memory.kept[:, :, :, : cell + 1].unbind(1)
+        attended = F.scaled_dot_product_attention(mapped[:, 0, :, None], keys, values)
+        x = x + self.self_output(attended.flatten(1)[:, None])
         return self._finish(x, memory.slot_keys, memory.slot_values)
 
     def _start(self, x: Tensor) -> tuple[Tensor, Tensor]:

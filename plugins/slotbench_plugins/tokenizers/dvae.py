@@ -121,6 +121,8 @@ class DVAE(Tokenizer):
 
     def _painted(self, codes: Integer[Tensor, "batch time *views rows cols"]) -> Tensor:
         first, *others = self.decoder
+        assert isinstance(first, nn.Conv2d)
+        assert first.bias is not None
         # the first layer of one-hot weights, of which there would be 4096 for each cell
         cells = F.embedding(codes.flatten(0, -3), first.weight[:, :, 0, 0].T) + first.bias
         images = cells.movedim(-1, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import ClassVar, Literal
@@ -165,6 +166,9 @@ class CodeAutoencoding(AutoencodingTask):
         """Fits a tokenizer that is fitted before the training."""
         super().on_fit_start()
         fit_tokenizer(self.tokenizer, self.trainer)
+        if not self.trains_tokenizer:
+            # Lightning takes a frozen part for a mistake
+            warnings.filterwarnings("ignore", message=r"Found \d+ module\(s\) in eval mode at the start of training")
 
     def on_validation_start(self) -> None:
         """Has the last validation of a training, and any other evaluation, keep the scores of every clip."""
@@ -239,10 +243,14 @@ class CodeAutoencoding(AutoencodingTask):
     def _score_frames(self, out: Autoencoded, batch: VideoBatch, scores: CodeScores) -> None:
         numbers = range(len(batch)) if batch.index is None else batch.index.tolist()
         first = [place for place, number in enumerate(numbers) if number < self.sampled_clips]
-        if first:
+        if self.sampled_clips:
             true = batch.frames[first].float()
-            scores.update_frames(self.sample(out.slots[first]).float(), true)
-            scores.update_tokenizer(self.tokenizer.decode(out.read.require("target")[first]).float(), true)
+            sampled = decoded = true  # of no clips: every process has the same scores, whichever clips it has
+            if first:
+                sampled = self.sample(out.slots[first]).float()
+                decoded = self.tokenizer.decode(out.read.require("target")[first]).float()
+            scores.update_frames(sampled, true)
+            scores.update_tokenizer(decoded, true)
 
     def _log_scores(self, stage: Stage, scores: Mapping[str, float]) -> None:
         super()._log_scores(stage, scores)
@@ -279,10 +287,10 @@ def _coded(batch: VideoBatch, codes: Tensor) -> VideoBatch:
 
 def _tokenizer(run: str | None, tokenizer: Callable[[VideoSpec], Tokenizer] | None, frame: VideoSpec) -> Tokenizer:
     if (run is None) == (tokenizer is None):
-        given = "neither" if run is None else "both"
+        given = "neither is" if run is None else "both are"
         raise ValueError(
             "CodeAutoencoding takes its codes from one tokenizer: give tokenizer_run, the folder of a run of "
-            f"FrameTokenization, or tokenizer, such as PatchKMeans; {given} is given"
+            f"FrameTokenization, or tokenizer, such as PatchKMeans; {given} given"
         )
     if tokenizer is None:
         assert run is not None

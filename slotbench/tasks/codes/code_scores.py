@@ -42,11 +42,13 @@ class CodeScores(DiscoveryScores):
     ) -> None:
         """Adds true codes, their logits, and the logits with another clip's slots, where there is another clip."""
         self.usage.update(codes)
-        losses = {"own": own} if other is None else {"own": own, "own_beside_other": own, "other": other}
-        for name, logits in losses.items():
+        for name, logits in {"own": own, "own_beside_other": own, "other": other}.items():
             metric = self.code_losses[name]
             assert isinstance(metric, Mean)
-            metric.update(F.cross_entropy(logits.flatten(0, 1).float(), codes.flatten(0, 1), reduction="none"))
+            if name != "own" and other is None:
+                metric.update(own.new_zeros(0))  # for processes that meet when the mean is computed
+            elif logits is not None:
+                metric.update(F.cross_entropy(logits.flatten(0, 1).float(), codes.flatten(0, 1), reduction="none"))
 
     def update_tokenizer(
         self,

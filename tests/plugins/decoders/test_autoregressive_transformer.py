@@ -1,0 +1,114 @@
+"""AutoregressiveTransformer: sampling beside its reference, its masks, and that it learns to read the slots."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from slotbench_plugins.decoders.autoregressive_transformer import AutoregressiveTransformer
+from torch.nn import functional as F
+
+from slotbench.interfaces import PartError, SlotSpec, VideoBatch, VideoSpec
+from slotbench.nn.parameters import decay_groups
+from slotbench.testing.aids import move_off_initial_values
+
+SLOTS, CODES = SlotSpec(num_slots=3, dim=6), VideoSpec(channels=5, height=3, width=4)
+
+
+def decoder(**arguments):
+    torch.manual_seed(0)
+    made = AutoregressiveTransformer(SLOTS, CODES, **{"dim": 8, "num_layers": 2, "num_heads": 2} | arguments).double()
+    move_off_initial_values(made)
+    return made.eval()
+
+
+def clips(codes):
+    frames = torch.zeros(*codes.shape[:2], 3, 12, 16, dtype=torch.float64)
+    time = torch.arange(codes.shape[1]).expand(len(codes), -1)
+    return VideoBatch(frames, time, target=codes, target_time=time)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_kept_keys_and_values_sample_what_whole_passes_sample(temperature):
+    model, slots = decoder(), torch.randn(2, 2, 3, 6, dtype=torch.float64)
+    torch.manual_seed(1)
+    codes, decoded = model.sample(slots, None, temperature)
+    torch.manual_seed(1)
+    assert torch.equal(codes, model.sample_by_prefix(slots, temperature))
+    forced = model(slots, clips(codes))
+    torch.testing.assert_close(decoded.reconstruction, forced.reconstruction)
+    torch.testing.assert_close(decoded.masks, forced.masks)
+
+
+def test_a_temperature_draws_by_the_logits():
+    model, slots = decoder(), torch.randn(1, 1, 3, 6, dtype=torch.float64).expand(4000, -1, -1, -1)
+    codes, decoded = model.sample(slots, None, 2.0)
+    expected = (decoded.reconstruction[0, 0, :, 0, 0] / 2).softmax(0)
+    shares = F.one_hot(codes[:, 0, 0, 0], 5).double().mean(0)
+    torch.testing.assert_close(shares, expected, atol=0.04, rtol=0)
+
+
+def test_masks_are_the_last_layers_weights_on_the_slots():
+    model, slots = decoder(), torch.randn(1, 2, 3, 6, dtype=torch.float64)
+    codes = torch.randint(5, (1, 2, 3, 4))
+    seen = {}
+    model.layers[-1].register_forward_hook(lambda layer, given, out: seen.update(weights=out[1]))
+    decoded = model(slots, clips(codes))
+    # (frames, heads, cells, slots): the query of a cell is the one that predicts it
+    torch.testing.assert_close(decoded.masks[0, 1, :, 1, 2], seen["weights"][1, :, 6].mean(0))
+    torch.testing.assert_close(decoded.masks.sum(2), torch.ones_like(decoded.masks[:, :, 0]))
+
+
+def test_the_slots_order_moves_the_masks_alone():
+    model, slots = decoder(), torch.randn(2, 1, 3, 6, dtype=torch.float64)
+    batch, order = clips(torch.randint(5, (2, 1, 3, 4))), [2, 0, 1]
+    before, after = model(slots, batch), model(slots[:, :, order], batch)
+    torch.testing.assert_close(after.reconstruction, before.reconstruction)
+    torch.testing.assert_close(after.masks, before.masks[:, :, order])
+
+
+def test_the_first_layer_starts_from_its_normalised_input():
+    model = decoder(num_layers=1)
+    slots, codes = torch.randn(1, 1, 3, 6, dtype=torch.float64), torch.randint(5, (1, 1, 3, 4))
+    before = model(slots, clips(codes)).reconstruction
+    with torch.no_grad():  # an offset of all numbers of a token is lost in the norm, and nothing else passes on
+        for table in (model.start, model.positions):
+            table.add_(3.0)
+    torch.testing.assert_close(model(slots, clips(codes)).reconstruction, before)
+
+
+def test_it_learns_which_slots_a_frame_has():
+    torch.manual_seed(0)
+    model = AutoregressiveTransformer(SLOTS, CODES, dim=16, num_layers=1, num_heads=2)
+    slots = torch.randn(2, 1, 3, 6)
+    codes = torch.randint(5, (2, 1, 3, 4))
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(60):
+        optimiser.zero_grad()
+        logits = model(slots, clips(codes)).reconstruction
+        F.cross_entropy(logits.flatten(0, 1), codes.flatten(0, 1)).backward()
+        optimiser.step()
+    assert torch.equal(model.eval().sample(slots)[0], codes)
+    assert torch.equal(model.sample(slots.flip(0))[0], codes.flip(0))
+
+
+def test_tables_are_left_alone_by_weight_decay():
+    model = decoder()
+    (matrices, rest) = decay_groups(model.parameters())
+    for table in (model.start, model.positions, model.codes.weight):
+        assert any(table is other for other in rest["params"])
+    assert any(model.head.weight is other for other in matrices["params"])
+
+
+def test_without_true_codes_it_says_which_task_gives_them():
+    for batch in (None, clips(torch.randint(5, (1, 1, 4, 3)))):
+        with pytest.raises(PartError, match="use it in the task CodeAutoencoding"):
+            decoder()(torch.zeros(1, 1, 3, 6, dtype=torch.float64), batch)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [({"num_layers": 0}, "num_layers"), ({"dropout": 1.0}, "dropout"), ({"num_heads": 3}, "num_heads=3")],
+)
+def test_what_cannot_be_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        decoder(**arguments)

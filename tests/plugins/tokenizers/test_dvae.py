@@ -1,0 +1,110 @@
+"""DVAE: sizes, the temperature, the two ways from codes to frames, and what is drawn; it learns frames by heart."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from slotbench_plugins.tokenizers.dvae import DVAE, gumbel_noise, gumbel_softmax
+from torch.nn import functional as F
+
+from slotbench.interfaces import VideoSpec
+from slotbench.nn.parameters import trainable_parameters
+
+FRAME = VideoSpec(channels=3, height=8, width=12)
+
+
+def dvae(**arguments):
+    torch.manual_seed(0)
+    return DVAE(FRAME, num_codes=6, channels=8, **arguments).double()
+
+
+def test_a_code_is_of_four_by_four_pixels_and_the_default_of_steve_has_its_size():
+    assert dvae().code_spec == VideoSpec(channels=6, height=2, width=3)
+    with torch.device("meta"):
+        assert trainable_parameters(DVAE(FRAME, num_codes=4096))["total"] == 680_515
+
+
+def test_frames_painted_from_codes_are_those_of_one_hot_weights():
+    model = dvae().eval()
+    codes = torch.randint(6, (2, 3, 2, 3))
+    one_hot = F.one_hot(codes, 6).movedim(-1, -3).double()
+    expected = model.decoder(one_hot.flatten(0, 1)).unflatten(0, (2, 3)).clamp(0, 1)
+    torch.testing.assert_close(model.decode(codes), expected)
+
+
+def test_a_code_moves_the_cell_that_it_is_of():
+    model = dvae().eval()
+    frames = torch.rand(1, 1, 3, 8, 12, dtype=torch.float64)
+    before = model.encode(frames)
+    # a cell is seen by nothing but its own 4 x 4 pixels
+    frames[..., 4:, 8:] = 1 - frames[..., 4:, 8:]
+    logits = [model.logits(x.flatten(0, 1)) for x in (frames, frames.roll(4, -1))]
+    torch.testing.assert_close(logits[0].roll(1, -1), logits[1])
+    assert torch.equal(model.encode(frames).flatten()[:5], before.flatten()[:5])
+
+
+def test_the_temperature_falls_by_half_a_cosine_and_then_stays():
+    model = dvae(first_temperature=1.0, last_temperature=0.2, anneal_steps=100)
+    found = []
+    for step in (0, 50, 100, 1000):
+        model.at_step(step)
+        found.append(model.temperature)
+    assert found == pytest.approx([1.0, 0.6, 0.2, 0.2])
+
+
+def test_soft_weights_are_drawn_by_the_logits_and_come_near_to_one_hot():
+    torch.manual_seed(0)
+    logits = torch.tensor([0.2, 0.3, 0.5]).log()[None, :, None, None].expand(20_000, -1, -1, -1)
+    drawn = gumbel_softmax(logits, 0.05)
+    shares = F.one_hot(drawn.argmax(1).flatten(), 3).double().mean(0)
+    torch.testing.assert_close(shares, torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64), atol=0.015, rtol=0)
+    assert drawn.amax(1).mean() > 0.9
+    assert gumbel_softmax(logits, 50.0).amax(1).mean() < 0.5
+
+
+def test_noise_is_of_float32_under_autocast_and_is_finite():
+    noise = gumbel_noise(torch.zeros(10_000, dtype=torch.bfloat16))
+    assert noise.dtype == torch.float32
+    assert noise.isfinite().all()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = DVAE(FRAME)(torch.rand(1, 2, 3, 8, 12))
+        assert DVAE(FRAME).logits(torch.rand(2, 3, 8, 12)).dtype == torch.float32
+    assert found.reconstruction is not None
+    assert found.reconstruction.isfinite().all()
+
+
+def test_codes_are_drawn_in_training_where_that_is_asked_for():
+    frames = torch.rand(1, 4, 3, 8, 12, dtype=torch.float64)
+    drawn, likely = dvae(draw_codes=True), dvae()
+    assert not torch.equal(drawn.encode(frames), drawn.encode(frames))
+    assert torch.equal(likely.encode(frames), likely.encode(frames))
+    assert torch.equal(drawn.eval().encode(frames), likely.eval().encode(frames))
+
+
+def test_it_learns_two_frames_by_heart():
+    torch.manual_seed(0)
+    model = DVAE(FRAME, num_codes=8, channels=16, anneal_steps=150)
+    frames = torch.zeros(2, 1, 3, 8, 12)
+    frames[0, :, 0, :4], frames[1, :, 2, :, 4:] = 1.0, 1.0
+    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
+    for step in range(250):
+        model.at_step(step)
+        optimiser.zero_grad()
+        F.mse_loss(model(frames).reconstruction, frames).backward()
+        optimiser.step()
+    model.eval()
+    assert F.mse_loss(model.decode(model.encode(frames)), frames) < 0.02 < F.mse_loss(frames.mean(0), frames[0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"video_spec": VideoSpec(3, 30, 32)}, "multiples of 4"),
+        ({"num_codes": 0}, "num_codes is 0"),
+        ({"anneal_steps": 0}, "anneal_steps is 0"),
+        ({"last_temperature": 0.0}, "numbers above 0"),
+    ],
+)
+def test_what_cannot_be_is_said(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        DVAE(**{"video_spec": FRAME} | arguments)

@@ -153,7 +153,7 @@ class AutoencodingTask(SlotTask, Segmenter):
         panels = self._drawn(slot_panel, batch, out, shown | {"attention_masks": self._attention(out, batch)})
         if not self.slot_pictures or self.learns_features:
             return panels
-        decoded = Decoded(self.frames(out.decoded), out.masks, shown["components"])
+        decoded = Decoded(self.painted(out), out.masks, shown["components"])
         frames, grid = (batch.frames, batch.frames, decoded.reconstruction), self.encoder.token_spec.grid
         stories = (
             SlotStory.of_clip(clip, frames, out.core, decoded, true_masks=batch.masks, grid=grid)

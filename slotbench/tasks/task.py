@@ -25,10 +25,10 @@ from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Score, Scores, Stage
 from slotbench.nn.slot_init import drawn_by_clip
 from slotbench.pretrained.weights import WeightReport, match_weights
-from slotbench.tasks.checkpoint_fit import check_checkpoint
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised import Decay, OptimisedModule
-from slotbench.tasks.saved_arguments import RebuiltModule
+from slotbench.tasks.saving.checkpoint_fit import check_checkpoint
+from slotbench.tasks.saving.saved_arguments import RebuiltModule
 
 __all__ = ["Task"]
 

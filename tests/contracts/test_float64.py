@@ -30,7 +30,8 @@ class Rounding(TorchDispatchMode):
 
 
 def frames(time: int = 2) -> VideoBatch:
-    return VideoBatch(torch.rand(1, time, 3, 32, 32, dtype=torch.float64), torch.arange(time)[None])
+    pixels, steps = torch.rand(1, time, 3, 32, 32, dtype=torch.float64), torch.arange(time)[None]
+    return VideoBatch(pixels, steps, target=torch.randint(3, (1, time, 32, 32)), target_time=steps)
 
 
 @pytest.mark.parametrize("name", registry.names("encoders"))

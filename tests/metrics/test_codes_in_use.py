@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.stats import entropy
 
-from slotbench.metrics.codes import CodeUsage
+from slotbench.metrics.codes.code_usage import CodeUsage
 
 
 def test_entropy_and_perplexity_are_scipys_and_dead_codes_are_counted():

@@ -15,7 +15,7 @@ import slotbench
 from slotbench.errors import UserError
 from slotbench.interfaces import DataSpec, VideoSpec
 from slotbench.tasks.base import SlotTask
-from slotbench.tasks.saved_arguments import UnsavedError, built_arguments, saved_arguments
+from slotbench.tasks.saving.saved_arguments import UnsavedError, built_arguments, saved_arguments
 from slotbench.tasks.slot_autoencoding import SlotAutoencoding
 
 FRAME = VideoSpec(channels=3, height=16, width=16)

@@ -18,11 +18,17 @@ Codes = Integer[Tensor, "frames cells"]
 
 
 class _Memory(NamedTuple):
-    """What a layer reads of the slots, and has kept of the cells so far: "frames heads ... head_dim"."""
+    """What a layer reads in `step`.
+
+    Attributes:
+        slot_keys: the slots' keys with the map of the queries before them: "frames dim heads_and_slots".
+        slot_values: the slots' values with the output map after them: "frames heads_and_slots dim".
+        kept: keys and values of the cells so far: "frames two heads cells head_dim".
+    """
 
     slot_keys: Tensor
     slot_values: Tensor
-    kept: Tensor  # keys and values: "frames two heads cells head_dim"
+    kept: Tensor
 
 
 class AutoregressiveTransformer(AutoregressiveDecoder):
@@ -97,22 +103,29 @@ class AutoregressiveTransformer(AutoregressiveDecoder):
         self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None, temperature: float = 0.0
     ) -> tuple[Integer[Tensor, "batch time rows cols"], Decoded]:
         """Codes one by one; `batch` is not read. See `AutoregressiveDecoder.sample`."""
-        context = self.slot_map(slots.flatten(0, 1))
+        with torch.inference_mode():  # a cell is dozens of small operations
+            codes, logits, weights = self._sampled(self.slot_map(slots.flatten(0, 1)), temperature)
+        decoded = self._decoded(torch.cat(logits, 1), torch.cat(weights, 2), slots.shape[1])
+        return self._on_grid(torch.stack(codes, 1), slots.shape[1]), decoded
+
+    def _sampled(self, context: Tensor, temperature: float) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        """Codes "frames", logits "frames 1 codes" and weights "frames heads 1 slots" of each cell."""
         cells = self.grid[0] * self.grid[1]
         layers = [layer for layer in self.layers if isinstance(layer, _Layer)]
         memories = [layer.memory(context, cells) for layer in layers]
         token = self.start.expand(len(context), 1, -1)
-        codes, logits, weights = [], [], []
+        codes: list[Tensor] = []
+        logits: list[Tensor] = []
+        weights: list[Tensor] = []
         for cell in range(cells):
-            x = self.dropout(token + self.positions[cell])
+            x = token + self.positions[cell]
             for layer, memory in zip(layers, memories, strict=True):
                 x, attended = layer.step(x, memory, cell)
             logits.append(self.head(self.norm(x)))
             weights.append(attended)
             codes.append(_chosen(logits[-1][:, 0], temperature))
             token = self.codes(codes[-1])[:, None]
-        decoded = self._decoded(torch.cat(logits, 1), torch.cat(weights, 2), slots.shape[1])
-        return self._on_grid(torch.stack(codes, 1), slots.shape[1]), decoded
+        return codes, logits, weights
 
     @torch.no_grad()
     def sample_by_prefix(
@@ -185,36 +198,42 @@ class _Layer(nn.Module):
         dropped = self.dropout.p if self.training else 0.0
         attended = F.scaled_dot_product_attention(query, key, value, dropout_p=dropped, is_causal=True)
         x = x + self.dropout(self.self_output(merge_heads(attended)))
-        return self._finish(x, *self._heads(self.slot_key_value(context), 2))
+        query = split_heads(self.slot_query(self.cross_norm(x)), self.num_heads)
+        slot_key, slot_value = self._heads(self.slot_key_value(context), 2)
+        weights = (query * query.shape[-1] ** -0.5 @ slot_key.mT).softmax(-1)
+        read = merge_heads(self.dropout(weights).to(slot_value.dtype) @ slot_value)
+        x = x + self.dropout(self.cross_output(read))
+        return x + self.dropout(self.contract(F.relu(self.expand(self.mlp_norm(x))))), weights
 
     def memory(self, context: Float[Tensor, "frames slots dim"], cells: int) -> _Memory:
         """What `step` reads, with room for so many cells."""
-        key, value = self._heads(self.slot_key_value(context), 2)
-        return _Memory(key, value, key.new_empty(key.shape[0], 2, key.shape[1], cells, key.shape[-1]))
+        key, value = self._heads(self.slot_key_value(context), 2)  # (frames, heads, slots, head_dim)
+        query_map = self.slot_query.weight.unflatten(0, key.shape[1:2] + key.shape[3:]) * key.shape[-1] ** -0.5
+        output_map = self.cross_output.weight.unflatten(1, key.shape[1:2] + key.shape[3:])
+        slot_keys = torch.einsum("hdi,fhsd->fihs", query_map, key).flatten(2)
+        slot_values = torch.einsum("ohd,fhsd->fhso", output_map, value).flatten(1, 2)
+        kept = key.new_empty(key.shape[0], 2, key.shape[1], cells, key.shape[-1])
+        return _Memory(slot_keys, slot_values, kept)
 
     def step(
         self, x: Float[Tensor, "frames 1 dim"], memory: _Memory, cell: int
     ) -> tuple[Float[Tensor, "frames 1 dim"], Float[Tensor, "frames heads 1 slots"]]:
-        """`forward` for one cell after those whose keys and values `memory` holds; adds its own to them."""
+        """`forward` for one cell after those whose keys and values `memory` holds, without dropout; adds its own."""
         x, normed = self._start(x)
         mapped = self.query_key_value(normed).view(len(x), 3, self.num_heads, -1)
         memory.kept[:, :, :, cell] = mapped[:, 1:]
         keys, values = memory.kept[:, :, :, : cell + 1].unbind(1)
         attended = F.scaled_dot_product_attention(mapped[:, 0, :, None], keys, values)
         x = x + self.self_output(attended.flatten(1)[:, None])
-        return self._finish(x, memory.slot_keys, memory.slot_values)
+        logits = self.cross_norm(x) @ memory.slot_keys
+        weights = logits.unflatten(-1, (self.num_heads, -1)).softmax(-1)
+        x = x + weights.flatten(2) @ memory.slot_values
+        return x + self.contract(F.relu(self.expand(self.mlp_norm(x)))), weights.transpose(1, 2)
 
     def _start(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(where the residual starts, what the self-attention reads): in the first layer both are normalised."""
         normed = self.self_norm(x)
         return (normed, normed) if self.is_first else (x, normed)
-
-    def _finish(self, x: Tensor, slot_keys: Tensor, slot_values: Tensor) -> tuple[Tensor, Tensor]:
-        query = split_heads(self.slot_query(self.cross_norm(x)), self.num_heads)
-        weights = (query * query.shape[-1] ** -0.5 @ slot_keys.mT).softmax(-1)
-        read = merge_heads(self.dropout(weights).to(slot_values.dtype) @ slot_values)
-        x = x + self.dropout(self.cross_output(read))
-        return x + self.dropout(self.contract(F.relu(self.expand(self.mlp_norm(x))))), weights
 
     def _heads(self, mapped: Tensor, parts: int) -> list[Tensor]:
         return [split_heads(part, self.num_heads) for part in mapped.chunk(parts, -1)]

@@ -79,6 +79,8 @@ class CodeAutoencoding(AutoencodingTask):
         loss_sum: "mean" for the mean cross-entropy of codes (and squared error of pixels, with a tokenizer that is
             trained here); "frame" for sums over a frame's, as in STEVE's code.
         sampled_clips: clips of each evaluation set whose frames are sampled and compared, the first ones; 0 for none.
+        temperature: of the codes of these frames and of those that are shown and saved; 0 for the most likely code of
+            each cell, given those before it.
         eval_window: in evaluation, each step is computed from the last `eval_window` frames alone, for cores that can
             (PSB).
         baseline_clips: clips of each evaluation set that the masks' baselines are scored on, the first ones.
@@ -108,6 +110,7 @@ class CodeAutoencoding(AutoencodingTask):
         clip_by: ClipBy = "norm",
         loss_sum: CodeSum = "mean",
         sampled_clips: int = 200,
+        temperature: float = 0.0,
         eval_window: int | None = None,
         baseline_clips: int = 200,
         init_from: str | None = None,
@@ -134,7 +137,7 @@ class CodeAutoencoding(AutoencodingTask):
         self.clip_by, self.loss_sum = clip_by, loss_sum
         self.pixels, self.extractor, self.learns_features = "unit", None, False
         self.eval_window = eval_window
-        self.sampled_clips = sampled_clips
+        self.sampled_clips, self.temperature = sampled_clips, temperature
         self.declare_scores(*(CodeScores(built.code_spec.channels, baseline_clips) for _ in range(2)))
 
     @property
@@ -223,21 +226,22 @@ class CodeAutoencoding(AutoencodingTask):
         return self.tokenizer.decode(decoded.reconstruction.argmax(2))
 
     def painted(self, out: Autoencoded) -> Float[Tensor, "batch time channels height width"]:
-        """Frames of codes that are sampled from the slots alone, each the most likely one."""
+        """Frames of codes that are sampled from the slots alone."""
         return self.sample(out.slots)
 
     @no_grad()
     def sample(
-        self, slots: Float[Tensor, "batch time slots dim"], temperature: float = 0.0
+        self, slots: Float[Tensor, "batch time slots dim"], temperature: float | None = None
     ) -> Float[Tensor, "batch time channels height width"]:
         """Frames in [0, 1] from slots.
 
         Args:
             slots: of every step.
-            temperature: 0 for the most likely code of each cell, given those before it; otherwise codes are drawn.
+            temperature: 0 for the most likely code of each cell, given those before it; otherwise codes are drawn. The
+                task's own if None.
         """
         assert isinstance(self.decoder, AutoregressiveDecoder)
-        codes, _ = self.decoder.sample(slots, None, temperature)
+        codes, _ = self.decoder.sample(slots, None, self.temperature if temperature is None else temperature)
         return self.tokenizer.decode(codes)
 
     def _score_frames(self, out: Autoencoded, batch: VideoBatch, scores: CodeScores) -> None:

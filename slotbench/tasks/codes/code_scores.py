@@ -6,7 +6,7 @@ from jaxtyping import Float, Integer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from slotbench.metrics.codes import CodeUsage
+from slotbench.metrics.codes.code_usage import CodeUsage
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.frames import frame_psnr
 from slotbench.metrics.means import Mean

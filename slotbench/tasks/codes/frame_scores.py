@@ -8,7 +8,7 @@ from jaxtyping import Float, Integer
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from slotbench.metrics.codes import CodeUsage
+from slotbench.metrics.codes.code_usage import CodeUsage
 from slotbench.metrics.frames import SSIM_WINDOW, frame_mse, frame_psnr, frame_ssim
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Scores

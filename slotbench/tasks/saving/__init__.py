@@ -1,0 +1,1 @@
+"""What checkpoints hold of a task: its arguments, and whether the weights of one fit another."""

@@ -17,6 +17,7 @@ from slotbench.interfaces.cores import (
     WindowedCore,
     detach_state,
     map_state,
+    unbind_time,
 )
 from slotbench.interfaces.parts import (
     Aggregation,
@@ -66,4 +67,5 @@ __all__ = [
     "WindowedCore",
     "detach_state",
     "map_state",
+    "unbind_time",
 ]

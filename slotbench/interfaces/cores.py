@@ -24,6 +24,7 @@ __all__ = [
     "WindowedCore",
     "detach_state",
     "map_state",
+    "unbind_time",
 ]
 
 State = Any
@@ -190,7 +191,7 @@ class RecurrentCore(TemporalCore):
         attentions: list[Tensor] = []
         details: dict[str, list[Tensor]] = {}
         frame_slots: list[Tensor] = []
-        for step_inputs in _unbind_time(inputs):
+        for step_inputs in unbind_time(inputs):
             step = CoreStep(*self.cell(step_inputs, state))
             state = step.state
             slots.append(step.slots)
@@ -228,7 +229,7 @@ def detach_state(state: State) -> State:
     return map_state(Tensor.detach, state)
 
 
-def _unbind_time(tree: Any) -> Iterator[Any]:
+def unbind_time(tree: Any) -> Iterator[Any]:
     """The steps of a pytree of tensors "batch time ...", each with the structure of the whole."""
     # unbind once: indexing x[:, t] in a differentiated loop costs O(T^2) in the backward pass
     unbound: list[tuple[Tensor, ...]] = []

@@ -40,6 +40,7 @@ def _ways(batch: int, num_tokens: int, dim: int) -> dict[str, Way]:
     if num_tokens == 1:
         cores |= {
             "RIM.thesis": rim.thesis(spec, MODULES, MODULES, dim),
+            "RIM.thesis, cell by cell": _cell_by_cell(rim.thesis(spec, MODULES, MODULES, dim)),
             "RIM.thesis, 4 of 6 active": rim.thesis(spec, MODULES, 4, dim),
             "RIM.thesis, no communication": _quiet(rim.thesis(spec, MODULES, MODULES, dim)),
             "SCOFF.thesis": scoff.thesis(spec, MODULES, dim=dim),
@@ -49,6 +50,7 @@ def _ways(batch: int, num_tokens: int, dim: int) -> dict[str, Way]:
         cores |= {
             "OCRIM.thesis": oc.thesis(spec, MODULES, dim=dim),
             "OCRIM, past slots": oc(spec, MODULES, dim, past_slots=True),
+            "OCRIM, past slots, cell by cell": _cell_by_cell(oc(spec, MODULES, dim, past_slots=True)),
             "OCRIM.feature_flow": oc.feature_flow(spec, MODULES, dim=dim),
             "slot attention of OCRIM.thesis alone": _FrameSlots(oc.thesis(spec, MODULES, dim=dim)),
             "SCOFF.thesis, with slots": scoff.thesis(spec, MODULES, 3, dim),
@@ -59,6 +61,11 @@ def _ways(batch: int, num_tokens: int, dim: int) -> dict[str, Way]:
 
 def _quiet(core: Any) -> Any:
     core.communication_mode = "off"
+    return core
+
+
+def _cell_by_cell(core: Any) -> Any:
+    core.path = "cell"
     return core
 
 

@@ -137,13 +137,13 @@ class InputAttention(nn.Module):
         """Each module's attention to the null input."""
         return weights[..., self.null_index]
 
-    def input_weights(self, weights: Float[Tensor, "batch modules rows"]) -> Float[Tensor, "batch modules inputs"]:
+    def input_weights(self, weights: Float[Tensor, "*batch modules rows"]) -> Float[Tensor, "*batch modules inputs"]:
         """Each module's attention to the inputs, without the null input."""
         if not self.has_null:
             return weights
         return weights[..., 1:] if self.null_index == 0 else weights[..., :-1]
 
-    def null_last(self, weights: Float[Tensor, "batch modules rows"]) -> Float[Tensor, "batch modules null_last"]:
+    def null_last(self, weights: Float[Tensor, "*batch modules rows"]) -> Float[Tensor, "*batch modules null_last"]:
         """The same weights with the null input in the last place, with zeros there if there is none."""
         if not self.has_null:
             return nn.functional.pad(weights, (0, 1))

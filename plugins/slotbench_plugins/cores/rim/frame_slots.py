@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, get_args
+from collections.abc import Iterable
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from slotbench.interfaces import TokenSpec, map_state
-from slotbench.nn.inverted_attention import Memory
+from slotbench.interfaces import TokenSpec, map_state, unbind_time
 from slotbench.nn.slot_attention import SlotCorrector, initialise_slot_attention
 from slotbench.nn.slot_init import GaussianSlots
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 
-__all__ = ["FrameMemory", "FrameSlots", "JointCorrector", "SlotNorm", "frame_slots", "reading_of"]
+__all__ = ["FrameSlots", "JointCorrector", "SlotNorm", "frame_slots", "reading_of"]
 
 SlotNorm = Literal["vector", "joint"]
 """What a LayerNorm spans: one vector, with a learned scale, or all vectors of a set together, without."""
@@ -27,18 +27,6 @@ def reading_of(assignment: Float[Tensor, "*batch slots tokens"]) -> Float[Tensor
     """How much of each token is in a slot's mean of the tokens: an assignment scaled to sum to 1 over the tokens."""
     shares = assignment + EPSILON
     return shares / shares.sum(dim=-1, keepdim=True)
-
-
-class FrameMemory(NamedTuple):
-    """What Slot Attention reads of every frame, where it has to wait for the frame before.
-
-    Attributes:
-        tokens: keys and values, or what they are made of.
-        noise: from which a frame's slots are drawn.
-    """
-
-    tokens: Any
-    noise: Float[Tensor, "batch *time inputs dim"]
 
 
 class JointNorm(nn.Module):
@@ -169,23 +157,30 @@ class FrameSlots(nn.Module):
         slots, assignment, _ = self.corrector(slots, memory, self.num_iterations)
         return slots.unflatten(0, tokens.shape[:2]), assignment.unflatten(0, tokens.shape[:2])
 
-    def memory(
-        self, tokens: Float[Tensor, "batch time tokens token_dim"], noise: Float[Tensor, "batch time slots dim"]
-    ) -> FrameMemory:
-        """What `after` reads of every frame; leaves "batch time ..."."""
-        memory: Memory | tuple[Tensor, Tensor] = self.corrector.memory(tokens.flatten(0, 1))
-        return FrameMemory(map_state(lambda leaf: leaf.unflatten(0, tokens.shape[:2]), memory), noise)
+    def one_by_one(
+        self,
+        tokens: Float[Tensor, "batch time tokens token_dim"],
+        noise: Float[Tensor, "batch time slots dim"],
+        past: Float[Tensor, "batch slots dim"] | None,
+    ) -> tuple[Float[Tensor, "batch time slots dim"], Float[Tensor, "batch time slots tokens"]]:
+        """The same where the slots of a frame start from those of the frame before, too; `past` are before the first.
 
-    def after(
-        self, frame: FrameMemory, past: Float[Tensor, "batch slots dim"] | None
-    ) -> tuple[Float[Tensor, "batch slots dim"], Float[Tensor, "batch slots tokens"]]:
-        """(slots, assignment) of one frame, after another one if there was any."""
-        slots = self._drawn(frame.noise)
-        if past is not None:
-            assert self.past_share is not None
-            slots = torch.lerp(slots, past, self.past_share.sigmoid().to(slots.dtype))
-        slots, assignment, _ = self.corrector(slots, frame.tokens, self.num_iterations)
-        return slots, assignment
+        Only the corrections wait for one another: what they read of the tokens is made for all frames at once.
+        """
+        assert self.past_share is not None
+        drawn = self._drawn(noise)
+        frames: Iterable[Any] | None = self.corrector.frames(tokens, drawn.shape[2], self.num_iterations)
+        if frames is None:
+            memory = self.corrector.memory(tokens.flatten(0, 1))
+            frames = unbind_time(map_state(lambda leaf: leaf.unflatten(0, tokens.shape[:2]), memory))
+        share = self.past_share.sigmoid().to(drawn.dtype)
+        found = []
+        for frame, start in zip(frames, drawn.unbind(1), strict=True):
+            begin = start if past is None else torch.lerp(start, past, share)
+            past, assignment, _ = self.corrector(begin, frame, self.num_iterations)
+            found.append((past, assignment))
+        slots, assignments = zip(*found, strict=True)
+        return torch.stack(slots, dim=1), torch.stack(assignments, dim=1)
 
     def _drawn(self, noise: Float[Tensor, "*batch slots dim"]) -> Float[Tensor, "*batch slots dim"]:
         return self.slots.mean + self.slots.log_deviation.exp() * noise

@@ -6,7 +6,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from slotbench_plugins.cores.rim.draws import Draws, noise_of_steps, start_of_draws
-from slotbench_plugins.cores.rim.frame_slots import FrameMemory
 from slotbench_plugins.cores.rim.mechanisms import RIMInputs, RIMState
 from slotbench_plugins.cores.rim.schemata import Schemata
 from slotbench_plugins.cores.rim.slot_inputs import SlotInputs
@@ -43,7 +42,6 @@ class ObjectFiles(SlotInputs):
     ) -> RIMInputs:
         """As for `OCRIM`, and the noise of the choices."""
         inputs = super().per_step(tokens, draws)
-        assert not isinstance(inputs, FrameMemory)
         if not (self.training or self.sample_in_evaluation):
             return inputs
         draws = start_of_draws(len(tokens), tokens.device) if draws is None else draws

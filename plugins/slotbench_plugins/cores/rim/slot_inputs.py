@@ -5,9 +5,9 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from slotbench.interfaces import CoreStep
+from slotbench.interfaces import CoreOutput
 from slotbench_plugins.cores.rim.draws import Draws, noise_of_steps, start_of_draws
-from slotbench_plugins.cores.rim.frame_slots import FrameMemory, FrameSlots, reading_of
+from slotbench_plugins.cores.rim.frame_slots import FrameSlots, reading_of
 from slotbench_plugins.cores.rim.mechanisms import Mechanisms, RIMInputs, RIMState
 
 __all__ = ["SlotInputs"]
@@ -32,9 +32,12 @@ class SlotInputs(Mechanisms):
         return self.encoder is not None
 
     def per_step(  # type: ignore[override]
-        self, tokens: Float[Tensor, "batch time tokens token_dim"], draws: Draws | None = None
-    ) -> RIMInputs | FrameMemory:
-        """Slot attention of all frames, and keys and values of the slots."""
+        self,
+        tokens: Float[Tensor, "batch time tokens token_dim"],
+        draws: Draws | None = None,
+        past: Float[Tensor, "batch inputs input_dim"] | None = None,
+    ) -> RIMInputs:
+        """Slot attention of all frames, and keys and values of the slots; `past` are those of the frame before."""
         if self.frame_slots is None:
             return RIMInputs(*self.input_attention.keys_values(tokens))
         draws = start_of_draws(len(tokens), tokens.device) if draws is None else draws
@@ -42,16 +45,23 @@ class SlotInputs(Mechanisms):
         shape = (slots.num_slots, slots.mean.shape[0])
         noise = noise_of_steps(shape, tokens.shape[1], draws, slots.mean, anew=self.training, kind="normal")
         if self.frame_slots.past_share is not None:
-            return self.frame_slots.memory(tokens, noise)
+            return self._inputs(*self.frame_slots.one_by_one(tokens, noise, past))
         return self._inputs(*self.frame_slots(tokens, noise))
 
-    def cell(self, inputs: RIMInputs | FrameMemory, state: RIMState) -> CoreStep:
-        """One step, and slot attention first where it waits for the frame before."""
-        if isinstance(inputs, FrameMemory):
-            assert self.frame_slots is not None
-            slots, assignment = self.frame_slots.after(inputs, state.inputs)
-            inputs, state = self._inputs(slots, assignment), state._replace(inputs=slots)
-        return super().cell(inputs, state)
+    def inputs_of(self, tokens: Float[Tensor, "batch time tokens token_dim"], state: RIMState) -> RIMInputs:
+        """What the modules read, after the slots that the state holds, if it holds any."""
+        return self.per_step(tokens, state.draws, state.inputs) if self._has_past else super().inputs_of(tokens, state)
+
+    def run(self, inputs: RIMInputs, state: RIMState) -> CoreOutput:
+        """Runs the steps; the last slots of a frame are part of the state where the next ones start from them."""
+        output = super().run(inputs, state)
+        if self._has_past and inputs.slots is not None:
+            output.state = output.state._replace(inputs=inputs.slots[:, -1])
+        return output
+
+    @property
+    def _has_past(self) -> bool:
+        return self.frame_slots is not None and self.frame_slots.past_share is not None
 
     def _inputs(self, slots: Tensor, assignment: Tensor) -> RIMInputs:
         reading = reading_of(assignment)

@@ -127,24 +127,39 @@ def test_only_joint_norms_make_frames_slots_depend_on_tokens_scaled_apart():
 @BOTH
 def test_one_frame_after_another_without_a_share_of_the_past_is_all_at_once(norm):
     layer, x, drawn = layer_of(norm, past=True), noise(2, 3, 4, 5), noise(2, 3, 3, 6, seed=1)
-    memory = layer.memory(x, drawn)
+    with torch.no_grad():
+        layer.past_share.fill_(-50.0)
+        torch.testing.assert_close(layer.one_by_one(x, drawn, None), layer(x, drawn))
+        layer.past_share.fill_(0.5)
+        mixed, _ = layer.one_by_one(x, drawn, None)
+    torch.testing.assert_close(mixed[:, 0], layer(x, drawn)[0][:, 0])
+    assert not torch.allclose(mixed[:, 1], layer(x, drawn)[0][:, 1])
 
-    def one_by_one() -> Tensor:
-        past, slots = None, []
+
+@BOTH
+@pytest.mark.parametrize("given", [False, True])
+def test_frames_that_wait_are_corrected_by_the_readable_way_from_a_mixture(norm, given):
+    layer, x, drawn = layer_of(norm, past=True), noise(2, 3, 4, 5).requires_grad_(), noise(2, 3, 3, 6, seed=1)
+    first = noise(2, 3, 6, seed=2).requires_grad_() if given else None
+    with torch.no_grad():
+        layer.past_share.fill_(0.7)
+
+    def by_hand() -> Tensor:
+        past, slots = first, []
         for step in range(3):
-            tokens = type(memory.tokens)(*(leaf[:, step] for leaf in memory.tokens)) if norm == "vector" else None
-            tokens = tuple(leaf[:, step] for leaf in memory.tokens) if tokens is None else tokens
-            past, _ = layer.after(memory._replace(tokens=tokens, noise=drawn[:, step]), past)
+            start = layer.slots.mean + layer.slots.log_deviation.exp() * drawn[:, step]
+            if past is not None:
+                share = torch.sigmoid(layer.past_share)
+                start = (1 - share) * start + share * past
+            past, _, _ = layer.corrector(start, layer.corrector.memory(x[:, step]), layer.num_iterations)
             slots.append(past)
         return torch.stack(slots, dim=1)
 
-    with torch.no_grad():
-        layer.past_share.fill_(-50.0)
-        torch.testing.assert_close(one_by_one(), layer(x, drawn)[0])
-        layer.past_share.fill_(0.5)
-        mixed = one_by_one()
-    torch.testing.assert_close(mixed[:, 0], layer(x, drawn)[0][:, 0])
-    assert not torch.allclose(mixed[:, 1], layer(x, drawn)[0][:, 1])
+    leaves = [x, *layer.parameters()] + ([] if first is None else [first])
+    found, expected = layer.one_by_one(x, drawn, first)[0], by_hand()
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    gradients = [torch.autograd.grad(value.sin().sum(), leaves) for value in (found, expected)]
+    torch.testing.assert_close(*gradients, rtol=0, atol=1e-11)
 
 
 def test_the_start_of_the_thesis_is_that_of_pytorch():

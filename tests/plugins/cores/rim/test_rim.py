@@ -98,7 +98,7 @@ def test_competition_for_the_inputs_is_the_only_other_way_to_meet():
     core = small(MODULES, communication="off")
     depends, _ = reach(core)
     assert depends.all()
-    attend = core.input_attention.forward
+    core.path, attend = "cell", core.input_attention.forward
     core.input_attention.forward = lambda *given: attend(*given).detach()
     depends, _ = reach(core)
     assert torch.equal(depends, torch.eye(MODULES, dtype=torch.bool))

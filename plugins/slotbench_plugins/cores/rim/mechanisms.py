@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import torch
 from jaxtyping import Bool, Float
@@ -213,11 +213,11 @@ class Mechanisms(RecurrentCore):
             output.state = output.state._replace(draws=state.draws._replace(step=step))
         return output
 
-    def inputs_of(self, tokens: Float[Tensor, "batch time tokens token_dim"], state: RIMState) -> RIMInputs:
-        """What the modules read at all steps that follow a state."""
+    def inputs_of(self, tokens: Float[Tensor, "batch time tokens token_dim"], state: RIMState) -> Any:
+        """What the modules read at all steps that follow a state: what `per_step` returns."""
         return self.per_step(tokens) if state.draws is None else self.per_step(tokens, state.draws)
 
-    def run(self, inputs: RIMInputs, state: RIMState) -> CoreOutput:
+    def run(self, inputs: Any, state: RIMState) -> CoreOutput:
         """All steps: one `cell` after the other, or as `dense_steps` where that does the same."""
         if not self._is_dense(inputs, state):
             return super().run(inputs, state)
@@ -237,7 +237,7 @@ class Mechanisms(RecurrentCore):
         after = state._replace(hidden=hidden[:, -1])
         return CoreOutput(hidden, attention, after, self.attention_kind, details, inputs.slots)
 
-    def _is_dense(self, inputs: RIMInputs, state: RIMState) -> bool:
+    def _is_dense(self, inputs: Any, state: RIMState) -> bool:
         """Whether `dense_steps` does what the cell does."""
         return (
             self.path == "auto"

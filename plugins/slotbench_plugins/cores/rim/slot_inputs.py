@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -48,11 +50,11 @@ class SlotInputs(Mechanisms):
             return self._inputs(*self.frame_slots.one_by_one(tokens, noise, past))
         return self._inputs(*self.frame_slots(tokens, noise))
 
-    def inputs_of(self, tokens: Float[Tensor, "batch time tokens token_dim"], state: RIMState) -> RIMInputs:
+    def inputs_of(self, tokens: Float[Tensor, "batch time tokens token_dim"], state: RIMState) -> Any:
         """What the modules read, after the slots that the state holds, if it holds any."""
         return self.per_step(tokens, state.draws, state.inputs) if self._has_past else super().inputs_of(tokens, state)
 
-    def run(self, inputs: RIMInputs, state: RIMState) -> CoreOutput:
+    def run(self, inputs: Any, state: RIMState) -> CoreOutput:
         """Runs the steps; the last slots of a frame are part of the state where the next ones start from them."""
         output = super().run(inputs, state)
         if self._has_past and inputs.slots is not None:

@@ -104,7 +104,7 @@ def track_chart(
         masks = torch.nn.functional.interpolate(masks, size, mode="bilinear", align_corners=False)
     labels = track_labels(masks, painted if dark else None)[alone_from:]
     panels = 1 + (true_masks is not None)
-    figure = Figure(figsize=(4.1 * panels, 4.5), dpi=110, layout="constrained")
+    figure = Figure(figsize=(4.1 * panels, 4.65), dpi=110, layout="constrained")
     canvas = FigureCanvasAgg(figure)
     axes = figure.subplots(1, panels, squeeze=False)[0]
     where = "in the roll-out" if alone_from else "in the clip"

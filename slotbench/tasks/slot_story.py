@@ -32,6 +32,10 @@ _MAX_COLUMNS = 8
 _EMPTY = 0.85
 _CELL = 72
 _HEAT, _LEVELS = colormaps["cividis"], colormaps["viridis"]  # both can be read without telling red from green
+_SHARES = {
+    True: "the share of the frame that it has won, on average",
+    False: "what it spent on the frame on average (the rest went to the null input)",
+}
 _BELOW = 0.35  # how much of the frame shows through attention
 
 
@@ -52,6 +56,7 @@ class SlotStory:
         first: number of the first frame that is painted.
         alone_from: the first step whose frame follows the context, if the clip ends in a roll-out.
         dark: whether dark pixels belong to no slot.
+        competes: whether slots compete for tokens: attention sums to one over the slots, not over the tokens.
     """
 
     true: Float[Tensor, "steps channels height width"]
@@ -66,6 +71,7 @@ class SlotStory:
     first: int = 0
     alone_from: int | None = None
     dark: bool = False
+    competes: bool = False
 
     @classmethod
     def of_clip(
@@ -99,7 +105,8 @@ class SlotStory:
         read, true, painted, masks, components, ids, attention = mine
         details = {name: value[clip].float().cpu() for name, value in output.details.items()}
         labels = None if ids is None else ids.long()
-        return cls(true, painted, read, masks, components, labels, attention, details, grid, first, alone_from, dark)
+        last = (grid, first, alone_from, dark, output.attention_kind == "assignment")
+        return cls(true, painted, read, masks, components, labels, attention, details, *last)
 
     def column(self, step: int) -> str:
         """What a step is called: the frame that it paints, counted from the context in a roll-out."""
@@ -204,13 +211,14 @@ def reading_sheet(story: SlotStory) -> UInt8[np.ndarray, "sheet_height sheet_wid
         rows.append(
             [_over(_enlarged(_heat(heat), cell), story.read[t], cell) for t, heat in zip(steps, shown, strict=True)]
         )
-        total = story.attention[steps, slot].sum(-1).mean()
+        spent = story.attention[steps, slot]
+        total = spent.mean() if story.competes else spent.sum(-1).mean()
         names.append(f"slot {slot}\n{100 * float(total):.0f} %")
         bars.append(_colour(slot))
     entries: list[Entry] = [
         *_times(story),
         (None, "slot: its attention, bright where there is most, on one scale for all slots of a step;"),
-        (None, "the percentage is what it spent on the frame on average (the rest went to the null input)."),
+        (None, f"the percentage is {_SHARES[story.competes]}."),
     ]
     if (reads := story.details.get("reads")) is not None and inputs is not None:
         rows.append([_enlarged(_heat(reads[t]), cell) for t in steps])

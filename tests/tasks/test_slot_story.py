@@ -14,6 +14,7 @@ from slotbench.data.base import LoaderOptions
 from slotbench.data.sprites.moving_sprites import MovingSprites
 from slotbench.interfaces import CoreOutput, Decoded
 from slotbench.registry import load
+from slotbench.tasks import slot_story
 from slotbench.tasks.pictures import SLOT_COLOURS
 from slotbench.tasks.rollouts.stories import rollout_stories
 from slotbench.tasks.slot_charts import activity_chart, centres, track_chart
@@ -99,6 +100,17 @@ def test_attention_is_brightest_where_the_slot_looked_at_that_step() -> None:
     expected = [255 * np.array(colormaps["cividis"](value))[:3] for value in (0.9, 0.1, 0.2, 0.8)]
     shown = [matrix[16, 16], matrix[16, 48], matrix[48, 16], matrix[48, 48]]
     assert np.abs(np.array(shown) - np.array(expected)).max() <= 1
+
+
+@pytest.mark.parametrize(("competes", "says"), [(True, "slot 0\n25 %"), (False, "slot 0\n100 %")])
+def test_a_slots_percentage_is_what_it_has_won_or_what_it_has_spent(monkeypatch, competes, says) -> None:
+    attention = torch.tensor([[[1.0, 0, 0, 0], [0, 1, 1, 1]]]) if competes else torch.full((1, 2, 4), 0.25)
+    black = torch.zeros(1, 3, SIDE, SIDE)
+    named: list[str] = []
+    sheet = slot_story.contact_sheet
+    monkeypatch.setattr(slot_story, "contact_sheet", lambda *given: (named.extend(given[2]), sheet(*given))[1])
+    reading_sheet(SlotStory(black, black, black, attention=attention, grid=(2, 2), competes=competes))
+    assert named[1] == says
 
 
 def test_centres_follow_a_label_and_leave_out_what_is_too_small() -> None:

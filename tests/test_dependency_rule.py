@@ -75,6 +75,7 @@ LONG_FUNCTIONS = {
     "slotbench/comparison/table.py compare": _ARGUMENTS,
     "slotbench/data/balls/physics.py _simulate": _KERNEL,
     "slotbench/data/movi_like/ray_kernel.py _color": _KERNEL,
+    "slotbench/data/movi_like/ray_kernel.py render_into": _KERNEL,
     "slotbench/ops/_cuda/triton_selective_scan.py _backward": "one kernel, a line per argument",
     "slotbench/ops/causal_conv1d.py causal_conv1d": _ARGUMENTS,
     "slotbench/ops/linear_scan.py linear_scan": _ARGUMENTS,

@@ -279,11 +279,66 @@ def _color(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _ground_boxes(cameras, camera_rotations, slopes):  # type: ignore[no-untyped-def]
+    """From where to where on the ground the rays of each pixel end in the first frame: "row column 4", x and then y.
+
+    A pixel that sees past the ground's end has no bounds.
+    """
+    side, rays = slopes.shape
+    boxes = np.empty((side, side, 4))
+    for row in range(side):
+        for column in range(side):
+            low_x, high_x, low_y, high_y = math.inf, -math.inf, math.inf, -math.inf
+            for ray in range(rays * rays):
+                x, y = slopes[column, ray % rays], -slopes[row, ray // rays]
+                # per unit downwards; the axes are the columns of the rotation
+                turn = camera_rotations[0]
+                down = turn[2, 2] - turn[2, 0] * x - turn[2, 1] * y
+                reach = cameras[0, 2] / down
+                if not 0.0 < reach < 0.1 * FAR:
+                    low_x, high_x, low_y, high_y = -math.inf, math.inf, -math.inf, math.inf
+                    break
+                px = cameras[0, 0] + reach * (turn[0, 0] * x + turn[0, 1] * y - turn[0, 2])
+                py = cameras[0, 1] + reach * (turn[1, 0] * x + turn[1, 1] * y - turn[1, 2])
+                low_x, high_x = min(low_x, px), max(high_x, px)
+                low_y, high_y = min(low_y, py), max(high_y, py)
+            boxes[row, column, 0], boxes[row, column, 1] = low_x, high_x
+            boxes[row, column, 2], boxes[row, column, 3] = low_y, high_y
+    return boxes
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _objects_near(windows, lamp_windows, time, light, slopes, boxes, near):  # type: ignore[no-untyped-def]
+    """Marks the pixels that an object or its shadow may touch: those whose bounds meet that of its windows."""
+    side, last = len(slopes), slopes.shape[1] - 2
+    near[:] = False
+    for i in range(windows.shape[1]):
+        # where rays from the lamp through the object meet the ground
+        shade = lamp_windows[time, i] * light[2]
+        for row in range(side):
+            y0, y1 = -slopes[row, last], -slopes[row, 0]
+            in_rows = y1 >= windows[time, i, 2] and y0 <= windows[time, i, 3]
+            for column in range(side):
+                x0, x1 = slopes[column, 0], slopes[column, last]
+                seen = in_rows and x1 >= windows[time, i, 0] and x0 <= windows[time, i, 1]
+                shaded = (
+                    boxes[row, column, 1] >= light[0] + shade[0]
+                    and boxes[row, column, 0] <= light[0] + shade[1]
+                    and boxes[row, column, 3] >= light[1] + shade[2]
+                    and boxes[row, column, 2] <= light[1] + shade[3]
+                )
+                near[row, column] = near[row, column] or seen or shaded
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def render_into(  # type: ignore[no-untyped-def]
     width, shapes, cameras, camera_rotations, halves, solids, windows, lamp_windows, colors, textures, gloss, light,
     samples, frames, masks, depth,
 ):  # fmt: skip
-    """Fills `frames`, `masks` and `depth`; arguments as in `ray_caster`."""
+    """Fills `frames`, `masks` and `depth`; arguments as in `ray_caster`.
+
+    Where the camera stands still, the empty ground is painted once, and later only what objects may touch.
+    """
     side = masks.shape[1]
     light_sum = np.empty(3)
     # where rays go through a row or a column of pixels, as slopes; the last goes through the centre
@@ -292,10 +347,23 @@ def render_into(  # type: ignore[no-untyped-def]
         for sample in range(samples):
             slopes[column, sample] = ((column + (sample + 0.5) / samples) / side - 0.5) * width
         slopes[column, samples] = ((column + 0.5) / side - 0.5) * width
+    still = len(cameras) > 1 and light[2] > 0.0
     for time in range(len(cameras)):
+        still = still and (cameras[time] == cameras[0]).all() and (camera_rotations[time] == camera_rotations[0]).all()
+    ground, ground_depth = np.empty((3, side, side), np.uint8), np.empty((side, side), np.float32)
+    boxes, near = _ground_boxes(cameras, camera_rotations, slopes), np.ones((side, side), np.bool_)
+    # the turn before the first is that of the empty ground
+    for turn in range(-1 if still else 0, len(cameras)):
+        time, there = max(turn, 0), shapes if turn >= 0 else shapes[:0]
         ox, oy, oz = cameras[time, 0], cameras[time, 1], cameras[time, 2]
+        if still and turn >= 0:
+            _objects_near(windows, lamp_windows, time, light, slopes, boxes, near)
+            frames[time], depth[time] = ground, ground_depth
+            masks[time] = 0
         for row in range(side):
             for column in range(side):
+                if not near[row, column]:
+                    continue
                 light_sum[:] = 0.0
                 for sample in range(samples * samples + 1):
                     centre = sample == samples * samples
@@ -310,15 +378,17 @@ def render_into(  # type: ignore[no-untyped-def]
                     dz = (dz - camera_rotations[time, 2, 2]) / length
                     if centre:
                         found, distance, _, _, _ = _first(
-                            shapes, halves, solids, windows, time, x, y, ox, oy, oz, dx, dy, dz
+                            there, halves, solids, windows, time, x, y, ox, oy, oz, dx, dy, dz
                         )
                         masks[time, row, column] = found
                         depth[time, row, column] = distance
                     else:
                         _color(
-                            shapes, halves, solids, windows, lamp_windows, time, colors, textures, gloss, light,
+                            there, halves, solids, windows, lamp_windows, time, colors, textures, gloss, light,
                             x, y, ox, oy, oz, dx, dy, dz, light_sum,
                         )  # fmt: skip
                 for channel in range(3):
                     value = math.sqrt(light_sum[channel] / (samples * samples))
                     frames[time, channel, row, column] = int(min(1.0, value) * 255.0 + 0.5)
+        if turn < 0:
+            ground[:], ground_depth[:] = frames[0], depth[0]

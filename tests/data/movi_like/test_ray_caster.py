@@ -187,3 +187,23 @@ def test_an_object_is_drawn_wherever_it_is_in_the_image_or_around_the_camera() -
         fast, readable = render(made, 12, 1), render_reference(made, 12, 1)
         np.testing.assert_array_equal(fast.masks, readable.masks)
         np.testing.assert_allclose(fast.frames.astype(int), readable.frames.astype(int), atol=1)
+
+
+@pytest.mark.parametrize("width", [0.9, 2.5])
+def test_a_video_of_a_camera_that_stands_still_has_the_images_of_its_frames_alone(width: float) -> None:
+    # the ground is painted once there, and later only what objects and their shadows may touch
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        made = [replace(random_stage(seed), width=width)]
+        count = len(made[0].shapes)
+        for _ in range(3):
+            places = rng.uniform([-6, -6, -1], [6, 6, 7], (1, count, 3))
+            made.append(replace(made[0], positions=places))
+        names = ("cameras", "camera_rotations", "positions", "rotations")
+        joined = {name: np.concatenate([getattr(one, name) for one in made]) for name in names}
+        video = render(replace(made[0], **joined), 16, 2)
+        for time, one in enumerate(made):
+            alone = render(one, 16, 2)
+            np.testing.assert_array_equal(video.masks[time], alone.masks[0])
+            np.testing.assert_array_equal(video.depth[time], alone.depth[0])
+            np.testing.assert_array_equal(video.frames[time], alone.frames[0])

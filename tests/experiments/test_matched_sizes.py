@@ -24,6 +24,7 @@ EXPERIMENT = {
     "paper_blinking_balls": "paper/blinking_balls_most_frequent_t11_p8.yaml",
     "moving_mnist": "moving_mnist.yaml",
     "movi_like": "movi_like.yaml",
+    "cater_like": "cater_like.yaml",
 }
 SLOT_CORES = ["PSB", "RIM", "SingleStateSSM", "SlotRNN", "SlotSSM", "SlotTransformer", "SplitSSM", "Transformer"]
 # the same cores in other settings, said after the name of the class
@@ -32,6 +33,7 @@ CORES = dict.fromkeys(EXPERIMENT, SLOT_CORES) | {
     **dict.fromkeys(["bouncing_balls", "blinking_balls_small"], sorted([*SLOT_CORES, *VARIANTS])),
     "moving_mnist": ["ConvLSTM", "ConvS5", "FrameTransformer"],
     "movi_like": ["OCSlotSSM", "PSB", "SAVi"],
+    "cater_like": ["RIM", "SingleStateSSM", "SlotRNN", "SlotSSM", "SlotTransformer"],
 }
 # RIM has weights of its own for each module, and the frame transformer is the largest in its paper too
 LARGER = {"RIM", "RIM_original", "FrameTransformer", "SingleStateSSM_equal_state"}
@@ -60,7 +62,7 @@ def parameters(folder, name):
     config = experiment_of(folder)
     spec = build("datasets", config["data"]).spec
     parts = config["model"]["init_args"]
-    encoder = build("encoders", parts["encoder"], spec.input)
+    encoder = build("encoders", parts["encoder"], spec.features or spec.input)
     core = build("cores", core_of(folder, name), encoder.token_spec)
     decoder = build("decoders", parts["decoder"], core.slot_spec, spec.target)
     return sum(p.numel() for part in (encoder, core, decoder) for p in part.parameters() if p.requires_grad)

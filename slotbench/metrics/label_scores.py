@@ -189,6 +189,8 @@ class LabelScores(Scores):
         last = batch.objects["last_uncovered"].long()
         right = {"top1": (last == labels).float(), "l1": self.distances[last, labels]}
         self._add(right, groups, "last uncovered")
+        if "end_cells" not in batch.objects:
+            return
         shares = _any_cone(batch, self.side)
         some = shares.sum(1) > 0
         right = {"top1": shares.gather(1, labels[:, None])[:, 0], "l1": (shares * self.distances[labels]).sum(1)}

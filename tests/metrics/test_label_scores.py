@@ -84,7 +84,7 @@ def test_groups_and_the_rules_that_know_every_position() -> None:
         "shape_label": [[4, 3, 3, 0]] * 3,
         "scale": [[0.6, 1.0, 1.5, 1.0]] * 3,
         "end_holders": [[-1, -1, -1, -1], [1, -1, -1, -1], [1, 2, -1, -1]],
-        "end_cells": [[4, 1, 2, 3], [0, 0, 5, 3], [8, 8, 8, 3]],
+        "end_cells": [[4, 1, 2, 3], [0, 0, 5, 3], [8, 5, 8, 3]],
     }
     scores = LabelScores(CELLS, cells=True)
     scores.update(logits_for([4, 0, 7]), batch_of([4, 0, 8], **log))

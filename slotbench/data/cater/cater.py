@@ -1,0 +1,227 @@
+"""CATER: in which cell of the floor is the snitch at the end of a video? A reader of the released files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from slotbench.data.base import ClipDataset, LoaderOptions, SlotDataModule, Split, check_counts, generator_for
+from slotbench.data.cater.scene import MOST_OBJECTS, CaterScene, cell_of, read_scene
+from slotbench.data.formats.avi import MotionJpeg
+from slotbench.data.formats.images import resize_bilinear
+from slotbench.errors import DataFilesError
+from slotbench.files import read_text
+from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
+
+__all__ = ["CATER"]
+
+Lists = Literal["localize", "localize_4x4", "localize_8x8"]
+Sampling = Literal["segments", "window"]
+
+_GRIDS: dict[str, int] = {"localize": 6, "localize_4x4": 4, "localize_8x8": 8}
+_LINE = re.compile(r"(CATER_new_\d+)\.avi\s+(\d+)")
+_ORDER = 3  # tells the generators of orders from those of samples, whose second number is a split's
+_LAYOUT = (
+    "expected what the archives of one version of CATER (max2action or all_actions) hold: videos/CATER_new_*.avi, "
+    "scenes/CATER_new_*.json, and lists/localize/{train,val,train_subsetT,train_subsetV}.txt"
+)
+
+
+class CATER(SlotDataModule):
+    """The videos of CATER with the label of snitch localisation, one folder per version of the set.
+
+    `path` holds videos/, lists/ and, unless `scenes` is false, scenes/, as in the released archives; `max2action` and
+    `all_actions` are folders of their own. The test split is the released val.txt, which papers report; train_subsetT
+    and train_subsetV, 80 and 20 per cent of train.txt, are for training and validation.
+
+    A video has 301 frames. A clip shows `num_frames` of them: of as many segments of equal length one frame each, in
+    training drawn at random, else the last, so that an evaluation clip ends with the frame that is asked about. With
+    50 steps these are the segments of 6 frames and the stride of 6 of SlotSSM; frame 0, the 301st, is left out.
+
+    The target is the label of the list, at the last step; with `scenes` at every step the cell at that step, and the
+    label in the end. With scenes `objects` has "positions" (batch time objects 3), "holders" (batch time objects; what
+    contains an object directly, -1 for nothing), "present", "shape_label" (0 cube, 1 cylinder, 2 sphere, 3 cone, 4 the
+    snitch, which comes first; -1 for none), "snitch_state" (batch time; 0 not contained, 2 contained: what is occluded
+    the files do not say), "last_uncovered", "covered", "moved_covered" and "frames_since_seen" (batch) as in
+    `CATERLike`, "frame" (batch time), and in any case "video" (batch; place in the list).
+
+    Source: Girdhar and Ramanan, "CATER", ICLR 2020; sampling of SlotSSM, section 7.4.
+
+    Args:
+        path: the folder of one version.
+        resolution: pixels per side; the frames of 320 x 240 are resized, and not cropped.
+        num_frames: steps of a clip.
+        sampling: "segments", or a "window" of consecutive frames, at random in training, else the last ones.
+        lists: "localize" for 6 x 6 cells, "localize_4x4" or "localize_8x8".
+        whole_training: trains on train.txt, of which the validation split is then a part.
+        scenes: reads the scene files, for targets of every step and scores by group.
+        loader: batches, workers, sizes and the seed of orders and draws. Training goes through the videos again and
+            again until there are `train_size` clips; `val_size` and `test_size` are upper bounds.
+
+    Raises:
+        ValueError: for arguments that cannot be; when clips are asked for, as a `DataFilesError`, where files are
+            missing or not what they should be.
+    """
+
+    default_sizes: ClassVar[Mapping[Split, int]] = {"train": 100_000_000, "val": 100_000, "test": 100_000}
+
+    def __init__(
+        self,
+        path: str,
+        resolution: int = 128,
+        num_frames: int = 50,
+        sampling: Sampling = "segments",
+        lists: Lists = "localize",
+        whole_training: bool = False,
+        scenes: bool = True,
+        loader: LoaderOptions = LoaderOptions(),
+    ) -> None:
+        super().__init__(loader)
+        check_counts(resolution=resolution, num_frames=num_frames)
+        for name, given, kinds in (("lists", lists, Lists), ("sampling", sampling, Sampling)):
+            if given not in get_args(kinds):
+                raise ValueError(f"{name} is {given!r}; expected one of {', '.join(get_args(kinds))}")
+        self.path = Path(path).expanduser()
+        self.resolution = resolution
+        self.num_frames = num_frames
+        self.sampling: Sampling = sampling
+        self.lists: Lists = lists
+        self.grid = _GRIDS[lists]
+        self.whole_training = whole_training
+        self.scenes = scenes
+
+    @property
+    def spec(self) -> DataSpec:
+        """Frames in, and one class per cell out."""
+        frame = VideoSpec(channels=3, height=self.resolution, width=self.resolution)
+        return DataSpec(input=frame, target=VideoSpec(channels=self.grid**2, height=1, width=1))
+
+    def entries(self, split: Split) -> list[tuple[str, int]]:
+        """Name and label of every video of a split, in the order of its list.
+
+        Raises:
+            DataFilesError: the list is missing, or has a line that is none.
+        """
+        training = "train" if self.whole_training else "train_subsetT"
+        name = {"train": training, "val": "train_subsetV", "test": "val"}[split]
+        file = self.path / "lists" / self.lists / f"{name}.txt"
+        if not file.is_file():
+            raise DataFilesError(f"there is no list {file}; {_LAYOUT}")
+        found = []
+        for number, line in enumerate(read_text(file).splitlines(), 1):
+            if not line.strip():
+                continue
+            entry = _LINE.fullmatch(line.strip())
+            if entry is None or int(entry[2]) >= self.grid**2:
+                raise DataFilesError(
+                    f"line {number} of {file} is {line[:60]!r}; expected the name of a video and a cell below "
+                    f"{self.grid**2}, such as 'CATER_new_000001.avi 23'"
+                )
+            found.append((entry[1], int(entry[2])))
+        if not found:
+            raise DataFilesError(f"{file} names no video; {_LAYOUT}")
+        return found
+
+    def dataset(self, split: Split) -> Dataset[VideoBatch]:
+        """The clips of a split."""
+        return _Clips(self, split)
+
+
+class _Clips(ClipDataset):
+    def __init__(self, data: CATER, split: Split) -> None:
+        self.entries = data.entries(split)
+        super().__init__(data.sizes[split] if split == "train" else min(data.sizes[split], len(self.entries)))
+        # not `data` itself: it would carry a trainer into the workers
+        self.path, self.resolution, self.num_frames = data.path, data.resolution, data.num_frames
+        self.sampling, self.grid, self.scenes = data.sampling, data.grid, data.scenes
+        self.seed = data.loader.seed
+        self.split: Split = split
+
+    def clip_name(self, index: int) -> str | None:
+        """The name of the video."""
+        return self.entries[self._video(index)][0]
+
+    def clips(self, indices: Sequence[int]) -> VideoBatch:
+        made = [self._clip(index) for index in indices]
+        tensors = {name: torch.from_numpy(np.stack([clip[name] for clip in made])) for name in made[0]}
+        time = torch.arange(self.num_frames).repeat(len(indices), 1)
+        cells = tensors.pop("target")[..., None, None]
+        return VideoBatch(
+            frames=tensors.pop("frames"),
+            time=time,
+            target=cells,
+            target_time=time[:, -cells.shape[1] :].clone(),
+            objects=tensors,
+        )
+
+    def _video(self, index: int) -> int:
+        if self.split != "train":
+            return index
+        number, place = divmod(index, len(self.entries))
+        return int(_order(self.seed, number, len(self.entries))[place])
+
+    def _clip(self, index: int) -> dict[str, np.ndarray]:
+        video = self._video(index)
+        name, label = self.entries[video]
+        file = self.path / "videos" / f"{name}.avi"
+        if not file.is_file():
+            raise DataFilesError(f"there is no video {file}; {_LAYOUT}")
+        movie = MotionJpeg(file)
+        frames = self._frame_numbers(generator_for(self.seed, self.split, index), len(movie), file)
+        side = self.resolution
+        pixels = torch.from_numpy(movie.read(frames.tolist(), at_least=(side, side)).copy())
+        clip = {"frames": resize_bilinear(pixels, side, side).numpy(), "video": np.array(video), "frame": frames}
+        if not self.scenes:
+            return clip | {"target": np.array([label])}
+        scene = read_scene(self.path / "scenes" / f"{name}.json")
+        if frames[-1] >= len(scene.positions):
+            raise DataFilesError(f"the scene of {file} has {len(scene.positions)} frames, and {len(movie)} are there")
+        cells = cell_of(scene.positions[frames, 0], self.grid)
+        cells[-1] = label
+        return clip | {"target": cells} | self._log(scene, frames)
+
+    def _frame_numbers(self, rng: np.random.Generator, length: int, file: Path) -> np.ndarray:
+        """The frames that a clip shows; of a video of one more than a multiple of the steps, the first is left out."""
+        if length < self.num_frames:
+            raise DataFilesError(f"{file} has {length} frames; set num_frames to that or less")
+        skipped = length % self.num_frames if self.sampling == "segments" else 0
+        skipped = skipped if skipped == 1 else 0
+        if self.sampling == "window":
+            room = length - self.num_frames
+            return (int(rng.integers(0, room + 1)) if self.split == "train" else room) + np.arange(self.num_frames)
+        edges = skipped + np.arange(self.num_frames + 1) * (length - skipped) // self.num_frames
+        return rng.integers(edges[:-1], edges[1:]) if self.split == "train" else edges[1:] - 1
+
+    def _log(self, scene: CaterScene, frames: np.ndarray) -> dict[str, np.ndarray]:
+        count, last = len(scene.shapes), scene.last_uncovered
+        contained = scene.holders[:, 0] >= 0
+        positions = np.zeros((len(frames), MOST_OBJECTS, 3), np.float32)
+        positions[:, :count] = scene.positions[frames]
+        holders = np.full((len(frames), MOST_OBJECTS), -1)
+        holders[:, :count] = scene.holders[frames]
+        shapes = np.full(MOST_OBJECTS, -1)
+        shapes[:count] = scene.shapes
+        return {
+            "positions": positions,
+            "holders": holders,
+            "present": np.arange(MOST_OBJECTS) < count,
+            "shape_label": shapes,
+            "snitch_state": np.where(contained[frames], 2, 0),
+            "last_uncovered": cell_of(scene.positions[last, 0], self.grid),
+            "covered": np.array(bool(contained[-1])),
+            "moved_covered": np.array(scene.was_moved),
+            "frames_since_seen": np.array(len(contained) - 1 - last),
+        }
+
+
+@lru_cache(maxsize=4)
+def _order(seed: int, number: int, count: int) -> np.ndarray:
+    """The videos in the order of one pass over the training split."""
+    return np.random.default_rng(np.random.SeedSequence([seed, _ORDER, number])).permutation(count)

@@ -1,0 +1,81 @@
+"""Files of CATER in small, in the layout of the released archives."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+__all__ = ["FRAMES", "jpeg", "scene_of", "write_avi", "write_cater"]
+
+FRAMES = 13
+
+
+def chunk(kind: bytes, content: bytes) -> bytes:
+    """A chunk of a RIFF file, padded to an even length."""
+    return kind + struct.pack("<I", len(content)) + content + b"\0" * (len(content) % 2)
+
+
+def jpeg(image: np.ndarray) -> bytes:
+    """An image "height width 3" as JPEG."""
+    stream = io.BytesIO()
+    Image.fromarray(image).save(stream, "JPEG", quality=90)
+    return stream.getvalue()
+
+
+def write_avi(path: Path, frames: list[bytes]) -> Path:
+    """An AVI file of images, with headers, a junk chunk, sound between the frames, and an index."""
+    header = chunk(b"LIST", b"hdrl" + chunk(b"avih", bytes(56)) + chunk(b"JUNK", bytes(7)))
+    movie, index = b"movi", b""
+    for number, frame in enumerate(frames):
+        index += b"00dc" + struct.pack("<III", 16, len(movie), len(frame))
+        movie += chunk(b"00dc", frame)
+        if number % 3 == 0:
+            movie += chunk(b"01wb", bytes(5))
+    content = b"AVI " + header + chunk(b"LIST", movie) + chunk(b"idx1", index)
+    path.write_bytes(chunk(b"RIFF", content))
+    return path
+
+
+def scene_of(seed: int, frames: int = FRAMES) -> dict:
+    """A snitch that a cone comes to cover at frame 4, carries from 6 to 9, and, for even seeds, uncovers at 11."""
+    x = 0.5 + seed % 3
+    carried = np.interp(np.arange(frames), [6, 9], [0.0, -2.0])
+    snitch = [[x + way, -1.5, 0.3] for way in carried]
+    cone = [[x + (2.0 - 0.5 * min(frame, 4)) + way, -1.5, 0.5] for frame, way in enumerate(carried)]
+    moves = [["_contain", "Spl_0", 1, 4], ["_slide", None, 6, 9]]
+    if seed % 2 == 0:
+        moves.append(["_pick_place", None, 11, 12])
+        cone[12] = [2.5, 2.5, 0.5]
+
+    def item(name: str, shape: str, places: list) -> dict:
+        locations = {str(frame): place for frame, place in enumerate(places)}
+        return {"instance": name, "shape": shape, "sized": 0.5, "color": "gold", "locations": locations}
+
+    cube = [[-2.5, 2.5, 0.4]] * frames
+    objects = [item("Cube_0", "cube", cube), item("Cone_0", "cone", cone), item("Spl_0", "spl", snitch)]
+    return {"objects": objects, "movements": {"Cube_0": [["_rotate", None, 0, 5]], "Cone_0": moves, "Spl_0": []}}
+
+
+def write_cater(folder: Path, videos: int = 6) -> Path:
+    """A version of the set: videos of 32 x 24 pixels, whose brightness is that of their number and frame."""
+    for name in ("videos", "scenes", "lists/localize"):
+        (folder / name).mkdir(parents=True)
+    lines = []
+    for video in range(videos):
+        images = [np.full((24, 32, 3), 40 * video + frame, np.uint8) for frame in range(FRAMES)]
+        name = f"CATER_new_{video:06d}"
+        write_avi(folder / "videos" / f"{name}.avi", [jpeg(image) for image in images])
+        scene = scene_of(video)
+        (folder / "scenes" / f"{name}.json").write_text(json.dumps(scene))
+        x, y, _ = scene["objects"][2]["locations"][str(FRAMES - 1)]
+        label = (int(np.floor(y)) + 3) * 6 + int(np.floor(x)) + 3
+        lines.append(f"{name}.avi {label}\n")
+    lists = {"train": lines[:-1], "train_subsetT": lines[:-2], "train_subsetV": lines[-2:-1], "val": lines[-1:]}
+    for name, held in lists.items():
+        (folder / "lists" / "localize" / f"{name}.txt").write_text("".join(held))
+    return folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import cater_kinds
 import data_kinds
 import pytest
 import record_kinds
@@ -14,7 +15,8 @@ from damages import damages
 from isolation import outcomes, read
 from kinds import Kind
 
-KINDS: dict[str, Kind] = {**data_kinds.KINDS, **record_kinds.KINDS, **score_kinds.KINDS, **tracking_kinds.KINDS}
+TABLES = (cater_kinds, data_kinds, record_kinds, score_kinds, tracking_kinds)
+KINDS: dict[str, Kind] = {name: kind for table in TABLES for name, kind in table.KINDS.items()}
 
 
 def check(name: str, count: int, tmp_path: Path) -> None:

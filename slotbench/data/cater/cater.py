@@ -26,7 +26,7 @@ Lists = Literal["localize", "localize_4x4", "localize_8x8"]
 Sampling = Literal["segments", "window"]
 
 _GRIDS: dict[str, int] = {"localize": 6, "localize_4x4": 4, "localize_8x8": 8}
-_LINE = re.compile(r"(CATER_new_\d+)\.avi\s+(\d+)")
+_LINE = re.compile(r"(CATER_new_\d{1,12})\.avi\s+(\d{1,4})")
 _ORDER = 3  # tells the generators of orders from those of samples, whose second number is a split's
 _LAYOUT = (
     "expected what the archives of one version of CATER (max2action or all_actions) hold: videos/CATER_new_*.avi, "

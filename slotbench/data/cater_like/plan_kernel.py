@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from numba import njit
 
 __all__ = ["plan_into"]
@@ -25,21 +24,21 @@ def plan_into(places, radii, tops, square, seen, colors, half_floor, frames, mas
     """
     side = masks.shape[1]
     for time in range(len(masks)):
-        order = np.argsort(places[time, :, 2] + tops)
         for row in range(side):
             y = half_floor * (1.0 - (2.0 * row + 1.0) / side)
             for column in range(side):
                 x = half_floor * ((2.0 * column + 1.0) / side - 1.0)
-                found = 0
-                for i in order:
-                    if not seen[time, i]:
+                found, highest = 0, 0.0
+                for i in range(len(radii)):
+                    top = places[time, i, 2] + tops[i]
+                    if not seen[time, i] or top < highest:
                         continue
                     dx, dy = abs(x - places[time, i, 0]), abs(y - places[time, i, 1])
                     inside = dx * dx + dy * dy <= radii[i] * radii[i]
                     if square[i]:
                         inside = max(dx, dy) <= radii[i] * 0.7071067811865476
                     if inside:
-                        found = i + 1
+                        found, highest = i + 1, top
                 masks[time, row, column] = found
                 for channel in range(3):
                     frames[time, channel, row, column] = colors[found, channel]

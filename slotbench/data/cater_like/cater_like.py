@@ -52,11 +52,11 @@ class CATERLike(SlotDataModule):
     4 the snitch), "size_label", "material_label", "color_label", "scale", "color", with images the camera's
     entries, "image_positions" aside, and "depth" if asked for; labels of padding are -1. Of CATER: "holders" (batch
     time objects; the cone directly over an object, -1 for none), "snitch_state" (batch time; 0 visible, 1 occluded, 2
-    contained, 3 carried by its cone at this very step), "frame" (batch time; numbers in the video), "last_uncovered"
-    (batch; the cell in which no cone was over the snitch for the last time), "covered" and "moved_covered" (batch;
-    whether a cone is over it at the end, and has moved it since), "frames_since_seen" (batch; frames of the video since
-    the last step at which it was visible, 0 if it is), and "end_cells" and "end_holders" (batch objects; of the last
-    frame).
+    contained, 3 carried by its cone at this very step; with "objects" nothing is occluded), "frame" (batch time;
+    numbers in the video), "last_uncovered" (batch; the cell in which no cone was over the snitch for the last time),
+    "covered" and "moved_covered" (batch; whether a cone is over it at the end, and has moved it since),
+    "frames_since_seen" (batch; frames of the video since the last step at which it was visible, 0 if it is), and
+    "end_cells" and "end_holders" (batch objects; of the last frame).
 
     Source: Girdhar and Ramanan, "CATER", ICLR 2020, and its public generator; SlotSSM, section 7.4. What we could not
     read there is in docs/cater.md.
@@ -228,7 +228,9 @@ class _Clips(ClipDataset):
 
     def _of_the_snitch(self, episode: Episode, frames: np.ndarray, masks: np.ndarray) -> dict[str, np.ndarray]:
         contained = episode.holders[frames, 0] >= 0
-        state = np.where((masks == 1).any((1, 2)), SnitchState.VISIBLE, SnitchState.OCCLUDED)
+        # a table has the row of what stands behind or beneath another, too
+        seen_at_all = (masks == 1).any((1, 2)) | (self.observation == "objects")
+        state = np.where(seen_at_all, SnitchState.VISIBLE, SnitchState.OCCLUDED)
         state = np.where(contained, SnitchState.CONTAINED, state)
         state[contained & episode.snitch_carried()[frames]] = SnitchState.CARRIED
         seen = frames[state == SnitchState.VISIBLE]

@@ -204,6 +204,7 @@ def test_a_table_has_a_row_for_what_nothing_covers_and_says_where_it_is() -> Non
     assert (~there & log["present"][:, None]).any()
     assert torch.equal(table[..., 0] == 1, there)
     assert (table[~there] == 0).all()
+    assert torch.equal(log["snitch_state"] == SnitchState.VISIBLE, there[..., 0])
     torch.testing.assert_close(table[..., 1:3][there] * 3, log["positions"][..., :2][there])
     labels = log["shape_label"][:, None].expand(there.shape)
     assert torch.equal(table[..., 5:10].argmax(-1)[there], labels[there])

@@ -36,8 +36,9 @@ class AutoregressiveTransformer(AutoregressiveDecoder):
 
     The target is a grid of codes (`Tokenizer.code_spec`). A cell's logits come from the codes before it; the first has
     a learned vector in their place. In training these are the true ones, of `VideoBatch.target`; `sample` goes cell by
-    cell and keeps keys and values, so that a cell costs one token and not the frame up to it. Masks are the last
-    layer's attention of a cell to the slots while its code is predicted, averaged over heads.
+    cell and keeps keys and values, so that a cell costs one token and not the frame up to it. Masks are the
+    attention of a cell to the slots while its code is predicted, averaged over layers and heads: our choice; of the
+    last layer alone they told objects apart less well where we looked (docs/tokenizers.md).
 
     Source: Singh et al., "Illiterate DALL-E Learns to Compose" (SLATE), ICLR 2022, and "Simple Unsupervised
     Object-Centric Learning for Complex and Naturalistic Videos" (STEVE), NeurIPS 2022, with its code; PSB (Singh et
@@ -119,10 +120,12 @@ class AutoregressiveTransformer(AutoregressiveDecoder):
         weights: list[Tensor] = []
         for cell in range(cells):
             x = token + self.positions[cell]
+            attended: list[Tensor] = []
             for layer, memory in zip(layers, memories, strict=True):
-                x, attended = layer.step(x, memory, cell)
+                x, of_layer = layer.step(x, memory, cell)
+                attended.append(of_layer)
             logits.append(self.head(self.norm(x)))
-            weights.append(attended)
+            weights.append(torch.stack(attended).mean(0))
             codes.append(_chosen(logits[-1][:, 0], temperature))
             token = self.codes(codes[-1])[:, None]
         return codes, logits, weights
@@ -156,9 +159,11 @@ class AutoregressiveTransformer(AutoregressiveDecoder):
         """Logits of each cell that `before` leads up to, one more than there are codes."""
         tokens = torch.cat([self.start.expand(len(context), 1, -1), self.codes(before)], 1)
         x = self.dropout(tokens + self.positions[: tokens.shape[1]])
+        weights: list[Tensor] = []
         for layer in self.layers:
-            x, weights = layer(x, context)
-        return self.head(self.norm(x)), weights
+            x, attended = layer(x, context)
+            weights.append(attended)
+        return self.head(self.norm(x)), torch.stack(weights).mean(0)
 
     def _decoded(self, logits: Tensor, weights: Tensor, time: int) -> Decoded:
         size = (time, *self.grid)

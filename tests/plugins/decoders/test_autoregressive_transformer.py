@@ -47,14 +47,15 @@ def test_a_temperature_draws_by_the_logits():
     torch.testing.assert_close(shares, expected, atol=0.04, rtol=0)
 
 
-def test_masks_are_the_last_layers_weights_on_the_slots():
+def test_masks_are_the_weights_on_the_slots_of_all_layers_and_heads():
     model, slots = decoder(), torch.randn(1, 2, 3, 6, dtype=torch.float64)
     codes = torch.randint(5, (1, 2, 3, 4))
-    seen = {}
-    model.layers[-1].register_forward_hook(lambda layer, given, out: seen.update(weights=out[1]))
+    seen = []
+    for layer in model.layers:
+        layer.register_forward_hook(lambda layer, given, out: seen.append(out[1]))
     decoded = model(slots, clips(codes))
     # (frames, heads, cells, slots): the query of a cell is the one that predicts it
-    torch.testing.assert_close(decoded.masks[0, 1, :, 1, 2], seen["weights"][1, :, 6].mean(0))
+    torch.testing.assert_close(decoded.masks[0, 1, :, 1, 2], torch.stack(seen)[:, 1, :, 6].mean((0, 1)))
     torch.testing.assert_close(decoded.masks.sum(2), torch.ones_like(decoded.masks[:, :, 0]))
 
 

@@ -12,6 +12,7 @@ from slotbench.data.clevr import CLEVR
 from slotbench.registry import load
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
+from cater_files import write_cater
 from feature_files import write_feature_file
 from tfrecord_files import clevr_scene, movi_video, write_clevr, write_movi
 
@@ -63,7 +64,7 @@ def clevr_cache(folder: Path) -> Path:
     return folder / "cache"
 
 
-FILES = {"FeatureFile": feature_files, "MOVi": movi_files, "CLEVR": clevr_cache}
+FILES = {"FeatureFile": feature_files, "MOVi": movi_files, "CLEVR": clevr_cache, "CATER": write_cater}
 """Data sets that read files, and what writes some to a folder, of `SIDE` pixels, and returns their `path`."""
 
 
@@ -92,6 +93,8 @@ def tiny_overrides(config: Mapping[str, Any], folder: Path, kept: Collection[str
     if (write := FILES.get(config["data"]["class_path"])) is not None:
         values["data"] |= {"path": write(folder)}
         values["data"] |= {"resolution": SIDE} if "resolution" in data else {}
+    if config["data"]["class_path"] == "CATER":
+        values["data"] |= {"num_frames": 4}
     if config["data"]["class_path"] == "MOViLike":
         values["data"] |= {"train_videos": 2, "val_videos": 1}
     if "baseline_frames" in inspect.signature(load("tasks", config["model"]["class_path"])).parameters:

@@ -24,6 +24,7 @@ __all__ = ["CATER"]
 
 Lists = Literal["localize", "localize_4x4", "localize_8x8"]
 Sampling = Literal["segments", "window"]
+Target = Literal["cell", "frames"]
 
 _GRIDS: dict[str, int] = {"localize": 6, "localize_4x4": 4, "localize_8x8": 8}
 _LINE = re.compile(r"(CATER_new_\d{1,12})\.avi\s+(\d{1,4})")
@@ -59,6 +60,7 @@ class CATER(SlotDataModule):
         resolution: pixels per side; the frames of 320 x 240 are resized, and not cropped.
         num_frames: steps of a clip.
         sampling: "segments", or a "window" of consecutive frames, at random in training, else the last ones.
+        target: the "cell" of the snitch, or the "frames" themselves, for pre-training by reconstruction.
         lists: "localize" for 6 x 6 cells, "localize_4x4" or "localize_8x8".
         whole_training: trains on train.txt, of which the validation split is then a part.
         scenes: reads the scene files, for targets of every step and scores by group.
@@ -78,6 +80,7 @@ class CATER(SlotDataModule):
         resolution: int = 128,
         num_frames: int = 50,
         sampling: Sampling = "segments",
+        target: Target = "cell",
         lists: Lists = "localize",
         whole_training: bool = False,
         scenes: bool = True,
@@ -85,13 +88,18 @@ class CATER(SlotDataModule):
     ) -> None:
         super().__init__(loader)
         check_counts(resolution=resolution, num_frames=num_frames)
-        for name, given, kinds in (("lists", lists, Lists), ("sampling", sampling, Sampling)):
+        for name, given, kinds in (
+            ("lists", lists, Lists),
+            ("sampling", sampling, Sampling),
+            ("target", target, Target),
+        ):
             if given not in get_args(kinds):
                 raise ValueError(f"{name} is {given!r}; expected one of {', '.join(get_args(kinds))}")
         self.path = Path(path).expanduser()
         self.resolution = resolution
         self.num_frames = num_frames
         self.sampling: Sampling = sampling
+        self.target: Target = target
         self.lists: Lists = lists
         self.grid = _GRIDS[lists]
         self.whole_training = whole_training
@@ -99,9 +107,10 @@ class CATER(SlotDataModule):
 
     @property
     def spec(self) -> DataSpec:
-        """Frames in, and one class per cell out."""
+        """Frames in, and one class per cell out, or the frames."""
         frame = VideoSpec(channels=3, height=self.resolution, width=self.resolution)
-        return DataSpec(input=frame, target=VideoSpec(channels=self.grid**2, height=1, width=1))
+        label = VideoSpec(channels=self.grid**2, height=1, width=1)
+        return DataSpec(input=frame, target=label if self.target == "cell" else frame)
 
     def entries(self, split: Split) -> list[tuple[str, int]]:
         """Name and label of every video of a split, in the order of its list.
@@ -141,6 +150,7 @@ class _Clips(ClipDataset):
         # not `data` itself: it would carry a trainer into the workers
         self.path, self.resolution, self.num_frames = data.path, data.resolution, data.num_frames
         self.sampling, self.grid, self.scenes = data.sampling, data.grid, data.scenes
+        self.target = data.target
         self.seed = data.loader.seed
         self.split: Split = split
 
@@ -153,11 +163,12 @@ class _Clips(ClipDataset):
         tensors = {name: torch.from_numpy(np.stack([clip[name] for clip in made])) for name in made[0]}
         time = torch.arange(self.num_frames).repeat(len(indices), 1)
         cells = tensors.pop("target")[..., None, None]
+        labelled = self.target == "cell"
         return VideoBatch(
             frames=tensors.pop("frames"),
             time=time,
-            target=cells,
-            target_time=time[:, -cells.shape[1] :].clone(),
+            target=cells if labelled else None,
+            target_time=time[:, -cells.shape[1] :].clone() if labelled else None,
             objects=tensors,
         )
 

@@ -124,6 +124,9 @@ def test_without_scenes_there_is_the_label_alone(folder: Path) -> None:
     assert batch.require("target").shape == (1, 1, 1, 1)
     assert batch.require("target_time").tolist() == [[3]]
     assert "positions" not in batch.objects
+    frames = data_of(folder, target="frames")
+    assert frames.spec.target == frames.spec.input
+    assert clips(frames, "test", [0]).target is None
 
 
 def test_cells_are_those_of_the_released_rule_on_every_edge() -> None:

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from slotbench.interfaces import TokenSpec, map_state, unbind_time
 from slotbench.nn.slot_attention import SlotCorrector, initialise_slot_attention
-from slotbench.nn.slot_init import GaussianSlots
+from slotbench.nn.slot_init import GaussianSlots, LearnedSlots, SlotInit, initial_slots
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 
 __all__ = ["FrameSlots", "JointCorrector", "SlotNorm", "frame_slots", "reading_of"]
@@ -85,9 +85,11 @@ class FrameSlots(nn.Module):
     """Slots of every frame, drawn from one learned distribution and corrected by the frame's tokens.
 
     Nothing is carried from frame to frame, so that all run in parallel, unless a frame's slots start from a mixture of
-    what is drawn and the slots of the frame before (`past`). The order of the slots is another in every frame.
+    what is drawn and the slots of the frame before (`past`). The order of the slots is another in every frame. Slots
+    that are not drawn start from one learned vector each (`slot_init`): their order stays, and so does their number.
 
     Source: RIM thesis (Lin, 2022), section 3.4; Slot Attention (Locatello et al., 2020), Algorithm 1, for "vector".
+    Learned starts are ours.
 
     Args:
         token_dim: width of a token.
@@ -97,6 +99,7 @@ class FrameSlots(nn.Module):
         mlp_dim: hidden width of the MLP.
         norm: "vector" is the original form, "joint" that of the thesis' code, see `JointCorrector`.
         past: whether a frame's slots start from those of the frame before too, with a learned weight.
+        slot_init: where a frame's slots start: a draw for each frame, or the same learned vectors in every frame.
         init: initial weights: those of the authors of Slot Attention ("plain"), or of the thesis' code.
 
     Raises:
@@ -113,6 +116,7 @@ class FrameSlots(nn.Module):
         norm: SlotNorm = "vector",
         *,
         past: bool = False,
+        slot_init: SlotInit = "gaussian",
         init: Literal["plain", "thesis"] = "plain",
     ):
         super().__init__()
@@ -122,7 +126,8 @@ class FrameSlots(nn.Module):
             if value < 1:
                 raise ValueError(f"{name}={value}: give at least 1")
         self.num_iterations = num_iterations
-        self.slots = GaussianSlots(num_slots, dim)
+        self.dim = dim
+        self.slots = initial_slots(slot_init, num_slots, dim)
         if norm == "joint":
             self.corrector: SlotCorrector = JointCorrector(dim, token_dim, mlp_dim / dim)
         else:
@@ -141,18 +146,29 @@ class FrameSlots(nn.Module):
             for part in layer.modules():
                 if isinstance(part, nn.Linear):
                     part.reset_parameters()
-        bound = self.slots.mean.shape[0] ** -0.5
+        bound = self.dim**-0.5
         for parameter in self.corrector.gru.parameters():
             nn.init.uniform_(parameter, -bound, bound)
-        nn.init.normal_(self.slots.mean)
-        nn.init.normal_(self.slots.log_deviation)
+        if isinstance(self.slots, GaussianSlots):
+            nn.init.normal_(self.slots.mean)
+            nn.init.normal_(self.slots.log_deviation)
+
+    @property
+    def num_slots(self) -> int:
+        """Slots of a frame."""
+        return self.slots.num_slots
+
+    @property
+    def draws(self) -> bool:
+        """Slots are drawn, from noise that the caller hands over."""
+        return isinstance(self.slots, GaussianSlots)
 
     def forward(
-        self, tokens: Float[Tensor, "batch time tokens token_dim"], noise: Float[Tensor, "batch time slots dim"]
+        self, tokens: Float[Tensor, "batch time tokens token_dim"], noise: Float[Tensor, "batch time slots dim"] | None
     ) -> tuple[Float[Tensor, "batch time slots dim"], Float[Tensor, "batch time slots tokens"]]:
         """(slots, which slot won which token) of all frames at once."""
-        folded, slots = tokens.flatten(0, 1), self._drawn(noise).flatten(0, 1)
-        frames = self.corrector.frames(folded[:, None], slots.shape[1], self.num_iterations)
+        folded, slots = tokens.flatten(0, 1), self._starts(tokens, noise).flatten(0, 1)
+        frames = self.corrector.frames(folded[:, None], self.num_slots, self.num_iterations)
         memory = self.corrector.memory(folded) if frames is None else frames[0]
         slots, assignment, _ = self.corrector(slots, memory, self.num_iterations)
         return slots.unflatten(0, tokens.shape[:2]), assignment.unflatten(0, tokens.shape[:2])
@@ -160,7 +176,7 @@ class FrameSlots(nn.Module):
     def one_by_one(
         self,
         tokens: Float[Tensor, "batch time tokens token_dim"],
-        noise: Float[Tensor, "batch time slots dim"],
+        noise: Float[Tensor, "batch time slots dim"] | None,
         past: Float[Tensor, "batch slots dim"] | None,
     ) -> tuple[Float[Tensor, "batch time slots dim"], Float[Tensor, "batch time slots tokens"]]:
         """The same where the slots of a frame start from those of the frame before, too; `past` are before the first.
@@ -168,21 +184,26 @@ class FrameSlots(nn.Module):
         Only the corrections wait for one another: what they read of the tokens is made for all frames at once.
         """
         assert self.past_share is not None
-        drawn = self._drawn(noise)
-        frames: Iterable[Any] | None = self.corrector.frames(tokens, drawn.shape[2], self.num_iterations)
+        starts = self._starts(tokens, noise)
+        frames: Iterable[Any] | None = self.corrector.frames(tokens, self.num_slots, self.num_iterations)
         if frames is None:
             memory = self.corrector.memory(tokens.flatten(0, 1))
             frames = unbind_time(map_state(lambda leaf: leaf.unflatten(0, tokens.shape[:2]), memory))
-        share = self.past_share.sigmoid().to(drawn.dtype)
+        share = self.past_share.sigmoid().to(starts.dtype)
         found = []
-        for frame, start in zip(frames, drawn.unbind(1), strict=True):
+        for frame, start in zip(frames, starts.unbind(1), strict=True):
             begin = start if past is None else torch.lerp(start, past, share)
             past, assignment, _ = self.corrector(begin, frame, self.num_iterations)
             found.append((past, assignment))
         slots, assignments = zip(*found, strict=True)
         return torch.stack(slots, dim=1), torch.stack(assignments, dim=1)
 
-    def _drawn(self, noise: Float[Tensor, "*batch slots dim"]) -> Float[Tensor, "*batch slots dim"]:
+    def _starts(
+        self, tokens: Float[Tensor, "batch time tokens token_dim"], noise: Float[Tensor, "batch time slots dim"] | None
+    ) -> Float[Tensor, "batch time slots dim"]:
+        if isinstance(self.slots, LearnedSlots):
+            return self.slots.slots.expand(*tokens.shape[:2], -1, -1)
+        assert noise is not None
         return self.slots.mean + self.slots.log_deviation.exp() * noise
 
 

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from slotbench.interfaces import CoreOutput, SlotSpec, State, TokenSpec
+from slotbench.nn.slot_init import SlotInit
 from slotbench_plugins.cores.rim.cell import Communication, InputAttention
 from slotbench_plugins.cores.rim.frame_slots import FrameSlots, SlotNorm
 from slotbench_plugins.cores.rim.groups import group_units
@@ -21,8 +22,8 @@ class OCRIM(SlotInputs):
 
     The output slots are the states of the modules, so `num_slots` counts modules, and `num_inputs` the slots of a
     frame. These are drawn anew for every frame, in training from torch's global generator, and in evaluation from the
-    numbers of the clip and of the step alone. With `num_inputs=None` there is no slot attention: the tokens are
-    what modules compete for.
+    numbers of the clip and of the step alone, unless `slot_init` says otherwise. With `num_inputs=None` there is no slot
+    attention: the tokens are what modules compete for.
 
     `CoreOutput.attention` is what the active modules read, in terms of the tokens: their attention to the slots times
     where the slots come from. `CoreOutput.details` has what `RIM` has, and `inputs`, which slot of a frame has won each
@@ -44,6 +45,9 @@ class OCRIM(SlotInputs):
             code over all vectors of a set together, with the GRU on the normalised slots.
         past_slots: whether a frame's slots start from those of the frame before too, with a learned weight. Frames
             then wait for one another.
+        slot_init: where a frame's slots start: drawn anew for every frame, as in the thesis ("gaussian"), or from one
+            learned vector each, the same in every frame ("learned"). What is drawn hides the frame from modules that
+            have learned nothing yet: see docs/papers/rim.md, which has measurements.
         top_k: active modules per step; all of them if None.
         cell_type: recurrent unit of every module.
         initial: states before the first step, as in `RIM`.
@@ -83,6 +87,7 @@ class OCRIM(SlotInputs):
         slot_mlp_dim: int = 128,
         slot_norm: SlotNorm = "vector",
         past_slots: bool = False,
+        slot_init: SlotInit = "gaussian",
         top_k: int | None = None,
         cell_type: Literal["gru", "lstm"] = "gru",
         initial: Initial = "learned",
@@ -120,6 +125,7 @@ class OCRIM(SlotInputs):
                 slot_mlp_dim,
                 slot_norm,
                 past=past_slots,
+                slot_init=slot_init,
                 init=init,
             )
         super().__init__(

@@ -31,7 +31,7 @@ class SlotInputs(Mechanisms):
         return state._replace(draws=start_of_draws(len(tokens), tokens.device)) if self._draws() else state
 
     def _draws(self) -> bool:
-        return self.encoder is not None
+        return self.frame_slots is not None and self.frame_slots.draws
 
     def per_step(  # type: ignore[override]
         self,
@@ -42,10 +42,12 @@ class SlotInputs(Mechanisms):
         """Slot attention of all frames, and keys and values of the slots; `past` are those of the frame before."""
         if self.frame_slots is None:
             return RIMInputs(*self.input_attention.keys_values(tokens))
-        draws = start_of_draws(len(tokens), tokens.device) if draws is None else draws
-        slots = self.frame_slots.slots
-        shape = (slots.num_slots, slots.mean.shape[0])
-        noise = noise_of_steps(shape, tokens.shape[1], draws, slots.mean, anew=self.training, kind="normal")
+        noise = None
+        if self.frame_slots.draws:
+            draws = start_of_draws(len(tokens), tokens.device) if draws is None else draws
+            shape = (self.frame_slots.num_slots, self.frame_slots.dim)
+            weight = self.input_attention.key.weight
+            noise = noise_of_steps(shape, tokens.shape[1], draws, weight, anew=self.training, kind="normal")
         if self.frame_slots.past_share is not None:
             return self._inputs(*self.frame_slots.one_by_one(tokens, noise, past))
         return self._inputs(*self.frame_slots(tokens, noise))

@@ -40,7 +40,7 @@ def by_hand(layer: FrameSlots, tokens: Tensor, drawn: Tensor, joint: bool) -> tu
         return normed(x) if joint else normed(x, w[f"{name}.weight"], w[f"{name}.bias"])
 
     key, value = (norm(tokens, "token_norm") @ w["attention.key_value.weight"].T).chunk(2, dim=-1)
-    slots = layer.slots.mean + layer.slots.log_deviation.exp() * drawn
+    slots = layer.slots.mean + layer.slots.log_deviation.exp() * drawn if layer.draws else drawn
     for _ in range(layer.num_iterations):
         s = norm(slots, "slot_norm")
         query = s @ w["attention.query.weight"].T
@@ -114,6 +114,20 @@ def test_order_of_the_tokens_is_of_no_effect_and_noise_permuted_permutes_the_slo
     torch.testing.assert_close(layer(x[:, :, [3, 0, 2, 1]], drawn)[0], slots)
     order = [2, 0, 1]
     torch.testing.assert_close(layer(x, drawn[:, :, order]), (slots[:, :, order], assignment[:, :, order]))
+
+
+@BOTH
+@pytest.mark.parametrize("past", [False, True])
+def test_learned_slots_start_every_frame_alike_in_their_order(norm, past):
+    layer, x = layer_of(norm, slot_init="learned", past=past), noise(2, 3, 4, 5)
+    slots, assignment = layer(x, None)
+    for i in range(2):
+        for t in range(3):
+            expected = by_hand(layer, x[i, t], layer.slots.slots, norm == "joint")
+            torch.testing.assert_close((slots[i, t], assignment[i, t]), expected, rtol=1e-9, atol=1e-9)
+    assert not layer.draws
+    if past:
+        torch.testing.assert_close(layer.one_by_one(x[:, :1], None, None)[0], slots[:, :1])
 
 
 def test_only_joint_norms_make_frames_slots_depend_on_tokens_scaled_apart():

@@ -41,6 +41,8 @@ def oc(seed: int = 0, **arguments) -> OCRIM:
         {"slot_norm": "joint"},
         {"past_slots": True},
         {"past_slots": True, "slot_norm": "joint"},
+        {"slot_init": "learned"},
+        {"slot_init": "learned", "past_slots": True, "slot_norm": "joint", "init": "thesis"},
         {"num_inputs": None},
         {"head_dim": 5, "slot_dim": 12},
         {"top_k": 2, "cell_type": "lstm"},
@@ -120,6 +122,20 @@ def test_slots_of_evaluation_depend_on_the_clip_and_the_step_alone():
     assert not torch.allclose(won[:, 0], won[:, 1])
     with drawn_by_clip([4, 8, 15]), pytest.raises(ValueError, match="numbers of 3 clips, and the batch has 2"):
         core(x[:2])
+
+
+def test_learned_slots_of_a_frame_are_the_same_whichever_clip_and_step_it_is_of():
+    core, x = oc(slot_init="learned"), tokens(batch=2)
+    with drawn_by_clip([4, 8]):
+        once = core(x)
+    again = core(x)
+    assert torch.equal(once.slots, again.slots)
+    assert once.state.draws is None
+    won = core(x[:, :1].expand(-1, 3, -1, -1)).details["inputs"]
+    torch.testing.assert_close(won[:, 0], won[:, 2])
+    core.train()
+    torch.testing.assert_close(core(x).details["inputs"], once.details["inputs"])
+    assert not torch.equal(won[:, 0, 0], won[:, 0, 1])
 
 
 def test_evaluation_after_the_same_seed_is_the_same_and_training_draws_anew():

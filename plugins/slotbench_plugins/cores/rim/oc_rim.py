@@ -22,7 +22,7 @@ class OCRIM(SlotInputs):
 
     The output slots are the states of the modules, so `num_slots` counts modules, and `num_inputs` the slots of a
     frame. These are drawn anew for every frame, in training from torch's global generator, and in evaluation from the
-    numbers of the clip and of the step alone, unless `slot_init` says otherwise. With `num_inputs=None` there is no slot
+    numbers of the clip and of the step alone; `slot_init` can change that. With `num_inputs=None` there is no slot
     attention: the tokens are what modules compete for.
 
     `CoreOutput.attention` is what the active modules read, in terms of the tokens: their attention to the slots times

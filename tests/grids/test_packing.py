@@ -91,6 +91,15 @@ def test_an_archive_says_nothing_of_the_machine_and_is_the_same_each_time(done, 
     assert any(text == "data: clips.h5\n" for text in texts.values())
 
 
+def test_paths_of_another_checkout_in_which_it_was_run_are_cut_off_too(done, tmp_path):
+    record = json.loads((done / "grid.json").read_text())
+    (done / "grid.json").write_text(json.dumps(record | {"file": f"/elsewhere/project/{GRID}"}))
+    (point(done, 2) / "config.yaml").write_text("data: /elsewhere/project/clips.h5\n")
+    run(["grid", "pack", GRID, "kept.zip"])
+    with zipfile.ZipFile("kept.zip") as packed:
+        assert packed.read(f"{point(done, 2).name}/config.yaml").decode() == "data: clips.h5\n"
+
+
 def test_points_that_are_there_are_left_as_they_are(done, capsys):
     run(["grid", "pack", GRID, "kept.zip"])
     (point(done, 1) / "metrics.jsonl").write_text("newer\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slotbench.commands.grid.opening import Parser, open_grid
+from slotbench.commands.grid.opening import OpenGrid, Parser, open_grid
 from slotbench.errors import FileError, UserError, lines
 from slotbench.grids.packing import check_archive_name, pack, unpack
 from slotbench.text import one_line
@@ -53,7 +53,7 @@ def main(action: str, arguments: list[str]) -> int:
         if not any(opened.folder.point(point.id).ended() for point in points):
             raise UserError(f"{opened.folder.path} has no point that has ended; slotbench grid run {words[0]} first")
         try:
-            packed = pack(opened.folder, points, archive, _roots(opened.grid.file.path))
+            packed = pack(opened.folder, points, archive, _roots(opened))
         except (FileError, OSError) as error:
             raise UserError(f"{archive} has not been written: {error}") from error
         size = archive.stat().st_size
@@ -73,8 +73,13 @@ def main(action: str, arguments: list[str]) -> int:
     return 0 if taken or there else 1
 
 
-def _roots(file: Path) -> list[Path]:
-    """Folders that paths in records need not name: that of the project of the grid file, and where we are."""
-    here = file.resolve().parent
+def _roots(opened: OpenGrid) -> list[Path]:
+    """Folders that paths in records need not name: the project of the grid file, also where it was run, and ours."""
+    file = opened.grid.file.path.resolve()
+    here = file.parent
     project = next((folder for folder in (here, *here.parents) if (folder / "pyproject.toml").is_file()), here)
-    return [project, Path.cwd()]
+    roots = [project, Path.cwd()]
+    ran, within = str(opened.folder.record().get("file", "")), f"/{file.relative_to(project).as_posix()}"
+    if ran.endswith(within) and ran != within:
+        roots.append(Path(ran.removesuffix(within)))
+    return roots

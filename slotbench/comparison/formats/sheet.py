@@ -14,10 +14,7 @@ from slotbench.comparison.statistics import INTERVAL
 
 __all__ = ["MARK", "Baseline", "Line", "Score", "Sheet", "make_sheet"]
 
-MARK = (
-    "the best, and better than every other row of its column (Welch's t-tests, two-sided, p < 0.05 divided by the "
-    "number of other rows: Bonferroni)"
-)
+MARK = "the best, and better than every other row of its column (Welch, two-sided; p < 0.05 after Bonferroni)"
 _MOST_DECIMALS, _LARGEST = 6, 1e7
 
 

@@ -102,7 +102,9 @@ def test_every_subject_has_contests_of_its_own_labels(name):
     assert all(set(contest.memory) == set() or contest.small is not None for contest in contests)
 
 
-@pytest.mark.parametrize("name", ["ssd", "temporal_attention", "recurrent_cores", "slot_attention"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("ssd", marks=pytest.mark.slow), "temporal_attention", "recurrent_cores", "slot_attention"]
+)
 def test_a_subject_runs_and_leaves_its_numbers(name, tmp_path, capsys):
     assert run(["bench", name, "--quick", "--no-memory", "--rounds", "1", "--out", str(tmp_path)]) == 0
     stored = json.loads((tmp_path / f"{name}.json").read_text())

@@ -71,6 +71,7 @@ def test_a_failed_run_is_failed_there_too(folder: RunFolder) -> None:
     assert json.loads(inspect(folder.path, "--summary"))["exit_code"] == 1
 
 
+@pytest.mark.slow
 def test_a_killed_run_keeps_all_but_the_last_second_or_two(tmp_path: Path) -> None:
     command = [sys.executable, str(SCRIPT), str(tmp_path), "--wandb", "offline", "--pause", "0.05"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -36,6 +36,7 @@ def jobs(tiny_components, workspace, monkeypatch) -> list:
     return started
 
 
+@pytest.mark.slow
 def test_a_core_is_measured_in_processes_of_its_own(tiny_components, workspace, capsys):
     assert run(["bench", "cores", "Plain", "--lengths", "4", *SMALL]) == 0
     stored = json.loads(Path("bench/cores.json").read_text())

@@ -171,6 +171,7 @@ def test_a_record_that_is_not_what_its_checksum_says_ends_it_with_the_file(
     assert "does not have its checksum" in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.slow
 def test_the_bytes_do_not_depend_on_how_many_processes_wrote_them(
     records: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,6 +94,7 @@ def test_scores_are_those_of_the_test_of_the_run(script, drawn: Path, tmp_path: 
     assert found["by_slots"]["own"]["2"]["live_slots"] <= 2
 
 
+@pytest.mark.slow
 def test_what_is_done_is_not_done_again_unless_something_else_is_asked(script, drawn, tmp_path, capsys) -> None:
     command = ["run", str(drawn), "--slots", "2", "--objects-slots", "2", "--clips", "2", "--out", str(tmp_path)]
     assert script.main(command) == 0

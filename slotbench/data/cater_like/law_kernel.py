@@ -148,15 +148,16 @@ def _try_contain(rng, shapes, radii, heights, places, holders, busy, start, path
 def simulate_into(rng, shapes, radii, heights, most_movers, places, turns, holders):  # type: ignore[no-untyped-def]
     """Lets the objects move, in place.
 
-    Args:
-        rng: numpy's generator.
-        shapes: "objects".
-        radii: as seen from above "objects".
-        heights: "objects".
-        most_movers: how many objects move in one round at most.
-        places: x, y of the centre and z of the lowest point "time objects 3", those of the start at all times.
-        turns: about the vertical, in radians "time objects", zeros.
-        holders: what covers an object directly, -1 for nothing "time objects", all -1.
+    What it is given:
+
+    - `rng`: numpy's generator.
+    - `shapes`: "objects".
+    - `radii`: as seen from above "objects".
+    - `heights`: "objects".
+    - `most_movers`: how many objects move in one round at most.
+    - `places`: x, y of the centre and z of the lowest point "time objects 3", those of the start at all times.
+    - `turns`: about the vertical, in radians "time objects", zeros.
+    - `holders`: what covers an object directly, -1 for nothing "time objects", all -1.
     """
     num_frames, count = holders.shape
     # moves of a round are checked against each other up to the latest frame at which one may end

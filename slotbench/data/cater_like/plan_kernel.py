@@ -11,16 +11,17 @@ __all__ = ["plan_into"]
 def plan_into(places, radii, tops, square, seen, colors, half_floor, frames, masks):  # type: ignore[no-untyped-def]
     """Fills `frames` "time 3 side side" and `masks`, y upwards; what is higher is drawn over what is lower.
 
-    Args:
-        places: "time objects 3".
-        radii: of discs, or half the diagonal of squares "objects".
-        tops: heights of the objects "objects".
-        square: whether it is drawn as a square "objects".
-        seen: whether it is drawn at all "time objects".
-        colors: of the floor and the objects, bytes "objects+1 3".
-        half_floor: half the side of the floor.
-        frames: bytes.
-        masks: 0 for the floor, i + 1 for object i.
+    What it is given:
+
+    - `places`: "time objects 3".
+    - `radii`: of discs, or half the diagonal of squares "objects".
+    - `tops`: heights of the objects "objects".
+    - `square`: whether it is drawn as a square "objects".
+    - `seen`: whether it is drawn at all "time objects".
+    - `colors`: of the floor and the objects, bytes "objects+1 3".
+    - `half_floor`: half the side of the floor.
+    - `frames`: bytes.
+    - `masks`: 0 for the floor, i + 1 for object i.
     """
     side = masks.shape[1]
     for time in range(len(masks)):

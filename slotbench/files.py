@@ -36,6 +36,7 @@ __all__ = [
     "number",
     "open_atomically",
     "open_regular",
+    "own_file",
     "parse_json",
     "plain",
     "read_bytes",
@@ -213,6 +214,17 @@ def is_inside(folder: str | Path, path: str | Path) -> bool:
         return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
     except (OSError, ValueError):  # a loop of links, or a name that the system does not take
         return False
+
+
+def own_file(folder: Path, name: str) -> Path:
+    """A file of a folder, which must not be a link to somewhere else; it need not be there.
+
+    Raises:
+        FileError: it leads out of the folder.
+    """
+    if not is_inside(folder, folder / name):
+        raise FileError(f"{folder / name} is a link that leads out of the run's folder")
+    return folder / name
 
 
 def regular_files(folder: str | Path, pattern: str = "*", limit: int = 100_000) -> list[Path]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from slotbench.comparison.records import ScoredBy, numbers, real
 from slotbench.errors import FileError
-from slotbench.files import is_inside, read_json_object
+from slotbench.files import own_file, read_json_object
 from slotbench.runs.evaluation_record import read_record, rules_of
 from slotbench.text import one_line
 
@@ -56,7 +56,7 @@ def read_evaluations(folder: Path, step: Any = None) -> Evaluations:
         if newest:
             wanted.add(newest.removesuffix(".json"))
             try:
-                logged = read_json_object(_own(folder, newest)).get("metrics")
+                logged = read_json_object(own_file(folder, newest)).get("metrics")
                 of_kind = {name: value for name, value in numbers(logged).items() if name.startswith(f"{kind}/")}
                 found.scores |= of_kind
             except FileError as error:
@@ -66,7 +66,7 @@ def read_evaluations(folder: Path, step: Any = None) -> Evaluations:
         try:
             kind = match[1].partition("-")[0]
             stage = f"{kind}/{match[2]}" if match[2] else kind
-            _add(found, read_record(_own(folder, name)), stage, match[3], step)
+            _add(found, read_record(own_file(folder, name)), stage, match[3], step)
         except FileError as error:
             found.problems.append(f"has an evaluation record that cannot be read: {error}")
     return found
@@ -112,9 +112,3 @@ def _names(folder: Path) -> list[str]:
             return sorted(entry.name for entry in islice(entries, _MOST_FILES) if entry.name.endswith(".json"))
     except OSError:
         return []
-
-
-def _own(folder: Path, name: str) -> Path:
-    if not is_inside(folder, folder / name):
-        raise FileError(f"{folder / name} is a link that leads out of the run's folder")
-    return folder / name

@@ -18,7 +18,7 @@ from slotbench.comparison.metric_rows import last_values, read_curves
 from slotbench.comparison.records import ComparisonError, Curve, RunRecord, checked_record, numbers
 from slotbench.comparison.settings import flat_settings
 from slotbench.errors import FileError
-from slotbench.files import is_inside, read_json_object, read_json_object_or_none, regular_files
+from slotbench.files import is_inside, own_file, read_json_object, read_json_object_or_none, regular_files
 from slotbench.runs.folder import CONFIG, METRICS, RECORD, RunFolder
 from slotbench.yaml_files import read_yaml
 
@@ -101,7 +101,7 @@ def _record(path: Path) -> dict[str, Any]:
     if not os.path.lexists(path / RECORD):
         raise ComparisonError(f"{path} is a half-written run: {RECORD} is not there")
     try:
-        return checked_record(read_json_object(_own(path, RECORD)))
+        return checked_record(read_json_object(own_file(path, RECORD)))
     except FileError as error:
         raise ComparisonError(f"{path} is a half-written run: {RECORD} is cut off or no JSON: {error}") from error
 
@@ -111,7 +111,7 @@ def _result(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
     if not os.path.lexists(path / RESULT):
         return None, []
     try:
-        return checked_record(read_json_object(_own(path, RESULT))), []
+        return checked_record(read_json_object(own_file(path, RESULT))), []
     except FileError as error:
         return None, [f"counts as not finished: {error}"]
 
@@ -125,7 +125,7 @@ def _state_now(path: Path, state: str) -> str:
 
 def _logged(path: Path) -> tuple[dict[str, float], str]:
     try:
-        return last_values(_own(path, METRICS)), ""
+        return last_values(own_file(path, METRICS)), ""
     except FileError as error:
         return {}, f"has no scores: {error}"
 
@@ -133,7 +133,7 @@ def _logged(path: Path) -> tuple[dict[str, float], str]:
 def _curves(path: Path, expected: tuple[str, ...], scores: Mapping[str, float], limit: int) -> Mapping[str, Curve]:
     over_lengths = _over_lengths(scores)
     try:
-        return {**read_curves(_own(path, METRICS), limit, expected), **over_lengths}
+        return {**read_curves(own_file(path, METRICS), limit, expected), **over_lengths}
     except FileError as error:
         warnings.warn(f"a run without curves: {error}", stacklevel=2)
         return over_lengths
@@ -152,23 +152,12 @@ def _over_lengths(scores: Mapping[str, float]) -> dict[str, Curve]:
     }
 
 
-def _own(path: Path, name: str) -> Path:
-    """A file of the run, which must not be a link to somewhere else.
-
-    Raises:
-        FileError: it leads out of the run's folder.
-    """
-    if not is_inside(path, path / name):
-        raise FileError(f"{path / name} is a link that leads out of the run's folder")
-    return path / name
-
-
 def _settings(path: Path) -> tuple[dict[str, Any], str]:
     """The flat settings, and what is wrong with the file."""
     if not os.path.lexists(path / CONFIG):
         return {}, f"has no {CONFIG}"
     try:
-        config = read_yaml(_own(path, CONFIG))
+        config = read_yaml(own_file(path, CONFIG))
     except FileError as error:
         return {}, f"has no settings, {CONFIG} is cut off or no YAML: {str(error).splitlines()[0]}"
     if not isinstance(config, dict):
@@ -182,7 +171,7 @@ def _settings(path: Path) -> tuple[dict[str, Any], str]:
 def _chained(path: Path) -> str | None:
     """The setting that names the run that a point of a chain starts from, another one for each point."""
     with contextlib.suppress(FileError):
-        into = (read_json_object_or_none(_own(path, POINT)) or {}).get("into")
+        into = (read_json_object_or_none(own_file(path, POINT)) or {}).get("into")
         return into if isinstance(into, str) else None
     return None
 

@@ -11,7 +11,7 @@ from typing import Any
 from slotbench.errors import UserError, lines
 from slotbench.grids.expansion import Point
 from slotbench.grids.grid_file import CONFIG
-from slotbench.grids.grid_folder import HALF_ADOPTED, GridFolder
+from slotbench.grids.grid_folder import GridFolder
 from slotbench.grids.ledger import PointFolder
 from slotbench.runs.folder import CONFIG as CONFIG_FILE
 from slotbench.runs.folder import RunFolder
@@ -64,9 +64,8 @@ def copy_in(folder: GridFolder, point: Point, run: RunFolder, command: Sequence[
                 expected=f"move {target.path} away first, or let slotbench grid run finish it",
             )
         )
-    partial = folder.path / f"{HALF_ADOPTED}{os.getpid()}"
-    shutil.copytree(run.path, partial, ignore=shutil.ignore_patterns(".lock", ".attempt.lock", "*.partial"))
-    try:
+    with folder.replacing(point.id) as partial:
+        shutil.copytree(run.path, partial, ignore=shutil.ignore_patterns(".lock", ".attempt.lock", "*.partial"))
         copied = PointFolder(partial)
         if (own := partial / CONFIG_FILE).read_text(encoding="utf-8") != config:
             os.replace(own, partial / "config.adopted.yaml")
@@ -77,10 +76,4 @@ def copy_in(folder: GridFolder, point: Point, run: RunFolder, command: Sequence[
         copied.end(copied.begin("adopted", str(Path(run.path).resolve())), 0, f"run {run.info.get('id')}")
         if copied.result() is None:
             write_result(RunFolder.open(partial))
-        if target.path.exists():
-            shutil.rmtree(target.path)
-        os.rename(partial, target.path)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
     return target

@@ -16,11 +16,10 @@ from slotbench.grids.expansion import Grid, Point
 from slotbench.grids.ledger import PointFolder
 from slotbench.locks import Lock, LockedError
 
-__all__ = ["HALF_ADOPTED", "GridFolder"]
+__all__ = ["GridFolder"]
 
 RECORD = "grid.json"
-HALF_ADOPTED = ".adopted."
-"""What the names begin with of copies of runs that are being taken in."""
+_HALF_ADOPTED = ".adopted."  # what the names begin with of runs that are being taken in
 _WORDS = ("metrics", "extra", "options", "checked", "axes")
 
 
@@ -136,6 +135,20 @@ class GridFolder:
         )
 
     @contextmanager
+    def replacing(self, point_id: str) -> Iterator[Path]:
+        """The path of a folder to make, which takes the place of a point's, whole, if the block ends well."""
+        partial = self.path / f"{_HALF_ADOPTED}{os.getpid()}"
+        try:
+            yield partial
+            target = self.path / point_id
+            if target.exists():
+                shutil.rmtree(target)
+            os.rename(partial, target)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+
+    @contextmanager
     def driven(self) -> Iterator[None]:
         """While this holds, nobody else runs the grid; what was left by one that was killed is removed.
 
@@ -155,7 +168,7 @@ class GridFolder:
             ) from error
         try:
             remove_partials(self.path, older_than=0.0)
-            for copy in self.path.glob(f"{HALF_ADOPTED}*"):
+            for copy in self.path.glob(f"{_HALF_ADOPTED}*"):
                 if copy.is_dir() and not copy.is_symlink():
                     shutil.rmtree(copy, ignore_errors=True)
             yield

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import struct
 import zipfile
 import zlib
@@ -22,16 +21,16 @@ from slotbench.errors import FileError, UserError
 from slotbench.files import (
     RECORD_LIMIT,
     dump_json,
-    is_inside,
     open_atomically,
     open_regular,
+    own_file,
     parse_json,
     read_json_object,
     read_text,
     regular_files,
 )
 from slotbench.grids.expansion import Point
-from slotbench.grids.grid_folder import HALF_ADOPTED, GridFolder
+from slotbench.grids.grid_folder import GridFolder
 from slotbench.grids.ledger import PointFolder
 from slotbench.text import one_line
 
@@ -77,16 +76,15 @@ def _records(folder: Path, roots: Sequence[Path]) -> Iterator[tuple[str, str]]:
     names = [name for name in _RECORDS if os.path.lexists(folder / name)]
     names += [path.name for path in regular_files(folder, "*.json") if _EVALUATION.fullmatch(path.name)]
     for name in names:
-        if not is_inside(folder, folder / name):
-            raise FileError(f"{folder / name} is a link that leads out of the run's folder")
+        path = own_file(folder, name)
         if name == "run.json":
-            record = read_json_object(folder / name)
+            record = read_json_object(path)
             text = dump_json({key: value for key, value in record.items() if key not in _OF_THE_MACHINE}, indent=2)
         elif name == "point.json":
-            record = read_json_object(folder / name)
+            record = read_json_object(path)
             text = dump_json({key: value for key, value in record.items() if key != "command"}, indent=2)
         else:
-            text = read_text(folder / name)
+            text = read_text(path)
         for root in roots:
             text = text.replace(f"{root}{os.sep}", "")
         yield name, text
@@ -160,20 +158,12 @@ def _text(packed: zipfile.ZipFile, member: zipfile.ZipInfo, archive: Path) -> st
 def _write(folder: GridFolder, point: Point, texts: dict[str, str]) -> None:
     """Makes the folder of a point, which appears whole or not at all."""
     _check(point, texts)
-    target = folder.path / point.id
-    partial = folder.path / f"{HALF_ADOPTED}{os.getpid()}"
-    partial.mkdir()
-    try:
+    with folder.replacing(point.id) as partial:
+        partial.mkdir()
         for name, text in texts.items():
             (partial / name).write_text(text, encoding="utf-8")
         copied = PointFolder(partial)
         copied.end(copied.begin("unpacked", "from an archive"), 0)
-        if target.exists():
-            shutil.rmtree(target)
-        os.rename(partial, target)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
 
 
 def _check(point: Point, texts: dict[str, str]) -> None:

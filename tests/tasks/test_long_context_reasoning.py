@@ -4,9 +4,9 @@ from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
-import lightning
 import pytest
 import torch
+from prediction_tasks import quiet_trainer
 
 from slotbench.data.balls.blinking_balls import BlinkingBalls
 from slotbench.data.base import LoaderOptions
@@ -49,18 +49,6 @@ def make_task(data, *, perturb_head=True, **arguments):
     if perturb_head:  # the head starts at zero, which would hide every difference
         torch.nn.init.normal_(task.decoder.head.weight)
     return task
-
-
-def quiet_trainer(**arguments):
-    return lightning.Trainer(
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-        **arguments,
-    )
 
 
 @pytest.mark.parametrize("chunk_steps", [1, 3, 4, 5, 100])

@@ -160,7 +160,10 @@ def val_batch(data):
     return data.on_after_batch_transfer(next(iter(data.val_dataloader())), 0)
 
 
-def test_a_story_has_the_steps_of_the_roll_out_after_those_of_the_context() -> None:
+@pytest.mark.parametrize("piece", [None, 2])
+def test_a_story_has_the_steps_of_the_roll_out_after_those_of_the_context(monkeypatch, piece) -> None:
+    if piece is not None:  # a context that is read in several pieces
+        monkeypatch.setattr("slotbench.tasks.rollouts.rollout.PIECE", piece)
     data = sprites()
     model, batch = task(data), val_batch(data)
     parts = (model.encoder, model.core, model.decoder)
@@ -180,11 +183,6 @@ def test_a_story_has_the_steps_of_the_roll_out_after_those_of_the_context() -> N
     assert story.details["active"].sum(-1).unique().tolist() == [2]
     painted = (story.masks[:, :, None] * story.components).sum(1)
     torch.testing.assert_close(painted, story.painted, rtol=0, atol=1e-4)
-
-
-def test_a_long_context_is_told_from_its_first_step(monkeypatch) -> None:
-    monkeypatch.setattr("slotbench.tasks.rollouts.rollout.PIECE", 2)
-    test_a_story_has_the_steps_of_the_roll_out_after_those_of_the_context()
 
 
 def test_a_prediction_shows_its_slots_where_asked() -> None:

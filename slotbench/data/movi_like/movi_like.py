@@ -32,6 +32,7 @@ __all__ = ["MOViLike"]
 _STORED: dict[Split, str] = {"train": "train", "val": "validation", "test": "test"}
 _FORMAT = 1  # to be raised by every change that changes a byte of a video
 _PIECE = 100  # videos that are made and written to a cache at a time
+_LOWEST_CAMERA = SceneLaw().lowest_camera
 _WIDEST = 0.8  # zoom at which the horizon would come into view
 
 
@@ -66,6 +67,7 @@ class MOViLike(StoredVideos, Preparable):
         object_sizes: the small and the large size: side of a cube, diameter and height of the others.
         spread: objects start above a square of twice this side, and are thrown to within 0.8 of it.
         zoom: times the focal length of MOVi's camera, which stands 7 to 9 units from the centre.
+        lowest_camera: the least elevation of the camera above the floor, in degrees, from 30 to below 90.
         samples_per_side: rays per pixel are its square.
         depth: gives the distance from the camera as well.
         scene_seed: of the videos.
@@ -84,8 +86,8 @@ class MOViLike(StoredVideos, Preparable):
 
     default_sizes: ClassVar[Mapping[Split, int]] = {"train": 1_000_000, "val": 100_000, "test": 100_000}
     prepare_arguments: ClassVar[tuple[str, ...]] = (
-        "level", "resolution", "num_objects", "video_frames", "object_sizes", "spread", "zoom", "samples_per_side",
-        "depth", "scene_seed", "train_videos", "val_videos", "test_videos",
+        "level", "resolution", "num_objects", "video_frames", "object_sizes", "spread", "zoom", "lowest_camera",
+        "samples_per_side", "depth", "scene_seed", "train_videos", "val_videos", "test_videos",
     )  # fmt: skip
 
     def __init__(
@@ -100,6 +102,7 @@ class MOViLike(StoredVideos, Preparable):
         object_sizes: tuple[float, float] = (0.7, 1.4),
         spread: float = 3.5,
         zoom: float = 1.0,
+        lowest_camera: float = 30.0,
         samples_per_side: int = 2,
         depth: bool = False,
         scene_seed: int = 0,
@@ -120,7 +123,7 @@ class MOViLike(StoredVideos, Preparable):
             raise ValueError(f"scene_seed is {scene_seed}; expected 0 or more")
         if zoom < _WIDEST:
             raise ValueError(f"zoom is {zoom}; expected {_WIDEST} or more, for a camera that sees floor only")
-        self.law = SceneLaw(level, num_objects, object_sizes, float(spread))
+        self.law = SceneLaw(level, num_objects, object_sizes, float(spread), float(lowest_camera))
         self.path = None if path is None else Path(path).expanduser()
         self.num_frames = num_frames
         self.eval_frames = eval_frames
@@ -193,8 +196,9 @@ class MOViLike(StoredVideos, Preparable):
         report(_STORED[split], total, total)
 
     def _look(self) -> dict[str, Any]:
-        """The arguments that a video depends on."""
-        return {
+        """The arguments that a video depends on; one that came later only where it is not what it was before."""
+        later = {} if self.law.lowest_camera == _LOWEST_CAMERA else {"lowest_camera": self.law.lowest_camera}
+        return later | {
             "level": self.law.level,
             "resolution": self.resolution,
             "num_objects": list(self.law.num_objects),
@@ -243,7 +247,8 @@ class MOViLike(StoredVideos, Preparable):
 
     def _given(self, folder: Path, split: Split) -> ClipCache:
         cache = ClipCache(folder)
-        held, asked = cache.description, self._look() | {"set": "MOViLike"}
+        held = {"lowest_camera": _LOWEST_CAMERA} | cache.description
+        asked = {"lowest_camera": self.law.lowest_camera} | self._look() | {"set": "MOViLike"}
         for name, value in asked.items():
             if held.get(name) != value:
                 raise DataFilesError(

@@ -42,7 +42,7 @@ _RESTITUTION = np.array([0.3, 0.7])
 _FLOOR_FRICTION, _FLOOR_RESTITUTION = 0.3, 0.5
 
 _NEAREST, _FARTHEST = 7.0, 9.0  # camera from the origin
-_LOWEST = math.radians(30)  # camera above the horizon
+_LOWEST = 30.0  # degrees of the camera above the floor, below which a wide one sees the horizon
 _LONGEST_PATH = 4.0  # of a moving camera
 _LAMP = (5.0, -5.0, 9.0)
 _SIDE_LAMP = (9.0, 3.5)  # distance from the axis, and height
@@ -119,6 +119,7 @@ class SceneLaw:
         num_objects: fewest and most objects.
         object_sizes: the small and the large size.
         spread: half the side of the square above which objects start.
+        lowest_camera: the least elevation of the camera above the floor, in degrees.
 
     Raises:
         ValueError: for arguments that cannot be.
@@ -128,6 +129,7 @@ class SceneLaw:
     num_objects: tuple[int, int] = (3, 10)
     object_sizes: tuple[float, float] = (0.7, 1.4)
     spread: float = 3.5
+    lowest_camera: float = _LOWEST
 
     def __post_init__(self) -> None:
         if self.level not in get_args(Level):
@@ -140,6 +142,10 @@ class SceneLaw:
             raise ValueError(f"object_sizes is {list(self.object_sizes)}; expected the small and the large, above 0")
         if not 0 < self.spread <= 5.0:
             raise ValueError(f"spread is {self.spread}; expected above 0 and at most 5, the camera being at 7 to 9")
+        if not _LOWEST <= self.lowest_camera < 90:
+            raise ValueError(
+                f"lowest_camera is {self.lowest_camera}; expected degrees above the floor, from {_LOWEST:g} to below 90"
+            )
 
     def draw(self, rng: np.random.Generator) -> Scene:
         """A scene.
@@ -200,9 +206,11 @@ class SceneLaw:
         )
 
     def _cameras(self, rng: np.random.Generator) -> np.ndarray:
+        lowest = math.sin(math.radians(self.lowest_camera))
+
         def draw() -> np.ndarray:
             # evenly over the part of the sphere that is high enough: there the height is uniform
-            height, turn = rng.uniform(math.sin(_LOWEST), 1.0), rng.uniform(0.0, 2.0 * math.pi)
+            height, turn = rng.uniform(lowest, 1.0), rng.uniform(0.0, 2.0 * math.pi)
             around = math.sqrt(1.0 - height * height)
             way = np.array([around * math.cos(turn), around * math.sin(turn), height])
             return way * rng.uniform(_NEAREST, _FARTHEST)
@@ -215,7 +223,7 @@ class SceneLaw:
             way = rng.normal(size=3)
             end = start + way / np.linalg.norm(way) * length
             distance = float(np.linalg.norm(end))
-            if _NEAREST <= distance <= _FARTHEST and end[2] >= math.sin(_LOWEST) * distance:
+            if _NEAREST <= distance <= _FARTHEST and end[2] >= lowest * distance:
                 return np.stack([start, end])
 
     def _paint(self, rng: np.random.Generator, colors: np.ndarray, textures: np.ndarray) -> None:

@@ -65,6 +65,8 @@ class DepthAutoencoding(AutoencodingTask):
         optimizer: makes an optimiser from parameter groups; what decays, `decay` says.
         schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
         depth_target: what of depth d is learned: "log" for ln(1 + d), "inverse" for 1 / d, "plain" for d.
+        target_mean: what is taken from that.
+        target_std: what the rest is divided by, so that objects stand out from the floor by about 1, as colours do.
         depth_range: the nearest and the farthest depth that count, in the unit of the data; predictions are brought
             within it before they are scored.
         baseline_clips: clips of each evaluation set that baselines of the masks are scored on, the first ones; 0 for no
@@ -89,6 +91,8 @@ class DepthAutoencoding(AutoencodingTask):
         optimizer: Callable[[Iterable], Optimizer] = AdamW,
         schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
         depth_target: DepthTransformName = "log",
+        target_mean: float = 0.0,
+        target_std: float = 1.0,
         depth_range: tuple[float, float] = (0.01, 1000.0),
         baseline_clips: int = 200,
         init_from: str | None = None,
@@ -96,6 +100,8 @@ class DepthAutoencoding(AutoencodingTask):
         decay: Decay = "matrices",
     ):
         check_choices(depth_target=(depth_target, DepthTransformName))
+        if not abs(target_mean) < float("inf") or not 0 < target_std < float("inf"):
+            raise ValueError(f"target_mean is {target_mean} and target_std {target_std}; expected numbers, std above 0")
         if not 0 < depth_range[0] < depth_range[1] < float("inf"):
             raise ValueError(f"depth_range is {list(depth_range)}; expected the nearest and the farthest, both above 0")
         if baseline_clips < 0:
@@ -110,7 +116,7 @@ class DepthAutoencoding(AutoencodingTask):
         self.pixels, self.extractor, self.learns_features, self.eval_window = "unit", None, False, None
         self.depth_target: DepthTransformName = depth_target
         self.depth_range = depth_range
-        self.transform = DEPTH_TRANSFORMS[depth_target]
+        self.transform = DEPTH_TRANSFORMS[depth_target].standardised(target_mean, target_std)
         self.means = DepthMeans(self.data_spec.input.height, self.data_spec.input.width)
         self.declare_scores(*(DepthScores(baseline_clips) for _ in range(2)))
 

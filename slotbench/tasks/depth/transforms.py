@@ -39,6 +39,18 @@ class DepthTransform:
         bounds = self.target(torch.tensor(span, dtype=torch.float64)).sort().values.tolist()
         return self.inverse(predicted.clamp(*bounds)).clamp(*span)
 
+    def standardised(self, mean: float, std: float) -> DepthTransform:
+        """The same, less `mean` and divided by `std`, which is above 0.
+
+        Example:
+            >>> log = DEPTH_TRANSFORMS["log"].standardised(2.0, 0.5)
+            >>> log.target(torch.tensor([9.0]))
+            tensor([0.6052])
+        """
+        return DepthTransform(
+            lambda depth: (self.target(depth) - mean) / std, lambda target: self.inverse(target * std + mean)
+        )
+
 
 DEPTH_TRANSFORMS: dict[DepthTransformName, DepthTransform] = {
     "log": DepthTransform(torch.log1p, torch.expm1),

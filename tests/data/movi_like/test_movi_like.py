@@ -324,6 +324,8 @@ def test_prepared_folders_are_read_and_say_what_they_cannot_give(tmp_path: Path,
     assert len(small(path=path, val_videos=1).dataset("val")) == 1  # type: ignore[arg-type]
     with pytest.raises(DataFilesError, match=r"has level a and cam is asked for: set level"):
         small(path=path, level="cam").dataset("val")
+    with pytest.raises(DataFilesError, match=r"has lowest_camera 30.0 and 60.0 is asked for: set lowest_camera"):
+        small(path=path, lowest_camera=60).dataset("val")
     with pytest.raises(DataFilesError, match="prepared without depth"):
         small(path=path, depth=True).dataset("val")
     with pytest.raises(DataFilesError, match=r"has 5 videos and 6 are asked for: set train_videos to that or less"):
@@ -333,6 +335,11 @@ def test_prepared_folders_are_read_and_say_what_they_cannot_give(tmp_path: Path,
     with pytest.raises(DataFilesError, match=r"holds a cache of something else: scene_seed is 0 and 3 is asked for"):
         small(scene_seed=3).prepare(tmp_path, lambda *_: None)
     assert ClipCache(tmp_path / "train").description["set"] == "MOViLike"
+
+
+def test_videos_of_the_usual_camera_keep_the_name_that_they_had() -> None:
+    assert small().version == small(lowest_camera=30).version != small(lowest_camera=60).version
+    assert MOViLike().version == "9457152f714e783a"
 
 
 def test_the_cache_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:
@@ -358,6 +365,7 @@ def test_missing_mujoco_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch)
         ({"num_objects": (4, 3)}, r"num_objects is \[4, 3\]; expected the fewest and the most, 1 to 255"),
         ({"object_sizes": (1.4, 0.7)}, r"object_sizes is \[1.4, 0.7\]; expected the small and the large"),
         ({"spread": 6.0}, "spread is 6.0; expected above 0 and at most 5"),
+        ({"lowest_camera": 20}, "lowest_camera is 20.0; expected degrees above the floor, from 30 to below 90"),
         ({"zoom": 0.5}, "zoom is 0.5; expected 0.8 or more"),
         ({"num_frames": 5}, "num_frames is 5; expected at most video_frames, which is 4"),
         ({"eval_frames": 0}, "eval_frames is 0; expected 1 or more"),

@@ -38,3 +38,13 @@ def test_the_hard_level_has_one_palette_a_camera_that_moves_and_a_low_lamp() -> 
         assert scene.lamp[2] < np.linalg.norm(scene.lamp[:2]) / 2  # about 20 degrees above the floor
     turns = np.array([math.atan2(scene.lamp[1], scene.lamp[0]) for scene in scenes])
     assert len(np.unique(np.floor(turns / (math.pi / 2)))) == 4  # from every side
+
+
+def test_a_camera_that_stands_high_sees_the_same_scenes_from_above() -> None:
+    for seed in range(30):
+        usual, high = (SceneLaw("cam", lowest_camera=least).draw(np.random.default_rng(seed)) for least in (30, 65))
+        np.testing.assert_array_equal(usual.positions, high.positions)
+        heights = high.cameras[:, 2] / np.linalg.norm(high.cameras, axis=1)
+        assert (heights >= math.sin(math.radians(65)) - 1e-9).all()
+    lowest = min(SceneLaw().draw(np.random.default_rng(seed)).cameras[0, 2] for seed in range(30))
+    assert lowest < 9 * math.sin(math.radians(45))

@@ -53,6 +53,7 @@ _NUMBA_MODULES = (
     "group_norm._numba",
     "gated_norm._numba",
     "frame_conv._numba",
+    "code_sampling._numba",
 )
 
 _OPS_OF_MODULES = ("selective_scan", "ssd", "linear_scan", "group_norm_activation")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -13,8 +14,25 @@ from slotbench.interfaces import AutoregressiveDecoder, Decoded, PartError, Slot
 from slotbench.nn.attention import check_heads, mean_over_heads, merge_heads, split_heads
 from slotbench.nn.linear import xavier_linear
 from slotbench.nn.parameters import without_decay
+from slotbench.ops.code_sampling import CellDecoder, CellWeights, can_decode
 
 Codes = Integer[Tensor, "frames cells"]
+
+
+class _Maps(NamedTuple):
+    """Parameters of a layer, looked up once for all cells: norms as (weight, bias, eps), maps as weight (and bias)."""
+
+    self_norm: tuple[Tensor, Tensor, float]
+    cross_norm: tuple[Tensor, Tensor, float]
+    mlp_norm: tuple[Tensor, Tensor, float]
+    query_key_value: Tensor
+    self_output: Tensor
+    expand: tuple[Tensor, Tensor]
+    contract: tuple[Tensor, Tensor]
+
+    def matrices(self) -> tuple[Tensor, ...]:
+        """All but the norms."""
+        return (self.query_key_value, self.self_output, *self.expand, *self.contract)
 
 
 class _Memory(NamedTuple):
@@ -24,11 +42,13 @@ class _Memory(NamedTuple):
         slot_keys: the slots' keys with the map of the queries before them: "frames dim heads_and_slots".
         slot_values: the slots' values with the output map after them: "frames heads_and_slots dim".
         kept: keys and values of the cells so far: "frames two heads cells head_dim".
+        maps: the layer's parameters.
     """
 
     slot_keys: Tensor
     slot_values: Tensor
     kept: Tensor
+    maps: _Maps
 
 
 class AutoregressiveTransformer(AutoregressiveDecoder):
@@ -106,29 +126,52 @@ class AutoregressiveTransformer(AutoregressiveDecoder):
         """Codes one by one; `batch` is not read. See `AutoregressiveDecoder.sample`."""
         with torch.inference_mode():  # a cell is dozens of small operations
             codes, logits, weights = self._sampled(self.slot_map(slots.flatten(0, 1)), temperature)
-        decoded = self._decoded(torch.cat(logits, 1), torch.cat(weights, 2), slots.shape[1])
+        decoded = self._decoded(torch.stack(logits, 1), torch.stack(weights, 2), slots.shape[1])
         return self._on_grid(torch.stack(codes, 1), slots.shape[1]), decoded
 
     def _sampled(self, context: Tensor, temperature: float) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-        """Codes "frames", logits "frames 1 codes" and weights "frames heads 1 slots" of each cell."""
-        cells = self.grid[0] * self.grid[1]
-        layers = [layer for layer in self.layers if isinstance(layer, _Layer)]
-        memories = [layer.memory(context, cells) for layer in layers]
-        token = self.start.expand(len(context), 1, -1)
+        """Codes "frames", logits "frames codes" and weights "frames heads slots" of each cell."""
+        positions, table = self.positions[:-1].unbind(), self.codes.weight
+        decode = self._compiled_cell(context) if can_decode(context) else self._cell(context)
+        token = self.start.expand(len(context), -1)
         codes: list[Tensor] = []
         logits: list[Tensor] = []
         weights: list[Tensor] = []
-        for cell in range(cells):
-            x = token + self.positions[cell]
+        for cell, position in enumerate(positions):
+            of_cell, attended = decode(token + position, cell)
+            logits.append(of_cell)
+            weights.append(attended)
+            codes.append(_chosen(of_cell, temperature))
+            token = F.embedding(codes[-1], table)
+        return codes, logits, weights
+
+    def _cell(self, context: Tensor) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
+        """Logits "frames codes" and weights "frames heads slots" of a cell from its token, by torch."""
+        layers = [layer for layer in self.layers if isinstance(layer, _Layer)]
+        memories = [layer.memory(context, self.grid[0] * self.grid[1]) for layer in layers]
+
+        def decode(x: Tensor, cell: int) -> tuple[Tensor, Tensor]:
             attended: list[Tensor] = []
             for layer, memory in zip(layers, memories, strict=True):
                 x, of_layer = layer.step(x, memory, cell)
                 attended.append(of_layer)
-            logits.append(self.head(self.norm(x)))
-            weights.append(torch.stack(attended).mean(0))
-            codes.append(_chosen(logits[-1][:, 0], temperature))
-            token = self.codes(codes[-1])[:, None]
-        return codes, logits, weights
+            return self.head(self.norm(x)), torch.stack(attended).mean(0)
+
+        return decode
+
+    def _compiled_cell(self, context: Tensor) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
+        """The same, compiled."""
+        layers = [layer for layer in self.layers if isinstance(layer, _Layer)]
+        memories = [layer.memory(context, 0) for layer in layers]
+        heads = (layers[0].num_heads, context.shape[1])
+        keys = torch.stack([memory.slot_keys.mT.unflatten(1, heads) for memory in memories])
+        values = torch.stack([memory.slot_values.unflatten(1, heads) for memory in memories])
+        maps = [memory.maps for memory in memories]
+        norms = [torch.stack([torch.stack(norm[:2]) for norm in of_layer[:3]]) for of_layer in maps]
+        stacked = [torch.stack(tensors) for tensors in zip(*(of_layer.matrices() for of_layer in maps), strict=True)]
+        last = torch.stack([self.norm.weight, self.norm.bias])
+        weights = CellWeights(torch.stack(norms), *stacked, last, self.head.weight, self.norm.eps)
+        return CellDecoder(weights, keys, values, self.grid[0] * self.grid[1]).decode
 
     @torch.no_grad()
     def sample_by_prefix(
@@ -218,22 +261,32 @@ class _Layer(nn.Module):
         slot_keys = torch.einsum("hdi,fhsd->fihs", query_map, key).flatten(2)
         slot_values = torch.einsum("ohd,fhsd->fhso", output_map, value).flatten(1, 2)
         kept = key.new_empty(key.shape[0], 2, key.shape[1], cells, key.shape[-1])
-        return _Memory(slot_keys, slot_values, kept)
+        return _Memory(slot_keys, slot_values, kept, self._maps())
+
+    def _maps(self) -> _Maps:
+        norms = [(norm.weight, norm.bias, norm.eps) for norm in (self.self_norm, self.cross_norm, self.mlp_norm)]
+        expand, contract = ((linear.weight, linear.bias) for linear in (self.expand, self.contract))
+        return _Maps(*norms, self.query_key_value.weight, self.self_output.weight, expand, contract)
 
     def step(
-        self, x: Float[Tensor, "frames 1 dim"], memory: _Memory, cell: int
-    ) -> tuple[Float[Tensor, "frames 1 dim"], Float[Tensor, "frames heads 1 slots"]]:
+        self, x: Float[Tensor, "frames dim"], memory: _Memory, cell: int
+    ) -> tuple[Float[Tensor, "frames dim"], Float[Tensor, "frames heads slots"]]:
         """`forward` for one cell after those whose keys and values `memory` holds, without dropout; adds its own."""
-        x, normed = self._start(x)
-        mapped = self.query_key_value(normed).view(len(x), 3, self.num_heads, -1)
-        memory.kept[:, :, :, cell] = mapped[:, 1:]
-        keys, values = memory.kept[:, :, :, : cell + 1].unbind(1)
+        # functions and not modules, and no dimension of one: the calls take longer than what they compute
+        maps, kept, num_heads = memory.maps, memory.kept, self.num_heads
+        normed = _normed(x, maps.self_norm)
+        if self.is_first:
+            x = normed
+        mapped = F.linear(normed, maps.query_key_value).view(len(x), 3, num_heads, -1)
+        kept[:, :, :, cell] = mapped[:, 1:]
+        keys, values = kept[:, :, :, : cell + 1].unbind(1)
         attended = F.scaled_dot_product_attention(mapped[:, 0, :, None], keys, values)
-        x = x + self.self_output(attended.flatten(1)[:, None])
-        logits = self.cross_norm(x) @ memory.slot_keys
-        weights = logits.unflatten(-1, (self.num_heads, -1)).softmax(-1)
-        x = x + weights.flatten(2) @ memory.slot_values
-        return x + self.contract(F.relu(self.expand(self.mlp_norm(x)))), weights.transpose(1, 2)
+        x = x + F.linear(attended.flatten(1), maps.self_output)
+        logits = torch.bmm(_normed(x, maps.cross_norm)[:, None], memory.slot_keys)
+        weights = logits.view(len(x), num_heads, -1).softmax(-1)
+        x = x + torch.bmm(weights.view(len(x), 1, -1).to(memory.slot_values.dtype), memory.slot_values)[:, 0]
+        hidden = F.linear(_normed(x, maps.mlp_norm), *maps.expand).relu_()
+        return x + F.linear(hidden, *maps.contract), weights
 
     def _start(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(where the residual starts, what the self-attention reads): in the first layer both are normalised."""
@@ -242,6 +295,10 @@ class _Layer(nn.Module):
 
     def _heads(self, mapped: Tensor, parts: int) -> list[Tensor]:
         return [split_heads(part, self.num_heads) for part in mapped.chunk(parts, -1)]
+
+
+def _normed(x: Float[Tensor, "frames dim"], norm: tuple[Tensor, Tensor, float]) -> Float[Tensor, "frames dim"]:
+    return F.layer_norm(x, x.shape[-1:], *norm)
 
 
 def _output_map(before: int, after: int, gain: float, bias: bool = True) -> nn.Linear:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slotbench_plugins.decoders import autoregressive_transformer
 from slotbench_plugins.decoders.autoregressive_transformer import AutoregressiveTransformer
 from torch.nn import functional as F
 
 from slotbench.interfaces import PartError, SlotSpec, VideoBatch, VideoSpec
 from slotbench.nn.parameters import decay_groups
+from slotbench.ops.code_sampling import can_decode
+from slotbench.ops.code_sampling import cell as cell_module
 from slotbench.testing.aids import move_off_initial_values
 
 SLOTS, CODES = SlotSpec(num_slots=3, dim=6), VideoSpec(channels=5, height=3, width=4)
@@ -27,8 +32,16 @@ def clips(codes):
     return VideoBatch(frames, time, target=codes, target_time=time)
 
 
+@pytest.fixture(params=["compiled", "torch"])
+def cell(request, monkeypatch):
+    """Both ways to decode a cell."""
+    if request.param == "torch":
+        monkeypatch.setattr(autoregressive_transformer, "can_decode", lambda slots: False)
+    return request.param
+
+
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
-def test_kept_keys_and_values_sample_what_whole_passes_sample(temperature):
+def test_kept_keys_and_values_sample_what_whole_passes_sample(temperature, cell):
     model, slots = decoder(), torch.randn(2, 2, 3, 6, dtype=torch.float64)
     torch.manual_seed(1)
     codes, decoded = model.sample(slots, None, temperature)
@@ -37,6 +50,36 @@ def test_kept_keys_and_values_sample_what_whole_passes_sample(temperature):
     forced = model(slots, clips(codes))
     torch.testing.assert_close(decoded.reconstruction, forced.reconstruction)
     torch.testing.assert_close(decoded.masks, forced.masks)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    frames=st.integers(1, 8), heads=st.integers(1, 3), width=st.integers(1, 9), layers=st.integers(1, 3),
+    ratio=st.integers(1, 4), seed=st.integers(0, 1000),
+)  # fmt: skip
+def test_the_compiled_cell_is_the_cell_of_torch(frames, heads, width, layers, ratio, seed):
+    model = decoder(dim=heads * width, num_heads=heads, num_layers=layers, mlp_ratio=ratio)
+    torch.manual_seed(seed)
+    context = torch.randn(frames, 3, heads * width, dtype=torch.float64)
+    with torch.inference_mode():
+        compiled, plain = model._compiled_cell(context), model._cell(context)
+        for number in range(12):
+            token = 3 * torch.randn(frames, heads * width, dtype=torch.float64)
+            torch.testing.assert_close(compiled(token, number), plain(token, number))
+
+
+def test_the_compiled_cell_is_taken_for_few_frames_of_full_precision_on_a_cpu(monkeypatch):
+    slots = torch.zeros(1, 3, 8)
+    assert can_decode(slots)
+    assert can_decode(slots.double())
+    assert not can_decode(slots.expand(100, -1, -1))
+    assert not can_decode(slots[:0])
+    assert not can_decode(slots.bfloat16())
+    assert not can_decode(slots.to("meta"))
+    with torch.autocast("cpu"):
+        assert not can_decode(slots)
+    monkeypatch.setattr(cell_module, "numba_works", lambda: False)
+    assert not can_decode(slots)
 
 
 def test_a_temperature_draws_by_the_logits():

@@ -6,7 +6,7 @@
 
 The folder holds runs, one below the other or in folders of points; those that have finished are grouped by their core.
 What is drawn depends on the task: VideoPrediction NAME_horizon.png and NAME_rollouts.png, LongContextReasoning
-NAME_context.png, SlotAutoencoding NAME_training.png and NAME_slots.png.
+NAME_context.png, SlotAutoencoding NAME_training.png and NAME_slots.png, ClipClassification NAME_absence.png.
 """
 
 from __future__ import annotations
@@ -244,6 +244,32 @@ def draw_context_of(runs: dict[str, list[Run]], path: Path, longest: int) -> Non
     )
 
 
+def draw_absence_of(runs: dict[str, list[Run]], path: Path) -> None:
+    """Top-1 by group, and by the frames since the snitch was last seen; baselines dashed."""
+    figure, axes = figure_of(2)
+    first = next(iter(runs.values()))[0]
+    groups = ["free", "covered_still", "covered_moved"]
+    bins = ["seen", *(key.rpartition("/")[2] for key in first.scores if key.startswith("val/top1/unseen_"))]
+    start = "val/baseline/"
+    baselines = {key.removeprefix(start): row[key] for row in first.rows for key in row if key.startswith(start)}
+    names = {"seen": "in sight"} | {name: name.removeprefix("unseen_") for name in bins[1:]}
+    for axis, keys in zip(axes, (groups, bins), strict=True):
+        scores = [f"val/top1/{key}" for key in keys]
+        places = list(range(len(keys)))
+        draw_curves(
+            axis, {core: [[r.scores[k] for k in scores] for r in found] for core, found in runs.items()}, places
+        )
+        for index, name in enumerate(("last uncovered", "any cone", "best constant", "uniform")):
+            look = {"color": "#6b7280", "linestyle": ["--", ":", "-.", (0, (1, 4))][index], "linewidth": 1.2}
+            axis.plot(places, [baselines[f"top1/{key}/{name}"] for key in keys], label=name, **look)
+        axis.set_xticks(places, [names.get(key, key.replace("_", ", ")) for key in keys], fontsize=9)
+        axis.set_ylim(-0.03, 1.03)
+    axes[0].set_title("Top-1 by what happened to the snitch", loc="left", fontsize=10)
+    axes[1].set_title("Top-1 by the frames since it was last seen", loc="left", fontsize=10)
+    axes[1].legend(fontsize=7, frameon=False, bbox_to_anchor=(1.01, 1), loc="upper left")
+    figure.savefig(path)
+
+
 def last_colour_baseline(data, longest: int) -> list[float]:
     right, counted = [0] * longest, [0] * longest
     for batch in data.val_dataloader():
@@ -280,6 +306,8 @@ def main() -> int:
     elif task == "SlotAutoencoding":
         draw_discovery_of(runs, Path(f"{start}_training.png"))
         draw_slots_of(runs, Path(f"{start}_slots.png"))
+    elif task == "ClipClassification":
+        draw_absence_of(runs, Path(f"{start}_absence.png"))
     else:
         draw_context_of(runs, Path(f"{start}_context.png"), args.longest_context)
     return 0

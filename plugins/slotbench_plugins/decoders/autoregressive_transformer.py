@@ -30,6 +30,10 @@ class _Maps(NamedTuple):
     expand: tuple[Tensor, Tensor]
     contract: tuple[Tensor, Tensor]
 
+    def norms(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        """Weight and bias of each norm."""
+        return tuple(norm[:2] for norm in (self.self_norm, self.cross_norm, self.mlp_norm))
+
     def matrices(self) -> tuple[Tensor, ...]:
         """All but the norms."""
         return (self.query_key_value, self.self_output, *self.expand, *self.contract)
@@ -167,10 +171,21 @@ class AutoregressiveTransformer(AutoregressiveDecoder):
         keys = torch.stack([memory.slot_keys.mT.unflatten(1, heads) for memory in memories])
         values = torch.stack([memory.slot_values.unflatten(1, heads) for memory in memories])
         maps = [memory.maps for memory in memories]
-        norms = [torch.stack([torch.stack(norm[:2]) for norm in of_layer[:3]]) for of_layer in maps]
-        stacked = [torch.stack(tensors) for tensors in zip(*(of_layer.matrices() for of_layer in maps), strict=True)]
-        last = torch.stack([self.norm.weight, self.norm.bias])
-        weights = CellWeights(torch.stack(norms), *stacked, last, self.head.weight, self.norm.eps)
+        norms = [torch.stack([torch.stack(norm) for norm in of_layer.norms()]) for of_layer in maps]
+        stacked = (torch.stack(tensors) for tensors in zip(*(of_layer.matrices() for of_layer in maps), strict=True))
+        mapping, output, expand, expand_bias, contract, contract_bias = stacked
+        weights = CellWeights(
+            norms=torch.stack(norms),
+            mapping=mapping,
+            output=output,
+            expand=expand,
+            expand_bias=expand_bias,
+            contract=contract,
+            contract_bias=contract_bias,
+            last_norm=torch.stack([self.norm.weight, self.norm.bias]),
+            head=self.head.weight,
+            eps=self.norm.eps,
+        )
         return CellDecoder(weights, keys, values, self.grid[0] * self.grid[1]).decode
 
     @torch.no_grad()
@@ -264,9 +279,18 @@ class _Layer(nn.Module):
         return _Memory(slot_keys, slot_values, kept, self._maps())
 
     def _maps(self) -> _Maps:
-        norms = [(norm.weight, norm.bias, norm.eps) for norm in (self.self_norm, self.cross_norm, self.mlp_norm)]
-        expand, contract = ((linear.weight, linear.bias) for linear in (self.expand, self.contract))
-        return _Maps(*norms, self.query_key_value.weight, self.self_output.weight, expand, contract)
+        def of_norm(norm: nn.LayerNorm) -> tuple[Tensor, Tensor, float]:
+            return norm.weight, norm.bias, norm.eps
+
+        return _Maps(
+            self_norm=of_norm(self.self_norm),
+            cross_norm=of_norm(self.cross_norm),
+            mlp_norm=of_norm(self.mlp_norm),
+            query_key_value=self.query_key_value.weight,
+            self_output=self.self_output.weight,
+            expand=(self.expand.weight, self.expand.bias),
+            contract=(self.contract.weight, self.contract.bias),
+        )
 
     def step(
         self, x: Float[Tensor, "frames dim"], memory: _Memory, cell: int

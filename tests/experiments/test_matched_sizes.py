@@ -32,13 +32,13 @@ SLOT_CORES = ["PSB", "RIM", "SingleStateSSM", "SlotRNN", "SlotSSM", "SlotTransfo
 VARIANTS = ["RIM_original", "SingleStateSSM_equal_state"]
 CORES = dict.fromkeys(EXPERIMENT, SLOT_CORES) | {
     **dict.fromkeys(["bouncing_balls", "blinking_balls_small"], sorted([*SLOT_CORES, *VARIANTS])),
-    "moving_mnist": ["ConvLSTM", "ConvS5", "FrameTransformer"],
+    "moving_mnist": ["ConvLSTM", "ConvS5", "ConvSSM", "FrameTransformer", "Performer", "S5"],
     "movi_like": ["OCSlotSSM", "PSB", "SAVi"],
     "cater_like": ["RIM", "SingleStateSSM", "SlotRNN", "SlotSSM", "SlotTransformer"],
     "moving_sprites": ["GRU", "OCRIM", "OCRIM_feature_flow", "RIM", "SCOFF"],
 }
-# RIM has weights of its own for each module, and the frame transformer is the largest in its paper too
-LARGER = {"RIM", "RIM_original", "FrameTransformer", "SingleStateSSM_equal_state"}
+# RIM has weights of its own for each module, and the frame transformers are the largest in their paper too
+LARGER = {"RIM", "RIM_original", "FrameTransformer", "Performer", "SingleStateSSM_equal_state"}
 # there modules of another width make RIM as large as the others
 EQUAL = {("moving_sprites", "RIM")}
 

@@ -77,6 +77,7 @@ def baselines_of(run: Run) -> dict[str, dict[str, float]]:
 
 
 def figure_of(columns: int):
+    """A figure of so many plots side by side, and these."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -101,6 +102,7 @@ def draw_curves(axis, curves: dict[str, list[list[float]]], steps: list[int]) ->
 
 
 def draw_horizon_of(runs: dict[str, list[Run]], path: Path) -> None:
+    """Squared error and SSIM against the frame of the horizon; baselines dashed."""
     figure, axes = figure_of(2)
     for axis, name, title in zip(axes, ("mse", "ssim"), ("squared error per pixel", "SSIM"), strict=True):
         keys = sorted(key for key in next(iter(runs.values()))[0].scores if key.startswith(f"val/rollout_{name}/step_"))
@@ -271,6 +273,7 @@ def draw_absence_of(runs: dict[str, list[Run]], path: Path) -> None:
 
 
 def last_colour_baseline(data, longest: int) -> list[float]:
+    """Share of balls whose colour is the last that was seen, by the frames of context up to `longest`."""
     right, counted = [0] * longest, [0] * longest
     for batch in data.val_dataloader():
         for step in range(longest):
@@ -282,6 +285,7 @@ def last_colour_baseline(data, longest: int) -> list[float]:
 
 
 def main() -> int:
+    """Draws what the task of the runs asks for; 1 if no run has finished."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="a grid's folder, or another one with runs in it")
     parser.add_argument("--out", type=Path, default=Path("."), help="folder for the pictures")

@@ -1,4 +1,5 @@
-"""What the compiled kernels share: an exponential that the compiler can vectorise, and arguments that do not overlap.
+"""What the compiled kernels share: an exponential that the compiler can vectorise, a sum of products, and arguments
+that do not overlap.
 
 numba's cache on disk notices a change of the file that a kernel stands in, not of this one: after an edit here, delete
 `slotbench/ops/__pycache__`.
@@ -79,3 +80,12 @@ def _exp2(typing_context: Any, x: Any) -> Any:
 def exp2(x):
     """2^x; a function of its own, so that the callers' freedom to reorder sums does not reach into it."""
     return _exp2(x)
+
+
+@njit(error_model="numpy", fastmath={"contract", "reassoc"})
+def sum_products(a, b, zero):
+    """The inner product of two rows, in any order; `zero` is of the type of their numbers."""
+    total = zero
+    for j in range(a.shape[0]):
+        total += a[j] * b[j]
+    return total

@@ -19,26 +19,6 @@ from slotbench.ops.code_sampling import CellDecoder, CellWeights, can_decode
 Codes = Integer[Tensor, "frames cells"]
 
 
-class _Maps(NamedTuple):
-    """Parameters of a layer, looked up once for all cells: norms as (weight, bias, eps), maps as weight (and bias)."""
-
-    self_norm: tuple[Tensor, Tensor, float]
-    cross_norm: tuple[Tensor, Tensor, float]
-    mlp_norm: tuple[Tensor, Tensor, float]
-    query_key_value: Tensor
-    self_output: Tensor
-    expand: tuple[Tensor, Tensor]
-    contract: tuple[Tensor, Tensor]
-
-    def norms(self) -> tuple[tuple[Tensor, Tensor], ...]:
-        """Weight and bias of each norm."""
-        return tuple(norm[:2] for norm in (self.self_norm, self.cross_norm, self.mlp_norm))
-
-    def matrices(self) -> tuple[Tensor, ...]:
-        """All but the norms."""
-        return (self.query_key_value, self.self_output, *self.expand, *self.contract)
-
-
 class _Memory(NamedTuple):
     """What a layer reads in `step`.
 
@@ -46,13 +26,11 @@ class _Memory(NamedTuple):
         slot_keys: the slots' keys with the map of the queries before them: "frames dim heads_and_slots".
         slot_values: the slots' values with the output map after them: "frames heads_and_slots dim".
         kept: keys and values of the cells so far: "frames two heads cells head_dim".
-        maps: the layer's parameters.
     """
 
     slot_keys: Tensor
     slot_values: Tensor
     kept: Tensor
-    maps: _Maps
 
 
 class AutoregressiveTransformer(AutoregressiveDecoder):
@@ -168,24 +146,21 @@ class AutoregressiveTransformer(AutoregressiveDecoder):
         layers = [layer for layer in self.layers if isinstance(layer, _Layer)]
         memories = [layer.memory(context, 0) for layer in layers]
         heads = (layers[0].num_heads, context.shape[1])
-        keys = torch.stack([memory.slot_keys.mT.unflatten(1, heads) for memory in memories])
-        values = torch.stack([memory.slot_values.unflatten(1, heads) for memory in memories])
-        maps = [memory.maps for memory in memories]
-        norms = [torch.stack([torch.stack(norm) for norm in of_layer.norms()]) for of_layer in maps]
-        stacked = (torch.stack(tensors) for tensors in zip(*(of_layer.matrices() for of_layer in maps), strict=True))
-        mapping, output, expand, expand_bias, contract, contract_bias = stacked
+        norms = [(layer.self_norm, layer.cross_norm, layer.mlp_norm) for layer in layers]
         weights = CellWeights(
-            norms=torch.stack(norms),
-            mapping=mapping,
-            output=output,
-            expand=expand,
-            expand_bias=expand_bias,
-            contract=contract,
-            contract_bias=contract_bias,
-            last_norm=torch.stack([self.norm.weight, self.norm.bias]),
+            norms=torch.stack([torch.stack([_of_norm(norm) for norm in of_layer]) for of_layer in norms]),
+            mapping=torch.stack([layer.query_key_value.weight for layer in layers]),
+            output=torch.stack([layer.self_output.weight for layer in layers]),
+            expand=torch.stack([layer.expand.weight for layer in layers]),
+            expand_bias=torch.stack([layer.expand.bias for layer in layers]),
+            contract=torch.stack([layer.contract.weight for layer in layers]),
+            contract_bias=torch.stack([layer.contract.bias for layer in layers]),
+            last_norm=_of_norm(self.norm),
             head=self.head.weight,
             eps=self.norm.eps,
         )
+        keys = torch.stack([memory.slot_keys.mT.unflatten(1, heads) for memory in memories])
+        values = torch.stack([memory.slot_values.unflatten(1, heads) for memory in memories])
         return CellDecoder(weights, keys, values, self.grid[0] * self.grid[1]).decode
 
     @torch.no_grad()
@@ -276,41 +251,22 @@ class _Layer(nn.Module):
         slot_keys = torch.einsum("hdi,fhsd->fihs", query_map, key).flatten(2)
         slot_values = torch.einsum("ohd,fhsd->fhso", output_map, value).flatten(1, 2)
         kept = key.new_empty(key.shape[0], 2, key.shape[1], cells, key.shape[-1])
-        return _Memory(slot_keys, slot_values, kept, self._maps())
-
-    def _maps(self) -> _Maps:
-        def of_norm(norm: nn.LayerNorm) -> tuple[Tensor, Tensor, float]:
-            return norm.weight, norm.bias, norm.eps
-
-        return _Maps(
-            self_norm=of_norm(self.self_norm),
-            cross_norm=of_norm(self.cross_norm),
-            mlp_norm=of_norm(self.mlp_norm),
-            query_key_value=self.query_key_value.weight,
-            self_output=self.self_output.weight,
-            expand=(self.expand.weight, self.expand.bias),
-            contract=(self.contract.weight, self.contract.bias),
-        )
+        return _Memory(slot_keys, slot_values, kept)
 
     def step(
         self, x: Float[Tensor, "frames dim"], memory: _Memory, cell: int
     ) -> tuple[Float[Tensor, "frames dim"], Float[Tensor, "frames heads slots"]]:
         """`forward` for one cell after those whose keys and values `memory` holds, without dropout; adds its own."""
-        # functions and not modules, and no dimension of one: the calls take longer than what they compute
-        maps, kept, num_heads = memory.maps, memory.kept, self.num_heads
-        normed = _normed(x, maps.self_norm)
-        if self.is_first:
-            x = normed
-        mapped = F.linear(normed, maps.query_key_value).view(len(x), 3, num_heads, -1)
-        kept[:, :, :, cell] = mapped[:, 1:]
-        keys, values = kept[:, :, :, : cell + 1].unbind(1)
+        x, normed = self._start(x)
+        mapped = self.query_key_value(normed).view(len(x), 3, self.num_heads, -1)
+        memory.kept[:, :, :, cell] = mapped[:, 1:]
+        keys, values = memory.kept[:, :, :, : cell + 1].unbind(1)
         attended = F.scaled_dot_product_attention(mapped[:, 0, :, None], keys, values)
-        x = x + F.linear(attended.flatten(1), maps.self_output)
-        logits = torch.bmm(_normed(x, maps.cross_norm)[:, None], memory.slot_keys)
-        weights = logits.view(len(x), num_heads, -1).softmax(-1)
-        x = x + torch.bmm(weights.view(len(x), 1, -1).to(memory.slot_values.dtype), memory.slot_values)[:, 0]
-        hidden = F.linear(_normed(x, maps.mlp_norm), *maps.expand).relu_()
-        return x + F.linear(hidden, *maps.contract), weights
+        x = x + self.self_output(attended.flatten(1))
+        logits = self.cross_norm(x)[:, None] @ memory.slot_keys
+        weights = logits.unflatten(-1, (self.num_heads, -1)).softmax(-1)
+        x = x + (weights.flatten(2) @ memory.slot_values)[:, 0]
+        return x + self.contract(F.relu(self.expand(self.mlp_norm(x)))), weights[:, 0]
 
     def _start(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(where the residual starts, what the self-attention reads): in the first layer both are normalised."""
@@ -321,8 +277,8 @@ class _Layer(nn.Module):
         return [split_heads(part, self.num_heads) for part in mapped.chunk(parts, -1)]
 
 
-def _normed(x: Float[Tensor, "frames dim"], norm: tuple[Tensor, Tensor, float]) -> Float[Tensor, "frames dim"]:
-    return F.layer_norm(x, x.shape[-1:], *norm)
+def _of_norm(norm: nn.LayerNorm) -> Float[Tensor, "two dim"]:
+    return torch.stack([norm.weight, norm.bias])
 
 
 def _output_map(before: int, after: int, gain: float, bias: bool = True) -> nn.Linear:

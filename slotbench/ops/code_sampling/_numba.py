@@ -2,7 +2,11 @@
 
 Every row of a matrix is read once and multiplied with the vectors of all frames, so that few frames cost what reading
 the weights costs. The softmax takes numpy's exponential, a number at a time: rows are as long as there are cells or
-slots. Type hints are left off the compiled functions: numba infers the types of each from its arguments.
+slots.
+
+numba's cache on disk notices a change of this file alone: after an edit of one that it takes functions from, delete
+`slotbench/ops/code_sampling/__pycache__`. Type hints are left off the compiled functions: numba infers the types of
+each from its arguments.
 """
 
 from __future__ import annotations
@@ -12,16 +16,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from slotbench.ops._numba_math import sum_products
+
 _in_sums: Any = njit(error_model="numpy", fastmath={"contract", "reassoc"})
 _driver: Any = njit(nogil=True, cache=True, error_model="numpy")
-
-
-@_in_sums
-def _dot(a, b, zero):
-    total = zero
-    for j in range(a.shape[0]):
-        total += a[j] * b[j]
-    return total
 
 
 @_in_sums
@@ -48,22 +46,22 @@ def _normed(x, norm, zero, eps, width, out):
 def _product(matrix, x, zero, out):
     for i in range(matrix.shape[0]):
         for frame in range(x.shape[0]):
-            out[frame, i] = _dot(matrix[i], x[frame], zero)
+            out[frame, i] = sum_products(matrix[i], x[frame], zero)
 
 
 @_in_sums
 def _add_product(matrix, x, bias, zero, out):
     for i in range(matrix.shape[0]):
         for frame in range(x.shape[0]):
-            out[frame, i] += _dot(matrix[i], x[frame], zero) + bias[i]
+            out[frame, i] += sum_products(matrix[i], x[frame], zero) + bias[i]
 
 
 @_in_sums
-def _softmax(scores):
+def _softmax(scores, zero):
     top = scores[0]
     for j in range(1, scores.shape[0]):
         top = max(top, scores[j])
-    total = scores[0] - scores[0]
+    total = zero
     for j in range(scores.shape[0]):
         scores[j] = np.exp(scores[j] - top)
         total += scores[j]
@@ -86,8 +84,8 @@ def _attend_to_cells(mapped, kept, cell, scale, zero, scores, out):
             read = out[frame, first : first + head_dim]
             weights = scores[: cell + 1]
             for other in range(cell + 1):
-                weights[other] = scale * _dot(query, kept[frame, 0, head, other], zero)
-            _softmax(weights)
+                weights[other] = scale * sum_products(query, kept[frame, 0, head, other], zero)
+            _softmax(weights, zero)
             read[:] = zero
             for other in range(cell + 1):
                 _add_scaled(read, weights[other], kept[frame, 1, head, other])
@@ -101,8 +99,8 @@ def _attend_to_slots(normed, keys, values, num_heads, zero, share, scores, share
     for frame in range(x.shape[0]):
         for head in range(num_heads):
             for slot in range(num_slots):
-                weights[slot] = _dot(keys[frame, head, slot], normed[frame], zero)
-            _softmax(weights)
+                weights[slot] = sum_products(keys[frame, head, slot], normed[frame], zero)
+            _softmax(weights, zero)
             for slot in range(num_slots):
                 shares[frame, head, slot] += share * weights[slot]
                 _add_scaled(x[frame], weights[slot], values[frame, head, slot])
@@ -112,8 +110,7 @@ def _attend_to_slots(normed, keys, values, num_heads, zero, share, scores, share
 def decode_cell(x, cell, weights, slot_keys, slot_values, kept, numbers, scores, logits, shares):
     """Writes the "frames codes" of a cell to `logits` and the mean over layers of "frames heads slots" to `shares`.
 
-    `x` is "frames dim" and is written over, `weights` and `numbers` are those of `CellWeights`, the rest is that of
-    `CellDecoder`.
+    `x` is "frames dim" and is written over; the rest is what `CellDecoder` holds.
     """
     norms, mapping, output, expand, expand_bias, contract, contract_bias, last_norm, head = weights
     zero, eps, width, head_scale, share = numbers

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from slotbench.ops._memory import Rows, row, rows_of
-from slotbench.ops._numba_math import LOG2_E, NoAliasCompiler, exp2
+from slotbench.ops._numba_math import LOG2_E, NoAliasCompiler, exp2, sum_products
 from slotbench.ops._threads import run_in_threads
 
 _AT_ONCE = 16  # rows
@@ -28,7 +28,6 @@ _MAX_TASKS = 32
 
 _driver: Any = njit(nogil=True, cache=True, error_model="numpy")
 _inner: Any = njit(pipeline_class=NoAliasCompiler, error_model="numpy", fastmath={"contract"})
-_in_sums: Any = njit(pipeline_class=NoAliasCompiler, error_model="numpy", fastmath={"contract", "reassoc"})
 
 
 @_inner
@@ -46,14 +45,6 @@ def _gate(x, gate, minus_log2_e, one, shares, gated):
         share = one / (one + exp2(minus_log2_e * gate[j]))
         shares[j] = share
         gated[j] = x[j] * gate[j] * share
-
-
-@_in_sums
-def _sum_products(a, b, zero):
-    total = zero
-    for j in range(a.shape[0]):
-        total += a[j] * b[j]
-    return total
 
 
 @_inner
@@ -98,7 +89,7 @@ def _forward(first, last, time, x, gate, weight, eps, y, rstds):
             for g in range(groups):
                 start = (index - begin) * dim + g * size
                 part = gated[start : start + size]
-                mean = _sum_products(part, part, one - one) / size
+                mean = sum_products(part, part, one - one) / size
                 rstds[index, g] = 1 / np.sqrt(mean + eps)
                 target = y[index][g * size : (g + 1) * size]
                 _scale(part, weight[g * size : (g + 1) * size], rstds[index, g], target)
@@ -127,7 +118,7 @@ def _backward(first, last, tasks, time, x, gate, weight, rstds, outer, grad_x, g
                     part, weighed = gated[start : start + size], inner[start : start + size]
                     own, total = weight[g * size : (g + 1) * size], sums[g * size : (g + 1) * size]
                     _weigh(above[start : start + size], own, part, rstd, weighed, total)
-                    slope = _sum_products(weighed, part, one - one) / size * rstd * rstd * rstd
+                    slope = sum_products(weighed, part, one - one) / size * rstd * rstd * rstd
                     _through_norm(weighed, part, rstd, weight.dtype.type(slope))
             to_x, to_gate = grad_x.reshape(-1), grad_gate.reshape(-1)
             place = slice(begin * dim, begin * dim + count)

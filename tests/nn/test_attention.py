@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
-from slotbench.nn.attention import LONG_SEQUENCE, CrossAttention, SelfAttention
+from slotbench.nn.attention import FEW_QUERIES_TOKENS, LONG_SEQUENCE, CrossAttention, SelfAttention
 
 
 def torch_attention(attention: SelfAttention | CrossAttention) -> nn.MultiheadAttention:
@@ -45,13 +47,52 @@ def test_self_attention_equals_that_of_torch_at_every_length(tokens):
     torch.testing.assert_close(attention(x), expected)
 
 
-def test_cross_attention_and_its_weights_equal_those_of_torch():
+@pytest.mark.parametrize("tokens", [5, FEW_QUERIES_TOKENS])
+def test_cross_attention_and_its_weights_equal_those_of_torch(tokens):
     attention = with_random_biases(CrossAttention(dim=12, context_dim=7, num_heads=3))
-    queries, context = torch.randn(2, 4, 12, dtype=torch.float64), torch.randn(2, 5, 7, dtype=torch.float64)
+    queries, context = torch.randn(2, 3, 12, dtype=torch.float64), torch.randn(2, tokens, 7, dtype=torch.float64)
     output, weights = attention(queries, context)
     expected, expected_weights = torch_attention(attention)(queries, context, context, average_attn_weights=False)
     torch.testing.assert_close(output, expected)
     torch.testing.assert_close(weights, expected_weights)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    batch=st.integers(1, 3),
+    shared=st.booleans(),
+    queries=st.integers(1, 5),
+    tokens=st.integers(1, 40),
+    heads=st.integers(1, 3),
+    head_dim=st.integers(1, 4),
+    context_dim=st.integers(1, 9),
+)
+def test_few_queries_read_what_the_definition_reads(batch, shared, queries, tokens, heads, head_dim, context_dim):
+    attention = with_random_biases(CrossAttention(heads * head_dim, context_dim, heads))
+    query = torch.randn(1 if shared else batch, heads, queries, head_dim, dtype=torch.float64, requires_grad=True)
+    context = torch.randn(batch, tokens, context_dim, dtype=torch.float64, requires_grad=True)
+    found = {}
+    for path in (attention.reference, attention.few_queries):
+        mixed, weights = path(query, context)
+        # the key's bias moves nothing, so one path has no gradient for it and the other one of rounding errors
+        loss = (mixed * torch.arange(1.0, 1 + head_dim)).square().sum() + (weights**3).sum()
+        weight, bias = attention.key_value.weight, attention.key_value.bias
+        gradients = torch.autograd.grad(loss, [query, context, weight, bias])
+        found[path.__name__] = (mixed, weights, *gradients[:3], gradients[3].chunk(2)[1])
+    for ours, expected in zip(found["few_queries"], found["reference"], strict=True):
+        torch.testing.assert_close(ours, expected)
+
+
+def test_the_path_is_chosen_by_the_number_of_queries_and_of_tokens(monkeypatch):
+    attention = CrossAttention(dim=8, num_heads=2)
+    taken = []
+    for name in ("reference", "few_queries"):
+        path = getattr(attention, name)
+        monkeypatch.setattr(attention, name, lambda *args, name=name, path=path: taken.append(name) or path(*args))
+    many = FEW_QUERIES_TOKENS
+    for queries, tokens in ((3, many), (4, many), (3, many - 1)):
+        attention(torch.randn(1, queries, 8), torch.randn(2, tokens, 8))
+    assert taken == ["few_queries", "reference", "reference"]
 
 
 def test_weights_of_a_query_sum_to_one_over_the_tokens():

@@ -23,6 +23,7 @@ SUBJECTS = {
     "frame_conv": "norm, activation and convolution of a few frames: prepared for many calls against torch",
     "group_norm": "GroupNorm with the activation after it, compiled against torch (ConvS5, ResNet)",
     "temporal_attention": "attention over the slots of all earlier steps, fused against written out",
+    "cross_attention": "slots that read tokens: with keys and values of the tokens, and without",
     "inverted_attention": "slots that compete for tokens: with keys, without, without weights; sums over time",
     "recurrent_cores": "SlotRNN and RIM against torch.nn.GRU over the same slots",
     "modular_cores": "RIM, OCRIM and SCOFF against a GRU of equal state on the same tokens",

@@ -122,7 +122,8 @@ class CrossAttention(nn.Module):
         """
         to_key, to_value = (part.unflatten(0, (self.num_heads, -1)) for part in self.key_value.weight.chunk(2))
         asked = (query @ to_key).flatten(1, 2)
-        weights = (asked @ context.mT).softmax(dim=-1)
+        # bmm, because matmul chooses its products by whether a gradient is wanted, and so rounds differently
+        weights = torch.bmm(asked.expand(len(context), -1, -1), context.mT).softmax(dim=-1)
         read = (weights.to(context.dtype) @ context).unflatten(1, (self.num_heads, -1))
         bias = self.key_value.bias.chunk(2)[1].unflatten(0, (self.num_heads, 1, -1))
         # one product per head over the whole batch

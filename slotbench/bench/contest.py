@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,20 @@ class Contest:
     rare: tuple[str, ...] = ()
     size: float | None = None
     group: str = ""
+
+    @classmethod
+    def of_shape(
+        cls,
+        shape: tuple[int, ...],
+        small: tuple[int, ...],
+        ways: Callable[[tuple[int, ...]], Mapping[str, Way]],
+        base: str,
+        memory: Collection[str],
+        rare: tuple[str, ...] = (),
+    ) -> Contest:
+        """The contest of ways to do the same to inputs of a shape, which is its label; `small` is the shape for it."""
+        label = ", ".join(map(str, shape))
+        return cls(label, partial(ways, shape), base, tuple(memory), partial(ways, small), rare=rare)
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ class CrossAttention(nn.Module):
         """The same without keys and values: queries ask the tokens themselves, and what they read is mapped afterwards.
 
         q (W t + b) is (W' q) t plus a number that is the same for all tokens of a query, which the softmax removes; the
-        mean of the values is the value of the mean token, since weights sum to 1. Two to four times as fast as
+        mean of the values is the value of the mean token, since weights sum to 1. Two to three times as fast as
         `reference`, forwards and back, where heads times queries are well below the width and tokens are many.
         """
         to_key, to_value = (part.unflatten(0, (self.num_heads, -1)) for part in self.key_value.weight.chunk(2))

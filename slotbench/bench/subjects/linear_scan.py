@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -30,14 +31,8 @@ def contests(quick: bool) -> Iterator[Contest]:
     """One contest per shape; the indexed loop runs in its first round only."""
     kernels = [name for name, reason in available_kernels("linear_scan", "cpu").items() if reason is None]
     for shape in QUICK_SHAPES if quick else SHAPES:
-        yield Contest(
-            ", ".join(map(str, shape)),
-            lambda shape=shape: _ways(kernels, shape),  # type: ignore[misc]
-            BOUND,
-            memory=tuple(kernels),
-            small=lambda shape=shape: _ways(kernels, (1, 4, *shape[2:])),  # type: ignore[misc]
-            rare=(INDEXED,),
-        )
+        small, ways = (1, 4, *shape[2:]), partial(_ways, kernels)
+        yield Contest.of_shape(shape, small, ways, BOUND, memory=kernels, rare=(INDEXED,))
 
 
 def _ways(kernels: list[str], shape: tuple[int, ...]) -> dict[str, Way]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,17 +23,11 @@ QUICK_SHAPES = [(8, 20, 64, 16), (2, 160, 64, 16)]
 def contests(quick: bool) -> Iterator[Contest]:
     """One contest per (batch, time, inner, state)."""
     kernels = [name for name, reason in available_kernels("selective_scan", "cpu").items() if reason is None]
-    for batch, steps, inner, state in QUICK_SHAPES if quick else SHAPES:
-        yield Contest(
-            f"{batch}, {steps}, {inner}, {state}",
-            lambda shape=(batch, steps, inner, state): _ways(kernels, shape),  # type: ignore[misc]
-            "reference",
-            memory=tuple(kernels),
-            small=lambda shape=(2, 4, inner, state): _ways(kernels, shape),  # type: ignore[misc]
-        )
+    for shape in QUICK_SHAPES if quick else SHAPES:
+        yield Contest.of_shape(shape, (2, 4, *shape[2:]), partial(_ways, kernels), "reference", memory=kernels)
 
 
-def _ways(kernels: list[str], shape: tuple[int, int, int, int]) -> dict[str, Way]:
+def _ways(kernels: list[str], shape: tuple[int, ...]) -> dict[str, Way]:
     batch, steps, inner, state = shape
     torch.manual_seed(0)
     inputs: dict[str, Any] = {

@@ -23,16 +23,10 @@ WRITTEN_OUT, OURS = "written out", "TemporalAttention"
 def contests(quick: bool) -> Iterator[Contest]:
     """One contest per (batch, steps, slots)."""
     for shape in QUICK_SHAPES if quick else SHAPES:
-        yield Contest(
-            ", ".join(map(str, shape)),
-            lambda shape=shape: _ways(shape),  # type: ignore[misc]
-            WRITTEN_OUT,
-            memory=(WRITTEN_OUT, OURS),
-            small=lambda shape=shape: _ways((2, 4, shape[2])),  # type: ignore[misc]
-        )
+        yield Contest.of_shape(shape, (2, 4, shape[2]), _ways, WRITTEN_OUT, memory=(WRITTEN_OUT, OURS))
 
 
-def _ways(shape: tuple[int, int, int]) -> dict[str, Way]:
+def _ways(shape: tuple[int, ...]) -> dict[str, Way]:
     torch.manual_seed(0)
     attention = TemporalAttention(DIM, HEADS)
     x, gradient = torch.randn(*shape, DIM, requires_grad=True), torch.randn(*shape, DIM)

@@ -13,7 +13,7 @@ from slotbench.nn.attention import CrossAttention, split_heads
 
 __all__ = ["SUBJECT"]
 
-SHAPES = [(240, 64, 6, 64), (64, 256, 7, 128), (16, 1024, 11, 192)]
+SHAPES = [(1000, 5, 6, 64), (240, 64, 6, 64), (64, 256, 7, 128), (16, 1024, 11, 192)]
 QUICK_SHAPES = [(8, 64, 6, 64), (2, 256, 7, 128)]
 HEADS = 4
 WITH_KEYS, WITHOUT = "keys and values", "without"
@@ -22,24 +22,16 @@ WITH_KEYS, WITHOUT = "keys and values", "without"
 def contests(quick: bool) -> Iterator[Contest]:
     """One contest per (frames, tokens, slots, width)."""
     for shape in QUICK_SHAPES if quick else SHAPES:
-        yield Contest(
-            ", ".join(map(str, shape)),
-            lambda shape=shape: _ways(shape),  # type: ignore[misc]
-            WITH_KEYS,
-            memory=(WITH_KEYS, WITHOUT),
-            small=lambda shape=shape: _ways((2, 16, *shape[2:])),  # type: ignore[misc]
-        )
+        yield Contest.of_shape(shape, (2, 16, *shape[2:]), _ways, WITH_KEYS, memory=(WITH_KEYS, WITHOUT))
 
 
-def _ways(shape: tuple[int, int, int, int]) -> dict[str, Way]:
+def _ways(shape: tuple[int, ...]) -> dict[str, Way]:
     frames, tokens, slots, width = shape
     torch.manual_seed(0)
     attention = CrossAttention(width, num_heads=HEADS)
     queries = torch.randn(1, slots, width, requires_grad=True)
-    context, gradient = (
-        torch.randn(frames, tokens, width, requires_grad=True),
-        torch.randn(frames, HEADS, slots, width // HEADS),
-    )
+    context = torch.randn(frames, tokens, width, requires_grad=True)
+    gradient = torch.randn(frames, HEADS, slots, width // HEADS)
 
     def run(path: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> tuple[Tensor, ...]:
         read, _ = path(split_heads(queries, HEADS), context)

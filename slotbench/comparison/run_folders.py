@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from slotbench.comparison.absence import over_absence
 from slotbench.comparison.evaluations import read_evaluations
 from slotbench.comparison.metric_rows import last_values, read_curves
 from slotbench.comparison.records import ComparisonError, Curve, RunRecord, checked_record, numbers
@@ -28,7 +29,6 @@ RESULT, POINT = "result.json", "point.json"
 _MEDIA = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".mp4", ".webm"})
 _DEPTH = 3
 _AT_LENGTH = re.compile(r"lengths/(\d{1,4})T/(.+)")
-_AFTER_ABSENCE = re.compile(r"val/(.+)/(?:seen|unseen_(\d{1,6})(?:-\d{1,6}|\+))")
 
 
 def find_run_folders(folder: Path) -> Iterator[Path]:
@@ -132,7 +132,7 @@ def _logged(path: Path) -> tuple[dict[str, float], str]:
 
 
 def _curves(path: Path, summary: Mapping[str, float], scores: Mapping[str, float], limit: int) -> Mapping[str, Curve]:
-    over_others = _over_lengths(scores) | _over_absence(summary)
+    over_others = _over_lengths(scores) | _as_curves(over_absence(summary))
     try:
         return {**read_curves(own_file(path, METRICS), limit, tuple(summary)), **over_others}
     except FileError as error:
@@ -146,18 +146,6 @@ def _over_lengths(scores: Mapping[str, float]) -> dict[str, Curve]:
     for name, value in scores.items():
         if match := _AT_LENGTH.fullmatch(name):
             points.setdefault(f"lengths/{match[2]}", {})[int(match[1])] = value
-    return _as_curves(points)
-
-
-def _over_absence(summary: Mapping[str, float]) -> dict[str, Curve]:
-    """Last scores by the frames since something was seen, "val/NAME/unseen_25-48", as curves "absence/NAME".
-
-    A point stands at the first number of frames of its bin, that of "val/NAME/seen" at 0.
-    """
-    points: dict[str, dict[int, float]] = {}
-    for name, value in summary.items():
-        if match := _AFTER_ABSENCE.fullmatch(name):
-            points.setdefault(f"absence/{match[1]}", {})[int(match[2] or 0)] = value
     return _as_curves(points)
 
 

@@ -183,16 +183,18 @@ def _before(
     seed: int,
     placed: Mapping[tuple[int, tuple[tuple[str, int], ...]], Point],
 ) -> Point | None:
-    """The point that comes before in a chain; None for the first, and without a chain."""
-    axis = file.chain.axis if file.chain else None
-    if all(choice.axis != axis or choice.index == 0 for choice in choices):
+    """The point that this one starts from in a chain; None for the first, and without a chain."""
+    chain = file.chain
+    if chain is None or all(choice.axis != chain.axis or choice.index == 0 for choice in choices):
         return None
-    wanted = tuple((choice.axis, choice.index - (choice.axis == axis)) for choice in choices)
+    wanted = tuple(
+        (choice.axis, chain.before(choice.index) if choice.axis == chain.axis else choice.index) for choice in choices
+    )
     if (seed, wanted) not in placed:
         raise UserError(
             lines(
                 f"{file.path}: exclude leaves out a point that another one starts from",
-                expected=f"whole chains along {file.chain.key if file.chain else ''}, or their last points left out",
+                expected=f"whole chains along {chain.key}, or their last points left out",
             )
         )
     return placed[seed, wanted]

@@ -64,7 +64,7 @@ class GridFile:
         metrics: names of the metrics that the comparison shows; the first one sorts.
         protocol: what is chosen for every variant first; None if nothing is.
         name: of the folder of its runs; None for that of the file.
-        chain: along which axis each point starts from the one before; None if each starts on its own.
+        chain: along which axis points start from the weights of another; None if each starts on its own.
     """
 
     path: Path
@@ -290,7 +290,13 @@ class _Reader:
     def chain(self, given: Any, file: GridFile) -> Chain | None:
         listed = dict.fromkeys(key for entry in file.list for key in (*entry.settings, "label"))
         return read_chain(
-            given, file.product, file.zip, listed, lambda key: check_key(key, f"{self.path}, chain"), self.fail
+            given,
+            file.product,
+            file.zip,
+            listed,
+            file.protocol is not None,
+            lambda key: check_key(key, f"{self.path}, chain"),
+            self.fail,
         )
 
     def check_lengths(self, axes: Mapping[str, Sequence[Any]]) -> None:

@@ -167,12 +167,18 @@ def test_top1_over_the_frames_since_the_snitch_was_seen_is_drawn_at_once(open_pa
     for run in comparison.runs:
         curves = run.curves(100) | {name: (np.array(frames), np.array(scores))}
         object.__setattr__(run, "curves", lambda limit, curves=curves: curves)
+        run.summary.update({"val/baseline/top1/seen/any cone": 0.1, "val/baseline/top1/unseen_97+/any cone": 0.75})
     tab = open_page(comparison)
-    lines = tab.layers(f"curves {name}")["lines"]
+    layers = tab.layers(f"curves {name}")
+    lines = layers["lines"]
+    assert [lines[part][lines["row"].index(-1)] for part in ("xs", "ys", "dash")] == [[0, 97], [0.1, 0.75], [4, 4]]
+    assert [layers["names"][part] for part in ("text", "x", "y")] == [["any cone"], [97], [0.75]]
     assert lines["xs"][lines["row"].index(0)] == frames
     assert lines["ys"][lines["row"].index(0)] == pytest.approx(scores)
     figure = tab.page.locator(f"#curves figure[data-metric='{name}'] .plot")
     assert "over frames since it was last seen" in figure.get_attribute("aria-label")
+    tab.page.uncheck("#curves-baselines")
+    assert -1 not in tab.layers(f"curves {name}")["lines"]["row"]
 
 
 def test_images_of_one_name_side_by_side(open_page, comparison):

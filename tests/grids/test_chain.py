@@ -72,6 +72,27 @@ def test_each_point_but_the_first_starts_from_the_one_before_with_its_own_seed()
             assert point.into == "model.init_from"
 
 
+def test_all_points_start_from_the_first_of_their_seed_where_the_chain_says_so():
+    points = grid_of(CHAIN.replace("dim}}", "dim, start: first}}"), seeds=2).points
+    firsts = {point.settings["seed_everything"]: point.id for point in points if not point.after}
+    assert len(firsts) == 2
+    assert len(points) == 6
+    assert all(point.after in ("", firsts[point.settings["seed_everything"]]) for point in points)
+    # the second place is the same run either way, the third one is another
+    same = [point.id == other.id for point, other in zip(points[:3], grid_of().points, strict=True)]
+    assert same == [True, True, False]
+
+
+def test_points_that_start_from_the_first_all_run_after_it(workspace):
+    grid_of(CHAIN.replace("dim}}", "dim, start: first}}"))
+    assert run(["grid", "run", "chain.yaml", "--jobs", "1"]) == 0
+    assert order(workspace / "runs/chain")[0] == "dim=1,seed=0"
+    for folder in (workspace / "runs/chain").glob("dim=[23]*"):
+        assert f"--model.init_from {next((workspace / 'runs/chain').glob('dim=1*')).relative_to(workspace)}" in (
+            shlex.join(json.loads((folder / "point.json").read_text())["command"]).replace("'", "")
+        )
+
+
 def test_another_start_is_another_point_and_without_a_chain_nothing_changes():
     ids = {point.name: point.id for point in grid_of(widths="1, 2").points}
     other = {point.name: point.id for point in grid_of(widths="3, 2").points}
@@ -161,6 +182,11 @@ def test_runs_of_a_chain_compare_as_seeds_of_one_row(workspace):
         ("chain: model.core.dim", "chain holds model.core.dim"),
         ("chain: {along: model.core.dmi}", "model.core.dmi is no axis"),
         ("chain: {along: model.core.dim, form: x}", "chain has no key form"),
+        ("chain: {along: model.core.dim, start: last}", "start is last"),
+        (
+            "chain: {along: model.core.dim, start: first}\nprotocol: {values: [1, 2], by: val/loss}",
+            "a protocol chooses by the last",
+        ),
         ("chain: {along: model.core.dim, into: seed_everything}", "seed_everything is not a setting"),
         ("chain: {along: model.core.dim}\nsettings: {model.init_from: x}", "model.init_from is said twice"),
         ("chain: {along: model.core.dim}\nexclude: [{dim: 1}]", "leaves out a point that another one starts from"),

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from slotbench import __version__
+from slotbench.comparison.absence import baselines_over_absence
 from slotbench.comparison.page.curves import CurveTable
 from slotbench.comparison.page.media import embed
 from slotbench.comparison.records import Cell, Comparison, ComparisonError, Row, RunRecord
@@ -161,6 +162,17 @@ def describe(comparison: Comparison, max_points: int) -> dict[str, Any]:
         "common": plain(common),
         "order": list(dict.fromkeys(key for run in runs for key in run.settings)),
         "curves": CurveTable.read(comparison, max_points).as_dict(),
+        "beside": _beside(runs),
+    }
+
+
+def _beside(runs: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
+    """What baselines score along a curve, where it is no single number: curve -> baseline -> x and y."""
+    return {
+        curve: {
+            name: {"x": sorted(points), "y": [_score(points[x]) for x in sorted(points)]} for name, points in of.items()
+        }
+        for curve, of in baselines_over_absence(run.summary for run in runs).items()
     }
 
 

@@ -80,6 +80,7 @@ function drawCurve(name, rows, figure) {
   const { over, smoothing, label } = axisOf(name);
   const metric = metricByName.get(name);
   const given = curves.baselines ? references(metric) : {};
+  const beyond = Object.entries((curves.baselines && page.beside[name]) || {});
   const isLog = curves.scale === "log";
   const drawn = rows
     .map((row) => ({ row, curve: rowCurve(name, row, over, smoothing) }))
@@ -87,7 +88,8 @@ function drawCurve(name, rows, figure) {
   const ends = drawn.flatMap(({ curve }) => [curve.x[0], curve.x[curve.x.length - 1]]);
   const scores = drawn.flatMap(({ curve }) => heights(curve));
   const { near, far } = nearReferences(scores, given, isLog);
-  const [xRange, yRange] = [extent(ends, false, 0.01), extent([...scores, ...Object.values(near)], isLog)];
+  const others = [...Object.values(near), ...beyond.flatMap(([, line]) => line.y)];
+  const [xRange, yRange] = [extent(ends, false, 0.01), extent([...scores, ...others], isLog)];
   const [box, note] = [figure.querySelector(".plot"), figure.querySelector(".far")];
   const isEmpty = !drawn.length || !yRange;
   note.textContent = isEmpty
@@ -99,6 +101,7 @@ function drawCurve(name, rows, figure) {
   if (isEmpty) return;
   box.setAttribute("aria-label", `${metric?.label ?? name} over ${label}, ${plural(drawn.length, "row")}`);
   const beside = referenceLayers(near, xRange);
+  const along = alongLayers(beyond);
   // the first row is drawn last, on top
   const layers = [...drawn].reverse().map(({ row, curve }) => curveLayers(row, curve, yRange, isLog));
   drawPlot(`curves ${name}`, box, {
@@ -107,11 +110,11 @@ function drawCurve(name, rows, figure) {
     y: { range: yRange, isLog },
     layers: {
       bands: layers.flatMap((layer) => layer.bands),
-      lines: [...beside.lines, ...layers.flatMap((layer) => layer.lines)],
+      lines: [...beside.lines, ...along.lines, ...layers.flatMap((layer) => layer.lines)],
       points: layers.flatMap((layer) => layer.points),
-      names: beside.names,
+      names: [...beside.names, ...along.names],
     },
-    onmove: (x, y, event) => (x === null ? hideTip() : readOff(name, drawn, given, x, event)),
+    onmove: (x, y, event) => (x === null ? hideTip() : readOff(name, drawn, given, beyond, x, event)),
   });
 }
 
@@ -151,7 +154,7 @@ function curveLayers(row, curve, [bottom], isLog) {
 }
 
 /** The values of all rows at the point nearest to the pointer, in the box beside it; gives that point. */
-function readOff(name, drawn, given, x, event) {
+function readOff(name, drawn, given, beyond, x, event) {
   let place = null;
   for (const { curve } of drawn)
     for (const other of curve.x) if (place === null || Math.abs(other - x) < Math.abs(place - x)) place = other;
@@ -177,12 +180,13 @@ function readOff(name, drawn, given, x, event) {
     );
   const beside = ([label, value]) =>
     element("tr", { class: "quiet" }, cell(""), cell(label), cell(short(value), "number"));
+  const others = [...Object.entries(given), ...beyond.map(([label, line]) => [label, at(line.x, line.y, place)])];
   const more = values.length - MOST_IN_TIP;
   showTip(
     event.clientX,
     event.clientY,
     element("strong", {}, placeText(name, place)),
-    element("table", {}, ...values.slice(0, MOST_IN_TIP).map(line), ...Object.entries(given).map(beside)),
+    element("table", {}, ...values.slice(0, MOST_IN_TIP).map(line), ...others.map(beside)),
     more > 0 ? element("div", { class: "quiet" }, `and ${plural(more, "more row")}`) : null,
   );
   return place;

@@ -31,7 +31,8 @@ from slotbench.metrics.scores import Score
 from slotbench.tasks.autoencoding import resized_masks
 from slotbench.tasks.base import Decay, SlotTask
 from slotbench.tasks.frame_losses import at_least_float32
-from slotbench.tasks.label_pictures import absence_chart, label_sheet
+from slotbench.tasks.labels.pictures import absence_chart, label_sheet
+from slotbench.tasks.labels.watching import watching_slot
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.part_checks import check_choices, check_logits
 
@@ -184,10 +185,14 @@ class ClipClassification(SlotTask, Segmenter):
         return {"classes": probabilities.argmax(1), "probabilities": probabilities}
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
-        """One sheet, a row per clip: frames, the states of the snitch, and the true and the predicted cell."""
+        """A row per clip: frames, states of the snitch, the slot that looks at it, the true and the predicted cell."""
         with self.drawn_alike(batch, 0):
-            logits = self(batch).reconstruction[:, -1].flatten(1)
-        return {"predictions": label_sheet(batch, logits, self.labels == "cells")}
+            read = self._read(batch)
+            out = self.core(self.encoder(read))
+            logits = self.decoder(out.slots[:, -1:], read).reconstruction[:, -1].flatten(1)
+        features = self.data_spec.features is not None
+        slots = watching_slot(out.attention, batch, self.encoder.token_spec.grid, features)
+        return {"predictions": label_sheet(batch, logits, self.labels == "cells", slots)}
 
     def plots(self) -> dict[str, np.ndarray]:
         """Top-1 against the frames since the snitch was last seen, beside the baselines, where the data knows them."""

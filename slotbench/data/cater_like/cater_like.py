@@ -19,6 +19,7 @@ from slotbench.data.cater_like.views import (
     camera_path,
     draw_images,
     draw_plan,
+    floor_corners,
     object_table,
 )
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
@@ -55,8 +56,9 @@ class CATERLike(SlotDataModule):
     contained, 3 carried by its cone at this very step; with "objects" nothing is occluded), "frame" (batch time;
     numbers in the video), "last_uncovered" (batch; the cell in which no cone was over the snitch for the last time),
     "covered" and "moved_covered" (batch; whether a cone is over it at the end, and has moved it since),
-    "frames_since_seen" (batch; frames of the video since the last step at which it was visible, 0 if it is), and
-    "end_cells" and "end_holders" (batch objects; of the last frame).
+    "frames_since_seen" (batch; frames of the video since the last step at which it was visible, 0 if it is),
+    "end_cells" and "end_holders" (batch objects; of the last frame), and "floor_corners" (batch grid+1 grid+1 2; where
+    the corners of the cells are in the last image, as "image_positions" of MOVi are, rows along y of the floor).
 
     Source: Girdhar and Ramanan, "CATER", ICLR 2020, and its public generator; SlotSSM, section 7.4. What we could not
     read there is in docs/cater.md.
@@ -185,6 +187,8 @@ class _Clips(ClipDataset):
             images, masks = film.frames, film.masks
             seen = camera_facts(cameras[frames], self.lens)
             seen |= {"depth": film.depth} if self.depth else {}
+        camera = None if self.observation == "objects" else cameras[frames[-1]]
+        seen["floor_corners"] = floor_corners(self.grid, camera, self.lens).astype(np.float32)
         if self.target == "cell":
             cells = cells_of(episode.places[frames, 0], self.grid)
             cells[-1] = cells_of(episode.places[-1, 0], self.grid)

@@ -11,9 +11,9 @@ import numpy as np
 from slotbench.data.cater_like.scenes import HALF_FLOOR, SHAPES, Episode
 from slotbench.data.movi_like.ray_caster import Film, Stage, render
 from slotbench.data.movi_like.scenes import FOCAL_LENGTH, SENSOR_WIDTH, rotation_matrices
-from slotbench.data.movi_like.videos import camera_quaternions
+from slotbench.data.movi_like.videos import camera_quaternions, image_positions
 
-__all__ = ["TABLE_WIDTH", "Camera", "draw_images", "draw_plan", "object_table"]
+__all__ = ["TABLE_WIDTH", "Camera", "draw_images", "draw_plan", "floor_corners", "object_table"]
 
 Camera = Literal["fixed", "moving"]
 
@@ -90,6 +90,25 @@ def draw_images(episode: Episode, frames: np.ndarray, cameras: np.ndarray, lens:
         light=np.array(_LAMP),
     )
     return render(stage, lens.resolution, lens.samples_per_side)
+
+
+def floor_corners(grid: int, camera: np.ndarray | None, lens: Lens) -> np.ndarray:
+    """Where the corners of the floor's cells are in the image: "grid+1 grid+1 2", rows along y of the floor.
+
+    In an image x is to the right and y downwards, 0..1 inside.
+
+    Args:
+        grid: cells per side.
+        camera: the camera's centre; None for a plan from above.
+        lens: of the camera.
+    """
+    along = np.linspace(-HALF_FLOOR, HALF_FLOOR, grid + 1)
+    y, x = np.meshgrid(along, along, indexing="ij")
+    if camera is None:
+        return np.stack([0.5 + x / (2 * HALF_FLOOR), 0.5 - y / (2 * HALF_FLOOR)], axis=-1)
+    points = np.stack([x, y, np.zeros_like(x)], axis=-1).reshape(1, -1, 3)
+    rotations = rotation_matrices(camera_quaternions(camera[None]))
+    return image_positions(points, camera[None], rotations, lens.width).reshape(grid + 1, grid + 1, 2)
 
 
 def draw_plan(episode: Episode, frames: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:

@@ -23,7 +23,7 @@ from slotbench.data.movi_like.scenes import (
 )
 from slotbench.interfaces import VideoBatch
 
-__all__ = ["SimulatedVideos", "camera_quaternions"]
+__all__ = ["SimulatedVideos", "camera_quaternions", "image_positions"]
 
 # metal, rubber: shares of diffuse light, highlight, mirroring; log2 of the highlight's exponent
 _GLOSS = np.array([[0.7, 0.9, 0.9, 6.0], [1.0, 0.12, 0.0, 3.0]])
@@ -129,7 +129,7 @@ class SimulatedVideos(ClipSource):
         }
         if self.depth:
             log["depth"] = film.depth
-        seen_at = _image_positions(motion.positions, stage.cameras, stage.camera_rotations, stage.width)
+        seen_at = image_positions(motion.positions, stage.cameras, stage.camera_rotations, stage.width)
         log["image_positions"] = self._padded(seen_at.astype(np.float32), axis=1)
         return {"frames": film.frames, "masks": film.masks} | log
 
@@ -187,7 +187,7 @@ def camera_quaternions(cameras: np.ndarray) -> np.ndarray:
     return np.stack([*parts, np.sin(turn) * np.cos(tilt)], axis=-1)
 
 
-def _image_positions(
+def image_positions(
     positions: np.ndarray, cameras: np.ndarray, camera_rotations: np.ndarray, width: float
 ) -> np.ndarray:
     """Where centres "time objects 3" are in the image: x to the right and y downwards, 0..1 inside."""

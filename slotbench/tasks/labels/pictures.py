@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import isqrt
 
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Int, UInt8
 
 # not pyplot: it would pick a window system and keep every figure alive
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from slotbench.interfaces import VideoBatch
@@ -27,41 +27,52 @@ _STATES: tuple[Entry, ...] = (
     ((60, 130, 220), "contained"),
     ((230, 85, 60), "carried"),
 )
+_PALE = (214, 219, 226)
 _TRUE, _ANSWER = (0, 200, 0), (230, 60, 40)
 
 
 def label_sheet(
-    batch: VideoBatch, logits: Float[Tensor, "batch classes"], cells: bool
+    batch: VideoBatch,
+    logits: Float[Tensor, "batch classes"],
+    cells: bool,
+    slots: Int[Tensor, "batch time"] | None = None,
 ) -> UInt8[np.ndarray, "height width 3"]:
     """A row per clip: frames in order, with the states of the snitch in a ribbon below, and the probability of a label.
 
     Cells of a grid are shown as seen from above, brighter where more likely, framed green where the snitch is
-    and red where the model says. Classes are bars in their order.
+    and red where the model says, and these two also on the floor of the last frame. Classes are bars in their order.
 
     Args:
-        batch: clips with their target; the ribbon is there if `objects` has "snitch_state".
+        batch: clips with their target; the ribbon is there if `objects` has "snitch_state", and cells are drawn on the
+            floor if it has "floor_corners".
         logits: of the label.
         cells: whether classes are cells.
+        slots: the slot that looks at the snitch, or at what is over it, written into a second ribbon; -1 for none.
     """
     probabilities = logits.detach().float().softmax(1).cpu().numpy()
     labels = batch.require("target")[:, -1].flatten().cpu().numpy()
     ends = np.linspace(0, batch.num_steps, min(_SHOWN, batch.num_steps) + 1).round().astype(int)
-    states = batch.objects.get("snitch_state")
+    states, corners = batch.objects.get("snitch_state"), batch.objects.get("floor_corners")
     rows, names = [], []
     for i in range(len(batch)):
         images = []
+        answer = int(probabilities[i].argmax())
         for start, end in pairwise(ends):
             image = _resized(paint_frame(batch.frames[i, end - 1]))
-            if states is not None:
-                image[-_RIBBON:] = _ribbon(states[i, start:end].cpu().numpy())
-            images.append(image)
-        answer = int(probabilities[i].argmax())
+            if cells and corners is not None and end == batch.num_steps:
+                image = _on_floor(image, corners[i].cpu().numpy(), int(labels[i]), answer)
+            ribbons = [] if states is None else [_state_ribbon(states[i, start:end].cpu().numpy())]
+            ribbons += [] if slots is None else [_slot_ribbon(slots[i, start:end].tolist())]
+            images.append(np.concatenate([image, *ribbons]))
         paint = _cells if cells else _bars
-        rows.append([*images, paint(probabilities[i], int(labels[i]), answer)])
+        beside = paint(probabilities[i], int(labels[i]), answer)
+        below = np.full((len(images[0]) - _SIDE, _SIDE, 3), 255, np.uint8)
+        rows.append([*images, np.concatenate([beside, below])])
         names.append(f"is {labels[i]}\nsaid {answer}")
-    entries = (*(_STATES if states is not None else ()), (_TRUE, "true label"), (_ANSWER, "predicted label"))
+    entries = [*(_STATES if states is not None else ()), (_TRUE, "true label"), (_ANSWER, "predicted label")]
+    entries += [(_PALE, "number of the slot that looks most at it")] if slots is not None else []
     columns = [f"step {end}" for end in ends[1:]] + ["cells" if cells else "classes"]
-    return contact_sheet(rows, columns, names, entries=entries)
+    return contact_sheet(rows, columns, names, cell=rows[0][0].shape[:2], entries=entries)
 
 
 def absence_chart(
@@ -97,10 +108,41 @@ def _resized(image: np.ndarray) -> np.ndarray:
     return np.array(Image.fromarray(image).resize((_SIDE, _SIDE), Image.Resampling.NEAREST))
 
 
-def _ribbon(states: np.ndarray) -> np.ndarray:
+def _state_ribbon(states: np.ndarray) -> np.ndarray:
     """A strip with the colour of each step's state, in order."""
     colours = np.array([colour for colour, _ in _STATES], np.uint8)
-    return colours[states[np.arange(_SIDE) * len(states) // _SIDE]]
+    return np.broadcast_to(colours[states[np.arange(_SIDE) * len(states) // _SIDE]], (_RIBBON, _SIDE, 3))
+
+
+def _slot_ribbon(slots: list[int]) -> np.ndarray:
+    """A strip with the number of each step's slot, from 1, written once where it stays the same; -1 is a gap."""
+    strip = Image.new("RGB", (_SIDE, _RIBBON + 2), (255, 255, 255))
+    pen, font = ImageDraw.Draw(strip), ImageFont.load_default(size=9)
+    first = 0
+    for slot, same in groupby(slots):
+        count = len(list(same))
+        left, right = (place * _SIDE // len(slots) for place in (first, first + count))
+        first += count
+        if slot < 0:
+            continue
+        pen.rectangle((left, 1, right - 2, _RIBBON + 1), fill=_PALE)
+        text = str(slot + 1)
+        if font.getlength(text) <= right - left - 2:
+            pen.text(((left + right - 1) / 2, _RIBBON / 2 + 1.5), text, fill=(40, 40, 40), font=font, anchor="mm")
+    return np.array(strip)
+
+
+def _on_floor(image: np.ndarray, corners: np.ndarray, label: int, answer: int) -> np.ndarray:
+    """The outlines of the true and of the predicted cell; `corners` "rows+1 columns+1 2" are in units of the image."""
+    drawn = Image.fromarray(image)
+    pen = ImageDraw.Draw(drawn)
+    side = len(corners) - 1
+    for cell, colour, share in ((label, _TRUE, 1.0), (answer, _ANSWER, 0.65)):
+        row, column = divmod(cell, side)
+        around = np.array([corners[row + y, column + x] * _SIDE for x, y in ((0, 0), (1, 0), (1, 1), (0, 1), (0, 0))])
+        middle = around[:4].mean(0)
+        pen.line([(float(x), float(y)) for x, y in middle + share * (around - middle)], fill=colour, width=2)
+    return np.array(drawn)
 
 
 def _cells(probabilities: np.ndarray, label: int, answer: int) -> np.ndarray:

@@ -150,16 +150,18 @@ def _add_folder(path: Path, sources: Sources, seen: set[Path]) -> None:
             # the runs are there all the same
             sources.notes.append(f"the grid's own metrics are not known: {error}")
     folders = list(find_run_folders(path))
-    if not folders and not _points(path)[0]:
+    points, starts, protocol = _points(path)
+    if not folders and not points:
         raise ComparisonError(f"no runs in {path}: neither it nor a folder in it, three deep, holds {RECORD}")
-    points, protocol = _points(path)
+    # what was run to choose is not reported: a choice flatters the seed that it was made on
+    no_rows = starts | (protocol.choosing if protocol is not None else set())
+    folders = [folder for folder in folders if folder.name not in no_rows]
+    points -= no_rows
     others = [folder for folder in folders if points and folder.name not in points]
+    if starts:
+        sources.notes.append(f"{len(starts)} points of {path} that the others start from are no rows")
     if protocol is not None:
         sources.protocols.append(protocol)
-        # they are not reported: a choice flatters the seed that it was made on
-        folders = [folder for folder in folders if folder.name not in protocol.choosing]
-        points -= protocol.choosing
-        others = [folder for folder in others if folder.name not in protocol.choosing]
         if not points:
             sources.notes.append(f"no seed of {path} is to be reported yet: slotbench grid status says what is missing")
     # a point that has not begun may have a folder already
@@ -185,13 +187,14 @@ def _add_folder(path: Path, sources: Sources, seen: set[Path]) -> None:
         )
 
 
-def _points(path: Path) -> tuple[set[str], GridProtocol | None]:
-    """The folders of a grid's points, and its protocol; none if the folder is not a grid's."""
+def _points(path: Path) -> tuple[set[str], set[str], GridProtocol | None]:
+    """The folders of a grid's points, those that others start from, its protocol; none if the folder is no grid's."""
     try:
         record = read_json_object(path / "grid.json")
-        return {str(point["id"]) for point in record["points"]}, read_protocol(record)
+        points = {str(point["id"]) for point in record["points"]}
+        return points, points & {str(start) for start in record.get("starts", ())}, read_protocol(record)
     except (FileError, KeyError, TypeError):
-        return set(), None
+        return set(), set(), None
 
 
 def _yaml(path: Path) -> Any:

@@ -81,6 +81,13 @@ class Grid:
     candidates: tuple[Point, ...] = ()
     axes: tuple[str, ...] = ()
 
+    @property
+    def starts(self) -> tuple[str, ...]:
+        """Ids of the points that are there for others to start from: the first of a chain in which all start there."""
+        if self.file.chain is None or self.file.chain.start != "first":
+            return ()
+        return tuple(point.id for point in self.points if not point.after)
+
 
 @dataclass(frozen=True)
 class _Choice:

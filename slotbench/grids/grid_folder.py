@@ -94,6 +94,7 @@ class GridFolder:
             "plugins": [dict(plugin) for plugin in plugins],
             "checked": before.get("checked", []),
             **({"protocol": dict(protocol)} if protocol is not None else {}),
+            **({"starts": list(grid.starts)} if grid.starts else {}),
             "points": [
                 {
                     "id": point.id,

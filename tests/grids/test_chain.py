@@ -11,6 +11,7 @@ import stand_in_grid
 
 from slotbench.cli import run
 from slotbench.comparison.run_folders import read_run_folder
+from slotbench.comparison.sources import open_sources
 from slotbench.errors import UserError
 from slotbench.grids.expansion import expand
 from slotbench.grids.grid_file import read_grid_file
@@ -91,6 +92,14 @@ def test_points_that_start_from_the_first_all_run_after_it(workspace):
         assert f"--model.init_from {next((workspace / 'runs/chain').glob('dim=1*')).relative_to(workspace)}" in (
             shlex.join(json.loads((folder / "point.json").read_text())["command"]).replace("'", "")
         )
+
+
+def test_what_all_start_from_is_no_row_of_the_comparison(workspace):
+    grid_of(CHAIN.replace("dim}}", "dim, start: first}}"), seeds=2)
+    assert run(["grid", "run", "chain.yaml"]) == 0
+    found = open_sources(["chain.yaml"])
+    assert sorted(Path(run.source).name.partition(",")[0] for run in found.runs) == ["dim=2"] * 2 + ["dim=3"] * 2
+    assert "2 points of runs/chain that the others start from are no rows" in found.notes
 
 
 def test_another_start_is_another_point_and_without_a_chain_nothing_changes():

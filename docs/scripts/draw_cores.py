@@ -51,8 +51,13 @@ class Run:
 
 
 def runs_below(folder: Path) -> dict[str, list[Run]]:
-    """Finished runs by their core's name, cores in the order in which they turn up, a core's runs by seed."""
-    records = sorted(folder.rglob("run.json"))
+    """Finished runs by their core's name, cores in the order in which they turn up, a core's runs by seed.
+
+    Runs of a grid that all others start from are a means, and left out.
+    """
+    grid = folder / "grid.json"
+    starts = json.loads(grid.read_text()).get("starts", ()) if grid.exists() else ()
+    records = sorted(path for path in folder.rglob("run.json") if path.parent.name not in starts)
     found = [Run(path.parent) for path in records if json.loads(path.read_text())["state"] == "finished"]
     cores: dict[str, list[Run]] = {}
     for run in sorted(found, key=lambda run: run.config["seed_everything"]):

@@ -159,7 +159,7 @@ def _add_folder(path: Path, sources: Sources, seen: set[Path]) -> None:
     points -= no_rows
     others = [folder for folder in folders if points and folder.name not in points]
     if starts:
-        sources.notes.append(f"{len(starts)} points of {path} that the others start from are no rows")
+        sources.notes.append(f"{len(starts)} points of {path.name} that the others start from are no rows")
     if protocol is not None:
         sources.protocols.append(protocol)
         if not points:

@@ -99,7 +99,7 @@ def test_what_all_start_from_is_no_row_of_the_comparison(workspace):
     assert run(["grid", "run", "chain.yaml"]) == 0
     found = open_sources(["chain.yaml"])
     assert sorted(Path(run.source).name.partition(",")[0] for run in found.runs) == ["dim=2"] * 2 + ["dim=3"] * 2
-    assert "2 points of runs/chain that the others start from are no rows" in found.notes
+    assert "2 points of chain that the others start from are no rows" in found.notes
 
 
 def test_another_start_is_another_point_and_without_a_chain_nothing_changes():

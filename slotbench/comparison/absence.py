@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["ABSENCE", "baselines_over_absence", "over_absence"]
 
 ABSENCE = "absence/"
 """How the names of these curves begin."""
 
-_BINNED = re.compile(r"val/(?P<name>.+)/(?:seen|unseen_(?P<first>\d{1,6})(?:-\d{1,6}|\+))")
-_BASELINE = re.compile(
-    r"val/baseline/(?P<name>.+)/(?:seen|unseen_(?P<first>\d{1,6})(?:-\d{1,6}|\+))/(?P<baseline>[^/]+)"
-)
+_BIN = r"(?:seen|unseen_(?P<first>\d{1,6})(?:-\d{1,6}|\+))"
+_BINNED = re.compile(rf"val/(?P<name>.+)/{_BIN}")
+_BASELINE = re.compile(rf"val/baseline/(?P<name>.+)/{_BIN}/(?P<baseline>[^/]+)")
 
 Points = Mapping[int, float]
 
@@ -44,11 +43,11 @@ def baselines_over_absence(summaries: Iterable[Mapping[str, float]]) -> dict[str
                 curve[int(match["first"] or 0)] = value
         for (curve_name, baseline), points in own.items():
             found.setdefault(curve_name, {}).setdefault(baseline, []).append(points)
-    agreed = {
-        curve: {name: all_of[0] for name, all_of in of_curve.items() if all(points == all_of[0] for points in all_of)}
+    return {
+        curve: {name: all_of[0] for name, all_of in of_curve.items() if len(all_of[0]) > 1 and _agree(all_of)}
         for curve, of_curve in found.items()
     }
-    return {
-        curve: {name: points for name, points in of_curve.items() if len(points) > 1}
-        for curve, of_curve in agreed.items()
-    }
+
+
+def _agree(all_of: Sequence[Points]) -> bool:
+    return all(points == all_of[0] for points in all_of)

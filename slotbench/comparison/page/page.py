@@ -162,11 +162,11 @@ def describe(comparison: Comparison, max_points: int) -> dict[str, Any]:
         "common": plain(common),
         "order": list(dict.fromkeys(key for run in runs for key in run.settings)),
         "curves": CurveTable.read(comparison, max_points).as_dict(),
-        "beside": _beside(runs),
+        "baseline_curves": _baseline_curves(runs),
     }
 
 
-def _beside(runs: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
+def _baseline_curves(runs: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
     """What baselines score along a curve, where it is no single number: curve -> baseline -> x and y."""
     return {
         curve: {

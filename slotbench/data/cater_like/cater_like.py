@@ -187,7 +187,7 @@ class _Clips(ClipDataset):
             images, masks = film.frames, film.masks
             seen = camera_facts(cameras[frames], self.lens)
             seen |= {"depth": film.depth} if self.depth else {}
-        camera = None if self.observation == "objects" else cameras[frames[-1]]
+        camera = None if self.observation == "objects" else tuple(cameras[frames[-1]].tolist())
         seen["floor_corners"] = floor_corners(self.grid, camera, self.lens).astype(np.float32)
         if self.target == "cell":
             cells = cells_of(episode.places[frames, 0], self.grid)

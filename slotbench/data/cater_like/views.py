@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -92,10 +93,11 @@ def draw_images(episode: Episode, frames: np.ndarray, cameras: np.ndarray, lens:
     return render(stage, lens.resolution, lens.samples_per_side)
 
 
-def floor_corners(grid: int, camera: np.ndarray | None, lens: Lens) -> np.ndarray:
+@lru_cache(maxsize=32)
+def floor_corners(grid: int, camera: tuple[float, ...] | None, lens: Lens) -> np.ndarray:
     """Where the corners of the floor's cells are in the image: "grid+1 grid+1 2", rows along y of the floor.
 
-    In an image x is to the right and y downwards, 0..1 inside.
+    In an image x is to the right and y downwards, 0..1 inside. Remembered, since most cameras stand still.
 
     Args:
         grid: cells per side.
@@ -106,9 +108,9 @@ def floor_corners(grid: int, camera: np.ndarray | None, lens: Lens) -> np.ndarra
     y, x = np.meshgrid(along, along, indexing="ij")
     if camera is None:
         return np.stack([0.5 + x / (2 * HALF_FLOOR), 0.5 - y / (2 * HALF_FLOOR)], axis=-1)
-    points = np.stack([x, y, np.zeros_like(x)], axis=-1).reshape(1, -1, 3)
-    rotations = rotation_matrices(camera_quaternions(camera[None]))
-    return image_positions(points, camera[None], rotations, lens.width).reshape(grid + 1, grid + 1, 2)
+    points, cameras = np.stack([x, y, np.zeros_like(x)], axis=-1).reshape(1, -1, 3), np.array([camera])
+    rotations = rotation_matrices(camera_quaternions(cameras))
+    return image_positions(points, cameras, rotations, lens.width).reshape(grid + 1, grid + 1, 2)
 
 
 def draw_plan(episode: Episode, frames: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:

@@ -80,7 +80,7 @@ function drawCurve(name, rows, figure) {
   const { over, smoothing, label } = axisOf(name);
   const metric = metricByName.get(name);
   const given = curves.baselines ? references(metric) : {};
-  const beyond = Object.entries((curves.baselines && page.beside[name]) || {});
+  const baselineLines = Object.entries((curves.baselines && page.baseline_curves[name]) || {});
   const isLog = curves.scale === "log";
   const drawn = rows
     .map((row) => ({ row, curve: rowCurve(name, row, over, smoothing) }))
@@ -88,7 +88,7 @@ function drawCurve(name, rows, figure) {
   const ends = drawn.flatMap(({ curve }) => [curve.x[0], curve.x[curve.x.length - 1]]);
   const scores = drawn.flatMap(({ curve }) => heights(curve));
   const { near, far } = nearReferences(scores, given, isLog);
-  const others = [...Object.values(near), ...beyond.flatMap(([, line]) => line.y)];
+  const others = [...Object.values(near), ...baselineLines.flatMap(([, line]) => line.y)];
   const [xRange, yRange] = [extent(ends, false, 0.01), extent([...scores, ...others], isLog)];
   const [box, note] = [figure.querySelector(".plot"), figure.querySelector(".far")];
   const isEmpty = !drawn.length || !yRange;
@@ -101,7 +101,7 @@ function drawCurve(name, rows, figure) {
   if (isEmpty) return;
   box.setAttribute("aria-label", `${metric?.label ?? name} over ${label}, ${plural(drawn.length, "row")}`);
   const beside = referenceLayers(near, xRange);
-  const along = alongLayers(beyond);
+  const along = alongLayers(baselineLines);
   // the first row is drawn last, on top
   const layers = [...drawn].reverse().map(({ row, curve }) => curveLayers(row, curve, yRange, isLog));
   drawPlot(`curves ${name}`, box, {
@@ -114,7 +114,7 @@ function drawCurve(name, rows, figure) {
       points: layers.flatMap((layer) => layer.points),
       names: [...beside.names, ...along.names],
     },
-    onmove: (x, y, event) => (x === null ? hideTip() : readOff(name, drawn, given, beyond, x, event)),
+    onmove: (x, y, event) => (x === null ? hideTip() : readOff(name, drawn, given, baselineLines, x, event)),
   });
 }
 
@@ -154,7 +154,7 @@ function curveLayers(row, curve, [bottom], isLog) {
 }
 
 /** The values of all rows at the point nearest to the pointer, in the box beside it; gives that point. */
-function readOff(name, drawn, given, beyond, x, event) {
+function readOff(name, drawn, given, baselineLines, x, event) {
   let place = null;
   for (const { curve } of drawn)
     for (const other of curve.x) if (place === null || Math.abs(other - x) < Math.abs(place - x)) place = other;
@@ -180,7 +180,7 @@ function readOff(name, drawn, given, beyond, x, event) {
     );
   const beside = ([label, value]) =>
     element("tr", { class: "quiet" }, cell(""), cell(label), cell(short(value), "number"));
-  const others = [...Object.entries(given), ...beyond.map(([label, line]) => [label, at(line.x, line.y, place)])];
+  const others = [...Object.entries(given), ...baselineLines.map(([label, line]) => [label, at(line.x, line.y, place)])];
   const more = values.length - MOST_IN_TIP;
   showTip(
     event.clientX,

@@ -87,10 +87,10 @@ function referenceLayers(near, [left, right]) {
 }
 
 /** Dashed lines for baselines that score another number at each point, [name, {x, y}], named at their last one. */
-function alongLayers(beyond) {
+function alongLayers(baselineLines) {
   const look = { colour: ink("baseline"), dash: [4, 4], width: 1.2, alpha: 0.9, row: -1 };
-  const lines = beyond.map(([, { x, y }]) => ({ xs: x, ys: y, ...look }));
-  const names = beyond.map(([text, { x, y }]) => ({ x: x[x.length - 1], y: y[y.length - 1], text }));
+  const lines = baselineLines.map(([, { x, y }]) => ({ xs: x, ys: y, ...look }));
+  const names = baselineLines.map(([text, { x, y }]) => ({ x: x[x.length - 1], y: y[y.length - 1], text }));
   return { lines, names };
 }
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_USAGE = """Usage: slotbench compare SOURCE ... [--metric NAME ...] [--by KEY ...] [--out FILE] [--html FILE]
+_USAGE = """Usage: slotbench compare SOURCE ... [--metric NAME ...] [--only KEY=VALUE ...] [--by KEY ...] [--html FILE]
 
 Prints one table of runs: the settings in which they differ, their scores, parameters and time per step. Runs that
 differ only by their seed are one row, with mean ± standard deviation. The best of a column is marked only if it is
@@ -29,6 +29,7 @@ wandb-offline:FOLDER; several may be given.
 
   --metric NAME ...       columns, such as val/loss or 'val/miou/*'; the first one sorts (default: those of the grid
                           file, else the headlines of the runs and val/loss)
+  --only KEY=VALUE ...    runs with these settings; of one key any value may hold, different keys must all
   --by KEY ...            settings that make a row, such as model.core; runs are averaged over all others
   --sort METRIC           another column first, and sorted by it
   --select last|best      scores of the last validation, or of the one that was best in the first column (default: last)
@@ -76,8 +77,8 @@ def _say(message: Warning | str, *where: object) -> None:
 def _main(command: str, arguments: list[str]) -> int:
     given = _parser().parse_intermixed_args(arguments)
     if not given.sources:
-        # --metric and --by take everything up to the next option
-        before = " before --metric and --by" if given.metric or given.by else ""
+        # --metric, --only and --by take everything up to the next option
+        before = " before --metric, --only and --by" if given.metric or given.only or given.by else ""
         raise UserError(lines(f"compare needs runs{before}", example="slotbench compare runs/NAME --by model.core"))
     form = _format(given)
     from slotbench.comparison.records import ComparisonError, UnknownNameError
@@ -112,8 +113,8 @@ def _main(command: str, arguments: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="slotbench compare", add_help=False, allow_abbrev=False)
     parser.add_argument("sources", nargs="*")
-    parser.add_argument("--metric", nargs="+", action="extend", default=[])
-    parser.add_argument("--by", nargs="+", action="extend", default=[])
+    for words in ("--metric", "--only", "--by"):
+        parser.add_argument(words, nargs="+", action="extend", default=[])
     parser.add_argument("--select", choices=["last", "best"], default="last")
     parser.add_argument("--format", choices=_FORMATS)
     for switch in ("--runs", "--all"):
@@ -142,12 +143,14 @@ def _format(given: argparse.Namespace) -> str:
 
 
 def _compare(given: argparse.Namespace, typed: str) -> Comparison:
+    from slotbench.comparison.selection import only_runs
     from slotbench.comparison.sources import open_sources
     from slotbench.comparison.table import compare
 
     sources = open_sources(given.sources, given.runs_dir)
+    runs, notes = only_runs(sources.runs, given.only)
     return compare(
-        sources.runs,
+        runs,
         metrics=given.metric or sources.metrics or None,
         keys=given.by or None,
         title=given.title or sources.title,
@@ -156,7 +159,7 @@ def _compare(given: argparse.Namespace, typed: str) -> Comparison:
         sort=given.sort,
         everything=given.all,
         apart=given.runs,
-        notes=sources.notes,
+        notes=[*notes, *sources.notes],
         protocol=sources.protocol,
     )
 

@@ -20,6 +20,7 @@ _ORACLE, _LOSS = "val/oracle/", "val/loss"
 # masks can be read off in several ways, and are scored beside the same baselines
 _MASKS = ("decoder", "attention", "mask_decoder")
 _AGREE = 0.05
+_APART = " (--only KEY=VALUE compares a part of them)"
 
 
 def choose_metrics(runs: Sequence[RunRecord], wanted: Sequence[str] | None) -> tuple[list[Metric], list[str]]:
@@ -50,8 +51,8 @@ def choose_metrics(runs: Sequence[RunRecord], wanted: Sequence[str] | None) -> t
         baselines, varying = _agreed([baselines for baselines, _ in known_of])
         oracles, differing = _agreed([oracles for _, oracles in known_of])
         metrics.append(replace(headlines.get(name) or _by_name(name), baselines=baselines, oracles=oracles))
-        notes += [f"{name}: the baseline {baseline} is not the same for all runs, and left out" for baseline in varying]
-        notes += [f"{name}: the oracle {oracle} is not the same for all runs, and left out" for oracle in differing]
+        left_out = [f"baseline {baseline}" for baseline in varying] + [f"oracle {oracle}" for oracle in differing]
+        notes += [f"{name}: the {one} is not the same for all runs, and left out{_APART}" for one in left_out]
     return metrics, notes
 
 

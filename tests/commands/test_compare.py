@@ -54,6 +54,31 @@ def test_help_has_an_example(capsys):
     assert "slotbench compare runs/bouncing_balls" in capsys.readouterr().out
 
 
+def test_a_part_of_the_runs(runs, capsys):
+    wanted = ["--only", "core=RIM", "seed_everything=0", "seed_everything=2"]
+    assert run(["compare", "runs/balls", *wanted, "--format", "csv"]) == 0
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    (row,) = [row for row in rows if row["kind"] == "runs"]
+    assert (row["runs"], float(row["val/iou"])) == ("2", pytest.approx(0.35))
+    assert run(["compare", "runs/balls", *wanted, "--format", "markdown"]) == 0
+    assert "- 2 of 6 runs: those with core=RIM, seed_everything=0, seed_everything=2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("only", "words"),
+    [
+        ("core=PSB", ["no run has core=PSB; they have model.core: RIM, SlotSSM"]),
+        ("core", ["--only 'core': expected KEY=VALUE, such as data.level=a"]),
+        ("level=a", ["no run has a setting level", "model.core"]),
+    ],
+)
+def test_a_part_that_there_is_not(runs, capsys, only, words):
+    assert run(["compare", "runs/balls", "--only", only]) == 2
+    said = capsys.readouterr()
+    assert not said.out
+    assert all(word in said.err for word in words), said.err
+
+
 def test_the_table(runs, capsys):
     assert run(["compare", "runs/balls"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -121,7 +146,7 @@ def test_a_grid_file_knows_its_metrics(runs, capsys):
     ("arguments", "words"),
     [
         ([], ["compare needs runs", "slotbench compare runs/NAME"]),
-        (["--by", "core", "runs/balls"], ["compare needs runs before --metric and --by"]),
+        (["--by", "core", "runs/balls"], ["compare needs runs before --metric, --only and --by"]),
         (["runs/bals"], ["no run folder at runs/bals", "did you mean runs/balls?"]),
         (["run/balls"], ["no run folder at run/balls", "did you mean runs/balls?"]),
         (["runs/bals/RIM-0"], ["did you mean runs/balls/RIM-0?"]),

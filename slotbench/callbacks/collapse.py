@@ -1,21 +1,24 @@
-"""The alarm of a training that has collapsed: slots alike, one slot with everything, or one answer to every clip."""
+"""The alarm of a training that has collapsed: slots alike, one with everything, places traded, or one answer to all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from lightning.pytorch import Callback, LightningModule, Trainer
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.hooks import RemovableHandle
 
 from slotbench.interfaces import CoreOutput, Decoded, VideoBatch
 
-__all__ = ["Collapse", "largest_share", "prediction_spread", "slots_apart"]
+__all__ = ["Collapse", "largest_share", "places_traded", "prediction_spread", "slots_apart"]
 
-_ALIKE, _EVERYTHING, _CONSTANT = 0.001, 0.99, 0.01
+_LIMITS = {"slots_apart": 0.001, "largest_share": 0.99, "places_traded": 0.3, "prediction_spread": 0.01}
+_ALARM_ABOVE = ("largest_share", "places_traded")
 _TRY = {
     "slots_apart": (
         "all slots are alike: {value:.2g} of their power tells them apart (alarm below {limit:g}); try starting slots "
@@ -25,6 +28,11 @@ _TRY = {
     "largest_share": (
         "one slot has everything: {value:.4f} of each clip on average (alarm above {limit:g}); try a lower learning "
         "rate with a longer warm-up, fewer slots, or a smaller decoder, which a single slot does not satisfy"
+    ),
+    "places_traded": (
+        "slots trade places: in {value:.2f} of a frame another slot has what one had in the frame before (alarm above "
+        "{limit:g}), so that scores per video are far below those per frame; try longer clips in training "
+        "(--data.num_frames), another seed, or a lower learning rate of the core (--model.part_rates)"
     ),
     "prediction_spread": (
         "the prediction is the same whatever is seen: it varies by {value:.2g} of what the truth does (alarm below "
@@ -51,6 +59,27 @@ def largest_share(shares: Float[Tensor, "batch time slots *cells"]) -> float:
     return float(per_slot.amax(dim=1).mean())
 
 
+def places_traded(shares: Float[Tensor, "batch time slots *cells"]) -> float:
+    """Share of a frame that would stay with its slot if slots were renamed after each step, and does not, in [0, 1].
+
+    The best renaming is that of most cells (Hungarian), so that what moves from slot to slot with its object does not
+    count. 0 for clips of one step.
+
+    Args:
+        shares: of each slot in each pixel or token.
+    """
+    slots = shares.shape[2]
+    owner = shares.argmax(dim=2).flatten(2)
+    pairs = (owner[:, :-1] * slots + owner[:, 1:]).flatten(0, 1)
+    if not len(pairs):
+        return 0.0
+    counts = torch.zeros(len(pairs), slots * slots, device=pairs.device)
+    counts = counts.scatter_add_(1, pairs, torch.ones_like(pairs, dtype=counts.dtype)).unflatten(1, (slots, slots))
+    stays = counts.diagonal(dim1=1, dim2=2).sum()
+    best = sum(float(table[linear_sum_assignment(table, maximize=True)].sum()) for table in counts.cpu().numpy())
+    return (best - float(stays)) / pairs.numel()
+
+
 def prediction_spread(
     predicted: Float[Tensor, "batch time channels height width"],
     true: Float[Tensor, "batch steps channels height width"],
@@ -65,7 +94,7 @@ class Collapse(Callback):
 
     Looks at the first batches of each validation, at what core and decoder hand over there; the training goes on. What
     a model does early on is no collapse: the alarm needs two validations in a row, after a fifth of the training. Of a
-    core with one slot, or whose slots are the cells of a grid, the prediction alone is looked at.
+    core with one slot, or whose slots are the cells of a grid, the prediction alone is looked at. No labels are needed.
 
     Args:
         batches: of a validation that are looked at.
@@ -112,15 +141,17 @@ class Collapse(Callback):
         """Says what has been so for two validations in a row."""
         found, self._found = self._found, {}
         means = {name: sum(values) / len(values) for name, values in found.items()}
-        limits = {"slots_apart": _ALIKE, "largest_share": _EVERYTHING, "prediction_spread": _CONSTANT}
-        signs = {"slots_apart": 1, "largest_share": -1, "prediction_spread": 1}
-        now = {name for name, value in means.items() if signs[name] * value < signs[name] * limits[name]}
+        now = {
+            name
+            for name, value in means.items()
+            if (value > _LIMITS[name] if name in _ALARM_ABOVE else value < _LIMITS[name])
+        }
         early = trainer.max_steps > 0 and trainer.global_step < self._share * trainer.max_steps
         due = (now & self._before) - self._said
         self._before = set() if early else now
         for name in sorted(due) if trainer.is_global_zero else ():
             self._said.add(name)
-            sentence = _TRY[name].format(value=means[name], limit=limits[name])
+            sentence = _TRY[name].format(value=means[name], limit=_LIMITS[name])
             trainer.print(f"collapse alarm at step {trainer.global_step:,}: {sentence}")
 
     def state_dict(self) -> dict[str, list[str]]:
@@ -141,10 +172,12 @@ class Collapse(Callback):
         spec = getattr(getattr(task, "core", None), "slot_spec", None)
         if core.slots.shape[2] > 1 and getattr(spec, "grid", None) is None:
             self._add("slots_apart", slots_apart(core.slots))
-            if decoded is not None and decoded.masks is not None and decoded.masks.ndim == 5:
-                self._add("largest_share", largest_share(decoded.masks))
-            elif core.attention is not None and core.attention_kind == "assignment":
-                self._add("largest_share", largest_share(core.attention))
+            shares = decoded.masks if decoded is not None else None
+            if shares is None or shares.ndim != 5:
+                shares = core.attention if core.attention_kind == "assignment" else None
+            if shares is not None:
+                self._add("largest_share", largest_share(shares))
+                self._add("places_traded", places_traded(shares))
         if decoded is not None and (pair := _as_frames(task, decoded, batch)) is not None:
             self._add("prediction_spread", prediction_spread(*pair))
 

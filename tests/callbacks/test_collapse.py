@@ -10,7 +10,14 @@ from lightning.pytorch import Callback, LightningModule
 from tiny_run import loader, make_trainer
 from torch import Tensor, nn
 
-from slotbench.callbacks.collapse import Collapse, _as_frames, largest_share, prediction_spread, slots_apart
+from slotbench.callbacks.collapse import (
+    Collapse,
+    _as_frames,
+    largest_share,
+    places_traded,
+    prediction_spread,
+    slots_apart,
+)
 from slotbench.interfaces import CoreOutput, Decoded, SlotSpec, VideoBatch
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*", "ignore:.*val_dataloader.*")
@@ -35,21 +42,30 @@ class Core(nn.Module):
 class Decoder(nn.Module):
     """Frames that follow the true ones or are their mean, and masks of which one slot has everything or its part."""
 
-    def __init__(self, follows: float, largest: float) -> None:
+    def __init__(self, follows: float, largest: float, trades: bool) -> None:
         super().__init__()
-        self.follows, self.largest = follows, largest
+        self.follows, self.largest, self.trades = follows, largest, trades
 
     def forward(self, slots: Tensor, frames: Tensor) -> Decoded:
         mean = frames.mean(dim=(0, 1), keepdim=True)
         masks = torch.full((*slots.shape[:3], 4, 4), (1 - self.largest) / (slots.shape[2] - 1 or 1))
         masks[:, :, 0] = self.largest
+        for step in range(masks.shape[1]) if self.trades else ():
+            masks[:, step] = masks[:, step].roll(step, dims=1)
         return Decoded(mean + self.follows * (frames - mean), masks)
 
 
 class Task(LightningModule):
-    def __init__(self, apart: float = 1.0, follows: float = 1.0, largest: float = 0.4, slots: int = SLOTS) -> None:
+    def __init__(
+        self,
+        apart: float = 1.0,
+        follows: float = 1.0,
+        largest: float = 0.4,
+        slots: int = SLOTS,
+        trades: bool = False,
+    ) -> None:
         super().__init__()
-        self.core, self.decoder = Core(apart, slots), Decoder(follows, largest)
+        self.core, self.decoder = Core(apart, slots), Decoder(follows, largest, trades)
         self.weight = nn.Parameter(torch.zeros(1))
 
     def training_step(self, batch: VideoBatch, batch_idx: int) -> Tensor:
@@ -75,6 +91,7 @@ def trained(task: Task, callback: Callback | None = None, **settings: Any) -> No
     [
         ({"apart": 1e-3}, "all slots are alike"),
         ({"largest": 0.999}, "one slot has everything"),
+        ({"trades": True}, "slots trade places: in 1.00 of a frame"),
         ({"follows": 0.01}, "the prediction is the same whatever is seen"),
     ],
 )
@@ -172,3 +189,20 @@ def test_a_prediction_spreads_in_units_of_the_truth():
     assert prediction_spread(true, true) == pytest.approx(1)
     assert prediction_spread(mean.expand_as(true), true) == pytest.approx(0, abs=1e-6)
     assert prediction_spread(mean + 0.5 * (true - mean), true) == pytest.approx(0.25, rel=1e-4)
+
+
+def test_places_are_traded_where_a_renaming_would_keep_them():
+    owner = torch.randint(4, (3, 1, 1, 6, 6)).expand(3, 5, 1, 6, 6)
+    held = torch.zeros(3, 5, 4, 6, 6).scatter_(2, owner, 1.0)
+    assert places_traded(held) == 0
+    assert places_traded(held[:, :1]) == 0
+    # one of four steps to the next renames all
+    renamed = held.clone()
+    renamed[:, 2:] = held[:, 2:][:, :, [1, 2, 3, 0]]
+    assert places_traded(renamed) == pytest.approx(0.25)
+    # an object that has left its place takes its slot along
+    moving = torch.zeros(1, 4, 2, 1, 8)
+    moving[:, :, 0] = 0.5
+    for step in range(4):
+        moving[0, step, 1, 0, 2 * step] = 1.0
+    assert places_traded(moving) == 0

@@ -143,15 +143,17 @@ def _format(given: argparse.Namespace) -> str:
 
 
 def _compare(given: argparse.Namespace, typed: str) -> Comparison:
-    from slotbench.comparison.selection import only_runs
+    from slotbench.comparison.selection import logged_metrics, only_runs
     from slotbench.comparison.sources import open_sources
     from slotbench.comparison.table import compare
 
     sources = open_sources(given.sources, given.runs_dir)
     runs, notes = only_runs(sources.runs, given.only)
+    # a grid's columns need not be those of every part of it
+    columns = logged_metrics(sources.metrics, runs) if given.only else sources.metrics
     return compare(
         runs,
-        metrics=given.metric or sources.metrics or None,
+        metrics=given.metric or columns or None,
         keys=given.by or None,
         title=given.title or sources.title,
         command=typed,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from slotbench.comparison.records import REFERENCES, RULES, ComparisonError, Metric, RunRecord, UnknownNameError
+from slotbench.errors import listing
 from slotbench.runs.directions import higher_is_better
 from slotbench.runs.oracles import ONCE_AMONG_BASELINES, split_references
 
@@ -20,7 +21,8 @@ _ORACLE, _LOSS = "val/oracle/", "val/loss"
 # masks can be read off in several ways, and are scored beside the same baselines
 _MASKS = ("decoder", "attention", "mask_decoder")
 _AGREE = 0.05
-_APART = " (--only KEY=VALUE compares a part of them)"
+_APART = "; --only KEY=VALUE compares a part of the runs"
+_MANY = 4
 
 
 def choose_metrics(runs: Sequence[RunRecord], wanted: Sequence[str] | None) -> tuple[list[Metric], list[str]]:
@@ -44,15 +46,20 @@ def choose_metrics(runs: Sequence[RunRecord], wanted: Sequence[str] | None) -> t
     # those of one name beside each other
     order = {logged: place for place, logged in reversed(list(enumerate(name.partition(RULES)[0] for name in names)))}
     names.sort(key=lambda name: order[name.partition(RULES)[0]])
-    metrics, notes = [], []
+    metrics: list[Metric] = []
+    left_out: dict[str, list[str]] = {}
     for name in names:
         # baselines of another rule are of another column
         known_of = [_references(name, run) for run in runs if RULES not in name or name in run.summary]
         baselines, varying = _agreed([baselines for baselines, _ in known_of])
         oracles, differing = _agreed([oracles for _, oracles in known_of])
         metrics.append(replace(headlines.get(name) or _by_name(name), baselines=baselines, oracles=oracles))
-        left_out = [f"baseline {baseline}" for baseline in varying] + [f"oracle {oracle}" for oracle in differing]
-        notes += [f"{name}: the {one} is not the same for all runs, and left out{_APART}" for one in left_out]
+        for one in [*(f"baseline {one}" for one in varying), *(f"oracle {one}" for one in differing)]:
+            left_out.setdefault(one, []).append(name)
+    notes = [
+        f"the {one} is not the same for all runs, and left out of {listing(of, _MANY)}{_APART}"
+        for one, of in left_out.items()
+    ]
     return metrics, notes
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Sequence
 
 from slotbench.comparison.records import ComparisonError, RunRecord
 from slotbench.comparison.settings import plain_value, resolve_key, values_of
 from slotbench.errors import listing
 
-__all__ = ["only_runs"]
+__all__ = ["logged_metrics", "only_runs"]
 
 
 def only_runs(runs: Sequence[RunRecord], wanted: Sequence[str]) -> tuple[Sequence[RunRecord], list[str]]:
@@ -39,3 +40,9 @@ def only_runs(runs: Sequence[RunRecord], wanted: Sequence[str]) -> tuple[Sequenc
         there = "; ".join(f"{key}: {listing(values_of(key, settings), 8)}" for key in values)
         raise ComparisonError(f"no run has {' and '.join(wanted)}; they have {there}")
     return left, [f"{len(left)} of {len(runs)} runs: those with {', '.join(wanted)}"]
+
+
+def logged_metrics(metrics: Sequence[str], runs: Sequence[RunRecord]) -> list[str]:
+    """Those of the metrics, names or patterns with `*`, that at least one of the runs has logged."""
+    logged = {name for run in runs for name in run.summary}
+    return [metric for metric in metrics if fnmatch.filter(logged, metric) or fnmatch.filter(logged, f"val/{metric}")]

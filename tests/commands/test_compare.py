@@ -64,6 +64,19 @@ def test_a_part_of_the_runs(runs, capsys):
     assert "- 2 of 6 runs: those with core=RIM, seed_everything=0, seed_everything=2" in capsys.readouterr().out
 
 
+def test_a_part_of_a_grid_has_the_columns_that_it_has(runs, capsys, tmp_path):
+    grid = {"base": "b.yaml", "product": {"model.core": ["RIM"]}, "metrics": ["val/iou", "val/rim"]}
+    (tmp_path / "balls.yaml").write_text(yaml.safe_dump(grid))
+    (tmp_path / "b.yaml").write_text("model: {core: RIM}")
+    record = runs / "RIM-0" / "run.json"
+    found = json.loads(record.read_text())
+    record.write_text(json.dumps(found | {"metrics": {**found["metrics"], "val/rim": 0.7}}))
+    for core, columns in (("RIM", ["val/iou", "val/rim"]), ("SlotSSM", ["val/iou"])):
+        assert run(["compare", "balls.yaml", "--only", f"core={core}", "--format", "csv"]) == 0
+        header = capsys.readouterr().out.splitlines()[0].split(",")
+        assert [name for name in header if name.startswith("val/") and "_" not in name] == columns
+
+
 @pytest.mark.parametrize(
     ("only", "words"),
     [

@@ -29,7 +29,7 @@ wandb-offline:FOLDER; several may be given.
 
   --metric NAME ...       columns, such as val/loss or 'val/miou/*'; the first one sorts (default: those of the grid
                           file, else the headlines of the runs and val/loss)
-  --only KEY=VALUE ...    runs with these settings; of one key any value may hold, different keys must all
+  --only KEY=VALUE ...    runs with these settings, values as patterns; of one key any may hold, different keys must all
   --by KEY ...            settings that make a row, such as model.core; runs are averaged over all others
   --sort METRIC           another column first, and sorted by it
   --select last|best      scores of the last validation, or of the one that was best in the first column (default: last)

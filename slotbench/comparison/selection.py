@@ -17,8 +17,8 @@ def only_runs(runs: Sequence[RunRecord], wanted: Sequence[str]) -> tuple[Sequenc
 
     Args:
         runs: any.
-        wanted: "KEY=VALUE", the key by its name or the end of it. Of one key any of the values may hold, of different
-            keys all must.
+        wanted: "KEY=VALUE", the key by its name or the end of it, the value a pattern (`*`, `?`). Of one key any of
+            the values may hold, of different keys all must.
 
     Raises:
         ComparisonError: there is no "=", several settings end like the key, or no run is left.
@@ -34,12 +34,17 @@ def only_runs(runs: Sequence[RunRecord], wanted: Sequence[str]) -> tuple[Sequenc
         values.setdefault(resolve_key(given, runs), set()).add(value)
     left = runs
     for key, chosen in values.items():
-        left = [run for run in left if plain_value(run.settings.get(key)) in chosen]
+        left = [run for run in left if _is_one_of(plain_value(run.settings.get(key)), chosen)]
     if not left:
         settings = [run.settings for run in runs if run.settings]
         there = "; ".join(f"{key}: {listing(values_of(key, settings), 8)}" for key in values)
         raise ComparisonError(f"no run has {' and '.join(wanted)}; they have {there}")
     return left, [f"{len(left)} of {len(runs)} runs: those with {', '.join(wanted)}"]
+
+
+def _is_one_of(value: str, patterns: set[str]) -> bool:
+    # a list, such as [3, 6], is a pattern of other words
+    return value in patterns or any(fnmatch.fnmatchcase(value, pattern) for pattern in patterns)
 
 
 def logged_metrics(metrics: Sequence[str], runs: Sequence[RunRecord]) -> list[str]:

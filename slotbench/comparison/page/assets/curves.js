@@ -180,7 +180,8 @@ function readOff(name, drawn, given, baselineLines, x, event) {
     );
   const beside = ([label, value]) =>
     element("tr", { class: "quiet" }, cell(""), cell(label), cell(short(value), "number"));
-  const others = [...Object.entries(given), ...baselineLines.map(([label, line]) => [label, at(line.x, line.y, place)])];
+  const along = baselineLines.map(([label, line]) => [label, at(line.x, line.y, place)]);
+  const others = [...Object.entries(given), ...along];
   const more = values.length - MOST_IN_TIP;
   showTip(
     event.clientX,

@@ -29,6 +29,7 @@ SUBJECTS = {
     "modular_cores": "RIM, OCRIM and SCOFF against a GRU of equal state on the same tokens",
     "slot_attention": "a training step of SAVi: directly, and through inverted attention",
     "broadcast_decoder": "first layer of the broadcast decoder as a matrix product against a convolution",
+    "upsampled_conv": "a convolution of an upsampled image (BCD, CAT), made at the small size against step by step",
     "code_sampling": "codes of a frame sampled one by one, with kept keys and values against whole passes",
     "video_models": "ConvS5, ConvLSTM and frame transformers against length: training and sampling",
     "training_step": "parts of one training step of an experiment (--config FILE)",

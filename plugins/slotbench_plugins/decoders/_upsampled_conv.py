@@ -1,4 +1,4 @@
-"""A convolution of an image that is enlarged twice, made by one convolution of the image as it is."""
+"""A convolution of an upsampled image, made by one convolution of the image before upsampling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both ways of every layer of the resize convolutions, and all three together, forward plus backward."""
+"""Decoders of the RIM thesis with both ways of their convolutions, whole, forward plus backward down to the slots."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
 import sys
 from pathlib import Path
@@ -33,6 +34,9 @@ class Run:
         self.config = yaml.safe_load((folder / "config.yaml").read_text())
         self.task = self.config["model"]["class_path"].rpartition(".")[2]
         self.scores = [row for row in self.rows if "val/loss" in row][-1]
+        self.core = self.config["model"]["init_args"]["core"]["class_path"].rpartition(".")[2]
+        named = re.match(r"(?:config|variant)=([^,]+)", folder.name)
+        self.label = named[1].replace("_feature_flow", " FF") if named else self.core
 
     def load(self):
         from slotbench.registry import load
@@ -53,16 +57,18 @@ class Run:
 def runs_below(folder: Path) -> dict[str, list[Run]]:
     """Finished runs by their core's name, cores in the order in which they turn up, a core's runs by seed.
 
-    Runs of a grid that all others start from are a means, and left out.
+    Where a grid has one core in several configurations, the names are the grid's (`config=` or `variant=`). Runs of a
+    grid that all others start from are a means, and left out.
     """
     grid = folder / "grid.json"
     starts = json.loads(grid.read_text()).get("starts", ()) if grid.exists() else ()
     records = sorted(path for path in folder.rglob("run.json") if path.parent.name not in starts)
     found = [Run(path.parent) for path in records if json.loads(path.read_text())["state"] == "finished"]
+    found.sort(key=lambda run: run.config["seed_everything"])
     cores: dict[str, list[Run]] = {}
-    for run in sorted(found, key=lambda run: run.config["seed_everything"]):
-        name = run.config["model"]["init_args"]["core"]["class_path"].rpartition(".")[2]
-        cores.setdefault(name, []).append(run)
+    distinct = len({run.label for run in found}) == len({run.core for run in found})
+    for run in found:
+        cores.setdefault(run.core if distinct else run.label, []).append(run)
     return cores
 
 
@@ -116,6 +122,7 @@ def draw_horizon_of(runs: dict[str, list[Run]], path: Path) -> None:
             axis, {core: [[run.scores[k] for k in keys] for run in found] for core, found in runs.items()}, steps
         )
         baselines = baselines_of(next(iter(runs.values()))[0])
+        baselines = {name: scores for name, scores in baselines.items() if keys[0] in scores}  # not those of masks
         for index, (baseline, scores) in enumerate(baselines.items()):
             look = {"color": ["#9ca3af", "#111827"][index % 2], "linestyle": ["--", ":", "-."][index % 3]}
             axis.plot(steps, [scores[key] for key in keys], linewidth=1.2, label=baseline, **look)
@@ -127,7 +134,10 @@ def draw_horizon_of(runs: dict[str, list[Run]], path: Path) -> None:
 
 
 def draw_rollouts_of(runs: dict[str, list[Run]], path: Path) -> None:
-    """The same clips continued by each core's first seed: truth green, prediction red, yellow where they agree."""
+    """The same clips continued by each core's first seed: truth green, prediction red, yellow where they agree.
+
+    Coloured clips keep their colours, and show the prediction alone.
+    """
     import torch
     from PIL import Image
 
@@ -148,7 +158,10 @@ def draw_rollouts_of(runs: dict[str, list[Run]], path: Path) -> None:
             if len(rows) % (len(runs) + 1) == 0:
                 rows.append([paint_frame(seen), *(paint_frame(future[t]) for t in shown)])
                 names.append("truth")
-            rows.append([paint_frame(seen), *(paint_overlay(future[t], predicted[t]) for t in shown)])
+            if (future == future[:, :1]).all():
+                rows.append([paint_frame(seen), *(paint_overlay(future[t], predicted[t]) for t in shown)])
+            else:
+                rows.append([paint_frame(seen), *(paint_frame(predicted[t]) for t in shown)])
             names.append(core.replace("Transformer", "Transf.").replace("SingleState", "Single"))
     labels = ["last seen", *(f"+{t + 1}" for t in shown)]
     Image.fromarray(contact_sheet(rows, labels, names)).save(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from slotbench.interfaces import TokenSpec
+from slotbench.nn.slot_init import SlotInit
 from slotbench_plugins.cores.rim.cell import Communication, InputAttention
 from slotbench_plugins.cores.rim.frame_slots import SlotNorm, frame_slots
 from slotbench_plugins.cores.rim.mechanisms import DisabledMode, Initial, check_modules
@@ -31,6 +32,7 @@ class ALTSCOFF(ObjectFiles):
         slot_iterations: corrections per frame.
         slot_mlp_dim: hidden width of the MLP of the slot attention.
         slot_norm: as in `OCRIM`.
+        slot_init: where the slots of a frame start, as in `OCRIM`.
         top_k: active files per step; all of them if None.
         initial: states before the first step, as in `RIM`.
         input_attention: what is normalised first, see `InputAttention`.
@@ -66,6 +68,7 @@ class ALTSCOFF(ObjectFiles):
         slot_iterations: int = 3,
         slot_mlp_dim: int = 128,
         slot_norm: SlotNorm = "vector",
+        slot_init: SlotInit = "gaussian",
         top_k: int | None = None,
         initial: Initial = "learned",
         input_attention: Literal["competitive", "standard"] = "competitive",
@@ -88,7 +91,7 @@ class ALTSCOFF(ObjectFiles):
     ):
         top_k = num_slots if top_k is None else top_k
         check_modules(num_slots, top_k)
-        encoder = frame_slots(token_spec, num_inputs, slot_dim, slot_iterations, slot_mlp_dim, slot_norm)
+        encoder = frame_slots(token_spec, num_inputs, slot_dim, slot_iterations, slot_mlp_dim, slot_norm, slot_init)
         input_dim = token_spec.dim if encoder is None else slot_dim
         super().__init__(
             dim,

@@ -208,12 +208,18 @@ class FrameSlots(nn.Module):
 
 
 def frame_slots(
-    token_spec: TokenSpec, num_inputs: int | None, dim: int, iterations: int, mlp_dim: int, norm: SlotNorm
+    token_spec: TokenSpec,
+    num_inputs: int | None,
+    dim: int,
+    iterations: int,
+    mlp_dim: int,
+    norm: SlotNorm,
+    slot_init: SlotInit,
 ) -> FrameSlots | None:
     """Slot attention before a core, or None where its tokens are the inputs."""
     if num_inputs is None:
         return None
-    return FrameSlots(token_spec.dim, num_inputs, dim, iterations, mlp_dim, norm)
+    return FrameSlots(token_spec.dim, num_inputs, dim, iterations, mlp_dim, norm, slot_init=slot_init)
 
 
 def _mean(dim: int) -> WeightedMean:

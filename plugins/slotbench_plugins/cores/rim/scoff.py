@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 from slotbench.interfaces import TokenSpec
+from slotbench.nn.slot_init import SlotInit
 from slotbench_plugins.cores.rim.cell import Communication, InputAttention, NullRow
 from slotbench_plugins.cores.rim.frame_slots import SlotNorm, frame_slots
 from slotbench_plugins.cores.rim.mechanisms import DisabledMode, check_modules
@@ -40,6 +41,7 @@ class SCOFF(ObjectFiles):
         slot_iterations: corrections per frame.
         slot_mlp_dim: hidden width of the MLP of the slot attention.
         slot_norm: as in `OCRIM`.
+        slot_init: where the slots of a frame start, as in `OCRIM`.
         top_k: active files per step; all of them if None.
         input_attention: what is normalised first, see `InputAttention`.
         input_key_dim: width of the queries and keys of the input attention.
@@ -74,6 +76,7 @@ class SCOFF(ObjectFiles):
         slot_iterations: int = 3,
         slot_mlp_dim: int = 128,
         slot_norm: SlotNorm = "vector",
+        slot_init: SlotInit = "gaussian",
         top_k: int | None = None,
         input_attention: Literal["competitive", "standard"] = "competitive",
         input_key_dim: int = 64,
@@ -94,7 +97,7 @@ class SCOFF(ObjectFiles):
     ):
         all_active, top_k = top_k is None, num_slots if top_k is None else top_k
         check_modules(num_slots, top_k)
-        encoder = frame_slots(token_spec, num_inputs, slot_dim, slot_iterations, slot_mlp_dim, slot_norm)
+        encoder = frame_slots(token_spec, num_inputs, slot_dim, slot_iterations, slot_mlp_dim, slot_norm, slot_init)
         value_dim = dim if input_value_dim is None else input_value_dim
         super().__init__(
             dim,

@@ -41,6 +41,8 @@ _NEEDED = {"point.json", "run.json", "result.json"}
 _EVALUATION = re.compile(r"(val|test|lengths)[\w-]{0,80}\.json")
 _OF_THE_MACHINE = ("host", "pid", "attempt", "wandb_id")
 """What a run's record says of the place where it ran, and nobody else can use."""
+_FOLDERS = re.compile(r"(?<![^\s='\"])/(?:[^\s'\"/]+/)+")
+"""The folders of a whole path in a command, of a run that was made by hand somewhere else and taken in."""
 _MOST_BYTES = 1 << 30
 _MOST_FILES = 100_000
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -78,16 +80,22 @@ def _records(folder: Path, roots: Sequence[Path]) -> Iterator[tuple[str, str]]:
     for name in names:
         path = own_file(folder, name)
         if name == "run.json":
-            record = read_json_object(path)
-            text = dump_json({key: value for key, value in record.items() if key not in _OF_THE_MACHINE}, indent=2)
+            record = {key: value for key, value in read_json_object(path).items() if key not in _OF_THE_MACHINE}
+            if isinstance(record.get("command"), str):
+                record["command"] = _FOLDERS.sub("", _cut(record["command"], roots))
+            text = dump_json(record, indent=2)
         elif name == "point.json":
             record = read_json_object(path)
             text = dump_json({key: value for key, value in record.items() if key != "command"}, indent=2)
         else:
             text = read_text(path)
-        for root in roots:
-            text = text.replace(f"{root}{os.sep}", "")
-        yield name, text
+        yield name, _cut(text, roots)
+
+
+def _cut(text: str, roots: Sequence[Path]) -> str:
+    for root in roots:
+        text = text.replace(f"{root}{os.sep}", "")
+    return text
 
 
 def unpack(folder: GridFolder, points: Iterable[Point], archive: Path) -> tuple[list[str], list[str], list[str]]:

@@ -100,6 +100,19 @@ def test_paths_of_another_checkout_in_which_it_was_run_are_cut_off_too(done, tmp
         assert packed.read(f"{point(done, 2).name}/config.yaml").decode() == "data: clips.h5\n"
 
 
+def test_whole_paths_in_the_command_of_a_run_that_was_taken_in_are_names_only(done, tmp_path):
+    record = json.loads((point(done, 2) / "run.json").read_text())
+    command = "slotbench fit --config /home/me/a.yaml --data.path=/home/me/b.h5 --rate 1/2 --name x=1/y --log '/tmp/z'"
+    record["command"] = f"{command} --config {tmp_path}/b/c.yaml"
+    (point(done, 2) / "run.json").write_text(json.dumps(record))
+    run(["grid", "pack", GRID, "kept.zip"])
+    with zipfile.ZipFile("kept.zip") as packed:
+        kept = json.loads(packed.read(f"{point(done, 2).name}/run.json"))["command"]
+    assert kept == (
+        "slotbench fit --config a.yaml --data.path=b.h5 --rate 1/2 --name x=1/y --log 'z' --config b/c.yaml"
+    )
+
+
 def test_points_that_are_there_are_left_as_they_are(done, capsys):
     run(["grid", "pack", GRID, "kept.zip"])
     (point(done, 1) / "metrics.jsonl").write_text("newer\n")

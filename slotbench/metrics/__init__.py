@@ -38,7 +38,7 @@ _MODULES = {
     "segmentation_baselines": ("simple_segmentations",),
     "slot_occupancy": ("SlotOccupancy", "slot_shares"),
     "tracking": ("Tracking", "TrackingRule", "half_life", "track"),
-    "usage": ("usage_entropy",),
+    "usage": ("ChoiceUsage", "usage_entropy"),
 }
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, _MODULES)

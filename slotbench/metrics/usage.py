@@ -7,8 +7,9 @@ import math
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torchmetrics import Metric
 
-__all__ = ["usage_entropy"]
+__all__ = ["ChoiceUsage", "usage_entropy"]
 
 
 def usage_entropy(chosen: Float[Tensor, "*others choices"]) -> Float[Tensor, ""]:
@@ -30,3 +31,35 @@ def usage_entropy(chosen: Float[Tensor, "*others choices"]) -> Float[Tensor, ""]
         return chosen.new_zeros(())
     usage = chosen.flatten(0, -2).double().mean(dim=0)
     return (-torch.special.xlogy(usage, usage).sum() / math.log(choices)).to(chosen.dtype)
+
+
+class ChoiceUsage(Metric):
+    """`usage_entropy` over all batches of an evaluation, and over all processes.
+
+    Example:
+        >>> usage = ChoiceUsage()
+        >>> usage.update(torch.tensor([[1.0, 0.0], [1.0, 0.0]]))
+        >>> usage.update(torch.tensor([[0.0, 1.0], [0.0, 1.0]]))
+        >>> usage.compute()
+        tensor(1.)
+    """
+
+    full_state_update = False
+    usage: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("usage", torch.zeros(0, dtype=torch.float64), dist_reduce_fx="sum")
+
+    def update(self, chosen: Float[Tensor, "*others choices"]) -> None:
+        """Adds choices.
+
+        Args:
+            chosen: one-hot, or shares that sum to 1 over the last axis; of as many choices every time.
+        """
+        found = chosen.detach().flatten(0, -2).double().sum(dim=0)
+        self.usage = self.usage + found if len(self.usage) else found
+
+    def compute(self) -> Float[Tensor, ""]:
+        """0 if all chose the same, 1 if all choices were made alike often."""
+        return usage_entropy((self.usage / self.usage.sum())[None]).float()

@@ -126,6 +126,16 @@ def test_a_run_made_by_hand_becomes_the_point_that_it_is(grid, capsys, tiny_comp
     assert len(done_points()) == 2
 
 
+def test_a_run_that_several_points_fit_is_not_taken_in_by_the_first(grid, capsys, tiny_components):
+    line = ["fit", "--config", "tiny.yaml", "--plugin", str(tiny_components), "--seed_everything", "7"]
+    assert run([*line, "--model.core.num_slots", "5", "--model.core.depth", "3", "--run_dir", "mine"]) == 0
+    assert grid("adopt", "mine", "--allow-difference", "model.core.num_slots") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "mine fits 2 points of tiny_grid.yaml equally well, and is not taken in" in said
+    assert "model.core.num_slots: 5 in the run, 2 in the point" in said
+    assert not done_points()
+
+
 def test_a_run_from_before_a_setting_was_one_gets_it(grid, tiny_components):
     line = ["fit", "--config", "tiny.yaml", "--plugin", str(tiny_components), "--seed_everything", "7"]
     assert run([*line, "--model.core.num_slots", "2", "--model.core.depth", "3", "--run_dir", "mine"]) == 0

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from slotbench.metrics import usage_entropy
+from slotbench.metrics import ChoiceUsage, usage_entropy
 
 
 def one_hot(*choices: int, of: int = 3) -> torch.Tensor:
@@ -26,3 +26,15 @@ def test_entropy_is_that_of_the_mean_use_over_all_leading_axes():
 def test_nothing_to_choose_from_is_refused():
     with pytest.raises(ValueError, match=r"shape \(0, 3\)"):
         usage_entropy(torch.zeros(0, 3))
+
+
+def test_the_metric_is_the_entropy_of_all_batches_together():
+    torch.manual_seed(0)
+    batches = [torch.rand(2, 4, 3).softmax(-1) for _ in range(3)]
+    usage = ChoiceUsage()
+    for batch in batches:
+        usage.update(batch)
+    torch.testing.assert_close(usage.compute(), usage_entropy(torch.cat(batches)))
+    usage.reset()
+    usage.update(one_hot(1, 1))
+    assert usage.compute() == 0

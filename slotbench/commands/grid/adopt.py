@@ -90,26 +90,54 @@ def _match(
         UserError: it is none; says how it differs from the nearest.
     """
     nearest: tuple[Point, list[Difference]] | None = None
+    fitting: list[tuple[Point, list[Difference]]] = []
     for point in likely_points(opened.grid.points, flat_settings(own)):
         differences = configuration_differences(own, yaml.safe_load(_resolved(point.arguments, opened.options)))
         wrong = [difference for difference in differences if not _is_allowed(difference.key, allowed)]
-        if not wrong:
+        if not differences:
             return point, differences
-        if nearest is None or len(wrong) < len(nearest[1]):
+        if not wrong:
+            fitting.append((point, differences))
+        elif nearest is None or len(wrong) < len(nearest[1]):
             nearest = point, wrong
+    if fitting:
+        return _only(fitting, run, opened)
     if nearest is None:
         raise UserError(f"{opened.grid.file.path} has no points")
     point, wrong = nearest
-    shown = [str(difference).replace(" now", " in the point") for difference in wrong[:12]]
-    more = f"\n… and {len(wrong) - 12} more" if len(wrong) > 12 else ""
     raise UserError(
         lines(
             f"{run.path} is no point of {opened.grid.file.path}",
             nearest=point.id,
-            differs="\n".join(shown) + more,
+            differs=_said(wrong),
             **{"to take it all the same": " ".join(f"--allow-difference {one.key}" for one in wrong[:4])},
         )
     )
+
+
+def _only(fitting: Sequence[tuple[Point, list[Difference]]], run: RunFolder, opened: OpenGrid) -> tuple[Point, list[Difference]]:
+    """The only point that fits with the differences that are allowed, or the only one with the fewest of them.
+
+    Raises:
+        UserError: several fit equally well, as where a key is allowed that tells the points apart.
+    """
+    fewest = min(len(differences) for _, differences in fitting)
+    best = [(point, differences) for point, differences in fitting if len(differences) == fewest]
+    if len(best) == 1:
+        return best[0]
+    raise UserError(
+        lines(
+            f"{run.path} fits {len(best)} points of {opened.grid.file.path} equally well, and is not taken in",
+            points="\n".join(f"{point.id}: {_said(differences)}" for point, differences in best[:6]),
+            expected="--allow-difference for keys alone that do not tell the points apart",
+        )
+    )
+
+
+def _said(differences: Sequence[Difference]) -> str:
+    shown = [str(difference).replace(" now", " in the point") for difference in differences[:12]]
+    more = f"\n… and {len(differences) - 12} more" if len(differences) > 12 else ""
+    return "\n".join(shown) + more
 
 
 def _is_allowed(key: str, allowed: Sequence[str]) -> bool:

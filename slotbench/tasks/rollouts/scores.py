@@ -15,6 +15,7 @@ from slotbench.interfaces import VideoSpec
 from slotbench.metrics.frames import MAX_PSNR, SSIM_WINDOW, HorizonCurve, frame_mse, frame_psnr, frame_ssim
 from slotbench.metrics.lpips import LPIPS
 from slotbench.metrics.scores import Scores
+from slotbench.metrics.usage import ChoiceUsage
 from slotbench.nn.aggregation import sum_over_processes
 from slotbench.tasks.frame_losses import truncate_to_bytes
 from slotbench.tasks.rollouts.groups import RolloutGroups, summarise_groups
@@ -40,7 +41,8 @@ class RolloutScores(Scores):
 
     Names: `rollout_<score>`, the mean over the horizon, with `/step_07` and `/first_400` of parts of it;
     `rollout_mse_per_frame`, summed over the pixels of a frame; `rollout_capped`, the share of frames without any error;
-    `rollout_<score>_<variant>` of a variant of the model; with groups, what `summarise_groups` says and `sampling_fps`.
+    `rollout_<score>_<variant>` of a variant of the model; with groups, what `summarise_groups` says and `sampling_fps`;
+    of a core with schemata `schemata_entropy`, how evenly they are taken on true frames, by `usage_entropy`.
 
     Frames come in pieces of the horizon, so that no more than a piece is ever held; the model's whole videos are, a
     batch of them, where there are groups that need them for FVD. Frames too small for the window of SSIM have none.
@@ -71,6 +73,7 @@ class RolloutScores(Scores):
         self.groups = groups
         self.objects = objects
         self.curves = nn.ModuleDict()
+        self.schemata = ChoiceUsage()
         self.latest: dict[str, Curves] = {}
         self._functions = dict(_FUNCTIONS)
         if min(frame.height, frame.width) < SSIM_WINDOW:
@@ -135,6 +138,11 @@ class RolloutScores(Scores):
         self._sampled_frames += frames
         self._sampling_seconds += seconds
 
+    def add_details(self, details: Mapping[str, Tensor]) -> None:
+        """Adds what a core has told of true frames (`CoreOutput.details`): which slot took which schema."""
+        if "schemata" in details:
+            self.schemata.update(details["schemata"])
+
     def compute(self) -> dict[str, float]:
         """Every score, by name."""
         curves = self._curves()
@@ -150,11 +158,13 @@ class RolloutScores(Scores):
             values["sampling_fps"] = float(sum_over_processes(speed))
         if self.objects is not None:
             values |= self.objects.compute()
+        if self.schemata.update_called:
+            values["schemata_entropy"] = self.schemata.compute()
         return {name: float(value) for name, value in values.items()}
 
     def reset(self) -> None:
         """Forgets every clip."""
-        for metric in (*self.curves.values(), self.groups, self.objects):
+        for metric in (*self.curves.values(), self.groups, self.objects, self.schemata):
             if metric is not None:
                 metric.reset()  # type: ignore[operator]
         self._sampled_frames, self._sampling_seconds = 0, 0.0

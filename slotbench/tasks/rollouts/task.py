@@ -121,7 +121,12 @@ class RolloutTask(SlotTask, Predictor):
     def score(self, batch: VideoBatch, scores: RolloutScores) -> Tensor:
         """Scores the roll-out, the first time beside baselines and oracles; in the test, thresholded feedback too."""
         true = self._future(batch)
-        loss = forced_loss((self.encoder, self.core), self.decode, self.loss, batch, self.sums_frames)
+
+        def decode(output: CoreOutput, piece: VideoBatch) -> Decoded:
+            scores.add_details(output.details)
+            return self.decode(output, piece)
+
+        loss = forced_loss((self.encoder, self.core), decode, self.loss, batch, self.sums_frames)
         beside = self._references(batch) if scores.wants_references else {}
         steps = self.rollout_steps(batch, components=scores.objects is not None)
         if scores.objects is not None:

@@ -14,6 +14,7 @@ from slotbench.data.base import LoaderOptions, to_unit_range
 from slotbench.data.sprites.moving_sprites import MovingSprites
 from slotbench.interfaces import Decoded, VideoBatch
 from slotbench.metrics.objects.cell_identity import consistency, objects_of_cells
+from slotbench.metrics.usage import usage_entropy
 from slotbench.registry import load
 from slotbench.tasks.rollouts.objects import ObjectScores, visible_parts
 from slotbench.tasks.video_prediction import VideoPrediction
@@ -109,11 +110,16 @@ def test_parts_in_sight_stand_in_for_layers() -> None:
     assert torch.equal(visible_parts(batch.frames, batch.require("masks").long()), layers)
 
 
-def task(data: MovingSprites, decoder: str = "SpatialBroadcastDecoder", **arguments) -> VideoPrediction:
+SLOT_SSM = partial(
+    load("cores", "SlotSSM"), num_slots=3, dim=8, num_layers=1, num_heads=2, encoder_layers=1, state_dim=4
+)
+
+
+def task(data: MovingSprites, decoder: str = "SpatialBroadcastDecoder", core=SLOT_SSM, **arguments) -> VideoPrediction:
     torch.manual_seed(0)
     return VideoPrediction(
         partial(load("encoders", "PatchEncoder"), dim=8, patch_size=8),
-        partial(load("cores", "SlotSSM"), num_slots=3, dim=8, num_layers=1, num_heads=2, encoder_layers=1, state_dim=4),
+        core,
         load("decoders", decoder),
         loss="mse",
         data_spec=data.spec,
@@ -159,3 +165,16 @@ def test_a_decoder_without_masks_has_those_of_frames_alone() -> None:
     found = validated(data, model)
     assert "val/rollout_mse_sum" in found
     assert not [name for name in found if "_mota" in name or "_acl" in name]
+
+
+def test_how_evenly_schemata_are_taken_on_true_frames() -> None:
+    data = sprites()
+    scoff = partial(load("cores", "SCOFF"), num_slots=3, dim=8, num_schemata=2, num_inputs=2, slot_init="learned")
+    model = task(data, core=scoff).eval()
+    found = validated(data, model)["val/schemata_entropy"]
+    batch = clips(data)
+    with torch.no_grad(), model.drawn_alike(batch, 0):
+        taken = model.core(model.encoder(batch.slice_time(0, batch.num_steps - 1))).details["schemata"]
+    assert found == pytest.approx(usage_entropy(taken).item(), abs=1e-5)
+    assert 0 < found < 1
+    assert "val/schemata_entropy" not in validated(data, task(data))

@@ -63,7 +63,8 @@ def main() -> int:
             )
             with switched(task, **off):
                 scores = trainer.validate(task, data, verbose=False)[0]
-            shown = ", ".join(f"{score.removeprefix('val/')} {scores[score]:.4g}" for score in SCORES if score in scores)
+            known = [score for score in SCORES if score in scores]
+            shown = ", ".join(f"{score.removeprefix('val/')} {scores[score]:.4g}" for score in known)
             print(f"  {name}: {shown}", flush=True)
     return 0
 

@@ -115,7 +115,9 @@ def _match(
     )
 
 
-def _only(fitting: Sequence[tuple[Point, list[Difference]]], run: RunFolder, opened: OpenGrid) -> tuple[Point, list[Difference]]:
+def _only(
+    fitting: Sequence[tuple[Point, list[Difference]]], run: RunFolder, opened: OpenGrid
+) -> tuple[Point, list[Difference]]:
     """The only point that fits with the differences that are allowed, or the only one with the fewest of them.
 
     Raises:

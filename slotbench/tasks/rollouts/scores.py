@@ -159,7 +159,7 @@ class RolloutScores(Scores):
         if self.objects is not None:
             values |= self.objects.compute()
         if self.schemata.update_called:
-            values["schemata_entropy"] = self.schemata.compute()
+            values["schemata_entropy"] = float(self.schemata.compute())
         return {name: float(value) for name, value in values.items()}
 
     def reset(self) -> None:

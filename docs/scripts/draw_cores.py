@@ -57,13 +57,15 @@ class Run:
 def runs_below(folder: Path) -> dict[str, list[Run]]:
     """Finished runs by their core's name, cores in the order in which they turn up, a core's runs by seed.
 
-    Where a grid has one core in several configurations, the names are the grid's (`config=` or `variant=`). Runs of a
-    grid that all others start from are a means, and left out.
+    Where a grid has one core in several configurations, the names are the grid's (`config=` or `variant=`). Runs that
+    are a means are left out: those of a grid that all others start from, and those that chose a protocol's value.
     """
     grid = folder / "grid.json"
-    starts = json.loads(grid.read_text()).get("starts", ()) if grid.exists() else ()
-    records = sorted(path for path in folder.rglob("run.json") if path.parent.name not in starts)
+    known = json.loads(grid.read_text()) if grid.exists() else {}
+    records = sorted(path for path in folder.rglob("run.json") if path.parent.name not in known.get("starts", ()))
     found = [Run(path.parent) for path in records if json.loads(path.read_text())["state"] == "finished"]
+    chose = (known.get("protocol") or {}).get("seed")
+    found = [run for run in found if run.config["seed_everything"] != chose]
     found.sort(key=lambda run: run.config["seed_everything"])
     cores: dict[str, list[Run]] = {}
     distinct = len({run.label for run in found}) == len({run.core for run in found})

@@ -35,8 +35,7 @@ class Run:
         self.task = self.config["model"]["class_path"].rpartition(".")[2]
         self.scores = [row for row in self.rows if "val/loss" in row][-1]
         self.core = self.config["model"]["init_args"]["core"]["class_path"].rpartition(".")[2]
-        named = re.match(r"(?:config|variant)=([^,]+)", folder.name)
-        self.label = named[1].replace("_feature_flow", " FF") if named else self.core
+        self.label = label_of(folder.name) or self.core
 
     def load(self):
         from slotbench.registry import load
@@ -52,6 +51,19 @@ class Run:
         loader = arguments["loader"] | ({} if val_batch_size is None else {"val_batch_size": val_batch_size})
         kind = load("datasets", given["class_path"].rpartition(".")[2])
         return kind(**arguments | {"loader": LoaderOptions(**loader)})
+
+
+def label_of(point: str) -> str | None:
+    """What a grid's point is called in a figure, by its folder's name; None where the grid has cores alone.
+
+    The configuration or the variant, and the values of other axes but learning rate and seed.
+    """
+    axes = dict(part.split("=", 1) for part in re.split(r",(?=\w+=)", point.rpartition("-")[0]) if "=" in part)
+    named = axes.pop("config", None) or axes.pop("variant", None)
+    if named is None:
+        return None
+    others = [f"{axis} {value}" for axis, value in axes.items() if axis not in ("lr", "seed")]
+    return ", ".join([named.replace("_feature_flow", " FF"), *others])
 
 
 def runs_below(folder: Path) -> dict[str, list[Run]]:

@@ -58,7 +58,7 @@ class RunRecord(Callback):
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run counts on from: its seconds, and the last and best metrics."""
         info = self._folder.info
-        seconds = round(self._seconds(), 1)
+        seconds = round(self._seconds(), 3)
         kept = {"metrics": info.get("metrics", {}), "best": info.get("best", {})}
         return {"seconds": seconds, "metrics_step": info.get("metrics_step"), **kept}
 
@@ -172,7 +172,7 @@ class RunRecord(Callback):
             fields["seconds_per_step"] = speed
         self._update(
             trainer,
-            seconds=round(self._seconds(), 1),
+            seconds=round(self._seconds(), 3),
             peak_device_memory=memory,
             kernels=chosen_kernels(),
             **fields,

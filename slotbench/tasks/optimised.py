@@ -101,11 +101,12 @@ class OptimisedModule(LightningModule):
         gradient_clip_val: int | float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clips as Lightning does, and in bfloat16 with a fused optimiser too.
+        """Clips as Lightning does, and in bfloat16 with a fused optimiser too; logs the norm before it.
 
         Lightning refuses that: such an optimiser takes gradients that a scaler has enlarged, and makes them small again
         only in its step, after the clipping. Bfloat16 has the range of float32, and no scaler.
         """
+        self._log_gradient_norm()
         plugin = self.trainer.precision_plugin
         if self.clip_by == "largest" and gradient_clip_val is not None:
             nn.utils.clip_grad_norm_(self.parameters(), float(gradient_clip_val), norm_type=math.inf)
@@ -114,6 +115,13 @@ class OptimisedModule(LightningModule):
             Precision.clip_gradients(plugin, optimizer, gradient_clip_val, kind)
         else:
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+
+    def _log_gradient_norm(self) -> None:
+        """Euclidean norm of all gradients as `train/gradient_norm`, at the steps that are logged."""
+        every = self.trainer.log_every_n_steps
+        gradients = [parameter.grad for parameter in self.parameters() if parameter.grad is not None]
+        if gradients and every and (self.global_step + 1) % every == 0:
+            self.log("train/gradient_norm", nn.utils.get_total_norm(gradients), batch_size=1)
 
     @property
     def learning_rate(self) -> float | None:

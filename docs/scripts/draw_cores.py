@@ -336,12 +336,16 @@ def main() -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     start = args.out / (args.name or args.folder.resolve().name)
     task = next(iter(runs.values()))[0].task
+    unpacked = [found[0].folder for found in runs.values() if not (found[0].folder / "checkpoints").exists()]
     if task == "VideoPrediction":
         draw_horizon_of(runs, Path(f"{start}_horizon.png"))
         draw_rollouts_of(runs, Path(f"{start}_rollouts.png"))
     elif task == "SlotAutoencoding":
         draw_discovery_of(runs, Path(f"{start}_training.png"))
-        draw_slots_of(runs, Path(f"{start}_slots.png"))
+        if unpacked:
+            print(f"no {start.name}_slots.png: there are no weights in {unpacked[0]}", file=sys.stderr)
+        else:
+            draw_slots_of(runs, Path(f"{start}_slots.png"))
     elif task == "ClipClassification":
         draw_absence_of(runs, Path(f"{start}_absence.png"))
     else:

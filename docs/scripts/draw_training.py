@@ -1,0 +1,129 @@
+"""Draws how the trainings of a grid went, from its records alone: the last scores, the loss, the gradients.
+
+    slotbench grid unpack experiments/grids/studies/movi_like_lengths.yaml LENGTHS.zip
+    python docs/scripts/draw_training.py runs/movi_like_lengths_study --out docs/assets --name movi_like_lengths
+
+NAME_scores.png has a dot per run, a bar at the mean of a variant and the best baseline of each score; NAME_loss.png the
+validation loss over the updates, a line per run, in a panel for each core; NAME_gradients.png the norm of the gradients
+before clipping, where runs have logged it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import statistics
+import sys
+from pathlib import Path
+
+from draw_cores import SCORES, Run, baselines_of, figure_of, runs_below
+
+GRADIENT = "train/gradient_norm"
+_QUIET = "#6b7280"
+_LINE = "#111827"
+
+
+def in_order(name: str) -> list:
+    """A key that sorts 3 before 12."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+def told(name: str) -> str:
+    """A variant's name as one says it."""
+    return re.sub(r"num_frames (\d+)", r"\1 frames", name.replace("-", " "))
+
+
+def colours(count: int) -> list:
+    """As many colours as there are variants."""
+    from slotbench.tasks.pictures import SLOT_COLOURS
+
+    return [SLOT_COLOURS[index % len(SLOT_COLOURS)] / 255 for index in range(count)]
+
+
+def tidy(axis, title: str) -> None:
+    """No frame but two sides, a title, a faint grid."""
+    axis.set_title(title, loc="left", fontsize=10)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(alpha=0.2)
+
+
+def draw_scores(runs: dict[str, list[Run]], path: Path, scores: list[str]) -> None:
+    """Variants from top to bottom, a dot per run, and a dotted line at the best baseline."""
+    figure, axes = figure_of(len(scores))
+    baselines = baselines_of(next(iter(runs.values()))[0])
+    for column, (axis, key) in enumerate(zip(axes, scores, strict=True)):
+        for row, (found, colour) in enumerate(zip(runs.values(), colours(len(runs)), strict=True)):
+            values = [run.scores[key] for run in found if key in run.scores]
+            axis.plot(values, [row] * len(values), "o", color=colour, alpha=0.75, markersize=6)
+            if values:
+                axis.plot([statistics.mean(values)] * 2, [row - 0.3, row + 0.3], color=_LINE, linewidth=1.6)
+        known = {name: found[key] for name, found in baselines.items() if key in found}
+        if known:
+            best = max(known, key=lambda name: known[name])
+            axis.axvline(known[best], color=_QUIET, linestyle=":", linewidth=1.4)
+            axis.text(known[best], len(runs) - 0.45, f"{best} ", fontsize=7.5, color=_QUIET, ha="right", va="bottom")
+        axis.set_yticks(range(len(runs)), [told(name) for name in runs] if column == 0 else [])
+        axis.set_ylim(len(runs) - 0.4, -0.6)
+        axis.set_xlim(left=0)
+        tidy(axis, key.removeprefix("val/"))
+    figure.savefig(path)
+
+
+def draw_curves(runs: dict[str, list[Run]], path: Path, key: str, name: str, logarithmic: bool) -> None:
+    """A panel per core, every run a line in its variant's colour; one scale for all panels."""
+    panels: dict[str, list[str]] = {}
+    for variant, found in runs.items():
+        panels.setdefault(found[0].core, []).append(variant)
+    if len(panels) == 1:
+        panels = {name: list(runs)}
+    figure, axes = figure_of(len(panels))
+    lows, highs = [], []
+    for axis, (title, variants) in zip(axes, panels.items(), strict=True):
+        for variant, colour in zip(variants, colours(len(variants)), strict=True):
+            for number, run in enumerate(runs[variant]):
+                rows = [row for row in run.rows if key in row]
+                label = told(variant.removeprefix(f"{title}, ")) if number == 0 else None
+                steps, values = [row["step"] + 1 for row in rows], [row[key] for row in rows]
+                axis.plot(steps, values, color=colour, linewidth=1.3, alpha=0.8, label=label)
+                lows, highs = [*lows, *values], [*highs, *values]
+        axis.set_xlabel("updates", fontsize=9)
+        axis.legend(fontsize=8, frameon=False)
+        tidy(axis, f"{title}: {name}" if len(panels) > 1 else name)
+    for axis in axes:
+        if logarithmic:
+            axis.set_yscale("log")
+            axis.set_ylim(0.8 * min(lows), 1.25 * max(highs))
+        else:
+            axis.set_ylim(0, 1.05 * max(highs))
+    figure.savefig(path)
+
+
+def main() -> int:
+    """Draws what the records have; 1 if no run has finished."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="a grid's folder, or another one with runs in it")
+    parser.add_argument("--out", type=Path, default=Path("."), help="folder for the pictures")
+    parser.add_argument("--name", help="how the pictures' names begin (default: the folder's name)")
+    args = parser.parse_args()
+    runs = runs_below(args.folder)
+    if not runs:
+        print(f"no finished run below {args.folder}", file=sys.stderr)
+        return 1
+    runs = dict(sorted(runs.items(), key=lambda pair: in_order(pair[0])))
+    args.out.mkdir(parents=True, exist_ok=True)
+    start = args.out / (args.name or args.folder.resolve().name)
+    finished = [run for found in runs.values() for run in found]
+    scores = [key for key in SCORES if any(key in run.scores for run in finished)]
+    scores = scores or [headline["metric"] for headline in finished[0].info["headlines"]]
+    draw_scores(runs, Path(f"{start}_scores.png"), scores)
+    draw_curves(runs, Path(f"{start}_loss.png"), "val/loss", "validation loss", logarithmic=False)
+    logged = {name: [run for run in found if any(GRADIENT in row for row in run.rows)] for name, found in runs.items()}
+    logged = {name: found for name, found in logged.items() if found}
+    if logged:
+        name = "norm of the gradients, before clipping"
+        draw_curves(logged, Path(f"{start}_gradients.png"), GRADIENT, name, logarithmic=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -113,6 +113,17 @@ def test_whole_paths_in_the_command_of_a_run_that_was_taken_in_are_names_only(do
     )
 
 
+def test_evaluations_of_runs_that_were_elsewhere_name_their_weights_by_file_alone(done, tmp_path):
+    elsewhere = "/home/me/studies/width=2,seed=0-ab/checkpoints/last.ckpt"
+    record = {"checkpoint": elsewhere, "rules": {"note": "a/b"}, "run": {"checkpoint": "runs/a/last.ckpt"}}
+    name = "validate-20261124-134746-decoder.json"
+    (point(done, 2) / name).write_text(json.dumps(record))
+    run(["grid", "pack", GRID, "kept.zip"])
+    with zipfile.ZipFile("kept.zip") as packed:
+        kept = json.loads(packed.read(f"{point(done, 2).name}/{name}"))
+    assert kept == record | {"checkpoint": "last.ckpt"}
+
+
 def test_points_that_are_there_are_left_as_they_are(done, capsys):
     run(["grid", "pack", GRID, "kept.zip"])
     (point(done, 1) / "metrics.jsonl").write_text("newer\n")

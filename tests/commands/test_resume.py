@@ -111,7 +111,7 @@ def test_a_finished_run_says_what_it_came_to_and_is_left_alone(
     assert result["id"] == "reference"
     assert (result["step"], result["name"]) == (13, "validation_by_steps")
     assert result["metrics"]["train/loss"] == rows(reference)[-2]["train/loss"]
-    assert set(result["metrics"]) == {"train/loss", "val/loss"}
+    assert set(result["metrics"]) == {"train/loss", "train/gradient_norm", "val/loss"}
     assert result["best"]["val/loss"]["step"] in (4, 8, 12, 13)
     assert result["headlines"][0]["metric"] == "val/loss"
     assert not (folder.checkpoints / "previous.ckpt").exists()

@@ -118,7 +118,8 @@ class OptimisedModule(LightningModule):
 
     def _log_gradient_norm(self) -> None:
         """Euclidean norm of all gradients as `train/gradient_norm`, at the steps that are logged."""
-        every = self.trainer.log_every_n_steps
+        trainer: Any = self.trainer  # sets what its type does not declare
+        every = trainer.log_every_n_steps
         gradients = [parameter.grad for parameter in self.parameters() if parameter.grad is not None]
         if gradients and every and (self.global_step + 1) % every == 0:
             self.log("train/gradient_norm", nn.utils.get_total_norm(gradients), batch_size=1)

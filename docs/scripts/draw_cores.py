@@ -24,6 +24,10 @@ SCORES = ("val/fg_ari/video/decoder", "val/miou/video/decoder", "val/ari/video/d
 """What is drawn over the training of SlotAutoencoding."""
 
 
+class NoWeightsError(Exception):
+    """A figure needs the weights of a run that has records alone, as `slotbench grid unpack` lays them."""
+
+
 class Run:
     """A finished run: its record, its scores after the last step, and its configuration."""
 
@@ -40,7 +44,10 @@ class Run:
     def load(self):
         from slotbench.registry import load
 
-        return load("tasks", self.task).load_from_checkpoint(self.folder / "checkpoints" / "last.ckpt").eval()
+        checkpoint = self.folder / "checkpoints" / "last.ckpt"
+        if not checkpoint.exists():
+            raise NoWeightsError(f"there are no weights in {self.folder}: figures that need them are left out")
+        return load("tasks", self.task).load_from_checkpoint(checkpoint).eval()
 
     def data(self, val_batch_size=None, **changed):
         from slotbench.data.base import LoaderOptions
@@ -336,20 +343,19 @@ def main() -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     start = args.out / (args.name or args.folder.resolve().name)
     task = next(iter(runs.values()))[0].task
-    unpacked = [found[0].folder for found in runs.values() if not (found[0].folder / "checkpoints").exists()]
-    if task == "VideoPrediction":
-        draw_horizon_of(runs, Path(f"{start}_horizon.png"))
-        draw_rollouts_of(runs, Path(f"{start}_rollouts.png"))
-    elif task == "SlotAutoencoding":
-        draw_discovery_of(runs, Path(f"{start}_training.png"))
-        if unpacked:
-            print(f"no {start.name}_slots.png: there are no weights in {unpacked[0]}", file=sys.stderr)
-        else:
+    try:
+        if task == "VideoPrediction":
+            draw_horizon_of(runs, Path(f"{start}_horizon.png"))
+            draw_rollouts_of(runs, Path(f"{start}_rollouts.png"))
+        elif task == "SlotAutoencoding":
+            draw_discovery_of(runs, Path(f"{start}_training.png"))
             draw_slots_of(runs, Path(f"{start}_slots.png"))
-    elif task == "ClipClassification":
-        draw_absence_of(runs, Path(f"{start}_absence.png"))
-    else:
-        draw_context_of(runs, Path(f"{start}_context.png"), args.longest_context)
+        elif task == "ClipClassification":
+            draw_absence_of(runs, Path(f"{start}_absence.png"))
+        else:
+            draw_context_of(runs, Path(f"{start}_context.png"), args.longest_context)
+    except NoWeightsError as error:
+        print(error, file=sys.stderr)
     return 0
 
 

@@ -1,11 +1,11 @@
 """Draws how the trainings of a grid went, from its records alone: the last scores, the loss, the gradients.
 
-    slotbench grid unpack experiments/grids/studies/movi_like_lengths.yaml LENGTHS.zip
+    slotbench grid run experiments/grids/studies/movi_like_lengths.yaml --jobs 2      # or slotbench grid unpack
     python docs/scripts/draw_training.py runs/movi_like_lengths_study --out docs/assets --name movi_like_lengths
 
-NAME_scores.png has a dot per run, a bar at the mean of a variant and the best baseline of each score; NAME_loss.png the
-validation loss over the updates, a line per run, in a panel for each core; NAME_gradients.png the norm of the gradients
-before clipping, where runs have logged it.
+NAME_scores.png has a dot per run, a bar at the mean of a variant and the best baseline, for the first three headlines
+of the runs; NAME_loss.png the validation loss over the updates, a line per run, in a panel for each core;
+NAME_gradients.png the norm of the gradients before clipping, where runs have logged it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import statistics
 import sys
 from pathlib import Path
 
-from draw_cores import SCORES, Run, baselines_of, figure_of, runs_below
+from draw_cores import Run, figure_of, runs_below
 
 GRADIENT = "train/gradient_norm"
+MOST_SCORES = 3
 _QUIET = "#6b7280"
 _LINE = "#111827"
 
@@ -47,25 +48,25 @@ def tidy(axis, title: str) -> None:
     axis.grid(alpha=0.2)
 
 
-def draw_scores(runs: dict[str, list[Run]], path: Path, scores: list[str]) -> None:
+def draw_scores(runs: dict[str, list[Run]], path: Path) -> None:
     """Variants from top to bottom, a dot per run, and a dotted line at the best baseline."""
-    figure, axes = figure_of(len(scores))
-    baselines = baselines_of(next(iter(runs.values()))[0])
-    for column, (axis, key) in enumerate(zip(axes, scores, strict=True)):
+    headlines = next(iter(runs.values()))[0].info["headlines"][:MOST_SCORES]
+    figure, axes = figure_of(len(headlines))
+    for column, (axis, headline) in enumerate(zip(axes, headlines, strict=True)):
+        key, known = headline["metric"], headline["baselines"]
         for row, (found, colour) in enumerate(zip(runs.values(), colours(len(runs)), strict=True)):
             values = [run.scores[key] for run in found if key in run.scores]
             axis.plot(values, [row] * len(values), "o", color=colour, alpha=0.75, markersize=6)
             if values:
                 axis.plot([statistics.mean(values)] * 2, [row - 0.3, row + 0.3], color=_LINE, linewidth=1.6)
-        known = {name: found[key] for name, found in baselines.items() if key in found}
         if known:
-            best = max(known, key=lambda name: known[name])
+            best = (max if headline["higher_is_better"] else min)(known, key=known.get)
             axis.axvline(known[best], color=_QUIET, linestyle=":", linewidth=1.4)
             axis.text(known[best], len(runs) - 0.45, f"{best} ", fontsize=7.5, color=_QUIET, ha="right", va="bottom")
         axis.set_yticks(range(len(runs)), [told(name) for name in runs] if column == 0 else [])
         axis.set_ylim(len(runs) - 0.4, -0.6)
         axis.set_xlim(left=0)
-        tidy(axis, key.removeprefix("val/"))
+        tidy(axis, headline["label"])
     figure.savefig(path)
 
 
@@ -112,10 +113,7 @@ def main() -> int:
     runs = dict(sorted(runs.items(), key=lambda pair: in_order(pair[0])))
     args.out.mkdir(parents=True, exist_ok=True)
     start = args.out / (args.name or args.folder.resolve().name)
-    finished = [run for found in runs.values() for run in found]
-    scores = [key for key in SCORES if any(key in run.scores for run in finished)]
-    scores = scores or [headline["metric"] for headline in finished[0].info["headlines"]]
-    draw_scores(runs, Path(f"{start}_scores.png"), scores)
+    draw_scores(runs, Path(f"{start}_scores.png"))
     draw_curves(runs, Path(f"{start}_loss.png"), "val/loss", "validation loss", logarithmic=False)
     logged = {name: [run for run in found if any(GRADIENT in row for row in run.rows)] for name, found in runs.items()}
     logged = {name: found for name, found in logged.items() if found}

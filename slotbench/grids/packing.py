@@ -42,9 +42,7 @@ _EVALUATION = re.compile(r"(val|test|lengths)[\w-]{0,80}\.json")
 _OF_THE_MACHINE = ("host", "pid", "attempt", "wandb_id")
 """What a run's record says of the place where it ran, and nobody else can use."""
 _FOLDERS = re.compile(r"(?<![^\s='\"])/(?:[^\s'\"/]+/)+")
-"""The folders of a whole path in a command, of a run that was made by hand somewhere else and taken in."""
-_CHECKPOINT = re.compile(r'("checkpoint": ")/(?:[^"/]+/)+')
-"""The folders of the weights in an evaluation of a run that was elsewhere then."""
+"""The folders of a whole path: in a command, or an evaluation's checkpoint, of a run that was made somewhere else."""
 _MOST_BYTES = 1 << 30
 _MOST_FILES = 100_000
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -92,7 +90,7 @@ def _records(folder: Path, roots: Sequence[Path]) -> Iterator[tuple[str, str]]:
         else:
             text = read_text(path)
         text = _cut(text, roots)
-        yield name, _CHECKPOINT.sub(r"\1", text) if _EVALUATION.fullmatch(name) else text
+        yield name, _FOLDERS.sub("", text) if _EVALUATION.fullmatch(name) else text
 
 
 def _cut(text: str, roots: Sequence[Path]) -> str:

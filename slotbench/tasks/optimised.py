@@ -101,10 +101,12 @@ class OptimisedModule(LightningModule):
         gradient_clip_val: int | float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clips as Lightning does, and in bfloat16 with a fused optimiser too; logs the norm before it.
+        """Clips as Lightning does, and in bfloat16 with a fused optimiser too.
 
         Lightning refuses that: such an optimiser takes gradients that a scaler has enlarged, and makes them small again
         only in its step, after the clipping. Bfloat16 has the range of float32, and no scaler.
+
+        The norm before clipping is logged.
         """
         self._log_gradient_norm()
         plugin = self.trainer.precision_plugin
@@ -120,8 +122,8 @@ class OptimisedModule(LightningModule):
         """Euclidean norm of all gradients as `train/gradient_norm`, at the steps that are logged."""
         trainer: Any = self.trainer  # sets what its type does not declare
         every = trainer.log_every_n_steps
-        gradients = [parameter.grad for parameter in self.parameters() if parameter.grad is not None]
-        if gradients and every and (self.global_step + 1) % every == 0:
+        if every and (self.global_step + 1) % every == 0:
+            gradients = [parameter.grad for parameter in self.parameters() if parameter.grad is not None]
             self.log("train/gradient_norm", nn.utils.get_total_norm(gradients), batch_size=1)
 
     @property

@@ -22,15 +22,16 @@ def script(monkeypatch):
         sys.modules.pop(name)
 
 
-def record(folder: Path, frames: int, seed: int, score: float, gradient: bool) -> None:
+def record(folder: Path, frames: int, seed: int, score: float, *, gradient: bool = False, higher: bool = True) -> None:
     """What `slotbench grid unpack` lays for one point, as far as the figures read it."""
     run = folder / f"config=PSB,num_frames={frames},seed={seed}-0123abcd"
     run.mkdir(parents=True)
-    (run / "run.json").write_text(json.dumps({"state": "finished", "headlines": [{"metric": SCORE}]}))
+    headline = {"metric": SCORE, "label": "found", "baselines": {"a": 0.4, "b": 0.1}, "higher_is_better": higher}
+    (run / "run.json").write_text(json.dumps({"state": "finished", "headlines": [headline]}))
     task = {"class_path": "SlotAutoencoding", "init_args": {"core": {"class_path": "PSB"}}}
     (run / "config.yaml").write_text(json.dumps({"model": task, "seed_everything": seed}))
     train = {"step": 24, "train/loss": 1.0} | ({"train/gradient_norm": 0.5} if gradient else {})
-    val = {"step": 49, "val/loss": 0.5, SCORE: score, "val/baseline/fg_ari/video/grid": 0.4}
+    val = {"step": 49, "val/loss": 0.5, SCORE: score}
     (run / "metrics.jsonl").write_text(f"{json.dumps(train)}\n{json.dumps(val)}\n")
 
 
@@ -41,7 +42,7 @@ def drawn(script, monkeypatch, folder: Path) -> set[str]:
 
 
 def test_gradients_are_drawn_where_runs_have_logged_them(script, monkeypatch, tmp_path):
-    record(tmp_path / "without", 3, 0, 0.5, gradient=False)
+    record(tmp_path / "without", 3, 0, 0.5)
     record(tmp_path / "with", 3, 0, 0.5, gradient=True)
     assert drawn(script, monkeypatch, tmp_path / "without") == {"study_scores.png", "study_loss.png"}
     assert drawn(script, monkeypatch, tmp_path / "with") == {
@@ -49,10 +50,11 @@ def test_gradients_are_drawn_where_runs_have_logged_them(script, monkeypatch, tm
     }
 
 
-def test_variants_stand_in_the_order_of_their_numbers_with_a_dot_per_run(script, monkeypatch, tmp_path):
+@pytest.mark.parametrize(("higher", "best"), [(True, 0.4), (False, 0.1)])
+def test_variants_stand_in_order_with_a_dot_per_run_and_the_best_baseline(script, monkeypatch, tmp_path, higher, best):
     for frames, scores in ((12, (0.2, 0.3)), (3, (0.5, 0.7))):
         for seed, score in enumerate(scores):
-            record(tmp_path, frames, seed, score, gradient=False)
+            record(tmp_path, frames, seed, score, higher=higher)
     axes = []
     figure_of = script.figure_of
     monkeypatch.setattr(script, "figure_of", lambda columns: axes.append(figure_of(columns)) or axes[-1])
@@ -60,7 +62,7 @@ def test_variants_stand_in_the_order_of_their_numbers_with_a_dot_per_run(script,
     (scores,) = axes[0][1]
     assert [label.get_text() for label in scores.get_yticklabels()] == ["PSB, 3 frames", "PSB, 12 frames"]
     lines = [[round(float(value), 6) for value in line.get_xdata()] for line in scores.get_lines()]
-    assert lines == [[0.5, 0.7], [0.6, 0.6], [0.2, 0.3], [0.25, 0.25], [0.4, 0.4]]
+    assert lines == [[0.5, 0.7], [0.6, 0.6], [0.2, 0.3], [0.25, 0.25], [best, best]]
 
 
 def test_a_folder_without_finished_runs_says_so(script, monkeypatch, tmp_path, capsys):

@@ -4,8 +4,9 @@
     python docs/scripts/draw_training.py runs/movi_like_lengths_study --out docs/assets --name movi_like_lengths
 
 NAME_scores.png has a dot per run, a bar at the mean of a variant and the best baseline, for the first three headlines
-of the runs; NAME_loss.png the validation loss over the updates, a line per run, in a panel for each core;
-NAME_gradients.png the norm of the gradients before clipping, where runs have logged it.
+of the runs, with --attention for these scores of the core's attention; NAME_loss.png the validation loss over the
+updates, a line per run, in a panel for each core; NAME_gradients.png the norm of the gradients before clipping, where
+runs have logged it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,15 @@ def in_order(name: str) -> list:
 
 def told(name: str) -> str:
     """A variant's name as one says it."""
-    return re.sub(r"num_frames (\d+)", r"\1 frames", name.replace("-", " "))
+    return re.sub(r"num_frames (\d+)", r"\1 frames", name.replace("-", " ").replace("variant ", ""))
+
+
+def apart(runs: dict[str, list[Run]]) -> dict[str, list[Run]]:
+    """The same by names without the parts after the first that all of them share."""
+    parts = [name.split(", ") for name in runs]
+    shared = set.intersection(*map(set, parts)) if len(parts) > 1 else set()
+    names = [", ".join([first, *(part for part in rest if part not in shared)]) for first, *rest in parts]
+    return dict(zip(names, runs.values(), strict=True)) if len(set(names)) == len(names) else runs
 
 
 def colours(count: int) -> list:
@@ -48,9 +57,17 @@ def tidy(axis, title: str) -> None:
     axis.grid(alpha=0.2)
 
 
-def draw_scores(runs: dict[str, list[Run]], path: Path) -> None:
+def of_attention(headline: dict) -> dict:
+    """The headline of the decoder's masks as one of the attention's, which has the same baselines."""
+    key, label = headline["metric"], headline["label"]
+    return headline | {"metric": key.replace("/decoder", "/attention"), "label": f"attention, {label}"}
+
+
+def draw_scores(runs: dict[str, list[Run]], path: Path, attention: bool = False) -> None:
     """Variants from top to bottom, a dot per run, and a dotted line at the best baseline."""
     headlines = next(iter(runs.values()))[0].info["headlines"][:MOST_SCORES]
+    if attention:
+        headlines = [of_attention(headline) for headline in headlines]
     figure, axes = figure_of(len(headlines))
     for column, (axis, headline) in enumerate(zip(axes, headlines, strict=True)):
         key, known = headline["metric"], headline["baselines"]
@@ -65,7 +82,7 @@ def draw_scores(runs: dict[str, list[Run]], path: Path) -> None:
             axis.text(known[best], len(runs) - 0.45, f"{best} ", fontsize=7.5, color=_QUIET, ha="right", va="bottom")
         axis.set_yticks(range(len(runs)), [told(name) for name in runs] if column == 0 else [])
         axis.set_ylim(len(runs) - 0.4, -0.6)
-        axis.set_xlim(left=0)
+        axis.set_xlim(left=min(0, axis.get_xlim()[0]) if axis.dataLim.x0 < 0 else 0)
         tidy(axis, headline["label"])
     figure.savefig(path)
 
@@ -105,15 +122,16 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="a grid's folder, or another one with runs in it")
     parser.add_argument("--out", type=Path, default=Path("."), help="folder for the pictures")
     parser.add_argument("--name", help="how the pictures' names begin (default: the folder's name)")
+    parser.add_argument("--attention", action="store_true", help="scores of the core's attention, not the decoder's")
     args = parser.parse_args()
     runs = runs_below(args.folder)
     if not runs:
         print(f"no finished run below {args.folder}", file=sys.stderr)
         return 1
-    runs = dict(sorted(runs.items(), key=lambda pair: in_order(pair[0])))
+    runs = apart(dict(sorted(runs.items(), key=lambda pair: in_order(pair[0]))))
     args.out.mkdir(parents=True, exist_ok=True)
     start = args.out / (args.name or args.folder.resolve().name)
-    draw_scores(runs, Path(f"{start}_scores.png"))
+    draw_scores(runs, Path(f"{start}_scores.png"), args.attention)
     draw_curves(runs, Path(f"{start}_loss.png"), "val/loss", "validation loss", logarithmic=False)
     logged = {name: [run for run in found if any(GRADIENT in row for row in run.rows)] for name, found in runs.items()}
     logged = {name: found for name, found in logged.items() if found}

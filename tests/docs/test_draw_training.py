@@ -65,6 +65,27 @@ def test_variants_stand_in_order_with_a_dot_per_run_and_the_best_baseline(script
     assert lines == [[0.5, 0.7], [0.6, 0.6], [0.2, 0.3], [0.25, 0.25], [best, best]]
 
 
+def test_scores_of_the_attention_stand_beside_the_same_baselines(script, monkeypatch, tmp_path):
+    record(tmp_path, 3, 0, 0.5)
+    runs = script.runs_below(tmp_path)
+    (run,) = runs["PSB"]
+    run.scores[SCORE.replace("decoder", "attention")] = 0.7
+    axes = []
+    figure_of = script.figure_of
+    monkeypatch.setattr(script, "figure_of", lambda columns: axes.append(figure_of(columns)) or axes[-1])
+    script.draw_scores(runs, tmp_path / "scores.png", attention=True)
+    (scores,) = axes[0][1]
+    assert scores.get_title(loc="left") == "attention, found"
+    assert [float(line.get_xdata()[0]) for line in scores.get_lines()] == [0.7, 0.7, 0.4]
+
+
+def test_names_leave_out_what_all_variants_share(script):
+    runs = {"movi_like, level tex, variant PSB": [], "movi_like, level tex, variant SAVi": []}
+    assert [script.told(name) for name in script.apart(runs)] == ["movi_like, PSB", "movi_like, SAVi"]
+    assert list(script.apart({"PSB, dim 8": [], "PSB, dim 16": []})) == ["PSB, dim 8", "PSB, dim 16"]
+    assert list(script.apart({"PSB": [], "PSB, joint": []})) == ["PSB", "PSB, joint"]
+
+
 def test_a_folder_without_finished_runs_says_so(script, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(sys, "argv", ["draw_training.py", str(tmp_path)])
     assert script.main() == 1

@@ -69,7 +69,8 @@ def label_of(point: str) -> str | None:
     named = axes.pop("config", None) or axes.pop("variant", None)
     if named is None:
         return None
-    others = [f"{axis} {value}" for axis, value in axes.items() if axis not in ("lr", "seed")]
+    kept = {axis: value for axis, value in axes.items() if axis not in ("lr", "seed")}
+    others = [value if axis == "variant" else f"{axis} {value}" for axis, value in kept.items()]
     return ", ".join([named.replace("_feature_flow", " FF"), *others])
 
 

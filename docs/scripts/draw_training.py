@@ -32,15 +32,7 @@ def in_order(name: str) -> list:
 
 def told(name: str) -> str:
     """A variant's name as one says it."""
-    return re.sub(r"num_frames (\d+)", r"\1 frames", name.replace("-", " ").replace("variant ", ""))
-
-
-def apart(runs: dict[str, list[Run]]) -> dict[str, list[Run]]:
-    """The same by names without the parts after the first that all of them share."""
-    parts = [name.split(", ") for name in runs]
-    shared = set.intersection(*map(set, parts)) if len(parts) > 1 else set()
-    names = [", ".join([first, *(part for part in rest if part not in shared)]) for first, *rest in parts]
-    return dict(zip(names, runs.values(), strict=True)) if len(set(names)) == len(names) else runs
+    return re.sub(r"num_frames (\d+)", r"\1 frames", name.replace("-", " "))
 
 
 def colours(count: int) -> list:
@@ -128,7 +120,7 @@ def main() -> int:
     if not runs:
         print(f"no finished run below {args.folder}", file=sys.stderr)
         return 1
-    runs = apart(dict(sorted(runs.items(), key=lambda pair: in_order(pair[0]))))
+    runs = dict(sorted(runs.items(), key=lambda pair: in_order(pair[0])))
     args.out.mkdir(parents=True, exist_ok=True)
     start = args.out / (args.name or args.folder.resolve().name)
     draw_scores(runs, Path(f"{start}_scores.png"), args.attention)

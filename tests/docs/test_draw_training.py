@@ -79,11 +79,19 @@ def test_scores_of_the_attention_stand_beside_the_same_baselines(script, monkeyp
     assert [float(line.get_xdata()[0]) for line in scores.get_lines()] == [0.7, 0.7, 0.4]
 
 
-def test_names_leave_out_what_all_variants_share(script):
-    runs = {"movi_like, level tex, variant PSB": [], "movi_like, level tex, variant SAVi": []}
-    assert [script.told(name) for name in script.apart(runs)] == ["movi_like, PSB", "movi_like, SAVi"]
-    assert list(script.apart({"PSB, dim 8": [], "PSB, dim 16": []})) == ["PSB, dim 8", "PSB, dim 16"]
-    assert list(script.apart({"PSB": [], "PSB, joint": []})) == ["PSB", "PSB, joint"]
+@pytest.mark.parametrize(
+    ("point", "label"),
+    [
+        ("config=movi_like,lr=0.002,variant=PSB,seed=0-0123abcd", "movi_like, PSB"),
+        ("config=PSB,num_frames=12,seed=0-0123abcd", "PSB, num_frames 12"),
+        ("lr=0.001,variant=T5-buckets,seed=0-0123abcd", "T5-buckets"),
+        ("core=PSB,seed=0-0123abcd", None),
+    ],
+)
+def test_a_point_is_called_by_its_configuration_and_variant(script, point, label):
+    import draw_cores
+
+    assert draw_cores.label_of(point) == label
 
 
 def test_a_folder_without_finished_runs_says_so(script, monkeypatch, tmp_path, capsys):

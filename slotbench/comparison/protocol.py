@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from slotbench.comparison.records import Metric, Row, real
@@ -23,6 +23,7 @@ class GridProtocol:
         seed: on which it was chosen.
         metric: by which.
         variants: "label", "chosen", "values", "scores" and "diverged" of each variant.
+        at: one value of some axes, at which it was chosen for all of their values.
         choosing: folders of the points that were run to choose, which are no rows.
     """
 
@@ -31,6 +32,7 @@ class GridProtocol:
     seed: Any
     metric: str
     variants: tuple[Mapping[str, Any], ...]
+    at: Mapping[str, Any] = field(default_factory=dict)
     choosing: frozenset[str] = frozenset()
 
 
@@ -40,12 +42,14 @@ def read_protocol(record: Mapping[str, Any]) -> GridProtocol | None:
     if not isinstance(given, Mapping) or not isinstance(given.get("choose"), str):
         return None
     values, variants, points = given.get("values"), given.get("variants"), record.get("points")
+    at = given.get("at")
     return GridProtocol(
         key=given["choose"],
         values=tuple(values) if isinstance(values, list) else (),
         seed=given.get("seed"),
         metric=str(given.get("by")),
         variants=tuple(item for item in variants if isinstance(item, Mapping)) if isinstance(variants, list) else (),
+        at={str(axis): value for axis, value in at.items()} if isinstance(at, Mapping) else {},
         choosing=frozenset(
             str(point.get("id"))
             for point in (points if isinstance(points, list) else [])
@@ -86,8 +90,10 @@ def success(row: Row, metric: Metric, values: Mapping[str, Mapping[str, float]])
 def protocol_notes(protocol: GridProtocol, metric: Metric | None) -> list[str]:
     """What a reader of the table has to know of the protocol, in sentences."""
     values = ", ".join(map(plain_value, protocol.values))
+    at = " and ".join(f"{axis} {plain_value(value)}" for axis, value in protocol.at.items())
+    rows = f"at {at}, for rows of other values too," if at else "for each row"
     notes = [
-        f"{protocol.key} was chosen for each row from {values} by {protocol.metric}, of one run each with seed "
+        f"{protocol.key} was chosen {rows} from {values} by {protocol.metric}, of one run each with seed "
         f"{plain_value(protocol.seed)}, which is not reported"
     ]
     baseline = None if metric is None else best_baseline(metric)

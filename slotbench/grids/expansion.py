@@ -126,6 +126,7 @@ def expand(file: GridFile, name: str | None = None, extra: Mapping[str, Any] | N
     keys = {short[key]: key for key in varied} | shown
     keys["seed"] = SEED
     exclusions = [_Exclusion(file, entry, keys) for entry in file.exclude]
+    _check_shared(file)
     points: list[Point] = []
     placed: dict[tuple[int, tuple[tuple[str, int], ...]], Point] = {}
     for seed, choices in itertools.product(seeds, itertools.product(*axes)):
@@ -133,7 +134,7 @@ def expand(file: GridFile, name: str | None = None, extra: Mapping[str, Any] | N
         chosen = {key: value for choice in choices for key, value in choice.settings.items()}
         # each is asked, so that each knows whether it has excluded anything
         excluded = [exclusion.matches({**chosen, SEED: seed}, labels) for exclusion in exclusions]
-        if any(excluded):
+        if any(excluded) or (protocol and seed == protocol.seed and not _chooses(protocol, chosen)):
             continue
         before = _before(file, choices, seed, placed)
         points.append(_point(file, extra, contents, choices, seed, labels, before))
@@ -143,6 +144,31 @@ def expand(file: GridFile, name: str | None = None, extra: Mapping[str, Any] | N
     _check_points(file, points)
     first = tuple(point for point in points if point.stage != "report")
     return Grid(name or file.folder, file, first, keys, tuple(_flags(extra)), tuple(points))
+
+
+def _check_shared(file: GridFile) -> None:
+    """That a protocol chooses at values that there are."""
+    for axis, value in file.protocol.at.items() if file.protocol else ():
+        given = f"{file.path}, protocol: at names {axis}"
+        if axis not in file.product:
+            raise UserError(
+                lines(
+                    f"{given}, which is no axis of product{did_you_mean(axis, file.product)}",
+                    expected=listing(file.product) or "an axis under product",
+                )
+            )
+        if file.chain is not None and file.chain.axis == axis:
+            raise UserError(lines(f"{given}, the axis of the chain", expected="no at: the last of a chain chooses"))
+        there = [known for known in file.product[axis] if not isinstance(known, Alternative)]
+        if canonical(value) not in map(canonical, there):
+            raise UserError(
+                lines(f"{given} {as_argument(value)}, which it has not", expected=listing(map(as_argument, there)))
+            )
+
+
+def _chooses(protocol: Protocol, settings: Mapping[str, Any]) -> bool:
+    """Whether a point of these settings is one of those at which the protocol chooses."""
+    return all(canonical(settings.get(axis)) == canonical(value) for axis, value in protocol.at.items())
 
 
 def _point(

@@ -64,6 +64,7 @@ def choices(grid: Grid, folder: GridFolder) -> list[Choice]:
             variants.setdefault(_variant(grid, point.alternatives), []).append(point)
     found = []
     hidden = {"seed", _short(grid, protocol)} | _chained(grid)
+    hidden |= {short for short, key in grid.keys.items() if key in protocol.at}
     for points in variants.values():
         scores = tuple(_score(folder, point, protocol, by_id) for point in points)
         words = [text for key, text in points[0].labels.items() if key not in hidden]
@@ -81,12 +82,14 @@ def staged(grid: Grid, folder: GridFolder) -> Grid:
     if protocol is None:
         return grid
     wanted = {
-        _unchained(grid, choice.points[choice.chosen].alternatives)
+        _told_apart(grid, choice.points[choice.chosen].alternatives)
         for choice in choices(grid, folder)
         if choice.chosen is not None
     }
     reported = (
-        point for point in grid.candidates if point.stage == "report" and _unchained(grid, point.alternatives) in wanted
+        point
+        for point in grid.candidates
+        if point.stage == "report" and _told_apart(grid, point.alternatives) in wanted
     )
     first = (point for point in grid.candidates if point.stage == "choose")
     return replace(grid, points=(*first, *reported))
@@ -123,6 +126,7 @@ def protocol_record(grid: Grid, found: Sequence[Choice]) -> dict[str, Any] | Non
         "seed": protocol.seed,
         "by": protocol.metric,
         "higher_is_better": protocol.higher_is_better,
+        **({"at": dict(protocol.at)} if protocol.at else {}),
         "variants": [
             {
                 "label": choice.label,
@@ -136,16 +140,17 @@ def protocol_record(grid: Grid, found: Sequence[Choice]) -> dict[str, Any] | Non
     }
 
 
-def _unchained(grid: Grid, alternatives: _Alternatives) -> _Alternatives:
-    """Without the place in a chain."""
+def _told_apart(grid: Grid, alternatives: _Alternatives) -> _Alternatives:
+    """Without the place in a chain, and without the axes whose values share one choice."""
+    shared = {} if grid.file.protocol is None else grid.file.protocol.at
     chain = grid.file.chain
-    return tuple(pair for pair in alternatives if chain is None or pair[0] != chain.axis)
+    return tuple(pair for pair in alternatives if pair[0] not in shared and (chain is None or pair[0] != chain.axis))
 
 
 def _variant(grid: Grid, alternatives: _Alternatives) -> _Alternatives:
-    """Without the place in a chain and the value that is chosen."""
+    """The same without the value that is chosen."""
     protocol = grid.file.protocol
-    return tuple(pair for pair in _unchained(grid, alternatives) if protocol is None or pair[0] != protocol.key)
+    return tuple(pair for pair in _told_apart(grid, alternatives) if protocol is None or pair[0] != protocol.key)
 
 
 def _chained(grid: Grid) -> set[str]:

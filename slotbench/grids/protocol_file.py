@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from slotbench.errors import UserError, did_you_mean
@@ -13,7 +13,7 @@ from slotbench.runs.directions import higher_is_better
 __all__ = ["Protocol", "read_protocol"]
 
 RATE, RATES, SELECTION_SEED = "model.optimizer.lr", (3e-4, 7e-4, 2e-3), 1000
-_KEYS = ("choose", "values", "seed", "by", "higher_is_better")
+_KEYS = ("choose", "values", "seed", "by", "higher_is_better", "at")
 _EXAMPLE = "protocol: {values: [3.0e-4, 7.0e-4, 2.0e-3], by: val/loss}"
 
 
@@ -27,6 +27,8 @@ class Protocol:
         seed: of the runs that choose; no reported one.
         metric: by which the best candidate is found.
         higher_is_better: which way.
+        at: one value of some axes, at which it is chosen for all of their values; for each by itself where they are
+            not named.
     """
 
     key: str
@@ -34,6 +36,7 @@ class Protocol:
     seed: int
     metric: str
     higher_is_better: bool
+    at: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_protocol(
@@ -83,4 +86,8 @@ def read_protocol(
     higher = content.get("higher_is_better", known)
     if not isinstance(higher, bool):
         raise fail(f"protocol: nothing says whether more of {metric} is better", "higher_is_better: true, or false")
-    return Protocol(check_key(key), tuple(values), seed, metric, higher)
+    at = content.get("at", {})
+    if not isinstance(at, Mapping) or not all(isinstance(axis, str) for axis in at):
+        raise fail(f"protocol: at holds {as_argument(at)}", "axes and one value of each, such as {data.num_frames: 6}")
+    shared = {check_key(axis): value for axis, value in at.items()}
+    return Protocol(check_key(key), tuple(values), seed, metric, higher, shared)

@@ -13,6 +13,7 @@ from slotbench.grids.expansion import Grid, Point, Stage
 from slotbench.grids.grid_folder import GridFolder
 from slotbench.grids.ledger import STATES, PointStatus, State
 from slotbench.grids.protocol import Choice, choice_lines, choices, protocol_record
+from slotbench.grids.values import as_label
 from slotbench.text import one_line
 
 __all__ = ["counts", "duration", "number", "points", "stage_name", "status_lines", "status_record"]
@@ -86,7 +87,9 @@ def stage_name(grid: Grid, stage: Stage) -> str:
     if protocol is None:
         return ""
     if stage == "choose":
-        return f"{protocol.key} is chosen by {protocol.metric} on seed {protocol.seed}, which is not reported"
+        where = "".join(f" at {axis} {as_label(value)}" for axis, value in protocol.at.items())
+        name = f"{protocol.key} is chosen by {protocol.metric}{where} on seed {protocol.seed}, which is not reported"
+        return one_line(name)
     return f"the reported seeds, {', '.join(map(str, grid.file.seeds))}, with what was chosen"
 
 
@@ -96,7 +99,8 @@ def _stage_lines(grid: Grid, found: Sequence[Choice]) -> Iterator[str]:
     begun = [choice for choice in found if any(score is not None for score in choice.scores)]
     yield from map(one_line, choice_lines(grid, begun))
     if still_open := sum(not choice.is_settled for choice in found):
-        left = points(still_open * len(grid.file.seeds))
+        shared = grid.file.protocol.at if grid.file.protocol else ()
+        left = points(still_open * len(grid.file.seeds) * math.prod(len(grid.file.product[axis]) for axis in shared))
         yield f"{left} of reported seeds will follow from {points(still_open, 'variant')} without a choice yet"
 
 

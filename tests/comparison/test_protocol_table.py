@@ -91,6 +91,15 @@ def test_the_notes_say_what_was_chosen_how_and_what_was_not():
     assert "at an end of the range, so that the best may lie beyond it: RIM (0.002)" in notes
 
 
+def test_a_choice_at_one_value_says_so():
+    notes = "\n".join(compare(rows(), protocol=replace(PROTOCOL, at={"data.num_frames": 6, "data.level": "a"})).notes)
+    assert f"{KEY} was chosen at data.num_frames 6 and data.level a, for rows of other values too, from 0.0003" in notes
+    for given, known in (({"data.num_frames": 6}, {"data.num_frames": 6}), ([6], {}), (None, {})):
+        protocol = read_protocol({"protocol": {"choose": KEY, "at": given}})
+        assert protocol is not None
+        assert protocol.at == known
+
+
 def test_every_format_has_as_many_cells_in_each_row():
     comparison = compare(rows(), protocol=PROTOCOL)
     table = list(csv.DictReader(StringIO(to_csv(comparison))))

@@ -163,6 +163,45 @@ def test_a_score_that_no_candidate_has_is_one_sentence(workspace, capsys):
     assert "val/loss" in said
 
 
+def test_a_choice_at_one_value_of_an_axis_holds_for_its_other_values(workspace, capsys):
+    stand_in_grid.write_protocol(workspace)
+    file = workspace / "widths.yaml"
+    with_depths = file.read_text().replace("model.core.dim: [1, 2]", "model.core.dim: [1, 2]\n  data.depth: [3, 4, 5]")
+    file.write_text(with_depths.replace("seed: 9", "seed: 9, at: {data.depth: 4}"))
+    assert run(["grid", "status", "widths.yaml"]) == 1
+    said = capsys.readouterr().out
+    assert "model.optimizer.lr is chosen by val/loss at data.depth 4 on seed 9, which is not reported" in said
+    assert "12 points of reported seeds will follow from 2 variants without a choice yet" in said
+    assert run(["grid", "run", "widths.yaml"]) == 0
+    first = {f"depth=4,{name}" for name in FIRST}
+    second = {f"depth={depth},{name}" for depth in (3, 4, 5) for name in SECOND}
+    assert trained() == dict.fromkeys(first | second, 1)
+    assert "2: lr 0.2 is chosen (val/loss at 0.1: 3, 0.2: 2.9, 0.3: 3)" in capsys.readouterr().out
+    assert record()["protocol"]["at"] == {"data.depth": 4}
+    assert run(["grid", "run", "widths.yaml"]) == 0
+    assert set(trained().values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("at", "words"),
+    [
+        ("{data.depth: 6}", "at names data.depth 6, which it has not\n  expected: 3, 4, 5"),
+        ("{data.dept: 4}", "at names data.dept, which is no axis of product; did you mean data.depth"),
+        ("{data.width: 4}", "at names data.width, which is no axis of product"),
+        ("[3]", "at holds"),
+        ("4", "at holds 4"),
+        ("{data.depth: 4}}\nchain: {along: data.depth", "the axis of the chain"),
+    ],
+)
+def test_a_choice_at_what_there_is_not_is_refused(workspace, at, words):
+    stand_in_grid.write_grid(workspace, (1, 2), seeds=2)
+    file = workspace / "widths.yaml"
+    with_depths = file.read_text().replace("model.core.dim: [1, 2]", "model.core.dim: [1, 2]\n  data.depth: [3, 4, 5]")
+    file.write_text(with_depths + f"metrics: [val/loss]\nprotocol: {{at: {at}}}\n")
+    with pytest.raises(UserError, match=words):
+        expand(read_grid_file(file))
+
+
 @pytest.mark.parametrize(
     ("protocol", "words"),
     [

@@ -14,7 +14,7 @@ from slotbench.errors import UserError, did_you_mean, lines, listing
 from slotbench.grids.grid_file import CONFIG, MOST_POINTS, SEED, Alternative, GridFile
 from slotbench.grids.values import as_argument, as_label, as_word, canonical, parse_file, sha256
 
-__all__ = ["Grid", "Point", "Stage", "expand", "shortest_keys"]
+__all__ = ["Grid", "Point", "Stage", "axis_of", "expand", "shortest_keys"]
 
 Stage = Literal["", "choose", "report"]
 """Of a grid with a protocol: whether a point is one of those that choose, or of those that are reported."""
@@ -148,22 +148,29 @@ def expand(file: GridFile, name: str | None = None, extra: Mapping[str, Any] | N
 
 def _check_shared(file: GridFile) -> None:
     """That a protocol chooses at values that there are."""
-    for axis, value in file.protocol.at.items() if file.protocol else ():
-        given = f"{file.path}, protocol: at names {axis}"
-        if axis not in file.product:
+    axes = {**file.product, **file.zip}
+    for key, value in file.protocol.at.items() if file.protocol else ():
+        given = f"{file.path}, protocol: at names {key}"
+        if key not in axes:
             raise UserError(
                 lines(
-                    f"{given}, which is no axis of product{did_you_mean(axis, file.product)}",
-                    expected=listing(file.product) or "an axis under product",
+                    f"{given}, which is no axis of product or zip{did_you_mean(key, axes)}",
+                    expected=listing(axes) or "an axis under product or zip",
                 )
             )
-        if file.chain is not None and file.chain.axis == axis:
-            raise UserError(lines(f"{given}, the axis of the chain", expected="no at: the last of a chain chooses"))
-        there = [known for known in file.product[axis] if not isinstance(known, Alternative)]
+        there = [known for known in axes[key] if not isinstance(known, Alternative)]
         if canonical(value) not in map(canonical, there):
             raise UserError(
                 lines(f"{given} {as_argument(value)}, which it has not", expected=listing(map(as_argument, there)))
             )
+        if file.chain and file.chain.axis == axis_of(file, key) and canonical(value) != canonical(there[0]):
+            first = f"{as_argument(there[0])}, with which its chains begin"
+            raise UserError(lines(f"{given} {as_argument(value)}, amid a chain", expected=first))
+
+
+def axis_of(file: GridFile, key: str) -> str:
+    """The axis that a key of product or zip belongs to, as points name it in `Point.alternatives`."""
+    return "zip" if key in file.zip else key
 
 
 def _chooses(protocol: Protocol, settings: Mapping[str, Any]) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from slotbench.errors import UserError, lines, listing
-from slotbench.grids.expansion import Grid, Point
+from slotbench.grids.expansion import Grid, Point, axis_of
 from slotbench.grids.grid_folder import GridFolder
 from slotbench.grids.protocol_file import Protocol
 from slotbench.grids.values import as_label
@@ -28,12 +29,14 @@ class Choice:
         points: the candidates' points, in the order of the values.
         scores: of each of them: a number, "diverged", or None as long as it is not done.
         chosen: which of them is best; None as long as one is missing, and where all of them have diverged.
+        following: how many points are reported with what is chosen.
     """
 
     label: str
     points: tuple[Point, ...]
     scores: tuple[Score, ...]
     chosen: int | None
+    following: int
 
     @property
     def has_diverged(self) -> bool:
@@ -59,16 +62,17 @@ def choices(grid: Grid, folder: GridFolder) -> list[Choice]:
     # of a chain the last point chooses, for all of them
     earlier = {point.after for point in grid.candidates}
     by_id = {point.id: point for point in grid.candidates}
+    following = Counter(_told_apart(grid, point.alternatives) for point in grid.candidates if point.stage == "report")
     for point in grid.candidates:
         if point.stage == "choose" and point.id not in earlier:
             variants.setdefault(_variant(grid, point.alternatives), []).append(point)
     found = []
-    hidden = {"seed", _short(grid, protocol)} | _chained(grid)
-    hidden |= {short for short, key in grid.keys.items() if key in protocol.at}
+    hidden = {"seed", _short(grid, protocol)}.union(*(_keys_of(grid, axis) for axis in _shared_axes(grid)))
     for points in variants.values():
         scores = tuple(_score(folder, point, protocol, by_id) for point in points)
         words = [text for key, text in points[0].labels.items() if key not in hidden]
-        found.append(Choice(", ".join(words) or grid.name, tuple(points), scores, _best(scores, protocol)))
+        left = following[_told_apart(grid, points[0].alternatives)]
+        found.append(Choice(", ".join(words) or grid.name, tuple(points), scores, _best(scores, protocol), left))
     return found
 
 
@@ -141,10 +145,9 @@ def protocol_record(grid: Grid, found: Sequence[Choice]) -> dict[str, Any] | Non
 
 
 def _told_apart(grid: Grid, alternatives: _Alternatives) -> _Alternatives:
-    """Without the place in a chain, and without the axes whose values share one choice."""
-    shared = {} if grid.file.protocol is None else grid.file.protocol.at
-    chain = grid.file.chain
-    return tuple(pair for pair in alternatives if pair[0] not in shared and (chain is None or pair[0] != chain.axis))
+    """Without the axes whose values share one choice."""
+    shared = _shared_axes(grid)
+    return tuple(pair for pair in alternatives if pair[0] not in shared)
 
 
 def _variant(grid: Grid, alternatives: _Alternatives) -> _Alternatives:
@@ -153,11 +156,14 @@ def _variant(grid: Grid, alternatives: _Alternatives) -> _Alternatives:
     return tuple(pair for pair in _told_apart(grid, alternatives) if protocol is None or pair[0] != protocol.key)
 
 
-def _chained(grid: Grid) -> set[str]:
-    """Short keys of the axis of the chain."""
-    if grid.file.chain is None:
-        return set()
-    axis = grid.file.chain.axis
+def _shared_axes(grid: Grid) -> set[str]:
+    """The axis of the chain, and those at one value of which the protocol chooses."""
+    chain = {grid.file.chain.axis} if grid.file.chain else set()
+    return chain | {axis_of(grid.file, key) for key in (grid.file.protocol.at if grid.file.protocol else ())}
+
+
+def _keys_of(grid: Grid, axis: str) -> set[str]:
+    """Short keys of an axis."""
     keys = set(grid.file.zip) if axis == "zip" else {axis}
     if axis == "list":
         keys = {"label", *(key for entry in grid.file.list for key in entry.settings)}

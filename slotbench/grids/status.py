@@ -98,10 +98,9 @@ def _stage_lines(grid: Grid, found: Sequence[Choice]) -> Iterator[str]:
     # of a variant whose first candidate is not done there is nothing to say
     begun = [choice for choice in found if any(score is not None for score in choice.scores)]
     yield from map(one_line, choice_lines(grid, begun))
-    if still_open := sum(not choice.is_settled for choice in found):
-        shared = grid.file.protocol.at if grid.file.protocol else ()
-        left = points(still_open * len(grid.file.seeds) * math.prod(len(grid.file.product[axis]) for axis in shared))
-        yield f"{left} of reported seeds will follow from {points(still_open, 'variant')} without a choice yet"
+    if still_open := [choice for choice in found if not choice.is_settled]:
+        left = points(sum(choice.following for choice in still_open))
+        yield f"{left} of reported seeds will follow from {points(len(still_open), 'variant')} without a choice yet"
 
 
 def counts(states: dict[State, int]) -> str:

@@ -73,6 +73,21 @@ def test_each_point_but_the_first_starts_from_the_one_before_with_its_own_seed()
             assert point.into == "model.init_from"
 
 
+def test_a_protocol_may_choose_at_the_first_of_a_chain(capsys):
+    grid = grid_of(CHOSEN.replace("by: val/loss", "by: val/loss, at: {trainer.max_steps: 10}") + "seeds: 2\n")
+    first = [point for point in grid.candidates if point.stage == "choose"]
+    assert [point.settings["trainer.max_steps"] for point in first] == [10] * 4
+    assert not any(point.after for point in first)
+    assert run(["grid", "status", "chain.yaml"]) == 1
+    assert "8 points of reported seeds will follow from 2 variants" in capsys.readouterr().out
+    assert run(["grid", "run", "chain.yaml"]) == 0
+    folder = GridFolder(Path("runs/chain"))
+    assert [choice.label for choice in choices(grid, folder)] == ["A", "B"]
+    reported = [point for point in staged(grid, folder).points if point.stage == "report"]
+    assert len(reported) == 8
+    assert sum(bool(point.after) for point in reported) == 4
+
+
 def test_all_points_start_from_the_first_of_their_seed_where_the_chain_says_so():
     points = grid_of(CHAIN.replace("dim}}", "dim, start: first}}"), seeds=2).points
     firsts = {point.settings["seed_everything"]: point.id for point in points if not point.after}

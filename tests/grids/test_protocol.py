@@ -186,11 +186,11 @@ def test_a_choice_at_one_value_of_an_axis_holds_for_its_other_values(workspace, 
     ("at", "words"),
     [
         ("{data.depth: 6}", "at names data.depth 6, which it has not\n  expected: 3, 4, 5"),
-        ("{data.dept: 4}", "at names data.dept, which is no axis of product; did you mean data.depth"),
-        ("{data.width: 4}", "at names data.width, which is no axis of product"),
+        ("{data.dept: 4}", "at names data.dept, which is no axis of product or zip; did you mean data.depth"),
+        ("{data.width: 4}", "at names data.width, which is no axis of product or zip"),
         ("[3]", "at holds"),
         ("4", "at holds 4"),
-        ("{data.depth: 4}}\nchain: {along: data.depth", "the axis of the chain"),
+        ("{data.depth: 4}}\nchain: {along: data.depth", "amid a chain\n  expected: 3, with which its chains begin"),
     ],
 )
 def test_a_choice_at_what_there_is_not_is_refused(workspace, at, words):

@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 from slotbench.errors import UserError, did_you_mean, lines, listing
 from slotbench.grids.grid_file import CONFIG, MOST_POINTS, SEED, Alternative, GridFile
+from slotbench.grids.shared_choice import check_shared, chooses
 from slotbench.grids.values import as_argument, as_label, as_word, canonical, parse_file, sha256
 
-__all__ = ["Grid", "Point", "Stage", "axis_of", "expand", "shortest_keys"]
+__all__ = ["Grid", "Point", "Stage", "expand", "shortest_keys"]
 
 Stage = Literal["", "choose", "report"]
 """Of a grid with a protocol: whether a point is one of those that choose, or of those that are reported."""
@@ -126,7 +127,7 @@ def expand(file: GridFile, name: str | None = None, extra: Mapping[str, Any] | N
     keys = {short[key]: key for key in varied} | shown
     keys["seed"] = SEED
     exclusions = [_Exclusion(file, entry, keys) for entry in file.exclude]
-    _check_shared(file)
+    check_shared(file)
     points: list[Point] = []
     placed: dict[tuple[int, tuple[tuple[str, int], ...]], Point] = {}
     for seed, choices in itertools.product(seeds, itertools.product(*axes)):
@@ -134,7 +135,7 @@ def expand(file: GridFile, name: str | None = None, extra: Mapping[str, Any] | N
         chosen = {key: value for choice in choices for key, value in choice.settings.items()}
         # each is asked, so that each knows whether it has excluded anything
         excluded = [exclusion.matches({**chosen, SEED: seed}, labels) for exclusion in exclusions]
-        if any(excluded) or (protocol and seed == protocol.seed and not _chooses(protocol, chosen)):
+        if any(excluded) or (protocol and seed == protocol.seed and not chooses(protocol, chosen)):
             continue
         before = _before(file, choices, seed, placed)
         points.append(_point(file, extra, contents, choices, seed, labels, before))
@@ -144,38 +145,6 @@ def expand(file: GridFile, name: str | None = None, extra: Mapping[str, Any] | N
     _check_points(file, points)
     first = tuple(point for point in points if point.stage != "report")
     return Grid(name or file.folder, file, first, keys, tuple(_flags(extra)), tuple(points))
-
-
-def _check_shared(file: GridFile) -> None:
-    """That a protocol chooses at values that there are."""
-    axes = {**file.product, **file.zip}
-    for key, value in file.protocol.at.items() if file.protocol else ():
-        given = f"{file.path}, protocol: at names {key}"
-        if key not in axes:
-            raise UserError(
-                lines(
-                    f"{given}, which is no axis of product or zip{did_you_mean(key, axes)}",
-                    expected=listing(axes) or "an axis under product or zip",
-                )
-            )
-        there = [known for known in axes[key] if not isinstance(known, Alternative)]
-        if canonical(value) not in map(canonical, there):
-            raise UserError(
-                lines(f"{given} {as_argument(value)}, which it has not", expected=listing(map(as_argument, there)))
-            )
-        if file.chain and file.chain.axis == axis_of(file, key) and canonical(value) != canonical(there[0]):
-            first = f"{as_argument(there[0])}, with which its chains begin"
-            raise UserError(lines(f"{given} {as_argument(value)}, amid a chain", expected=first))
-
-
-def axis_of(file: GridFile, key: str) -> str:
-    """The axis that a key of product or zip belongs to, as points name it in `Point.alternatives`."""
-    return "zip" if key in file.zip else key
-
-
-def _chooses(protocol: Protocol, settings: Mapping[str, Any]) -> bool:
-    """Whether a point of these settings is one of those at which the protocol chooses."""
-    return all(canonical(settings.get(axis)) == canonical(value) for axis, value in protocol.at.items())
 
 
 def _point(

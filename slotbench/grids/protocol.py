@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from slotbench.errors import UserError, lines, listing
-from slotbench.grids.expansion import Grid, Point, axis_of
+from slotbench.grids.expansion import Grid, Point
 from slotbench.grids.grid_folder import GridFolder
 from slotbench.grids.protocol_file import Protocol
+from slotbench.grids.shared_choice import axis_of
 from slotbench.grids.values import as_label
 
 __all__ = ["Choice", "choice_lines", "choices", "protocol_record", "staged"]

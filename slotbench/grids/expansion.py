@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from slotbench.errors import UserError, did_you_mean, lines, listing
 from slotbench.grids.grid_file import CONFIG, MOST_POINTS, SEED, Alternative, GridFile
-from slotbench.grids.shared_choice import check_shared, chooses
+from slotbench.grids.shared_choice import check_shared, chooses, told_apart
 from slotbench.grids.values import as_argument, as_label, as_word, canonical, parse_file, sha256
 
 __all__ = ["Grid", "Point", "Stage", "expand", "shortest_keys"]
@@ -392,3 +392,7 @@ def _check_points(file: GridFile, points: Sequence[Point]) -> None:
     for point in points:
         if (other := seen.setdefault(point.fingerprint, point)) is not point:
             raise UserError(lines(f"{file.path}: two points are the same run", first=other.name, second=point.name))
+    chosen = {told_apart(file, point.alternatives) for point in points if point.stage == "choose"}
+    reported = [point for point in points if point.stage == "report"]
+    if lost := [point.name for point in reported if told_apart(file, point.alternatives) not in chosen]:
+        raise UserError(f"{file.path}: exclude leaves out the points by which the protocol chooses for {lost[0]}")

@@ -12,13 +12,12 @@ from slotbench.errors import UserError, lines, listing
 from slotbench.grids.expansion import Grid, Point
 from slotbench.grids.grid_folder import GridFolder
 from slotbench.grids.protocol_file import Protocol
-from slotbench.grids.shared_choice import axis_of
+from slotbench.grids.shared_choice import shared_axes, told_apart
 from slotbench.grids.values import as_label
 
-__all__ = ["Choice", "choice_lines", "choices", "protocol_record", "staged"]
+__all__ = ["Choice", "choice_lines", "choices", "protocol_record", "staged", "variant_of"]
 
 Score = float | Literal["diverged"] | None
-_Alternatives = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
@@ -63,16 +62,17 @@ def choices(grid: Grid, folder: GridFolder) -> list[Choice]:
     # of a chain the last point chooses, for all of them
     earlier = {point.after for point in grid.candidates}
     by_id = {point.id: point for point in grid.candidates}
-    following = Counter(_told_apart(grid, point.alternatives) for point in grid.candidates if point.stage == "report")
+    reported = (point for point in grid.candidates if point.stage == "report")
+    following = Counter(told_apart(grid.file, point.alternatives) for point in reported)
     for point in grid.candidates:
         if point.stage == "choose" and point.id not in earlier:
-            variants.setdefault(_variant(grid, point.alternatives), []).append(point)
+            variants.setdefault(variant_of(grid, point), []).append(point)
     found = []
-    hidden = {"seed", _short(grid, protocol)}.union(*(_keys_of(grid, axis) for axis in _shared_axes(grid)))
+    hidden = {"seed", _short(grid, protocol)}.union(*(_keys_of(grid, axis) for axis in shared_axes(grid.file)))
     for points in variants.values():
         scores = tuple(_score(folder, point, protocol, by_id) for point in points)
         words = [text for key, text in points[0].labels.items() if key not in hidden]
-        left = following[_told_apart(grid, points[0].alternatives)]
+        left = following[told_apart(grid.file, points[0].alternatives)]
         found.append(Choice(", ".join(words) or grid.name, tuple(points), scores, _best(scores, protocol), left))
     return found
 
@@ -87,14 +87,14 @@ def staged(grid: Grid, folder: GridFolder) -> Grid:
     if protocol is None:
         return grid
     wanted = {
-        _told_apart(grid, choice.points[choice.chosen].alternatives)
+        told_apart(grid.file, choice.points[choice.chosen].alternatives)
         for choice in choices(grid, folder)
         if choice.chosen is not None
     }
     reported = (
         point
         for point in grid.candidates
-        if point.stage == "report" and _told_apart(grid, point.alternatives) in wanted
+        if point.stage == "report" and told_apart(grid.file, point.alternatives) in wanted
     )
     first = (point for point in grid.candidates if point.stage == "choose")
     return replace(grid, points=(*first, *reported))
@@ -145,22 +145,11 @@ def protocol_record(grid: Grid, found: Sequence[Choice]) -> dict[str, Any] | Non
     }
 
 
-def _told_apart(grid: Grid, alternatives: _Alternatives) -> _Alternatives:
-    """Without the axes whose values share one choice."""
-    shared = _shared_axes(grid)
-    return tuple(pair for pair in alternatives if pair[0] not in shared)
-
-
-def _variant(grid: Grid, alternatives: _Alternatives) -> _Alternatives:
-    """The same without the value that is chosen."""
+def variant_of(grid: Grid, point: Point) -> tuple[tuple[str, int], ...]:
+    """What tells apart the variants for each of which a value is chosen: the same for all points of one variant."""
     protocol = grid.file.protocol
-    return tuple(pair for pair in _told_apart(grid, alternatives) if protocol is None or pair[0] != protocol.key)
-
-
-def _shared_axes(grid: Grid) -> set[str]:
-    """The axis of the chain, and those at one value of which the protocol chooses."""
-    chain = {grid.file.chain.axis} if grid.file.chain else set()
-    return chain | {axis_of(grid.file, key) for key in (grid.file.protocol.at if grid.file.protocol else ())}
+    pairs = told_apart(grid.file, point.alternatives)
+    return tuple(pair for pair in pairs if protocol is None or pair[0] != protocol.key)
 
 
 def _keys_of(grid: Grid, axis: str) -> set[str]:

@@ -1,8 +1,8 @@
-"""What `at` under `protocol` in a grid file means: a choice at one value of an axis that holds for its other values."""
+"""Which points share what a protocol chooses: those of a chain, and by `at` those that differ along other axes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slotbench.errors import UserError, did_you_mean, lines, listing
@@ -10,7 +10,7 @@ from slotbench.grids.grid_file import Alternative, GridFile
 from slotbench.grids.protocol_file import Protocol
 from slotbench.grids.values import as_argument, canonical
 
-__all__ = ["axis_of", "check_shared", "chooses"]
+__all__ = ["check_shared", "chooses", "shared_axes", "told_apart"]
 
 
 def check_shared(file: GridFile) -> None:
@@ -34,16 +34,28 @@ def check_shared(file: GridFile) -> None:
             raise UserError(
                 lines(f"{given} {as_argument(value)}, which it has not", expected=listing(map(as_argument, there)))
             )
-        if file.chain and file.chain.axis == axis_of(file, key) and canonical(value) != canonical(there[0]):
+        if file.chain and file.chain.axis == _axis_of(file, key) and canonical(value) != canonical(there[0]):
             first = f"{as_argument(there[0])}, with which its chains begin"
             raise UserError(lines(f"{given} {as_argument(value)}, amid a chain", expected=first))
-
-
-def axis_of(file: GridFile, key: str) -> str:
-    """The axis that a key of product or zip belongs to, as points name it in `Point.alternatives`."""
-    return "zip" if key in file.zip else key
 
 
 def chooses(protocol: Protocol, settings: Mapping[str, Any]) -> bool:
     """Whether a point of these settings is one of those at which the protocol chooses."""
     return all(canonical(settings.get(axis)) == canonical(value) for axis, value in protocol.at.items())
+
+
+def shared_axes(file: GridFile) -> set[str]:
+    """The axes whose values share one choice, as points name them: that of the chain, and those of `at`."""
+    chain = {file.chain.axis} if file.chain else set()
+    return chain | {_axis_of(file, key) for key in (file.protocol.at if file.protocol else ())}
+
+
+def told_apart(file: GridFile, alternatives: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    """What a point's alternatives are without the axes whose values share one choice."""
+    shared = shared_axes(file)
+    return tuple(pair for pair in alternatives if pair[0] not in shared)
+
+
+def _axis_of(file: GridFile, key: str) -> str:
+    """The axis that a key of product or zip belongs to."""
+    return "zip" if key in file.zip else key

@@ -37,6 +37,13 @@ def record() -> dict:
     return content
 
 
+def with_depths(file: Path) -> Path:
+    """The grid file with another axis."""
+    widths = "model.core.dim: [1, 2]"
+    file.write_text(file.read_text().replace(widths, f"{widths}\n  data.depth: [3, 4, 5]"))
+    return file
+
+
 FIRST = {f"dim={width},lr={rate},seed=9" for width in (1, 2) for rate in (0.1, 0.2, 0.3)}
 SECOND = {f"dim={width},lr={rate},seed={seed}" for width, rate in ((1, 0.1), (2, 0.2)) for seed in (0, 1)}
 
@@ -165,9 +172,8 @@ def test_a_score_that_no_candidate_has_is_one_sentence(workspace, capsys):
 
 def test_a_choice_at_one_value_of_an_axis_holds_for_its_other_values(workspace, capsys):
     stand_in_grid.write_protocol(workspace)
-    file = workspace / "widths.yaml"
-    with_depths = file.read_text().replace("model.core.dim: [1, 2]", "model.core.dim: [1, 2]\n  data.depth: [3, 4, 5]")
-    file.write_text(with_depths.replace("seed: 9", "seed: 9, at: {data.depth: 4}"))
+    file = with_depths(workspace / "widths.yaml")
+    file.write_text(file.read_text().replace("seed: 9", "seed: 9, at: {data.depth: 4}"))
     assert run(["grid", "status", "widths.yaml"]) == 1
     said = capsys.readouterr().out
     assert "model.optimizer.lr is chosen by val/loss at data.depth 4 on seed 9, which is not reported" in said
@@ -183,26 +189,6 @@ def test_a_choice_at_one_value_of_an_axis_holds_for_its_other_values(workspace, 
 
 
 @pytest.mark.parametrize(
-    ("at", "words"),
-    [
-        ("{data.depth: 6}", "at names data.depth 6, which it has not\n  expected: 3, 4, 5"),
-        ("{data.dept: 4}", "at names data.dept, which is no axis of product or zip; did you mean data.depth"),
-        ("{data.width: 4}", "at names data.width, which is no axis of product or zip"),
-        ("[3]", "at holds"),
-        ("4", "at holds 4"),
-        ("{data.depth: 4}}\nchain: {along: data.depth", "amid a chain\n  expected: 3, with which its chains begin"),
-    ],
-)
-def test_a_choice_at_what_there_is_not_is_refused(workspace, at, words):
-    stand_in_grid.write_grid(workspace, (1, 2), seeds=2)
-    file = workspace / "widths.yaml"
-    with_depths = file.read_text().replace("model.core.dim: [1, 2]", "model.core.dim: [1, 2]\n  data.depth: [3, 4, 5]")
-    file.write_text(with_depths + f"metrics: [val/loss]\nprotocol: {{at: {at}}}\n")
-    with pytest.raises(UserError, match=words):
-        expand(read_grid_file(file))
-
-
-@pytest.mark.parametrize(
     ("protocol", "words"),
     [
         ("{values: [1]}", "two or more different values"),
@@ -215,11 +201,25 @@ def test_a_choice_at_what_there_is_not_is_refused(workspace, at, words):
         ("{choose: model.core.dim}", "model.core.dim is said twice"),
         ("{choose: config, values: [a.yaml, b.yaml]}", "no file|is not there"),
         ("{choose: seed_everything}", "is not a setting of a grid"),
+        ("{at: {data.depth: 6}}", "at names data.depth 6, which it has not\n  expected: 3, 4, 5"),
+        ("{at: {data.dept: 4}}", "at names data.dept, which is no axis of product or zip; did you mean data.depth"),
+        ("{at: {data.width: 4}}", "at names data.width, which is no axis of product or zip"),
+        ("{at: [3]}", "at holds"),
+        ("{at: 4}", "at holds 4"),
+        (
+            "{at: {data.depth: 4}}\nchain: {along: data.depth}",
+            "amid a chain\n  expected: 3, with which",
+        ),
+        ("{at: {data.depth: 4}}\nexclude: [{dim: 1, depth: 4}]", "exclude leaves out the points by which the protocol"),
+        (
+            "true\nexclude: [{dim: 1, seed: 1000}]",
+            "leaves out the points by which the protocol chooses for depth=3",
+        ),
     ],
 )
 def test_a_protocol_that_cannot_be_is_refused(workspace, protocol, words):
     stand_in_grid.write_grid(workspace, (1, 2), seeds=2)
-    file = workspace / "widths.yaml"
+    file = with_depths(workspace / "widths.yaml")
     file.write_text(file.read_text() + f"metrics: [val/loss]\nprotocol: {protocol}\n")
     with pytest.raises(UserError, match=words):
         expand(read_grid_file(file))

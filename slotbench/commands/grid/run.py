@@ -22,7 +22,7 @@ from slotbench.grids.engines.base import EngineError
 from slotbench.grids.expansion import Point, Stage
 from slotbench.grids.ledger import STATES, State
 from slotbench.grids.progress import make_listener, print_failure
-from slotbench.grids.protocol import choice_lines, choices
+from slotbench.grids.protocol import choice_lines, choices, variant_of
 from slotbench.grids.status import counts, points, stage_name, status_lines
 from slotbench.text import one_line
 
@@ -167,18 +167,13 @@ def _run_in_stages(
             print("\n".join(map(one_line, choice_lines(opened.grid, choices(opened.grid, opened.folder)))), flush=True)
     opened.write()
     # a candidate that has diverged has done its part; a variant without a choice has not
-    wanted_variants = {_variant(opened, point) for point in chosen if point.stage == "report"}
-    reported = {_variant(opened, point) for point in opened.grid.points if point.stage == "report"}
+    wanted_variants = {variant_of(opened.grid, point) for point in chosen if point.stage == "report"}
+    reported = {variant_of(opened.grid, point) for point in opened.grid.points if point.stage == "report"}
     if wanted_variants <= reported:
         return codes[-1] if codes else 0
     left = points(len(wanted_variants - reported), "variant")
     print(f"{left} without reported seeds, because nothing has been chosen")
     return 1
-
-
-def _variant(opened: OpenGrid, point: Point) -> tuple[tuple[str, int], ...]:
-    protocol = opened.grid.file.protocol
-    return tuple(pair for pair in point.alternatives if protocol is None or pair[0] != protocol.key)
 
 
 def _run(

@@ -50,6 +50,8 @@ def table(command: str, runs_dir: str, before: str) -> str:
     print(f"made: slotbench {command}")
     parts = done.stdout.strip().split("\n\n")
     kept = "\n\n".join(part for part in parts if not part.startswith(("### ", "    slotbench")))
+    # wherever the runs lie here, a reader of the page has them in runs/
+    kept = kept.replace(f"{Path(runs_dir)}/", "runs/")
     return "\n" + "\n".join(map(narrow, kept.split("\n"))) + "\n\n"
 
 

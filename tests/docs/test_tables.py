@@ -1,0 +1,49 @@
+"""`docs/tables.py`: what it takes of a comparison into the page."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "docs" / "tables.py"
+COMPARED = """### study
+
+    slotbench compare study.yaml
+
+| core | loss |
+|---|---:|
+| PSB | 1.0 |
+
+- 2 of the 10 points of {runs}/study have not run yet
+"""
+
+
+@pytest.fixture
+def tables():
+    spec = importlib.util.spec_from_file_location("tables", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("given", ["runs", "elsewhere/of-mine", "elsewhere/of-mine/"])
+def test_the_page_names_runs_wherever_the_runs_lie(tables, monkeypatch, given):
+    def compare(line, **options):
+        assert line[-1] == given
+        return subprocess.CompletedProcess(line, 0, COMPARED.format(runs=Path(given)), "")
+
+    monkeypatch.setattr(subprocess, "run", compare)
+    made = tables.table("compare study.yaml", given, "before")
+    assert made == (
+        "\n| core | loss |\n|---|---:|\n| PSB | 1.0 |\n\n- 2 of the 10 points of runs/study have not run yet\n\n"
+    )
+
+
+def test_without_runs_a_table_stays_as_it_was(tables, monkeypatch):
+    monkeypatch.setattr(subprocess, "run", lambda line, **options: subprocess.CompletedProcess(line, 2, "", "no runs"))
+    assert tables.table("compare study.yaml", "runs", "before") == "before"

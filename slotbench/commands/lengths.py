@@ -22,8 +22,9 @@ USAGE = """Usage: slotbench test RUN --lengths 1,4,16 [--clips N] [--data.ARGUME
 
 Streams clips of so many times the training's length through a run, with the core's state handed on, and prints at each
 length FG-ARI and mIoU per video and per frame, MOTA, MOTP, identity, the numbers in the state, and the time of a step.
-Of a prediction the frames after the context are scored, with their error. All lengths are the first frames of the same
-clips. `slotbench validate RUN --lengths 1,4` takes clips of the validation split.
+Of a prediction the frames after the context are scored, with their error; of a task that answers as it reads, as on
+blinking balls, the answer that is due before the last frame. All lengths are the first frames of the same clips.
+`slotbench validate RUN --lengths 1,4` takes clips of the validation split.
 
   --lengths K,K,...        multiples of the training's frames
   --clips N                clips (default: 50)
@@ -124,7 +125,7 @@ def _lengths(loaded: LoadedRun, multiples: list[int], split: Literal["val", "tes
 
 
 def _measure(loaded: LoadedRun, training: int, multiples: list[int], split: str, clips: int, device: Any) -> int:
-    from slotbench.interfaces import Predictor
+    from slotbench.interfaces import Predictor, Reasoner
     from slotbench.lengths.report import print_lengths, write_lengths
     from slotbench.lengths.streaming import measure
 
@@ -138,7 +139,8 @@ def _measure(loaded: LoadedRun, training: int, multiples: list[int], split: str,
     found = measure(task, batches(), training, multiples, clips)
     context = task.context if isinstance(task, Predictor) else 0
     of = f"{loaded.folder.path}, {loaded.checkpoint.name}, step {loaded.step:,}, {found[-1].clips} clips"
-    print_lengths(found, context, f"lengths {of}; T = {training} frames")
+    answers = {score.name: score.label for score in task.reported} if isinstance(task, Reasoner) else {}
+    print_lengths(found, context, f"lengths {of}; T = {training} frames", answers)
     about = {"name": type(data).__name__, "version": data.version, "split": split}
     about |= {"masks": "pseudo masks, found by a model"} if data.pseudo_masks else {}
     more = {"run": loaded.folder.path.resolve().name, "checkpoint": str(loaded.checkpoint), "step": loaded.step}

@@ -30,11 +30,22 @@ from slotbench.interfaces.parts import (
     Tokenized,
     Tokenizer,
 )
-from slotbench.interfaces.reports import Headline, MaskScores, Predictor, Recording, Reporter, Segmentation, Segmenter
+from slotbench.interfaces.reports import (
+    AnswerScores,
+    Headline,
+    MaskScores,
+    Predictor,
+    Reasoner,
+    Recording,
+    Reporter,
+    Segmentation,
+    Segmenter,
+)
 from slotbench.interfaces.specs import DataSpec, SlotSpec, TokenSpec, VideoSpec
 
 __all__ = [
     "Aggregation",
+    "AnswerScores",
     "AttentionKind",
     "AutoregressiveDecoder",
     "CoreOutput",
@@ -49,6 +60,7 @@ __all__ = [
     "PartError",
     "Piece",
     "Predictor",
+    "Reasoner",
     "Recording",
     "RecurrentCore",
     "Reporter",

@@ -10,14 +10,25 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Integer
 from torch import Tensor
 
 from slotbench.interfaces.batch import VideoBatch
-from slotbench.interfaces.cores import AttentionKind
+from slotbench.interfaces.cores import AttentionKind, State
+from slotbench.interfaces.parts import Decoded
 from slotbench.interfaces.specs import DataSpec
 
-__all__ = ["Headline", "MaskScores", "Predictor", "Recording", "Reporter", "Segmentation", "Segmenter"]
+__all__ = [
+    "AnswerScores",
+    "Headline",
+    "MaskScores",
+    "Predictor",
+    "Reasoner",
+    "Recording",
+    "Reporter",
+    "Segmentation",
+    "Segmenter",
+]
 
 
 @dataclass(frozen=True)
@@ -175,6 +186,41 @@ class Predictor(ABC):
         self, batch: VideoBatch, context: int | None = None, horizon: int | None = None
     ) -> Iterator[Decoded]:
         """Frames "batch 1 channels height width" in [0, 1], with masks; what is not given is the task's own."""
+
+
+class AnswerScores(ABC):
+    """Scores of answers over several batches, by name."""
+
+    @abstractmethod
+    def update(self, predicted: Integer[Tensor, "batch targets height width"], batch: VideoBatch) -> None:
+        """Adds the answers to the first `targets` targets of whole clips; the last of them is what is scored."""
+
+    @abstractmethod
+    def compute(self) -> dict[str, float]:
+        """Every score by name, `baseline/<score>/<name>` among them."""
+
+
+class Reasoner(ABC):
+    """A task that answers, while it reads a clip, what follows from all frames so far."""
+
+    @abstractmethod
+    def drawn_alike(self, batch: VideoBatch, seed: int) -> AbstractContextManager[None]:
+        """Within it, what is drawn for `batch`, the `seed`-th of a split, is what the task's own evaluation draws."""
+
+    @abstractmethod
+    def stream_answers(
+        self, batch: VideoBatch, state: State | None
+    ) -> tuple[Integer[Tensor, "batch targets height width"], State]:
+        """The class of every pixel of the targets that are due within the next steps, and the state after those steps.
+
+        Args:
+            batch: the next steps of clips, with the targets that are due within them.
+            state: what the call before has returned; None at the start of the clips.
+        """
+
+    @abstractmethod
+    def answer_scores(self) -> AnswerScores:
+        """New scores of answers, with nothing in them yet."""
 
 
 class Segmenter(ABC):

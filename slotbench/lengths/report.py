@@ -54,18 +54,25 @@ def metrics_of(found: Sequence[AtLength], context: int) -> dict[str, float]:
             for name, summary in summaries(clips).items():
                 if summary.beyond is None:
                     metrics[f"lengths/{one.multiple}T/{name}/{source}"] = summary.mean
-        costs = _costs(one, context)
-        metrics |= {f"lengths/{one.multiple}T/{name}": value for name, value in costs.items() if value is not None}
+        numbers = _costs(one, context) | one.answers
+        metrics |= {f"lengths/{one.multiple}T/{name}": value for name, value in numbers.items() if value is not None}
     return metrics
 
 
-def print_lengths(found: Sequence[AtLength], context: int, title: str, console: Console | None = None) -> None:
+def print_lengths(
+    found: Sequence[AtLength],
+    context: int,
+    title: str,
+    answers: Mapping[str, str] = {},
+    console: Console | None = None,
+) -> None:
     """Prints a column for each length, a row for each score, and what a step costs.
 
     Args:
         found: what was measured.
         context: true frames before a prediction; 0 where nothing is predicted.
         title: heading.
+        answers: scores of answers that are printed, with their baselines: what each is in a few words, by name.
         console: where to; standard output if absent.
     """
     console = console or Console()
@@ -78,6 +85,13 @@ def print_lengths(found: Sequence[AtLength], context: int, title: str, console: 
         for name, words in _NAMES.items():
             if any(name in column for column in columns):
                 table.add_row(f"{words}, {source}", *(_cell(column.get(name)) for column in columns))
+    for name, words in answers.items():
+        if name in found[-1].answers:
+            table.add_row(words, *(_share(one.answers.get(name)) for one in found))
+        prefix = f"baseline/{name}/"
+        for key in [key for key in found[-1].answers if key.startswith(prefix)]:
+            words = f"  baseline: {key.removeprefix(prefix)}"
+            table.add_row(words, *(_share(one.answers.get(key)) for one in found))
     costs = [_costs(one, context) for one in found]
     for name, words in _COSTS.items():
         if any(cost[name] is not None for cost in costs):
@@ -169,6 +183,10 @@ def _cell(summary: Summary | None) -> str:
     if summary is None:
         return ""
     return f"> {summary.beyond}" if summary.beyond is not None else f"{summary.mean:.3f}"
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
 
 
 def _number(name: str, value: int | float | None) -> str:

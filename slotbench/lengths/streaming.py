@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -16,7 +17,16 @@ from jaxtyping import Integer
 from torch import Tensor, nn
 
 from slotbench.errors import UserError
-from slotbench.interfaces import Predictor, Segmentation, Segmenter, State, VideoBatch, map_state
+from slotbench.interfaces import (
+    AnswerScores,
+    Predictor,
+    Reasoner,
+    Segmentation,
+    Segmenter,
+    State,
+    VideoBatch,
+    map_state,
+)
 from slotbench.metrics.clip_scores import ClipScores, score_clips
 from slotbench.metrics.contingency import frame_tables, masks_to_labels
 from slotbench.metrics.frames import frame_mse
@@ -37,6 +47,7 @@ class AtLength:
         multiple: of the training's length.
         frames: of a clip.
         scores: of each clip's masks, by their source.
+        answers: scores of the answers due with the last frame, and those of baselines, by name.
         slots: of the masks, by their source.
         truth: digests of the clips' true objects.
         size: height and width of the frames.
@@ -51,6 +62,7 @@ class AtLength:
     multiple: int
     frames: int
     scores: dict[str, list[ClipScores]] = field(default_factory=dict)
+    answers: dict[str, float] = field(default_factory=dict)
     slots: dict[str, int] = field(default_factory=dict)
     truth: list[bytes] = field(default_factory=list)
     size: tuple[int, int] = (0, 0)
@@ -76,35 +88,40 @@ def measure(
     sees 16 frames at a time, and its state.
 
     Args:
-        task: trained, in evaluation mode; one that gives masks of every frame (`Segmenter`) or predicts frames
-            (`Predictor`).
-        batches: clips as long as the largest multiple asks for, frames in [0, 1], on the task's device.
+        task: trained, in evaluation mode; one that gives masks of every frame (`Segmenter`), predicts frames
+            (`Predictor`) or answers as it reads (`Reasoner`).
+        batches: clips as long as the largest multiple asks for, frames in [0, 1], on the task's device. Those of a
+            `Reasoner` lack the last frame, which it is asked for.
         training_frames: frames of a training clip.
         multiples: of them, ascending.
         num_clips: how many to take; fewer if there are fewer.
         report: is told how many clips are done.
 
     Raises:
-        UserError: the task is none of the two, the core cannot go on beyond a clip, or clips are too short.
+        UserError: the task is none of these, the core cannot go on beyond a clip, or clips are too short.
     """
     found = [AtLength(multiple, multiple * training_frames) for multiple in multiples]
     step: Callable[[nn.Module, VideoBatch, list[AtLength], bool], None]
-    if isinstance(task, Segmenter):
+    if isinstance(task, Reasoner):
+        _check_core(task)
+        step = partial(_answer, scores=[task.answer_scores() for _ in found])
+    elif isinstance(task, Segmenter):
         _check_core(task)
         step = _stream
     elif isinstance(task, Predictor):
         step = _roll_out
     else:
         raise UserError(
-            f"{type(task).__name__} gives neither the masks of every frame nor predicted frames; --lengths takes a run "
-            "of SlotAutoencoding or of VideoPrediction"
+            f"{type(task).__name__} gives neither masks of every frame nor predicted frames nor answers; --lengths "
+            "takes a run of SlotAutoencoding, VideoPrediction or LongContextReasoning"
         )
     done = 0
     with torch.no_grad():
         for number, batch in enumerate(batches):
             batch = batch.map(lambda value: value[: num_clips - done])  # noqa: B023  called at once
-            if batch.num_steps < found[-1].frames:
-                raise UserError(f"the clips have {batch.num_steps} frames; expected {found[-1].frames}")
+            frames = 1 + len(_due(batch)) if isinstance(task, Reasoner) else batch.num_steps
+            if frames < found[-1].frames:
+                raise UserError(f"the clips have {frames} frames; expected {found[-1].frames}")
             with task.drawn_alike(batch, number):
                 step(task, batch, found, number == 0)
             done += len(batch)
@@ -128,6 +145,7 @@ def numbers_in(state: State) -> int:
 
 
 def _check_core(task: nn.Module) -> None:
+    """Refuses a task whose clips cannot be continued from a state."""
     if isinstance(task, Segmenter) and type(task).stream is Segmenter.stream:
         raise UserError(
             f"{type(task).__name__} gives the masks of whole clips only; --lengths needs a method "
@@ -199,6 +217,47 @@ def _roll_out(task: nn.Module, batch: VideoBatch, found: list[AtLength], first: 
     _add_scores(batch, {"decoder": torch.cat(labels, 1)} if labels else {}, found, context)
 
 
+def _answer(
+    task: nn.Module, batch: VideoBatch, found: list[AtLength], first: bool, scores: Sequence[AnswerScores]
+) -> None:
+    """Reads a batch piece by piece and scores, at each length, the answer that is due before its last frame."""
+    assert isinstance(task, Reasoner)
+    due = _due(batch)
+    read = {one.frames: due[one.frames - 2] + 1 for one in found}  # steps; that of an answer is the one before
+    ends = _pieces(list(read.values()), _PIECE * (due[0] + 1))
+    if first:  # compiles what is compiled at a first call, and at one with a state
+        _, state = task.stream_answers(batch.slice_time(0, ends[0]), None)
+        if len(ends) > 1:
+            task.stream_answers(batch.slice_time(ends[0], ends[1]), state)
+    core = getattr(task, "core", None)
+    answers: list[Tensor] = []
+    state, start = None, 0
+    for one, its_scores in zip(found, scores, strict=True):
+        with _watched(core, batch) as watched:
+            for end in [end for end in ends if start < end <= read[one.frames]]:
+                piece, begin = batch.slice_time(start, end), _now(batch)
+                try:
+                    answer, state = task.stream_answers(piece, state)
+                except (ValueError, IndexError) as error:
+                    name = type(core or task).__name__
+                    raise UserError(f"{name} cannot be streamed beyond {start} steps: {error}") from error
+                one.seconds += _now(batch) - begin
+                one.steps += answer.shape[1] * len(batch)
+                answers.append(answer)
+                start = end
+        one.core_seconds += watched.seconds
+        one.state_numbers = numbers_in(state) // len(batch)
+        its_scores.update(torch.cat(answers, 1), batch)
+        one.answers = {name: value for name, value in its_scores.compute().items() if "/context_" not in name}
+        one.clips += len(batch)
+        one.size = _size(batch)
+
+
+def _due(batch: VideoBatch) -> list[int]:
+    """The step after which each answer is due, the first step being 0."""
+    return (batch.require("target_time")[0] - batch.time[0, 0]).tolist()
+
+
 def _add_scores(
     batch: VideoBatch,
     labels: dict[str, Integer[Tensor, "batch time height width"]],
@@ -226,11 +285,11 @@ def _masks(task: Segmenter, out: Segmentation, batch: VideoBatch) -> dict[str, T
     return {name: masks for name, masks in (("decoder", out.masks), ("attention", attention)) if masks is not None}
 
 
-def _pieces(lengths: Sequence[int]) -> list[int]:
-    """Where pieces end: at every length, and no more than 16 frames apart."""
+def _pieces(lengths: Sequence[int], most: int = _PIECE) -> list[int]:
+    """Where pieces end: at every length, and no more than `most` apart."""
     ends, start = [], 0
     for length in lengths:
-        count = math.ceil((length - start) / _PIECE)
+        count = math.ceil((length - start) / most)
         ends += [start + (length - start) * (number + 1) // count for number in range(count)]
         start = length
     return ends

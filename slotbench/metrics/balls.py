@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from slotbench.interfaces import VideoBatch
+from slotbench.interfaces import AnswerScores, VideoBatch
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Scores
 
@@ -147,7 +147,7 @@ class ClassCounts(Metric):
         return torch.where(self.counts.sum() > 0, self.counts.max() / self.counts.sum().clamp(min=1), torch.nan)
 
 
-class BallScores(Scores):
+class BallScores(Scores, AnswerScores):
     """Scores of class images against a `BlinkingBalls` batch: of the last target, by context length; and baselines.
 
     Names: `ball_iou`, `colour_accuracy` (balls whose answer is a colour), `colour_accuracy_not_last` (of these, the

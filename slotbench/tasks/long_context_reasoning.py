@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 from einops import rearrange
-from jaxtyping import Float
+from jaxtyping import Float, Integer
 from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import AdamW, Optimizer
@@ -19,7 +19,9 @@ from slotbench.interfaces import (
     Decoded,
     Decoder,
     Encoder,
+    Reasoner,
     SlotSpec,
+    State,
     TemporalCore,
     TokenSpec,
     VideoBatch,
@@ -38,7 +40,7 @@ from slotbench.tasks.pictures import contact_sheet, paint_classes, paint_slots
 __all__ = ["LongContextReasoning"]
 
 
-class LongContextReasoning(SlotTask):
+class LongContextReasoning(SlotTask, Reasoner):
     """Long-context reasoning: classifies every pixel of a target image after the whole sequence has been read.
 
     Source: SlotSSM §7.2 and appendix B-C (Blinking Color Balls). Scores, each beside baselines on the same clips:
@@ -116,7 +118,7 @@ class LongContextReasoning(SlotTask):
         self.loss_reduction = loss_reduction
         weights = torch.tensor(class_weights) if class_weights is not None else torch.ones(self.num_classes)
         self.register_buffer("early_weights", weights, persistent=False)
-        self.declare_scores(*(BallScores(self.num_classes, self.data_spec.target.palette) for _ in range(2)))
+        self.declare_scores(self.answer_scores(), self.answer_scores())
 
     def forward(self, batch: VideoBatch, every_target: bool = False) -> Decoded:
         """Decodes the slots of the step after which the last target is due, or of every such step.
@@ -164,6 +166,18 @@ class LongContextReasoning(SlotTask):
         decoded = self(batch, every_target=True)
         scores.update(decoded.reconstruction.argmax(2), batch)
         return self.loss(Decoded(decoded.reconstruction[:, -1:], losses=decoded.losses), batch)
+
+    def answer_scores(self) -> BallScores:
+        """New scores of class images."""
+        return BallScores(self.num_classes, self.data_spec.target.palette)
+
+    def stream_answers(
+        self, batch: VideoBatch, state: State | None
+    ) -> tuple[Integer[Tensor, "batch targets height width"], State]:
+        """The class images of the targets due within the next steps, and the core's state after those steps."""
+        out = self.core(self.encoder(batch), state)
+        due = batch.require("target_time")[0] - batch.time[0, 0]
+        return self.decoder(out.slots[:, due], batch).reconstruction.argmax(2), out.state
 
     def predict(self, batch: VideoBatch) -> dict[str, Tensor]:
         """The predicted class image of the last target, its frame, and each slot's share in each pixel, if known."""

@@ -73,6 +73,35 @@ def test_every_length_is_printed_written_and_compared(trained, capsys):
     assert read_run_folder(trained).scored_by["lengths/4T/mota/decoder"].rules["frames"] == "8"
 
 
+def test_answers_stand_beside_their_baselines_and_are_compared(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("SLOTBENCH_RUN_DIR", "")
+    parts = {
+        "encoder": {"class_path": "PatchEncoder", "init_args": {"dim": 8, "patch_size": 8}},
+        "core": {"class_path": "SlotSSM", "init_args": {"num_slots": 3, "dim": 8}},
+        "decoder": {"class_path": "TransformerDecoder", "init_args": {"dim": 8, "patch_size": 8}},
+    }
+    sizes = {"num_balls": 2, "num_frames": 3, "resolution": 16, "patches_per_side": 1}
+    loader = EXPERIMENT["data"]["init_args"]["loader"]
+    data = {"class_path": "BlinkingBalls", "init_args": {**sizes, "loader": loader}}
+    experiment = {**EXPERIMENT, "model": {"class_path": "LongContextReasoning", "init_args": parts}, "data": data}
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(experiment))
+    path = tmp_path / "runs" / "tiny"
+    assert run(["fit", "--config", str(tmp_path / "tiny.yaml"), "--run_dir", str(path)]) == 0
+    capsys.readouterr()
+    assert run(["test", str(path), "--lengths", "1,4", "--clips", "4"]) == 0
+    printed = capsys.readouterr().out
+    assert "4 T = 12" in printed
+    assert "what: colour accuracy, coloured balls" in printed
+    assert "baseline: last colour seen" in printed
+    (file,) = path.glob("lengths-*.json")
+    written = json.loads(file.read_text())
+    assert written["clips"] == 4
+    found = compare([read_run_folder(path)], metrics=["lengths/*/colour_accuracy"])
+    means = {name: cell.mean for name, cell in found.rows[0].cells.items()}
+    expected = [f"lengths/{multiple}T/colour_accuracy" for multiple in (1, 4)]
+    assert means == {name: written["metrics"][name] for name in expected}
+
+
 def test_lengths_that_the_data_has_not_are_left_out_with_a_sentence(trained, capsys, monkeypatch):
     monkeypatch.setattr(BouncingBalls, "most_frames", lambda data, split: 5)
     assert run(["validate", str(trained), "--lengths", "1,2,4", "--clips", "1"]) == 0

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from slotbench.data.balls.blinking_balls import BlinkingBalls
 from slotbench.data.balls.bouncing_balls import BouncingBalls
 from slotbench.data.base import LoaderOptions
 from slotbench.errors import UserError
@@ -21,6 +22,7 @@ from slotbench.metrics.contingency import frame_tables, masks_to_labels
 from slotbench.metrics.frames import frame_mse
 from slotbench.metrics.mask_rules import Rules
 from slotbench.registry import load
+from slotbench.tasks.long_context_reasoning import LongContextReasoning
 from slotbench.tasks.slot_autoencoding import SlotAutoencoding
 from slotbench.tasks.video_prediction import VideoPrediction
 
@@ -127,6 +129,41 @@ def test_predicted_frames_are_scored_and_the_context_is_not():
         assert one.state_numbers > 0
 
 
+@pytest.mark.parametrize(("core", "patches"), [("SlotSSM", 1), ("SlotSSM", 2), ("SlotTransformer", 2)])
+def test_answers_are_those_of_clips_that_end_at_the_length(core, patches):
+    episodes = {
+        frames: BlinkingBalls(
+            num_frames=frames,
+            num_balls=2,
+            resolution=16,
+            patches_per_side=patches,
+            loader=LoaderOptions(val_batch_size=2, test_size=3),
+        )
+        for frames in (TRAINED, 2 * TRAINED, 12 * TRAINED)
+    }
+    torch.manual_seed(0)
+    task = LongContextReasoning(
+        partial(load("encoders", "PatchEncoder"), dim=8, patch_size=8 // patches),
+        partial(load("cores", core), num_slots=3, dim=8),
+        partial(load("decoders", "TransformerDecoder"), dim=8, patch_size=4),
+        data_spec=episodes[TRAINED].spec,
+    ).eval()
+    for weight in task.parameters():
+        torch.nn.init.normal_(weight, std=0.5)  # answers that are not all alike
+    found = measure(task, batches(episodes[12 * TRAINED]), TRAINED, [1, 2, 12], 99)
+    for one in found:
+        scores = task.answer_scores()
+        for batch in batches(episodes[one.frames]):
+            with torch.no_grad():
+                scores.update(task(batch, every_target=True).reconstruction.argmax(2), batch)
+        expected = {name: value for name, value in scores.compute().items() if "/context_" not in name}
+        assert one.answers == pytest.approx(expected, abs=1e-6)
+        assert 0 < one.answers["ball_iou"] < 1
+        assert (one.clips, one.state_numbers > 0, 0 < one.core_seconds < one.seconds) == (3, True, True)
+    assert [one.steps for one in found] == [3 * 2, 3 * 3, 3 * 30]
+    assert found[0].answers != found[2].answers
+
+
 def test_a_core_that_looks_ahead_says_that_it_cannot_be_continued():
     data = clips()
     task = autoencoding(data, "PSB", causal=False)
@@ -171,7 +208,7 @@ def stream_with(task, forward):
 
 
 def test_other_tasks_and_shorter_clips_are_refused():
-    with pytest.raises(UserError, match="Linear gives neither the masks of every frame nor predicted frames"):
+    with pytest.raises(UserError, match="Linear gives neither masks of every frame nor predicted frames nor answers"):
         measure(nn.Linear(1, 1), [], TRAINED, [1], 1)
     with pytest.raises(UserError, match="the clips have 36 frames; expected 39"):
         measure(autoencoding(clips(), "SAVi"), batches(clips()), TRAINED, [13], 1)

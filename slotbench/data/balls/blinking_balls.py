@@ -6,6 +6,7 @@ Source: SlotSSM, section 7.2 and appendix B.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -107,6 +108,14 @@ class BlinkingBalls(SlotDataModule):
                 palette=tuple((red, green, blue) for red, green, blue in PALETTE.tolist()),
             ),
         )
+
+    def most_frames(self, split: Split) -> int | None:
+        """Any number: episodes are simulated."""
+        return None
+
+    def longer(self, split: Split, frames: int, clips: int) -> dict[str, Any]:
+        """Episodes of so many frames, the last target included."""
+        return {"num_frames": frames}
 
     def dataset(self, split: Split) -> Dataset[VideoBatch]:
         """The episodes of a split."""

@@ -9,8 +9,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("slotbench", "plugins/slotbench_plugins")
 MODULES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
-    path for folder in ("slotbench", "plugins/slotbench_plugins") for path in (ROOT / folder).rglob("*.py")
-)
 
 
 def unknown(source: str) -> set[str]:

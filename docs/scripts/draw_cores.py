@@ -85,7 +85,8 @@ def runs_below(folder: Path) -> dict[str, list[Run]]:
     records = sorted(path for path in folder.rglob("run.json") if path.parent.name not in known.get("starts", ()))
     found = [Run(path.parent) for path in records if json.loads(path.read_text())["state"] == "finished"]
     chose = (known.get("protocol") or {}).get("seed")
-    found = [run for run in found if run.config["seed_everything"] != chose]
+    choosing = chose if isinstance(chose, list) else [chose]
+    found = [run for run in found if run.config["seed_everything"] not in choosing]
     found.sort(key=lambda run: run.config["seed_everything"])
     cores: dict[str, list[Run]] = {}
     distinct = len({run.label for run in found}) == len({run.core for run in found})

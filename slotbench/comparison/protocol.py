@@ -15,13 +15,13 @@ __all__ = ["GridProtocol", "best_baseline", "protocol_notes", "read_protocol", "
 
 @dataclass(frozen=True)
 class GridProtocol:
-    """A setting that was chosen for every variant on a seed that is not reported.
+    """A setting that was chosen for every variant on seeds that are not reported.
 
     Attributes:
         key: the setting.
         values: the candidates.
-        seed: on which it was chosen.
-        metric: by which.
+        seeds: on which it was chosen.
+        metric: by which; where seeds are several, by its mean.
         variants: "label", "chosen", "values", "scores" and "diverged" of each variant.
         at: one value of some axes, at which it was chosen for all of their values.
         choosing: folders of the points that were run to choose, which are no rows.
@@ -29,7 +29,7 @@ class GridProtocol:
 
     key: str
     values: tuple[Any, ...]
-    seed: Any
+    seeds: tuple[Any, ...]
     metric: str
     variants: tuple[Mapping[str, Any], ...]
     at: Mapping[str, Any] = field(default_factory=dict)
@@ -42,11 +42,11 @@ def read_protocol(record: Mapping[str, Any]) -> GridProtocol | None:
     if not isinstance(given, Mapping) or not isinstance(given.get("choose"), str):
         return None
     values, variants, points = given.get("values"), given.get("variants"), record.get("points")
-    at = given.get("at")
+    at, seed = given.get("at"), given.get("seed")
     return GridProtocol(
         key=given["choose"],
         values=tuple(values) if isinstance(values, list) else (),
-        seed=given.get("seed"),
+        seeds=tuple(seed) if isinstance(seed, list) else (seed,),
         metric=str(given.get("by")),
         variants=tuple(item for item in variants if isinstance(item, Mapping)) if isinstance(variants, list) else (),
         at={str(axis): value for axis, value in at.items()} if isinstance(at, Mapping) else {},
@@ -92,10 +92,12 @@ def protocol_notes(protocol: GridProtocol, metric: Metric | None) -> list[str]:
     values = ", ".join(map(plain_value, protocol.values))
     at = " and ".join(f"{axis} {plain_value(value)}" for axis, value in protocol.at.items())
     rows = f"at {at}, for rows of other values too," if at else "for each row"
-    notes = [
-        f"{protocol.key} was chosen {rows} from {values} by {protocol.metric}, of one run each with seed "
-        f"{plain_value(protocol.seed)}, which is not reported"
-    ]
+    seeds = ", ".join(map(plain_value, protocol.seeds))
+    if len(protocol.seeds) > 1:
+        how = f"by the mean of {protocol.metric}, of a run each with seeds {seeds}, which are not reported"
+    else:
+        how = f"by {protocol.metric}, of one run each with seed {seeds}, which is not reported"
+    notes = [f"{protocol.key} was chosen {rows} from {values} {how}"]
     baseline = None if metric is None else best_baseline(metric)
     if metric is not None and baseline is not None:
         notes.append(f"success: seeds that beat the best baseline of {metric.name}, {baseline[0]} ({baseline[1]:.4g})")

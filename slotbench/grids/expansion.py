@@ -117,7 +117,7 @@ def expand(file: GridFile, name: str | None = None, extra: Mapping[str, Any] | N
     protocol = file.protocol
     chosen_axis = {protocol.key: protocol.values} if protocol else {}
     axes = [*_product(file.product, short), *_zip(file, short), *_list(file, short), *_product(chosen_axis, short)]
-    seeds = (*((protocol.seed,) if protocol else ()), *file.seeds)
+    seeds = (*(protocol.seeds if protocol else ()), *file.seeds)
     count = math.prod(map(len, axes)) * len(seeds)
     if count > MOST_POINTS:
         raise UserError(f"{file.path} has {count:,} points; {MOST_POINTS:,} is the most that a grid may have")
@@ -135,7 +135,7 @@ def expand(file: GridFile, name: str | None = None, extra: Mapping[str, Any] | N
         chosen = {key: value for choice in choices for key, value in choice.settings.items()}
         # each is asked, so that each knows whether it has excluded anything
         excluded = [exclusion.matches({**chosen, SEED: seed}, labels) for exclusion in exclusions]
-        if any(excluded) or (protocol and seed == protocol.seed and not chooses(protocol, chosen)):
+        if any(excluded) or (protocol and seed in protocol.seeds and not chooses(protocol, chosen)):
             continue
         before = _before(file, choices, seed, placed)
         points.append(_point(file, extra, contents, choices, seed, labels, before))
@@ -180,7 +180,7 @@ def _point(
         arguments=_arguments(_in_use(files, contents), plain),
         fingerprint=fingerprint,
         alternatives=tuple((choice.axis, choice.index) for choice in choices),
-        stage="" if file.protocol is None else "choose" if seed == file.protocol.seed else "report",
+        stage="" if file.protocol is None else "choose" if seed in file.protocol.seeds else "report",
         after=before.id if before else "",
         into=file.chain.into if file.chain and before else "",
     )

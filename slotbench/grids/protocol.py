@@ -26,8 +26,8 @@ class Choice:
 
     Attributes:
         label: the variant, in words.
-        points: the candidates' points, in the order of the values.
-        scores: of each of them: a number, "diverged", or None as long as it is not done.
+        points: of each candidate the point of the first seed, in the order of the values.
+        scores: of each candidate: the mean over its seeds, "diverged" where one has, None as long as one is not done.
         chosen: which of them is best; None as long as one is missing, and where all of them have diverged.
         following: how many points are reported with what is chosen.
     """
@@ -58,7 +58,7 @@ def choices(grid: Grid, folder: GridFolder) -> list[Choice]:
     protocol = grid.file.protocol
     if protocol is None:
         return []
-    variants: dict[tuple[tuple[str, int], ...], list[Point]] = {}
+    variants: dict[tuple[tuple[str, int], ...], dict[tuple[tuple[str, int], ...], list[Point]]] = {}
     # of a chain the last point chooses, for all of them
     earlier = {point.after for point in grid.candidates}
     by_id = {point.id: point for point in grid.candidates}
@@ -66,11 +66,13 @@ def choices(grid: Grid, folder: GridFolder) -> list[Choice]:
     following = Counter(told_apart(grid.file, point.alternatives) for point in reported)
     for point in grid.candidates:
         if point.stage == "choose" and point.id not in earlier:
-            variants.setdefault(variant_of(grid, point), []).append(point)
+            values = variants.setdefault(variant_of(grid, point), {})
+            values.setdefault(told_apart(grid.file, point.alternatives), []).append(point)
     found = []
     hidden = {"seed", _short(grid, protocol)}.union(*(_keys_of(grid, axis) for axis in shared_axes(grid.file)))
-    for points in variants.values():
-        scores = tuple(_score(folder, point, protocol, by_id) for point in points)
+    for values in variants.values():
+        points = [seeds[0] for seeds in values.values()]
+        scores = tuple(_mean([_score(folder, point, protocol, by_id) for point in seeds]) for seeds in values.values())
         words = [text for key, text in points[0].labels.items() if key not in hidden]
         left = following[told_apart(grid.file, points[0].alternatives)]
         found.append(Choice(", ".join(words) or grid.name, tuple(points), scores, _best(scores, protocol), left))
@@ -117,7 +119,8 @@ def choice_lines(grid: Grid, found: Sequence[Choice]) -> Iterator[str]:
             what = f"it diverges at every {key}, so there is nothing to report"
         else:
             what = f"{key} is not chosen yet"
-        yield f"{choice.label}: {what} ({protocol.metric} at {given})"
+        mean = "mean " if len(protocol.seeds) > 1 else ""
+        yield f"{choice.label}: {what} ({mean}{protocol.metric} at {given})"
 
 
 def protocol_record(grid: Grid, found: Sequence[Choice]) -> dict[str, Any] | None:
@@ -128,7 +131,7 @@ def protocol_record(grid: Grid, found: Sequence[Choice]) -> dict[str, Any] | Non
     return {
         "choose": protocol.key,
         "values": list(protocol.values),
-        "seed": protocol.seed,
+        "seed": list(protocol.seeds) if len(protocol.seeds) > 1 else protocol.seeds[0],
         "by": protocol.metric,
         "higher_is_better": protocol.higher_is_better,
         **({"at": dict(protocol.at)} if protocol.at else {}),
@@ -193,6 +196,14 @@ def _score(folder: GridFolder, point: Point, protocol: Protocol, by_id: Mapping[
         return "diverged"
     # what is no finite number is as bad as a score can be
     return number if math.isfinite(number) else "diverged"
+
+
+def _mean(scores: Sequence[Score]) -> Score:
+    """The score of a value over its seeds: one that has diverged, or has not ended, is the score of all."""
+    if None in scores:
+        return None
+    numbers = [score for score in scores if isinstance(score, float)]
+    return sum(numbers) / len(numbers) if len(numbers) == len(scores) else "diverged"
 
 
 def _has_diverged(folder: GridFolder, point: Point, by_id: Mapping[str, Point]) -> bool:

@@ -19,13 +19,13 @@ _EXAMPLE = "protocol: {values: [3.0e-4, 7.0e-4, 2.0e-3], by: val/loss}"
 
 @dataclass(frozen=True)
 class Protocol:
-    """How the grid gives every variant the same chance: a setting is chosen for each by one run per value.
+    """How the grid gives every variant the same chance: a setting is chosen for each by runs of every value.
 
     Attributes:
         key: the setting that is chosen, as on the command line.
         values: the candidates.
-        seed: of the runs that choose; no reported one.
-        metric: by which the best candidate is found.
+        seeds: of the runs that choose, one for each value and seed; no reported ones.
+        metric: by which the best candidate is found, the mean over the seeds.
         higher_is_better: which way.
         at: one value of some axes, at which it is chosen for all of their values; for each by itself where they are
             not named.
@@ -33,7 +33,7 @@ class Protocol:
 
     key: str
     values: tuple[Any, ...]
-    seed: int
+    seeds: tuple[int, ...]
     metric: str
     higher_is_better: bool
     at: Mapping[str, Any] = field(default_factory=dict)
@@ -72,13 +72,7 @@ def read_protocol(
     values = content.get("values", list(RATES))
     if not isinstance(values, list) or len(values) < 2 or len({canonical(value) for value in values}) < len(values):
         raise fail(f"protocol: values is {as_argument(values)}", "a list of two or more different values")
-    seed = content.get("seed", SELECTION_SEED)
-    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
-        raise fail(f"protocol: seed is {as_argument(seed)}", "a whole number from 0 to 4294967295")
-    if seed in seeds:
-        raise fail(
-            f"protocol: the seed {seed} is a reported one", "another one, so that no choice flatters what is said"
-        )
+    choosing = _seeds(content.get("seed", SELECTION_SEED), seeds, fail)
     metric = content.get("by", metrics[0] if metrics else None)
     if not isinstance(metric, str) or not metric:
         raise fail("protocol does not say by which score to choose", "by: val/loss, or metrics: [val/loss]")
@@ -90,4 +84,20 @@ def read_protocol(
     if not isinstance(at, Mapping) or not all(isinstance(axis, str) for axis in at):
         raise fail(f"protocol: at holds {as_argument(at)}", "axes and one value of each, such as {data.num_frames: 6}")
     shared = {check_key(axis): value for axis, value in at.items()}
-    return Protocol(check_key(key), tuple(values), seed, metric, higher, shared)
+    return Protocol(check_key(key), tuple(values), choosing, metric, higher, shared)
+
+
+def _seeds(given: Any, reported: Sequence[int], fail: Callable[..., UserError]) -> tuple[int, ...]:
+    """The seeds of the runs that choose: one, or a list."""
+    found = given if isinstance(given, list) else [given]
+    whole = all(isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**32 for seed in found)
+    if not found or not whole or len(set(found)) < len(found):
+        raise fail(
+            f"protocol: seed is {as_argument(given)}",
+            "a whole number from 0 to 4294967295, or several different ones, such as [1000, 1001]",
+        )
+    if both := [seed for seed in found if seed in reported]:
+        raise fail(
+            f"protocol: the seed {both[0]} is a reported one", "another one, so that no choice flatters what is said"
+        )
+    return tuple(found)

@@ -88,8 +88,14 @@ def stage_name(grid: Grid, stage: Stage) -> str:
         return ""
     if stage == "choose":
         where = "".join(f" at {axis} {as_label(value)}" for axis, value in protocol.at.items())
-        name = f"{protocol.key} is chosen by {protocol.metric}{where} on seed {protocol.seed}, which is not reported"
-        return one_line(name)
+        several = len(protocol.seeds) > 1
+        on = (
+            f"seeds {', '.join(map(str, protocol.seeds))}, which are"
+            if several
+            else f"seed {protocol.seeds[0]}, which is"
+        )
+        mean = "the mean of " if several else ""
+        return one_line(f"{protocol.key} is chosen by {mean}{protocol.metric}{where} on {on} not reported")
     return f"the reported seeds, {', '.join(map(str, grid.file.seeds))}, with what was chosen"
 
 

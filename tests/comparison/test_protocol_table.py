@@ -23,7 +23,7 @@ KEY = "model.optimizer.lr"
 PROTOCOL = GridProtocol(
     key=KEY,
     values=(0.0003, 0.0007, 0.002),
-    seed=1000,
+    seeds=(1000,),
     metric="val/iou",
     variants=(
         {"label": "SlotSSM", "chosen": 0.0007, "diverged": False},

@@ -10,6 +10,7 @@ import pytest
 import stand_in_grid
 
 from slotbench.cli import run
+from slotbench.comparison.protocol import protocol_notes, read_protocol
 from slotbench.errors import UserError
 from slotbench.grids.expansion import expand
 from slotbench.grids.grid_file import read_grid_file
@@ -188,6 +189,34 @@ def test_a_choice_at_one_value_of_an_axis_holds_for_its_other_values(workspace, 
     assert set(trained().values()) == {1}
 
 
+def test_several_seeds_choose_by_their_mean(workspace, capsys):
+    stand_in_grid.write_protocol(workspace)
+    file = workspace / "widths.yaml"
+    file.write_text(file.read_text().replace("seed: 9", "seed: [8, 9]"))
+    # seed 9 alone would choose 0.3 for the first width: 1.8 against 1.9
+    stand_in_grid.fault(workspace, 1, 9, "loss 1.8").rename("faults/1-9-0.3")
+    # and one of two that diverges is none to report
+    stand_in_grid.fault(workspace, 2, 8, "diverge").rename("faults/2-8-0.2")
+    assert run(["grid", "status", "widths.yaml"]) == 1
+    assert "is chosen by the mean of val/loss on seeds 8, 9, which are not reported" in capsys.readouterr().out
+    assert run(["grid", "run", "widths.yaml", "--only", "seed=8"]) == 1
+    assert {name[-6:] for name in trained()} == {"seed=8"}
+    assert run(["grid", "run", "widths.yaml"]) == 0
+    said = capsys.readouterr().out
+    assert "1: lr 0.1 is chosen (mean val/loss at 0.1: 1.85, 0.2: 1.95, 0.3: 1.9)" in said
+    assert "2: lr 0.1 is chosen (mean val/loss at 0.1: 2.95, 0.2: diverged, 0.3: 2.95)" in said
+    reported = {f"dim={width},lr=0.1,seed={seed}" for width in (1, 2) for seed in (0, 1)}
+    assert trained() == dict.fromkeys(FIRST | {name.replace("=9", "=8") for name in FIRST} | reported, 1)
+    assert record()["protocol"]["seed"] == [8, 9]
+    compared = read_protocol(record())
+    assert compared is not None
+    assert (
+        "by the mean of val/loss, of a run each with seeds 8, 9, which are not reported"
+        in protocol_notes(compared, None)[0]
+    )
+    assert len(compared.choosing) == 12
+
+
 @pytest.mark.parametrize(
     ("protocol", "words"),
     [
@@ -195,6 +224,10 @@ def test_a_choice_at_one_value_of_an_axis_holds_for_its_other_values(workspace, 
         ("{values: [1, 1.0e-0, 1]}", "two or more different values"),
         ("{seed: 1}", "the seed 1 is a reported one"),
         ("{seed: -1}", "protocol: seed is -1"),
+        ("{seed: [1000, 1]}", "the seed 1 is a reported one"),
+        ("{seed: [1000, 1000]}", r"seed is \[1000, 1000\]\n  expected: a whole number .*, or several different ones"),
+        ("{seed: []}", "or several different ones"),
+        ("{seed: [1000, x]}", "or several different ones"),
         ("{by: val/depth}", "nothing says whether more of val/depth is better"),
         ("{rates: [1, 2]}", "no key rates"),
         ("[1, 2]", "protocol holds"),
@@ -233,7 +266,7 @@ def test_without_more_words_the_protocol_is_the_usual_one(workspace):
     assert protocol is not None
     assert (protocol.key, protocol.values) == ("model.optimizer.lr", (3e-4, 7e-4, 2e-3))
     assert (protocol.metric, protocol.higher_is_better) == ("val/rollout_mse", False)
-    assert protocol.seed not in range(5)
+    assert protocol.seeds == (1000,)
     grid = expand(read_grid_file(file))
     assert len(grid.points) == 2 * 3
     assert len(grid.candidates) == 2 * 3 * (1 + 5)

@@ -77,7 +77,7 @@ def print_lengths(
     """
     console = console or Console()
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("score", no_wrap=True)
+    table.add_column("score")  # the one that gives way where the terminal is narrow
     for one in found:
         table.add_column(f"{one.multiple} T = {one.frames}", justify="right", no_wrap=True)
     for source in dict.fromkeys(source for one in found for source in one.scores):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
 import yaml
+from rich.console import Console
 
 from slotbench.cli import run
 from slotbench.comparison.run_folders import read_run_folder
 from slotbench.comparison.table import compare
 from slotbench.data.balls.bouncing_balls import BouncingBalls
+from slotbench.lengths.report import print_lengths
+from slotbench.lengths.streaming import AtLength
 from slotbench.runs.evaluation_record import read_record
 
 EXPERIMENT = {
@@ -100,6 +104,26 @@ def test_answers_stand_beside_their_baselines_and_are_compared(tmp_path, capsys,
     means = {name: cell.mean for name, cell in found.rows[0].cells.items()}
     expected = [f"lengths/{multiple}T/colour_accuracy" for multiple in (1, 4)]
     assert means == {name: written["metrics"][name] for name in expected}
+
+
+def test_numbers_are_whole_where_the_terminal_is_narrow():
+    console = Console(width=80, record=True, file=io.StringIO())
+    found = [
+        AtLength(
+            multiple=multiple,
+            frames=6 * multiple,
+            answers={"iou": 0.25, "baseline/iou/copy the last mask of the clip": 0.125},
+            state_numbers=155_041 * multiple,
+        )
+        for multiple in (1, 2, 4, 8, 16)
+    ]
+    print_lengths(found, 0, "long", {"iou": "a score with a name that is longer than its column"}, console)
+    printed = console.export_text()
+    assert "…" not in printed
+    for word in ("1 T = 6", "16 T = 96", "2,480,656", "0.250", "0.125"):
+        assert word in printed
+    words = " ".join(line.split("  ")[0].strip() for line in printed.splitlines())
+    assert "longer than its column" in words
 
 
 def test_lengths_that_the_data_has_not_are_left_out_with_a_sentence(trained, capsys, monkeypatch):

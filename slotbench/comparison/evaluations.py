@@ -20,6 +20,7 @@ __all__ = ["Evaluations", "read_evaluations"]
 
 _RECORD = re.compile(r"(val|(?:test|lengths)-\d{8}-\d{6}(?:-\d{1,3})?)(?:-(\d{1,4}T))?-([A-Za-z]\w{0,39})\.json")
 _DATED = re.compile(r"(test|lengths)-(\d{8}-\d{6})(?:-(\d{1,3}))?\.json")
+_BASELINE = re.compile(r"(lengths/\d{1,4}T)/baseline/(.+)")
 _MOST_FILES, _MOST_RECORDS, _MOST_SCORES, _MOST_RULES, _LONGEST = 10_000, 64, 500, 60, 40
 
 
@@ -58,7 +59,7 @@ def read_evaluations(folder: Path, step: Any = None) -> Evaluations:
             try:
                 logged = read_json_object(own_file(folder, newest)).get("metrics")
                 of_kind = {name: value for name, value in numbers(logged).items() if name.startswith(f"{kind}/")}
-                found.scores |= of_kind
+                found.scores |= {_as_logged(name): value for name, value in of_kind.items()}
             except FileError as error:
                 found.problems.append(f"has a {kind} file that cannot be read: {error}")
     records = [(name, match) for name in names if (match := _RECORD.fullmatch(name)) and match[1] in wanted]
@@ -70,6 +71,12 @@ def read_evaluations(folder: Path, step: Any = None) -> Evaluations:
         except FileError as error:
             found.problems.append(f"has an evaluation record that cannot be read: {error}")
     return found
+
+
+def _as_logged(name: str) -> str:
+    """A baseline of long clips, "lengths/4T/baseline/NAME/ANSWER", as training logs one; any other score as it is."""
+    match = _BASELINE.fullmatch(name)
+    return f"val/baseline/{match[1]}/{match[2]}" if match else name
 
 
 def _add(found: Evaluations, record: Mapping[str, Any], stage: str, source: str, step: Any) -> None:

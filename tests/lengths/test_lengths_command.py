@@ -104,6 +104,10 @@ def test_answers_stand_beside_their_baselines_and_are_compared(tmp_path, capsys,
     means = {name: cell.mean for name, cell in found.rows[0].cells.items()}
     expected = [f"lengths/{multiple}T/colour_accuracy" for multiple in (1, 4)]
     assert means == {name: written["metrics"][name] for name in expected}
+    for metric, multiple in zip(found.metrics, (1, 4), strict=True):
+        last = written["metrics"][f"lengths/{multiple}T/baseline/colour_accuracy/last colour seen"]
+        assert metric.baselines["last colour seen"] == last
+        assert set(metric.baselines) >= {"last colour seen", "everything white"}
 
 
 def test_numbers_are_whole_where_the_terminal_is_narrow():

@@ -208,7 +208,8 @@ def plain_value(value: Any) -> str:
 
 
 def resolve_key(given: str, runs: Sequence[RunRecord]) -> str:
-    """A setting by its name, or by the end of it where that is enough.
+    """A setting by its name, or by the end of it where that is enough; "seed" is the run's, as in a grid, where runs
+    differ by it.
 
     Raises:
         UnknownNameError: no run has it.
@@ -218,9 +219,11 @@ def resolve_key(given: str, runs: Sequence[RunRecord]) -> str:
     if given in known:
         return given
     ending = [key for key in known if key.endswith(f".{given}")]
+    differing = _differing([run.settings for run in runs if run.settings])
+    if given == "seed" and SEED in differing:
+        ending.append(SEED)
     if len(ending) == 1:
         return ending[0]
-    differing = _differing([run.settings for run in runs if run.settings])
     telling = [key for key in ending if key in differing]
     if len(telling) == 1:
         return telling[0]

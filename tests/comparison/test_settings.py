@@ -136,6 +136,16 @@ def test_a_key_may_be_named_by_its_end():
     assert resolve_key("seed", runs) == "data.loader.seed"
 
 
+def test_seed_is_that_of_the_runs_where_they_differ_by_it():
+    def seeded(name, seed, data_seed):
+        return record(name, {"seed_everything": seed, "data.loader.seed": data_seed}, {})
+
+    assert resolve_key("seed", [seeded("x", 0, 7), seeded("y", 1, 7)]) == "seed_everything"
+    assert resolve_key("seed", [seeded("x", 0, 7), seeded("y", 0, 8)]) == "data.loader.seed"
+    with pytest.raises(ComparisonError, match=r"data\.loader\.seed or seed_everything: type one"):
+        resolve_key("seed", [seeded("x", 0, 7), seeded("y", 1, 8)])
+
+
 def test_a_key_that_is_not_there_or_could_be_several():
     with pytest.raises(UnknownNameError) as error:
         resolve_key("dimm", [run("SlotSSM", dim=64), run("SlotSSM", dim=72)])

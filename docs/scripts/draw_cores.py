@@ -95,6 +95,14 @@ def runs_below(folder: Path) -> dict[str, list[Run]]:
     return cores
 
 
+def without_what_all_say(names: list[str]) -> dict[str, str]:
+    """Names without the ends that all of them have: "PSB, rule earliest" is PSB where every rule is that."""
+    parts = {name: name.split(", ") for name in names}
+    while len({tuple(rest[1:][-1:]) for rest in parts.values()}) == 1 and all(rest[1:] for rest in parts.values()):
+        parts = {name: rest[:-1] for name, rest in parts.items()}
+    return {name: ", ".join(rest) for name, rest in parts.items()}
+
+
 def baselines_of(run: Run) -> dict[str, dict[str, float]]:
     """Score by metric, by baseline; they are logged with the first validation."""
     baselines: dict[str, dict[str, float]] = {}

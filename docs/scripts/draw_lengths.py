@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from draw_cores import Run, draw_curves, figure_of, runs_below
+from draw_cores import Run, draw_curves, figure_of, runs_below, without_what_all_say
 
 COSTS = {"state_numbers": "numbers in the state of a clip", "milliseconds_per_frame": "ms per frame of a clip"}
 _QUIET = "#6b7280"
@@ -37,14 +37,6 @@ def values(record: dict[str, Any], name: str) -> list[float]:
     return [record["metrics"].get(f"lengths/{one['multiple']}T/{name}", float("nan")) for one in record["lengths"]]
 
 
-def without_what_all_say(names: list[str]) -> dict[str, str]:
-    """Names without the ends that all of them have: "PSB, rule earliest" is PSB where every rule is that."""
-    parts = {name: name.split(", ") for name in names}
-    while len({tuple(rest[1:][-1:]) for rest in parts.values()}) == 1 and all(rest[1:] for rest in parts.values()):
-        parts = {name: rest[:-1] for name, rest in parts.items()}
-    return {name: ", ".join(rest) for name, rest in parts.items()}
-
-
 def draw(tests: dict[str, list[dict[str, Any]]], score: str, path: Path) -> None:
     """The score, the state and the time against the frames of a clip."""
     one = next(iter(tests.values()))[0]
@@ -56,8 +48,10 @@ def draw(tests: dict[str, list[dict[str, Any]]], score: str, path: Path) -> None
         axis.set_xticks(frames, [str(count) for count in frames])
         axis.set_xlabel("frames of a clip", fontsize=9)
         axis.set_title(COSTS.get(name, name.replace("_", " ").replace("/", ", ")), loc="left", fontsize=10)
-        if name != score:
+        if name == "state_numbers":
             axis.set_yscale("log")
+        else:
+            axis.set_ylim(bottom=min(0, axis.get_ylim()[0]))
     start = f"lengths/{one['lengths'][0]['multiple']}T/baseline/{score}/"
     for key in [key for key in one["metrics"] if key.startswith(start)]:
         # with clips of the same seed, of which shorter ones are the beginning, every run has these alike

@@ -17,7 +17,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from draw_cores import Run, figure_of, runs_below
+from draw_cores import Run, figure_of, runs_below, without_what_all_say
 
 GRADIENT = "train/gradient_norm"
 MOST_SCORES = 3
@@ -32,7 +32,7 @@ def in_order(name: str) -> list:
 
 def told(name: str) -> str:
     """A variant's name as one says it."""
-    return re.sub(r"num_frames (\d+)", r"\1 frames", name.replace("-", " "))
+    return re.sub(r"num_frames (\d+)", r"\1 frames", name.replace("-", " ")).replace("_", " ")
 
 
 def colours(count: int) -> list:
@@ -121,6 +121,8 @@ def main() -> int:
         print(f"no finished run below {args.folder}", file=sys.stderr)
         return 1
     runs = dict(sorted(runs.items(), key=lambda pair: in_order(pair[0])))
+    short = without_what_all_say(list(runs))
+    runs = {short[name]: found for name, found in runs.items()}
     args.out.mkdir(parents=True, exist_ok=True)
     start = args.out / (args.name or args.folder.resolve().name)
     draw_scores(runs, Path(f"{start}_scores.png"), args.attention)

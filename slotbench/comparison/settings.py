@@ -208,8 +208,9 @@ def plain_value(value: Any) -> str:
 
 
 def resolve_key(given: str, runs: Sequence[RunRecord]) -> str:
-    """A setting by its name, or by the end of it where that is enough; "seed" is the run's, as in a grid, where runs
-    differ by it.
+    """A setting by its name, or by the end of it where that is enough.
+
+    "seed" is the run's, as in a grid, where runs differ by it.
 
     Raises:
         UnknownNameError: no run has it.

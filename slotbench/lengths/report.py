@@ -87,11 +87,11 @@ def print_lengths(
                 table.add_row(f"{words}, {source}", *(_cell(column.get(name)) for column in columns))
     for name, words in answers.items():
         if name in found[-1].answers:
-            table.add_row(words, *(_share(one.answers.get(name)) for one in found))
+            table.add_row(words, *(_number(name, one.answers.get(name)) for one in found))
         prefix = f"baseline/{name}/"
         for key in [key for key in found[-1].answers if key.startswith(prefix)]:
             words = f"  baseline: {key.removeprefix(prefix)}"
-            table.add_row(words, *(_share(one.answers.get(key)) for one in found))
+            table.add_row(words, *(_number(name, one.answers.get(key)) for one in found))
     costs = [_costs(one, context) for one in found]
     for name, words in _COSTS.items():
         if any(cost[name] is not None for cost in costs):
@@ -183,10 +183,6 @@ def _cell(summary: Summary | None) -> str:
     if summary is None:
         return ""
     return f"> {summary.beyond}" if summary.beyond is not None else f"{summary.mean:.3f}"
-
-
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
 
 
 def _number(name: str, value: int | float | None) -> str:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -34,6 +34,8 @@ from slotbench.metrics.mask_evaluation import truth_digests
 from slotbench.metrics.mask_rules import Rules
 
 __all__ = ["AtLength", "measure", "numbers_in"]
+
+_Out = TypeVar("_Out")
 
 _PIECE = 16
 """Frames that are read at once; the masks of no more are held."""
@@ -160,34 +162,77 @@ def _check_core(task: nn.Module) -> None:
 
 
 def _stream(task: nn.Module, batch: VideoBatch, found: list[AtLength], first: bool) -> None:
-    """Reads a batch piece by piece, each from the state that the one before has left."""
+    """Scores the masks of a batch that is read from state to state."""
     assert isinstance(task, Segmenter)
-    core = getattr(task, "core", None)
-    ends = _pieces([one.frames for one in found])
-    if first:  # compiles what is compiled at a first call, and at one with a state
-        _, state = task.stream(batch.slice_time(0, ends[0]), None)
-        if len(ends) > 1:
-            task.stream(batch.slice_time(ends[0], ends[1]), state)
     labels: dict[str, list[Tensor]] = {}
+    for one, out in _read(task, task.stream, batch, found, [one.frames for one in found], first):
+        for source, masks in _masks(task, out, batch).items():
+            labels.setdefault(source, []).append(masks_to_labels(masks, _size(batch)).to("cpu", torch.int16))
+            one.slots[source] = masks.shape[2]
+    _add_scores(batch, {source: torch.cat(parts, 1) for source, parts in labels.items()}, found, 0)
+
+
+def _answer(
+    task: nn.Module, batch: VideoBatch, found: list[AtLength], first: bool, scores: Sequence[AnswerScores]
+) -> None:
+    """Scores, at each length, the answer due before its last frame, of a batch that is read from state to state."""
+    assert isinstance(task, Reasoner)
+    due = _due(batch)
+    steps = [due[one.frames - 2] + 1 for one in found]
+    read = _read(task, task.stream_answers, batch, found, steps, first, steps_per_frame=due[0] + 1)
+    answers = torch.cat([answer for _, answer in read], 1)
+    for one, its_scores in zip(found, scores, strict=True):
+        its_scores.update(answers[:, : one.frames - 1], batch)
+        one.answers = {name: value for name, value in its_scores.compute().items() if "/context_" not in name}
+        one.clips += len(batch)
+        one.size = _size(batch)
+
+
+def _read(
+    task: nn.Module,
+    stream: Callable[[VideoBatch, State | None], tuple[_Out, State]],
+    batch: VideoBatch,
+    found: list[AtLength],
+    steps: Sequence[int],
+    first: bool,
+    steps_per_frame: int = 1,
+) -> Iterator[tuple[AtLength, _Out]]:
+    """Reads a batch piece by piece, each from the state that the one before has left, and measures what it takes.
+
+    Args:
+        task: whose core is watched.
+        stream: reads a piece, with the state before it and after it.
+        batch: clips.
+        found: to add times and states to.
+        steps: how many have been read at each of these lengths.
+        first: whether this is the first batch, before which everything is called once.
+        steps_per_frame: time steps that a frame comes in.
+
+    Yields:
+        what was made of a piece, with the length that it belongs to.
+    """
+    core = getattr(task, "core", None)
+    ends = _pieces(steps, _PIECE * steps_per_frame)
+    if first:  # compiles what is compiled at a first call, and at one with a state
+        _, state = stream(batch.slice_time(0, ends[0]), None)
+        if len(ends) > 1:
+            stream(batch.slice_time(ends[0], ends[1]), state)
     state, start = None, 0
-    for one in found:
+    for one, stop in zip(found, steps, strict=True):
         with _watched(core, batch) as watched:
-            for end in [end for end in ends if start < end <= one.frames]:
+            for end in [end for end in ends if start < end <= stop]:
                 begin = _now(batch)
                 try:
-                    out, state = task.stream(batch.slice_time(start, end), state)
+                    out, state = stream(batch.slice_time(start, end), state)
                 except (ValueError, IndexError) as error:
-                    name = type(core or task).__name__
-                    raise UserError(f"{name} cannot be streamed beyond {start} frames: {error}") from error
+                    name, frames = type(core or task).__name__, start // steps_per_frame
+                    raise UserError(f"{name} cannot be streamed beyond {frames} frames: {error}") from error
                 one.seconds += _now(batch) - begin
-                one.steps += (end - start) * len(batch)
+                one.steps += (end // steps_per_frame - start // steps_per_frame) * len(batch)
                 start = end
-                for source, masks in _masks(task, out, batch).items():
-                    labels.setdefault(source, []).append(masks_to_labels(masks, _size(batch)).to("cpu", torch.int16))
-                    one.slots[source] = masks.shape[2]
+                yield one, out
         one.core_seconds += watched.seconds
         one.state_numbers = numbers_in(state) // len(batch)
-    _add_scores(batch, {source: torch.cat(parts, 1) for source, parts in labels.items()}, found, 0)
 
 
 def _roll_out(task: nn.Module, batch: VideoBatch, found: list[AtLength], first: bool) -> None:
@@ -215,42 +260,6 @@ def _roll_out(task: nn.Module, batch: VideoBatch, found: list[AtLength], first: 
         one.state_numbers = None if watched.state is None else numbers_in(watched.state) // len(batch)
         one.error += float(total.sum()) / (at - context)
     _add_scores(batch, {"decoder": torch.cat(labels, 1)} if labels else {}, found, context)
-
-
-def _answer(
-    task: nn.Module, batch: VideoBatch, found: list[AtLength], first: bool, scores: Sequence[AnswerScores]
-) -> None:
-    """Reads a batch piece by piece and scores, at each length, the answer that is due before its last frame."""
-    assert isinstance(task, Reasoner)
-    due = _due(batch)
-    read = {one.frames: due[one.frames - 2] + 1 for one in found}  # steps; that of an answer is the one before
-    ends = _pieces(list(read.values()), _PIECE * (due[0] + 1))
-    if first:  # compiles what is compiled at a first call, and at one with a state
-        _, state = task.stream_answers(batch.slice_time(0, ends[0]), None)
-        if len(ends) > 1:
-            task.stream_answers(batch.slice_time(ends[0], ends[1]), state)
-    core = getattr(task, "core", None)
-    answers: list[Tensor] = []
-    state, start = None, 0
-    for one, its_scores in zip(found, scores, strict=True):
-        with _watched(core, batch) as watched:
-            for end in [end for end in ends if start < end <= read[one.frames]]:
-                piece, begin = batch.slice_time(start, end), _now(batch)
-                try:
-                    answer, state = task.stream_answers(piece, state)
-                except (ValueError, IndexError) as error:
-                    name = type(core or task).__name__
-                    raise UserError(f"{name} cannot be streamed beyond {start} steps: {error}") from error
-                one.seconds += _now(batch) - begin
-                one.steps += answer.shape[1] * len(batch)
-                answers.append(answer)
-                start = end
-        one.core_seconds += watched.seconds
-        one.state_numbers = numbers_in(state) // len(batch)
-        its_scores.update(torch.cat(answers, 1), batch)
-        one.answers = {name: value for name, value in its_scores.compute().items() if "/context_" not in name}
-        one.clips += len(batch)
-        one.size = _size(batch)
 
 
 def _due(batch: VideoBatch) -> list[int]:

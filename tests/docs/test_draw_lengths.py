@@ -7,18 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
-
-SCRIPTS = Path(__file__).parents[2] / "docs" / "scripts"
+from docs_scripts import docs_script
 
 
 @pytest.fixture
-def script(monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    import draw_lengths
-
-    yield draw_lengths
-    for name in ("draw_lengths", "draw_cores"):
-        sys.modules.pop(name)
+def script():
+    with docs_script("draw_lengths") as script:
+        yield script
 
 
 def run_of(folder: Path, core: str, seed: int) -> Path:

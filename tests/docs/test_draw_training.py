@@ -7,19 +7,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from docs_scripts import docs_script
 
-SCRIPTS = Path(__file__).parents[2] / "docs" / "scripts"
 SCORE = "val/fg_ari/video/decoder"
 
 
 @pytest.fixture
-def script(monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    import draw_training
-
-    yield draw_training
-    for name in ("draw_training", "draw_cores"):
-        sys.modules.pop(name)
+def script():
+    with docs_script("draw_training") as script:
+        yield script
 
 
 def record(folder: Path, frames: int, seed: int, score: float, *, gradient: bool = False, higher: bool = True) -> None:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
-
-SCRIPTS = Path(__file__).parents[2] / "docs" / "scripts"
+from docs_scripts import docs_script
 
 
 @pytest.fixture
-def r_squared(monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    import read_off_slots
-
-    yield lambda features, targets: read_off_slots.r_squared(features, targets)
-    sys.modules.pop("read_off_slots")
+def r_squared():
+    with docs_script("read_off_slots") as script:
+        yield script.r_squared
 
 
 def numbers(*shape: int) -> torch.Tensor:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import copy
 import json
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from docs_scripts import docs_script
 from PIL import Image
 
 from slotbench.cli import run
 from slotbench.data.base import LoaderOptions
 
-SCRIPTS = Path(__file__).parents[2] / "docs" / "scripts"
 EXPERIMENT = {
     "model": {
         "class_path": "SlotAutoencoding",
@@ -35,12 +34,8 @@ EXPERIMENT = {
 
 @pytest.fixture(scope="module")
 def script():
-    sys.path.insert(0, str(SCRIPTS))
-    import slot_counts
-
-    yield slot_counts
-    sys.path.remove(str(SCRIPTS))
-    sys.modules.pop("slot_counts")
+    with docs_script("slot_counts") as script:
+        yield script
 
 
 @pytest.fixture(scope="module")

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from docs_scripts import docs_script
 from slotbench_plugins.cores.rim.oc_rim import OCRIM
 
 from slotbench.interfaces import TokenSpec
 
-SCRIPTS = Path(__file__).parents[2] / "docs" / "scripts"
-
 
 @pytest.fixture
-def script(monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    import switch_off
-
-    yield switch_off
-    sys.modules.pop("switch_off")
+def script():
+    with docs_script("switch_off") as script:
+        yield script
 
 
 @pytest.fixture

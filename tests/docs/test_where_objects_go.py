@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
-
-SCRIPTS = Path(__file__).parents[2] / "docs" / "scripts"
+from docs_scripts import docs_script
 
 
 @pytest.fixture
-def script(monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    import where_objects_go
-
-    yield where_objects_go
-    sys.modules.pop("where_objects_go")
+def script():
+    with docs_script("where_objects_go") as script:
+        yield script
 
 
 def scene():

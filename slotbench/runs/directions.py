@@ -9,7 +9,7 @@ __all__ = ["higher_is_better"]
 _LOWER = frozenset(
     {"loss", "mse", "bce", "nll", "rmse", "rel", "lpips", "fvd", "error", "switches", "misses", "milliseconds"}
 )
-_HIGHER = frozenset({"accuracy", "iou", "miou", "ari", "mbo", "psnr", "ssim", "r2", "mota", "motp"})
+_HIGHER = frozenset({"accuracy", "iou", "miou", "ari", "mbo", "psnr", "ssim", "r2", "mota", "motp", "ahead"})
 
 
 def higher_is_better(name: str) -> bool | None:

@@ -1,5 +1,6 @@
 """The task predicts, rolls out on its own predictions, and scores beside baselines, as it says."""
 
+import math
 from dataclasses import replace
 from functools import partial
 
@@ -10,9 +11,10 @@ from prediction_tasks import PatchEncoder, TransformerDecoder, ball_clips, batch
 from slotbench.data.balls.blinking_balls import BlinkingBalls
 from slotbench.data.balls.bouncing_balls import BouncingBalls
 from slotbench.data.base import LoaderOptions
-from slotbench.interfaces import Decoded, VideoBatch
+from slotbench.interfaces import Decoded, VideoBatch, VideoSpec
 from slotbench.metrics.frames import frame_mse, frame_psnr, frame_ssim
 from slotbench.registry import load, names
+from slotbench.tasks.rollouts.scores import RolloutScores, frames_ahead
 
 
 @pytest.fixture
@@ -160,6 +162,50 @@ def test_baselines_are_of_the_same_clips(data):
     assert not [name for name in logged if "/baseline/" in name and "velocity" in name]
 
 
+def test_frames_ahead_are_the_first_ones_with_less_error_than_every_baseline(data):
+    task = make_task(data)
+    quiet_trainer().validate(task, data, verbose=False)
+    logged = task.trainer.callback_metrics
+    baselines = [name.rpartition("/")[2] for name in logged if name.startswith("val/baseline/rollout_frames_ahead/")]
+    assert set(baselines) == {"copy the last frame", "black", "grey, mean of the context"}
+    assert all(logged[f"val/baseline/rollout_frames_ahead/{name}"] == 0 for name in baselines)
+    assert logged["val/oracle/rollout_frames_ahead/simulator"] == 5  # the whole horizon
+    for prefix, suffix in (("", ""), ("oracle/", "/constant velocity")):
+        expected = 0
+        for step in range(1, 6):
+            at = f"step_{step:02d}"
+            lowest = min(logged[f"val/baseline/rollout_mse/{name}/{at}"] for name in baselines)
+            if not logged[f"val/{prefix}rollout_mse{suffix}/{at}"] < lowest:
+                break
+            expected += 1
+        assert logged[f"val/{prefix}rollout_frames_ahead{suffix}"] == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "ahead"),
+    [
+        ([0.1, 0.1, 0.5, 0.1], 2),  # ahead again later does not count
+        ([0.1, 0.1, 0.1, 0.1], 4),
+        ([0.2, 0.1, 0.1, 0.1], 0),  # level is not ahead
+        ([0.1, math.nan, 0.1, 0.1], 1),
+    ],
+)
+def test_frames_ahead_ends_where_one_baseline_is_as_good(model, ahead):
+    curves = {"baseline|black": {"mse": [0.3] * 4}, "baseline|copy": {"mse": [0.2, 0.3, 0.4, 0.9]}, "": {"mse": model}}
+    assert frames_ahead(curves) == {"rollout_frames_ahead": ahead}
+    assert frames_ahead({"": {"mse": model}}) == {}
+
+
+def test_frames_ahead_are_known_in_later_evaluations_which_score_no_baseline():
+    scores = RolloutScores(2, VideoSpec(1, 4, 4))
+    true = torch.ones(1, 2, 1, 4, 4)
+    model = torch.stack([torch.full((1, 4, 4), 0.9), torch.full((1, 4, 4), 0.1)])[None]
+    scores.update([({"": model, "baseline|black": 0 * true + 0.5}, true)])
+    assert scores.close()["rollout_frames_ahead"] == 1
+    scores.update([({"": true}, true)])
+    assert scores.close()["rollout_frames_ahead"] == 2
+
+
 def test_the_test_also_scores_thresholded_feedback(data):
     task = make_task(data)
     data.sizes["test"] = 4
@@ -176,6 +222,7 @@ def test_small_frames_have_no_ssim(data):
     assert [headline.metric for headline in task.headlines() if headline.needs is None] == [
         "val/rollout_mse",
         "val/rollout_psnr",
+        "val/rollout_frames_ahead",
     ]
 
 

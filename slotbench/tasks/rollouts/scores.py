@@ -21,7 +21,7 @@ from slotbench.tasks.frame_losses import truncate_to_bytes
 from slotbench.tasks.rollouts.groups import RolloutGroups, summarise_groups
 from slotbench.tasks.rollouts.objects import ObjectScores
 
-__all__ = ["Curves", "RolloutScores", "curve_values", "simple_predictions", "summarise"]
+__all__ = ["Curves", "RolloutScores", "curve_values", "frames_ahead", "simple_predictions", "summarise"]
 
 Curves = dict[str, list[float]]
 """A score per step of the horizon, by the score's name."""
@@ -41,6 +41,7 @@ class RolloutScores(Scores):
 
     Names: `rollout_<score>`, the mean over the horizon, with `/step_07` and `/first_400` of parts of it;
     `rollout_mse_per_frame`, summed over the pixels of a frame; `rollout_capped`, the share of frames without any error;
+    `rollout_frames_ahead`, how long the prediction is better than every baseline (`frames_ahead`);
     `rollout_<score>_<variant>` of a variant of the model; with groups, what `summarise_groups` says and `sampling_fps`;
     of a core with schemata `schemata_entropy`, how evenly they are taken on true frames, by `usage_entropy`.
 
@@ -147,6 +148,7 @@ class RolloutScores(Scores):
         """Every score, by name."""
         curves = self._curves()
         values = curve_values(curves, self.means_until)
+        values |= frames_ahead(self.latest | curves, curves)
         values["rollout_mse_per_frame"] = (
             values["rollout_mse"] * self.frame.channels * self.frame.height * self.frame.width
         )
@@ -244,11 +246,42 @@ def curve_values(curves: Mapping[str, Curves], means_until: Sequence[int] = ()) 
         scores = dict(found_curves)
         if "capped" in scores:
             found["rollout_capped"] = float(np.mean(scores.pop("capped")))
-        kind, bar, name = whose.partition("|")
-        prefix = f"{kind}/rollout_" if bar else "rollout_"
-        suffix = f"/{name}" if bar else f"_{whose}" if whose else ""
-        found |= summarise(scores, prefix, suffix, means_until)
+        found |= summarise(scores, *_named_for(whose), means_until)
     return found
+
+
+def frames_ahead(known: Mapping[str, Curves], of: Iterable[str] = ("",)) -> dict[str, float]:
+    """How many frames, from the first on, have less squared error than every baseline has at that step.
+
+    A baseline has 0, as it is not below itself; with none nothing is reported. Of a whole data set: its mean error is
+    what is compared, step by step. A model that has lost what it predicts can be ahead again later by painting less;
+    such frames are not counted.
+
+    Args:
+        known: by whose they are, with those of the baselines among them.
+        of: those to report.
+
+    Example:
+        >>> curves = {"": {"mse": [0.1, 0.2, 0.4, 0.1]}, "baseline|black": {"mse": [0.3, 0.3, 0.3, 0.3]}}
+        >>> frames_ahead(curves)
+        {'rollout_frames_ahead': 2.0}
+    """
+    baselines = [curves["mse"] for whose, curves in known.items() if whose.startswith("baseline|")]
+    if not baselines:
+        return {}
+    lowest = [min(step) for step in zip(*baselines, strict=True)]
+    found = {}
+    for whose in of:
+        behind = [not error < best for error, best in zip(known[whose]["mse"], lowest, strict=True)]
+        prefix, suffix = _named_for(whose)
+        found[f"{prefix}frames_ahead{suffix}"] = float([*behind, True].index(True))
+    return found
+
+
+def _named_for(whose: str) -> tuple[str, str]:
+    """What the names of the scores of a model, a variant of it or a reference begin and end with."""
+    kind, bar, name = whose.partition("|")
+    return (f"{kind}/rollout_", f"/{name}") if bar else ("rollout_", f"_{whose}" if whose else "")
 
 
 def summarise(

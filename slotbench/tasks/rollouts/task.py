@@ -110,6 +110,7 @@ class RolloutTask(SlotTask, Predictor):
             for name, label in names.items()
             if name in test.names
         ]
+        scores.append(Score("rollout_frames_ahead", "frames ahead of every baseline"))
         if test.objects is not None:
             scores.append(Score("rollout_mse_sum", "error: MSE summed over pixels", higher_is_better=False))
             scores.append(Score("rollout_mota", "MOTA of the masks", needs="a decoder with masks"))

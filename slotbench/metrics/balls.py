@@ -212,7 +212,7 @@ class BallScores(Scores, AnswerScores):
         answer = truth.classes_in(predicted)
         counted = {
             "colour_accuracy_not_last": truth.not_last,
-            "colour_accuracy_rules_disagree": truth.coloured & (truth.earliest != truth.most_frequent),
+            "colour_accuracy_rules_disagree": truth.rules_disagree,
             "ball_accuracy": truth.classes >= WHITE,
         }
         for name, balls in counted.items():
@@ -238,8 +238,12 @@ class BallScores(Scores, AnswerScores):
         self._metric("other_rule_accuracy", BallAccuracy, image).update(other, true, truth.coloured)
         frequent = self._metric("baseline/colour_accuracy/most frequent class", ClassCounts, image, self.num_classes)
         frequent.update(true, truth.coloured)
-        not_last = self._metric("baseline/colour_accuracy_not_last/last colour seen", BallAccuracy, image)
-        not_last.update(truth.last, true, truth.not_last)
+        for score, balls in (("not_last", truth.not_last), ("rules_disagree", truth.rules_disagree)):
+            last = self._metric(f"baseline/colour_accuracy_{score}/last colour seen", BallAccuracy, image)
+            last.update(truth.last, true, balls)
+        # where they differ, memory without the right rule has nothing right
+        wrong = self._metric("baseline/colour_accuracy_rules_disagree/the other rule", BallAccuracy, image)
+        wrong.update(other, true, truth.rules_disagree)
         empty = self._metric("baseline/ball_iou/everything background", BallIoU, image)
         empty.update(torch.zeros_like(image), image)
         if truth.masks_before is not None:
@@ -263,6 +267,7 @@ class _Truth:
         self.classes = self.classes_in(self.image)
         self.coloured = self.classes > WHITE
         self.not_last = self.coloured & (self.last != self.classes)
+        self.rules_disagree = self.coloured & (self.earliest != self.most_frequent)
 
     def classes_in(self, image: Integer[Tensor, "batch height width"]) -> Integer[Tensor, "batch balls"]:
         """The class that `image` gives each ball, by majority inside its true mask."""

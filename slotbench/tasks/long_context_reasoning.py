@@ -77,6 +77,7 @@ class LongContextReasoning(SlotTask, Reasoner):
         Score("ball_iou", "where: ball-pixel IoU"),
         Score("colour_accuracy", "what: colour accuracy, coloured balls"),
         Score("colour_accuracy_not_last", "memory: the same where the last colour is wrong"),
+        Score("colour_accuracy_rules_disagree", "rule: the same where Earliest and Most Frequent differ"),
     )
     early_weights: Float[Tensor, " classes"]
 

@@ -77,13 +77,25 @@ def test_class_counts_give_the_share_of_the_most_frequent_answer():
     assert metric.compute().item() == pytest.approx(3 / 4)
 
 
-@pytest.fixture(scope="module")
-def batch():
-    data = BlinkingBalls(
-        num_balls=3, num_frames=6, patches_per_side=1, resolution=32, loader=LoaderOptions(val_size=EPISODES)
-    )
+def clips(rule="earliest"):
+    loader = LoaderOptions(val_size=EPISODES)
+    data = BlinkingBalls(rule, num_balls=3, num_frames=6, patches_per_side=1, resolution=32, loader=loader)
     split = data.dataset("val")
     return to_unit_range(collate([split[i] for i in range(EPISODES)]))
+
+
+@pytest.fixture(scope="module")
+def batch():
+    return clips()
+
+
+def painted(batch, by):
+    """The true masks, each ball in its class by another rule."""
+    image = torch.zeros_like(batch.target).long()
+    for ball in range(3):
+        here = batch.target_masks == ball + 1
+        image = torch.where(here, batch.objects[by][..., ball, None, None].expand_as(image), image)
+    return image
 
 
 def scores_of(predicted, batch):
@@ -114,14 +126,25 @@ def test_right_places_without_colours_score_only_the_places(batch):
 
 
 def test_painting_the_last_colour_scores_what_the_baseline_says(batch):
-    last = torch.zeros_like(batch.target).long()
-    for ball in range(3):
-        here = batch.target_masks == ball + 1
-        last = torch.where(here, batch.objects["last"][..., ball, None, None].expand_as(last), last)
-    scores = scores_of(last, batch)
+    scores = scores_of(painted(batch, "last"), batch)
     assert scores["colour_accuracy"] == pytest.approx(scores["baseline/colour_accuracy/last colour seen"])
     assert scores["colour_accuracy_not_last"] == 0
     assert scores["baseline/colour_accuracy_not_last/last colour seen"] == 0
+
+
+@pytest.mark.parametrize(("rule", "other"), [("earliest", "most_frequent"), ("most_frequent", "earliest")])
+def test_memory_with_the_wrong_rule_has_nothing_right_where_the_rules_disagree(rule, other):
+    batch = clips(rule)
+    assert scores_of(painted(batch, rule), batch)["colour_accuracy_rules_disagree"] == 1
+    scores = scores_of(painted(batch, other), batch)
+    assert scores["colour_accuracy"] == pytest.approx(scores["other_rule_accuracy"])
+    assert scores["colour_accuracy_rules_disagree"] == 0
+    assert scores["baseline/colour_accuracy_rules_disagree/the other rule"] == 0
+    last = scores_of(painted(batch, "last"), batch)
+    name = "colour_accuracy_rules_disagree"
+    assert last[name] == pytest.approx(last[f"baseline/{name}/last colour seen"])
+    # a ball that has been A and then B twice is both its most frequent and its last colour
+    assert (last[name] > 0.5) == (rule == "most_frequent")
 
 
 def test_baselines_match_the_enumerated_probabilities(batch):

@@ -4,9 +4,9 @@
     python docs/scripts/draw_training.py runs/movi_like_lengths_study --out docs/assets --name movi_like_lengths
 
 NAME_scores.png has a dot per run, a bar at the mean of a variant and the best baseline, for the first three headlines
-of the runs, with --attention for these scores of the core's attention; NAME_loss.png the validation loss over the
-updates, a line per run, in a panel for each core; NAME_gradients.png the norm of the gradients before clipping, where
-runs have logged it.
+of the runs, or those of --scores, with --attention for these scores of the core's attention; NAME_loss.png the
+validation loss over the updates, a line per run, in a panel for each core; NAME_gradients.png the norm of the gradients
+before clipping, where runs have logged it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import argparse
 import re
 import statistics
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from draw_cores import Run, figure_of, runs_below, without_what_all_say
@@ -55,9 +56,22 @@ def of_attention(headline: dict) -> dict:
     return headline | {"metric": key.replace("/decoder", "/attention"), "label": f"attention, {label}"}
 
 
-def draw_scores(runs: dict[str, list[Run]], path: Path, attention: bool = False) -> None:
+def chosen(headlines: list[dict], names: Sequence[str]) -> list[dict]:
+    """The headlines of these names, in their order; without names the first of all.
+
+    Raises:
+        SystemExit: a name that no headline has.
+    """
+    known = {headline["metric"].partition("/")[2]: headline for headline in headlines}
+    for name in names:
+        if name not in known:
+            raise SystemExit(f"--scores: the runs have no headline {name!r}; they have {', '.join(known)}")
+    return [known[name] for name in names] or headlines[:MOST_SCORES]
+
+
+def draw_scores(runs: dict[str, list[Run]], path: Path, names: Sequence[str] = (), attention: bool = False) -> None:
     """Variants from top to bottom, a dot per run, and a dotted line at the best baseline."""
-    headlines = next(iter(runs.values()))[0].info["headlines"][:MOST_SCORES]
+    headlines = chosen(next(iter(runs.values()))[0].info["headlines"], names)
     if attention:
         headlines = [of_attention(headline) for headline in headlines]
     figure, axes = figure_of(len(headlines))
@@ -114,6 +128,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="a grid's folder, or another one with runs in it")
     parser.add_argument("--out", type=Path, default=Path("."), help="folder for the pictures")
     parser.add_argument("--name", help="how the pictures' names begin (default: the folder's name)")
+    parser.add_argument("--scores", nargs="+", default=[], metavar="NAME", help="headlines, such as rollout_ssim")
     parser.add_argument("--attention", action="store_true", help="scores of the core's attention, not the decoder's")
     args = parser.parse_args()
     runs = runs_below(args.folder)
@@ -125,7 +140,7 @@ def main() -> int:
     runs = {short[name]: found for name, found in runs.items()}
     args.out.mkdir(parents=True, exist_ok=True)
     start = args.out / (args.name or args.folder.resolve().name)
-    draw_scores(runs, Path(f"{start}_scores.png"), args.attention)
+    draw_scores(runs, Path(f"{start}_scores.png"), args.scores, args.attention)
     draw_curves(runs, Path(f"{start}_loss.png"), "val/loss", "validation loss", logarithmic=False)
     logged = {name: [run for run in found if any(GRADIENT in row for row in run.rows)] for name, found in runs.items()}
     logged = {name: found for name, found in logged.items() if found}

@@ -75,6 +75,14 @@ def test_scores_of_the_attention_stand_beside_the_same_baselines(script, monkeyp
     assert [float(line.get_xdata()[0]) for line in scores.get_lines()] == [0.7, 0.7, 0.4]
 
 
+def test_scores_are_drawn_as_asked_and_one_that_is_no_headline_is_refused(script):
+    headlines = [{"metric": f"val/{name}"} for name in ("mse", "psnr", "ssim", "fg_ari/video/decoder")]
+    assert script.chosen(headlines, ()) == headlines[:3]
+    assert script.chosen(headlines, ["fg_ari/video/decoder", "mse"]) == [headlines[3], headlines[0]]
+    with pytest.raises(SystemExit, match="no headline 'iou'; they have mse, psnr, ssim"):
+        script.chosen(headlines, ["iou"])
+
+
 @pytest.mark.parametrize(
     ("point", "label"),
     [

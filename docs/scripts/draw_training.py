@@ -6,7 +6,8 @@
 NAME_scores.png has a dot per run, a bar at the mean of a variant and the best baseline, for the first three headlines
 of the runs, or those of --scores, with --attention for these scores of the core's attention; NAME_loss.png the
 validation loss over the updates, a line per run, in a panel for each core; NAME_gradients.png the norm of the gradients
-before clipping, where runs have logged it.
+before clipping, where runs have logged it. With --over-updates SCORE, NAME_updates.png has that headline over the
+updates, variants in one panel beside their best baseline: who learns it, and when.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from draw_cores import Run, figure_of, runs_below, without_what_all_say
 
 GRADIENT = "train/gradient_norm"
 MOST_SCORES = 3
+BUDGET = ("max_steps", "val_check_interval")
+"""Axes that say how long is trained: no name of a panel where others vary with them."""
 _QUIET = "#6b7280"
 _LINE = "#111827"
 
@@ -65,7 +68,7 @@ def chosen(headlines: list[dict], names: Sequence[str]) -> list[dict]:
     known = {headline["metric"].partition("/")[2]: headline for headline in headlines}
     for name in names:
         if name not in known:
-            raise SystemExit(f"--scores: the runs have no headline {name!r}; they have {', '.join(known)}")
+            raise SystemExit(f"the runs have no headline {name!r}; they have {', '.join(known)}")
     return [known[name] for name in names] or headlines[:MOST_SCORES]
 
 
@@ -122,6 +125,44 @@ def draw_curves(runs: dict[str, list[Run]], path: Path, key: str, name: str, log
     figure.savefig(path)
 
 
+def panel_of(name: str) -> tuple[str, str]:
+    """A variant's name and the panel it belongs to: "PSB" and "num_frames 3" of "PSB, num_frames 3"."""
+    variant, *others = name.split(", ")
+    telling = [part for part in others if not part.startswith(BUDGET)]
+    return variant, ", ".join(telling or others)
+
+
+def draw_over_updates(runs: dict[str, list[Run]], path: Path, score: str) -> None:
+    """A panel per value of the other axes, a line per variant: the mean of its runs, in a band from worst to best."""
+    panels: dict[str, dict[str, list[Run]]] = {}
+    for name, found in runs.items():
+        variant, panel = panel_of(name)
+        panels.setdefault(panel, {})[variant] = found
+    variants = list(dict.fromkeys(variant for panel in panels.values() for variant in panel))
+    colour_of = dict(zip(variants, colours(len(variants)), strict=True))
+    figure, axes = figure_of(len(panels))
+    for axis, (panel, of_panel) in zip(axes, panels.items(), strict=True):
+        (headline,) = chosen(next(iter(of_panel.values()))[0].info["headlines"], [score])
+        key, known = headline["metric"], headline["baselines"]
+        for variant, found in of_panel.items():
+            by_step: dict[int, list[float]] = {}
+            for row in (row for run in found for row in run.rows if key in row):
+                by_step.setdefault(row["step"] + 1, []).append(row[key])
+            steps, values, colour = list(by_step), list(by_step.values()), colour_of[variant]
+            axis.plot(
+                steps, [statistics.mean(seeds) for seeds in values], "o-", color=colour, ms=3, label=told(variant)
+            )
+            axis.fill_between(steps, list(map(min, values)), list(map(max, values)), color=colour, alpha=0.12, lw=0)
+        if known:
+            best = (max if headline["higher_is_better"] else min)(known, key=known.get)
+            axis.axhline(known[best], color=_QUIET, linestyle=":", linewidth=1.4, label=best)
+        axis.set_ylim(bottom=0)
+        axis.set_xlabel("updates", fontsize=9)
+        axis.legend(fontsize=8, frameon=False)
+        tidy(axis, f"{headline['label']}; {told(panel)}" if panel else headline["label"])
+    figure.savefig(path)
+
+
 def main() -> int:
     """Draws what the records have; 1 if no run has finished."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -130,6 +171,7 @@ def main() -> int:
     parser.add_argument("--name", help="how the pictures' names begin (default: the folder's name)")
     parser.add_argument("--scores", nargs="+", default=[], metavar="NAME", help="headlines, such as rollout_ssim")
     parser.add_argument("--attention", action="store_true", help="scores of the core's attention, not the decoder's")
+    parser.add_argument("--over-updates", metavar="SCORE", help="a headline to draw over the updates, too")
     args = parser.parse_args()
     runs = runs_below(args.folder)
     if not runs:
@@ -141,6 +183,8 @@ def main() -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     start = args.out / (args.name or args.folder.resolve().name)
     draw_scores(runs, Path(f"{start}_scores.png"), args.scores, args.attention)
+    if args.over_updates:
+        draw_over_updates(runs, Path(f"{start}_updates.png"), args.over_updates)
     draw_curves(runs, Path(f"{start}_loss.png"), "val/loss", "validation loss", logarithmic=False)
     logged = {name: [run for run in found if any(GRADIENT in row for row in run.rows)] for name, found in runs.items()}
     logged = {name: found for name, found in logged.items() if found}

@@ -61,6 +61,48 @@ def test_variants_stand_in_order_with_a_dot_per_run_and_the_best_baseline(script
     assert lines == [[0.5, 0.7], [0.6, 0.6], [0.2, 0.3], [0.25, 0.25], [best, best]]
 
 
+def course(folder: Path, point: str, scores: list[float]) -> None:
+    """A run of a grid, validated every 50 updates."""
+    record(folder / point, 3, 0, scores[-1])
+    (made,) = (folder / point).iterdir()
+    rows = [{"step": 50 * (n + 1) - 1, "val/loss": 0.5, SCORE: score} for n, score in enumerate(scores)]
+    (made / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    made.rename(folder / f"{point}-0123abcd")
+    (folder / point).rmdir()
+
+
+def test_a_headline_over_the_updates_has_a_panel_per_rule_and_the_mean_of_the_seeds(script, monkeypatch, tmp_path):
+    course(tmp_path, "config=PSB,max_steps=100,rule=first,seed=0", [0.1, 0.5])
+    course(tmp_path, "config=PSB,max_steps=100,rule=first,seed=1", [0.3, 0.9])
+    course(tmp_path, "config=RIM,max_steps=100,rule=first,seed=0", [0.2, 0.2])
+    course(tmp_path, "config=RIM,max_steps=100,rule=last,seed=0", [0.6, 0.8])
+    axes = []
+    figure_of = script.figure_of
+    monkeypatch.setattr(script, "figure_of", lambda columns: axes.append(figure_of(columns)) or axes[-1])
+    script.draw_over_updates(script.runs_below(tmp_path), tmp_path / "updates.png", "fg_ari/video/decoder")
+    (panels,) = (panel for _, panel in axes)
+    assert [panel.get_title(loc="left") for panel in panels] == ["found; rule first", "found; rule last"]
+    lines = [
+        {line.get_label(): [round(float(value), 6) for value in line.get_ydata()] for line in panel.get_lines()}
+        for panel in panels
+    ]
+    assert lines == [
+        {"PSB": [0.2, 0.7], "RIM": [0.2, 0.2], "a": [0.4, 0.4]},
+        {"RIM": [0.6, 0.8], "a": [0.4, 0.4]},
+    ]
+    first, last = (
+        next(line.get_color() for line in panel.get_lines() if line.get_label() == "RIM").tolist() for panel in panels
+    )
+    assert first == last  # a variant has one colour in all panels
+    assert (tmp_path / "updates.png").stat().st_size > 0
+
+
+def test_where_only_the_budget_differs_the_panels_are_called_by_it(script):
+    assert script.panel_of("PSB, max_steps 100") == ("PSB", "max_steps 100")
+    assert script.panel_of("PSB, max_steps 100, num_frames 3") == ("PSB", "num_frames 3")
+    assert script.panel_of("PSB") == ("PSB", "")
+
+
 def test_scores_of_the_attention_stand_beside_the_same_baselines(script, monkeypatch, tmp_path):
     record(tmp_path, 3, 0, 0.5)
     runs = script.runs_below(tmp_path)

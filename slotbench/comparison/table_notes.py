@@ -90,13 +90,21 @@ def _seeds(rows: Sequence[Row], keys: Keys) -> list[str]:
 
 
 def _missing_scores(rows: Sequence[Row], columns: Sequence[Metric]) -> list[str]:
-    notes = []
+    """One sentence for all scores that as many runs lack, and for all rows that lack the same ones."""
+    lacking: dict[tuple[int, int, tuple[str, ...]], list[str]] = {}
     for row in rows:
+        scores: dict[int, list[str]] = {}
         for metric in columns:
             have = len(row.cells[metric.name].values) if metric.name in row.cells else 0
             if 0 < have < len(row.runs):
-                notes.append(f"{row.label}: {have} of {len(row.runs)} runs have {metric.name}")
-    return _short(notes, "more scores are of fewer runs than their row has")
+                scores.setdefault(have, []).append(metric.name)
+        for have, names in scores.items():
+            lacking.setdefault((have, len(row.runs), tuple(names)), []).append(row.label)
+    notes = [
+        f"{', '.join(_short(labels, 'more'))}: {have} of {total} runs have {', '.join(_short(list(names), 'more'))}"
+        for (have, total, names), labels in lacking.items()
+    ]
+    return _short(notes, "more such notes")
 
 
 def _folded(runs: Sequence[RunRecord], keys: Keys) -> list[str]:

@@ -142,6 +142,17 @@ def test_runs_that_have_not_finished_count_and_are_named():
     assert "2 of 3 runs have val/iou" in notes
 
 
+def test_scores_that_as_many_runs_lack_are_one_note():
+    both = {"val/iou": 0.5, "val/loss": 1.0}
+    runs = [
+        record(f"{core}-{seed}", {"model.core": core, "seed_everything": seed}, summary)
+        for core in ("RIM", "SlotSSM")
+        for seed, summary in enumerate(({}, both, both))
+    ]
+    notes = compare(runs, metrics=["iou", "loss"]).notes
+    assert [note for note in notes if "runs have" in note] == ["RIM, SlotSSM: 2 of 3 runs have val/iou, val/loss"]
+
+
 def test_a_run_that_was_made_again_and_finished_is_left_out():
     first = replace(seeds("RIM", [0.1])[0], id="killed", state="killed")
     comparison = compare([first, *seeds("RIM", BAD), *seeds("SlotSSM", GOOD)])

@@ -138,6 +138,7 @@ def draw_over_updates(runs: dict[str, list[Run]], path: Path, score: str) -> Non
     for name, found in runs.items():
         variant, panel = panel_of(name)
         panels.setdefault(panel, {})[variant] = found
+    panels = dict(sorted(panels.items(), key=lambda pair: in_order(pair[0])))
     variants = list(dict.fromkeys(variant for panel in panels.values() for variant in panel))
     colour_of = dict(zip(variants, colours(len(variants)), strict=True))
     figure, axes = figure_of(len(panels))

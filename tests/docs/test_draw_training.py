@@ -76,6 +76,7 @@ def test_a_headline_over_the_updates_has_a_panel_per_rule_and_the_mean_of_the_se
     course(tmp_path, "config=PSB,max_steps=100,rule=first,seed=1", [0.3, 0.9])
     course(tmp_path, "config=RIM,max_steps=100,rule=first,seed=0", [0.2, 0.2])
     course(tmp_path, "config=RIM,max_steps=100,rule=last,seed=0", [0.6, 0.8])
+    course(tmp_path, "config=AAA,max_steps=100,rule=last,seed=0", [0.3, 0.3])
     axes = []
     figure_of = script.figure_of
     monkeypatch.setattr(script, "figure_of", lambda columns: axes.append(figure_of(columns)) or axes[-1])
@@ -88,7 +89,7 @@ def test_a_headline_over_the_updates_has_a_panel_per_rule_and_the_mean_of_the_se
     ]
     assert lines == [
         {"PSB": [0.2, 0.7], "RIM": [0.2, 0.2], "a": [0.4, 0.4]},
-        {"RIM": [0.6, 0.8], "a": [0.4, 0.4]},
+        {"AAA": [0.3, 0.3], "RIM": [0.6, 0.8], "a": [0.4, 0.4]},
     ]
     first, last = (
         next(line.get_color() for line in panel.get_lines() if line.get_label() == "RIM").tolist() for panel in panels

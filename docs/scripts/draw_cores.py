@@ -128,16 +128,20 @@ def figure_of(columns: int):
     return figure, figure.subplots(1, columns, squeeze=False)[0]
 
 
+def draw_band(axis, steps: list[int], values: list, colour, label: str) -> None:
+    """A line at the mean of every step's values, in a band from the least to the largest of them."""
+    means = [statistics.mean(of_step) for of_step in values]
+    axis.plot(steps, means, color=colour, linewidth=1.8, label=label, marker="o", markersize=2.5)
+    axis.fill_between(steps, list(map(min, values)), list(map(max, values)), color=colour, alpha=0.12, linewidth=0)
+
+
 def draw_curves(axis, curves: dict[str, list[list[float]]], steps: list[int]) -> None:
     """A line per core, the mean over its seeds, in a band from the worst to the best of them."""
     from slotbench.tasks.pictures import SLOT_COLOURS
 
     for index, (core, seeds) in enumerate(curves.items()):
         colour = SLOT_COLOURS[index % len(SLOT_COLOURS)] / 255
-        mean = [statistics.mean(values) for values in zip(*seeds, strict=True)]
-        axis.plot(steps, mean, color=colour, linewidth=1.8, label=core, marker="o", markersize=2.5)
-        low, high = ([pick(values) for values in zip(*seeds, strict=True)] for pick in (min, max))
-        axis.fill_between(steps, low, high, color=colour, alpha=0.12, linewidth=0)
+        draw_band(axis, steps, list(zip(*seeds, strict=True)), colour, core)
     axis.spines[["top", "right"]].set_visible(False)
     axis.xaxis.get_major_locator().set_params(integer=True)
     axis.grid(alpha=0.2)

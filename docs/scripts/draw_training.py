@@ -19,12 +19,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from draw_cores import Run, figure_of, runs_below, without_what_all_say
+from draw_cores import Run, draw_band, figure_of, runs_below, without_what_all_say
 
 GRADIENT = "train/gradient_norm"
 MOST_SCORES = 3
 BUDGET = ("max_steps", "val_check_interval")
-"""Axes that say how long is trained: no name of a panel where others vary with them."""
+"""Axes that say how long is trained; a panel is called by them only where no other axis differs."""
 _QUIET = "#6b7280"
 _LINE = "#111827"
 
@@ -72,6 +72,12 @@ def chosen(headlines: list[dict], names: Sequence[str]) -> list[dict]:
     return [known[name] for name in names] or headlines[:MOST_SCORES]
 
 
+def best_baseline(headline: dict) -> str:
+    """The name of the baseline that is hardest to beat."""
+    known = headline["baselines"]
+    return (max if headline["higher_is_better"] else min)(known, key=known.get)
+
+
 def draw_scores(runs: dict[str, list[Run]], path: Path, names: Sequence[str] = (), attention: bool = False) -> None:
     """Variants from top to bottom, a dot per run, and a dotted line at the best baseline."""
     headlines = chosen(next(iter(runs.values()))[0].info["headlines"], names)
@@ -86,7 +92,7 @@ def draw_scores(runs: dict[str, list[Run]], path: Path, names: Sequence[str] = (
             if values:
                 axis.plot([statistics.mean(values)] * 2, [row - 0.3, row + 0.3], color=_LINE, linewidth=1.6)
         if known:
-            best = (max if headline["higher_is_better"] else min)(known, key=known.get)
+            best = best_baseline(headline)
             axis.axvline(known[best], color=_QUIET, linestyle=":", linewidth=1.4)
             axis.text(known[best], len(runs) - 0.45, f"{best} ", fontsize=7.5, color=_QUIET, ha="right", va="bottom")
         axis.set_yticks(range(len(runs)), [told(name) for name in runs] if column == 0 else [])
@@ -149,13 +155,9 @@ def draw_over_updates(runs: dict[str, list[Run]], path: Path, score: str) -> Non
             by_step: dict[int, list[float]] = {}
             for row in (row for run in found for row in run.rows if key in row):
                 by_step.setdefault(row["step"] + 1, []).append(row[key])
-            steps, values, colour = list(by_step), list(by_step.values()), colour_of[variant]
-            axis.plot(
-                steps, [statistics.mean(seeds) for seeds in values], "o-", color=colour, ms=3, label=told(variant)
-            )
-            axis.fill_between(steps, list(map(min, values)), list(map(max, values)), color=colour, alpha=0.12, lw=0)
+            draw_band(axis, list(by_step), list(by_step.values()), colour_of[variant], told(variant))
         if known:
-            best = (max if headline["higher_is_better"] else min)(known, key=known.get)
+            best = best_baseline(headline)
             axis.axhline(known[best], color=_QUIET, linestyle=":", linewidth=1.4, label=best)
         axis.set_ylim(bottom=0)
         axis.set_xlabel("updates", fontsize=9)

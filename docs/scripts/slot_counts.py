@@ -11,9 +11,10 @@ asked for. With `--objects-slots` slots, scores go by the number of objects too,
 objects of the scene (`objects["num_objects"]`) if the data says it, else those that are to be seen in the clip.
 
 Scores are those of `slotbench test`, per frame, of the decoder's masks; slots are drawn from a generator that starts
-anew with every batch. `report` groups runs by aggregation. A run is "spatial" if its FG-ARI on its own validation split
-with the slots of its training is below half of that of the best run with as many slots in training; tables are made of
-all runs, and of those that are not spatial.
+anew with every batch. `report` groups runs by aggregation, and by objects and slots of the training where these differ.
+A run is "spatial" if its FG-ARI on its own validation split with the slots of its training is below half of that of the
+best run with as many objects and slots in training; tables are made of all runs, and of those that are not spatial. A
+run finds objects if it is above every baseline there; these runs are marked.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ SCORES = {
 }
 SETS = {"own": "objects as in training", "full": "full set"}
 SPATIAL = 0.5
+STYLES = ["-", "--", "-."]
 
 Record = dict[str, Any]
 Curve = dict[int, dict[str, float]]
@@ -201,13 +203,15 @@ def report(args: argparse.Namespace, settings: list[str]) -> int:
     if not records:
         raise UserError(f"there is nothing in {args.folder}: write it with `slot_counts.py run RUN... --out FOLDER`")
     check_alike(records)
-    best: dict[int, float] = {}
+    best: dict[tuple[str, int], float] = {}
     for record in records:
-        slots = record["trained_slots"]
-        best[slots] = max(best.get(slots, 0.0), record["validation"]["fg_ari"])
+        trained = record["trained"] = (objects(record), record["trained_slots"])
+        best[trained] = max(best.get(trained, 0.0), record["validation"]["fg_ari"])
+    several = len({name for name, _ in best}) > 1
     for record in records:
-        record["spatial"] = record["validation"]["fg_ari"] < SPATIAL * best[record["trained_slots"]]
-        record["group"] = record["aggregation"] + (f", {record['trained_slots']} slots" if len(best) > 1 else "")
+        record["spatial"] = record["validation"]["fg_ari"] < SPATIAL * best[record["trained"]]
+        described = f"{record['trained'][0] + ', ' if several else ''}{record['trained_slots']} slots"
+        record["group"] = record["aggregation"] + (f", {described}" if len(best) > 1 else "")
     lines = listing(records)
     lines += ["Median ± largest deviation over runs (mean ± standard deviation), n runs.\n"]
     lines += tables(records, "all runs")
@@ -227,23 +231,37 @@ def report(args: argparse.Namespace, settings: list[str]) -> int:
     return 0
 
 
+def objects(record: Record) -> str:
+    """What the data of a run's training has for the arguments that describe the full set: "num_objects [3, 6]"."""
+    keys = [setting.key[1:] for setting in command_line_settings(record["asked"].get("full", []))]
+    values = leaves(record["config"]["data"]["init_args"])
+    return ", ".join(f"{key[-1]} {values.get('.'.join(key))}" for key in keys)
+
+
 def listing(records: list[Record]) -> list[str]:
     """Every run with the score that the rule goes by, below what segmentations score that learn nothing."""
     lines = ["**FG-ARI on the validation split, with the slots of the training**\n", "| | seed | FG-ARI | |"]
     lines.append("|---|---|---|---|")
-    lines += [f"| *{name}* | | {value:.3f} | |" for name, value in records[0]["baselines"].items()]
+    sets = {record["trained"][0]: record["baselines"] for record in records}
+    for trained, baselines in sorted(sets.items()):
+        where = f", {trained}" if len(sets) > 1 else ""
+        lines += [f"| *{name}*{where} | | {value:.3f} | |" for name, value in baselines.items()]
     for record in sorted(records, key=lambda record: (record["group"], record["seed"])):
-        verdict = "spatial" if record["spatial"] else ""
+        above = record["validation"]["fg_ari"] > max(record["baselines"].values())
+        verdict = "spatial" if record["spatial"] else "above every baseline" if above else ""
         lines.append(f"| {record['group']} | {record['seed']} | {record['validation']['fg_ari']:.3f} | {verdict} |")
     return [*lines, ""]
 
 
 def check_alike(records: list[Record]) -> None:
-    """Runs that are pooled differ in seed, aggregation and slots of the training only, and were asked the same."""
+    """Runs differ in seed, aggregation, slots and objects of the training only, and were asked the same."""
     first, *others = [leaves({"asked": r["asked"], "config": r["config"]}) for r in records]
+    full = [setting.key for setting in command_line_settings(records[0]["asked"].get("full", []))]
+    free = {"asked.checkpoint", "config.data.init_args.loader.seed"}
+    free |= {".".join(("config", "data", "init_args", *key[1:])) for key in full}
     for other, record in zip(others, records[1:], strict=True):
         differing = [key for key in {**first, **other} if first.get(key) != other.get(key)]
-        differing = [key for key in differing if key not in ("asked.checkpoint", "config.data.init_args.loader.seed")]
+        differing = [key for key in differing if key not in free]
         if differing:
             raise UserError(
                 f"{records[0]['run']} and {record['run']} differ in {', '.join(differing[:3])}, and belong in folders "
@@ -267,7 +285,7 @@ def panels(records: list[Record]) -> dict[str, dict[str, list[tuple[Record, Curv
     where = SETS["full" if "full" in first["by_slots"] else "own"]
     titles["by_objects", None] = f"{where}, {slots} slots, by objects {first['objects_are']}"
     found: dict[str, dict[str, list[tuple[Record, Curve]]]] = {title: {} for title in titles.values()}
-    for record in sorted(records, key=lambda record: (record["trained_slots"], record["group"], record["seed"])):
+    for record in sorted(records, key=lambda record: (*record["trained"][::-1], record["group"], record["seed"])):
         for (kind, name), title in titles.items():
             curve = record[kind] if name is None else record[kind][name]
             curve = {int(count): scores for count, scores in curve.items()}
@@ -307,27 +325,34 @@ def tables(records: list[Record], which: str) -> list[str]:
 
 
 def draw(records: list[Record], scores: list[str], path: Path) -> None:
-    """A row per score; median in a band of the largest deviation of the runs that are not spatial, the others thin."""
+    """A row per score: median in a band of the largest deviation of the runs that are not spatial, the others dotted.
+
+    A colour is an aggregation, a style of line the objects and slots of the training.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     from slotbench.tasks.pictures import SLOT_COLOURS
 
     found = panels(records)
+    aggregations = sorted({record["aggregation"] for record in records})
+    trainings = sorted({record["trained"] for record in records})
     figure = Figure(figsize=(4.6 * len(found), 3.4 * len(scores)), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(len(scores), len(found), squeeze=False)
     for row, name in zip(axes, scores, strict=True):
         for axis, (title, groups) in zip(row, found.items(), strict=True):
-            for index, (group, runs) in enumerate(groups.items()):
-                colour = SLOT_COLOURS[index % len(SLOT_COLOURS)] / 255
+            for group, runs in groups.items():
+                first = runs[0][0]
+                colour = SLOT_COLOURS[aggregations.index(first["aggregation"]) % len(SLOT_COLOURS)] / 255
+                style = STYLES[trainings.index(first["trained"]) % len(STYLES)]
                 for record, curve in runs:
                     if record["spatial"]:
-                        axis.plot(list(curve), [s[name] for s in curve.values()], color=colour, lw=0.8, ls="--")
+                        axis.plot(list(curve), [s[name] for s in curve.values()], color=colour, lw=0.8, ls=":")
                 kept = [curve for record, curve in runs if not record["spatial"]]
                 counts = sorted({count for curve in kept for count in curve})
                 middle = [deviation([curve[n][name] for curve in kept if n in curve]) for n in counts]
-                axis.plot(counts, [m for m, _ in middle], color=colour, lw=1.8, marker="o", ms=3, label=group)
+                axis.plot(counts, [m for m, _ in middle], color=colour, ls=style, lw=1.8, marker="o", ms=3, label=group)
                 low, high = [m - d for m, d in middle], [m + d for m, d in middle]
                 axis.fill_between(counts, low, high, color=colour, alpha=0.15, linewidth=0)
             axis.set_title(f"{SCORES[name][1]}: {title}", loc="left", fontsize=9)

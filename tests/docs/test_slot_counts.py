@@ -208,7 +208,7 @@ def test_spatial_runs_are_named_and_left_out_of_the_second_tables_only(reported)
     assert "WeightedMean seed 1, WeightedSum seed 4" in text
     assert "| *grid 2x3* | | 0.250 | |" in text
     assert "| WeightedMean | 1 | 0.300 | spatial |" in text
-    assert "| WeightedSum | 0 | 0.700 |  |" in text
+    assert "| WeightedSum | 0 | 0.700 | above every baseline |" in text
     everything, kept = text.split("Spatial, by FG-ARI")
     assert "| WeightedMean | 0.550 ± 0.250" in everything
     assert "| WeightedMean | 0.800 | 0.800 | 1 |" in kept
@@ -219,6 +219,23 @@ def test_runs_with_other_slots_in_training_are_a_group_of_their_own(reported) ->
     text = reported(record(0, 0.8), record(1, 0.3, trained_slots=11))
     assert "| WeightedMean, 7 slots | 0.800 |" in text
     assert "| WeightedMean, 11 slots | 0.300 |" in text
+    assert "No run is spatial." in text
+
+
+def test_runs_with_other_objects_in_training_are_a_group_of_their_own(reported) -> None:
+    asked = {"objects_slots": 11, "full": ["--data.num_objects", "[3, 10]"]}
+
+    def trained(seed: int, fg_ari: float, most: int, grid: float) -> dict:
+        config = {"model": {"dim": 8}, "data": {"init_args": {"num_objects": [3, most], "loader": {"seed": 0}}}}
+        asked_of_it = asked | {"checkpoint": f"{seed} {most}"}
+        return record(seed, fg_ari, config=config, asked=asked_of_it, baselines={"grid 2x3": grid})
+
+    text = reported(trained(0, 0.8, 6, 0.25), trained(1, 0.7, 6, 0.25), trained(0, 0.3, 10, 0.35))
+    assert "| WeightedMean, num_objects [3, 6], 7 slots | 0.750 ± 0.050" in text
+    assert "| WeightedMean, num_objects [3, 10], 7 slots | 0.300 |" in text
+    assert "| *grid 2x3*, num_objects [3, 6] | | 0.250 | |" in text
+    assert "| *grid 2x3*, num_objects [3, 10] | | 0.350 | |" in text
+    assert "| WeightedMean, num_objects [3, 10], 7 slots | 0 | 0.300 |  |" in text
     assert "No run is spatial." in text
 
 

@@ -72,3 +72,15 @@ def test_one_depth_paints_at_the_size_of_the_grid():
 def test_what_does_not_fit_is_refused_with_what_to_do(slots, arguments, message):
     with pytest.raises(ValueError, match=message):
         ResNetDecoder(slots, PICTURE, **arguments)
+
+
+def test_in_mixed_precision_the_last_norm_is_that_of_float32():
+    torch.manual_seed(0)
+    decoder = ResNetDecoder(CELLS, PICTURE)
+    seen = []
+    decoder.norm.register_forward_pre_hook(lambda norm, inputs: seen.append(inputs[0].dtype))
+    slots = torch.randn(2, 4, 6, 5)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = decoder(slots).reconstruction
+    assert seen == [torch.float32]
+    torch.testing.assert_close(mixed.float(), decoder(slots).reconstruction, rtol=0.1, atol=0.1)

@@ -207,11 +207,14 @@ def report(args: argparse.Namespace, settings: list[str]) -> int:
     for record in records:
         trained = record["trained"] = (objects(record), record["trained_slots"])
         best[trained] = max(best.get(trained, 0.0), record["validation"]["fg_ari"])
-    several = len({name for name, _ in best}) > 1
+    several = len({named for named, _ in best}) > 1
     for record in records:
-        record["spatial"] = record["validation"]["fg_ari"] < SPATIAL * best[record["trained"]]
-        described = f"{record['trained'][0] + ', ' if several else ''}{record['trained_slots']} slots"
-        record["group"] = record["aggregation"] + (f", {described}" if len(best) > 1 else "")
+        named, slots = record["trained"]
+        record["spatial"] = record["validation"]["fg_ari"] < SPATIAL * best[named, slots]
+        record["training"] = (f", {named}" if several else "") + (f", {slots} slots" if len(best) > 1 else "")
+        record["group"] = record["aggregation"] + record["training"]
+    # few slots first, and few objects: "[3, 6]" is shorter than "[3, 10]"
+    records.sort(key=lambda r: (r["trained_slots"], len(r["training"]), r["group"], r["seed"]))
     lines = listing(records)
     lines += ["Median ± largest deviation over runs (mean ± standard deviation), n runs.\n"]
     lines += tables(records, "all runs")
@@ -242,11 +245,9 @@ def listing(records: list[Record]) -> list[str]:
     """Every run with the score that the rule goes by, below what segmentations score that learn nothing."""
     lines = ["**FG-ARI on the validation split, with the slots of the training**\n", "| | seed | FG-ARI | |"]
     lines.append("|---|---|---|---|")
-    sets = {record["trained"][0]: record["baselines"] for record in records}
-    for trained, baselines in sorted(sets.items()):
-        where = f", {trained}" if len(sets) > 1 else ""
-        lines += [f"| *{name}*{where} | | {value:.3f} | |" for name, value in baselines.items()]
-    for record in sorted(records, key=lambda record: (record["group"], record["seed"])):
+    baselines = {record["training"]: record["baselines"] for record in records}
+    lines += [f"| *{name}*{of} | | {value:.3f} | |" for of, them in baselines.items() for name, value in them.items()]
+    for record in records:
         above = record["validation"]["fg_ari"] > max(record["baselines"].values())
         verdict = "spatial" if record["spatial"] else "above every baseline" if above else ""
         lines.append(f"| {record['group']} | {record['seed']} | {record['validation']['fg_ari']:.3f} | {verdict} |")
@@ -285,7 +286,7 @@ def panels(records: list[Record]) -> dict[str, dict[str, list[tuple[Record, Curv
     where = SETS["full" if "full" in first["by_slots"] else "own"]
     titles["by_objects", None] = f"{where}, {slots} slots, by objects {first['objects_are']}"
     found: dict[str, dict[str, list[tuple[Record, Curve]]]] = {title: {} for title in titles.values()}
-    for record in sorted(records, key=lambda record: (*record["trained"][::-1], record["group"], record["seed"])):
+    for record in records:
         for (kind, name), title in titles.items():
             curve = record[kind] if name is None else record[kind][name]
             curve = {int(count): scores for count, scores in curve.items()}
@@ -325,10 +326,7 @@ def tables(records: list[Record], which: str) -> list[str]:
 
 
 def draw(records: list[Record], scores: list[str], path: Path) -> None:
-    """A row per score: median in a band of the largest deviation of the runs that are not spatial, the others dotted.
-
-    A colour is an aggregation, a style of line the objects and slots of the training.
-    """
+    """A row per score, a colour per aggregation, a style per training: median in its band; spatial runs dotted."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -336,7 +334,7 @@ def draw(records: list[Record], scores: list[str], path: Path) -> None:
 
     found = panels(records)
     aggregations = sorted({record["aggregation"] for record in records})
-    trainings = sorted({record["trained"] for record in records})
+    trainings = list(dict.fromkeys(record["trained"] for record in records))
     figure = Figure(figsize=(4.6 * len(found), 3.4 * len(scores)), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(len(scores), len(found), squeeze=False)
@@ -359,7 +357,8 @@ def draw(records: list[Record], scores: list[str], path: Path) -> None:
             axis.spines[["top", "right"]].set_visible(False)
             axis.xaxis.get_major_locator().set_params(integer=True)
             axis.grid(alpha=0.2)
-    axes[0, 0].legend(fontsize=8, frameon=False)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, frameon=False, handlelength=4)
     figure.savefig(path)
 
 

@@ -219,6 +219,7 @@ def test_runs_with_other_slots_in_training_are_a_group_of_their_own(reported) ->
     text = reported(record(0, 0.8), record(1, 0.3, trained_slots=11))
     assert "| WeightedMean, 7 slots | 0.800 |" in text
     assert "| WeightedMean, 11 slots | 0.300 |" in text
+    assert text.index("| WeightedMean, 7 slots |") < text.index("| WeightedMean, 11 slots |")
     assert "No run is spatial." in text
 
 
@@ -233,8 +234,8 @@ def test_runs_with_other_objects_in_training_are_a_group_of_their_own(reported) 
     text = reported(trained(0, 0.8, 6, 0.25), trained(1, 0.7, 6, 0.25), trained(0, 0.3, 10, 0.35))
     assert "| WeightedMean, num_objects [3, 6], 7 slots | 0.750 ± 0.050" in text
     assert "| WeightedMean, num_objects [3, 10], 7 slots | 0.300 |" in text
-    assert "| *grid 2x3*, num_objects [3, 6] | | 0.250 | |" in text
-    assert "| *grid 2x3*, num_objects [3, 10] | | 0.350 | |" in text
+    assert "| *grid 2x3*, num_objects [3, 6], 7 slots | | 0.250 | |" in text
+    assert "| *grid 2x3*, num_objects [3, 10], 7 slots | | 0.350 | |" in text
     assert "| WeightedMean, num_objects [3, 10], 7 slots | 0 | 0.300 |  |" in text
     assert "No run is spatial." in text
 

@@ -55,8 +55,8 @@ def rule_notes(runs: Sequence[RunRecord], columns: Sequence[Metric]) -> list[str
         if 0 < len(scored_by) < len(having):
             without.append(f"{metric.name} ({len(having) - len(scored_by)} of {len(having)} runs)")
         if len({one.clips for one in scored_by if one.clips is not None}) > 1:
-            counts = Counter(one.said_of_clips for one in scored_by)
-            words = "; ".join(f"{said} ({count} runs)" for said, count in counts.items())
+            counts = Counter((one.clips, one.said_of_clips) for one in scored_by)
+            words = "; ".join(f"{said} ({count} run{'s' * (count > 1)})" for (_, said), count in counts.items())
             clips.setdefault(words, []).append(metric.name)
     if without:
         notes.append(f"no evaluation record says by which rules these scores are: {_listed(without)}")

@@ -229,7 +229,7 @@ def test_runs_with_other_objects_in_training_are_a_group_of_their_own(reported) 
     def trained(seed: int, fg_ari: float, most: int, grid: float) -> dict:
         config = {"model": {"dim": 8}, "data": {"init_args": {"num_objects": [3, most], "loader": {"seed": 0}}}}
         asked_of_it = asked | {"checkpoint": f"{seed} {most}"}
-        return record(seed, fg_ari, config=config, asked=asked_of_it, baselines={"grid 2x3": grid})
+        return record(seed, fg_ari, config=config, asked=asked_of_it, baselines={"one slot": 0.0, "grid 2x3": grid})
 
     text = reported(trained(0, 0.8, 6, 0.25), trained(1, 0.7, 6, 0.25), trained(0, 0.3, 10, 0.35))
     assert "| WeightedMean, num_objects [3, 6], 7 slots | 0.750 ± 0.050" in text

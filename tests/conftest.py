@@ -68,6 +68,8 @@ def unchecked_shapes() -> Iterator[None]:
     jaxtyping_config.update("jaxtyping_disable", False)
 
 
+# optional: without pytest-xdist, as on a machine with what the tests marked gpu need and no more, nobody calls it
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """`-n auto` of pyproject.toml: the cores, four at most, for whole folders; none for single files and test names."""
     if any(Path(argument.partition("::")[0]).suffix == ".py" for argument in config.args):

@@ -49,6 +49,8 @@ def test_outcomes_are_kept_one_by_one_and_a_second_run_leaves_them_out(tmp_path)
     (tmp_path / "tests" / "test_some.py").write_text(MARKED)
     (tmp_path / "tests" / "test_others.py").write_text("import a_package_that_is_not_there")
     (tmp_path / "tests" / "test_broken.py").write_text("import no_such_thing  # mark.gpu")
+    slow = "import pytest\n@pytest.mark.gpu\ndef test_tunes():\n    with open('ran', 'a') as log: log.write('slow ')"
+    (tmp_path / "tests" / "test_mamba2.py").write_text(slow)
     assert stage(tmp_path) == 11
     found = Items(tmp_path / "out", "gpu_tests").found
     assert found[RUNNING] == {"test": "tests/test_some.py::test_crashes"}
@@ -59,10 +61,10 @@ def test_outcomes_are_kept_one_by_one_and_a_second_run_leaves_them_out(tmp_path)
     assert stage(tmp_path) == 0
     found = Items(tmp_path / "out", "gpu_tests").found
     assert RUNNING not in found
-    assert counts(found) == {"passed": 2, "failed": 2, "skipped": 1}
-    assert (tmp_path / "ran").read_text().split() == ["fine", "off", "crashes", "crashes"]
+    assert counts(found) == {"passed": 3, "failed": 2, "skipped": 1}
+    assert (tmp_path / "ran").read_text().split() == ["fine", "off", "crashes", "crashes", "slow"]
     said = json.loads((tmp_path / "out" / "gpu_tests.part.json").read_text())["message"]
-    assert said == "2 passed, 2 failed, 1 skipped"
+    assert said == "3 passed, 2 failed, 1 skipped"
 
 
 def test_files_with_the_mark_are_found_and_no_others(tmp_path):

@@ -16,6 +16,7 @@ __all__ = ["RUNNING", "Recorder", "counts", "marked_files", "run"]
 RUNNING = "running"
 """Key of the test that has begun and not ended: it is there at the end where a test has taken the process down."""
 _NEEDED = ("pytest", "hypothesis", "beartype")
+_SLOW = ("test_ssd", "test_mamba2")  # mamba-ssm's kernels of Mamba-2 tune themselves for a minute or two per size
 _RIGHT = (0, 1, 5)  # all passed, some failed, none was left
 
 
@@ -68,9 +69,10 @@ class Recorder:
         self._items = items
 
     def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
-        """Leaves out what an earlier run has an outcome of."""
+        """Leaves out what an earlier run has an outcome of, and puts last what takes minutes."""
         done = [test for test in items if test.nodeid in self._items]
-        items[:] = [test for test in items if test.nodeid not in self._items]
+        left = [test for test in items if test.nodeid not in self._items]
+        items[:] = sorted(left, key=lambda test: any(name in test.nodeid for name in _SLOW))
         config.hook.pytest_deselected(items=done)
 
     def pytest_collectreport(self, report: Any) -> None:

@@ -65,7 +65,7 @@ _PREFERENCE = {
 }
 """What `auto` tries, first to last, by type of device; `torch` alone on every other device.
 
-On an H200 `triton` takes 0.56 to 0.90 of the time of mamba-ssm's selective scan at seven of eight sizes, and 1.7 times
+On an H200 `triton` takes 0.57 to 0.84 of the time of mamba-ssm's selective scan at seven of eight sizes, and 1.7 times
 as long at 32 sequences of 2,560 steps and 128 channels (docs/benchmarks.md).
 """
 

@@ -22,6 +22,7 @@ import yaml
 
 SCORES = ("val/fg_ari/video/decoder", "val/miou/video/decoder", "val/ari/video/decoder")
 """What is drawn over the training of SlotAutoencoding."""
+_LONG = 100  # frames from which on a horizon has a logarithmic axis: what differs is in the first of them
 
 
 class NoWeightsError(Exception):
@@ -152,7 +153,7 @@ def draw_horizon_of(runs: dict[str, list[Run]], path: Path) -> None:
     figure, axes = figure_of(2)
     for axis, name, title in zip(axes, ("mse", "ssim"), ("squared error per pixel", "SSIM"), strict=True):
         keys = sorted(key for key in next(iter(runs.values()))[0].scores if key.startswith(f"val/rollout_{name}/step_"))
-        steps = list(range(1, len(keys) + 1))
+        steps = [int(key.rpartition("_")[2]) for key in keys]
         draw_curves(
             axis, {core: [[run.scores[k] for k in keys] for run in found] for core, found in runs.items()}, steps
         )
@@ -164,6 +165,9 @@ def draw_horizon_of(runs: dict[str, list[Run]], path: Path) -> None:
         axis.set_title(title, loc="left", fontsize=10)
         axis.set_xlabel("frames after the context", fontsize=9)
         axis.set_ylim(bottom=0)
+        if steps[-1] > _LONG:
+            axis.set_xscale("log")
+            axis.xaxis.set_major_formatter("{x:.0f}")
     axes[1].legend(fontsize=7, frameon=False, bbox_to_anchor=(1.01, 1), loc="upper left")
     figure.savefig(path)
 

@@ -228,6 +228,15 @@ class TestAPackageThatCannotBeUsed:
         assert "undefined symbol" in reason
         assert "second line" not in reason
 
+    def test_whose_import_raises_anything_else_is_refused_too(self, monkeypatch, op, kernel, module, package):
+        def raise_what_a_compiled_module_may(name: str) -> ModuleType:
+            raise ValueError("vector::reserve")
+
+        monkeypatch.setattr(_cuda_packages, "import_module", raise_what_a_compiled_module_may)
+        reason = available_kernels(op, "cuda")[kernel]
+        assert reason is not None
+        assert "ValueError: vector::reserve" in reason
+
     def test_of_a_version_without_the_function_is_refused(self, monkeypatch, op, kernel, module, package):
         monkeypatch.setitem(sys.modules, module, ModuleType(module))
         assert f"needs {package}" in str(available_kernels(op, "cuda")[kernel])

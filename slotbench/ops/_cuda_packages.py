@@ -28,8 +28,8 @@ def _load(package: str, module: str, *names: str) -> tuple[list[Callable[..., An
     try:
         imported = _import_without_package(module) if "." in module else import_module(module)
         return [getattr(imported, name) for name in names], None
-    # OSError: built for another torch or CUDA. RuntimeError: what they import in turn finds no driver. A compiled module
-    # may raise anything else: ValueError ("vector::reserve") has been seen.
+    # OSError: built for another torch or CUDA. RuntimeError: what they import in turn finds no driver. A compiled
+    # module may raise anything else: ValueError ("vector::reserve") has been seen.
     except Exception as error:
         why = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         return [], f"needs {package}, whose import failed ({why}): {_HOW_TO_INSTALL}"

@@ -113,9 +113,10 @@ def test_trainings_for_which_there_is_no_time_are_left_for_another_run(fake_fit,
     clock = itertools.count(0, 60)
     monkeypatch.setattr(training.time, "monotonic", lambda: float(next(clock)))
     items = Items(tmp_path, "training")
-    with pytest.raises(OutOfTimeError, match="2 runs, 8 not begun"):
+    with pytest.raises(OutOfTimeError, match="7 runs, 3 not begun"):
         training.run(Settings(tmp_path, seconds=480), items)
-    assert len(fake_fit.made) == 2
+    assert len(fake_fit.made) == 7
+    assert min(fit.seconds for fit in fake_fit.made) == 10.0
 
 
 @pytest.mark.parametrize(

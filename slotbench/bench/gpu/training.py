@@ -22,7 +22,7 @@ from slotbench.bench.gpu.records import Items, OutOfTimeError
 __all__ = ["CASES", "Case", "configuration", "run", "small"]
 
 STEPS, QUICK_STEPS = 300, 2
-_LEAST = 10.0  # seconds of training below which a run is not begun
+_LEAST = 10.0  # seconds of training at the least: where not all get as much, the last ones are left out
 _PAPER = "experiments/paper"
 _BALLS = "slotbench.bench.gpu.coloured_balls.ColouredBalls"
 
@@ -66,10 +66,10 @@ def run(settings: Settings, items: Items) -> str:
     for index, (case, precision) in enumerate(waiting):
         left = settings.seconds - (time.monotonic() - began)
         # half of what a start may take, as most take less
-        seconds = left / (len(waiting) - index) - START / 2
+        seconds = max(left / (len(waiting) - index) - START / 2, _LEAST)
         if settings.quick:  # two steps, however slow
             seconds = left
-        if seconds < _LEAST:
+        if left < START / 2 + _LEAST:
             break
         steps = QUICK_STEPS if settings.quick else STEPS
         name = f"{case.family}-{precision}".replace(" ", "_")

@@ -145,3 +145,24 @@ def test_a_folder_without_finished_runs_says_so(script, monkeypatch, tmp_path, c
     monkeypatch.setattr(sys, "argv", ["draw_training.py", str(tmp_path)])
     assert script.main() == 1
     assert "no finished run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("frames", "scale"), [((1, 2, 3), "linear"), ((1, 4, 400), "log")])
+def test_errors_over_a_horizon_stand_at_their_frames(script, monkeypatch, tmp_path, frames, scale):
+    import draw_cores
+
+    keys = {f"val/{name}/step_{frame:03}": frame / 400 for name in ("rollout_mse", "rollout_ssim") for frame in frames}
+    baselines = {key.replace("rollout_mse", "baseline/rollout_mse/black"): 0.1 for key in keys if "mse" in key}
+    run = tmp_path / "core=ConvS5,seed=0-0123abcd"
+    run.mkdir()
+    (run / "run.json").write_text(json.dumps({"state": "finished"}))
+    task = {"class_path": "VideoPrediction", "init_args": {"core": {"class_path": "ConvS5"}}}
+    (run / "config.yaml").write_text(json.dumps({"model": task, "seed_everything": 0}))
+    (run / "metrics.jsonl").write_text(json.dumps({"step": 1, "val/loss": 0.5, **keys, **baselines}))
+    drawn = []
+    figure_of = draw_cores.figure_of
+    monkeypatch.setattr(draw_cores, "figure_of", lambda columns: drawn.append(figure_of(columns)) or drawn[-1])
+    draw_cores.draw_horizon_of(draw_cores.runs_below(tmp_path), tmp_path / "horizon.png")
+    for axis in drawn[0][1]:
+        assert axis.get_xscale() == scale
+        assert tuple(axis.lines[0].get_xdata()) == frames

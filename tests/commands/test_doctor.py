@@ -153,13 +153,13 @@ def test_the_kernel_that_is_taken_by_itself_is_said_with_the_reason(
         "selective_scan": "numba on cpu",
         "linear_scan": "numba on cpu",
     }
-    # as on a machine with a GPU, with Triton and without mamba-ssm
+    # as on a machine with a GPU, with mamba-ssm and without Triton
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(dispatch, "_trial_failure", lambda op, kernel, device: None)
-    absent = {"mamba_ssm": "needs mamba-ssm", "causal_conv1d": "needs causal-conv1d"}
+    absent = {"triton": "needs triton", "causal_conv1d": "needs causal-conv1d"}
     monkeypatch.setattr(dispatch, "_import_failure", lambda op, kernel: absent.get(kernel))
     finding = kernels._choice("selective_scan", [torch.device("cpu"), torch.device("cuda")])
-    assert finding.text == "numba on cpu. triton on cuda; not mamba_ssm: it needs mamba-ssm"
+    assert finding.text == "numba on cpu. mamba_ssm on cuda; not triton: it needs triton"
 
 
 def test_a_kernel_that_gives_something_else_is_broken(

@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from draw_slot_counts import Curve, Record, deviation, draw_panels, draw_trainings
 
 from slotbench.config.settings import command_line_settings
 from slotbench.errors import UserError
@@ -45,10 +46,6 @@ SCORES = {
 }
 SETS = {"own": "objects as in training", "full": "full set"}
 SPATIAL = 0.5
-STYLES = ["-", "--", "-."]
-
-Record = dict[str, Any]
-Curve = dict[int, dict[str, float]]
 
 
 def run(args: argparse.Namespace, settings: list[str]) -> int:
@@ -229,8 +226,13 @@ def report(args: argparse.Namespace, settings: list[str]) -> int:
     text = "\n".join(lines)
     (args.out / "slot_counts.md").write_text(text)
     print(text)
-    draw(records, ["fg_ari", "ari"], args.out / "slot_counts_ari.png")
-    draw(records, ["loss"], args.out / "slot_counts_loss.png")
+    found, headings = panels(records), {name: heading for name, (_, heading, _) in SCORES.items()}
+    for score, names in {"ari": ["fg_ari", "ari"], "loss": ["loss"]}.items():
+        draw_panels(records, found, {name: headings[name] for name in names}, args.out / f"slot_counts_{score}.png")
+    if len(best) > 1:
+        slots = records[0]["asked"]["objects_slots"]
+        if slots in map(int, records[0]["by_slots"]["own"]):
+            draw_trainings(records, slots, args.out / "slot_counts_trainings.png")
     return 0
 
 
@@ -294,12 +296,6 @@ def panels(records: list[Record]) -> dict[str, dict[str, list[tuple[Record, Curv
     return found
 
 
-def deviation(values: list[float]) -> tuple[float, float]:
-    """Median, and the largest distance of a value from it."""
-    median = statistics.median(values)
-    return median, max(abs(value - median) for value in values)
-
-
 def spread(values: list[float], digits: int) -> str:
     """A cell of a table: median ± largest deviation (mean ± standard deviation), or the one value."""
     if not values:
@@ -323,43 +319,6 @@ def tables(records: list[Record], which: str) -> list[str]:
                 lines.append(f"| {group} | {' | '.join(cells)} | {len(found)} |")
             lines.append("")
     return lines
-
-
-def draw(records: list[Record], scores: list[str], path: Path) -> None:
-    """A row per score, a colour per aggregation, a style per training: median in its band; spatial runs dotted."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    from slotbench.tasks.pictures import SLOT_COLOURS
-
-    found = panels(records)
-    aggregations = sorted({record["aggregation"] for record in records})
-    trainings = list(dict.fromkeys(record["trained"] for record in records))
-    figure = Figure(figsize=(4.6 * len(found), 3.4 * len(scores)), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(len(scores), len(found), squeeze=False)
-    for row, name in zip(axes, scores, strict=True):
-        for axis, (title, groups) in zip(row, found.items(), strict=True):
-            for group, runs in groups.items():
-                first = runs[0][0]
-                colour = SLOT_COLOURS[aggregations.index(first["aggregation"]) % len(SLOT_COLOURS)] / 255
-                style = STYLES[trainings.index(first["trained"]) % len(STYLES)]
-                for record, curve in runs:
-                    if record["spatial"]:
-                        axis.plot(list(curve), [s[name] for s in curve.values()], color=colour, lw=0.8, ls=":")
-                kept = [curve for record, curve in runs if not record["spatial"]]
-                counts = sorted({count for curve in kept for count in curve})
-                middle = [deviation([curve[n][name] for curve in kept if n in curve]) for n in counts]
-                axis.plot(counts, [m for m, _ in middle], color=colour, ls=style, lw=1.8, marker="o", ms=3, label=group)
-                low, high = [m - d for m, d in middle], [m + d for m, d in middle]
-                axis.fill_between(counts, low, high, color=colour, alpha=0.15, linewidth=0)
-            axis.set_title(f"{SCORES[name][1]}: {title}", loc="left", fontsize=9)
-            axis.spines[["top", "right"]].set_visible(False)
-            axis.xaxis.get_major_locator().set_params(integer=True)
-            axis.grid(alpha=0.2)
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, frameon=False, handlelength=4)
-    figure.savefig(path)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -221,6 +222,30 @@ def test_runs_with_other_slots_in_training_are_a_group_of_their_own(reported) ->
     assert "| WeightedMean, 11 slots | 0.300 |" in text
     assert text.index("| WeightedMean, 7 slots |") < text.index("| WeightedMean, 11 slots |")
     assert "No run is spatial." in text
+
+
+def test_a_figure_lays_one_training_beside_another(reported, script, tmp_path: Path, monkeypatch) -> None:
+    figures = []
+    drawing = sys.modules[script.draw_trainings.__module__]
+    new_figure = drawing.new_figure
+    monkeypatch.setattr(drawing, "new_figure", lambda *size: figures.append(new_figure(*size)) or figures[-1])
+    runs = [record(0, 0.8), record(1, 0.6), record(2, 0.3), record(3, 0.5, trained_slots=11)]
+    reported(*runs)
+    assert (tmp_path / "out" / "slot_counts_trainings.png").is_file()
+    few, many, beside = figures[-1].axes
+    assert [axis.get_title("left") for axis in (few, many)] == ["trained with 7 slots", "trained with 11 slots"]
+    curves = {line.get_linestyle(): list(line.get_ydata()) for line in few.lines if len(line.get_xdata()) == 2}
+    assert curves["-"] == pytest.approx([0.7, 0.7])  # the median without the spatial run, which is dotted
+    (baseline,) = (line for line in many.lines if line.get_label() == "best baseline")
+    assert (list(baseline.get_xdata()), list(baseline.get_ydata())) == ([11], [0.25])
+    marks = {line.get_ydata()[0]: line.get_markerfacecolor() for line in beside.lines if len(line.get_ydata()) == 1}
+    assert set(marks) == {0.8, 0.6, 0.3, 0.5}
+    assert [value for value, face in marks.items() if isinstance(face, str)] == [0.3]  # "none"
+
+
+def test_runs_of_one_training_have_no_such_figure(reported, tmp_path: Path) -> None:
+    reported(record(0, 0.8), record(1, 0.6, "WeightedSum"))
+    assert not (tmp_path / "out" / "slot_counts_trainings.png").exists()
 
 
 def test_runs_with_other_objects_in_training_are_a_group_of_their_own(reported) -> None:

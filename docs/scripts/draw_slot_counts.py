@@ -1,0 +1,142 @@
+"""Figures of what `slot_counts.py report` sums up: scores by slots and by objects, and one training beside another."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
+Curve = dict[int, dict[str, float]]
+Panels = Mapping[str, Mapping[str, Sequence[tuple[Record, Curve]]]]
+
+STYLES = ["-", "--", "-."]
+MARKERS = ["o", "s", "^"]
+
+
+def draw_panels(records: list[Record], panels: Panels, scores: Mapping[str, str], path: Path) -> None:
+    """A row per score, a colour per aggregation, a style per training: median in its band; spatial runs dotted.
+
+    Args:
+        records: the runs, each with its `aggregation`, its `trained` and whether it is `spatial`.
+        panels: title of a column -> group -> each run with its scores by number of slots, or of objects.
+        scores: name of a score -> its heading.
+        path: where the figure is written.
+    """
+    figure = new_figure(4.6 * len(panels), 3.4 * len(scores))
+    colours, trainings = colours_of(records), list(dict.fromkeys(record["trained"] for record in records))
+    axes = figure.subplots(len(scores), len(panels), squeeze=False)
+    for row, (score, heading) in zip(axes, scores.items(), strict=True):
+        for axis, (title, groups) in zip(row, panels.items(), strict=True):
+            for group, runs in groups.items():
+                first = runs[0][0]
+                style = STYLES[trainings.index(first["trained"]) % len(STYLES)]
+                draw_group(axis, runs, score, color=colours[first["aggregation"]], style=style, label=group)
+            plain(axis, f"{heading}: {title}")
+            axis.xaxis.get_major_locator().set_params(integer=True)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, frameon=False, handlelength=4)
+    figure.savefig(path)
+
+
+def draw_trainings(records: list[Record], slots: int, path: Path) -> None:
+    """FG-ARI by number of slots, a panel per training, and all trainings on the full set with one number of slots.
+
+    In a panel the objects are those of the training; a grey cross is the best baseline, a rule the slots of the
+    training. In the last one every run is a mark, its training's median a bar. Spatial runs are dotted, or hollow.
+
+    Args:
+        records: as for `draw_panels`, with several values of `trained`.
+        slots: the number of slots of the last panel.
+        path: where the figure is written.
+    """
+    colours, trainings = colours_of(records), list(dict.fromkeys(record["trained"] for record in records))
+    figure = new_figure(3.4 * (len(trainings) + 1.2), 3.6)
+    *axes, last = figure.subplots(1, len(trainings) + 1, sharey=True, width_ratios=[1.0] * len(trainings) + [1.2])
+    for axis, trained in zip(axes, trainings, strict=True):
+        here = [record for record in records if record["trained"] == trained]
+        for name, colour in colours.items():
+            runs = [(record, curve_of(record, "own")) for record in here if record["aggregation"] == name]
+            if runs:
+                draw_group(axis, runs, "fg_ari", color=colour, style="-", label=name)
+        best = statistics.mean(max(record["baselines"].values()) for record in here)
+        axis.axvline(trained[1], color="0.6", lw=0.8, ls=":", zorder=0)
+        axis.plot([trained[1]], [best], color="0.35", ls="", marker="x", ms=7, mew=2, label="best baseline")
+        plain(axis, f"trained with {here[0]['training'].removeprefix(', ')}")
+        axis.set_xlabel("slots in the test")
+    axes[0].set_ylabel("FG-ARI per frame")
+    for place, name in enumerate(colours):
+        for number, trained in enumerate(trainings):
+            runs = [r for r in records if (r["aggregation"], r["trained"]) == (name, trained)]
+            values = [curve_of(record, "full")[slots]["fg_ari"] for record in runs]
+            if not values:
+                continue
+            x = place + 0.8 * ((number + 0.5) / len(trainings) - 0.5)
+            marker = MARKERS[number % len(MARKERS)]
+            for record, value in zip(runs, values, strict=True):
+                face = "none" if record["spatial"] else colours[name]
+                last.plot([x], [value], marker=marker, ms=5, color=colours[name], mfc=face, alpha=0.75)
+            last.plot([x - 0.11, x + 0.11], [statistics.median(values)] * 2, color="0.2", lw=1.5)
+    for number, trained in enumerate(trainings):
+        named = next(record["training"].removeprefix(", ") for record in records if record["trained"] == trained)
+        last.plot([], [], color="0.35", ls="", marker=MARKERS[number % len(MARKERS)], ms=5, label=named)
+    last.set_xticks(range(len(colours)), [name.removesuffix("Aggregation") for name in colours], fontsize=8)
+    plain(last, f"full set, {slots} slots in the test, by training")
+    keys: dict[str, Any] = {}
+    for axis in (*axes, last):
+        handles, labels = axis.get_legend_handles_labels()
+        keys |= dict(zip(labels, handles, strict=True))
+    figure.legend(list(keys.values()), list(keys), loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+    figure.savefig(path)
+
+
+def draw_group(axis, runs: Sequence[tuple[Record, Curve]], score: str, *, color, style: str, label: str) -> None:
+    """The median over runs in a band as wide as the largest deviation from it; spatial runs by themselves, dotted."""
+    for record, curve in runs:
+        if record["spatial"]:
+            axis.plot(list(curve), [scores[score] for scores in curve.values()], color=color, lw=0.8, ls=":")
+    kept = [curve for record, curve in runs if not record["spatial"]]
+    counts = sorted({count for curve in kept for count in curve})
+    middle = [deviation([curve[n][score] for curve in kept if n in curve]) for n in counts]
+    axis.plot(counts, [m for m, _ in middle], color=color, ls=style, lw=1.8, marker="o", ms=3, label=label)
+    axis.fill_between(
+        counts, [m - d for m, d in middle], [m + d for m, d in middle], color=color, alpha=0.15, linewidth=0
+    )
+
+
+def deviation(values: list[float]) -> tuple[float, float]:
+    """Median, and the largest distance of a value from it."""
+    median = statistics.median(values)
+    return median, max(abs(value - median) for value in values)
+
+
+def curve_of(record: Record, which: str) -> Curve:
+    """A run's scores by number of slots, on the set of that name, or on its own if there is one only."""
+    found = record["by_slots"].get(which, record["by_slots"]["own"])
+    return {int(count): scores for count, scores in found.items()}
+
+
+def colours_of(records: list[Record]) -> dict[str, Any]:
+    """A colour for each aggregation, in their order by name."""
+    from slotbench.tasks.pictures import SLOT_COLOURS
+
+    names = sorted({record["aggregation"] for record in records})
+    return {name: SLOT_COLOURS[place % len(SLOT_COLOURS)] / 255 for place, name in enumerate(names)}
+
+
+def new_figure(width: float, height: float):
+    """An empty figure, in inches, that needs no screen."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def plain(axis, title: str) -> None:
+    """The title at the left, no box, a light grid."""
+    axis.set_title(title, loc="left", fontsize=9)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(alpha=0.2)

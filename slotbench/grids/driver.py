@@ -26,7 +26,7 @@ class Progress:
         states: of every point, by its id.
         where: the running ones run.
         began: when the running ones were started by this driver (monotonic clock).
-        durations: in seconds, of the points that this driver has seen from beginning to end.
+        durations: in seconds, over all attempts, of the points that this driver has brought to their end.
     """
 
     states: dict[str, State]
@@ -186,7 +186,7 @@ class Driver:
         began = self.progress.began.pop(outcome.id)
         self._finish(outcome, folder.ended() or state_after(outcome.exit_code, outcome.reason))
         if self.progress.states[outcome.id] == "done":
-            self.progress.durations.append(time.monotonic() - began)
+            self.progress.durations.append(max(folder.status().seconds or 0.0, time.monotonic() - began))
 
     def _look_elsewhere(self) -> None:
         """Points that another process has run: those that are over are counted, or started if they were cut off."""

@@ -69,11 +69,8 @@ class ProgressDisplay(Listener):
     def __init__(self, grid: Grid, folder: GridFolder, chosen: Sequence[Point], jobs: int | None) -> None:
         self._grid, self._folder, self._jobs = grid, folder, jobs or 1
         self._began: dict[str, float] = {}
-        self._before = [
-            seconds
-            for point in chosen
-            if (result := folder.point(point.id).result()) and (seconds := result.get("seconds"))
-        ]
+        statuses = [folder.point(point.id).status() for point in chosen]
+        self._before = [status.seconds for status in statuses if status.state == "done" and status.seconds]
 
     def __enter__(self) -> None:
         """Nothing to set up."""
@@ -247,9 +244,11 @@ class Remaining:
         return max(0.0, typical - (self.elapsed or 0.0))
 
     def whole(self) -> float | None:
-        """Seconds that it takes from its beginning to its end, if its speed is known."""
+        """Seconds that it takes from its beginning to its end, if its speed is known; a resumed one began earlier."""
         rest = self.rest(None)
-        return None if rest is None or self.elapsed is None else rest + self.elapsed
+        if rest is None or self.elapsed is None:
+            return None
+        return max(rest + self.elapsed, (self.total_steps or 0) * (self.seconds_per_step or 0.0))
 
 
 def remaining_seconds(finished: Sequence[float], running: Sequence[Remaining], waiting: int, jobs: int) -> float | None:

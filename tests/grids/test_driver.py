@@ -223,6 +223,23 @@ def test_a_point_that_another_process_runs_takes_one_of_the_places(tmp_path, mon
     assert sorted(begun) == sorted([first.id, second.id])
 
 
+def test_a_resumed_point_counts_with_the_time_of_all_its_attempts(tmp_path):
+    class Quiet(Listener):
+        def began(self, point, where): ...
+        def ended(self, point, state, outcome): ...
+        def tick(self, progress): ...
+
+    grid = stand_in_grid.write_grid(tmp_path, widths=[1])
+    (point,) = grid.points
+    folder = GridFolder(tmp_path / "grid")
+    folder.point(point.id).prepare(point, ["sh"])
+    result = folder.point(point.id).path / "result.json"
+    write = f'echo \'{{"step": 3, "seconds": 900.0}}\' > "{result}"'
+    driver = Driver(folder, LocalEngine(1), "local", Quiet())
+    driver.run([point], [make_job(point, folder, ["sh", "-c", write], 1)], {point.id: "interrupted"})
+    assert driver.progress.durations == [900.0]
+
+
 def test_a_grid_is_run_by_one_driver_at_a_time(tmp_path):
     from slotbench.errors import UserError
 
@@ -262,6 +279,10 @@ class TestEstimate:
 
     def test_the_first_points_say_how_long_the_others_will_take(self):
         assert remaining_seconds([], [Remaining(50.0, 25, 100, 2.0)], 1, 1) == pytest.approx(150 + 200)
+
+    def test_a_resumed_point_says_how_long_a_whole_one_takes(self):
+        resumed = Remaining(10.0, 95, 100, 2.0)
+        assert remaining_seconds([], [resumed], 1, 1) == pytest.approx(10 + 200)
 
     def test_the_last_point_ends_no_sooner_than_it_can(self):
         slow = Remaining(0.0, 10, 100, 1.0)

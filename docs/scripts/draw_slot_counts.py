@@ -40,55 +40,66 @@ def draw_panels(records: list[Record], panels: Panels, scores: Mapping[str, str]
     figure.savefig(path)
 
 
-def draw_trainings(records: list[Record], slots: int, path: Path) -> None:
-    """FG-ARI by number of slots, a panel per training, and all trainings on the full set with one number of slots.
+def draw_trainings(records: list[Record], slots: int, scores: Mapping[str, str], path: Path) -> None:
+    """A score by number of slots, a panel per training, and all trainings on the full set with one number of slots.
 
-    In a panel the objects are those of the training; a grey cross is the best baseline, a rule the slots of the
-    training. In the last one every run is a mark, its training's median a bar. Spatial runs are dotted, or hollow.
+    In a panel the objects are those of the training; a rule is the slots of the training, a grey cross there the best
+    baseline of FG-ARI. In the last one every run is a mark, its training's median a bar. Spatial runs are dotted, or
+    hollow.
 
     Args:
         records: as for `draw_panels`, with several values of `trained`.
         slots: the number of slots of the last panel.
+        scores: name of a score -> its heading; a row each.
         path: where the figure is written.
     """
     colours, trainings = colours_of(records), list(dict.fromkeys(record["trained"] for record in records))
-    figure = new_figure(3.4 * (len(trainings) + 1.2), 3.6)
-    *axes, last = figure.subplots(1, len(trainings) + 1, sharey=True, width_ratios=[1.0] * len(trainings) + [1.2])
-    for axis, trained in zip(axes, trainings, strict=True):
-        here = [record for record in records if record["trained"] == trained]
-        for name, colour in colours.items():
-            runs = [(record, curve_of(record, "own")) for record in here if record["aggregation"] == name]
-            if runs:
-                draw_group(axis, runs, "fg_ari", color=colour, style="-", label=name)
-        best = statistics.mean(max(record["baselines"].values()) for record in here)
-        axis.axvline(trained[1], color="0.6", lw=0.8, ls=":", zorder=0)
-        axis.plot([trained[1]], [best], color="0.35", ls="", marker="x", ms=7, mew=2, label="best baseline")
-        plain(axis, f"trained with {here[0]['training'].removeprefix(', ')}")
-        axis.set_xlabel("slots in the test")
-    axes[0].set_ylabel("FG-ARI per frame")
-    for place, name in enumerate(colours):
-        for number, trained in enumerate(trainings):
-            runs = [r for r in records if (r["aggregation"], r["trained"]) == (name, trained)]
-            values = [curve_of(record, "full")[slots]["fg_ari"] for record in runs]
-            if not values:
-                continue
-            x = place + 0.8 * ((number + 0.5) / len(trainings) - 0.5)
-            marker = MARKERS[number % len(MARKERS)]
-            for record, value in zip(runs, values, strict=True):
-                face = "none" if record["spatial"] else colours[name]
-                last.plot([x], [value], marker=marker, ms=5, color=colours[name], mfc=face, alpha=0.75)
-            last.plot([x - 0.11, x + 0.11], [statistics.median(values)] * 2, color="0.2", lw=1.5)
+    named = {record["trained"]: record["training"].removeprefix(", ") for record in records}
+    figure = new_figure(3.4 * (len(trainings) + 1.2), 3.0 * len(scores) + 0.6)
+    widths = [1.0] * len(trainings) + [1.2]
+    rows = figure.subplots(len(scores), len(widths), sharey="row", squeeze=False, width_ratios=widths)
+    for row, (score, heading) in zip(rows, scores.items(), strict=True):
+        *axes, last = row
+        for axis, trained in zip(axes, trainings, strict=True):
+            here = [record for record in records if record["trained"] == trained]
+            for name, colour in colours.items():
+                runs = [(record, curve_of(record, "own")) for record in here if record["aggregation"] == name]
+                if runs:
+                    draw_group(axis, runs, score, color=colour, style="-", label=name)
+            axis.axvline(trained[1], color="0.6", lw=0.8, ls=":", zorder=0)
+            if score == "fg_ari":
+                best = statistics.mean(max(record["baselines"].values()) for record in here)
+                axis.plot([trained[1]], [best], color="0.35", ls="", marker="x", ms=7, mew=2, label="best baseline")
+            plain(axis, f"trained with {named[trained]}")
+            axis.set_xlabel("slots in the test")
+        axes[0].set_ylabel(f"{heading} per frame")
+        draw_marks(last, records, slots, score)
+        last.set_xticks(range(len(colours)), [name.removesuffix("Aggregation") for name in colours], fontsize=8)
+        plain(last, f"full set, {slots} slots in the test, by training")
     for number, trained in enumerate(trainings):
-        named = next(record["training"].removeprefix(", ") for record in records if record["trained"] == trained)
-        last.plot([], [], color="0.35", ls="", marker=MARKERS[number % len(MARKERS)], ms=5, label=named)
-    last.set_xticks(range(len(colours)), [name.removesuffix("Aggregation") for name in colours], fontsize=8)
-    plain(last, f"full set, {slots} slots in the test, by training")
+        rows[0, -1].plot([], [], color="0.35", ls="", marker=MARKERS[number % len(MARKERS)], ms=5, label=named[trained])
     keys: dict[str, Any] = {}
-    for axis in (*axes, last):
+    for axis in rows[0]:
         handles, labels = axis.get_legend_handles_labels()
         keys |= dict(zip(labels, handles, strict=True))
     figure.legend(list(keys.values()), list(keys), loc="outside lower center", ncols=4, fontsize=8, frameon=False)
     figure.savefig(path)
+
+
+def draw_marks(axis, records: list[Record], slots: int, score: str) -> None:
+    """Every run as a mark and the median of its training as a bar, by aggregation."""
+    colours, trainings = colours_of(records), list(dict.fromkeys(record["trained"] for record in records))
+    for place, (name, colour) in enumerate(colours.items()):
+        for number, trained in enumerate(trainings):
+            runs = [record for record in records if (record["aggregation"], record["trained"]) == (name, trained)]
+            values = [curve_of(record, "full")[slots][score] for record in runs]
+            x = place + 0.8 * ((number + 0.5) / len(trainings) - 0.5)
+            for record, value in zip(runs, values, strict=True):
+                face = "none" if record["spatial"] else colour
+                marker = MARKERS[number % len(MARKERS)]
+                axis.plot([x], [value], marker=marker, ms=5, color=colour, mfc=face, alpha=0.75)
+            if values:
+                axis.plot([x - 0.11, x + 0.11], [statistics.median(values)] * 2, color="0.2", lw=1.5)
 
 
 def draw_group(axis, runs: Sequence[tuple[Record, Curve]], score: str, *, color, style: str, label: str) -> None:

@@ -227,12 +227,12 @@ def report(args: argparse.Namespace, settings: list[str]) -> int:
     (args.out / "slot_counts.md").write_text(text)
     print(text)
     found, headings = panels(records), {name: heading for name, (_, heading, _) in SCORES.items()}
-    for score, names in {"ari": ["fg_ari", "ari"], "loss": ["loss"]}.items():
-        draw_panels(records, found, {name: headings[name] for name in names}, args.out / f"slot_counts_{score}.png")
-    if len(best) > 1:
-        slots = records[0]["asked"]["objects_slots"]
-        if slots in map(int, records[0]["by_slots"]["own"]):
-            draw_trainings(records, slots, args.out / "slot_counts_trainings.png")
+    segmentation = {name: headings[name] for name in ("fg_ari", "ari")}
+    draw_panels(records, found, segmentation, args.out / "slot_counts_ari.png")
+    draw_panels(records, found, {"loss": headings["loss"]}, args.out / "slot_counts_loss.png")
+    slots = records[0]["asked"]["objects_slots"]
+    if len(best) > 1 and all(str(slots) in curve for r in records for curve in r["by_slots"].values()):
+        draw_trainings(records, slots, segmentation, args.out / "slot_counts_trainings.png")
     return 0
 
 

@@ -232,7 +232,8 @@ def test_a_figure_lays_one_training_beside_another(reported, script, tmp_path: P
     runs = [record(0, 0.8), record(1, 0.6), record(2, 0.3), record(3, 0.5, trained_slots=11)]
     reported(*runs)
     assert (tmp_path / "out" / "slot_counts_trainings.png").is_file()
-    few, many, beside = figures[-1].axes
+    few, many, beside, *with_background = figures[-1].axes
+    assert [len(axis.lines) for axis in with_background] == [len(axis.lines) - 1 for axis in (few, many)] + [6]
     assert [axis.get_title("left") for axis in (few, many)] == ["trained with 7 slots", "trained with 11 slots"]
     curves = {line.get_linestyle(): list(line.get_ydata()) for line in few.lines if len(line.get_xdata()) == 2}
     assert curves["-"] == pytest.approx([0.7, 0.7])  # the median without the spatial run, which is dotted

@@ -14,7 +14,8 @@ Scores are those of `slotbench test`, per frame, of the decoder's masks; slots a
 anew with every batch. `report` groups runs by aggregation, and by objects and slots of the training where these differ.
 A run is "spatial" if its FG-ARI on its own validation split with the slots of its training is below half of that of the
 best run with as many objects and slots in training; tables are made of all runs, and of those that are not spatial. A
-run finds objects if it is above every baseline there; these runs are marked.
+run finds objects if it is above every baseline there; these runs are marked. The first table is what each run gains
+or loses with other slots than in training, which seeds share where their scores differ.
 """
 
 from __future__ import annotations
@@ -214,7 +215,7 @@ def report(args: argparse.Namespace, settings: list[str]) -> int:
     records.sort(key=lambda r: (r["trained_slots"], len(r["training"]), r["group"], r["seed"]))
     lines = listing(records)
     lines += ["Median ± largest deviation over runs (mean ± standard deviation), n runs.\n"]
-    lines += tables(records, "all runs")
+    lines += changes(records) + tables(records, "all runs")
     dropped = [record for record in records if record["spatial"]]
     if dropped:
         names = ", ".join(f"{record['group']} seed {record['seed']}" for record in dropped)
@@ -319,6 +320,24 @@ def tables(records: list[Record], which: str) -> list[str]:
                 lines.append(f"| {group} | {' | '.join(cells)} | {len(found)} |")
             lines.append("")
     return lines
+
+
+def changes(records: list[Record]) -> list[str]:
+    """Lines of Markdown: what every run gains or loses with other slots than in training, its own objects."""
+    name, (_, label, digits) = next(iter(SCORES.items()))
+    counts = sorted({int(count) for record in records for count in record["by_slots"]["own"]})
+    groups: dict[str, list[Curve]] = {}
+    for record in records:
+        curve = {int(count): scores for count, scores in record["by_slots"]["own"].items()}
+        start = curve[record["trained_slots"]][name]
+        change = {count: {name: scores[name] - start} for count, scores in curve.items()}
+        groups.setdefault(record["group"], []).append(change)
+    lines = [f"**{label}; {SETS['own']}, less that with the slots of the training; all runs**\n"]
+    lines += [f"| | {' | '.join(map(str, counts))} | n |", "|---" * (len(counts) + 2) + "|"]
+    for group, curves in groups.items():
+        values = [[curve[count][name] for curve in curves if count in curve] for count in counts]
+        lines.append(f"| {group} | {' | '.join(spread(each, digits) for each in values)} | {len(curves)} |")
+    return [*lines, ""]
 
 
 def parser() -> argparse.ArgumentParser:

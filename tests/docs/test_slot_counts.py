@@ -224,6 +224,16 @@ def test_runs_with_other_slots_in_training_are_a_group_of_their_own(reported) ->
     assert "No run is spatial." in text
 
 
+def test_what_more_slots_change_is_counted_run_by_run(reported) -> None:
+    runs = [record(0, 0.8), record(1, 0.3)]
+    for content, change in zip(runs, (-0.05, -0.07), strict=True):
+        content["by_slots"] = copy.deepcopy(content["by_slots"])
+        content["by_slots"]["own"]["11"]["fg_ari"] += change
+    _, text = reported(*runs).split("**FG-ARI; objects as in training, less that with the slots of the training;")
+    (row,) = [line for line in text.splitlines()[:6] if line.startswith("| WeightedMean")]
+    assert row == "| WeightedMean | 0.000 ± 0.000 (0.000 ± 0.000) | -0.060 ± 0.010 (-0.060 ± 0.014) | 2 |"
+
+
 def test_a_figure_lays_one_training_beside_another(reported, script, tmp_path: Path, monkeypatch) -> None:
     figures = []
     drawing = sys.modules[script.draw_trainings.__module__]

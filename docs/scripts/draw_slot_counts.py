@@ -16,7 +16,7 @@ MARKERS = ["o", "s", "^"]
 
 
 def draw_panels(records: list[Record], panels: Panels, scores: Mapping[str, str], path: Path) -> None:
-    """A row per score, a colour per aggregation, a style per training: median in its band; spatial runs dotted.
+    """A row per score, colours are aggregations, styles trainings; medians in bands of all runs, spatial ones dotted.
 
     Args:
         records: the runs, each with its `aggregation`, its `trained` and whether it is `spatial`.
@@ -103,23 +103,16 @@ def draw_marks(axis, records: list[Record], slots: int, score: str) -> None:
 
 
 def draw_group(axis, runs: Sequence[tuple[Record, Curve]], score: str, *, color, style: str, label: str) -> None:
-    """The median over runs in a band as wide as the largest deviation from it; spatial runs by themselves, dotted."""
+    """The median over runs in a band from the lowest to the highest; spatial runs by themselves, dotted."""
     for record, curve in runs:
         if record["spatial"]:
             axis.plot(list(curve), [scores[score] for scores in curve.values()], color=color, lw=0.8, ls=":")
     kept = [curve for record, curve in runs if not record["spatial"]]
     counts = sorted({count for curve in kept for count in curve})
-    middle = [deviation([curve[n][score] for curve in kept if n in curve]) for n in counts]
-    axis.plot(counts, [m for m, _ in middle], color=color, ls=style, lw=1.8, marker="o", ms=3, label=label)
-    axis.fill_between(
-        counts, [m - d for m, d in middle], [m + d for m, d in middle], color=color, alpha=0.15, linewidth=0
-    )
-
-
-def deviation(values: list[float]) -> tuple[float, float]:
-    """Median, and the largest distance of a value from it."""
-    median = statistics.median(values)
-    return median, max(abs(value - median) for value in values)
+    values = [[curve[count][score] for curve in kept if count in curve] for count in counts]
+    middle = [statistics.median(each) for each in values]
+    axis.plot(counts, middle, color=color, ls=style, lw=1.8, marker="o", ms=3, label=label)
+    axis.fill_between(counts, list(map(min, values)), list(map(max, values)), color=color, alpha=0.12, linewidth=0)
 
 
 def curve_of(record: Record, which: str) -> Curve:

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 import yaml
-from draw_slot_counts import Curve, Record, deviation, draw_panels, draw_trainings
+from draw_slot_counts import Curve, Record, draw_panels, draw_trainings
 
 from slotbench.config.settings import command_line_settings
 from slotbench.errors import UserError
@@ -295,6 +295,12 @@ def panels(records: list[Record]) -> dict[str, dict[str, list[tuple[Record, Curv
             curve = {int(count): scores for count, scores in curve.items()}
             found[title].setdefault(record["group"], []).append((record, curve))
     return found
+
+
+def deviation(values: list[float]) -> tuple[float, float]:
+    """Median, and the largest distance of a value from it."""
+    median = statistics.median(values)
+    return median, max(abs(value - median) for value in values)
 
 
 def spread(values: list[float], digits: int) -> str:

@@ -119,20 +119,26 @@ def baselines_of(run: Run) -> dict[str, dict[str, float]]:
     return baselines
 
 
-def figure_of(columns: int):
-    """A figure of so many plots side by side, and these."""
+def empty_figure(width: float, height: float):
+    """A figure of so many inches that needs no screen."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.2 * columns, 4.2), dpi=120, layout="constrained")
+    figure = Figure(figsize=(width, height), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
+    return figure
+
+
+def figure_of(columns: int):
+    """A figure of so many plots side by side, and these."""
+    figure = empty_figure(6.2 * columns, 4.2)
     return figure, figure.subplots(1, columns, squeeze=False)[0]
 
 
-def draw_band(axis, steps: list[int], values: list, colour, label: str) -> None:
-    """A line at the mean of every step's values, in a band from the least to the largest of them."""
-    means = [statistics.mean(of_step) for of_step in values]
-    axis.plot(steps, means, color=colour, linewidth=1.8, label=label, marker="o", markersize=2.5)
+def draw_band(axis, steps: list[int], values: list, colour, label: str, middle=statistics.mean, style="-") -> None:
+    """A line at the mean or another middle of every step's values, in a band from the least to the largest."""
+    line = list(map(middle, values))
+    axis.plot(steps, line, color=colour, linewidth=1.8, linestyle=style, label=label, marker="o", markersize=2.5)
     axis.fill_between(steps, list(map(min, values)), list(map(max, values)), color=colour, alpha=0.12, linewidth=0)
 
 

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from draw_cores import draw_band, empty_figure
+from draw_training import colours, tidy
+
 Record = dict[str, Any]
 Curve = dict[int, dict[str, float]]
 Panels = Mapping[str, Mapping[str, Sequence[tuple[Record, Curve]]]]
@@ -24,16 +27,16 @@ def draw_panels(records: list[Record], panels: Panels, scores: Mapping[str, str]
         scores: name of a score -> its heading.
         path: where the figure is written.
     """
-    figure = new_figure(4.6 * len(panels), 3.4 * len(scores))
-    colours, trainings = colours_of(records), list(dict.fromkeys(record["trained"] for record in records))
+    figure = empty_figure(4.6 * len(panels), 3.4 * len(scores))
+    palette, trainings = colours_of(records), trainings_of(records)
     axes = figure.subplots(len(scores), len(panels), squeeze=False)
     for row, (score, heading) in zip(axes, scores.items(), strict=True):
         for axis, (title, groups) in zip(row, panels.items(), strict=True):
             for group, runs in groups.items():
                 first = runs[0][0]
                 style = STYLES[trainings.index(first["trained"]) % len(STYLES)]
-                draw_group(axis, runs, score, color=colours[first["aggregation"]], style=style, label=group)
-            plain(axis, f"{heading}: {title}")
+                draw_group(axis, runs, score, colour=palette[first["aggregation"]], style=style, label=group)
+            tidy(axis, f"{heading}: {title}")
             axis.xaxis.get_major_locator().set_params(integer=True)
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, frameon=False, handlelength=4)
@@ -53,29 +56,29 @@ def draw_trainings(records: list[Record], slots: int, scores: Mapping[str, str],
         scores: name of a score -> its heading; a row each.
         path: where the figure is written.
     """
-    colours, trainings = colours_of(records), list(dict.fromkeys(record["trained"] for record in records))
+    palette, trainings = colours_of(records), trainings_of(records)
     named = {record["trained"]: record["training"].removeprefix(", ") for record in records}
-    figure = new_figure(3.4 * (len(trainings) + 1.2), 3.0 * len(scores) + 0.6)
+    figure = empty_figure(3.4 * (len(trainings) + 1.2), 3.0 * len(scores) + 0.6)
     widths = [1.0] * len(trainings) + [1.2]
     rows = figure.subplots(len(scores), len(widths), sharey="row", squeeze=False, width_ratios=widths)
     for row, (score, heading) in zip(rows, scores.items(), strict=True):
         *axes, last = row
         for axis, trained in zip(axes, trainings, strict=True):
             here = [record for record in records if record["trained"] == trained]
-            for name, colour in colours.items():
-                runs = [(record, curve_of(record, "own")) for record in here if record["aggregation"] == name]
+            for name, colour in palette.items():
+                runs = [(record, record["by_slots"]["own"]) for record in here if record["aggregation"] == name]
                 if runs:
-                    draw_group(axis, runs, score, color=colour, style="-", label=name)
+                    draw_group(axis, runs, score, colour=colour, label=name)
             axis.axvline(trained[1], color="0.6", lw=0.8, ls=":", zorder=0)
             if score == "fg_ari":
                 best = statistics.mean(max(record["baselines"].values()) for record in here)
                 axis.plot([trained[1]], [best], color="0.35", ls="", marker="x", ms=7, mew=2, label="best baseline")
-            plain(axis, f"trained with {named[trained]}")
+            tidy(axis, f"trained with {named[trained]}")
             axis.set_xlabel("slots in the test")
         axes[0].set_ylabel(f"{heading} per frame")
         draw_marks(last, records, slots, score)
-        last.set_xticks(range(len(colours)), [name.removesuffix("Aggregation") for name in colours], fontsize=8)
-        plain(last, f"full set, {slots} slots in the test, by training")
+        last.set_xticks(range(len(palette)), [name.removesuffix("Aggregation") for name in palette], fontsize=8)
+        tidy(last, f"full set, {slots} slots in the test, by training")
     for number, trained in enumerate(trainings):
         rows[0, -1].plot([], [], color="0.35", ls="", marker=MARKERS[number % len(MARKERS)], ms=5, label=named[trained])
     keys: dict[str, Any] = {}
@@ -88,11 +91,11 @@ def draw_trainings(records: list[Record], slots: int, scores: Mapping[str, str],
 
 def draw_marks(axis, records: list[Record], slots: int, score: str) -> None:
     """Every run as a mark and the median of its training as a bar, by aggregation."""
-    colours, trainings = colours_of(records), list(dict.fromkeys(record["trained"] for record in records))
-    for place, (name, colour) in enumerate(colours.items()):
+    palette, trainings = colours_of(records), trainings_of(records)
+    for place, (name, colour) in enumerate(palette.items()):
         for number, trained in enumerate(trainings):
             runs = [record for record in records if (record["aggregation"], record["trained"]) == (name, trained)]
-            values = [curve_of(record, "full")[slots][score] for record in runs]
+            values = [record["by_slots"].get("full", record["by_slots"]["own"])[slots][score] for record in runs]
             x = place + 0.8 * ((number + 0.5) / len(trainings) - 0.5)
             for record, value in zip(runs, values, strict=True):
                 face = "none" if record["spatial"] else colour
@@ -102,45 +105,23 @@ def draw_marks(axis, records: list[Record], slots: int, score: str) -> None:
                 axis.plot([x - 0.11, x + 0.11], [statistics.median(values)] * 2, color="0.2", lw=1.5)
 
 
-def draw_group(axis, runs: Sequence[tuple[Record, Curve]], score: str, *, color, style: str, label: str) -> None:
+def draw_group(axis, runs: Sequence[tuple[Record, Curve]], score: str, *, colour, label: str, style: str = "-") -> None:
     """The median over runs in a band from the lowest to the highest; spatial runs by themselves, dotted."""
     for record, curve in runs:
         if record["spatial"]:
-            axis.plot(list(curve), [scores[score] for scores in curve.values()], color=color, lw=0.8, ls=":")
+            axis.plot(list(curve), [scores[score] for scores in curve.values()], color=colour, lw=0.8, ls=":")
     kept = [curve for record, curve in runs if not record["spatial"]]
     counts = sorted({count for curve in kept for count in curve})
     values = [[curve[count][score] for curve in kept if count in curve] for count in counts]
-    middle = [statistics.median(each) for each in values]
-    axis.plot(counts, middle, color=color, ls=style, lw=1.8, marker="o", ms=3, label=label)
-    axis.fill_between(counts, list(map(min, values)), list(map(max, values)), color=color, alpha=0.12, linewidth=0)
-
-
-def curve_of(record: Record, which: str) -> Curve:
-    """A run's scores by number of slots, on the set of that name, or on its own if there is one only."""
-    found = record["by_slots"].get(which, record["by_slots"]["own"])
-    return {int(count): scores for count, scores in found.items()}
+    draw_band(axis, counts, values, colour, label, middle=statistics.median, style=style)
 
 
 def colours_of(records: list[Record]) -> dict[str, Any]:
     """A colour for each aggregation, in their order by name."""
-    from slotbench.tasks.pictures import SLOT_COLOURS
-
     names = sorted({record["aggregation"] for record in records})
-    return {name: SLOT_COLOURS[place % len(SLOT_COLOURS)] / 255 for place, name in enumerate(names)}
+    return dict(zip(names, colours(len(names)), strict=True))
 
 
-def new_figure(width: float, height: float):
-    """An empty figure, in inches, that needs no screen."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def plain(axis, title: str) -> None:
-    """The title at the left, no box, a light grid."""
-    axis.set_title(title, loc="left", fontsize=9)
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.grid(alpha=0.2)
+def trainings_of(records: list[Record]) -> list[tuple[str, int]]:
+    """Objects and slots of each training, in the order of the records."""
+    return list(dict.fromkeys(record["trained"] for record in records))

@@ -14,8 +14,9 @@ Scores are those of `slotbench test`, per frame, of the decoder's masks; slots a
 anew with every batch. `report` groups runs by aggregation, and by objects and slots of the training where these differ.
 A run is "spatial" if its FG-ARI on its own validation split with the slots of its training is below half of that of the
 best run with as many objects and slots in training; tables are made of all runs, and of those that are not spatial. A
-run finds objects if it is above every baseline there; these runs are marked. The first table is what each run gains
-or loses with other slots than in training, which seeds share where their scores differ.
+run finds objects if it is above every baseline there; these runs are marked. The table after these is what a run gains
+or loses with other slots than in training, on which seeds agree more than on the scores. Figures are written beside the
+tables, where trainings differ slot_counts_trainings.png, with a panel for each.
 """
 
 from __future__ import annotations
@@ -197,7 +198,7 @@ def report(args: argparse.Namespace, settings: list[str]) -> int:
     """Writes and prints the tables of a folder of scores, and draws its figures; the exit code."""
     if settings:
         raise UserError(f"report has no argument {settings[0]}")
-    records = [json.loads(path.read_text()) for path in sorted(args.folder.glob("*.json"))]
+    records = [read(path) for path in sorted(args.folder.glob("*.json"))]
     if not records:
         raise UserError(f"there is nothing in {args.folder}: write it with `slot_counts.py run RUN... --out FOLDER`")
     check_alike(records)
@@ -232,9 +233,20 @@ def report(args: argparse.Namespace, settings: list[str]) -> int:
     draw_panels(records, found, segmentation, args.out / "slot_counts_ari.png")
     draw_panels(records, found, {"loss": headings["loss"]}, args.out / "slot_counts_loss.png")
     slots = records[0]["asked"]["objects_slots"]
-    if len(best) > 1 and all(str(slots) in curve for r in records for curve in r["by_slots"].values()):
+    if len(best) > 1 and all(slots in curve for r in records for curve in r["by_slots"].values()):
         draw_trainings(records, slots, segmentation, args.out / "slot_counts_trainings.png")
     return 0
+
+
+def read(path: Path) -> Record:
+    """What `run` has written of a run, its scores by numbers, which JSON has as text."""
+    record = json.loads(path.read_text())
+
+    def by_number(curve: dict[str, dict[str, float]]) -> Curve:
+        return {int(count): scores for count, scores in curve.items()}
+
+    by_slots = {name: by_number(curve) for name, curve in record["by_slots"].items()}
+    return record | {"by_slots": by_slots, "by_objects": by_number(record["by_objects"])}
 
 
 def objects(record: Record) -> str:
@@ -292,7 +304,6 @@ def panels(records: list[Record]) -> dict[str, dict[str, list[tuple[Record, Curv
     for record in records:
         for (kind, name), title in titles.items():
             curve = record[kind] if name is None else record[kind][name]
-            curve = {int(count): scores for count, scores in curve.items()}
             found[title].setdefault(record["group"], []).append((record, curve))
     return found
 
@@ -316,33 +327,32 @@ def tables(records: list[Record], which: str) -> list[str]:
     """Lines of Markdown: for every panel and score a table of the groups over the counts, headed by `which` runs."""
     lines = []
     for title, groups in panels(records).items():
-        counts = sorted({count for found in groups.values() for _, curve in found for count in curve})
-        for name, (_, label, digits) in SCORES.items():
-            lines += [f"**{label}; {title}; {which}**\n", f"| | {' | '.join(map(str, counts))} | n |"]
-            lines.append("|---" * (len(counts) + 2) + "|")
-            for group, found in groups.items():
-                values = [[curve[count][name] for _, curve in found if count in curve] for count in counts]
-                cells = [spread(each, digits) for each in values]
-                lines.append(f"| {group} | {' | '.join(cells)} | {len(found)} |")
-            lines.append("")
+        for name, (_, label, _) in SCORES.items():
+            lines += table(
+                f"{label}; {title}; {which}", name, {g: [curve for _, curve in of] for g, of in groups.items()}
+            )
     return lines
 
 
 def changes(records: list[Record]) -> list[str]:
-    """Lines of Markdown: what every run gains or loses with other slots than in training, its own objects."""
-    name, (_, label, digits) = next(iter(SCORES.items()))
-    counts = sorted({int(count) for record in records for count in record["by_slots"]["own"]})
+    """Lines of Markdown: what the FG-ARI of every run gains or loses with other slots than in its training."""
     groups: dict[str, list[Curve]] = {}
     for record in records:
-        curve = {int(count): scores for count, scores in record["by_slots"]["own"].items()}
-        start = curve[record["trained_slots"]][name]
-        change = {count: {name: scores[name] - start} for count, scores in curve.items()}
+        curve = record["by_slots"]["own"]
+        start = curve[record["trained_slots"]]["fg_ari"]
+        change = {count: {"fg_ari": scores["fg_ari"] - start} for count, scores in curve.items()}
         groups.setdefault(record["group"], []).append(change)
-    lines = [f"**{label}; {SETS['own']}, less that with the slots of the training; all runs**\n"]
-    lines += [f"| | {' | '.join(map(str, counts))} | n |", "|---" * (len(counts) + 2) + "|"]
+    return table(f"FG-ARI; {SETS['own']}, less that with the slots of the training; all runs", "fg_ari", groups)
+
+
+def table(title: str, score: str, groups: dict[str, list[Curve]]) -> list[str]:
+    """Lines of Markdown: a score of the groups over the counts."""
+    counts = sorted({count for curves in groups.values() for curve in curves for count in curve})
+    lines = [f"**{title}**\n", f"| | {' | '.join(map(str, counts))} | n |", "|---" * (len(counts) + 2) + "|"]
     for group, curves in groups.items():
-        values = [[curve[count][name] for curve in curves if count in curve] for count in counts]
-        lines.append(f"| {group} | {' | '.join(spread(each, digits) for each in values)} | {len(curves)} |")
+        values = [[curve[count][score] for curve in curves if count in curve] for count in counts]
+        cells = [spread(each, SCORES[score][2]) for each in values]
+        lines.append(f"| {group} | {' | '.join(cells)} | {len(curves)} |")
     return [*lines, ""]
 
 

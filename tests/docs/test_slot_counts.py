@@ -237,8 +237,8 @@ def test_what_more_slots_change_is_counted_run_by_run(reported) -> None:
 def test_a_figure_lays_one_training_beside_another(reported, script, tmp_path: Path, monkeypatch) -> None:
     figures = []
     drawing = sys.modules[script.draw_trainings.__module__]
-    new_figure = drawing.new_figure
-    monkeypatch.setattr(drawing, "new_figure", lambda *size: figures.append(new_figure(*size)) or figures[-1])
+    empty_figure = drawing.empty_figure
+    monkeypatch.setattr(drawing, "empty_figure", lambda *size: figures.append(empty_figure(*size)) or figures[-1])
     runs = [record(0, 0.8), record(1, 0.6), record(2, 0.3), record(3, 0.5, trained_slots=11)]
     reported(*runs)
     assert (tmp_path / "out" / "slot_counts_trainings.png").is_file()

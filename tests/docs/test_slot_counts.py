@@ -11,6 +11,7 @@ import pytest
 import yaml
 from docs_scripts import docs_script
 from PIL import Image
+from scipy.stats import ttest_ind
 
 from slotbench.cli import run
 from slotbench.data.base import LoaderOptions
@@ -234,9 +235,23 @@ def test_what_more_slots_change_is_counted_run_by_run(reported) -> None:
     assert row == "| WeightedMean | 0.000 ± 0.000 (0.000 ± 0.000) | -0.060 ± 0.010 (-0.060 ± 0.014) | 2 |"
 
 
-def test_a_figure_lays_one_training_beside_another(reported, script, tmp_path: Path, monkeypatch) -> None:
+def test_changes_of_three_runs_and_more_are_tested_against_each_other(reported) -> None:
+    changes = {"WeightedMean": [-0.078, -0.073, -0.053], "WeightedSum": [-0.007, 0.014, -0.017], "Few": [0.1, 0.2]}
+    runs = []
+    for name, of in changes.items():
+        for seed, change in enumerate(of):
+            runs.append(record(seed, 0.7, name))
+            runs[-1]["by_slots"] = copy.deepcopy(runs[-1]["by_slots"])
+            runs[-1]["by_slots"]["own"]["11"]["fg_ari"] += change
+    p = ttest_ind(changes["WeightedMean"], changes["WeightedSum"], equal_var=False).pvalue
+    (line,) = [line for line in reported(*runs).splitlines() if "Welch" in line]
+    assert line.endswith(f"not corrected: WeightedMean and WeightedSum {p:.3f}.")
+    assert line.startswith("Change from 7 to 11 slots, p")
+
+
+def test_a_figure_lays_one_training_beside_another(reported, tmp_path: Path, monkeypatch) -> None:
     figures = []
-    drawing = sys.modules[script.draw_trainings.__module__]
+    drawing = sys.modules["draw_slot_counts"]
     empty_figure = drawing.empty_figure
     monkeypatch.setattr(drawing, "empty_figure", lambda *size: figures.append(empty_figure(*size)) or figures[-1])
     runs = [record(0, 0.8), record(1, 0.6), record(2, 0.3), record(3, 0.5, trained_slots=11)]

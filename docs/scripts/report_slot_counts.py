@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from draw_slot_counts import Curve, Record, draw_panels, draw_trainings
+from scipy.stats import spearmanr
 
 from slotbench.comparison.statistics import welch
 from slotbench.config.settings import command_line_settings
@@ -28,6 +29,8 @@ SETS = {"own": "objects as in training", "full": "full set"}
 SPATIAL = 0.5
 FEWEST = 3
 """Runs of an aggregation below which its changes are not tested against those of others."""
+HALF = 0.5
+"""Share of the image above which a run's largest slot counts as one that has the background."""
 
 
 def report(args: argparse.Namespace, settings: list[str]) -> int:
@@ -51,6 +54,7 @@ def report(args: argparse.Namespace, settings: list[str]) -> int:
     # few slots first, and few objects: "[3, 6]" is shorter than "[3, 10]"
     records.sort(key=lambda r: (r["trained_slots"], len(r["training"]), r["group"], r["seed"]))
     lines = listing(records)
+    lines += backgrounds(records)
     lines += ["Median ± largest deviation over runs (mean ± standard deviation), n runs.\n"]
     lines += changes(records)
     lines += tables(records, "all runs")
@@ -103,6 +107,29 @@ def listing(records: list[Record]) -> list[str]:
         above = record["validation"]["fg_ari"] > max(record["baselines"].values())
         verdict = "spatial" if record["spatial"] else "above every baseline" if above else ""
         lines.append(f"| {record['group']} | {record['seed']} | {record['validation']['fg_ari']:.3f} | {verdict} |")
+    return [*lines, ""]
+
+
+def backgrounds(records: list[Record]) -> list[str]:
+    """Lines of Markdown: for every training, how runs score whose largest slot has half the image, and the others."""
+    scores = ("fg_ari", "ari", "miou", "largest_slot")
+    lines = ["**Lowest to highest on the validation split, by the share of the largest slot**\n"]
+    lines.append(f"| | | n | {' | '.join(SCORES[name][1] for name in scores)} |")
+    lines.append("|---" * (len(scores) + 3) + "|")
+    correlations = []
+    trainings = {record["trained"]: record["training"].removeprefix(", ") or "all runs" for record in records}
+    for trained, title in trainings.items():
+        found = [record["validation"] for record in records if record["trained"] == trained]
+        for which, at_least_half in (("half and more", True), ("less", False)):
+            these = [each for each in found if (each["largest_slot"] >= HALF) == at_least_half]
+            values = [[each[name] for each in these] for name in scores]
+            cells = [f"{min(each):.3f} to {max(each):.3f}" if each else "" for each in values]
+            lines.append(f"| {title} | {which} | {len(these)} | {' | '.join(cells)} |")
+        pair = [[each[name] for each in found] for name in ("fg_ari", "largest_slot")]
+        if len(found) >= FEWEST and all(len(set(values)) > 1 for values in pair):
+            correlations.append(f"{title} {spearmanr(*pair).statistic:.2f}")
+    if correlations:
+        lines.append(f"\nSpearman's correlation of FG-ARI and the largest slot's share: {'; '.join(correlations)}.")
     return [*lines, ""]
 
 

@@ -249,6 +249,20 @@ def test_changes_of_three_runs_and_more_are_tested_against_each_other(reported) 
     assert line.startswith("Change from 7 to 11 slots, p")
 
 
+def test_runs_whose_largest_slot_has_half_the_image_are_told_from_the_others(reported) -> None:
+    runs = [record(seed, value) for seed, value in enumerate([0.52, 0.6, 0.58, 0.67])]
+    for content, share in zip(runs, (0.8, 0.5, 0.71, 0.29), strict=True):
+        content["validation"] |= {"largest_slot": share}
+    lines = reported(*runs, record(0, 0.4, trained_slots=11)).splitlines()
+    assert (
+        "| 7 slots | half and more | 3 | 0.520 to 0.600 | 0.100 to 0.100 | 0.200 to 0.200 | 0.500 to 0.800 |" in lines
+    )
+    assert "| 7 slots | less | 1 | 0.670 to 0.670 | 0.100 to 0.100 | 0.200 to 0.200 | 0.290 to 0.290 |" in lines
+    assert "| 11 slots | half and more | 0 |  |  |  |  |" in lines
+    # more of the largest slot, less FG-ARI, in every pair of runs
+    assert "Spearman's correlation of FG-ARI and the largest slot's share: 7 slots -1.00." in lines
+
+
 def test_a_figure_lays_one_training_beside_another(reported, tmp_path: Path, monkeypatch) -> None:
     figures = []
     drawing = sys.modules["draw_slot_counts"]

@@ -51,17 +51,31 @@ def rule_notes(runs: Sequence[RunRecord], columns: Sequence[Metric]) -> list[str
     clips: dict[str, list[str]] = {}
     for metric in columns:
         having = [run for run in runs if metric.name in run.summary]
-        scored_by = [run.scored_by[metric.name] for run in having if metric.name in run.scored_by]
+        recorded = [run for run in having if metric.name in run.scored_by]
+        scored_by = [run.scored_by[metric.name] for run in recorded]
         if 0 < len(scored_by) < len(having):
             without.append(f"{metric.name} ({len(having) - len(scored_by)} of {len(having)} runs)")
         if len({one.clips for one in scored_by if one.clips is not None}) > 1:
-            counts = Counter((one.clips, one.said_of_clips) for one in scored_by)
-            words = "; ".join(f"{said} ({count} run{'s' * (count > 1)})" for (_, said), count in counts.items())
-            clips.setdefault(words, []).append(metric.name)
+            clips.setdefault(_clips_in_words(recorded, metric.name), []).append(metric.name)
     if without:
         notes.append(f"no evaluation record says by which rules these scores are: {_listed(without)}")
     notes += [f"{_listed(names)}: not all runs are scored on the same clips: {words}" for words, names in clips.items()]
     return notes
+
+
+def _clips_in_words(runs: Sequence[RunRecord], metric: str) -> str:
+    """How many runs are scored on which clips; of clips that read alike, a run of each, by which to look them up."""
+    groups: dict[tuple[str | None, str], list[str]] = {}
+    for run in runs:
+        by = run.scored_by[metric]
+        groups.setdefault((by.clips, by.said_of_clips), []).append(run.id)
+    alike = Counter(said for _, said in groups)
+    words = []
+    for (_, said), ids in groups.items():
+        count = f"{len(ids)} run{'s' * (len(ids) > 1)}"
+        which = f"{', such as' * (len(ids) > 1) or ','} {ids[0]}" if alike[said] > 1 else ""
+        words.append(f"{said} ({count}{which})")
+    return "; ".join(words)
 
 
 def _in_words(rules: Mapping[str, str] | None, sets: Sequence[Mapping[str, str]]) -> str:

@@ -95,10 +95,13 @@ def test_a_run_without_a_record_stands_in_no_column_of_several(tmp_path):
 
 
 def test_other_clips_are_one_column_and_a_note(tmp_path):
-    found = table(scored_run(tmp_path / "a", 0.5, 6), scored_run(tmp_path / "b", 0.9, 6, truth="b", core="PSB"))
-    assert columns(found) == {VIDEO: [0.9, 0.5]}
-    one = "8 clips of Clips, val (1 run)"
-    assert f"{VIDEO}: not all runs are scored on the same clips: {one}; {one}" in found.notes
+    runs = [scored_run(tmp_path / "a", 0.5, 6), scored_run(tmp_path / "b", 0.9, 6, truth="b", core="PSB")]
+    found = table(*runs, scored_run(tmp_path / "c", 0.4, 6))
+    assert columns(found) == {VIDEO: [0.9, 0.45]}
+    # the two sets of clips read alike, so a run of each is named
+    clips = "8 clips of Clips, val"
+    told = f"{VIDEO}: not all runs are scored on the same clips: {clips} (2 runs, such as a); {clips} (1 run, b)"
+    assert told in found.notes
 
 
 def test_a_column_that_is_apart_can_be_sorted_by_and_chosen_by_its_plain_name(tmp_path):

@@ -27,8 +27,9 @@ SCORES = {
 }
 SETS = {"own": "objects as in training", "full": "full set"}
 SPATIAL = 0.5
+"""Share of the best run's FG-ARI below which a run is named as one that divided the image by place."""
 FEWEST = 3
-"""Runs of an aggregation below which its changes are not tested against those of others."""
+"""Runs of one kind below which they are not tested against others."""
 HALF = 0.5
 """Share of the image above which a run's largest slot counts as one that has the background."""
 
@@ -54,9 +55,10 @@ def report(args: argparse.Namespace, settings: list[str]) -> int:
     # few slots first, and few objects: "[3, 6]" is shorter than "[3, 10]"
     records.sort(key=lambda r: (r["trained_slots"], len(r["training"]), r["group"], r["seed"]))
     lines = listing(records)
-    lines += backgrounds(records)
+    lines += by_largest_slot(records)
     lines += ["Median ± largest deviation over runs (mean ± standard deviation), n runs.\n"]
     lines += changes(records)
+    lines += few_and_many(records)
     lines += tables(records, "all runs")
     dropped = [record for record in records if record["spatial"]]
     if dropped:
@@ -110,7 +112,7 @@ def listing(records: list[Record]) -> list[str]:
     return [*lines, ""]
 
 
-def backgrounds(records: list[Record]) -> list[str]:
+def by_largest_slot(records: list[Record]) -> list[str]:
     """Lines of Markdown: for every training, how runs score whose largest slot has half the image, and the others."""
     scores = ("fg_ari", "ari", "miou", "largest_slot")
     lines = ["**Lowest to highest on the validation split, by the share of the largest slot**\n"]
@@ -215,6 +217,28 @@ def changes(records: list[Record]) -> list[str]:
         said = [f"{one} and {other} {welch(found[one], found[other]):.3f}" for one, other in pairs]
         if said:
             lines.append(f"Change {training}, p of Welch's t-test, not corrected: {', '.join(said)}.\n")
+    return lines
+
+
+def few_and_many(records: list[Record]) -> list[str]:
+    """Lines of Markdown: whether runs of one aggregation differ by their training, at as many slots in the test."""
+    slots = records[0]["asked"]["objects_slots"]
+    which = "full" if "full" in records[0]["by_slots"] else "own"
+    found: dict[str, dict[str, list[float]]] = {}
+    for record in records:
+        trained = record["training"].removeprefix(", ")
+        if slots in record["by_slots"][which]:
+            values = found.setdefault(record["aggregation"], {}).setdefault(trained, [])
+            values.append(record["by_slots"][which][slots]["fg_ari"])
+    lines = []
+    for aggregation, trainings in found.items():
+        pairs = itertools.combinations([name for name, values in trainings.items() if len(values) >= FEWEST], 2)
+        said = [f"{one} and {other} {welch(trainings[one], trainings[other]):.4f}" for one, other in pairs]
+        if said:
+            lines.append(
+                f"{aggregation}, FG-ARI with {slots} slots, {SETS[which]}, by training, p of Welch's t-test, not "
+                f"corrected: {'; '.join(said)}.\n"
+            )
     return lines
 
 

@@ -72,9 +72,8 @@ def _clips_in_words(runs: Sequence[RunRecord], metric: str) -> str:
     alike = Counter(said for _, said in groups)
     words = []
     for (_, said), ids in groups.items():
-        count = f"{len(ids)} run{'s' * (len(ids) > 1)}"
-        which = f"{', such as' * (len(ids) > 1) or ','} {ids[0]}" if alike[said] > 1 else ""
-        words.append(f"{said} ({count}{which})")
+        count, example = ("1 run", ids[0]) if len(ids) == 1 else (f"{len(ids)} runs", f"such as {ids[0]}")
+        words.append(f"{said} ({count}, {example})" if alike[said] > 1 else f"{said} ({count})")
     return "; ".join(words)
 
 

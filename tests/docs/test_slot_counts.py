@@ -249,6 +249,17 @@ def test_changes_of_three_runs_and_more_are_tested_against_each_other(reported) 
     assert line.startswith("Change from 7 to 11 slots, p")
 
 
+def test_trainings_of_an_aggregation_are_tested_against_each_other(reported) -> None:
+    few, many = [0.70, 0.66, 0.68], [0.53, 0.50, 0.58]
+    runs = [record(seed, value) for seed, value in enumerate(few)]
+    runs += [record(seed, value, trained_slots=11) for seed, value in enumerate(many)]
+    text = reported(*runs, record(0, 0.6, "WeightedSum"), record(0, 0.5, "WeightedSum", trained_slots=11))
+    p = ttest_ind(few, many, equal_var=False).pvalue
+    (line,) = [line for line in text.splitlines() if "by training, p of Welch" in line]
+    assert line.startswith("WeightedMean, FG-ARI with 11 slots, full set, by training")
+    assert line.endswith(f"7 slots and 11 slots {p:.4f}.")
+
+
 def test_runs_whose_largest_slot_has_half_the_image_are_told_from_the_others(reported) -> None:
     runs = [record(seed, value) for seed, value in enumerate([0.52, 0.6, 0.58, 0.67])]
     for content, share in zip(runs, (0.8, 0.5, 0.71, 0.29), strict=True):

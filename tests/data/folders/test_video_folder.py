@@ -142,7 +142,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_a_movie_without_pyav_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.mp4").write_bytes(b"")
-    monkeypatch.setattr("slotbench.data.folders.video_files.find_spec", lambda name: None)
+    monkeypatch.setattr("slotbench.data.folders.movie_file.find_spec", lambda name: None)
     with pytest.raises(DataFilesError, match=r"needs PyAV to be read: pip install 'slotbench\[video\]'"):
         clips(tmp_path)
 

@@ -18,7 +18,15 @@ from slotbench.metrics.contingency import masks_to_labels
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.pretrained.feature_extractor import FeatureExtractor
 from slotbench.tasks.base import SlotTask
-from slotbench.tasks.pieces import Bookmark, SlotRecording, piece_frames, read_on
+from slotbench.tasks.pieces import (
+    WHOLE,
+    Bookmark,
+    SlotRecording,
+    frame_by_frame,
+    may_be_cut,
+    piece_frames,
+    read_on,
+)
 from slotbench.tasks.slot_pictures import slot_panel, slot_video
 from slotbench.tasks.slot_story import STORIES, SlotStory, numbered_pictures
 
@@ -34,6 +42,7 @@ class Autoencoded(Segmentation):
 
     Attributes:
         decoded: what the decoder made of the slots, in its own range and size.
+        masks: those of `decoded` at the size of the frames; in training at the decoder's own, which costs nothing.
         read: what the encoder read, with features in the place of frames where features are learned.
         core: what the core handed over.
     """
@@ -75,6 +84,7 @@ class AutoencodingTask(SlotTask, Segmenter):
     slot_pictures: bool = False
     _bookmark: Bookmark | None = None
 
+    @frame_by_frame
     def forward(self, batch: VideoBatch) -> Autoencoded:
         """Slots of every frame, and what the decoder makes of them."""
         read = self._read(batch)
@@ -82,6 +92,8 @@ class AutoencodingTask(SlotTask, Segmenter):
 
     def evaluate(self, batch: VideoBatch) -> Autoencoded:
         """The same as in validation and test: through windows, if `eval_window` is set."""
+        if self.eval_window is None:
+            return self(batch)
         read = self._read(batch)
         state = self.core.first_state(batch)
         return self._decode(batch, read, read_on(self.core, self.encoder(read), state, self.eval_window)[0])
@@ -137,12 +149,11 @@ class AutoencodingTask(SlotTask, Segmenter):
 
         A piece of a video that continues the one before it gives what the whole video would.
         """
-        read = self._read(batch)
-        state = None if self._bookmark is None else self._bookmark.state_for(batch)
-        state = self.core.first_state(batch) if state is None else state
-        core_output, state = read_on(self.core, self.encoder(read), state, self.eval_window)
-        self._bookmark = Bookmark.after(batch, state) if len(batch) == 1 else None
-        out = self._decode(batch, read, core_output)
+        if may_be_cut(self.forward):
+            out, state = self.stream(batch, None if self._bookmark is None else self._bookmark.state_for(batch))
+            self._bookmark = Bookmark.after(batch, state) if len(batch) == 1 else None
+        else:
+            out = self.evaluate(batch)
         found = {"slots": out.slots}
         if out.masks is not None:
             found |= {"masks": out.masks, "labels": masks_to_labels(out.masks, frame_size(batch))}
@@ -152,8 +163,11 @@ class AutoencodingTask(SlotTask, Segmenter):
 
     @property
     def piece_frames(self) -> int:
-        """Videos are read piece by piece in prediction, each with the core's state after the one before."""
-        return piece_frames(self.core)
+        """Videos are read piece by piece in prediction, each with the core's state after the one before.
+
+        Those of a task with a `forward` of its own are read whole.
+        """
+        return piece_frames(self.core) if may_be_cut(self.forward) else WHOLE
 
     def recording(self, folder: Path, frames: int, save: Sequence[str] = ()) -> SlotRecording:
         """Gathers what `predict_step` makes of the pieces of one video."""
@@ -200,10 +214,6 @@ class AutoencodingTask(SlotTask, Segmenter):
             for i in range(len(batch))
         }
 
-    def _slots(self, batch: VideoBatch, read: VideoBatch) -> Float[Tensor, "batch time slots dim"]:
-        """The slots of every frame, of clips from their first frame on, and of what is read of them."""
-        return self.core(self.encoder(read), self.core.first_state(batch)).slots
-
     def _read(self, batch: VideoBatch) -> VideoBatch:
         """The batch that the encoder reads: with features in the place of frames, where features are learned."""
         if not self.learns_features:
@@ -217,7 +227,9 @@ class AutoencodingTask(SlotTask, Segmenter):
 
     def _decode(self, batch: VideoBatch, read: VideoBatch, out: CoreOutput) -> Autoencoded:
         decoded = self.decoder(out.slots, read)
-        masks = None if decoded.masks is None else resized_masks(decoded.masks, frame_size(batch))
+        masks = decoded.masks
+        if masks is not None and not self.training:
+            masks = resized_masks(masks, frame_size(batch))
         # what slots have merely read is no segmentation: several may read the same token
         attention = out.attention if out.attention_kind == "assignment" else None
         return Autoencoded(out.slots, attention, masks, out.attention_kind, decoded=decoded, read=read, core=out)

@@ -136,13 +136,13 @@ class ClipClassification(SlotTask, Segmenter):
             ]
         return (*scores, Score("loss", "cross-entropy", higher_is_better=False))
 
-    def forward(self, batch: VideoBatch, every_target: bool = False) -> Decoded:
-        """Logits "batch 1 classes 1 1" of the last step, or, with `every_target`, of every step with a target."""
+    def forward(self, batch: VideoBatch) -> Decoded:
+        """Logits "batch 1 classes 1 1" of the last step; in training with `dense_targets`, of all with a target."""
         due = (batch.require("target_time")[0] - batch.time[0, 0]).tolist()
         read = self._read(batch)
         slots = self.core(self.encoder(read)).slots
         # the label belongs to the clip, whichever step of it comes last
-        wanted = due if every_target else [batch.num_steps - 1]
+        wanted = due if self.training and self.dense_targets else [batch.num_steps - 1]
         return self.decoder(slots[:, wanted], read)
 
     def evaluate(self, batch: VideoBatch) -> Segmentation:
@@ -168,10 +168,6 @@ class ClipClassification(SlotTask, Segmenter):
             assert isinstance(self.distances, Tensor)
             value = value + self.distance_weight * (logits.softmax(1) * self.distances[wanted]).sum(1).mean()
         return output.add_losses(value)
-
-    def training_loss(self, batch: VideoBatch) -> Tensor:
-        """The loss of every target, or of the last."""
-        return self.loss(self(batch, self.dense_targets), batch)
 
     def score(self, batch: VideoBatch, scores: LabelScores) -> Tensor:
         """Scores the last target."""

@@ -121,14 +121,15 @@ class LongContextReasoning(SlotTask, Reasoner):
         self.register_buffer("early_weights", weights, persistent=False)
         self.declare_scores(self.answer_scores(), self.answer_scores())
 
-    def forward(self, batch: VideoBatch, every_target: bool = False) -> Decoded:
-        """Decodes the slots of the step after which the last target is due, or of every such step.
+    def forward(self, batch: VideoBatch) -> Decoded:
+        """Decodes the slots of every step after which a target is due; in training without `dense_targets`, the last.
 
         Returns:
-            logits "batch targets classes height width", with one target unless `every_target`.
+            logits "batch targets classes height width".
         """
         due = (batch.require("target_time")[0] - batch.time[0, 0]).tolist()
-        wanted, length = due if every_target else due[-1:], self.chunk_steps or batch.num_steps
+        every = self.dense_targets or not self.training
+        wanted, length = due if every else due[-1:], self.chunk_steps or batch.num_steps
         state, slots = None, []
         for start in range(0, batch.num_steps, length):
             out = self.core(self.encoder(batch.slice_time(start, start + length)), state)
@@ -139,18 +140,24 @@ class LongContextReasoning(SlotTask, Reasoner):
         return self.decoder(torch.cat(slots, dim=1), batch)
 
     def weights_now(self) -> Float[Tensor, " classes"]:
-        """Class weights at this point of the training."""
+        """Class weights at this point of the training; those of its start in a loop without a trainer."""
         begin, end = self.anneal
-        early = 1.0 - min(1.0, max(0.0, (self.progress - begin) / max(end - begin, 1e-9)))
+        try:
+            progress = self.progress
+        except RuntimeError:  # without a trainer
+            progress = 0.0
+        early = 1.0 - min(1.0, max(0.0, (progress - begin) / max(end - begin, 1e-9)))
         return 1.0 + (self.early_weights - 1.0) * early
 
-    def loss(
-        self, output: Decoded, batch: VideoBatch, weights: Float[Tensor, " classes"] | None = None
-    ) -> Float[Tensor, ""]:
-        """Cross-entropy per pixel over the last targets, those that were decoded, plus the decoder's own terms."""
-        logits = at_least_float32(output.reconstruction.flatten(0, 1))
-        weights = None if weights is None else weights.to(logits.dtype)
-        wanted = batch.require("target")[:, -output.reconstruction.shape[1] :].flatten(0, 1).long()
+    def loss(self, output: Decoded, batch: VideoBatch) -> Float[Tensor, ""]:
+        """Cross-entropy per pixel of the last target, plus the decoder's own terms.
+
+        In training with class weights, and with `dense_targets` of every target.
+        """
+        targets = output.reconstruction.shape[1] if self.training and self.dense_targets else 1
+        logits = at_least_float32(output.reconstruction[:, -targets:].flatten(0, 1))
+        weights = self.weights_now().to(logits.dtype) if self.training else None
+        wanted = batch.require("target")[:, -targets:].flatten(0, 1).long()
         value = F.cross_entropy(logits, wanted, weights, reduction=self.loss_reduction)
         if self.loss_reduction == "sum":
             value = value / len(logits)
@@ -158,15 +165,11 @@ class LongContextReasoning(SlotTask, Reasoner):
             value = value * _share_of_weight(weights[wanted].sum())
         return output.add_losses(value)
 
-    def training_loss(self, batch: VideoBatch) -> Tensor:
-        """The weighted loss, of every target or of the last."""
-        return self.loss(self(batch, self.dense_targets), batch, self.weights_now())
-
     def score(self, batch: VideoBatch, scores: BallScores) -> Tensor:
         """Scores every target; the loss is that of the last."""
-        decoded = self(batch, every_target=True)
+        decoded = self(batch)
         scores.update(decoded.reconstruction.argmax(2), batch)
-        return self.loss(Decoded(decoded.reconstruction[:, -1:], losses=decoded.losses), batch)
+        return self.loss(decoded, batch)
 
     def answer_scores(self) -> BallScores:
         """New scores of class images."""

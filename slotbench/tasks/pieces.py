@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,12 +16,16 @@ from slotbench.interfaces import CoreOutput, Recording, State, TemporalCore, Vid
 from slotbench.metrics.contingency import masks_to_labels
 from slotbench.tasks.slot_pictures import match_slots, shown_times, slot_panel, slot_strips
 
-__all__ = ["PIECE", "Bookmark", "SlotRecording", "piece_frames", "read_on"]
+__all__ = ["PIECE", "WHOLE", "Bookmark", "SlotRecording", "frame_by_frame", "may_be_cut", "piece_frames", "read_on"]
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 PIECE = 16
 """Frames of a piece."""
 
-_WHOLE = 1 << 40
+WHOLE = 1 << 40
+"""More frames than any video has."""
+
 _CHUNK, _MATCHED_FRAMES = 32, 200
 
 
@@ -49,9 +54,23 @@ class Bookmark:
         return cls(_video(batch), int(batch.time[0, -1]) + 1, state)
 
 
+def frame_by_frame(method: Method) -> Method:
+    """Marks a `forward` or `loss` that treats every frame alike, so that a long clip may be read piece by piece.
+
+    One that overrides it bears no mark, and is given clips whole, since it may join frames that are far apart.
+    """
+    method.__dict__["frame_by_frame"] = True
+    return method
+
+
+def may_be_cut(method: Callable[..., Any]) -> bool:
+    """Whether a method is marked by `frame_by_frame`."""
+    return getattr(method, "frame_by_frame", False)
+
+
 def piece_frames(core: TemporalCore) -> int:
     """Frames of a piece for this core: one that sees later steps must be given a video whole."""
-    return PIECE if core.causal else _WHOLE
+    return PIECE if core.causal else WHOLE
 
 
 def read_on(

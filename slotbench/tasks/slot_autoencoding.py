@@ -13,7 +13,6 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from slotbench.interfaces import (
     DataSpec,
-    Decoded,
     Decoder,
     Encoder,
     SlotSpec,
@@ -148,12 +147,8 @@ class SlotAutoencoding(AutoencodingTask):
 
     def loss(self, output: Autoencoded, batch: VideoBatch) -> Float[Tensor, ""]:
         """Mean squared error over clips, frames, channels and pixels (or features), plus the decoder's own terms."""
-        return self._loss(output.decoded, output.read)
-
-    def training_loss(self, batch: VideoBatch) -> Tensor:
-        """The same loss without bringing the masks to the size of the frames."""
-        read = self._read(batch)
-        return self._loss(self.decoder(self._slots(batch, read), read), read)
+        target, painted = self._target(output.read), output.decoded.reconstruction
+        return output.decoded.add_losses(F.mse_loss(at_least_float32(painted), at_least_float32(target)))
 
     def score(self, batch: VideoBatch, scores: DiscoveryScores) -> Tensor:
         """Scores the frames, the decoder's masks, and the attention if slots compete for the tokens."""
@@ -169,7 +164,3 @@ class SlotAutoencoding(AutoencodingTask):
             scores.update_frames(self.frames(out.decoded).float(), batch.frames.float(), lpips)
         self._score_masks(out, batch, scores)
         return self.loss(out, batch)
-
-    def _loss(self, decoded: Decoded, read: VideoBatch) -> Tensor:
-        target = self._target(read)
-        return decoded.add_losses(F.mse_loss(at_least_float32(decoded.reconstruction), at_least_float32(target)))

@@ -39,7 +39,9 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
     A subclass makes its parts, says by `parts` which they are, and writes `forward`, `loss` of what `forward` returns,
     and, for scores beside the loss, hands a `Scores` for each stage to `declare_scores` and names the ones that matter
     in `reported`. `training_loss`, `score` and `predict` say what a step does with a batch, where that is more than
-    `forward` and `loss`. Steps, logging, the baselines that are scored once, and the final report are here.
+    `forward` and `loss`. Whatever `loss` a subclass has is minimised in training and logged in validation and test;
+    what is learned beyond what is scored, `forward` and `loss` know by `self.training`. Steps, logging, the baselines
+    that are scored once, and the final report are here.
 
     Several processes train and score as one: losses and scores are summed over their clips before they are logged; see
     `drawn_alike` for random numbers in evaluation, and `on_train_batch_start` for those in training.

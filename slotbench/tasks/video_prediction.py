@@ -30,6 +30,7 @@ from slotbench.tasks.frame_losses import FrameLoss, LossSum, frame_loss, squash
 from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.part_checks import check_choices, check_logits, check_whole_frames
+from slotbench.tasks.pieces import frame_by_frame
 from slotbench.tasks.rollouts.rollout import Feedback
 from slotbench.tasks.rollouts.task import RolloutTask
 
@@ -158,6 +159,7 @@ class VideoPrediction(RolloutTask):
         scored = (quantise, report_horizons, group_size, loss == "bce", object_scores, slot_pictures)
         self.declare_rollouts(context, horizon, feedback, weights, *scored)
 
+    @frame_by_frame
     def forward(self, batch: VideoBatch) -> Decoded:
         """Decodes the prediction of frame t + 1 from the slots after frame t, for every frame but the last.
 
@@ -187,6 +189,7 @@ class VideoPrediction(RolloutTask):
         own |= {f"{name}/frame_slots": share * term for name, term in current.losses.items()}
         return Predicted(predicted.reconstruction, predicted.masks, predicted.components, own, current=current)
 
+    @frame_by_frame
     def loss(self, output: Decoded, batch: VideoBatch) -> Float[Tensor, ""]:
         """Loss of the prediction of every frame but the first, by `frame_loss`, plus the decoder's own terms."""
         value = self._error(output, batch.frames[:, 1:])

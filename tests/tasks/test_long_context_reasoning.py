@@ -54,25 +54,25 @@ def make_task(data, *, perturb_head=True, **arguments):
 @pytest.mark.parametrize("chunk_steps", [1, 3, 4, 5, 100])
 def test_reading_in_chunks_gives_what_reading_at_once_gives(data, batch, chunk_steps):
     batch = replace(batch, frames=batch.frames.double())
-    whole = make_task(data).double()(batch, every_target=True).reconstruction
-    parts = make_task(data, chunk_steps=chunk_steps).double()(batch, every_target=True).reconstruction
+    whole = make_task(data).eval().double()(batch).reconstruction
+    parts = make_task(data, chunk_steps=chunk_steps).eval().double()(batch).reconstruction
     assert whole.shape == (3, 3, 7, 16, 16)
     torch.testing.assert_close(parts, whole, rtol=0, atol=1e-10)
 
 
 def test_the_last_target_is_the_same_with_and_without_the_earlier_ones(data, batch):
     task = make_task(data)
-    every, last = task(batch, every_target=True), task(batch)
+    every, last = task.eval()(batch), task.train()(batch)
     assert last.reconstruction.shape[1] == 1
     torch.testing.assert_close(every.reconstruction[:, -1:], last.reconstruction)
 
 
 def test_an_earlier_answer_does_not_depend_on_later_frames(data, batch):
-    task = make_task(data)
-    before = task(batch, every_target=True).reconstruction
+    task = make_task(data).eval()
+    before = task(batch).reconstruction
     frames = batch.frames.clone()
     frames[:, 8:] = torch.rand_like(frames[:, 8:])  # the third context frame of three
-    after = task(replace(batch, frames=frames), every_target=True).reconstruction
+    after = task(replace(batch, frames=frames)).reconstruction
     assert torch.equal(before[:, :2], after[:, :2])
     assert not torch.allclose(before[:, 2], after[:, 2])
 
@@ -87,14 +87,19 @@ def test_truncation_stops_the_gradient_between_chunks(data, batch, truncate):
     assert bool(reached[:4].any()) is not truncate
 
 
-def test_the_loss_is_cross_entropy_over_the_targets_that_were_decoded(data, batch):
+def test_the_loss_is_cross_entropy_over_the_last_target_or_with_dense_targets_over_all(data, batch):
     task = make_task(data)
-    decoded = task(batch)
+    decoded = task.train()(batch)
     log_probability = decoded.reconstruction[:, 0].log_softmax(1)
     by_hand = -log_probability.gather(1, batch.target[:, -1:].long()).mean()
     torch.testing.assert_close(task.loss(decoded, batch), by_hand)
     summed = make_task(data, loss_reduction="sum")
     torch.testing.assert_close(summed.loss(decoded, batch), by_hand * 16 * 16)
+    every, dense = task.eval()(batch), make_task(data, dense_targets=True)
+    torch.testing.assert_close(task.loss(every, batch), by_hand)
+    torch.testing.assert_close(dense.eval().loss(every, batch), by_hand)
+    entropy = -every.reconstruction.log_softmax(2).gather(2, batch.target[:, :, None].long())
+    torch.testing.assert_close(dense.train().loss(every, batch), entropy.mean())
 
 
 def test_class_weights_go_to_one_between_the_two_shares(data, monkeypatch):
@@ -190,12 +195,13 @@ def test_a_target_without_palette_still_makes_pictures(data, batch):
 
 def test_the_loss_of_a_model_in_float64_is_computed_in_float64(data, batch):
     batch = replace(batch, frames=batch.frames.double())
-    decoded = make_task(data).double()(batch, every_target=True)
+    decoded = make_task(data).eval().double()(batch)
     logits, target = decoded.reconstruction, batch.require("target").long()
     weights = torch.linspace(1, 2, logits.shape[2])
+    picked = -logits.log_softmax(dim=2).gather(2, target[:, :, None])[:, :, 0]
     for given in (None, weights):
-        loss = make_task(data).loss(decoded, batch, given)
-        picked = -logits.log_softmax(dim=2).gather(2, target[:, :, None])[:, :, 0]
+        chosen = None if given is None else given.tolist()
+        loss = make_task(data, dense_targets=True, class_weights=chosen).train().loss(decoded, batch)
         scale = torch.ones_like(weights) if given is None else given
         expected = (picked * scale[target].double()).sum() / scale[target].double().sum()
         assert loss.dtype == torch.float64

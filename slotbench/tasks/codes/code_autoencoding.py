@@ -40,6 +40,7 @@ from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised import ClipBy, Decay
 from slotbench.tasks.part_checks import check_choices, check_first_output, check_whole_frames
+from slotbench.tasks.pieces import frame_by_frame
 
 __all__ = ["CodeAutoencoding"]
 
@@ -205,21 +206,32 @@ class CodeAutoencoding(AutoencodingTask):
         if self.trains_tokenizer:
             self.tokenizer.at_step(self.global_step)
 
-    def training_loss(self, batch: VideoBatch) -> Float[Tensor, ""]:
-        """Cross-entropy of the codes, and the losses of a tokenizer and of a mask decoder that are trained here."""
-        read, value = batch, batch.frames.new_zeros(())
+    @frame_by_frame
+    def forward(self, batch: VideoBatch) -> Autoencoded:
+        """Slots of every frame, and the logits of its codes.
+
+        In training, the losses of a tokenizer and of a mask decoder that are trained here are terms of the decoder.
+        """
+        if not self.training:
+            return super().forward(batch)
+        terms, read = {}, batch
         if self.trains_tokenizer:
             tokenized = self.tokenizer(batch.frames)
-            read, value = _coded(batch, tokenized.codes), self._tokenizer_loss(tokenized, batch)
+            read, terms["tokenizer"] = _coded(batch, tokenized.codes), self._tokenizer_loss(tokenized, batch)
         else:
             read = self._read(batch)
-        slots = self._slots(batch, read)
-        value = value + self._loss(self.decoder(slots, read), read)
-        return value if self.mask_decoder is None else value + self.mask_decoder.loss(slots, read)
+        out = self._decode(batch, read, self.core(self.encoder(read), self.core.first_state(batch)))
+        if self.mask_decoder is not None:
+            terms["mask_decoder"] = self.mask_decoder.loss(out.slots, read)
+        return replace(out, decoded=replace(out.decoded, losses=out.decoded.losses | terms))
 
     def loss(self, output: Autoencoded, batch: VideoBatch) -> Float[Tensor, ""]:
-        """Cross-entropy of the codes, plus the decoder's own terms."""
-        return self._loss(output.decoded, output.read)
+        """Cross-entropy of the codes, plus the decoder's own terms, and in training those of what is trained too."""
+        logits, codes = output.decoded.reconstruction.flatten(0, 1), output.read.require("target")
+        # classes last, as the decoder has them in memory
+        rows = at_least_float32(logits.movedim(1, -1).flatten(0, -2))
+        value = F.cross_entropy(rows, codes.flatten())
+        return output.decoded.add_losses(value * (codes[0, 0].numel() if self.loss_sum == "frame" else 1))
 
     def score(self, batch: VideoBatch, scores: CodeScores) -> Tensor:
         """Scores masks and codes, and of the first clips of the set sampled frames."""
@@ -294,13 +306,6 @@ class CodeAutoencoding(AutoencodingTask):
         """The batch with the codes of its frames as the target."""
         with no_grad():
             return _coded(batch, self.tokenizer.encode(batch.frames))
-
-    def _loss(self, decoded: Decoded, read: VideoBatch) -> Tensor:
-        logits, codes = decoded.reconstruction.flatten(0, 1), read.require("target")
-        # classes last, as the decoder has them in memory
-        rows = at_least_float32(logits.movedim(1, -1).flatten(0, -2))
-        value = F.cross_entropy(rows, codes.flatten())
-        return decoded.add_losses(value * (codes[0, 0].numel() if self.loss_sum == "frame" else 1))
 
     def _tokenizer_loss(self, tokenized: Tokenized, batch: VideoBatch) -> Tensor:
         value = sum(tokenized.losses.values(), start=batch.frames.new_zeros(()))

@@ -175,13 +175,17 @@ class DepthAutoencoding(AutoencodingTask):
 
     def loss(self, output: Autoencoded, batch: VideoBatch) -> Float[Tensor, ""]:
         """Squared error of the transformed depth, mean over the pixels that have it, plus the decoder's own terms."""
-        return self._loss(output.decoded, *self.true_depth(batch))
+        depth, valid = self.true_depth(batch)
+        error = at_least_float32(output.decoded.reconstruction[:, :, 0]) - self.transform.target(depth)
+        square = torch.where(valid, error, 0.0).square().flatten(1).sum(1)
+        pixels = valid.flatten(1).sum(1)
+        return output.decoded.add_losses((square / pixels.clamp(min=1)).sum() / (pixels > 0).sum().clamp(min=1))
 
     def training_loss(self, batch: VideoBatch) -> Tensor:
-        """The same loss; the depth of the batch goes into the means that baselines are made of."""
+        """The loss; the depth of the batch goes into the means that baselines are made of."""
         depth, valid = self.true_depth(batch)
         self.means.update(depth, counted_pixels(valid, batch.masks))
-        return self._loss(self.decoder(self._slots(batch, batch), batch), depth, valid)
+        return super().training_loss(batch)
 
     def score(self, batch: VideoBatch, scores: DepthScores) -> Tensor:
         """Scores depth and masks."""
@@ -191,7 +195,7 @@ class DepthAutoencoding(AutoencodingTask):
         scores.update_depth(self.depth(out.decoded), depth, counted)
         scores.update_depth_baselines(self._baselines(batch), depth, counted)
         self._score_masks(out, batch, scores)
-        return self._loss(out.decoded, depth, valid)
+        return self.loss(out, batch)
 
     def painted_truth(self, batch: VideoBatch) -> Float[Tensor, "batch time 1 height width"] | None:
         """True depth as brightness, black where there is none; None without depth, or with that of other steps."""
@@ -203,12 +207,6 @@ class DepthAutoencoding(AutoencodingTask):
 
     def _target(self, read: VideoBatch) -> Float[Tensor, "batch time 1 height width"]:
         return self.transform.target(self.true_depth(read)[0])[:, :, None]
-
-    def _loss(self, decoded: Decoded, depth: Depth, valid: Bool[Tensor, "batch time height width"]) -> Tensor:
-        error = at_least_float32(decoded.reconstruction[:, :, 0]) - self.transform.target(depth)
-        square = torch.where(valid, error, 0.0).square().flatten(1).sum(1)
-        pixels = valid.flatten(1).sum(1)
-        return decoded.add_losses((square / pixels.clamp(min=1)).sum() / (pixels > 0).sum().clamp(min=1))
 
     def _baselines(self, batch: VideoBatch) -> dict[str, dict[str, Tensor]]:
         """Depth that takes no learning, by name and group of pixels."""

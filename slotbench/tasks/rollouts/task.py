@@ -17,6 +17,7 @@ from slotbench.tasks.base import SlotTask
 from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.part_checks import check_choices
 from slotbench.tasks.pictures import draw_horizon, paint_rollout
+from slotbench.tasks.pieces import may_be_cut
 from slotbench.tasks.rollouts.groups import RolloutGroups
 from slotbench.tasks.rollouts.objects import ObjectScores, visible_parts
 from slotbench.tasks.rollouts.pictures import rollout_sheet
@@ -29,7 +30,11 @@ __all__ = ["RolloutTask"]
 
 
 class RolloutTask(SlotTask, Predictor):
-    """Next to `forward` and a teacher-forced `loss`, a subclass writes `frames`, and calls `declare_rollouts`."""
+    """Next to `forward` and a teacher-forced `loss`, a subclass writes `frames`, and calls `declare_rollouts`.
+
+    Both are given clips whole, unless both are marked by `frame_by_frame`: evaluation then reads long clips in pieces,
+    through `decode`, and adds the losses up as `sums_frames` says.
+    """
 
     sums_frames: bool = False
     """Whether `loss` is a sum over the frames of a clip, and not their mean."""
@@ -122,12 +127,11 @@ class RolloutTask(SlotTask, Predictor):
     def score(self, batch: VideoBatch, scores: RolloutScores) -> Tensor:
         """Scores the roll-out, the first time beside baselines and oracles; in the test, thresholded feedback too."""
         true = self._future(batch)
-
-        def decode(output: CoreOutput, piece: VideoBatch) -> Decoded:
-            scores.add_details(output.details)
-            return self.decode(output, piece)
-
-        loss = forced_loss((self.encoder, self.core), decode, self.loss, batch, self.sums_frames)
+        watched = self.core.register_forward_hook(lambda _core, _tokens, out: scores.add_details(out.details))
+        try:
+            loss = self.forced_loss(batch)
+        finally:
+            watched.remove()
         beside = self._references(batch) if scores.wants_references else {}
         steps = self.rollout_steps(batch, components=scores.objects is not None)
         if scores.objects is not None:
@@ -145,6 +149,12 @@ class RolloutTask(SlotTask, Predictor):
             thresholded = in_pieces(steps, self.horizon, scores.add_sampling, self.device)
             scores.update(({"thresholded": part}, true[:, at]) for at, part in thresholded)
         return loss
+
+    def forced_loss(self, batch: VideoBatch) -> Tensor:
+        """The teacher-forced loss of a batch; of long clips piece by piece, where `forward` and `loss` allow it."""
+        if may_be_cut(self.forward) and may_be_cut(self.loss):
+            return forced_loss((self.encoder, self.core), self.decode, self.loss, batch, self.sums_frames)
+        return self.loss(self(batch), batch)
 
     def rollout(self, batch: VideoBatch, context: int | None = None, horizon: int | None = None) -> Decoded:
         """The frames of `rollout_steps`, together: "batch horizon channels height width", with the decoder's masks."""

@@ -53,15 +53,15 @@ def batch_of(data: CATERLike, count: int = 4) -> VideoBatch:
 
 def test_the_label_is_read_from_the_slots_of_the_last_step() -> None:
     data = data_of()
-    task, batch = task_of(data).eval(), batch_of(data)
-    every, last = task(batch, every_target=True).reconstruction, task(batch).reconstruction
+    task, batch = task_of(data, dense_targets=True), batch_of(data)
+    every, last = task(batch).reconstruction, task.eval()(batch).reconstruction
     assert every.shape == (4, 5, 9, 1, 1)
     torch.testing.assert_close(last, every[:, -1:])
     changed = to_unit_range(batch)
     changed.features = batch.require("features").clone()
     changed.features[:, -1] = 0.5
     assert not torch.allclose(task(changed).reconstruction, last)
-    torch.testing.assert_close(task(changed, every_target=True).reconstruction[:, :-1], every[:, :-1])
+    torch.testing.assert_close(task.train()(changed).reconstruction[:, :-1], every[:, :-1])
 
 
 def test_objects_are_read_where_the_data_brings_them_and_frames_elsewhere() -> None:
@@ -80,14 +80,12 @@ def test_losses_are_the_cross_entropy_of_the_last_label_or_of_all_and_the_expect
     data = data_of()
     batch = batch_of(data)
     labels = batch.require("target").flatten(1)
-    plain, dense, near = (
-        task_of(data, **given).eval() for given in ({}, {"dense_targets": True}, {"distance_weight": 2.0})
-    )
-    logits = plain(batch, every_target=True).reconstruction.flatten(2)
+    plain, dense, near = (task_of(data, **given) for given in ({}, {"dense_targets": True}, {"distance_weight": 2.0}))
+    logits = dense(batch).reconstruction.flatten(2)
     entropy = -logits.log_softmax(2).gather(2, labels[..., None])[..., 0]
     torch.testing.assert_close(plain.training_loss(batch), entropy[:, -1].mean())
     torch.testing.assert_close(dense.training_loss(batch), entropy.mean())
-    assert torch.equal(dense.score(batch, dense.scores_of("val")), plain.loss(plain(batch), batch))
+    assert torch.equal(dense.eval().score(batch, dense.scores_of("val")), plain.loss(plain(batch), batch))
     probabilities = logits[:, -1].softmax(1)
     rows, cols = torch.arange(9) // 3, torch.arange(9) % 3
     last = labels[:, -1]

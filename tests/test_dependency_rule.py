@@ -28,7 +28,7 @@ ARROWS: dict[str, set[str]] = {
     "scoring": {"metrics", "data", "runs", "interfaces"},
     "testing": {"ops", "interfaces"},
     "runs": {"interfaces"},
-    "callbacks": {"runs", "nn", "ops", "interfaces", "lightning_compat"},
+    "callbacks": {"runs", "metrics", "nn", "ops", "interfaces", "lightning_compat"},
     "comparison": {"runs", "interfaces"},
     "grids": {"runs", "interfaces"},
     "bench": {"registry", "data", "tasks", "nn", "ops", "metrics", "scoring", "runs", "interfaces"},

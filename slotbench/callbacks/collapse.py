@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from torch.utils.hooks import RemovableHandle
 
 from slotbench.interfaces import CoreOutput, Decoded, VideoBatch
+from slotbench.metrics.contingency import masks_to_labels
 
 __all__ = ["Collapse", "largest_share", "places_traded", "prediction_spread", "slots_apart"]
 
@@ -68,8 +69,8 @@ def places_traded(shares: Float[Tensor, "batch time slots *cells"]) -> float:
     Args:
         shares: of each slot in each pixel or token.
     """
-    slots = shares.shape[2]
-    owner = shares.argmax(dim=2).flatten(2)
+    slots = shares.shape[2] + 1  # one is no slot
+    owner = masks_to_labels(shares.flatten(3)[..., None, :]).flatten(2).long()
     pairs = (owner[:, :-1] * slots + owner[:, 1:]).flatten(0, 1)
     if not len(pairs):
         return 0.0

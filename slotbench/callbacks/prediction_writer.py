@@ -1,7 +1,7 @@
 """What `predict` writes of every video: an image, a video, and with `--save` an npz file of arrays.
 
     slots           float32         time slots dim
-    masks           uint8, uint16   time height width            the slot that has each pixel
+    masks           uint8, uint16   time height width            the slot that has each pixel, or their number for none
     soft_masks      float16         time slots height width      the share of each slot in each pixel
     reconstruction  uint8           time channels height width   the decoder's output
     depth           float32         time height width            predicted depth, in the unit of the data
@@ -28,6 +28,7 @@ from slotbench.callbacks.media import check_media, clip_title, file_name, made_b
 from slotbench.errors import UserError, lines
 from slotbench.files import open_atomically
 from slotbench.interfaces import DescribedClips, Piece, Recording, Reporter, WholeVideos
+from slotbench.metrics.contingency import masks_to_labels
 
 __all__ = ["AXES", "PredictionWriter"]
 
@@ -61,7 +62,7 @@ def _arrays_of_clip(found: Mapping[str, Tensor], clip: int, names: Iterable[str]
         soft = found["masks"][clip]
         # a task with one target has no axis of time
         soft = soft if soft.ndim == 4 else soft[None]
-        there["masks"] = lambda: _ids(soft.argmax(1), soft.shape[1])
+        there["masks"] = lambda: _ids(masks_to_labels(soft), soft.shape[1])
         there["soft_masks"] = lambda: soft.half()
     if "labels" in found:
         there["masks"] = lambda: _ids(found["labels"][clip], _slots(found))
@@ -115,7 +116,7 @@ def _slots(found: Mapping[str, Tensor]) -> int:
 
 
 def _ids(labels: Tensor, slots: int) -> Tensor:
-    return labels.to(torch.uint8 if slots <= 256 else torch.uint16)
+    return labels.to(torch.uint8 if slots < 256 else torch.uint16)
 
 
 class PredictionWriter(Callback):

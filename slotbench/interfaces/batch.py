@@ -67,7 +67,7 @@ class VideoBatch:
         Args:
             frames: bytes in 0..255 or floats in [0, 1], "time height width channels" as most libraries have a video, or
                 "batch time height width channels".
-            masks: instance ids, the same without the channels.
+            masks: instance ids, integers of any type or true and false for 1 and 0, the same without the channels.
             start: absolute index of the first step, for a video that comes in pieces.
 
         Raises:
@@ -82,6 +82,11 @@ class VideoBatch:
             raise UserError(f"frames are of {frames.dtype}; expected uint8 in 0..255, or floats in [0, 1]")
         if masks is not None and masks.shape != frames.shape[:-1]:
             raise UserError(f"masks have the shape {masks.shape}; expected that of the frames, {frames.shape[:-1]}")
+        if masks is not None and masks.dtype.kind not in "iub":
+            raise UserError(
+                f"masks are of {masks.dtype}; expected integer ids, 0 = background: an image that was divided by 255 "
+                "has none, so read it as integers, for example numpy.array(Image.open(path))"
+            )
         values = torch.from_numpy(np.ascontiguousarray(frames)).float()
         pixels = rearrange(values, "... height width channels -> ... channels height width")
         pixels = pixels / 255 if frames.dtype == np.uint8 else pixels

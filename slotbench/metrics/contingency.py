@@ -1,5 +1,9 @@
 """How many points each true and each predicted segment share: tables of counts, from label maps and from soft masks.
 
+Ids are integers of any type and sign, or true and false for 1 and 0; truth of a floating-point type is refused, since
+what was divided by 255 would be cut off to nothing. Soft masks are shares, floating point, "batch time slots height
+width"; a pixel on which no slot has a share belongs to no slot (`masks_to_labels`).
+
 Counts are int64, and there is no Python loop over pixels, frames or samples; large inputs go through in parts that
 stay in a processor's cache. Row 0 of a table is the true background, always; column 0 is a predicted id like any other.
 """
@@ -12,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 __all__ = [
+    "LEAST_SHARE",
     "Labels",
     "SoftMasks",
     "Tables",
@@ -20,14 +25,18 @@ __all__ = [
     "compact_ids",
     "contingency",
     "frame_tables",
+    "integer_ids",
     "masks_to_labels",
 ]
 
-Labels = Integer[Tensor, "batch time *views rows cols"]
-SoftMasks = Float[Tensor, "batch time *views slots rows cols"]
-TrueLabels = Integer[Tensor, "batch time *views height width"]
+Labels = Integer[Tensor, "batch time *views rows cols"] | Bool[Tensor, "batch time *views rows cols"]
+SoftMasks = Float[Tensor, "batch time *views slots rows cols"] | Bool[Tensor, "batch time *views slots rows cols"]
+TrueLabels = Integer[Tensor, "batch time *views height width"] | Bool[Tensor, "batch time *views height width"]
 Valid = Bool[Tensor, "batch time *views height width"]
 Tables = Integer[Tensor, "batch time views true predicted"]
+
+LEAST_SHARE = 0.001
+"""A pixel on which the largest share is smaller belongs to no slot."""
 
 # Ids below this are used as they are; a table of 64 x 64 counts takes 32 kB.
 _SMALL_IDS = 64
@@ -50,10 +59,26 @@ def compact_ids(labels: Integer[Tensor, "*samples points"]) -> Integer[Tensor, "
         tensor([[0, 2, 1, 2],
                 [3, 1, 1, 2]])
     """
-    return _renumbered(_computable(labels))[0]
+    return _renumbered(integer_ids(labels, "labels"))[0]
 
 
-def _computable(labels: Tensor) -> Tensor:
+def integer_ids(labels: Tensor, what: str) -> Tensor:
+    """Ids in a type that torch computes with: true and false as 1 and 0, and negative ids like any other.
+
+    Args:
+        labels: ids of segments.
+        what: they are of, for the message.
+
+    Raises:
+        ValueError: they are of a floating-point or complex type.
+    """
+    if labels.is_floating_point() or labels.is_complex():
+        raise ValueError(
+            f"{what} are of {labels.dtype}; expected integer ids, 0 = background: an image that was divided by 255 has "
+            "none, so read it as integers, for example torch.from_numpy(numpy.array(Image.open(path)))"
+        )
+    if labels.dtype == torch.bool:
+        return labels.to(torch.uint8)
     return labels.long() if labels.dtype in _UNSIGNED else labels
 
 
@@ -99,14 +124,14 @@ def contingency(
         valid: false at points that count nowhere, whatever their ids.
 
     Raises:
-        ValueError: an id of a valid point is negative or beyond the number of ids given.
+        ValueError: an id of a valid point is negative or beyond the number of ids given, or ids are no integers.
 
     Example:
         >>> contingency(torch.tensor([0, 1, 1, 0]), torch.tensor([1, 1, 1, 0]))
         tensor([[1, 0],
                 [1, 2]])
     """
-    predicted, true = _computable(predicted), _computable(true)
+    predicted, true = integer_ids(predicted, "predicted ids"), integer_ids(true, "true ids")
     if valid is not None:
         predicted, true = predicted.masked_fill(~valid, 0), true.masked_fill(~valid, 0)
     sides = []
@@ -153,33 +178,35 @@ def frame_tables(predicted: Labels | SoftMasks, true: TrueLabels, valid: Valid |
     So the table of a clip is the sum of those of its frames, and one count serves every metric and scope.
 
     Args:
-        predicted: ids of slots, any integers, or soft masks (floating point), which are resized to the size of `true`.
+        predicted: ids of slots, any integers, or soft masks (floating point, or true and false with an axis of slots),
+            which are resized to the size of `true`. Pixels of no slot are one segment more, the last column.
         true: ids of objects, any integers, 0 = background.
         valid: false at pixels that count nowhere.
 
     Raises:
-        ValueError: labels of another size than `true`'s, or another number of axes.
+        ValueError: labels of another size than `true`'s, another number of axes, soft masks with their axes in another
+            order or with values that are no numbers, or truth of a floating-point type.
     """
+    true = integer_ids(true, "true labels")
     if true.ndim not in (4, 5):
         raise ValueError(
             f"true labels have shape {tuple(true.shape)}; expected (batch, time, height, width), or with several "
             "cameras (batch, time, views, height, width)"
         )
     columns = None
+    if predicted.dtype == torch.bool and predicted.ndim == true.ndim + 1:
+        predicted = predicted.float()
     if predicted.is_floating_point():
-        if predicted.ndim != true.ndim + 1:
-            raise ValueError(
-                f"soft masks have shape {tuple(predicted.shape)} beside true labels of shape {tuple(true.shape)}; "
-                "expected (batch, time, slots, height, width), with views before the slots if there are several"
-            )
-        columns = predicted.shape[-3]
+        _check_axes(predicted, true)
+        slots = predicted.shape[-3]
         predicted = masks_to_labels(predicted, (true.shape[-2], true.shape[-1]))
+        columns = slots + int((predicted == slots).any())
     if predicted.shape != true.shape:
         raise ValueError(
             f"predicted labels have shape {tuple(predicted.shape)} and true ones {tuple(true.shape)}: labels are not "
             "resized, so give the soft masks (floating point, with an axis of slots) if they are of another size"
         )
-    predicted, true = _computable(predicted), _computable(true)
+    predicted = integer_ids(predicted, "predicted labels")
     if true.ndim == 4:
         predicted, true, valid = predicted[:, :, None], true[:, :, None], None if valid is None else valid[:, :, None]
     if valid is not None:
@@ -192,26 +219,63 @@ def frame_tables(predicted: Labels | SoftMasks, true: TrueLabels, valid: Valid |
     return _count(predicted.reshape(frames), true.reshape(frames), columns, rows, valid)
 
 
+def _check_axes(masks: Tensor, true: Tensor) -> None:
+    """Refuses soft masks whose axes are others than those of the truth with slots before height and width."""
+    order = "(batch, time, slots, height, width), with views before the slots if there are several"
+    beside = f"soft masks have shape {tuple(masks.shape)} beside true labels of shape {tuple(true.shape)}"
+    size = true.shape[-2:]
+    turned = masks.shape[-3:-1] == size and masks.shape[-2:] != size
+    if masks.ndim != true.ndim + 1 or masks.shape[:-3] != true.shape[:-2] or turned:
+        raise ValueError(
+            f"{beside}; expected {order}, or integer ids: slots that come last go by masks.movedim(-1, -3)"
+        )
+    if not _sums_to_one(masks, -3):
+        for axis in (masks.ndim - 1, 1):
+            if masks.shape[axis] > 1 and _sums_to_one(masks, axis):
+                raise ValueError(
+                    f"{beside}, and sum to 1 over axis {axis} in place of the slots' ({masks.ndim - 3}); expected "
+                    f"{order}: give masks.movedim({axis}, -3)"
+                )
+
+
+def _sums_to_one(masks: Tensor, axis: int) -> bool:
+    if not masks.numel():
+        return True
+    sums = masks.sum(axis, dtype=torch.promote_types(masks.dtype, torch.float32))
+    return bool((sums - 1).abs().amax() < 0.01)
+
+
 def masks_to_labels(
     masks: Float[Tensor, "*batch slots rows cols"], size: tuple[int, int] | None = None
 ) -> Integer[Tensor, "*batch height width"]:
-    """The slot with the largest share of each pixel, the lowest one on a tie.
+    """The slot with the largest share of each pixel, the lowest on a tie; where none has a share, the number of slots.
+
+    A pixel on which the largest share is below `LEAST_SHARE` is covered by no mask: it belongs to no slot, which is a
+    label of its own, one beyond the last slot, and never to the slot that the argmax of zeros would name. In scores it
+    is a segment like any other, as a predicted background is; it is not left out, so that nothing is gained by covering
+    less. Masks with a negative value anywhere are logits, for which there is no such pixel.
 
     Masks of another size are first resized bilinearly (labels never are). It works through some frames at a time, so
-    that it takes little memory beyond the labels', which are of 8 bits for up to 256 slots and of 16 bits beyond.
+    that it takes little memory beyond the labels', which are of 8 bits for up to 255 slots and of 16 bits beyond.
 
     Args:
         masks: shares, or logits that are monotone in them.
         size: height and width of the labels in pixels; that of the masks if absent.
 
+    Raises:
+        ValueError: a value is no number (nan).
+
     Example:
-        >>> masks_to_labels(torch.tensor([[[0.6, 0.5]], [[0.4, 0.5]]]))
-        tensor([[0, 0]], dtype=torch.uint8)
+        >>> masks_to_labels(torch.tensor([[[0.6, 0.5, 0.0]], [[0.4, 0.5, 0.0]]]))
+        tensor([[0, 0, 2]], dtype=torch.uint8)
     """
     slots, *mask_size = masks.shape[-3:]
     height, width = size or mask_size
     flat = masks.detach().reshape(-1, slots, *mask_size)
-    dtype = torch.uint8 if slots <= 256 else torch.int16
+    lowest = float(flat.amin()) if flat.numel() else 0.0
+    if lowest != lowest:
+        raise ValueError("soft masks hold values that are no numbers (nan); expected shares, or logits")
+    dtype = torch.uint8 if slots < 256 else torch.int16
     labels = torch.zeros(len(flat), height, width, dtype=dtype, device=masks.device)
     step = max(1, 4 * _points_at_once(masks.device) // (slots * height * width))
     for start in range(0, len(flat), step):
@@ -227,4 +291,6 @@ def masks_to_labels(
             wins = (part[:, slot] > best).to(dtype).mul_(slot)
             torch.maximum(chosen, wins, out=chosen)
             torch.maximum(best, part[:, slot], out=best)
+        if lowest >= 0:
+            chosen.masked_fill_(best < LEAST_SHARE, slots)
     return labels.view(*masks.shape[:-3], height, width)

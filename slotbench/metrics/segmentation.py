@@ -24,7 +24,16 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torchmetrics import Metric
 
-from slotbench.metrics.contingency import Labels, SoftMasks, Tables, TrueLabels, Valid, contingency, frame_tables
+from slotbench.metrics.contingency import (
+    Labels,
+    SoftMasks,
+    Tables,
+    TrueLabels,
+    Valid,
+    contingency,
+    frame_tables,
+    integer_ids,
+)
 
 __all__ = [
     "ARI",
@@ -64,12 +73,15 @@ def adjusted_rand_index(table: Table) -> _Values:
     Returns:
         The value of each sample, and whether it has a point at all (without one the value is 1, as in scikit-learn).
 
+    Raises:
+        ValueError: the table does not hold whole numbers.
+
     Example:
         >>> table = contingency(torch.tensor([0, 1, 0, 0, 1, 2, 2, 2]), torch.tensor([0, 0, 1, 1, 1, 2, 2, 2]))
         >>> adjusted_rand_index(table)[0], adjusted_rand_index(table[1:])[0]
         (tensor(0.4286, dtype=torch.float64), tensor(0.7059, dtype=torch.float64))
     """
-    table = table.long()
+    table = integer_ids(table, "counts of points").long()
     total = table.sum((-2, -1))
 
     def pairs(counts: Tensor) -> Tensor:
@@ -186,9 +198,13 @@ class SegmentationMetric(Metric):
 
         Args:
             predicted: ids of slots, any integers, or soft masks (floating point): the argmax over slots is scored,
-                after a bilinear resize to the size of `true`.
+                after a bilinear resize to the size of `true`. Pixels that no mask covers are a segment of their own
+                (`masks_to_labels`).
             true: ids of objects, any integers, 0 = background.
             valid: false at pixels that count nowhere.
+
+        Raises:
+            ValueError: see `frame_tables`; among others for truth of a floating-point type.
         """
         self._add(frame_tables(predicted, true, valid))
 

@@ -7,6 +7,8 @@ from jaxtyping import Float, Integer
 from torch import Tensor
 from torchmetrics import Metric
 
+from slotbench.metrics.contingency import integer_ids
+
 __all__ = ["SlotOccupancy", "slot_shares"]
 
 
@@ -14,18 +16,20 @@ def slot_shares(labels: Integer[Tensor, "batch time *shape"], num_slots: int) ->
     """Share of a clip's pixels that each slot wins.
 
     Args:
-        labels: the winning slot of every pixel, 0 to `num_slots` - 1.
+        labels: the winning slot of every pixel, 0 to `num_slots` - 1, or `num_slots` for a pixel of no slot.
         num_slots: slots.
 
     Raises:
-        ValueError: a label beyond the slots.
+        ValueError: a label beyond the slots, or labels of a floating-point type.
     """
-    flat = labels.flatten(1).long()
-    if flat.numel() and int(flat.max()) >= num_slots:
-        raise ValueError(f"there is a label {int(flat.max())}; expected slots 0 to {num_slots - 1}")
-    counts = torch.zeros(len(flat), num_slots, dtype=torch.float64, device=flat.device)
+    flat = integer_ids(labels, "labels").flatten(1).long()
+    if flat.numel() and int(flat.max()) > num_slots:
+        raise ValueError(
+            f"there is a label {int(flat.max())}; expected slots 0 to {num_slots - 1}, or {num_slots} for none"
+        )
+    counts = torch.zeros(len(flat), num_slots + 1, dtype=torch.float64, device=flat.device)
     counts.scatter_add_(1, flat, torch.ones_like(flat, dtype=torch.float64))
-    return counts / max(1, flat.shape[1])
+    return counts[:, :num_slots] / max(1, flat.shape[1])
 
 
 class SlotOccupancy(Metric):

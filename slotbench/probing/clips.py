@@ -127,7 +127,8 @@ def _part(
     tables = shapes = None
     if source is not None:
         labels = masks_to_labels(_masks(task, out, source, (height, width)), (height, width))
-        tables = contingency(labels.flatten(2), true, num_slots, len(there) + 1).int().cpu()
+        # without the column of the pixels of no slot
+        tables = contingency(labels.flatten(2), true, num_slots + 1, len(there) + 1)[..., :num_slots].int().cpu()
         shapes = _shapes(labels, num_slots).float().cpu()
     # every pixel in one column: the sizes of the objects
     pixels = contingency(torch.zeros_like(true), true, 1, len(there) + 1)[..., 1:, 0]
@@ -170,8 +171,9 @@ def _shapes(labels: Integer[Tensor, "clips time height width"], num_slots: int) 
     ones = torch.ones_like(flat, dtype=torch.float32)
     rows = ((torch.arange(height, device=flat.device) + 0.5) / height).repeat_interleave(width)
     columns = ((torch.arange(width, device=flat.device) + 0.5) / width).repeat(height)
-    empty = torch.zeros(*flat.shape[:2], num_slots, device=flat.device)
-    count, x, y = (empty.scatter_add(2, flat, ones * weight) for weight in (1.0, columns, rows))
+    empty = torch.zeros(*flat.shape[:2], num_slots + 1, device=flat.device)
+    sums = (empty.scatter_add(2, flat, ones * weight) for weight in (1.0, columns, rows))
+    count, x, y = (value[..., :num_slots] for value in sums)
     seen = count > 0
     centres = [torch.where(seen, axis / count.clamp(min=1), 0.5) for axis in (x, y)]
     return torch.stack([*centres, count / (height * width)], dim=-1)

@@ -29,6 +29,7 @@ from slotbench.interfaces import (
     detach_state,
 )
 from slotbench.metrics.balls import BallScores
+from slotbench.metrics.contingency import masks_to_labels
 from slotbench.metrics.scores import Score
 from slotbench.nn.aggregation import sum_over_processes
 from slotbench.tasks.base import Decay, SlotTask
@@ -206,7 +207,7 @@ class LongContextReasoning(SlotTask, Reasoner):
         for i in range(len(batch)):
             row = [*frames[i], paint_classes(target[i], palette), paint_classes(predicted[i], palette)]
             if decoded.masks is not None:
-                row.append(paint_slots(decoded.masks[i, -1].argmax(0), predicted[i]))
+                row.append(paint_slots(masks_to_labels(decoded.masks[i, -1]), predicted[i]))
             rows.append(row)
         return {"predictions": contact_sheet(rows, labels)}
 

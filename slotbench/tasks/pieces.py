@@ -151,7 +151,7 @@ class SlotRecording(Recording):
         if not self._shown:
             return {}
         shown = {name: torch.cat([frame[name] for frame in self._shown]) for name in self._shown[0]}
-        counts = sum(np.bincount(part.ravel(), minlength=self._slots) for part in _chunks(self._maps["labels"]))
+        counts = sum(np.bincount(part.ravel(), minlength=self._slots + 1) for part in _chunks(self._maps["labels"]))
         return {
             "panel": slot_panel(
                 shown["frames"],

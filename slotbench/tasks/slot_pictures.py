@@ -86,7 +86,7 @@ def slot_panel(
     colours: list[tuple[int, int, int] | None] = [None] * len(rows)
 
     if shares is None:
-        shares = torch.bincount(labels.flatten(), minlength=slots).cpu() / labels.numel()
+        shares = torch.bincount(labels.flatten(), minlength=slots).cpu() / labels.numel()  # what is last is no slot's
     for slot in range(slots):
         own = frames if components is None else components[:, slot]
         rows.append([_resize(paint_frame(_on_ground(own[t], masks[t, slot])), size) for t in chosen])
@@ -163,8 +163,9 @@ def match_slots(labels: Labels, true_masks: Labels, num_slots: int) -> dict[int,
         num_slots: slots that there are; those that win nowhere included.
     """
     ids, compact = true_masks.unique(return_inverse=True)
-    table = contingency(labels.flatten(), compact.flatten(), num_predicted=num_slots, num_true=len(ids))
-    iou = pairwise_iou(table)[ids != 0].cpu().numpy()
+    table = contingency(labels.flatten(), compact.flatten(), num_predicted=num_slots + 1, num_true=len(ids))
+    # no object goes to the pixels of no slot, which are the last column
+    iou = pairwise_iou(table)[ids != 0, :num_slots].cpu().numpy()
     objects = ids[ids != 0].tolist()
     rows, slots = linear_sum_assignment(iou, maximize=True)
     return {objects[row]: int(slot) for row, slot in zip(rows, slots, strict=True) if iou[row, slot] > 0}

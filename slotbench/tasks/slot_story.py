@@ -20,6 +20,7 @@ from PIL import Image
 from torch import Tensor
 
 from slotbench.interfaces import CoreOutput, Decoded
+from slotbench.metrics.contingency import masks_to_labels
 from slotbench.tasks.pictures import SLOT_COLOURS, Entry, contact_sheet, paint_frame, paint_slots
 from slotbench.tasks.slot_charts import activity_chart, track_chart
 
@@ -160,7 +161,7 @@ def component_sheet(story: SlotStory) -> UInt8[np.ndarray, "sheet_height sheet_w
     rows = [[paint_frame(story.true[t]) for t in steps], [paint_frame(story.painted[t]) for t in steps]]
     names, colours = ["truth", "painted"], [None, None]
     masks = _resized(story.masks, story.painted.shape[-2:])
-    rows.append([paint_slots(masks[t].argmax(0), (story.painted[t].amax(0) > 0.2).long()) for t in steps])
+    rows.append([paint_slots(masks_to_labels(masks[t]), (story.painted[t].amax(0) > 0.2).long()) for t in steps])
     names.append("slots")
     bars: list[tuple[int, int, int] | None] = [*colours, None]
     for slot in range(masks.shape[1]):

@@ -12,8 +12,8 @@ def test_shares_are_of_all_pixels_of_the_clip_and_sum_to_one():
 
 
 def test_a_label_beyond_the_slots_is_refused():
-    with pytest.raises(ValueError, match="label 3; expected slots 0 to 2"):
-        slot_shares(torch.tensor([[[[3]]]]), 3)
+    with pytest.raises(ValueError, match="label 4; expected slots 0 to 2"):
+        slot_shares(torch.tensor([[[[4]]]]), 3)
 
 
 def test_a_slot_of_less_than_a_thousandth_of_the_clip_is_not_alive():

@@ -7,7 +7,7 @@ from jaxtyping import Float, Integer
 from torch import Tensor
 from torchmetrics import Metric
 
-from slotbench.metrics.contingency import frame_tables, masks_to_labels
+from slotbench.metrics.contingency import frame_tables, integer_ids, masks_to_labels
 from slotbench.metrics.tracking import Tracking, TrackingRule, track
 
 __all__ = ["DARK", "ClearMOT", "track_labels"]
@@ -21,7 +21,7 @@ def track_labels(
     frames: Float[Tensor, "*batch channels height width"] | None = None,
     dark: float = DARK,
 ) -> Integer[Tensor, "*batch height width"]:
-    """The slot with the largest share of each pixel, from 1; 0 where the frame is dark, which is no slot's.
+    """The slot with the largest share of each pixel, from 1; 0 where no mask covers it or the frame is dark.
 
     A model without a slot for the background gives dark pixels to some slot all the same, which says nothing.
 
@@ -30,7 +30,8 @@ def track_labels(
         frames: what is painted, in [0, 1]; without them every pixel belongs to a slot.
         dark: values up to this are dark.
     """
-    labels = masks_to_labels(masks).long() + 1
+    slots = masks.shape[-3]
+    labels = (masks_to_labels(masks).long() + 1) % (slots + 1)
     return labels if frames is None else labels.masked_fill(frames.amax(-3) <= dark, 0)
 
 
@@ -67,11 +68,16 @@ class ClearMOT(Metric):
     def update(
         self, predicted: Integer[Tensor, "batch time height width"], true: Integer[Tensor, "batch time height width"]
     ) -> None:
-        """Adds some clips; of the true ids, 0 is background."""
+        """Adds some clips; of the true ids, 0 is background.
+
+        Raises:
+            ValueError: ids of a floating-point type.
+        """
         found = Tracking()
         # A row of pixels of no track beside each frame puts label and id 0 into the first column and row of the tables,
         # where a clip without a dark pixel, or without background, would have another there.
-        rows = [torch.nn.functional.pad(labels.long(), (0, 0, 0, 1)) for labels in (predicted, true)]
+        ids = {"predicted labels": predicted, "true labels": true}
+        rows = [torch.nn.functional.pad(integer_ids(labels, what).long(), (0, 0, 0, 1)) for what, labels in ids.items()]
         for table in frame_tables(*rows)[:, :, 0].cpu().numpy():
             table[:, 0, 0] -= true.shape[-1]
             found += track(table, self.rule, no_track=0)

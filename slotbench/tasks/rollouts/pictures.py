@@ -9,6 +9,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from slotbench.interfaces import Decoded
+from slotbench.metrics.contingency import masks_to_labels
 from slotbench.tasks.pictures import OVERLAY, Entry, contact_sheet, paint_frame, paint_overlay, paint_slots
 
 __all__ = ["rollout_sheet"]
@@ -42,7 +43,7 @@ def rollout_sheet(
         rows.append([seen, *(paint_overlay(true[i, t], predicted[t]) for t in steps)])
         names += ["truth", "prediction", "both"]
         if decoded.masks is not None:
-            masks = decoded.masks[i].argmax(1)
+            masks = masks_to_labels(decoded.masks[i])
             bright = [(predicted[t].mean(0) > 0.5).long() for t in steps]
             rows.append([seen, *(paint_slots(masks[t], b) for t, b in zip(steps, bright, strict=True))])
             names.append("slots")

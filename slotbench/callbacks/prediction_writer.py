@@ -6,15 +6,20 @@
     reconstruction  uint8           time channels height width   the decoder's output
     depth           float32         time height width            predicted depth, in the unit of the data
     frame           int64           time                         the number of each of these frames in the source
+    view            int64           [6]                          height and width of the source's frames, and what the
+                                                                 arrays show of them: top, left, height and width
+    video           text: what the source is called, and its masks
     source, about, axes             text: the source video; the run and its checkpoint; the axes of each array, as JSON
 
-`numpy.load(path)` reads the npz file; nothing in it is pickled.
+`view` and `video` are there where the data set says them, as `VideoFolder` does; `slotbench score` finds the truth by
+them. `numpy.load(path)` reads the npz file; nothing in it is pickled.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +32,7 @@ from slotbench.callbacks.evaluation import EvaluationPlace
 from slotbench.callbacks.media import check_media, clip_title, file_name, made_by, write_image, write_video
 from slotbench.errors import UserError, lines
 from slotbench.files import open_atomically
-from slotbench.interfaces import DescribedClips, Piece, Recording, Reporter, WholeVideos
+from slotbench.interfaces import DescribedClips, Piece, Recording, Reporter, View, WholeVideos, rounded_shares
 from slotbench.metrics.contingency import masks_to_labels
 
 __all__ = ["AXES", "PredictionWriter"]
@@ -40,6 +45,23 @@ AXES = {
     "depth": "time height width",
 }
 """What can be saved, and the axes of each."""
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """Where arrays are from.
+
+    Attributes:
+        frames: the number of each frame in the source.
+        source: in words.
+        video: what the source is called.
+        view: what they show of its frames.
+    """
+
+    frames: np.ndarray
+    source: str
+    video: str | None = None
+    view: View | None = None
 
 
 def _arrays_of_clip(found: Mapping[str, Tensor], clip: int, names: Iterable[str], task: str) -> dict[str, np.ndarray]:
@@ -63,7 +85,7 @@ def _arrays_of_clip(found: Mapping[str, Tensor], clip: int, names: Iterable[str]
         # a task with one target has no axis of time
         soft = soft if soft.ndim == 4 else soft[None]
         there["masks"] = lambda: _ids(masks_to_labels(soft), soft.shape[1])
-        there["soft_masks"] = lambda: soft.half()
+        there["soft_masks"] = lambda: rounded_shares(soft)
     if "labels" in found:
         there["masks"] = lambda: _ids(found["labels"][clip], _slots(found))
     if "frames" in found:
@@ -84,8 +106,7 @@ def _arrays_of_clip(found: Mapping[str, Tensor], clip: int, names: Iterable[str]
 def _write_arrays(
     path: Path,
     arrays: Mapping[str, np.ndarray],
-    frames: Sequence[int] | np.ndarray,
-    source: str,
+    origin: _Origin,
     about: Mapping[str, Any],
 ) -> Path:
     """Writes `path`.npz; the file gets its name once it is whole, and arrays may be mapped ones.
@@ -93,19 +114,22 @@ def _write_arrays(
     Args:
         path: without the ending.
         arrays: by keys of `AXES`.
-        frames: the number of each frame in the source.
-        source: where the video is from.
+        origin: where they are from.
         about: the run, the checkpoint and the like.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     complete = path.with_name(f"{path.name}.npz")
     everything: dict[str, Any] = {
         **arrays,
-        "frame": np.asarray(frames, np.int64),
-        "source": np.array(source),
+        "frame": np.asarray(origin.frames, np.int64),
+        "source": np.array(origin.source),
         "about": np.array(json.dumps(dict(about))),
         "axes": np.array(json.dumps({name: AXES[name] for name in arrays} | {"frame": "time"})),
     }
+    if origin.video is not None:
+        everything["video"] = np.array(origin.video)
+    if origin.view is not None:
+        everything["view"] = np.array([*origin.view.frame, *origin.view.box], np.int64)
     with open_atomically(complete) as file:
         np.savez_compressed(file, **everything)
     return complete
@@ -178,8 +202,8 @@ class PredictionWriter(Callback):
                 self._write_videos(_titled(made_by(pl_module, "videos", clip), title))
             if self._save:
                 arrays = _arrays_of_clip(outputs, i, self._save, type(pl_module).__name__)
-                frames, source = _frames_of_clip(outputs, batch, i, arrays, dataset)
-                _write_arrays(self._place.media / file_name(title), arrays, frames, source, self._about(trainer))
+                origin = _origin_of_clip(outputs, batch, i, arrays, dataset)
+                _write_arrays(self._place.media / file_name(title), arrays, origin, self._about(trainer))
             self._seen += 1
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -222,8 +246,9 @@ class PredictionWriter(Callback):
                 write_video(self._place.media / file_name(name), frames, piece.length)
         if self._save and recording is not None:
             path = self._place.media / file_name(title)
-            about = (videos.frame_numbers(piece), videos.origin(piece), self._about(trainer))
-            _write_arrays(path, recording.arrays(self._save), *about)
+            said = _described(videos).video_name(piece.video), _described(videos).view(piece.video)
+            origin = _Origin(videos.frame_numbers(piece), videos.origin(piece), *said)
+            _write_arrays(path, recording.arrays(self._save), origin, self._about(trainer))
         self._forget()
 
     def _forget(self) -> None:
@@ -257,18 +282,22 @@ def _titled(made: Mapping[str, Any], title: str) -> dict[str, Any]:
     return {title if len(made) == 1 else f"{title}_{name}": picture for name, picture in made.items()}
 
 
-def _frames_of_clip(
+def _described(dataset: Any) -> DescribedClips:
+    return dataset if isinstance(dataset, DescribedClips) else DescribedClips()
+
+
+def _origin_of_clip(
     outputs: Mapping[str, Any], batch: Any, i: int, arrays: Mapping[str, np.ndarray], dataset: Any
-) -> tuple[np.ndarray, str]:
-    """The numbers of the frames that the arrays are about, and the source of the clip, in words."""
+) -> _Origin:
+    """The numbers of the frames that the arrays are about, and the source of the clip."""
     length = len(next(iter(arrays.values())))
     steps = outputs["steps"][i] if "steps" in outputs else batch.time[i, -length:]
     first = int(batch.objects["first_frame"][i]) if "first_frame" in batch.objects else 0
-    described = dataset if isinstance(dataset, DescribedClips) else DescribedClips()
+    described = _described(dataset)
     frames = first + described.frame_stride * steps.cpu().numpy()
     video = batch.objects.get("video")
-    if video is not None and (origin := described.video_origin(int(video[i]))) is not None:
-        return frames, origin
+    if video is not None and (origin := described.video_origin(number := int(video[i]))) is not None:
+        return _Origin(frames, origin, described.video_name(number), described.view(number))
     number = i if batch.index is None else int(batch.index[i])
     name = type(dataset).__name__ if dataset is not None else "clips"
-    return frames, f"{name}, clip {number}"
+    return _Origin(frames, f"{name}, clip {number}")

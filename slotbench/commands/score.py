@@ -12,6 +12,7 @@ from slotbench.errors import UserError, lines
 
 if TYPE_CHECKING:
     from slotbench.metrics.mask_rules import Rules
+    from slotbench.scoring.clip_files import Found
     from slotbench.scoring.evaluation import Evaluation, Matching
 
 __all__ = ["main"]
@@ -23,12 +24,15 @@ and identity, beside segmentations that learn nothing. No model is needed.
 
 MASKS and TRUTH are folders with an npz file, an npy file or a folder of PNG frames for every clip, or one such file.
 Clips are matched by name. Ids are integers (time, height, width); soft masks (time, slots, height, width) are turned
-into ids by the largest share.
+into ids by the largest share. Files of slotbench predict --save masks are matched by their video, frame by frame, and
+scored as the run's own test scores them: --fit file --resolution masks, unless you say otherwise.
 
   --truth TRUTH            the true ids
   --frames FRAMES          the videos: adds k-means on colour and a colour tracker to the baselines
   --no-baselines           masks alone
   --allow-missing          score the clips that both sides have, though one has more
+  --array NAME             the array of npz files that has the masks (default: masks, soft_masks, or the only one)
+  --frames-in-order        frames belong together as they come, whatever numbers the files say
   --out FILE               write the evaluation record: rules, scores, values of every clip (JSON)
   --beside FILE            scores of an earlier record as a column; refused if a rule or the clips differ, which are
                            named; may be repeated
@@ -44,6 +48,10 @@ Rules (two scores compare only if all of them are the same):
   --background ID|none     the true id that is no object (default: 0)
   --void ID                a true id whose pixels count nowhere; may be repeated
   --resolution truth|masks the size at which is scored (default: truth)
+  --fit crop|stretch|file  masks of another proportion than the truth: one side is the middle of the other, or was
+                           squeezed, or the files say what they show (default: refused)
+  --uncovered background|void  a pixel that no slot has (shares below 0.001, or an id below 0): one segment more, or
+                           it counts nowhere (default: background)
   --resize bilinear|nearest    how masks come to the size of the truth: soft masks before the largest share is taken,
                            or slots and ids after it (default: bilinear, for soft masks alone)
   --empty one|skip         FG-ARI of a frame or video without objects: 1, or left out (default: one)
@@ -78,8 +86,8 @@ def main(command: str, arguments: list[str]) -> int:
     from slotbench.scoring.clip_files import find_clips
     from slotbench.scoring.evaluation import match_clips
 
-    rules = _rules(given)
-    masks, truth = find_clips(given.masks, "MASKS"), find_clips(given.truth, "--truth")
+    masks, truth = find_clips(given.masks, "MASKS", given.array), find_clips(given.truth, "--truth")
+    rules = _rules(given, masks)
     matching = match_clips(masks, truth, given.allow_missing)
     if given.conventions:
         return _conventions(given, matching, rules)
@@ -104,7 +112,8 @@ def _parser() -> argparse.ArgumentParser:
     for path in ("--truth", "--frames", "--out"):
         parser.add_argument(path, type=Path)
     parser.add_argument("--beside", type=Path, action="append", default=[])
-    for switch in ("--no-baselines", "--allow-missing", "--conventions"):
+    parser.add_argument("--array")
+    for switch in ("--no-baselines", "--allow-missing", "--conventions", "--frames-in-order"):
         parser.add_argument(switch, action="store_true")
     for text in ("--data", "--data-version", "--split", "--source"):
         parser.add_argument(text, default="unknown")
@@ -113,7 +122,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--skip", type=int, default=0)
     parser.add_argument("--background", type=_or_none(int), default=0)
     parser.add_argument("--void", type=int, action="append", default=[])
-    parser.add_argument("--resolution", choices=["truth", "masks"], default="truth")
+    parser.add_argument("--resolution", choices=["truth", "masks"])
+    parser.add_argument("--fit", choices=["crop", "stretch", "file"])
+    parser.add_argument("--uncovered", choices=["background", "void"], default="background")
     parser.add_argument("--resize", choices=["bilinear", "nearest"], default="bilinear")
     parser.add_argument("--empty", choices=["one", "skip"], default="one")
     parser.add_argument("--absent", choices=["out", "zero"], default="out")
@@ -132,12 +143,16 @@ def _or_none(kind: type) -> Callable[[str], object]:
     return read
 
 
-def _rules(given: argparse.Namespace) -> Rules:
+def _rules(given: argparse.Namespace, masks: Found) -> Rules:
     from dataclasses import fields
 
     from slotbench.metrics.mask_rules import Rules
 
     values = {one.name: getattr(given, one.name) for one in fields(Rules)}
+    # masks that say what they show are those of a run
+    says = next(iter(masks.clips.values())).about().view is not None
+    unsaid = {"fit": "file", "resolution": "masks"} if says else {"fit": "refuse", "resolution": "truth"}
+    values |= {name: rule for name, rule in unsaid.items() if values[name] is None}
     return Rules(**(values | {"void": tuple(sorted(set(given.void)))}))
 
 
@@ -147,9 +162,9 @@ def _evaluate(given: argparse.Namespace, matching: Matching, rules: list[Rules])
 
     with_baselines = not (given.no_baselines or given.conventions)
     sees_frames = with_baselines and given.frames is not None
-    videos = find_videos(given.frames, list(matching.pairs)) if sees_frames else None
+    videos = find_videos(given.frames, matching.videos()) if sees_frames else None
     with _progress() as say:
-        return evaluate(matching, rules, videos, with_baselines, say)
+        return evaluate(matching, rules, videos, with_baselines, say, given.frames_in_order)
 
 
 def _conventions(given: argparse.Namespace, matching: Matching, rules: Rules) -> int:

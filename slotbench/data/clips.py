@@ -15,7 +15,7 @@ from torch import Tensor
 from slotbench.data.base import ClipDataset, SlotDataModule, Split, generator_for
 from slotbench.data.crops import cropped, draw_crop
 from slotbench.errors import DataFilesError
-from slotbench.interfaces import Piece, VideoBatch, WholeVideos
+from slotbench.interfaces import Piece, VideoBatch, View, WholeVideos
 
 __all__ = ["ClipSource", "CutClips", "StoredVideos", "VideoPieces"]
 
@@ -53,6 +53,10 @@ class ClipSource(ABC):
         """Where a video is from, for messages: its file, or its number in the file that holds it."""
         place = getattr(self, "path", None) or getattr(self, "folder", None) or type(self).__name__
         return f"{place}, video {video}"
+
+    def view(self, video: int) -> View | None:
+        """The part of a video's frames that is read; None, by default, if that is not known."""
+        return None
 
 
 class CutClips(ClipDataset):
@@ -147,6 +151,14 @@ class CutClips(ClipDataset):
         """What the source says."""
         return self.source.origin(video)
 
+    def video_name(self, video: int) -> str | None:
+        """What the source says."""
+        return self.source.video_name(video)
+
+    def view(self, video: int) -> View | None:
+        """What the source says."""
+        return self.source.view(video)
+
     def one_per_video(self) -> ClipDataset:
         """Of every video the first clip."""
         if self.split == "train":
@@ -236,6 +248,14 @@ class VideoPieces(ClipDataset, WholeVideos):
     def origin(self, piece: Piece) -> str:
         """Where the video is from, for messages."""
         return self.source.origin(piece.video)
+
+    def video_name(self, video: int) -> str | None:
+        """What the source says."""
+        return self.source.video_name(video)
+
+    def view(self, video: int) -> View | None:
+        """What the source says."""
+        return self.source.view(video)
 
     def frame_numbers(self, piece: Piece) -> np.ndarray:
         """The numbers of all frames of the piece's video in its file."""

@@ -6,7 +6,7 @@ Sizes flow forward once: the data knows its `DataSpec`; an encoder is built from
 """
 
 from slotbench.interfaces.batch import VideoBatch
-from slotbench.interfaces.clips import DescribedClips, Piece, WholeVideos
+from slotbench.interfaces.clips import DescribedClips, Piece, View, WholeVideos
 from slotbench.interfaces.cores import (
     AttentionKind,
     CoreOutput,
@@ -40,6 +40,7 @@ from slotbench.interfaces.reports import (
     Reporter,
     Segmentation,
     Segmenter,
+    rounded_shares,
 )
 from slotbench.interfaces.specs import DataSpec, SlotSpec, TokenSpec, VideoSpec
 
@@ -75,9 +76,11 @@ __all__ = [
     "Tokenizer",
     "VideoBatch",
     "VideoSpec",
+    "View",
     "WholeVideos",
     "WindowedCore",
     "detach_state",
     "map_state",
+    "rounded_shares",
     "unbind_time",
 ]

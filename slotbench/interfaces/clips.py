@@ -7,7 +7,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["DescribedClips", "Piece", "WholeVideos"]
+__all__ = ["DescribedClips", "Piece", "View", "WholeVideos"]
+
+
+@dataclass(frozen=True)
+class View:
+    """The part of a video's frames that arrays about it show, whatever the size of these arrays.
+
+    Attributes:
+        frame: height and width of the video's frames, in pixels.
+        box: top, left, height and width of the part, in pixels of these frames.
+    """
+
+    frame: tuple[int, int]
+    box: tuple[int, int, int, int]
 
 
 class DescribedClips:
@@ -22,6 +35,14 @@ class DescribedClips:
 
     def video_origin(self, video: int) -> str | None:
         """Where a video of the source is from, in words; None if clips are made and not read."""
+        return None
+
+    def video_name(self, video: int) -> str | None:
+        """What the files about a video of the source are called, its masks among them; None if it has no name."""
+        return None
+
+    def view(self, video: int) -> View | None:
+        """The part of a video's frames that its clips show; None if that is not known."""
         return None
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
 
@@ -28,6 +29,7 @@ __all__ = [
     "Reporter",
     "Segmentation",
     "Segmenter",
+    "rounded_shares",
 ]
 
 
@@ -248,3 +250,21 @@ class Segmenter(ABC):
         self, attention: Float[Tensor, "batch time slots tokens"], size: tuple[int, int]
     ) -> Float[Tensor, "batch time slots height width"] | None:
         """Attention over tokens as masks of `size` (height, width); None if the tokens are on no grid."""
+
+
+def rounded_shares(masks: Float[Tensor, "*batch slots height width"]) -> Float[Tensor, "*batch slots height width"]:
+    """Soft masks in float16, as they are saved: the slot that has a pixel has it still, though others round to as much.
+
+    Args:
+        masks: shares, finite.
+
+    Example:
+        >>> close = torch.tensor([0.3, 0.30001]).view(2, 1, 1)
+        >>> close.half().argmax(0).item(), rounded_shares(close).argmax(0).item()
+        (0, 1)
+    """
+    half, winner = masks.half(), masks.argmax(-3, keepdim=True)
+    most = half.amax(-3, keepdim=True)
+    lost = half.argmax(-3, keepdim=True) != winner
+    above = torch.nextafter(most, torch.full_like(most, torch.inf))
+    return half.scatter(-3, winner, torch.where(lost, above, half.gather(-3, winner)))

@@ -20,6 +20,8 @@ from slotbench.files import dump_json, read_json_object, write_atomically
 __all__ = ["clip_list_hash", "differing_rules", "make_record", "read_record", "record_file", "rules_of", "write_record"]
 
 _KIND, _FORMAT = "slotbench evaluation", 1
+# rules that records of earlier versions do not name, and what was in force there
+_SINCE: dict[str, Any] = {"fit": "refuse", "uncovered": "background"}
 _PARTS: dict[str, type] = {"rules": dict, "scores": dict, "clips": dict, "data": dict}
 
 
@@ -106,7 +108,7 @@ def differing_rules(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]
         >>> differing_rules([{"rules": {"window": 6, "skip": 0}}, {"rules": {"window": None, "skip": 0}}])
         {'window': [6, None]}
     """
-    rules = [record["rules"] for record in records]
+    rules = [_SINCE | record["rules"] for record in records]
     names = list(dict.fromkeys(name for one in rules for name in one))
     values = {name: [one.get(name) for one in rules] for name in names}
     return {name: given for name, given in values.items() if any(value != given[0] for value in given)}
@@ -117,10 +119,12 @@ def rules_of(record: Mapping[str, Any], score: str) -> dict[str, Any]:
 
     Example:
         >>> record = {"rules": {"window": None}, "frames": {"lengths": {"24": 100}}}
-        >>> rules_of(record, "miou/video"), rules_of(record, "miou/frame")
-        ({'window': None, 'frames': ['24']}, {'window': None})
+        >>> rules_of(record, "miou/video")
+        {'fit': 'refuse', 'uncovered': 'background', 'window': None, 'frames': ['24']}
+        >>> "frames" in rules_of(record, "miou/frame")
+        False
     """
-    rules = dict(record["rules"])
+    rules = _SINCE | record["rules"]
     frames = record.get("frames")
     lengths = frames.get("lengths") if isinstance(frames, Mapping) else None
     if isinstance(lengths, Mapping) and not score.endswith("/frame"):

@@ -13,8 +13,11 @@ from torch.nn import functional as F
 
 from slotbench.data.formats.images import resize_nearest
 from slotbench.errors import UserError
-from slotbench.metrics.contingency import frame_tables, masks_to_labels
+from slotbench.interfaces import View
+from slotbench.metrics.contingency import frame_tables
 from slotbench.metrics.mask_rules import Rules
+from slotbench.scoring.fitting import fit
+from slotbench.scoring.soft_masks import NO_SLOT, check_slots_axis, soft_labels
 
 __all__ = ["Aligned", "align", "cut", "tables_of"]
 
@@ -27,12 +30,16 @@ class Aligned:
     """One clip, ready to be counted.
 
     Attributes:
-        labels: the slot of every pixel.
+        labels: the slot of every pixel, -1 where no slot has it.
         true: the object of every pixel, 0 = background.
         valid: false where a pixel counts nowhere; None where all count.
         true_ids: the ids that the rows of its tables stand for.
         segments: slots: the axis of soft masks, or the different ids.
         ties: pixels whose largest share two slots have.
+        unequal: pixels of soft masks whose shares do not sum to 1.
+        uncovered: pixels that no slot has.
+        mask_size: height and width of the masks, as they are in the file.
+        view: the part of the truth's frames that is scored.
         path: of the masks, for messages.
     """
 
@@ -42,6 +49,10 @@ class Aligned:
     true_ids: Integer[np.ndarray, " rows"]
     segments: int
     ties: int
+    unequal: int
+    uncovered: int
+    mask_size: tuple[int, int]
+    view: View
     path: Path
 
 
@@ -50,41 +61,49 @@ def align(
     truth: Shaped[np.ndarray, "true_frames ..."],
     rules: Rules,
     paths: tuple[Path, Path],
+    view: View | None = None,
 ) -> Aligned:
-    """Cuts both to the frames that are scored, brings them to one size, and renumbers the truth.
+    """Cuts both to what is scored, in time and in the image, brings them to one size, and renumbers the truth.
 
     Args:
         masks: ids "time height width", or soft masks "time slots height width".
         truth: ids "time height width".
         rules: in force.
         paths: of masks and truth, for messages.
+        view: what the masks' file says that they show of the frames.
 
     Raises:
         UserError: another number of frames, a size that the rules do not allow, numbers that are none, too many ids.
     """
     if truth.ndim != 3:
-        raise UserError(f"{paths[1]} holds {truth.dtype} values of shape {truth.shape}; the truth has ids, one a pixel")
+        raise UserError(
+            f"{paths[1]} holds {truth.dtype} values of shape {truth.shape}; the truth has ids, one a pixel, as "
+            "integers (time, height, width)"
+        )
+    if masks.ndim == 4:
+        _check_axes(masks, truth.shape, rules, paths)
     _check_frames(len(masks), len(truth), rules, paths)
-    masks, truth = cut(masks, rules), cut(truth, rules)
-    size, soft = truth.shape[1:], masks.ndim == 4
+    mask_size = (masks.shape[-2], masks.shape[-1])
+    masks, truth, part = fit(cut(masks, rules), cut(truth, rules), rules, view, paths)
+    size = truth.shape[1:]
     if masks.shape[-2:] != size:
         _check_size(masks, size, rules, paths)
         if rules.resolution == "masks":
             truth = resize_nearest(truth, *masks.shape[-2:])
     height, width = truth.shape[1:]
-    segments, ties = masks.shape[1], 0
-    if soft:
+    segments, ties, unequal = masks.shape[1], 0, 0
+    if masks.ndim == 4:
         bilinear = (height, width) if rules.resize == "bilinear" else masks.shape[-2:]
-        labels, ties = _labels(masks, bilinear, paths[0])
+        labels, ties, unequal = _labels(masks, bilinear, paths[0])
     else:
-        labels = torch.from_numpy(np.array(masks))
-        # sorting bytes would take longer than all that follows
-        few = masks.dtype == np.uint8
-        segments = int(np.count_nonzero(np.bincount(masks.ravel()))) if few else len(np.unique(masks))
+        labels, segments = _ids(masks)
     if tuple(labels.shape[1:]) != (height, width):
         labels = torch.from_numpy(resize_nearest(labels.numpy(), height, width))
-    true, valid, true_ids = _objects(truth, rules)
-    return Aligned(labels, true, valid, true_ids, segments, ties, paths[0])
+    nowhere = (labels == NO_SLOT).numpy()
+    uncovered = int(np.count_nonzero(nowhere))
+    out = nowhere if uncovered and rules.uncovered == "void" else None
+    true, valid, true_ids = _objects(truth, rules, paths[1], out)
+    return Aligned(labels, true, valid, true_ids, segments, ties, unequal, uncovered, mask_size, part, paths[0])
 
 
 def cut(values: Shaped[np.ndarray, "time ..."], rules: Rules) -> Shaped[np.ndarray, "frames ..."]:
@@ -133,12 +152,26 @@ def _check_frames(frames: int, true_frames: int, rules: Rules, paths: tuple[Path
         )
 
 
-def _check_size(masks: np.ndarray, size: tuple[int, ...], rules: Rules, paths: tuple[Path, Path]) -> None:
-    if masks.ndim == 4 and masks.shape[1:3] == size:
+def _check_axes(masks: np.ndarray, true: tuple[int, ...], rules: Rules, paths: tuple[Path, Path]) -> None:
+    """Refuses soft masks whose axes are in another order, as their sizes or their sums say."""
+    frames, size = true[0], true[1:]
+    if masks.shape[-2:] != size and masks.shape[1:3] == size:
         raise UserError(
             f"{paths[0]} holds soft masks of shape {masks.shape}, slots last; expected (time, slots, height, width): "
             "numpy.moveaxis(masks, -1, 1)"
         )
+    if rules.first is None and masks.shape[-2:] == size and masks.shape[1] == frames != masks.shape[0]:
+        raise UserError(
+            f"{paths[0]} holds soft masks of shape {masks.shape}, and {paths[1]} has {frames} frames: slots first; "
+            "expected (time, slots, height, width): numpy.moveaxis(masks, 0, 1)"
+        )
+    try:
+        check_slots_axis(masks)
+    except ValueError as error:
+        raise UserError(f"{paths[0]} holds {error}") from error
+
+
+def _check_size(masks: np.ndarray, size: tuple[int, ...], rules: Rules, paths: tuple[Path, Path]) -> None:
     if masks.ndim == 3 and rules.resolution == "truth" and rules.resize != "nearest":
         shapes = f"{masks.shape[1]} x {masks.shape[2]} pixels, and {paths[1]} {size[0]} x {size[1]}"
         raise UserError(
@@ -149,32 +182,50 @@ def _check_size(masks: np.ndarray, size: tuple[int, ...], rules: Rules, paths: t
 
 def _labels(
     masks: Shaped[np.ndarray, "time slots rows cols"], size: tuple[int, ...], path: Path
-) -> tuple[Integer[Tensor, "time height width"], int]:
-    """The slot of each pixel, and how many pixels have two."""
+) -> tuple[Integer[Tensor, "time height width"], int, int]:
+    """The slot of each pixel, how many pixels have two, and of how many the shares do not sum to 1."""
     height, width = size
     step = max(1, _VALUES_AT_ONCE // (masks.shape[1] * height * width))
-    labels, ties = [], 0
+    found, are_logits = [], bool(masks.min() < 0)
     for start in range(0, len(masks), step):
         values = np.array(masks[start : start + step])
         part = torch.from_numpy(values.astype(np.float64 if values.dtype.itemsize == 8 else np.float32, copy=False))
         if tuple(part.shape[-2:]) != (height, width):
             part = F.interpolate(part, (height, width), mode="bilinear", align_corners=False)
-        best = part[:, 0].clone()
-        for slot in range(1, part.shape[1]):
-            torch.maximum(best, part[:, slot], out=best)
-        if best.isnan().any():  # as is the largest of numbers one of which is
-            raise UserError(f"{path} holds values that are no numbers (nan) among its soft masks")
-        winners = torch.zeros(best.shape, dtype=torch.int16)
-        for slot in range(part.shape[1]):
-            winners += part[:, slot] == best
-        ties += int((winners != 1).sum())
-        labels.append(masks_to_labels(part))
-    return torch.cat(labels), ties
+        try:
+            found.append(soft_labels(part, are_logits))
+        except ValueError as error:
+            raise UserError(f"{path} holds {error} among its soft masks") from error
+    dtype = max((one.labels.dtype for one in found), key=lambda dtype: dtype.itemsize)
+    labels = torch.cat([one.labels.to(dtype) for one in found])
+    return labels, sum(one.ties for one in found), sum(one.unequal for one in found)
 
 
-def _objects(truth: np.ndarray, rules: Rules) -> tuple[Tensor, Tensor | None, np.ndarray]:
+def _ids(masks: Integer[np.ndarray, "time height width"]) -> tuple[Integer[Tensor, "time height width"], int]:
+    """Ids as they are, those below 0 being no slot's, and how many different ones there are."""
+    # sorting bytes would take longer than all that follows
+    if masks.dtype == np.uint8:
+        return torch.from_numpy(np.array(masks)), int(np.count_nonzero(np.bincount(masks.ravel())))
+    ids = np.unique(masks)
+    labels = np.maximum(masks, NO_SLOT) if ids[0] < NO_SLOT else np.array(masks)
+    return torch.from_numpy(labels), max(1, int((ids >= 0).sum()))
+
+
+def _objects(
+    truth: np.ndarray, rules: Rules, path: Path, out: np.ndarray | None
+) -> tuple[Tensor, Tensor | None, np.ndarray]:
     """The truth with its background at 0, where it counts, and the ids that the rows of its tables stand for."""
-    valid = torch.from_numpy(~np.isin(truth, rules.void)) if rules.void else None
+    if rules.void:
+        void = np.isin(truth, rules.void)
+        out = void if out is None else out | void
+    if truth.dtype.kind == "i" and truth.min() < 0:
+        unnamed = set(np.unique(truth[truth < 0]).tolist()) - {rules.background, *rules.void}
+        if unnamed:
+            one = max(unnamed)
+            raise UserError(
+                f"{path} has pixels of id {one}, which is no object's; give --void {one} if they count nowhere, or "
+                f"--background {one} if they are the background"
+            )
     if rules.background != 0:
         # room for ids beyond those that the file's type holds
         wide = truth.astype(np.int64)
@@ -182,12 +233,12 @@ def _objects(truth: np.ndarray, rules: Rules) -> tuple[Tensor, Tensor | None, np
             truth = np.where(wide >= 0, wide + 1, wide)
         else:
             truth = np.where(wide == rules.background, 0, np.where(wide == 0, rules.background, wide))
-    if valid is not None:
-        truth = np.where(valid.numpy(), truth, 0)
+    if out is not None:
+        truth = np.where(out, 0, truth)
     low, high = int(truth.min()), int(truth.max())
     if low >= 0 and high < 64:
         ids = np.arange(high + 1)
     else:
         ids = np.unique(truth)
         ids = np.concatenate([[0], ids[ids != 0]])
-    return torch.from_numpy(np.array(truth)), valid, ids
+    return torch.from_numpy(np.array(truth)), None if out is None else torch.from_numpy(~out), ids

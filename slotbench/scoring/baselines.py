@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import numpy as np
 import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
@@ -22,6 +23,7 @@ from slotbench.metrics.segmentation_baselines import (
     stripe_labels,
 )
 from slotbench.scoring.alignment import Aligned, cut
+from slotbench.scoring.fitting import part_of
 
 __all__ = ["BLIND", "SEEING", "baselines_of", "find_videos", "read_frames"]
 
@@ -57,8 +59,12 @@ def baselines_of(
         yield "colour tracker", colour_tracker_labels(frames[None], segments)[0]
 
 
-def find_videos(path: Path, names: list[str]) -> dict[str, VideoFile]:
-    """The frames of each clip by its name: movies, GIFs, arrays or folders of images, as `VideoFolder` reads them.
+def find_videos(path: Path, names: Mapping[str, str]) -> dict[str, VideoFile]:
+    """The frames of each clip: movies, GIFs, arrays or folders of images, as `VideoFolder` reads them.
+
+    Args:
+        path: where the videos are.
+        names: what the video of each clip is called.
 
     Raises:
         UserError: there are none, or not of every clip.
@@ -67,38 +73,38 @@ def find_videos(path: Path, names: list[str]) -> dict[str, VideoFile]:
     if not path.exists():
         raise UserError(f"--frames {path} is not there; expected a folder of videos")
     alone = open_video(path)
-    if alone is not None and len(names) == 1:
-        return {names[0]: alone}
+    if alone is not None and len(set(names.values())) == 1:
+        return dict.fromkeys(names, alone)
     inside = sorted(path.iterdir()) if path.is_dir() else []
-    wanted = set(names)
     by_name = {(file.name if file.is_dir() else file.stem): file for file in inside}
-    found = {name: video for name in names if name in by_name and (video := open_video(by_name[name])) is not None}
-    missing = sorted(wanted - set(found))
+    there = sorted(set(names.values()) & set(by_name))
+    found = {name: video for name in there if (video := open_video(by_name[name])) is not None}
+    missing = sorted(set(names.values()) - set(found))
     if missing:
         raise UserError(f"--frames {path} has no video of {listing(missing, 3)}; expected one for every clip")
-    return found
+    return {clip: found[name] for clip, name in names.items()}
 
 
 def read_frames(
-    video: VideoFile, frames: int, size: tuple[int, int], rules: Rules
+    video: VideoFile, places: Integer[np.ndarray, " frames"], aligned: Aligned, rules: Rules
 ) -> Float[Tensor, "time channels height width"]:
-    """The frames that are scored, at the size of the score.
+    """The frames that are scored, what is scored of them, at the size of the score.
 
     Args:
         video: of the clip.
-        frames: that its masks have.
-        size: height and width in pixels.
+        places: of the masks' frames in it.
+        aligned: the clip.
         rules: in force.
 
     Raises:
-        UserError: it has fewer frames than the masks.
+        UserError: it has fewer frames than the masks, or another proportion.
         FileError: it cannot be read.
     """
-    if video.length < frames:
-        raise UserError(f"{video.path} has {video.length} frames, and its masks have {frames}")
-    numbers = [int(number) for number in cut(torch.arange(frames).numpy(), rules)]
-    read = [
-        resize_bilinear(torch.from_numpy(frame.transpose(2, 0, 1).copy())[None], *size)
-        for frame in video.frames(numbers)
-    ]
+    if video.length <= places[-1]:
+        raise UserError(f"{video.path} has {video.length} frames, and its masks go up to frame {places[-1]}, from 0 on")
+    height, width = aligned.true.shape[1:]
+    read = []
+    for frame in video.frames([int(place) for place in cut(places, rules)]):
+        part = np.ascontiguousarray(part_of(frame, aligned.view, video.path).transpose(2, 0, 1))
+        read.append(resize_bilinear(torch.from_numpy(part)[None], height, width))
     return torch.cat(read).float() / 255

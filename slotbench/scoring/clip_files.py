@@ -6,12 +6,13 @@
                                      with an array for each, or an npy with one more axis in front
 
 An array has ids, integers "time height width", or soft masks, floating point (or true and false) "time slots height
-width".
+width". An npz may say more of its masks, as those of `slotbench predict` do (`About`).
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +23,14 @@ from slotbench.arrays import ARRAY_LIMIT, map_npy, npz_names, read_npz
 from slotbench.data.folders.mask_files import MASKS, read_mask_image
 from slotbench.data.folders.video_files import natural_order
 from slotbench.errors import FileError, UserError
+from slotbench.scoring.about_masks import About, about_npz
+from slotbench.scoring.frame_numbers import Side
 from slotbench.text import one_line
 
 __all__ = ["Clip", "Found", "find_clips", "read_clip"]
+
+MASK_ARRAYS = (MASKS, "soft_masks")
+"""The arrays of an npz with several that are taken for its masks, the first that is there."""
 
 _MOST_CLIPS = 100_000
 _MOST_POINTS = 1 << 31
@@ -40,11 +46,13 @@ class Clip:
         name: by which it is matched with the other side.
         path: the file or folder, for messages.
         load: reads its values as they are.
+        about: reads what the file says of them.
     """
 
     name: str
     path: Path
     load: Callable[[], np.ndarray]
+    about: Callable[[], About] = About
 
 
 @dataclass(frozen=True)
@@ -60,12 +68,13 @@ class Found:
     others: list[str]
 
 
-def find_clips(path: Path, what: str) -> Found:
+def find_clips(path: Path, what: str, array: str | None = None) -> Found:
     """The clips in a folder or file.
 
     Args:
         path: where they are.
         what: "MASKS" or "--truth", for messages.
+        array: which array of an npz file has the masks; by default one of `MASK_ARRAYS`, or the only one.
 
     Raises:
         UserError: there is nothing, or two clips of one name.
@@ -75,7 +84,7 @@ def find_clips(path: Path, what: str) -> Found:
     if not path.exists():
         raise UserError(f"{what} {path} is not there; {expected}")
     try:
-        clips, others = _in_folder(path) if path.is_dir() else (_in_file(path), [])
+        clips, others = _in_folder(path, array) if path.is_dir() else (_in_file(path, array), [])
     except OSError as error:
         raise UserError(f"{what} {error.filename or path} cannot be read: {error.strerror or error}") from error
     by_name: dict[str, Clip] = {}
@@ -101,9 +110,17 @@ def read_clip(clip: Clip) -> np.ndarray:
         values = values[..., 0]
     is_ids, is_soft = kind in "iub" and values.ndim == 3, kind in "fb" and values.ndim == 4
     if kind == "f" and values.ndim == 3:
+        # what is divided by 255 would become 0 everywhere
+        whole = bool((values == np.rint(values)).all()) and bool(np.isfinite(values).all())
+        how = "masks.astype(numpy.int32)" if whole else "they are no whole numbers: were they divided by 255?"
         raise UserError(
             f"{clip.path} holds {values.dtype} values of shape {shape} where ids belong: save them as integers "
-            "(masks.astype(numpy.int32)), or the soft masks as (time, slots, height, width)"
+            f"({how}), or the soft masks as (time, slots, height, width)"
+        )
+    if kind in "iu" and values.ndim == 4:
+        raise UserError(
+            f"{clip.path} holds {values.dtype} values of shape {shape}; expected {_WANTED}: a layer for each slot is "
+            "saved as true and false (masks.astype(bool)), the truth as one id a pixel (numpy.argmax(masks, 1))"
         )
     if not (is_ids or is_soft) or values.dtype.itemsize > 8:
         raise UserError(f"{clip.path} holds {one_line(values.dtype, 60)} values of shape {shape}; expected {_WANTED}")
@@ -126,7 +143,7 @@ def _native(values: np.ndarray) -> np.ndarray:
     return values.astype(np.int32 if small else np.int64)
 
 
-def _in_folder(folder: Path) -> tuple[list[Clip], list[str]]:
+def _in_folder(folder: Path, array: str | None) -> tuple[list[Clip], list[str]]:
     clips, others, images = [], [], []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -140,7 +157,7 @@ def _in_folder(folder: Path) -> tuple[list[Clip], list[str]]:
                 continue
             else:
                 suffix = path.suffix.lower()
-                found = [_array_clip(path)] if suffix in (".npz", ".npy") else None
+                found = [_array_clip(path, array)] if suffix in (".npz", ".npy") else None
             if found is None:
                 others.append(path.name)
             clips += found or []
@@ -152,21 +169,21 @@ def _in_folder(folder: Path) -> tuple[list[Clip], list[str]]:
     return ([_png_clip(folder.resolve().name, folder)] if images else []), sorted(others)
 
 
-def _in_file(path: Path) -> list[Clip]:
+def _in_file(path: Path, array: str | None) -> list[Clip]:
     suffix = path.suffix.lower()
     if suffix == ".png":
         return [Clip(path.stem, path, lambda: read_mask_image(path)[None])]
     if suffix == ".npz":
         names = npz_names(path)
-        if len(names) < 2 or MASKS in names:
-            return [_array_clip(path)]
+        if array is not None or len(names) < 2 or any(name in names for name in MASK_ARRAYS):
+            return [_array_clip(path, array)]
         return [Clip(name, path / name, lambda name=name: _of_npz(path, name)) for name in names]  # type: ignore[misc]
     if suffix != ".npy":
         return []
     values = map_npy(path)
     axes = 4 if values.dtype.kind == "f" else 3
     if values.ndim != axes + 1 or values.dtype.kind == "b" or values.shape[-1] == 1:
-        return [_array_clip(path)]
+        return [_array_clip(path, array)]
     # mapped anew for each clip: pages that have been read do not stay
     numbers = range(min(len(values), _MOST_CLIPS + 1))
     if len(numbers) > _MOST_CLIPS:
@@ -174,22 +191,25 @@ def _in_file(path: Path) -> list[Clip]:
     return [Clip(str(n), path / str(n), lambda n=n: np.asarray(map_npy(path)[n])) for n in numbers]  # type: ignore[misc]
 
 
-def _array_clip(path: Path) -> Clip:
+def _array_clip(path: Path, array: str | None) -> Clip:
     if path.suffix.lower() == ".npy":
         return Clip(path.stem, path, lambda: np.asarray(map_npy(path)))
-    return Clip(path.stem, path, lambda: _of_npz(path, None))
+    return Clip(path.stem, path, lambda: _of_npz(path, array), lambda: about_npz(path))
 
 
 def _of_npz(path: Path, name: str | None) -> np.ndarray:
     if name is None:
         names = npz_names(path)
-        name = MASKS if MASKS in names else names[0] if len(names) == 1 else None
-        if name is None:
-            there = one_line(", ".join(names[:5])) or "none"
-            raise UserError(
-                f"{path} holds several arrays and none named {MASKS} ({there}); expected one array per clip"
-            )
-    return read_npz(path, [name])[name]
+        known = [name for name in MASK_ARRAYS if name in names]
+        name = known[0] if known else names[0] if len(names) == 1 else None
+    found = read_npz(path, [name]) if name is not None else {}
+    if name is None or name not in found:
+        there = one_line(", ".join(npz_names(path)[:5])) or "none"
+        wanted = MASKS if name is None else one_line(name, 60)
+        raise UserError(
+            f"{path} holds no array named {wanted} ({there}); give --array NAME, the one that has the masks"
+        )
+    return found[name]
 
 
 def _has_images(folder: Path) -> bool:
@@ -198,11 +218,24 @@ def _has_images(folder: Path) -> bool:
 
 
 def _png_clip(name: str, folder: Path) -> Clip:
-    return Clip(name, folder, lambda: _read_images(folder))
+    return Clip(name, folder, lambda: _read_images(folder), lambda: About(frames=_numbers(folder)))
+
+
+def _images(folder: Path) -> list[Path]:
+    return sorted((file for file in folder.iterdir() if _is_image(file)), key=natural_order)
+
+
+def _numbers(folder: Path) -> Side:
+    """The frames that the names of the files say: the last number in each, if these rise."""
+    files = _images(folder)
+    found = [re.findall(r"\d{1,15}", file.stem)[-1:] for file in files]
+    numbers = np.array([int(number) for one in found for number in one], np.int64)
+    rising = len(numbers) == len(files) and bool((np.diff(numbers) > 0).all())
+    return Side(len(files), numbers if rising else None)
 
 
 def _read_images(folder: Path) -> np.ndarray:
-    files = sorted((file for file in folder.iterdir() if _is_image(file)), key=natural_order)
+    files = _images(folder)
     first = read_mask_image(files[0])
     if first.size * len(files) * 8 > ARRAY_LIMIT:
         raise FileError(f"{folder} has {len(files):,} images of {first.size:,} pixels: more than fit in memory")

@@ -75,7 +75,11 @@ CONVENTIONS = (
 )
 
 
+# what data and masks decide
+_KEPT = ("first", "background", "void", "resolution", "resize", "fit", "uncovered")
+
+
 def under(rules: Rules, convention: Convention) -> Rules:
     """The rules of a convention, with what the data and the masks decide (ids, sizes, frames) as it was given."""
-    kept = {name: getattr(rules, name) for name in ("first", "background", "void", "resolution", "resize")}
+    kept = {name: getattr(rules, name) for name in _KEPT}
     return replace(Rules(**kept), **convention.rules)  # type: ignore[arg-type]

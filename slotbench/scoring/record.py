@@ -40,11 +40,19 @@ def record_of(found: Evaluation, data: Mapping[str, Any], source: str, masks: st
         frames={
             "scored": found.frames,
             "lengths": {str(frames): count for frames, count in sorted(found.lengths.items())},
-            "sizes": {f"{height}x{width}": count for (height, width), count in found.sizes.items()},
+            "sizes": {_by(size): count for size, count in found.sizes.items()},
+            "mask_sizes": {_by(size): count for size, count in found.mask_sizes.items()},
+            "cut": {f"{_by(part)} of {_by(whole)}": count for (whole, part), count in found.views.items()},
             "tied_pixels": found.ties,
+            "uncovered_pixels": found.uncovered,
+            "pixels_whose_shares_do_not_sum_to_1": found.unequal,
             "pixels": found.pixels,
             "special": special,
         },
         scores=scores_as_record(found.masks),
         baselines={name: scores_as_record(clips) for name, clips in found.baselines.items()},
     )
+
+
+def _by(size: tuple[int, int]) -> str:
+    return f"{size[0]}x{size[1]}"

@@ -86,6 +86,13 @@ def said_of_clips(found: Evaluation) -> list[str]:
         f"{len(found.names):,} clips scored of {matching.there:,} there, {found.frames:,} frames of {sizes} pixels; "
         f"masks: {' and '.join(found.kinds)}, {segments} slots a clip"
     ]
+    others = [size for size in found.mask_sizes if size not in found.sizes]
+    if others:
+        lines.append(f"masks are of {', '.join(f'{height} x {width}' for height, width in others[:3])} pixels")
+    for (whole, part), count in list(found.views.items())[:3]:
+        lines.append(
+            f"cut: of {count:,} clips, {part[0]} x {part[1]} pixels of the truth's {whole[0]} x {whole[1]} are scored"
+        )
     for side, names in (("masks", matching.without_masks), ("truth", matching.without_truth)):
         if names:
             lines.append(f"not scored, without {side}: {len(names):,} clips ({listing(names, 3)})")
@@ -148,5 +155,28 @@ def _special(found: Evaluation) -> list[str]:
         share = found.ties / found.pixels
         lines.append(
             f"ties: {found.ties:,} pixels ({share:.2%}) have two slots of the same share; the lower one counts"
+        )
+    if found.uncovered:
+        counted_as = {
+            "background": "they are one segment more, beside the slots; --uncovered void leaves them out",
+            "void": "they count nowhere (--uncovered void)",
+        }[found.rules.uncovered]
+        lines.append(
+            f"uncovered: {found.uncovered:,} pixels ({found.uncovered / found.pixels:.2%}) are no slot's; {counted_as}"
+        )
+    if found.unequal:
+        share = found.unequal / found.pixels
+        lines.append(
+            f"shares of {found.unequal:,} pixels ({share:.2%}) do not sum to 1; the largest counts all the same"
+        )
+    if found.ids_of_255:
+        lines.append(
+            f"id 255 is an object in the truth of {found.ids_of_255:,} clips; give --void 255 if its pixels are to "
+            "count nowhere"
+        )
+    for side, count in found.new_ids.items():
+        lines.append(
+            f"{side}: no id is in two frames running in {count:,} clips; scores per video and of tracking need ids "
+            "that stay"
         )
     return lines

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from slotbench.interfaces import CoreOutput, Recording, State, TemporalCore, VideoBatch, WindowedCore
+from slotbench.interfaces import CoreOutput, Recording, State, TemporalCore, VideoBatch, WindowedCore, rounded_shares
 from slotbench.metrics.contingency import masks_to_labels
 from slotbench.tasks.slot_pictures import match_slots, shown_times, slot_panel, slot_strips
 
@@ -136,7 +136,7 @@ class SlotRecording(Recording):
         if "masks" in found:
             kept["labels"] = masks_to_labels(found["masks"][0])
             if self._keep_soft_masks:
-                kept["soft_masks"] = found["masks"][0].half()
+                kept["soft_masks"] = rounded_shares(found["masks"][0])
         if batch.masks is not None:
             kept["truth"] = batch.masks[0].to(torch.int32)
         for name, values in kept.items():

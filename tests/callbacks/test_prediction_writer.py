@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 from tiny_run import TinyTask, loader, make_trainer
 from torch.utils.data import DataLoader, Dataset
@@ -20,7 +22,7 @@ from slotbench.callbacks.media import write_video
 from slotbench.callbacks.prediction_writer import PredictionWriter
 from slotbench.data.base import collate
 from slotbench.errors import UserError
-from slotbench.interfaces import DescribedClips, VideoBatch
+from slotbench.interfaces import DescribedClips, VideoBatch, rounded_shares
 from slotbench.runs.folder import RunFolder
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*")
@@ -174,3 +176,13 @@ def test_what_a_task_does_not_give_is_refused_with_what_it_gives(folder: RunFold
 
     with pytest.raises(UserError, match=r"Bare gives no masks to save(.|\n)*available: slots"):
         make_trainer([], [writer(folder, save=("slots", "masks"))]).predict(Bare(), named_loader(3))
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 1e-6, 1e-4, 1.0]))
+def test_shares_in_16_bits_keep_the_slot_of_every_pixel(seed: int, spread: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    masks = (spread * torch.randn(2, 5, 6, 6, generator=generator)).softmax(1)
+    rounded = rounded_shares(masks)
+    assert rounded.dtype == torch.float16
+    assert torch.equal(rounded.float().argmax(1), masks.argmax(1))
+    assert (rounded.float() - masks).abs().max() < 1e-3

@@ -220,7 +220,7 @@ def saved(folder, masks, truth=None):
         (np.zeros((3, 8, 8, 2), np.float32), "slots last; expected (time, slots, height, width): numpy.moveaxis"),
         (np.zeros((2, 8, 8), np.uint8), "has 2 frames, and"),
         (np.zeros((3, 4, 4), np.uint8), "ids are not blended, so give soft masks, --resize nearest, or --resolution"),
-        (np.full((3, 2, 8, 8), np.nan), "holds values that are no numbers (nan) among its soft masks"),
+        (np.full((3, 2, 8, 8), np.nan), "holds values that are no numbers (nan or infinite) among its soft masks"),
         (np.zeros((0, 8, 8), np.uint8), "is empty: its shape is (0, 8, 8)"),
         (np.array(["a"]), "expected ids"),
         (np.arange(3 * 90 * 90).reshape(3, 90, 90), "are these colours, or ids that are new in every frame?"),

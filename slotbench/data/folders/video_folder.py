@@ -15,11 +15,12 @@ from torch.utils.data import DataLoader
 from slotbench.data.base import LoaderOptions, Split, check_counts
 from slotbench.data.clips import ClipSource, StoredVideos
 from slotbench.data.folders.depth_files import DEPTH, VALID
+from slotbench.data.folders.frame_maps import name_of
 from slotbench.data.folders.mask_files import MASKS, MaskFile, find_masks
 from slotbench.data.folders.video_files import ARRAYS, IMAGES, MOVIES, VideoFile, open_video
 from slotbench.data.formats.images import resize_bilinear, resize_nearest
 from slotbench.errors import DataFilesError
-from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
+from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec, View
 
 __all__ = ["FolderClips", "VideoFolder", "find_videos", "middle_square"]
 
@@ -169,8 +170,15 @@ class FolderClips(ClipSource):
         return f"{self.videos[video].path.stem}_frame{start * self.stride:05d}"
 
     def video_name(self, video: int) -> str:
-        """The file's name without its ending."""
-        return self.videos[video].path.stem
+        """The file's name without its ending, by which its masks are called too."""
+        return name_of(self.videos[video])
+
+    def view(self, video: int) -> View:
+        """The square in the middle."""
+        (frame,) = self.videos[video].frames([0])
+        rows, columns = frame.shape[:2]
+        size = min(rows, columns)
+        return View((rows, columns), ((rows - size) // 2, (columns - size) // 2, size, size))
 
     def origin(self, video: int) -> str:
         """The file or folder."""

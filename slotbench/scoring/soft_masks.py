@@ -1,0 +1,103 @@
+"""What a soft mask says of a pixel: the slot with the largest share, or that none has it; and which axis is the slots'.
+
+A pixel on which no slot has a share is no slot's, so that its label is -1 and not that of the lowest slot.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Integer
+from torch import Tensor
+
+from slotbench.metrics.contingency import LEAST_SHARE, masks_to_labels
+
+__all__ = ["NO_SLOT", "SoftLabels", "check_slots_axis", "soft_labels"]
+
+NO_SLOT = -1
+"""The label of a pixel that no slot has."""
+
+_TOLERANCE = 0.02
+_LOOKED_AT = 8
+_MOST_SLOTS = 4096
+_AXES = ("time", "slots", "height", "width")
+
+
+class SoftLabels(NamedTuple):
+    """Labels of soft masks, and pixels of them that are special.
+
+    Attributes:
+        labels: the slot with the largest share, the lowest one on a tie; `NO_SLOT` where the largest is
+            below `LEAST_SHARE`.
+        ties: pixels whose largest share two slots have.
+        uncovered: pixels that no slot has.
+        unequal: of the others, those whose shares do not sum to 1, by more than 0.02.
+    """
+
+    labels: Integer[Tensor, "time height width"]
+    ties: int
+    uncovered: int
+    unequal: int
+
+
+def soft_labels(masks: Float[Tensor, "time slots height width"], are_logits: bool = False) -> SoftLabels:
+    """The slot of every pixel.
+
+    Args:
+        masks: shares, or logits that are monotone in them.
+        are_logits: there are values below 0, so that every pixel is some slot's.
+
+    Raises:
+        ValueError: a largest share is no number, or infinite.
+
+    Example:
+        >>> soft_labels(torch.tensor([[[[0.6, 0.5, 0.0]], [[0.4, 0.5, 0.0]]]]))
+        SoftLabels(labels=tensor([[[ 0,  0, -1]]], dtype=torch.int16), ties=1, uncovered=1, unequal=0)
+    """
+    best, total = masks[:, 0].clone(), masks[:, 0].clone()
+    for slot in range(1, masks.shape[1]):
+        torch.maximum(best, masks[:, slot], out=best)
+        total += masks[:, slot]
+    if not bool(best.isfinite().all()):  # the largest of numbers is none if one of them is
+        raise ValueError("values that are no numbers (nan or infinite)")
+    winners = torch.zeros(best.shape, dtype=torch.int16, device=masks.device)
+    for slot in range(masks.shape[1]):
+        winners += masks[:, slot] == best
+    nowhere = torch.zeros_like(best, dtype=torch.bool) if are_logits else best < LEAST_SHARE
+    # what is below 0 may be in another part of the clip
+    labels, uncovered = masks.argmax(1).to(torch.int16) if are_logits else masks_to_labels(masks), int(nowhere.sum())
+    if uncovered:
+        labels = labels.to(torch.int16).masked_fill(nowhere, NO_SLOT)
+    away = (total.sub_(1).abs_() > _TOLERANCE) & ~nowhere
+    return SoftLabels(labels, int(((winners != 1) & ~nowhere).sum()), uncovered, int(away.sum()))
+
+
+def check_slots_axis(masks: np.ndarray) -> None:
+    """Refuses soft masks whose shares sum to 1 over another axis than the second, and not over that.
+
+    Only some pixels of some frames are looked at.
+
+    Args:
+        masks: "time slots height width", any numbers.
+
+    Raises:
+        ValueError: says which axis it is, and what to type.
+    """
+    thin = tuple(slice(None, None, -(-length // _LOOKED_AT)) for length in masks.shape)
+    alike = []
+    for axis, length in enumerate(masks.shape):
+        if length > _MOST_SLOTS:
+            alike.append(False)
+            continue
+        part = np.array(masks[tuple(slice(None) if axis == other else cut for other, cut in enumerate(thin))])
+        total = part.astype(np.float64).sum(axis)
+        alike.append(length > 1 and bool((np.abs(total - 1) <= _TOLERANCE).all()))
+    if alike[1] or masks.shape[1] == 1 or not any(alike):
+        return
+    axis = alike.index(True)
+    raise ValueError(
+        f"soft masks of shape {masks.shape} whose shares sum to 1 over axis {axis}, and not over axis 1; expected "
+        f"({', '.join(_AXES)}): numpy.moveaxis(masks, {axis if axis != 3 else -1}, 1)"
+    )

@@ -1,0 +1,130 @@
+"""What `slotbench predict` saves of wide videos is scored by itself as the run's own test scores it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from slotbench.cli import run
+
+EXPERIMENT = {
+    "seed_everything": 1,
+    "model": {
+        "class_path": "SlotAutoencoding",
+        "init_args": {
+            "encoder": {"class_path": "PatchEncoder", "init_args": {"dim": 8}},
+            "core": {
+                "class_path": "SlotAttention",
+                "init_args": {"num_slots": 4, "dim": 8, "num_iterations": 1, "slot_init": "learned"},
+            },
+            "decoder": {"class_path": "SpatialBroadcastDecoder", "init_args": {"channels": 4}},
+        },
+    },
+    "data": {
+        "class_path": "VideoFolder",
+        "init_args": {"num_frames": 2, "eval_frames": 6, "resolution": 16}
+        | {"loader": {"batch_size": 2, "val_batch_size": 2}},
+    },
+    "trainer": {"max_steps": 2, "limit_val_batches": 0, "accelerator": "cpu", "enable_progress_bar": False},
+}
+NAMES = ("walk.v2", "9 lives", "run")
+
+
+def discs(seed: int, frames: int = 6) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    rows, columns = np.mgrid[:32, :56]
+    ids = np.zeros((frames, 32, 56), np.uint8)
+    for one in range(3):
+        row, column = rng.uniform(8, 24), rng.uniform(8, 48)
+        for frame in range(frames):
+            ids[frame][(rows - row) ** 2 + (columns - column - 2 * frame) ** 2 < 40] = one + 1
+    return ids
+
+
+@pytest.fixture(scope="module")
+def tested(tmp_path_factory):
+    """A run on wide videos of different names, the scores of its test, and where the videos are."""
+    folder = tmp_path_factory.mktemp("wide")
+    colours = np.random.default_rng(0).integers(0, 256, (4, 3), dtype=np.uint8)
+    for split in ("train", "val", "test"):
+        (folder / "videos" / split / "masks").mkdir(parents=True)
+        for seed, name in enumerate(NAMES):
+            ids = discs(seed)
+            np.save(folder / "videos" / split / f"{name}.npy", colours[ids])
+            np.save(folder / "videos" / split / "masks" / f"{name}.npy", ids)
+    experiment = folder / "wide.yaml"
+    experiment.write_text(yaml.safe_dump(EXPERIMENT))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLOTBENCH_RUN_DIR", "")
+        data = ["--data.path", str(folder / "videos"), "--run_dir", str(folder / "run")]
+        assert run(["fit", "--config", str(experiment), *data]) == 0
+        assert run(["test", str(folder / "run")]) == 0
+    (record,) = (folder / "run").glob("test-*-decoder.json")
+    return folder, {name: one["mean"] for name, one in json.loads(record.read_text())["scores"].items()}
+
+
+def predicted(folder: Path, *arguments: str) -> Path:
+    assert run(["predict", str(folder / "run"), *arguments]) == 0
+    return max((folder / "run" / "media").glob("predict-*"), key=lambda path: path.stat().st_mtime_ns)
+
+
+def scored(masks: Path, truth: Path, *arguments: str) -> dict:
+    out = masks.parent / "scores.json"
+    assert run(["score", str(masks), "--truth", str(truth), "--no-baselines", "--out", str(out), *arguments]) == 0
+    return json.loads(out.read_text())
+
+
+def means(record: dict) -> dict:
+    return {name: one["mean"] for name, one in record["scores"].items()}
+
+
+@pytest.mark.parametrize("saved", ["masks", "soft_masks", "slots,masks,soft_masks"])
+def test_predictions_of_wide_videos_score_as_the_test_of_the_run(tested, saved, capsys):
+    folder, expected = tested
+    masks = predicted(folder, "--save", saved)
+    capsys.readouterr()
+    found = scored(masks, folder / "videos" / "test" / "masks")
+    assert means(found) == pytest.approx(expected, abs=1e-6)
+    assert (found["rules"]["fit"], found["rules"]["resolution"]) == ("file", "masks")
+    assert sorted(found["clips"]["names"]) == sorted(NAMES)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "32 x 32 pixels of the truth's 32 x 56 are scored" in printed
+    assert "the truth cut to what the masks' files say that they show" in printed
+
+
+def test_soft_predictions_may_be_scored_at_the_size_of_the_truth(tested):
+    folder, _ = tested
+    masks = predicted(folder, "--save", "masks,soft_masks")
+    truth = folder / "videos" / "test" / "masks"
+    found = scored(masks, truth, "--resolution", "truth", "--array", "soft_masks")
+    assert found["frames"]["sizes"] == {"32x32": 3}
+    assert found["frames"]["mask_sizes"] == {"16x16": 3}
+    # the middle that the files name is the one that the rule takes by itself
+    assert means(found) == means(
+        scored(masks, truth, "--resolution", "truth", "--array", "soft_masks", "--fit", "crop")
+    )
+
+
+def test_every_second_frame_is_compared_with_its_own_truth(tested):
+    folder, _ = tested
+    masks = predicted(folder, "--save", "masks", "--data.stride", "2", "--data.eval_frames", "3")
+    truth, thinned = folder / "videos" / "test" / "masks", folder / "thinned"
+    thinned.mkdir()
+    for name in NAMES:
+        np.save(thinned / f"{name}.npy", np.load(truth / f"{name}.npy")[::2])
+    assert means(scored(masks, truth)) == means(scored(masks, thinned, "--frames-in-order"))
+    assert run(["score", str(masks), "--truth", str(thinned)]) == 2
+
+
+def test_baselines_see_the_frames_and_the_part_of_them_that_is_scored(tested):
+    folder, _ = tested
+    masks, out = predicted(folder, "--save", "soft_masks"), folder / "baselines.json"
+    test = folder / "videos" / "test"
+    arguments = ["--truth", str(test / "masks"), "--frames", str(test), "--out", str(out), "--resolution", "truth"]
+    assert run(["score", str(masks), *arguments]) == 0
+    # every object has a colour of its own
+    assert json.loads(out.read_text())["baselines"]["k-means colour"]["ari/frame"]["mean"] == pytest.approx(1)

@@ -161,7 +161,7 @@ class SlotRecording(Recording):
                 shown.get("truth"),
                 shown.get("attention"),
                 times=self._times,
-                shares=torch.as_tensor(counts / self._maps["labels"].size),
+                shares=torch.as_tensor(counts[: self._slots] / self._maps["labels"].size),
                 partners=self._partners(),
                 target=shown.get("target"),
             )

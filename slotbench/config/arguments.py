@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeGuard, Union, get_args, get_origin
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
 from slotbench.config.jsonargparse_compat import typed_arguments
+from slotbench.config.schedule_arguments import is_open_length, supplied_arguments
 from slotbench.config.settings import Setting
 
 __all__ = ["Parameter", "Wanted", "describe_type", "fits", "parameters_of", "plain", "spelled", "wanted_class"]
@@ -118,7 +119,8 @@ class Parameter:
 def parameters_of(cls: type, supplied: int) -> dict[str, Parameter]:
     """The arguments of a class as the parser sees them, without the first `supplied`, which are not the user's."""
     parser = ArgumentParser(exit_on_error=False)
-    parser.add_class_arguments(cls, "it", fail_untyped=False, sub_configs=True, skip={supplied} if supplied else None)
+    skip = supplied_arguments(cls, {supplied}) if supplied else None
+    parser.add_class_arguments(cls, "it", fail_untyped=False, sub_configs=True, skip=skip)
     signature = inspect.signature(cls).parameters
     found: dict[str, Parameter] = {}
     for key, (hint, default) in typed_arguments(parser).items():
@@ -126,6 +128,8 @@ def parameters_of(cls: type, supplied: int) -> dict[str, Parameter]:
             name = key.removeprefix("it.")
             declared = signature.get(name)
             required = declared is not None and declared.default is inspect.Parameter.empty
+            if is_open_length(cls, name):
+                declared, required = None, False
             default = default if declared is None or required else declared.default
             whole, _, part = name.partition(".")
             # the parser has no type for a dataclass, only for its fields

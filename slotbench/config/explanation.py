@@ -13,6 +13,7 @@ from typing import Any
 
 from jsonargparse import Namespace
 from lightning.pytorch import Trainer
+from torch.optim.lr_scheduler import LRScheduler
 
 from slotbench import registry
 from slotbench.config.arguments import (
@@ -40,6 +41,7 @@ from slotbench.config.settings import Node, Setting, tree_of
 from slotbench.data.base import SlotDataModule
 from slotbench.errors import UserError, did_you_mean, lines, listing
 from slotbench.interfaces import Aggregation, Decoder, Encoder, TemporalCore, Tokenizer
+from slotbench.tasks.schedule_calls import UNSUITABLE
 from slotbench.tasks.task import Task
 
 __all__ = ["explain", "explain_construction", "explain_monitor"]
@@ -128,6 +130,8 @@ class _Walk:
         kind = _kind(base)
         noun = registry.KINDS[kind] if kind else base.__name__
         given = node.setting.text if node.setting else None
+        if issubclass(LRScheduler, base) and (reason := UNSUITABLE.get(name.rpartition(".")[2])) is not None:
+            raise UserError(lines(f"{name} {reason}", given=given, available=self.available(LRScheduler)))
         if "." not in name:
             known = {cls.__name__: cls for cls in _subclasses(base)}
             names = registry.names(kind) if kind else sorted(name for name in known if not name.startswith("_"))
@@ -225,7 +229,7 @@ class _Walk:
             return listing(registry.names(kind))
         known = {f"{cls.__module__}.{cls.__qualname__}": cls.__name__ for cls in _subclasses(base)}
         names = {path.rpartition(".")[2] for path in self.allowed}
-        return listing(sorted(name for name in known.values() if name in names), 12)
+        return listing(sorted(name for name in known.values() if name in names), 20)
 
 
 def _check_value(node: Node, parameter: Parameter, key: str, owner: str) -> None:

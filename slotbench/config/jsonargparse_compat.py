@@ -2,9 +2,10 @@
 
 What is exchanged here keeps jsonargparse from doing what a configuration of somebody else could abuse: it would import
 what is below an allowed path as well, functions included; build a class wherever a parameter takes any value; read
-files of any kind and size; and follow YAML aliases without end. Two exchanges correct what it makes of a part's
-arguments. It has no public place to say any of that. `tests/config/test_jsonargparse_compat.py` holds a canary for
-each name, which says what breaks when a new version changes it; `pyproject.toml` bounds the version.
+files of any kind and size; and follow YAML aliases without end. Four exchanges correct what it makes of a part's
+arguments, two of them a schedule's. It has no public place to say any of that.
+`tests/config/test_jsonargparse_compat.py` holds a canary for each name, which says what breaks when a new version
+changes it; `pyproject.toml` bounds the version.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from jsonargparse import (
     _common,
     _loaders_dumpers,
     _paths,
+    _signatures,
     _typehints,
     _util,
     set_parsing_settings,
 )
 
 from slotbench.config.class_changes import was_said
+from slotbench.config.schedule_arguments import supplied_arguments, with_open_lengths
 from slotbench.config.settings import check_value_text
 from slotbench.files import read_text
 from slotbench.yaml_files import CONFIG_LIMIT
@@ -60,6 +63,8 @@ _in_file: ContextVar[bool] = ContextVar("_in_file", default=False)
 _import_object = _util.import_object
 _load_yaml = _loaders_dumpers.yaml_load
 _read_text = _paths.Path.read_text
+_partial_class = _typehints.adapt_partial_callable_class
+_signature_parameters = _signatures.get_signature_parameters
 _discard = _typehints.discard_init_args_on_class_path_change
 _apply_config = ActionConfigFile.apply_config
 
@@ -203,6 +208,20 @@ def _new_nested_argument(cls: Any, key: str, val: Any) -> tuple[Any, ...]:
     return made
 
 
+def _supplied_by_the_task(callable_type: Any, subclass_spec: Any) -> Any:
+    """Leaves every argument of a schedule but the optimiser to the user, whatever the factory's type says."""
+    spec, supplied = _partial_class(callable_type, subclass_spec)
+    if supplied:
+        supplied = supplied_arguments(_import_object(spec["class_path"]), supplied)
+    return spec, supplied
+
+
+def _arguments_of(function_or_class: Any, method_or_property: str | None = None, logger: Any = True) -> Any:
+    """Lets the length of a schedule be left out: the task then fills in that of the training."""
+    parameters = _signature_parameters(function_or_class, method_or_property, logger)
+    return with_open_lengths(function_or_class, parameters)
+
+
 EXCHANGED: tuple[tuple[Any, str, Any, Any], ...] = tuple(
     (owner, name, inspect.getattr_static(owner, name), replacement)
     for owner, name, replacement in (
@@ -215,6 +234,8 @@ EXCHANGED: tuple[tuple[Any, str, Any, Any], ...] = tuple(
         (_typehints, "discard_init_args_on_class_path_change", _discard_unsaid),
         (ActionConfigFile, "apply_config", staticmethod(_apply_file)),
         (_util.NestedArg, "__new__", _new_nested_argument),
+        (_typehints, "adapt_partial_callable_class", _supplied_by_the_task),
+        (_signatures, "get_signature_parameters", _arguments_of),
     )
 )
 """What is exchanged in jsonargparse: where, under which name, what was there, and what takes its place."""

@@ -53,7 +53,7 @@ _NAMED = {
     ),
     "torch.optim.lr_scheduler": (
         "ConstantLR CosineAnnealingLR CosineAnnealingWarmRestarts CyclicLR ExponentialLR LinearLR MultiStepLR "
-        "OneCycleLR PolynomialLR ReduceLROnPlateau StepLR"
+        "OneCycleLR PolynomialLR StepLR"
     ),
     "lightning.pytorch.callbacks": (
         "BackboneFinetuning BatchSizeFinder DeviceStatsMonitor EMAWeightAveraging EarlyStopping "
@@ -71,8 +71,6 @@ _NAMED = {
         "TransformerEnginePrecision"
     ),
     "lightning.fabric.plugins.environments": "LightningEnvironment TorchElasticEnvironment",
-    # what Lightning's command line calls torch's
-    "lightning.pytorch.cli": "ReduceLROnPlateau",
     "slotbench.interfaces": "DataSpec VideoSpec",
     "slotbench.tasks.optimisation": "AdamTF ConstantRate WarmupCosine WarmupHalfLife WarmupStepsCosine",
     "slotbench.pretrained.feature_extractor": "DINOFeatures",

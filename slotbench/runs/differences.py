@@ -17,6 +17,8 @@ _IMMATERIAL = re.compile(
     r"|data\.(loader\.)?num_workers)(\..*)?"
 )
 _SILENT = ("init_args", "dict_kwargs")
+# these were not in configurations once, which is what null means
+_ONCE_ABSENT = ("model.schedule.T_max", "model.schedule.total_iters")
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ def configuration_differences(before: Any, now: Any) -> list[Difference]:
         before: configuration of the run that exists, as YAML gives it.
         now: the other one.
     """
-    ours, theirs = dict(_flat(before)), dict(_flat(now))
+    ours, theirs = ({**dict.fromkeys(_ONCE_ABSENT), **dict(_flat(tree))} for tree in (before, now))
     keys = [key for key in {**ours, **theirs} if not _IMMATERIAL.fullmatch(key)]
     return [
         Difference(key, _text(ours, key), _text(theirs, key))

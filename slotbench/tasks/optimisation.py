@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim import AdamW, Optimizer
-from torch.optim.lr_scheduler import LambdaLR, LRScheduler
+from torch.optim.lr_scheduler import CyclicLR, LambdaLR, LRScheduler, OneCycleLR, ReduceLROnPlateau
 from torch.optim.optimizer import ParamsT
 
 from slotbench.errors import lines
+from slotbench.tasks.schedule_calls import UNSUITABLE, built_class, schedule_call
 
 __all__ = [
     "NO_END",
@@ -184,7 +185,7 @@ class WarmupHalfLife(LambdaLR):
 
     Args:
         optimizer: the optimiser whose learning rate is the peak.
-        total_steps: not used; every schedule takes it. None where nothing but the clock ends the training.
+        total_steps: not used; it is taken as by the other schedules.
         warmup_steps: steps from 0 to the peak.
         half_life: steps in which the learning rate halves.
         decay_after_warmup: count the steps of decay from the end of the warm-up.
@@ -219,7 +220,7 @@ class ConstantRate(LambdaLR):
 
     Args:
         optimizer: the optimiser.
-        total_steps: not used; every schedule takes it. None where nothing but the clock ends the training.
+        total_steps: not used; it is taken as by the other schedules.
     """
 
     def __init__(self, optimizer: Optimizer, total_steps: int | None):
@@ -278,44 +279,90 @@ def _fused(optimizer: Optimizer, groups: list[Any]) -> Optimizer:
     return AdamW(_copied(groups), **settings | {"fused": True})
 
 
-def build_schedule(
-    factory: Callable[[Optimizer, Any], LRScheduler], optimizer: Optimizer, total_steps: int | None
-) -> LRScheduler:
-    """The schedule of the learning rate.
+def build_schedule(factory: Callable[..., LRScheduler], optimizer: Optimizer, total_steps: int | None) -> LRScheduler:
+    """The schedule of the learning rate, one step of which follows each step of the optimiser.
+
+    A schedule that has an argument for its length (`total_steps`, or torch's `T_max` or `total_iters`) and was not
+    given one is told that of the training, by this name; to every other one nothing is handed but the optimiser. A
+    function with a second argument of another name, and no default for it, takes the length there.
 
     Args:
-        factory: takes the optimiser and the steps of the whole training.
+        factory: makes a schedule from the optimiser.
         optimizer: whose learning rate it sets.
-        total_steps: None if nothing but the clock ends the training.
+        total_steps: steps of the whole training; None if nothing but the clock ends it.
 
     Raises:
-        TrainingSettingsError: it refuses an argument, or needs to know how long the training is.
+        TrainingSettingsError: it refuses an argument or lacks one, needs to know how long the training is, is none
+            that a step can follow, or sets one learning rate where parts have rates of their own.
     """
-    if total_steps is None and not _does_without(factory):
-        name = _name(factory, "the schedule")
+    call, name = schedule_call(factory), _name(factory, "the schedule")
+    if call.missing:
+        key = f"model.schedule.{call.missing[0]}"
+        needed = " and ".join(call.missing)
+        raise TrainingSettingsError(lines(f"{name} needs {needed}", key=key, expected=f"--{key} VALUE"))
+    if total_steps is None and call.needs_length:
         raise TrainingSettingsError(
             lines(f"{NO_END}, and {name} needs one", key="trainer.max_steps", expected=_GIVE_LENGTH)
         )
+    before = [group["lr"] for group in optimizer.param_groups]
+    by_place = [total_steps] if call.by_place else []
+    by_name = {call.by_name: total_steps} if call.by_name is not None else {}
     try:
-        return factory(optimizer, total_steps)
-    except ValueError as error:
+        schedule = factory(optimizer, *by_place, **by_name)
+    except (ValueError, TypeError, KeyError, ZeroDivisionError) as error:
+        built = built_class(factory)
+        if not isinstance(error, ValueError) and (built is None or not built.__module__.startswith("torch.")):
+            raise  # a mistake in code of the user's, whose traceback says where
         raise _refusal(error, factory, "schedule") from error
+    _check_schedule(schedule, before, total_steps)
+    return schedule
 
 
-def _does_without(schedule: Callable[..., Any]) -> bool:
-    """Whether a schedule may be told None, which it says by the type of its second argument."""
-    try:
-        second = list(inspect.signature(_built(schedule) or schedule).parameters.values())[1]
-    except (ValueError, TypeError, IndexError):
-        return False
-    return "None" in str(second.annotation)
+def _check_schedule(schedule: Any, before: list[float], total_steps: int | None) -> None:
+    """Refuses what cannot be stepped after each step of the optimiser.
+
+    Args:
+        schedule: that was made.
+        before: learning rate of each parameter group, before there was a schedule.
+        total_steps: steps of the whole training, if they are known.
+    """
+    name = type(schedule).__name__
+    if not isinstance(schedule, LRScheduler):
+        raise TrainingSettingsError(
+            lines(f"the schedule that was made is a {name}, and no LRScheduler of torch", key="model.schedule")
+        )
+    if isinstance(schedule, ReduceLROnPlateau):
+        raise TrainingSettingsError(lines(f"{name} {UNSUITABLE['ReduceLROnPlateau']}", key="model.schedule"))
+    if isinstance(schedule, OneCycleLR) and total_steps is not None and schedule.total_steps < total_steps:
+        raise TrainingSettingsError(
+            lines(
+                f"{name} ends after {schedule.total_steps:,} steps, and the training has {total_steps:,}",
+                key="model.schedule.total_steps",
+                expected="at least as many, or none: then it is as long as the training",
+            )
+        )
+    for key in ("step_size", "T_max"):
+        if getattr(schedule, key, 1) < 1:
+            refused = f"{name}: {key} is {getattr(schedule, key)}; expected 1 or more"
+            raise TrainingSettingsError(lines(refused, key=f"model.schedule.{key}"))
+    after = [group.get("initial_lr", group["lr"]) for group in schedule.optimizer.param_groups]
+    if len(set(before)) > 1 and after != before and isinstance(schedule, OneCycleLR | CyclicLR):
+        raise TrainingSettingsError(
+            lines(
+                f"{name} sets one learning rate, and parts of the model have rates of their own",
+                key="model.part_rates",
+                expected="a schedule that multiplies rates, such as WarmupCosine; or no part_rates",
+            )
+        )
 
 
-def _refusal(error: ValueError, factory: Callable[..., Any], part: str) -> TrainingSettingsError:
-    said = str(error).strip()
-    built = _built(factory)
-    known = list(inspect.signature(built).parameters) if built is not None else []
-    named = [name for name in known if name in said.replace(":", " ").split()]
+def _refusal(error: Exception, factory: Callable[..., Any], part: str) -> TrainingSettingsError:
+    # a KeyError's own text is its message in quotes
+    said = " ".join(str(error.args[0] if isinstance(error, KeyError) else error).split())
+    built = built_class(factory)
+    # without the first, which is parameters or the optimiser, and not the user's
+    known = list(inspect.signature(built).parameters)[1:] if built is not None else []
+    named = [name for name in known if name in re.findall(r"\w+", said)]
     spoken = [name for words, name in _SPOKEN.items() if words in said and name in known]
     key = ".".join(["model", part, *(named or spoken)[:1]])
     return TrainingSettingsError(
@@ -327,14 +374,5 @@ def _refusal(error: ValueError, factory: Callable[..., Any], part: str) -> Train
 
 
 def _name(factory: Callable[..., Any], otherwise: str) -> str:
-    built = _built(factory)
+    built = built_class(factory)
     return otherwise if built is None else built.__name__
-
-
-def _built(factory: Callable[..., Any]) -> type | None:
-    """The class that a factory builds: itself, or that of a partial call; the parser's holds it as an argument."""
-    if isinstance(factory, type):
-        return factory
-    if isinstance(factory, partial):
-        return next((found for found in (factory.func, *factory.args) if isinstance(found, type)), None)
-    return None

@@ -15,14 +15,18 @@ from lightning.pytorch.utilities import GradClipAlgorithmType
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import CyclicLR, LRScheduler, OneCycleLR
 
 from slotbench.errors import lines
 from slotbench.nn.parameters import decay_groups, one_group
 from slotbench.tasks.optimisation import NO_END, TrainingSettingsError, build_optimizer, build_schedule
 from slotbench.tasks.part_rates import hold_constant, part_groups
+from slotbench.tasks.schedule_calls import LENGTHS
 
 __all__ = ["ClipBy", "Decay", "OptimisedModule"]
+
+# where a schedule of torch keeps how long it is
+_LENGTHS = (*LENGTHS, "_schedule_phases")
 
 ClipBy = Literal["norm", "largest"]
 """What `trainer.gradient_clip_val` bounds: the Euclidean norm of all gradients, or the largest number among them, to
@@ -37,7 +41,7 @@ class OptimisedModule(LightningModule):
 
     Args:
         optimizer: makes an optimiser from parameter groups.
-        schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
+        schedule: makes a learning-rate schedule from the optimiser; see `build_schedule` for what else it is given.
         decay: what the optimiser's weight decay is for.
 
     Attributes:
@@ -56,7 +60,7 @@ class OptimisedModule(LightningModule):
     def __init__(
         self,
         optimizer: Callable[[Iterable], Optimizer],
-        schedule: Callable[[Optimizer, int], LRScheduler],
+        schedule: Callable[..., LRScheduler],
         decay: Decay,
     ) -> None:
         super().__init__()
@@ -66,6 +70,7 @@ class OptimisedModule(LightningModule):
         self._schedule = schedule
         self._decay = decay
         self._has_new_learning_rate = False
+        self._lengths: dict[str, Any] = {}
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimiser over its parameter groups, and the schedule stepped after every batch.
@@ -78,6 +83,7 @@ class OptimisedModule(LightningModule):
         optimizer = build_optimizer(self._optimizer, groups, fuse=not scaled)
         schedule = build_schedule(self._schedule, optimizer, self.total_steps)
         hold_constant(schedule)
+        self._lengths = {name: value for name, value in vars(schedule).items() if name in _LENGTHS}
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def check_training_settings(self, total_steps: int | None, with_schedule: bool = True) -> None:
@@ -148,6 +154,13 @@ class OptimisedModule(LightningModule):
         factor = float(rate) / before
         for config in self.trainer.lr_scheduler_configs:
             schedule: Any = config.scheduler
+            if isinstance(schedule, OneCycleLR | CyclicLR):
+                raise TrainingSettingsError(
+                    lines(
+                        f"{type(schedule).__name__} sets the learning rate itself, and none can be searched for it",
+                        key="trainer.callbacks, LearningRateFinder",
+                    )
+                )
             # the schedule is in parts of this learning rate, and was built with the old one
             schedule.base_lrs = [factor * base for base in schedule.base_lrs]
             schedule._last_lr = [factor * last for last in schedule._last_lr]
@@ -162,6 +175,11 @@ class OptimisedModule(LightningModule):
             for config in self.trainer.lr_scheduler_configs:
                 for group, rate in zip(config.scheduler.optimizer.param_groups, config.scheduler._last_lr, strict=True):
                     group["lr"] = rate
+
+    def on_train_start(self) -> None:
+        """Keeps the schedule as long as this training is: a checkpoint holds the length of the one that it is from."""
+        for config in self.trainer.lr_scheduler_configs:
+            vars(config.scheduler).update(self._lengths)
 
     @property
     def total_steps(self) -> int | None:

@@ -22,6 +22,7 @@ from jsonargparse import (
     _common,
     _loaders_dumpers,
     _paths,
+    _signatures,
     _typehints,
     _util,
 )
@@ -76,6 +77,18 @@ PRIVATE = [
         "a part named in a second file would not start clean",
     ),
     (_util.NestedArg, "__new__", ["_cls", "key", "val"], "--model.core.ARGUMENT null would mean the word None"),
+    (
+        _typehints,
+        "adapt_partial_callable_class",
+        ["callable_type", "subclass_spec"],
+        "a schedule's second argument could not be set",
+    ),
+    (
+        _signatures,
+        "get_signature_parameters",
+        ["function_or_class", "method_or_property", "logger"],
+        "CosineAnnealingLR would ask for the length of the training",
+    ),
     (_util, "get_import_path", ["value"], "resolved configurations would not name components by their short names"),
 ]
 

@@ -22,6 +22,8 @@ from slotbench.interfaces.cores import (
 from slotbench.interfaces.parts import (
     Aggregation,
     AutoregressiveDecoder,
+    CodeEncoder,
+    CodeTables,
     Decoded,
     Decoder,
     Encoder,
@@ -49,6 +51,8 @@ __all__ = [
     "AnswerScores",
     "AttentionKind",
     "AutoregressiveDecoder",
+    "CodeEncoder",
+    "CodeTables",
     "CoreOutput",
     "CoreStep",
     "DataSpec",

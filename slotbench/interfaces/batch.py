@@ -36,6 +36,7 @@ class VideoBatch:
         actions: action vectors.
         rays: origin and direction of the ray of each pixel, for parts that need them.
         features: what a frozen network has made of each frame, where the set comes with it.
+        codes: a tokenizer's codes of each frame, where the task has one, for encoders that read them.
         objects: the simulator's log or the set's annotations, e.g. "positions" (batch frames objects 2); not
             cut by a slice.
         index: which clip of its split each one is, where a data set's loader has said so; several processes have
@@ -56,6 +57,7 @@ class VideoBatch:
     actions: Float[Tensor, "batch time num_actions"] | None = None
     rays: Float[Tensor, "batch time *views 6 height width"] | None = None
     features: Float[Tensor, "batch time *views feature_channels rows cols"] | None = None
+    codes: Integer[Tensor, "batch time *views code_rows code_cols"] | None = None
     objects: dict[str, Tensor] = field(default_factory=dict)
     index: Integer[Tensor, " batch"] | None = None
     held_out: VideoBatch | None = None
@@ -124,7 +126,7 @@ class VideoBatch:
         """Steps `start` to `stop` (exclusive) of every clip, with the targets that are due within them."""
         cut: dict[str, Any] = {
             name: None if value is None else value[:, start:stop]
-            for name in ("frames", "time", "masks", "actions", "rays", "features")
+            for name in ("frames", "time", "masks", "actions", "rays", "features", "codes")
             for value in [getattr(self, name)]
         }
         if self.target_time is not None:

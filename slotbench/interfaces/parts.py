@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
@@ -21,6 +21,8 @@ from slotbench.interfaces.specs import TokenSpec, VideoSpec
 __all__ = [
     "Aggregation",
     "AutoregressiveDecoder",
+    "CodeEncoder",
+    "CodeTables",
     "Decoded",
     "Decoder",
     "Encoder",
@@ -81,6 +83,34 @@ class Encoder(nn.Module, ABC):
         return self
 
 
+class CodeTables(NamedTuple):
+    """The vectors by which a part reads the codes of a frame.
+
+    Attributes:
+        codes: one for each code.
+        positions: one for each place in a frame, "1 + cells, dim": that before the first cell, then the cells'.
+    """
+
+    codes: nn.Embedding
+    positions: nn.Parameter
+
+
+class CodeEncoder(Encoder):
+    """An encoder that reads the codes which a task has for each frame, `VideoBatch.codes`, and not its pixels.
+
+    It is built where `VideoSpec.codes` says which there are. A task whose decoder predicts the codes has both read them
+    by the same vectors, if the decoder gives its own (`AutoregressiveDecoder.tables`).
+    """
+
+    @abstractmethod
+    def share(self, tables: CodeTables) -> None:
+        """Reads by these vectors from now on, which are trained through both parts.
+
+        Raises:
+            PartError: they are of another width or for other codes than its own.
+        """
+
+
 class Decoder(nn.Module, ABC):
     """Turns slots into pixels or logits, each time step on its own.
 
@@ -118,6 +148,11 @@ class AutoregressiveDecoder(Decoder):
     @abstractmethod
     def forward(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None) -> Decoded:
         """Logits of every cell, in row-major order, from the slots and the true cells before it."""
+
+    @property
+    def tables(self) -> CodeTables | None:
+        """The vectors by which it reads codes, for a `CodeEncoder` to share; None where it has none to give."""
+        return None
 
     @abstractmethod
     def sample(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -106,7 +106,7 @@ class Recording(ABC):
 class Reporter:
     """What callbacks read of a task. Every member has a default, which reports nothing."""
 
-    monitor: ClassVar[tuple[str, Literal["min", "max"]] | None] = None
+    monitor: tuple[str, Literal["min", "max"]] | None = None
     """The logged metric that decides which checkpoint is the best, and its direction."""
     data_spec: DataSpec | None = None
     """Sizes of the data, from which the throughput is computed."""

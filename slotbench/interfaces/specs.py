@@ -22,6 +22,8 @@ class VideoSpec:
             shown one after the other in row-major order, so that step s is cell s % P^2 of frame s // P^2; `height` and
             `width` are then those of one cell.
         palette: red, green and blue in 0..255 of each class, where the channels are classes.
+        codes: the codes that a task has for the step beside its pixels, as a tokenizer's `code_spec` has them; None
+            where there are none.
     """
 
     channels: int
@@ -31,6 +33,7 @@ class VideoSpec:
     num_views: int = 1
     patches_per_side: int = 1
     palette: tuple[tuple[int, int, int], ...] | None = None
+    codes: VideoSpec | None = None
 
     @property
     def steps_per_frame(self) -> int:

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 PositionInit = Literal["fourier", "sincos", "learned"]
-CoordinateGrid = Literal["centres", "ramps"]
+CoordinateGrid = Literal["centres", "ramps", "unit_centres", "signed_ramps"]
 
 
 def _ladder(rows: int, cols: int, frequencies: Float[Tensor, " frequencies"]) -> Float[Tensor, "rows cols dim"]:
@@ -126,13 +126,14 @@ def position_table(kind: PositionInit, rows: int, cols: int, dim: int) -> nn.Par
     return without_decay(table)
 
 
-def coordinate_grid(kind: CoordinateGrid, rows: int, cols: int) -> Float[Tensor, "rows cols 4"]:
-    """Four coordinates of every cell: two axes, and both again from the other end.
+def coordinate_grid(kind: CoordinateGrid, rows: int, cols: int) -> Float[Tensor, "rows cols axes"]:
+    """Coordinates of every cell: two axes, and in most kinds both again from the other end.
 
     Args:
         kind: "centres": (x, y, -x, -y) of the centres of the cells, where the image reaches from -sqrt(2) to sqrt(2)
             along both axes, so that no cell is at an end. "ramps": (i, j, 1 - i, 1 - j) with row i and column j from 0
-            at the first to 1 at the last cell.
+            at the first to 1 at the last cell. "unit_centres": (x, y, 1 - x, 1 - y) of the centres, where the image
+            reaches from 0 to 1. "signed_ramps": (i, j) alone, from -1 at the first to 1 at the last cell.
         rows: cells along the height.
         cols: cells along the width.
 
@@ -147,16 +148,23 @@ def coordinate_grid(kind: CoordinateGrid, rows: int, cols: int) -> Float[Tensor,
         i, j = (torch.linspace(0, 1, n, dtype=torch.float64) for n in (rows, cols))
         place = torch.stack([i[:, None].expand(rows, cols), j.expand(rows, cols)], dim=-1)
         mirrored = 1 - place
+    elif kind == "unit_centres":
+        y, x = ((torch.arange(n, dtype=torch.float64) + 0.5) / n for n in (rows, cols))
+        place = torch.stack([x.expand(rows, cols), y[:, None].expand(rows, cols)], dim=-1)
+        mirrored = 1 - place
+    elif kind == "signed_ramps":
+        i, j = (torch.linspace(-1, 1, n, dtype=torch.float64) for n in (rows, cols))
+        return torch.stack([i[:, None].expand(rows, cols), j.expand(rows, cols)], dim=-1).to(torch.get_default_dtype())
     else:
         raise ValueError(f"no coordinate grid named {kind!r}; choose one of {', '.join(get_args(CoordinateGrid))}")
     return torch.cat([place, mirrored], dim=-1).to(torch.get_default_dtype())
 
 
 class CoordinateEmbedding(nn.Module):
-    """One vector for every cell of a grid, linear in the four coordinates of the cell.
+    """One vector for every cell of a grid, linear in the coordinates of the cell.
 
-    Source: Locatello et al., "Object-Centric Learning with Slot Attention", NeurIPS 2020, Appendix E ("ramps"); code of
-    PSB, model.py ("centres").
+    Source: Locatello et al., "Object-Centric Learning with Slot Attention", NeurIPS 2020, Appendix E ("ramps"); the
+    public codes of PSB ("centres"), STEVE ("unit_centres") and SAVi ("signed_ramps").
 
     Args:
         kind: which coordinates: see `coordinate_grid`.
@@ -171,7 +179,7 @@ class CoordinateEmbedding(nn.Module):
         super().__init__()
         # follows from the arguments, so no checkpoint needs it
         self.register_buffer("coordinates", coordinate_grid(kind, rows, cols), persistent=False)
-        self.linear = xavier_linear(4, dim)
+        self.linear = xavier_linear(self.coordinates.shape[-1], dim)
 
     def forward(self) -> Float[Tensor, "1 dim rows cols"]:
         """The vectors as one image, channels-last in memory, to be added to a batch of images."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -77,7 +77,7 @@ class ClipClassification(SlotTask, Segmenter):
         ValueError: the target is no label, cells make no square, an argument cannot be.
     """
 
-    monitor: ClassVar[tuple[str, Literal["min", "max"]] | None] = ("val/loss", "min")
+    monitor: tuple[str, Literal["min", "max"]] | None = ("val/loss", "min")
 
     def __init__(
         self,

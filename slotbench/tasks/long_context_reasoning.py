@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -73,7 +73,7 @@ class LongContextReasoning(SlotTask, Reasoner):
         ValueError: if the number of class weights is not the number of classes, or `anneal` is not an increasing pair.
     """
 
-    monitor: ClassVar[tuple[str, Literal["min", "max"]] | None] = ("val/loss", "min")
+    monitor: tuple[str, Literal["min", "max"]] | None = ("val/loss", "min")
     reported = (
         Score("ball_iou", "where: ball-pixel IoU"),
         Score("colour_accuracy", "what: colour accuracy, coloured balls"),

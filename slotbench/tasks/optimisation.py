@@ -187,7 +187,7 @@ class WarmupHalfLife(LambdaLR):
         optimizer: the optimiser whose learning rate is the peak.
         total_steps: not used; it is taken as by the other schedules.
         warmup_steps: steps from 0 to the peak.
-        half_life: steps in which the learning rate halves.
+        half_life: steps in which the learning rate halves; None for a rate that stays after the warm-up.
         decay_after_warmup: count the steps of decay from the end of the warm-up.
 
     Raises:
@@ -199,18 +199,18 @@ class WarmupHalfLife(LambdaLR):
         optimizer: Optimizer,
         total_steps: int | None,
         warmup_steps: int = 10_000,
-        half_life: int = 100_000,
+        half_life: int | None = 100_000,
         decay_after_warmup: bool = False,
     ):
         if warmup_steps < 0:
             raise ValueError(f"WarmupHalfLife: warmup_steps is {warmup_steps}; expected a number of steps from 0 on")
-        if half_life < 1:
+        if half_life is not None and half_life < 1:
             raise ValueError(f"WarmupHalfLife: half_life is {half_life}; expected a number of steps from 1 on")
         decay_starts = warmup_steps if decay_after_warmup else 0
 
         def factor(step: int) -> float:
             warmed = min(1.0, (step + 1) / max(1, warmup_steps))
-            return warmed * 0.5 ** (max(0, step - decay_starts) / half_life)
+            return warmed if half_life is None else warmed * 0.5 ** (max(0, step - decay_starts) / half_life)
 
         super().__init__(optimizer, factor)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import ClassVar, Literal
+from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor
@@ -78,7 +78,7 @@ class SlotAutoencoding(AutoencodingTask):
         ValueError: the target is not a frame like the input, an argument cannot be, or the core has no window.
     """
 
-    monitor: ClassVar[tuple[str, Literal["min", "max"]] | None] = ("val/loss", "min")
+    monitor: tuple[str, Literal["min", "max"]] | None = ("val/loss", "min")
 
     def __init__(
         self,

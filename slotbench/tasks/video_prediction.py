@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -106,7 +106,7 @@ class VideoPrediction(RolloutTask):
         ValueError: the target is not a frame like the input, or an argument cannot be.
     """
 
-    monitor: ClassVar[tuple[str, Literal["min", "max"]] | None] = ("val/rollout_mse", "min")
+    monitor: tuple[str, Literal["min", "max"]] | None = ("val/rollout_mse", "min")
 
     def __init__(
         self,

@@ -19,8 +19,9 @@ from slotbench.testing.aids import Part, like, module_snapshot, ready, scalar, u
 BuildEncoder = Callable[[VideoSpec], Encoder]
 BuildDecoder = Callable[[SlotSpec, VideoSpec], Decoder]
 
-INPUT = VideoSpec(channels=3, height=16, width=16)
-PATCHED = VideoSpec(channels=3, height=8, width=8, patches_per_side=2)
+CODES = VideoSpec(channels=6, height=4, width=4)
+INPUT = VideoSpec(channels=3, height=16, width=16, codes=CODES)
+PATCHED = VideoSpec(channels=3, height=8, width=8, patches_per_side=2, codes=replace(CODES, patches_per_side=2))
 SLOTS = SlotSpec(num_slots=3, dim=16)
 CELLS = SlotSpec(num_slots=16, dim=16, grid=(4, 4))
 TARGET = VideoSpec(channels=5, height=16, width=16)
@@ -45,6 +46,8 @@ def steps_are_encoded_alone(build: BuildEncoder, video: VideoSpec = INPUT) -> No
     with torch.no_grad():
         before = encoder(batch)
         batch.frames[1, 2] = 1 - batch.frames[1, 2]
+        if batch.codes is not None and video.codes is not None:
+            batch.codes[1, 2] = (batch.codes[1, 2] + 1) % video.codes.channels
         after = encoder(batch)
     _only_step_differs(before, after, "tokens")
 
@@ -197,7 +200,7 @@ def random_batch(video: VideoSpec, batch: int = 2, time: int = 5, start: int = 3
     The target is a class of every pixel of every step, as many classes as `video` has channels.
     """
     views = (video.num_views,) if video.num_views > 1 else ()
-    lead, size = (batch, time, *views), (video.height, video.width)
+    lead, size, codes = (batch, time, *views), (video.height, video.width), video.codes
     clips = VideoBatch(
         frames=torch.rand(*lead, video.channels, *size, dtype=torch.float64, generator=_generator()),
         time=torch.arange(start, start + time).expand(batch, -1),
@@ -206,6 +209,7 @@ def random_batch(video: VideoSpec, batch: int = 2, time: int = 5, start: int = 3
         target_time=torch.arange(start, start + time).expand(batch, -1),
         actions=like(torch.empty(batch, time, video.num_actions).double()) if video.num_actions else None,
         rays=like(torch.empty(*lead, 6, *size).double()),
+        codes=None if codes is None else _codes(codes, lead),
     )
     if not views:
         return clips
@@ -216,6 +220,10 @@ def random_batch(video: VideoSpec, batch: int = 2, time: int = 5, start: int = 3
 def random_slots(slots: SlotSpec, batch: int = 2, time: int = 5) -> Tensor:
     """Slots of noise."""
     return torch.randn(batch, time, slots.num_slots, slots.dim, dtype=torch.float64, generator=_generator())
+
+
+def _codes(codes: VideoSpec, lead: tuple[int, ...]) -> Tensor:
+    return torch.randint(0, codes.channels, (*lead, codes.height, codes.width), generator=_generator())
 
 
 def _generator() -> torch.Generator:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -31,12 +33,14 @@ class Rounding(TorchDispatchMode):
 
 def frames(time: int = 2) -> VideoBatch:
     pixels, steps = torch.rand(1, time, 3, 32, 32, dtype=torch.float64), torch.arange(time)[None]
-    return VideoBatch(pixels, steps, target=torch.randint(3, (1, time, 32, 32)), target_time=steps)
+    ids = torch.randint(3, (1, time, 32, 32))
+    return VideoBatch(pixels, steps, target=ids, target_time=steps, codes=ids[..., :2, :2])
 
 
 @pytest.mark.parametrize("name", registry.names("encoders"))
 def test_encoder_in_float64_rounds_nothing_to_float32(name):
-    encoder, batch = registry.load("encoders", name)(FRAME).double(), frames()
+    coded = replace(FRAME, codes=VideoSpec(3, 2, 2))
+    encoder, batch = registry.load("encoders", name)(coded).double(), frames()
     with Rounding() as rounding:
         encoder(batch)
     assert not rounding.found

@@ -32,7 +32,7 @@ TINY = {
         "num_features": 4,
         "slot_grid": "null",
     },
-    "decoder": {"num_layers": 1, "hidden_dim": 8},
+    "decoder": {"dim": 8, "num_layers": 1, "hidden_dim": 8},
     "tokenizer": {"num_codes": 8, "channels": 4, "fit_frames": 4},
 }
 """What makes a part small, by its arguments; it is given those that it has."""

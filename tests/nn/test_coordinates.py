@@ -23,13 +23,28 @@ def test_centres_are_columns_first_and_no_cell_is_at_an_end():
     torch.testing.assert_close(grid.flip(0, 1), -grid)
 
 
-@pytest.mark.parametrize("kind", ["ramps", "centres"])
+def test_centres_in_an_image_from_0_to_1_are_columns_first_and_back():
+    grid = coordinate_grid("unit_centres", 2, 4)
+    torch.testing.assert_close(grid[0, 3], torch.tensor([0.875, 0.25, 0.125, 0.75]))
+
+
+def test_signed_ramps_are_the_two_axes_alone_rows_first():
+    grid = coordinate_grid("signed_ramps", 3, 5)
+    assert grid.shape == (3, 5, 2)
+    assert grid[0, 0].tolist() == [-1, -1]
+    assert grid[1, 3].tolist() == [0, 0.5]
+    assert CoordinateEmbedding("signed_ramps", 3, 5, 7).linear.in_features == 2
+
+
+@pytest.mark.parametrize("kind", ["ramps", "centres", "unit_centres", "signed_ramps"])
 def test_one_cell_is_a_grid(kind):
     assert coordinate_grid(kind, 1, 1).isfinite().all()
 
 
 def test_an_unknown_grid_is_named():
-    with pytest.raises(ValueError, match="no coordinate grid named 'polar'; choose one of centres, ramps"):
+    with pytest.raises(
+        ValueError, match="no coordinate grid named 'polar'; choose one of centres, ramps, unit_centres"
+    ):
         inspect.unwrap(coordinate_grid)("polar", 2, 2)
 
 

@@ -171,6 +171,7 @@ def test_psb_warms_up_for_longer_than_others_train():
 
 def test_no_warm_up_starts_at_the_peak():
     assert learning_rates(WarmupHalfLife, 3, warmup_steps=0, half_life=1) == [2.0, 1.0, 0.5]
+    assert learning_rates(WarmupHalfLife, 4, warmup_steps=2, half_life=None) == [1.0, 2.0, 2.0, 2.0]
     assert learning_rates(WarmupHalfLife, 3, warmup_steps=0, half_life=1, decay_after_warmup=True) == [2.0, 1.0, 0.5]
 
 

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from slotbench.interfaces import AutoregressiveDecoder, Decoded, PartError, SlotSpec, VideoBatch, VideoSpec
+from slotbench.interfaces import (
+    AutoregressiveDecoder,
+    CodeTables,
+    Decoded,
+    PartError,
+    SlotSpec,
+    VideoBatch,
+    VideoSpec,
+)
 from slotbench.nn.attention import check_heads, mean_over_heads, merge_heads, split_heads
 from slotbench.nn.linear import xavier_linear
 from slotbench.nn.parameters import without_decay
 from slotbench.ops.code_sampling import CellDecoder, CellWeights, can_decode
 
 Codes = Integer[Tensor, "frames cells"]
+
+CodeInit = Literal["steve", "slate", "normal"]
+"""Whose start and positions a decoder of codes begins with."""
 
 
 class _Memory(NamedTuple):
@@ -47,7 +58,7 @@ class AutoregressiveTransformer(AutoregressiveDecoder):
     al., 2024), Appendix D.3.2. With `dim` 192, 8 layers, 4096 codes on a grid of 32 x 32 and slots of width 192 it has
     6,542,592 parameters, 36,864 of them in `slot_map`, which STEVE's code counts with its encoder. As in that code the
     first layer replaces its input by its LayerNorm, and output maps start smaller by the root of three times the
-    layers; where codes and positions start was not looked up: ours are normal with a deviation of 1.
+    layers. `tables` hands its vectors of codes and places to an encoder that reads codes, as SLATE's does.
 
     Args:
         slot_spec: what the core hands over.
@@ -57,9 +68,14 @@ class AutoregressiveTransformer(AutoregressiveDecoder):
         num_heads: heads of every attention.
         mlp_ratio: hidden width of the MLPs in units of `dim`.
         dropout: share of what is dropped in training: of attention weights, of what a layer adds, and of the input.
+        init: initial values of the vector before the first code and of the positions; those of the codes are normal of
+            deviation 1 in all. "steve", as in STEVE's code: Xavier-uniform, up to sqrt(3 / dim), and normal of
+            deviation 1, cut off at 2. "slate", as in SLATE's: normal, for it is one more row of the codes' table, and
+            positions as in STEVE's. "normal": both normal of deviation 1.
 
     Raises:
-        ValueError: `num_layers` below 1, `dropout` that is no share, or `num_heads` that does not divide `dim`.
+        ValueError: `num_layers` below 1, `dropout` that is no share, `num_heads` that does not divide `dim`, or an
+            unknown `init`.
         PartError: a call without the codes of each step.
     """
 
@@ -72,8 +88,13 @@ class AutoregressiveTransformer(AutoregressiveDecoder):
         num_heads: int = 4,
         mlp_ratio: int = 4,
         dropout: float = 0.0,
+        init: CodeInit = "steve",
     ):
         super().__init__()
+        if init not in get_args(CodeInit):
+            raise ValueError(
+                f"AutoregressiveTransformer: no init named {init!r}; choose one of {', '.join(get_args(CodeInit))}"
+            )
         if num_layers < 1:
             raise ValueError(f"num_layers must be at least 1, got {num_layers}")
         if not 0 <= dropout < 1:
@@ -83,8 +104,12 @@ class AutoregressiveTransformer(AutoregressiveDecoder):
         self.slot_map = xavier_linear(slot_spec.dim, dim, bias=False)
         self.codes = nn.Embedding(video_spec.channels, dim)
         self.start = nn.Parameter(torch.randn(dim))
-        # the last row has no use: the code of the last cell is predicted and not read
+        # the last row has no use here: the code of the last cell is predicted and not read
         self.positions = nn.Parameter(torch.randn(1 + cells, dim))
+        if init == "steve":
+            nn.init.uniform_(self.start, -((3 / dim) ** 0.5), (3 / dim) ** 0.5)
+        if init != "normal":
+            nn.init.trunc_normal_(self.positions)
         for table in (self.start, self.positions, *self.codes.parameters()):
             without_decay(table)
         self.dropout = nn.Dropout(dropout)
@@ -94,6 +119,11 @@ class AutoregressiveTransformer(AutoregressiveDecoder):
         )
         self.norm = nn.LayerNorm(dim)
         self.head = xavier_linear(dim, video_spec.channels, bias=False)
+
+    @property
+    def tables(self) -> CodeTables:
+        """The vectors of codes and places."""
+        return CodeTables(self.codes, self.positions)
 
     def forward(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None) -> Decoded:
         """Logits of every cell from the true codes before it (teacher forcing), and the slots' shares in each cell."""

@@ -9,22 +9,27 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from slotbench.interfaces import Encoder, TokenSpec, VideoBatch, VideoSpec
-from slotbench.nn.attention import SelfAttention
+from slotbench.nn.attention import check_heads, merge_heads, split_heads
 from slotbench.nn.grid import to_tokens
-from slotbench.nn.linear import MLP
+from slotbench.nn.linear import lecun_linear, lecun_normal_
 from slotbench.nn.positions import CoordinateEmbedding, CoordinateGrid
+
+NORM_EPS = 1e-6
+"""Of all norms; that of flax, and so of SAVi++'s code."""
 
 
 class ResNetTransformerEncoder(Encoder):
     """Residual convolutions with group norm, then self-attention among the cells of a frame: one token per cell.
 
     The first convolution keeps the size of the image, and every stage after the first halves it (rounded up) and has
-    twice the channels. To each cell a linear map of its coordinates is added, then an MLP of its own with a residual;
-    then layers of pre-norm attention and MLP. Frames enter as they are, in [0, 1]. Each frame is encoded on its own.
+    twice the channels. To each cell a linear map of its coordinates is added; a LayerNorm and an MLP, without a
+    residual, make the token, and layers of pre-norm attention and MLP follow. Frames enter as they are, in [0, 1]. Each
+    frame is encoded on its own.
 
-    Source: SAVi++ (Elsayed et al., 2022), whose encoder on MOVi is a ResNet-34 for small images with 4 such layers:
-    `width=64`, `blocks=(3, 4, 6, 3)`, `norm_groups=32`, `residual_scale=0`, `num_layers=4`, `mlp_dim=1024`. Heads there
-    share a width of 64; here it is that of a token.
+    Source: SAVi++ (Elsayed et al., 2022) and its public code, whose encoder on MOVi is a ResNet-34 for small images
+    with 4 such layers: `width=64`, `blocks=(3, 4, 6, 3)`, `norm_groups=32`, `residual_scale=0`, `num_layers=4`,
+    `attention_dim=64`, `mlp_dim=1024`. As there, no ReLU follows the first norm, MLPs have ReLUs, weights are LeCun
+    normal and biases zero, and where a convolution halves an even side the missing row or column is added at its end.
 
     Args:
         video_spec: one step of the input.
@@ -36,11 +41,12 @@ class ResNetTransformerEncoder(Encoder):
         positions: see `slotbench.nn.positions.coordinate_grid`.
         position_hidden_dim: hidden width of the MLP after the positions.
         num_layers: layers of the transformer; 0 for none.
-        num_heads: their heads, which must divide the width of a token.
+        num_heads: their heads.
         mlp_dim: hidden width of their MLPs.
+        attention_dim: width of the queries, keys and values of all heads together; that of a token if None.
 
     Raises:
-        ValueError: a number is not positive, groups do not divide channels, or heads the width of a token.
+        ValueError: a number is not positive, groups do not divide channels, or heads the width of the attention.
     """
 
     def __init__(
@@ -50,21 +56,24 @@ class ResNetTransformerEncoder(Encoder):
         blocks: tuple[int, ...] = (1, 1, 1),
         norm_groups: int = 8,
         residual_scale: float = 0.1,
-        positions: CoordinateGrid = "centres",
+        positions: CoordinateGrid = "signed_ramps",
         position_hidden_dim: int = 64,
         num_layers: int = 1,
         num_heads: int = 4,
         mlp_dim: int = 128,
+        attention_dim: int | None = None,
     ):
         super().__init__()
-        if not blocks or min(width, norm_groups, position_hidden_dim, mlp_dim, *blocks) < 1 or num_layers < 0:
+        numbers = (width, norm_groups, position_hidden_dim, mlp_dim, *blocks)
+        if not blocks or min(numbers) < 1 or num_layers < 0 or (attention_dim is not None and attention_dim < 1):
             raise ValueError(
                 f"ResNetTransformerEncoder: got width={width}, blocks={tuple(blocks)}, norm_groups={norm_groups}, "
-                f"position_hidden_dim={position_hidden_dim}, num_layers={num_layers} and mlp_dim={mlp_dim}; expected "
-                "at least one stage, and numbers of at least 1, of num_layers of at least 0"
+                f"position_hidden_dim={position_hidden_dim}, num_layers={num_layers}, mlp_dim={mlp_dim} and "
+                f"attention_dim={attention_dim}; expected at least one stage, and numbers of at least 1, of num_layers "
+                "of at least 0"
             )
         rows, cols, channels = video_spec.height, video_spec.width, width
-        stack = [_conv(video_spec.channels, width, 3), _norm(width, norm_groups), nn.ReLU()]
+        stack = [SameConv(video_spec.channels, width, 3), _norm(width, norm_groups)]
         for stage, count in enumerate(blocks):
             for block in range(count):
                 halves = stage > 0 and block == 0
@@ -75,16 +84,16 @@ class ResNetTransformerEncoder(Encoder):
         self.token_spec = TokenSpec(channels, rows * cols, (rows, cols))
         self.convs = nn.Sequential(*stack)
         self.position = CoordinateEmbedding(positions, rows, cols, channels)
-        self.norm = nn.LayerNorm(channels)
-        self.mlp = MLP(channels, position_hidden_dim)
-        layers = [TransformerLayer(channels, num_heads, mlp_dim) for _ in range(num_layers)]
+        lecun_normal_(self.position.linear.weight)
+        self.position_mlp = _pre_norm_mlp(channels, position_hidden_dim)
+        attended = channels if attention_dim is None else attention_dim
+        layers = [TransformerLayer(channels, num_heads, mlp_dim, attended) for _ in range(num_layers)]
         self.layers: Sequence[TransformerLayer] = nn.ModuleList(layers)  # type: ignore[assignment]
 
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
         """Tokens of every step."""
         images = self.convs(batch.frames.flatten(0, 1)) + self.position()
-        tokens = to_tokens(images, len(batch)).flatten(0, 1)
-        tokens = tokens + self.mlp(self.norm(tokens))
+        tokens = self.position_mlp(to_tokens(images, len(batch)).flatten(0, 1))
         for layer in self.layers:
             tokens = layer(tokens)
         return tokens.unflatten(0, (len(batch), -1))
@@ -105,14 +114,14 @@ class GroupNormBlock(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int, stride: int, norm_groups: int, residual_scale: float):
         super().__init__()
-        self.first = _conv(in_channels, out_channels, 3, stride)
+        self.first = SameConv(in_channels, out_channels, 3, stride)
         self.first_norm = _norm(out_channels, norm_groups)
-        self.second = _conv(out_channels, out_channels, 3)
+        self.second = SameConv(out_channels, out_channels, 3)
         self.second_norm = _norm(out_channels, norm_groups)
         nn.init.constant_(self.second_norm.weight, residual_scale)
         changes = stride != 1 or in_channels != out_channels
         self.shortcut = (
-            nn.Sequential(_conv(in_channels, out_channels, 1, stride), _norm(out_channels, norm_groups))
+            nn.Sequential(SameConv(in_channels, out_channels, 1, stride), _norm(out_channels, norm_groups))
             if changes
             else nn.Identity()
         )
@@ -130,28 +139,59 @@ class TransformerLayer(nn.Module):
         dim: width of a token.
         num_heads: heads.
         mlp_dim: hidden width of the MLP.
+        attention_dim: width of the queries, keys and values of all heads together.
 
     Raises:
-        ValueError: `num_heads` does not divide `dim`.
+        ValueError: `num_heads` does not divide `attention_dim`.
     """
 
-    def __init__(self, dim: int, num_heads: int, mlp_dim: int):
+    def __init__(self, dim: int, num_heads: int, mlp_dim: int, attention_dim: int):
         super().__init__()
-        self.attention_norm = nn.LayerNorm(dim)
-        self.attention = SelfAttention(dim, num_heads)
-        self.mlp_norm = nn.LayerNorm(dim)
-        self.mlp = MLP(dim, mlp_dim)
+        check_heads(attention_dim, num_heads)
+        self.num_heads = num_heads
+        self.attention_norm = nn.LayerNorm(dim, NORM_EPS)
+        self.query_key_value = lecun_linear(dim, 3 * attention_dim)
+        self.output = lecun_linear(attention_dim, dim)
+        self.mlp = _pre_norm_mlp(dim, mlp_dim)
 
     def forward(self, x: Float[Tensor, "frames tokens dim"]) -> Float[Tensor, "frames tokens dim"]:
         """Tokens of the same shape."""
-        x = x + self.attention(self.attention_norm(x))
-        return x + self.mlp(self.mlp_norm(x))
+        maps = self.query_key_value(self.attention_norm(x)).chunk(3, dim=-1)
+        attended = F.scaled_dot_product_attention(*(split_heads(part, self.num_heads) for part in maps))
+        x = x + self.output(merge_heads(attended))
+        return x + self.mlp(x)
 
 
-def _conv(in_channels: int, out_channels: int, kernel_size: int, stride: int = 1) -> nn.Conv2d:
-    conv = nn.Conv2d(in_channels, out_channels, kernel_size, stride, padding=kernel_size // 2, bias=False)
-    nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
-    return conv
+class SameConv(nn.Conv2d):
+    """A convolution without bias whose output has a side of the input's over the stride, rounded up.
+
+    What is missing at the borders is zeros, half of them on either side, and an odd one at the end.
+
+    Args:
+        in_channels: of the input.
+        out_channels: of the output.
+        kernel_size: side of the kernel.
+        stride: in both directions.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1):
+        super().__init__(in_channels, out_channels, kernel_size, stride, bias=False)
+        lecun_normal_(self.weight)
+
+    def forward(self, input: Float[Tensor, "frames in_channels rows cols"]) -> Tensor:
+        """Images with the smaller sides."""
+        kernel, stride = self.kernel_size[0], self.stride[0]
+        missing = [max((-(-side // stride) - 1) * stride + kernel - side, 0) for side in input.shape[-2:]]
+        rows, cols = ((count // 2, count - count // 2) for count in missing)
+        if rows[0] == rows[1] and cols[0] == cols[1]:
+            return F.conv2d(input, self.weight, None, stride, (rows[0], cols[0]))
+        return F.conv2d(F.pad(input, (*cols, *rows)), self.weight, None, stride)
+
+
+def _pre_norm_mlp(dim: int, hidden_dim: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.LayerNorm(dim, NORM_EPS), lecun_linear(dim, hidden_dim), nn.ReLU(), lecun_linear(hidden_dim, dim)
+    )
 
 
 def _norm(channels: int, groups: int) -> nn.GroupNorm:
@@ -161,4 +201,4 @@ def _norm(channels: int, groups: int) -> nn.GroupNorm:
             f"ResNetTransformerEncoder: norm_groups={groups} does not divide {channels} channels: choose a number that "
             "divides width"
         )
-    return nn.GroupNorm(groups, channels)
+    return nn.GroupNorm(groups, channels, NORM_EPS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Integer
@@ -10,6 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from slotbench.interfaces import Tokenized, Tokenizer, VideoSpec
+
+DVAENorm = Literal["none", "group"]
 
 
 class DVAE(Tokenizer):
@@ -22,8 +25,8 @@ class DVAE(Tokenizer):
 
     Source: Singh et al., "Simple Unsupervised Object-Centric Learning for Complex and Naturalistic Videos" (STEVE),
     NeurIPS 2022, and its code; the decoder of MOVi-C to E in PSB (Singh et al., 2024), Appendix D.3.2. With 4096 codes
-    and 64 channels it has 680,515 parameters, as in the code. Its initial weights were not looked up: ours are
-    Kaiming-uniform before a ReLU and Xavier-uniform elsewhere, with zero biases.
+    and 64 channels it has 680,515 parameters. SLATE's code has `norm: group`, and with 1024 codes 285,635 parameters.
+    As in both codes, weights start Kaiming-uniform before a ReLU and Xavier-uniform elsewhere, with zero biases.
 
     Args:
         video_spec: the frames; height and width are multiples of 4.
@@ -37,10 +40,12 @@ class DVAE(Tokenizer):
             it, for a code that no cell takes gets next to no gradient.
         draw_codes: whether codes are drawn in training, by noise of their own, as the source does where transformer and
             tokenizer are trained together; otherwise they are the most likely ones.
+        norm: before each ReLU: "group" for a GroupNorm of one group, whose offset takes the place of the convolution's
+            bias, or "none".
 
     Raises:
-        ValueError: frames of another size, a number below 1, a temperature that is not positive, or a negative
-            `usage_weight`.
+        ValueError: frames of another size, a number below 1, a temperature that is not positive, a negative
+            `usage_weight`, or an unknown `norm`.
     """
 
     def __init__(
@@ -53,8 +58,11 @@ class DVAE(Tokenizer):
         anneal_steps: int = 30_000,
         draw_codes: bool = False,
         usage_weight: float = 0.0,
+        norm: DVAENorm = "none",
     ):
         super().__init__()
+        if norm not in get_args(DVAENorm):
+            raise ValueError(f"DVAE: no norm named {norm!r}; choose one of {', '.join(get_args(DVAENorm))}")
         if video_spec.height % 4 or video_spec.width % 4:
             raise ValueError(
                 f"DVAE: a code is of 4 x 4 pixels, and frames are {video_spec.height} x {video_spec.width}: choose a "
@@ -77,17 +85,15 @@ class DVAE(Tokenizer):
         self.anneal_steps, self.draw_codes = anneal_steps, draw_codes
         self.temperature = first_temperature
         self.encoder = nn.Sequential(
-            _convolution(video_spec.channels, channels, 4, stride=4),
-            nn.ReLU(),
-            *_pointwise(channels, 6),
-            _convolution(channels, num_codes, 1, relu=False),
+            *_block(video_spec.channels, channels, 4, norm, stride=4),
+            *_pointwise(channels, 6, norm),
+            _last(channels, num_codes),
         )
         self.decoder = nn.Sequential(
-            _convolution(num_codes, channels, 1),
-            nn.ReLU(),
-            *_doubling(channels),
-            *_doubling(channels),
-            _convolution(channels, video_spec.channels, 1, relu=False),
+            *_block(num_codes, channels, 1, norm),
+            *_doubling(channels, norm),
+            *_doubling(channels, norm),
+            _last(channels, video_spec.channels),
         )
 
     def forward(self, frames: Float[Tensor, "batch time *views channels height width"]) -> Tokenized:
@@ -131,10 +137,9 @@ class DVAE(Tokenizer):
     def _painted(self, codes: Integer[Tensor, "batch time *views rows cols"]) -> Tensor:
         first, *others = self.decoder
         assert isinstance(first, nn.Conv2d)
-        assert first.bias is not None
         # the first layer of one-hot weights, of which there would be 4096 for each cell
-        cells = F.embedding(codes.flatten(0, -3), first.weight[:, :, 0, 0].T) + first.bias
-        images = cells.movedim(-1, 1)
+        cells = F.embedding(codes.flatten(0, -3), first.weight[:, :, 0, 0].T)
+        images = (cells if first.bias is None else cells + first.bias).movedim(-1, 1)
         for layer in others:
             images = layer(images)
         return images.unflatten(0, codes.shape[:-2])
@@ -164,28 +169,34 @@ def unevenness(logits: Float[Tensor, "frames codes rows cols"]) -> Float[Tensor,
     return torch.xlogy(share, share).sum() + math.log(len(share))
 
 
-def _convolution(before: int, after: int, size: int, stride: int = 1, relu: bool = True) -> nn.Conv2d:
-    conv = nn.Conv2d(before, after, size, stride, padding=0 if stride > 1 else size // 2)
-    if relu:
-        nn.init.kaiming_uniform_(conv.weight, nonlinearity="relu")
-    else:
-        nn.init.xavier_uniform_(conv.weight)
+def _block(before: int, after: int, size: int, norm: DVAENorm, stride: int = 1) -> list[nn.Module]:
+    """A convolution, a norm if any, a ReLU."""
+    padding, normed = 0 if stride > 1 else size // 2, norm == "group"
+    conv = nn.Conv2d(before, after, size, stride, padding, bias=not normed)
+    nn.init.kaiming_uniform_(conv.weight, nonlinearity="relu")
+    if conv.bias is not None:
+        nn.init.zeros_(conv.bias)
+    return [conv, *([nn.GroupNorm(1, after)] if normed else []), nn.ReLU()]
+
+
+def _last(before: int, after: int) -> nn.Conv2d:
+    """A map of every cell that nothing follows."""
+    conv = nn.Conv2d(before, after, 1)
+    nn.init.xavier_uniform_(conv.weight)
     assert conv.bias is not None
     nn.init.zeros_(conv.bias)
     return conv
 
 
-def _pointwise(channels: int, count: int) -> list[nn.Module]:
-    return [layer for _ in range(count) for layer in (_convolution(channels, channels, 1), nn.ReLU())]
+def _pointwise(channels: int, count: int, norm: DVAENorm) -> list[nn.Module]:
+    return [layer for _ in range(count) for layer in _block(channels, channels, 1, norm)]
 
 
-def _doubling(channels: int) -> list[nn.Module]:
+def _doubling(channels: int, norm: DVAENorm) -> list[nn.Module]:
     """Layers that double the side of a map."""
     return [
-        _convolution(channels, channels, 3),
-        nn.ReLU(),
-        *_pointwise(channels, 2),
-        _convolution(channels, 4 * channels, 1),
-        nn.ReLU(),
+        *_block(channels, channels, 3, norm),
+        *_pointwise(channels, 2, norm),
+        *_block(channels, 4 * channels, 1, norm),
         nn.PixelShuffle(2),
     ]

@@ -1,11 +1,11 @@
-"""Prediction of a tokenizer's codes from slots, frame by frame: SLATE, STEVE, and PSB with their decoder."""
+"""Prediction of a tokenizer's codes from slots, frame by frame: SLATE, STEVE, and PSB with STEVE's decoder."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 from jaxtyping import Float
 from lightning.pytorch.trainer.states import TrainerFn
@@ -16,6 +16,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from slotbench.interfaces import (
     AutoregressiveDecoder,
+    CodeEncoder,
     DataSpec,
     Decoded,
     Decoder,
@@ -59,16 +60,18 @@ class CodeAutoencoding(AutoencodingTask):
     Scores: those of `SlotAutoencoding`, with the decoder's masks from its attention to the slots, and those of
     `CodeScores`. With a `mask_decoder` there is a third kind of masks, under its name, as in
     `val/fg_ari/video/mask_decoder`, and `psnr_mask_decoder/frame`: it paints the frames from the slots, and no gradient
-    of it reaches them, nor does it take part in the clipping of theirs or in `val/loss`. A decoder may predict well
-    with empty slots; `slot_gap` is what it loses in nats per code with the slots of another clip of its batch, and the
-    report says so if that is nothing.
+    of it reaches them, nor does it take part in the clipping of theirs or in `val/loss`. The best checkpoint is then
+    that of the highest `val/psnr_mask_decoder/frame`; without it, that of the lowest `val/loss`. A decoder may predict
+    well with empty slots; `slot_gap` is what it loses in nats per code with the slots of another clip of its batch, and
+    the report says so if that is nothing.
 
-    Source: Singh et al., "Illiterate DALL-E Learns to Compose" (SLATE), ICLR 2022 (core `SlotAttention`, clips of one
-    frame); "Simple Unsupervised Object-Centric Learning for Complex and Naturalistic Videos" (STEVE), NeurIPS 2022
-    (core `SAVi`); PSB (Singh et al., 2024), Appendix D.3.2 (core `PSB`).
+    Source: Singh et al., "Illiterate DALL-E Learns to Compose" (SLATE), ICLR 2022 (encoder `CodeEmbeddingEncoder`, core
+    `SlotAttention`, clips of one frame); "Simple Unsupervised Object-Centric Learning for Complex and Naturalistic
+    Videos" (STEVE), NeurIPS 2022 (core `SAVi`); PSB (Singh et al., 2024), Appendix D.3.2 (core `PSB`).
 
     Args:
-        encoder: makes an encoder from the frames' `VideoSpec`.
+        encoder: makes an encoder from the frames' `VideoSpec`, which has the tokenizer's `code_spec` as its `codes`. A
+            `CodeEncoder` reads these in place of pixels, by the vectors of the decoder.
         core: makes a temporal core from the encoder's `TokenSpec`.
         decoder: makes an `AutoregressiveDecoder` from the core's `SlotSpec` and the tokenizer's `code_spec`.
         tokenizer_run: run folder or checkpoint of a `FrameTokenization` whose tokenizer is used as it is.
@@ -100,7 +103,7 @@ class CodeAutoencoding(AutoencodingTask):
         UserError: `tokenizer_run` holds no tokenizer of such frames.
     """
 
-    monitor: ClassVar[tuple[str, Literal["min", "max"]] | None] = ("val/loss", "min")
+    monitor: tuple[str, Literal["min", "max"]] | None = ("val/loss", "min")
 
     def __init__(
         self,
@@ -128,7 +131,7 @@ class CodeAutoencoding(AutoencodingTask):
         if data_spec is not None:
             check_whole_frames(data_spec, "CodeAutoencoding predicts codes of the frames that it reads", "MOViLike")
             built = _tokenizer(tokenizer_run, tokenizer, data_spec.input)
-            codes = DataSpec(data_spec.input, built.code_spec)
+            codes = DataSpec(replace(data_spec.input, codes=built.code_spec), built.code_spec)
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay, codes)
         assert built is not None  # without a data_spec the line above raises
         check_choices(clip_by=(clip_by, ClipBy), loss_sum=(loss_sum, CodeSum))
@@ -138,9 +141,14 @@ class CodeAutoencoding(AutoencodingTask):
                 f"CodeAutoencoding needs a decoder that predicts codes one after the other, and "
                 f"{type(self.decoder).__name__} does not: choose AutoregressiveTransformer"
             )
+        if isinstance(self.encoder, CodeEncoder) and self.decoder.tables is not None:
+            self.encoder.share(self.decoder.tables)
         self.tokenizer = built
         frame = self.data_spec.input
         self.mask_decoder = None if mask_decoder is None else MaskDecoding(mask_decoder, self.core.slot_spec, frame)
+        if mask_decoder is not None:
+            # of slots that are not trained any more the cross-entropy stays the same
+            self.monitor = ("val/psnr_mask_decoder/frame", "max")
         self.trains_tokenizer = any(parameter.requires_grad for parameter in built.parameters())
         self.part_rates, self.constant_parts = part_rates or {}, constant_parts
         self.clip_by, self.loss_sum = clip_by, loss_sum
@@ -315,7 +323,7 @@ class CodeAutoencoding(AutoencodingTask):
 
 
 def _coded(batch: VideoBatch, codes: Tensor) -> VideoBatch:
-    return replace(batch, target=codes, target_time=batch.time, target_masks=None)
+    return replace(batch, codes=codes, target=codes, target_time=batch.time, target_masks=None)
 
 
 def _tokenizer(run: str | None, tokenizer: Callable[[VideoSpec], Tokenizer] | None, frame: VideoSpec) -> Tokenizer:

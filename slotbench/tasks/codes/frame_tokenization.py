@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -61,7 +61,7 @@ class FrameTokenization(Task):
         ValueError: the data are no whole frames, or an argument cannot be.
     """
 
-    monitor: ClassVar[tuple[str, Literal["min", "max"]] | None] = ("val/mse/frame", "min")
+    monitor: tuple[str, Literal["min", "max"]] | None = ("val/mse/frame", "min")
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -81,7 +81,7 @@ class DepthAutoencoding(AutoencodingTask):
         UserError: in the first step, the data has no depth.
     """
 
-    monitor: ClassVar[tuple[str, Literal["min", "max"]] | None] = ("val/loss", "min")
+    monitor: tuple[str, Literal["min", "max"]] | None = ("val/loss", "min")
 
     def __init__(
         self,

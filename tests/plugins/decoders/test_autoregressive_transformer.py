@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -80,6 +82,30 @@ def test_the_compiled_cell_is_taken_for_few_frames_of_full_precision_on_a_cpu(mo
         assert not can_decode(slots)
     monkeypatch.setattr(cell_module, "numba_works", lambda: False)
     assert not can_decode(slots)
+
+
+@pytest.mark.parametrize(
+    ("init", "start", "places"), [("steve", 0.0722, 0.8796), ("slate", 1.0, 0.8796), ("normal", 1.0, 1.0)]
+)
+def test_where_the_start_and_the_places_begin(init, start, places):
+    torch.manual_seed(0)
+    codes = VideoSpec(channels=512, height=16, width=16)
+    made = [AutoregressiveTransformer(SLOTS, codes, dim=192, num_layers=1, init=init) for _ in range(20)]
+    starts, positions = (torch.stack([getattr(x, name).detach() for x in made]) for name in ("start", "positions"))
+    assert starts.std() == pytest.approx(start, rel=0.05)
+    assert positions.std() == pytest.approx(places, rel=0.01)
+    assert made[0].codes.weight.detach().std() == pytest.approx(1, rel=0.02)
+    # Xavier-uniform of one row of 192, and cut off at two deviations
+    assert (starts.abs().max() <= (6 / (192 + 192)) ** 0.5) == (init == "steve")
+    assert (positions.abs().max() <= 2) == (init != "normal")
+
+
+def test_steves_start_is_the_default_and_an_unknown_one_is_refused():
+    torch.manual_seed(0)
+    assert AutoregressiveTransformer(SLOTS, CODES, dim=192).start.detach().abs().max() <= 0.125
+    build = inspect.unwrap(AutoregressiveTransformer.__init__)
+    with pytest.raises(ValueError, match="no init named 'zeros'; choose one of steve, slate, normal"):
+        build(AutoregressiveTransformer.__new__(AutoregressiveTransformer), SLOTS, CODES, init="zeros")
 
 
 def test_a_temperature_draws_by_the_logits():

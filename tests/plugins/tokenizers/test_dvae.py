@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 
 import pytest
 import torch
 from slotbench_plugins.tokenizers.dvae import DVAE, gumbel_noise, gumbel_softmax, unevenness
+from torch import nn
 from torch.nn import functional as F
 
 from slotbench.interfaces import VideoSpec
@@ -32,6 +34,23 @@ def test_frames_painted_from_codes_are_those_of_one_hot_weights():
     one_hot = F.one_hot(codes, 6).movedim(-1, -3).double()
     expected = model.decoder(one_hot.flatten(0, 1)).unflatten(0, (2, 3)).clamp(0, 1)
     torch.testing.assert_close(model.decode(codes), expected)
+
+
+def test_slates_has_a_group_norm_before_every_relu_and_its_size():
+    model = dvae(norm="group").eval()
+    normed = [model.encoder, model.decoder]
+    for layers in normed:
+        before = [layers[i - 1] for i, layer in enumerate(layers) if isinstance(layer, nn.ReLU)]
+        assert all(isinstance(norm, nn.GroupNorm) and norm.num_groups == 1 for norm in before)
+        assert len(before) == {id(model.encoder): 7, id(model.decoder): 9}[id(layers)]
+    with torch.device("meta"):
+        assert trainable_parameters(DVAE(FRAME, num_codes=1024, norm="group"))["total"] == 285_635
+    codes = torch.randint(6, (2, 3, 2, 3))
+    one_hot = F.one_hot(codes, 6).movedim(-1, -3).double()
+    expected = model.decoder(one_hot.flatten(0, 1)).unflatten(0, (2, 3)).clamp(0, 1)
+    torch.testing.assert_close(model.decode(codes), expected)
+    with pytest.raises(ValueError, match="no norm named 'batch'; choose one of none, group"):
+        inspect.unwrap(DVAE.__init__)(DVAE.__new__(DVAE), FRAME, norm="batch")
 
 
 def test_a_code_moves_the_cell_that_it_is_of():

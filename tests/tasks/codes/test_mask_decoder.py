@@ -114,6 +114,24 @@ def test_it_is_trained_afterwards_on_the_slots_of_another_run(tmp_path):
     assert not same(weights(task, "mask_decoder."), before)
 
 
+def test_the_best_checkpoint_is_the_best_of_the_mask_decoder_where_there_is_one():
+    data = balls()
+    assert code_task(data).monitor == ("val/loss", "min")
+    task = code_task(data, mask_decoder=BROADCAST)
+    assert task.monitor == ("val/psnr_mask_decoder/frame", "max")
+    rates = dict.fromkeys(("encoder", "core", "decoder"), 0.0)
+    task = code_task(data, mask_decoder=BROADCAST, part_rates=rates, optimizer=partial(torch.optim.Adam, lr=1e-2))
+    seen = []
+    for steps in (1, 10):
+        trainer = quiet_trainer(max_steps=steps, limit_val_batches=0)
+        trainer.fit(task, datamodule=data)
+        found = quiet_trainer().validate(task, datamodule=data, verbose=False)[0]
+        seen.append((found["val/loss"], found[task.monitor[0]]))
+    # of slots that stay as they are the loss tells nothing
+    assert seen[0][0] == pytest.approx(seen[1][0])
+    assert seen[1][1] > seen[0][1]
+
+
 @pytest.mark.parametrize("name", ["AutoregressiveTransformer", "ConcatenationDecoder"])
 def test_a_decoder_that_gives_no_masks_of_frames_is_refused(name):
     data = balls()

@@ -10,7 +10,12 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
 from slotbench.metrics.mask_rules import Rules
-from slotbench.metrics.segmentation import adjusted_rand_index, matched_iou, mean_best_overlap
+from slotbench.metrics.segmentation import (
+    adjusted_rand_index,
+    matched_iou,
+    matched_iou_of_pairs,
+    mean_best_overlap,
+)
 from slotbench.metrics.tracking import Tracking, TrackingRule, track
 
 __all__ = ["ClipScores", "score_clip", "score_clips"]
@@ -41,8 +46,9 @@ def score_clip(
     """All scores of a clip.
 
     Names are `<metric>/<scope>`: `fg_ari`, `fg_ari_several` (samples with two objects or more), `ari`, `miou`,
-    `miou_with_background` and `mbo`, per `video` (the whole clip, or one of its windows) and per `frame`; and `mota`,
-    `motp`, `misses` and `false_positives` (per true object), `switches_per_100_frames` and `found_again`.
+    `miou_with_background`, `miou_of_pairs` and `mbo`, per `video` (the whole clip, or one of its windows) and per
+    `frame`; and `mota`, `motp`, `misses` and `false_positives` (per true object), `switches_per_100_frames` and
+    `found_again`.
 
     Args:
         tables: pixels by frame, true id and slot.
@@ -92,6 +98,7 @@ def _add_segmentation(
         "ari": adjusted_rand_index(tables),
         "miou": matched_iou(tables),
         "miou_with_background": matched_iou(tables, ignore_background=False),
+        "miou_of_pairs": matched_iou_of_pairs(tables),
         "mbo": mean_best_overlap(tables),
     }
     if rules.absent == "zero":

@@ -17,7 +17,18 @@ Stage = Literal["val", "test"]
 
 _REFERENCES = ("baseline/", "oracle/")
 _OF_MASKS = frozenset(
-    ("ari", "fg_ari", "fg_ari_several", "mbo", "miou", "miou_with_background", "mota", "motp", "rollout_mota")
+    (
+        "ari",
+        "fg_ari",
+        "fg_ari_several",
+        "mbo",
+        "miou",
+        "miou_of_pairs",
+        "miou_with_background",
+        "mota",
+        "motp",
+        "rollout_mota",
+    )
 )
 
 

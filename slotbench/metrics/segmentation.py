@@ -45,6 +45,7 @@ __all__ = [
     "adjusted_rand_index",
     "contingency",
     "matched_iou",
+    "matched_iou_of_pairs",
     "mean_best_overlap",
     "pairwise_iou",
 ]
@@ -133,6 +134,30 @@ def matched_iou(table: Table, ignore_background: bool = True) -> _Values:
     sums = [matrix[linear_sum_assignment(matrix, maximize=True)].sum() for matrix in matrices]
     total = torch.from_numpy(np.array(sums, dtype=np.float64)).to(iou.device).view(iou.shape[:-2])
     return total / present.clamp(min=1), present > 0
+
+
+def matched_iou_of_pairs(table: Table) -> _Values:
+    """Sum of the IoUs of matched segments, background among them, over the pairs that have a segment on either side.
+
+    So a surplus slot costs as much as a true segment without a slot. Segments that share no pixel are paired, as far as
+    both sides go, which makes these pairs as many as the side with more segments has.
+
+    Source: Karazija et al., "ClevrTex", 2021, whose code calls it mIoU, and `matched_iou` with the background mIoU_gt.
+
+    Args:
+        table: points by true and by predicted id, the row of the background included.
+
+    Returns:
+        The value of each sample, and whether it has a segment (without one the value is 0).
+
+    Example:
+        >>> table = contingency(torch.tensor([0, 0, 0, 1, 2, 3]), torch.tensor([0, 0, 0, 1, 1, 1]))
+        >>> matched_iou_of_pairs(table)[0], matched_iou(table, ignore_background=False)[0]
+        (tensor(0.3333, dtype=torch.float64), tensor(0.6667, dtype=torch.float64))
+    """
+    mean, defined = matched_iou(table, ignore_background=False)
+    true, predicted = ((table.sum(axis) > 0).sum(-1) for axis in (-1, -2))
+    return mean * true / torch.maximum(true, predicted).clamp(min=1), defined
 
 
 def mean_best_overlap(table: Table) -> _Values:

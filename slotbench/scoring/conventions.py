@@ -46,9 +46,9 @@ CONVENTIONS = (
     ),
     Convention(
         "STEVE, PSB",
-        {"window": 6},
+        {"window": 6, "resize": "nearest"},
         {"FG-ARI": "fg_ari/video"},
-        "per piece of 6 frames, pieces one after the other",
+        "per piece of 6 frames, pieces one after the other; attention enlarged by repetition",
         "singhgautam/steve, branch evaluate; PSB, appendix B.4",
     ),
     Convention(
@@ -68,8 +68,13 @@ CONVENTIONS = (
     Convention(
         "ClevrTex",
         {},
-        {"FG-ARI": "fg_ari/frame", "ARI": "ari/frame", "mIoU": "miou_with_background/frame"},
-        "per image; mIoU_gt, the background one of the objects",
+        {
+            "FG-ARI": "fg_ari/frame",
+            "ARI": "ari/frame",
+            "mIoU": "miou_of_pairs/frame",
+            "mIoU_gt": "miou_with_background/frame",
+        },
+        "per image, the background an object; mIoU is over all pairs, surplus slots among them",
         "karazijal/clevrtex-generation, clevrtex_eval.py",
     ),
 )
@@ -80,6 +85,6 @@ _KEPT = ("first", "background", "void", "resolution", "resize", "fit", "uncovere
 
 
 def under(rules: Rules, convention: Convention) -> Rules:
-    """The rules of a convention, with what the data and the masks decide (ids, sizes, frames) as it was given."""
+    """The rules of a convention, with what it leaves to the data and the masks (ids, sizes, frames) as it was given."""
     kept = {name: getattr(rules, name) for name in _KEPT}
     return replace(Rules(**kept), **convention.rules)  # type: ignore[arg-type]

@@ -23,6 +23,7 @@ _NAMES = {
     "ari": "ARI",
     "miou": "mIoU",
     "miou_with_background": "mIoU with background",
+    "miou_of_pairs": "mIoU of all pairs",
     "mbo": "mBO",
     "mota": "MOTA",
     "motp": "MOTP (mean IoU)",
@@ -33,8 +34,8 @@ _NAMES = {
     "found_again": "found again after occlusion",
 }
 _ORDER = [
-    *(f"{name}/{scope}" for scope in ("video", "frame") for name in list(_NAMES)[:6]),
-    *list(_NAMES)[6:],
+    *(f"{name}/{scope}" for scope in ("video", "frame") for name in list(_NAMES)[:7]),
+    *list(_NAMES)[7:],
 ]
 
 
@@ -58,7 +59,7 @@ def print_evaluation(
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("score", no_wrap=True)
     for column in ("masks", "± 95 %", *list(columns)[1:]):
-        table.add_column(Text(one_line(column, 24)), justify="right", min_width=6)
+        table.add_column(Text(one_line(column, 40)), justify="right", min_width=6)
     for name in _ORDER:
         if any(name in scores for scores in columns.values()):
             own = columns["masks"].get(name)

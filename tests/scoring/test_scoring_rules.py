@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score
 from torch import from_numpy
 from torch.nn import functional as F
@@ -175,9 +176,51 @@ def test_conventions_keep_what_the_data_decide_and_set_the_rest():
     assert len(found) == 6
     assert all((one.first, one.void, one.background, one.resolution) == (6, (9,), 2, "masks") for one in found.values())
     assert found["SAVi, paper"].skip == 1
-    assert found["STEVE, PSB"].window == 6
+    assert (found["STEVE, PSB"].window, found["STEVE, PSB"].resize) == (6, "nearest")
+    assert found["ClevrTex"].resize == "bilinear"
     assert found["SAVi, repository"].window is None
     assert found["SlotFormer"].absent == "zero"
+
+
+def test_clevrtex_has_two_mious_one_of_which_counts_surplus_slots(tmp_path, capsys):
+    # 24 pixels: a background of 12, objects of 8 and 4, and slots of 10, 2, 8, 3 and 1
+    truth = np.repeat([0, 0, 1, 2], [10, 2, 8, 4]).astype(np.uint8).reshape(1, 4, 6)
+    slots = np.repeat([0, 1, 2, 3, 4], [10, 2, 8, 3, 1]).astype(np.uint8).reshape(1, 4, 6)
+    matched = 10 / 12 + 8 / 8 + 3 / 4
+    found = scores(slots, truth)
+    assert found["miou_with_background/frame"] == pytest.approx(matched / 3)
+    assert found["miou_of_pairs/frame"] == pytest.approx(matched / 5)
+    # as many slots as true segments cost nothing, and fewer are no gain
+    assert scores(truth, truth)["miou_of_pairs/frame"] == 1
+    assert scores(np.minimum(truth, 1), truth)["miou_of_pairs/frame"] == pytest.approx((1 + 8 / 12) / 3)
+    for name, values in {"masks": slots, "truth": truth}.items():
+        np.save(tmp_path / f"{name}.npy", values.repeat(6, 0))
+    assert cli.run(["score", str(tmp_path / "masks.npy"), "--truth", str(tmp_path / "truth.npy"), "--conventions"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (head,) = (line for line in lines if line.startswith("convention"))
+    (row,) = (line for line in lines if line.startswith("ClevrTex  "))
+    cells = {name: row[: head.index(name) + len(name)].split()[-1] for name in ("mIoU ", "mIoU_gt")}
+    assert cells == {"mIoU ": f"{matched / 5:.3f}", "mIoU_gt": f"{matched / 3:.3f}"}
+
+
+@given(st.integers(0, 1000))
+def test_pairs_are_those_of_segments_on_either_side_of_an_assignment(seed):
+    rng = np.random.default_rng(seed)
+    # every segment meets every other, so that no pair could be formed in another way
+    true, slots = rng.integers(1, 4), rng.integers(1, 6)
+    table = rng.integers(1, 9, (true, slots))
+    ids = [
+        np.concatenate([np.full(n, i if side == 0 else j) for (i, j), n in np.ndenumerate(table)]) for side in (0, 1)
+    ]
+    truth, masks = (one.astype(np.uint8).reshape(1, 1, -1) for one in ids)
+    size = max(true, slots)
+    ious = np.zeros((size, size))
+    for i in range(true):
+        for j in range(slots):
+            ious[i, j] = iou(truth == i, masks == j)
+    rows, columns = linear_sum_assignment(ious, maximize=True)
+    pairs = sum(i < true or j < slots for i, j in zip(rows, columns, strict=True))
+    assert scores(masks, truth)["miou_of_pairs/video"] == pytest.approx(ious[rows, columns].sum() / pairs)
 
 
 def test_the_table_of_conventions_has_the_scores_of_each(tmp_path, capsys):

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sequential
 
 from slotbench.data.descriptors import enough_descriptors, too_many_open
 from slotbench.errors import DataFilesError, FileError
-from slotbench.interfaces import DataSpec, DescribedClips, Reporter, VideoBatch
+from slotbench.interfaces import DataSpec, DescribedClips, Reporter, VideoBatch, to_unit_range
 
 __all__ = [
     "ClipDataset",
@@ -54,15 +54,6 @@ def check_counts(**counts: int | None) -> None:
     for name, value in counts.items():
         if value is not None and value < 1:
             raise ValueError(f"{name} is {value}; expected 1 or more")
-
-
-def to_unit_range(batch: VideoBatch) -> VideoBatch:
-    """The batch with frames of bytes 0..255 turned into floats in [0, 1]; frames that are floats stay as they are."""
-    if batch.held_out is not None:
-        batch = replace(batch, held_out=to_unit_range(batch.held_out))
-    if batch.frames.is_floating_point():
-        return batch
-    return replace(batch, frames=batch.frames.float() / 255)
 
 
 class ClipDataset(Dataset[VideoBatch], DescribedClips, ABC):

@@ -5,7 +5,7 @@ Sizes flow forward once: the data knows its `DataSpec`; an encoder is built from
 `VideoSpec`.
 """
 
-from slotbench.interfaces.batch import VideoBatch
+from slotbench.interfaces.batch import VideoBatch, to_unit_range
 from slotbench.interfaces.clips import DescribedClips, Piece, View, WholeVideos
 from slotbench.interfaces.cores import (
     AttentionKind,
@@ -19,6 +19,8 @@ from slotbench.interfaces.cores import (
     map_state,
     unbind_time,
 )
+from slotbench.interfaces.entrances import TakesFrames
+from slotbench.interfaces.frames import check_unit_range, unit_frames
 from slotbench.interfaces.parts import (
     Aggregation,
     AutoregressiveDecoder,
@@ -74,6 +76,7 @@ __all__ = [
     "SlotSpec",
     "StagedAggregation",
     "State",
+    "TakesFrames",
     "TemporalCore",
     "TokenSpec",
     "Tokenized",
@@ -83,8 +86,11 @@ __all__ = [
     "View",
     "WholeVideos",
     "WindowedCore",
+    "check_unit_range",
     "detach_state",
     "map_state",
     "rounded_shares",
+    "to_unit_range",
     "unbind_time",
+    "unit_frames",
 ]

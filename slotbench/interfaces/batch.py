@@ -13,8 +13,9 @@ from jaxtyping import Float, Integer
 from torch import Tensor
 
 from slotbench.errors import UserError
+from slotbench.interfaces.frames import check_unit_range, unit_frames
 
-__all__ = ["VideoBatch"]
+__all__ = ["VideoBatch", "to_unit_range"]
 
 
 @dataclass
@@ -25,7 +26,8 @@ class VideoBatch:
     time. They are of the views that are shown to the encoder.
 
     Attributes:
-        frames: in [0, 1] once it is on the device (`uint8` in 0..255 before).
+        frames: in [0, 1] once it is on the device, bytes (`uint8`) in 0..255 before; tasks and parts turn bytes into
+            floats themselves (`to_unit_range`).
         time: absolute step index of every step, so that a clip cut in two still knows where it is.
         masks: instance ids of the input, 0 = background.
         target: what is to be produced, `targets` times in the clip: ids of classes, of pixels, of the cells of a grid
@@ -73,7 +75,7 @@ class VideoBatch:
             start: absolute index of the first step, for a video that comes in pieces.
 
         Raises:
-            UserError: the shapes or the type of the values are others.
+            UserError: the shapes, the type or the range of the values are others.
         """
         if frames.ndim not in (4, 5) or frames.shape[-1] not in (1, 3):
             raise UserError(
@@ -89,9 +91,10 @@ class VideoBatch:
                 f"masks are of {masks.dtype}; expected integer ids, 0 = background: an image that was divided by 255 "
                 "has none, so read it as integers, for example numpy.array(Image.open(path))"
             )
-        values = torch.from_numpy(np.ascontiguousarray(frames)).float()
-        pixels = rearrange(values, "... height width channels -> ... channels height width")
-        pixels = pixels / 255 if frames.dtype == np.uint8 else pixels
+        pixels = unit_frames(torch.from_numpy(np.ascontiguousarray(frames))).float()
+        if frames.dtype != np.uint8:
+            check_unit_range(pixels)
+        pixels = rearrange(pixels, "... height width channels -> ... channels height width")
         ids = None if masks is None else torch.from_numpy(masks.astype(np.int64))
         if frames.ndim == 4:
             pixels, ids = pixels[None], None if ids is None else ids[None]
@@ -168,3 +171,17 @@ class VideoBatch:
     def pin_memory(self) -> VideoBatch:
         """The batch in page-locked memory."""
         return self.map(Tensor.pin_memory)
+
+
+def to_unit_range(batch: VideoBatch) -> VideoBatch:
+    """The batch with frames of bytes 0..255 turned into floats in [0, 1], held-out views too.
+
+    Frames that are floats stay as they are.
+
+    Raises:
+        UserError: frames are neither bytes nor floats.
+    """
+    frames, held_out = unit_frames(batch.frames), batch.held_out and to_unit_range(batch.held_out)
+    if frames is batch.frames and held_out is batch.held_out:
+        return batch
+    return replace(batch, frames=frames, held_out=held_out)

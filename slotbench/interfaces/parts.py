@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from slotbench.errors import UserError
 from slotbench.interfaces.batch import VideoBatch
+from slotbench.interfaces.entrances import TakesFrames
+from slotbench.interfaces.frames import unit_frames
 from slotbench.interfaces.specs import TokenSpec, VideoSpec
 
 __all__ = [
@@ -60,11 +62,12 @@ class Decoded:
         return value
 
 
-class Encoder(nn.Module, ABC):
+class Encoder(TakesFrames, nn.Module, ABC):
     """Turns each time step, on its own, into tokens.
 
     A subclass takes a `VideoSpec` as its first argument, gives every other argument a default, and sets `token_spec`.
-    The tokens of a step are those of all views that are shown; `VideoBatch.held_out` is not read.
+    The tokens of a step are those of all views that are shown; `VideoBatch.held_out` is not read. Frames are floats in
+    [0, 1] when `forward` reads them: bytes are divided by 255 before (`TakesFrames`).
     """
 
     token_spec: TokenSpec
@@ -78,7 +81,7 @@ class Encoder(nn.Module, ABC):
     def prepared(self) -> Callable[[VideoBatch], Tensor]:
         """A function that does what a call does, for the many short calls of one roll-out; by default the encoder.
 
-        What `TemporalCore.prepared` promises holds for it too.
+        What `TemporalCore.prepared` promises holds for it too. It is given frames that were predicted, floats.
         """
         return self
 
@@ -111,7 +114,7 @@ class CodeEncoder(Encoder):
         """
 
 
-class Decoder(nn.Module, ABC):
+class Decoder(TakesFrames, nn.Module, ABC):
     """Turns slots into pixels or logits, each time step on its own.
 
     A subclass takes a `SlotSpec` and the target's `VideoSpec` as its first two arguments and gives every other one a
@@ -182,7 +185,7 @@ class Tokenized:
     losses: dict[str, Tensor] = field(default_factory=dict)
 
 
-class Tokenizer(nn.Module, ABC):
+class Tokenizer(TakesFrames, nn.Module, ABC):
     """Turns each frame, on its own, into a grid of discrete codes, and codes into frames.
 
     A subclass takes a `VideoSpec` as its first argument, gives every other argument a default, and sets `code_spec`,
@@ -190,6 +193,11 @@ class Tokenizer(nn.Module, ABC):
     """
 
     code_spec: VideoSpec
+    frame_arguments = ("frames",)
+
+    def received(self, given: Any) -> Any:
+        """Frames of bytes as floats in [0, 1]; nothing but frames is a tensor of bytes here."""
+        return unit_frames(given) if isinstance(given, Tensor) else given
 
     @abstractmethod
     def forward(self, frames: Float[Tensor, "batch time *views channels height width"]) -> Tokenized:

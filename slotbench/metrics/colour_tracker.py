@@ -11,6 +11,7 @@ from scipy.ndimage import center_of_mass, label
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
+from slotbench.interfaces import unit_frames
 from slotbench.metrics.segmentation_baselines import kmeans_labels
 
 __all__ = ["colour_tracker_labels", "plain_colours", "simple_trackers"]
@@ -56,7 +57,7 @@ def plain_colours(
     frames: Float[Tensor, "*batch channels height width"],
 ) -> Integer[Tensor, "*batch height width"]:
     """Each pixel's colour with every channel off or on, as a number, 0 for black: red is 4, green 2, blue 1."""
-    on = frames.movedim(-3, -1) > 0.5
+    on = unit_frames(frames).movedim(-3, -1) > 0.5
     weights = 2 ** torch.arange(on.shape[-1] - 1, -1, -1, device=frames.device)
     return (on * weights).sum(-1)
 

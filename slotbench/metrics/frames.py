@@ -1,16 +1,19 @@
 """How close predicted frames are to the true ones: squared error, PSNR and SSIM of every frame, and their curves.
 
-Frames are in [0, 1]. SSIM is that of Wang et al., "Image quality assessment", 2004, in the form of scikit-image's
-`structural_similarity(gaussian_weights=True, sigma=1.5, use_sample_covariance=False, data_range=1)`.
+Frames are in [0, 1], or bytes in 0..255, which are divided. SSIM is that of Wang et al., "Image quality assessment",
+2004, in the form of scikit-image's `structural_similarity(gaussian_weights=True, sigma=1.5,
+use_sample_covariance=False, data_range=1)`.
 """
 
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from torch import Tensor
 from torch.nn import functional as F
 from torchmetrics import Metric
+
+from slotbench.interfaces import unit_frames
 
 __all__ = ["MAX_PSNR", "SSIM_WINDOW", "HorizonCurve", "frame_mse", "frame_psnr", "frame_ssim", "frame_sum_mse"]
 
@@ -22,7 +25,7 @@ SSIM_WINDOW = 11
 
 _SIGMA, _C1, _C2 = 1.5, 0.01**2, 0.03**2
 
-Frames = Float[Tensor, "*batch channels height width"]
+Frames = Float[Tensor, "*batch channels height width"] | UInt8[Tensor, "*batch channels height width"]
 
 
 def frame_mse(predicted: Frames, true: Frames) -> Float[Tensor, "*batch"]:
@@ -32,7 +35,7 @@ def frame_mse(predicted: Frames, true: Frames) -> Float[Tensor, "*batch"]:
         >>> frame_mse(torch.zeros(1, 2, 2), torch.full((1, 2, 2), 0.5))
         tensor(0.2500)
     """
-    return (predicted - true).square().mean(dim=(-3, -2, -1))
+    return (unit_frames(predicted) - unit_frames(true)).square().mean(dim=(-3, -2, -1))
 
 
 def frame_sum_mse(predicted: Frames, true: Frames) -> Float[Tensor, "*batch"]:
@@ -73,7 +76,7 @@ def frame_ssim(predicted: Frames, true: Frames) -> Float[Tensor, "*batch"]:
             f"{width}: use frames of at least {SSIM_WINDOW} x {SSIM_WINDOW}"
         )
     # one plane per frame and channel; the differences of second moments below lose too much in half precision
-    x, y = (frames.reshape(-1, 1, height, width) for frames in (predicted, true))
+    x, y = (unit_frames(frames).reshape(-1, 1, height, width) for frames in (predicted, true))
     if x.dtype not in (torch.float32, torch.float64):
         x, y = x.float(), y.float()
     offsets = torch.arange(SSIM_WINDOW, dtype=x.dtype, device=x.device) - SSIM_WINDOW // 2

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float, Integer
+from jaxtyping import Float, Integer, UInt8
 from torch import Tensor
 from torch.nn import functional as F
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
+
+from slotbench.interfaces import unit_frames
 
 __all__ = ["FVD", "FVD_SIDE", "ClipMetric", "GroupMeans", "embed_videos", "frechet_distance", "group_slices"]
 
@@ -48,7 +50,7 @@ def frechet_distance(
 
 
 def embed_videos(
-    videos: Float[Tensor, "clips time channels height width"],
+    videos: Float[Tensor, "clips time channels height width"] | UInt8[Tensor, "clips time channels height width"],
     network: Callable[[Float[Tensor, "1 3 time side side"]], Float[Tensor, "1 dim"]],
     side: int = FVD_SIDE,
 ) -> Float[Tensor, "clips dim"]:
@@ -57,7 +59,7 @@ def embed_videos(
     Computed without autocast, one video at a time: at 224 x 224 a frame takes 600 kB before the first layer.
 
     Args:
-        videos: in [0, 1], of one channel or three.
+        videos: in [0, 1] or of bytes, of one channel or three.
         network: an embedding of videos in [-1, 1].
         side: height and width that the videos are resized to, pixels.
 
@@ -70,7 +72,7 @@ def embed_videos(
     found = []
     with torch.autocast(videos.device.type, enabled=False):
         for video in videos:
-            resized = F.interpolate(video.float(), (side, side), mode="bilinear", align_corners=False)
+            resized = F.interpolate(unit_frames(video).float(), (side, side), mode="bilinear", align_corners=False)
             found.append(network((2 * resized - 1).expand(-1, 3, -1, -1).transpose(0, 1)[None]))
     return torch.cat(found)
 

@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from torch import Tensor, nn
+
+from slotbench.interfaces import unit_frames
 
 __all__ = ["LPIPS", "feature_distance"]
 
 # mean and deviation of ImageNet's colours in [-1, 1]
 _SHIFT, _SCALE = (-0.030, -0.088, -0.188), (0.458, 0.448, 0.450)
+
+Frames = Float[Tensor, "*batch channels height width"] | UInt8[Tensor, "*batch channels height width"]
 
 _EPS = 1e-10
 
@@ -68,10 +72,10 @@ class LPIPS(nn.Module):
 
     def forward(
         self,
-        predicted: Float[Tensor, "*batch channels height width"],
-        true: Float[Tensor, "*batch channels height width"],
+        predicted: Frames,
+        true: Frames,
     ) -> Float[Tensor, "*batch"]:
-        """The distance of each frame; frames are in [0, 1], of one channel or three.
+        """The distance of each frame; frames are in [0, 1] or bytes, of one channel or three.
 
         Computed without autocast, 64 frames at a time.
 
@@ -90,7 +94,7 @@ class LPIPS(nn.Module):
         if frames.shape[1] not in (1, 3):
             raise ValueError(f"LPIPS compares grey frames or RGB frames, and these have {frames.shape[1]} channels")
         # one grey channel becomes three by broadcasting
-        return self.network((2 * frames.to(self.scale) - 1 - self.shift) / self.scale)
+        return self.network((2 * unit_frames(frames).to(self.scale) - 1 - self.shift) / self.scale)
 
 
 def _unit(features: Tensor) -> Tensor:

@@ -12,9 +12,11 @@ from functools import partial
 
 import numpy as np
 import torch
-from jaxtyping import Float, Integer
+from jaxtyping import Float, Integer, UInt8
 from scipy.cluster.vq import kmeans2, vq
 from torch import Tensor
+
+from slotbench.interfaces import unit_frames
 
 __all__ = [
     "grid_labels",
@@ -26,7 +28,7 @@ __all__ = [
     "stripe_labels",
 ]
 
-Frames = Float[Tensor, "batch time channels height width"]
+Frames = Float[Tensor, "batch time channels height width"] | UInt8[Tensor, "batch time channels height width"]
 Labels = Integer[Tensor, "batch time height width"]
 
 _STARTS, _ROUNDS, _MOST_POINTS = 2, 20, 16_384
@@ -135,7 +137,8 @@ def kmeans_labels(frames: Frames, num_slots: int, position_weight: float) -> Lab
     if num_slots < 1:
         raise ValueError(f"k-means with {num_slots} clusters; expected at least 1")
     batch, time, channels, height, width = frames.shape
-    pixels = frames.detach().float().movedim(2, -1).reshape(batch, time * height * width, channels).cpu().numpy()
+    colours = unit_frames(frames.detach()).float().movedim(2, -1)
+    pixels = colours.reshape(batch, time * height * width, channels).cpu().numpy()
     if position_weight != 0:
         rows, cols = np.meshgrid(_unit_steps(height), _unit_steps(width), indexing="ij")
         places = np.stack([cols, rows], axis=-1).reshape(-1, 2) * np.float32(position_weight)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from slotbench.interfaces import VideoSpec
+from slotbench.interfaces import VideoSpec, unit_frames
 from slotbench.pretrained.vit import ARCHITECTURES, ViT
 from slotbench.pretrained.weights import freeze, read_files
 
@@ -56,9 +56,11 @@ class FeatureExtractor(nn.Module, ABC):
         return self._network[0]
 
     def forward(
-        self, frames: Float[Tensor, "batch time channels height width"]
+        self,
+        frames: Float[Tensor, "batch time channels height width"] | UInt8[Tensor, "batch time channels height width"],
     ) -> Float[Tensor, "batch time feature_channels rows cols"]:
-        """Features of frames in [0, 1], without gradients."""
+        """Features of frames in [0, 1] or of bytes, without gradients."""
+        frames = unit_frames(frames)
         with torch.no_grad():
             parts = [self.extract(part) for part in frames.flatten(0, 1).split(self.frames_at_once)]
         return torch.cat(parts).unflatten(0, frames.shape[:2])

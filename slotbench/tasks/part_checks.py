@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar, get_args
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from slotbench.errors import UserError
 from slotbench.interfaces import (
     CoreOutput,
     DataSpec,
@@ -22,10 +23,12 @@ from slotbench.interfaces import (
     TokenSpec,
     VideoBatch,
     VideoSpec,
+    check_unit_range,
 )
 
 __all__ = [
     "PartName",
+    "check_batch",
     "check_choices",
     "check_first_output",
     "check_logits",
@@ -42,6 +45,22 @@ _EXAMPLES: dict[type, str] = {
     TokenSpec: "self.token_spec = TokenSpec(dim=64, num_tokens=rows * cols, grid=(rows, cols))",
     SlotSpec: "self.slot_spec = SlotSpec(num_slots, dim)",
 }
+
+
+def check_batch(batch: VideoBatch) -> None:
+    """Refuses frames that are not in [0, 1] and masks that are no ids; it reads every pixel.
+
+    Raises:
+        UserError: says what there is, and what is expected.
+    """
+    check_unit_range(batch.frames)
+    for name in ("masks", "target_masks"):
+        ids = getattr(batch, name)
+        if ids is not None and ids.is_floating_point():
+            raise UserError(
+                f"{name} of the batch are of {ids.dtype}; expected integer ids, 0 = background: an image that was "
+                "divided by 255 has none, so read it as integers"
+            )
 
 
 def spec_of(part: nn.Module, name: PartName, kind: type[Spec]) -> Spec:

@@ -20,20 +20,21 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from slotbench.interfaces import DataSpec, Headline, MaskScores, Reporter, VideoBatch
+from slotbench.interfaces import DataSpec, Headline, MaskScores, Reporter, TakesFrames, VideoBatch, to_unit_range
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Score, Scores, Stage
 from slotbench.nn.slot_init import drawn_by_clip
 from slotbench.pretrained.weights import WeightReport, match_weights
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised import Decay, OptimisedModule
+from slotbench.tasks.part_checks import check_batch
 from slotbench.tasks.saving.checkpoint_fit import check_checkpoint
 from slotbench.tasks.saving.saved_arguments import RebuiltModule
 
 __all__ = ["Task"]
 
 
-class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
+class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
     """A model of parts, and one question that it is asked.
 
     A subclass makes its parts, says by `parts` which they are, and writes `forward`, `loss` of what `forward` returns,
@@ -42,6 +43,9 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
     `forward` and `loss`. Whatever `loss` a subclass has is minimised in training and logged in validation and test;
     what is learned beyond what is scored, `forward` and `loss` know by `self.training`. Steps, logging, the baselines
     that are scored once, and the final report are here.
+
+    A batch may hold frames of bytes: every public method of a task that takes a `batch` is given floats in [0, 1]. The
+    first batch of a stage is looked at, whether its floats are in that range.
 
     Several processes train and score as one: losses and scores are summed over their clips before they are logged; see
     `drawn_alike` for random numbers in evaluation, and `on_train_batch_start` for those in training.
@@ -84,6 +88,7 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
         self._seed: int | None = None
         self._quiet_about: set[str] = set()
         self.weight_report: WeightReport | None = None
+        self._looked_at: set[bool] = set()
 
     @property
     @abstractmethod
@@ -108,6 +113,20 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
     def predict(self, batch: VideoBatch) -> dict[str, Tensor]:
         """What `slotbench predict` shows and saves, by name; nothing by default."""
         return {}
+
+    def received(self, given: Any) -> Any:
+        """A batch with frames in [0, 1]; the first one of a stage, in training and in evaluation, is looked at.
+
+        Raises:
+            UserError: frames are of another type or range, or ids of a floating-point type.
+        """
+        if not isinstance(given, VideoBatch):
+            return given
+        batch = to_unit_range(given)
+        if self.training not in self._looked_at:
+            check_batch(batch)
+            self._looked_at.add(self.training)
+        return batch
 
     def declare_scores(self, val: Scores, test: Scores) -> None:
         """Has these updated by `score` in validation and test, closed after it, and logged under the stage's name."""
@@ -198,6 +217,7 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
 
     def setup(self, stage: str) -> None:
         """Loads the weights named by `init_from`, once, before training starts."""
+        self._looked_at = set()
         # before a checkpoint may put another random state in place
         self._seed = int(os.environ.get("PL_GLOBAL_SEED", torch.initial_seed()))
         if stage == "fit" and self._init_from is not None and self.weight_report is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from itertools import product
 from typing import Any
@@ -15,7 +15,7 @@ from prediction_tasks import quiet_trainer
 from slotbench import registry
 from slotbench.data.balls.blinking_balls import BlinkingBalls
 from slotbench.data.balls.bouncing_balls import BouncingBalls
-from slotbench.data.base import LoaderOptions, SlotDataModule, Split, collate
+from slotbench.data.base import ClipDataset, LoaderOptions, SlotDataModule, Split, collate
 from slotbench.data.cater_like.cater_like import CATERLike
 from slotbench.interfaces import VideoBatch
 from slotbench.tasks.task import Task
@@ -26,8 +26,17 @@ TASKS = registry.names("tasks")
 class DeepBalls(BouncingBalls):
     """Two balls, with depth."""
 
-    def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
-        return with_depth(super().on_after_batch_transfer(batch, dataloader_idx))
+    def dataset(self, split: Split) -> ClipDataset:
+        return _Deep(super().dataset(split))
+
+
+class _Deep(ClipDataset):
+    def __init__(self, clips: ClipDataset) -> None:
+        super().__init__(len(clips))
+        self._clips = clips
+
+    def clips(self, indices: Sequence[int]) -> VideoBatch:
+        return with_depth(self._clips.clips(indices))
 
 
 def _loader() -> LoaderOptions:

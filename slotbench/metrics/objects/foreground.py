@@ -7,29 +7,31 @@ it.
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from torch import Tensor
 from torchmetrics import Metric
+
+from slotbench.interfaces import unit_frames
 
 __all__ = ["ForegroundF1", "soft_counts", "soft_f1"]
 
 _EPSILON = 1e-7
 
-Frames = Float[Tensor, "*batch channels height width"]
+Frames = Float[Tensor, "*batch channels height width"] | UInt8[Tensor, "*batch channels height width"]
 
 
 def soft_counts(predicted: Frames, true: Frames) -> Float[Tensor, "*batch 3"]:
     """Soft true positives, false positives and false negatives: sums of y p, (1 - y) p and y (1 - p) over a frame.
 
     Args:
-        predicted: values p in [0, 1].
-        true: values y in [0, 1].
+        predicted: values p in [0, 1], or bytes.
+        true: values y in [0, 1], or bytes.
 
     Example:
         >>> soft_counts(torch.tensor([[[0.5, 1.0]]]), torch.tensor([[[1.0, 0.0]]]))
         tensor([0.5000, 1.0000, 0.5000], dtype=torch.float64)
     """
-    p, y = predicted.double(), true.double()
+    p, y = unit_frames(predicted).double(), unit_frames(true).double()
     both = (y * p).sum((-3, -2, -1))
     return torch.stack([both, p.sum((-3, -2, -1)) - both, y.sum((-3, -2, -1)) - both], dim=-1)
 

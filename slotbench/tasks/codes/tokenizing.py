@@ -10,8 +10,8 @@ from lightning.pytorch import Trainer
 from torch import Tensor
 from torch.nn import functional as F
 
-from slotbench.data.base import SlotDataModule, to_unit_range
-from slotbench.interfaces import PartError, Tokenizer, VideoSpec
+from slotbench.data.base import SlotDataModule
+from slotbench.interfaces import PartError, Tokenizer, VideoSpec, to_unit_range
 from slotbench.tasks.frame_losses import at_least_float32
 
 __all__ = ["CodeSum", "checked_tokenizer", "fit_tokenizer", "reconstruction_loss", "training_frames"]

@@ -1,0 +1,205 @@
+"""Frames of bytes are the same as floats in [0, 1] wherever they enter: parts, tasks, loops of one's own and stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from any_task import TASKS, first_batch, small_data, small_task
+from prediction_tasks import quiet_trainer
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader
+
+from slotbench import registry
+from slotbench.data.base import collate
+from slotbench.errors import UserError
+from slotbench.interfaces import Encoder, SlotSpec, TokenSpec, VideoBatch, VideoSpec, to_unit_range
+from slotbench.metrics import frame_mse, frame_psnr, frame_ssim
+from slotbench.testing.frame_laws import INPUT, SLOTS, random_batch, random_slots
+
+
+def of_bytes(batch: VideoBatch) -> VideoBatch:
+    return replace(batch, frames=(batch.frames.clamp(0, 1) * 255).round().to(torch.uint8))
+
+
+def as_numbers(found: Any) -> list[Tensor]:
+    """Every tensor in what a call returned."""
+    if isinstance(found, Tensor):
+        return [found]
+    if hasattr(found, "__dataclass_fields__"):
+        found = vars(found)
+    if isinstance(found, dict):
+        return [value for part in found.values() for value in as_numbers(part)]
+    return [value for part in found for value in as_numbers(part)] if isinstance(found, list | tuple) else []
+
+
+def same(call: Callable[[VideoBatch], Any], batch: VideoBatch) -> None:
+    """A call gives the same for bytes and for floats."""
+    found = []
+    for given in (batch, to_unit_range(batch)):
+        torch.manual_seed(1)
+        found.append(as_numbers(call(given)))
+    assert found[0]
+    for of_bytes, of_floats in zip(*found, strict=True):
+        torch.testing.assert_close(of_bytes, of_floats, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", registry.names("encoders"))
+def test_an_encoder_gives_equal_tokens_for_bytes_and_floats(name: str) -> None:
+    encoder = registry.load("encoders", name)(INPUT).eval()
+    batch = of_bytes(random_batch(INPUT))
+    with torch.no_grad():
+        same(encoder, batch)
+        same(lambda given: encoder(batch=given), batch)
+
+
+class Untouched(Encoder):
+    """An encoder of a third party that thinks of no bytes."""
+
+    def __init__(self, spec: VideoSpec) -> None:
+        super().__init__()
+        self.token_spec = TokenSpec(4, spec.height)
+        self.rows = nn.Linear(spec.channels * spec.width, 4)
+
+    def forward(self, batch: VideoBatch) -> Tensor:
+        assert batch.frames.is_floating_point()
+        return self.rows(batch.frames.transpose(2, 3).flatten(3))
+
+
+class Child(Untouched):
+    """A subclass of it."""
+
+    def forward(self, batch: VideoBatch) -> Tensor:
+        return 2 * super().forward(batch)
+
+
+@pytest.mark.parametrize("encoder", [Untouched, Child])
+def test_an_encoder_of_a_third_party_writes_nothing_for_it(encoder: type[Encoder]) -> None:
+    part, batch = encoder(INPUT), of_bytes(random_batch(INPUT))  # type: ignore[call-arg]
+    same(part, batch)
+    assert part(batch).abs().max() < 20
+    with pytest.raises(UserError, match=r"frames are of torch\.int64; expected bytes"):
+        part(replace(batch, frames=batch.frames.long()))
+
+
+@pytest.mark.parametrize("name", registry.names("tokenizers"))
+def test_a_tokenizer_has_the_same_codes_for_bytes(name: str) -> None:
+    tokenizer = registry.load("tokenizers", name)(INPUT).eval()
+    batch = of_bytes(random_batch(INPUT))
+    same(lambda given: tokenizer(given.frames), batch)
+    same(lambda given: tokenizer.encode(given.frames), batch)
+
+
+@pytest.mark.parametrize("name", registry.names("decoders"))
+def test_a_decoder_that_reads_the_batch_is_given_floats(name: str) -> None:
+    kind = registry.load("decoders", name)
+    seen: list[Tensor] = []
+
+    class Looking(kind):  # type: ignore[misc, valid-type]
+        def forward(self, slots: Tensor, batch: VideoBatch | None = None) -> Any:
+            assert batch is not None
+            seen.append(batch.frames)
+            return None
+
+    Looking.forward(object.__new__(Looking), random_slots(SLOTS), of_bytes(random_batch(INPUT)))
+    assert seen[0].is_floating_point()
+    assert isinstance(SLOTS, SlotSpec)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_loop_of_ones_own_over_bytes_has_the_same_numbers(name: str) -> None:
+    task, batch = small_task(name).train(), of_bytes(first_batch(small_data(name)))
+    same(lambda given: task.loss(task(given), given), batch)
+    same(task.training_loss, batch)
+    task.training_loss(batch).backward()
+    task.eval()
+    with torch.no_grad():
+        same(task.predict, batch)
+        same(lambda given: task.loss(task(given), given), batch)
+
+
+class OwnLoss(registry.load("tasks", "SlotAutoencoding")):  # type: ignore[misc]
+    """A loss that compares with the frames of the batch."""
+
+    def loss(self, output: Any, batch: VideoBatch) -> Tensor:
+        return F.mse_loss(output.decoded.reconstruction, batch.frames)
+
+
+def test_the_loss_of_a_subclass_reads_floats() -> None:
+    task, batch = small_task("SlotAutoencoding", OwnLoss), of_bytes(first_batch(small_data("SlotAutoencoding")))
+    assert task.loss(task(batch), batch) < 2
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_plain_loader_of_bytes_scores_as_the_data_module_does(name: str) -> None:
+    data, found = small_data(name), []
+    clips = [data.dataset("val")[i] for i in range(2)]
+    plain = DataLoader(clips, batch_size=2, collate_fn=collate)  # type: ignore[arg-type]
+    for given in ({"dataloaders": plain}, {"datamodule": data}):
+        task, trainer = small_task(name), quiet_trainer()
+        scores = trainer.validate(task, verbose=False, **given)[0]
+        found.append({name: value for name, value in scores.items() if "baseline" not in name and "fps" not in name})
+        test = trainer.test(task, verbose=False, dataloaders=plain)[0]
+        assert test["test/loss"] == pytest.approx(scores["val/loss"])
+        predicted = trainer.predict(task, dataloaders=plain)
+        assert isinstance(predicted, list)
+        training = quiet_trainer(max_steps=1)
+        training.fit(small_task(name), plain, plain)
+        assert training.callback_metrics["train/loss"] < 10
+    plainly, by_module = found  # which knows oracles too
+    assert {"val/loss"} <= plainly.keys() <= by_module.keys()
+    assert plainly == pytest.approx({name: by_module[name] for name in plainly}, rel=1e-5)
+
+
+@pytest.mark.parametrize("frames", [200.0, -1.0, float("nan")])
+def test_floats_outside_of_the_range_are_refused_where_they_enter(frames: float) -> None:
+    wrong = np.full((2, 8, 8, 3), frames, np.float32)
+    with pytest.raises(UserError, match=r"frames go from .* expected floats in \[0, 1\], or bytes"):
+        VideoBatch.from_numpy(wrong)
+    data = small_data("SlotAutoencoding")
+    batch = first_batch(data)
+    batch = replace(batch, frames=torch.full_like(batch.frames, frames))
+    for call in ("training_loss", "predict", "__call__"):
+        with pytest.raises(UserError, match="frames go from"):
+            getattr(small_task("SlotAutoencoding"), call)(batch)
+    loader = DataLoader([batch], batch_size=1, collate_fn=collate)  # type: ignore[arg-type, list-item]
+    for stage, loaders in {"fit": 2, "validate": 1, "test": 1, "predict": 1}.items():
+        task, run = small_task("SlotAutoencoding"), getattr(quiet_trainer(max_steps=1), stage)
+        with pytest.raises(UserError, match="frames go from"):
+            run(task, *[loader] * loaders)
+
+
+def test_what_overshoots_a_little_and_other_floats_of_the_range_are_taken() -> None:
+    for kind in (np.float16, np.float32, np.float64):
+        frames = np.linspace(-0.005, 1.005, 2 * 8 * 8 * 3).reshape(2, 8, 8, 3).astype(kind)
+        assert VideoBatch.from_numpy(frames).frames.dtype == torch.float32
+    assert VideoBatch.from_numpy(np.full((2, 8, 8, 3), 51, np.uint8)).frames.max() == pytest.approx(0.2)
+
+
+def test_masks_of_a_floating_point_type_are_refused_where_a_batch_enters() -> None:
+    batch = first_batch(small_data("SlotAutoencoding"))
+    wrong = replace(batch)
+    wrong.masks = batch.require("masks") / 255
+    with pytest.raises(UserError, match=r"masks of the batch are of torch\.float32; expected integer ids"):
+        small_task("SlotAutoencoding").training_loss(wrong)
+
+
+def test_views_that_are_held_out_are_scaled_too() -> None:
+    batch = of_bytes(random_batch(INPUT))
+    scaled = to_unit_range(replace(batch, held_out=batch))
+    assert scaled.held_out is not None
+    assert scaled.held_out.frames.max() <= 1
+    floats = to_unit_range(batch)
+    assert to_unit_range(floats) is floats
+
+
+def test_quality_of_frames_is_the_same_for_bytes() -> None:
+    first, second = (of_bytes(random_batch(INPUT)).frames for _ in range(2))
+    second = second.flip(-1)
+    for score in (frame_mse, frame_psnr, frame_ssim):
+        torch.testing.assert_close(score(first, second), score(first / 255, second / 255))

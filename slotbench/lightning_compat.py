@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol, runtime_checkable
 
-from lightning.pytorch import Trainer
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import WeightAveraging
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.loops.fit_loop import _FitLoop
@@ -19,6 +20,7 @@ __all__ = [
     "FinalStep",
     "SettledCLI",
     "end_after_this_step",
+    "follow_until_averaged",
     "restore_loader_position",
     "run_validation",
     "validate_after_last_step",
@@ -73,6 +75,24 @@ def end_after_this_step(trainer: Trainer, end: bool = True) -> None:
     """Has the training end once all that belongs to this step is done, as Lightning does after SIGTERM; or takes it
     back."""
     trainer._signal_connector.received_sigterm = end
+
+
+def follow_until_averaged(trainer: Trainer, module: LightningModule) -> None:
+    """Has averages of weights that have not begun be the weights themselves.
+
+    Lightning validates, saves and ends with the average, and until it begins that is the model as it was drawn.
+    """
+    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    for callback in callbacks:
+        if not isinstance(callback, WeightAveraging) or callback._average_model is None:
+            continue
+        # what the callback counts is on the host, but a resumed one has forgotten its epochs
+        has_begun = callback._latest_update_step > 0 or callback._latest_update_epoch >= 0
+        if not has_begun and callback._average_model.n_averaged == 0:
+            current = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+            average = callback._average_model.module
+            for name, kept in (*average.named_parameters(), *average.named_buffers()):
+                kept.detach().copy_(current[name].detach())
 
 
 def restore_loader_position(trainer: Trainer) -> None:

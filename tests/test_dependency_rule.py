@@ -22,7 +22,7 @@ ARROWS: dict[str, set[str]] = {
     "pretrained": {"nn", "interfaces"},
     "metrics": {"nn", "interfaces"},
     "data": {"interfaces"},
-    "tasks": {"nn", "metrics", "pretrained", "data", "registry", "interfaces"},
+    "tasks": {"nn", "metrics", "pretrained", "data", "registry", "interfaces", "lightning_compat"},
     "probing": {"metrics", "interfaces"},
     "lengths": {"metrics", "runs", "interfaces"},
     "scoring": {"metrics", "data", "runs", "interfaces"},

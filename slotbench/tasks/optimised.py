@@ -10,14 +10,16 @@ from typing import Any, Literal, get_args
 
 import torch
 from lightning.pytorch import LightningModule
+from lightning.pytorch.core.optimizer import LightningOptimizer
 from lightning.pytorch.plugins.precision import MixedPrecision, Precision
 from lightning.pytorch.utilities import GradClipAlgorithmType
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CyclicLR, LRScheduler, OneCycleLR
 
 from slotbench.errors import lines
+from slotbench.lightning_compat import follow_until_averaged
 from slotbench.nn.parameters import decay_groups, one_group
 from slotbench.tasks.optimisation import NO_END, TrainingSettingsError, build_optimizer, build_schedule
 from slotbench.tasks.part_rates import hold_constant, part_groups
@@ -101,6 +103,30 @@ class OptimisedModule(LightningModule):
         if with_schedule:
             build_schedule(self._schedule, optimizer, total_steps)
 
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Back-propagates as Lightning does; gradients of the last batches of an epoch are of their mean too.
+
+        With `accumulate_grad_batches` a step is taken at the end of an epoch whatever has been accumulated, and
+        Lightning has divided each loss by the full number.
+        """
+        trainer: Any = self.trainer
+        every, batches = trainer.accumulate_grad_batches, trainer.num_training_batches
+        if every > 1 and math.isfinite(batches):
+            in_this_step = min(every, batches - trainer.fit_loop.batch_idx // every * every)
+            loss = loss * (every / in_this_step)
+        super().backward(loss, *args, **kwargs)
+
+    def optimizer_step(
+        self,
+        epoch: int,
+        batch_idx: int,
+        optimizer: Optimizer | LightningOptimizer,
+        optimizer_closure: Callable[[], Any] | None = None,
+    ) -> None:
+        """Takes a step as Lightning does; an average of weights that begins later is, until then, the weights."""
+        super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
+        follow_until_averaged(self.trainer, self)
+
     def configure_gradient_clipping(
         self,
         optimizer: Optimizer,
@@ -170,7 +196,11 @@ class OptimisedModule(LightningModule):
         self._has_new_learning_rate = True
 
     def on_fit_start(self) -> None:
-        """Lets the schedule, and not a learning rate that was found, say what the first step takes."""
+        """Lets the schedule, and not a learning rate that was found, say what the first step takes.
+
+        Averages of weights were made before the task has loaded those that it starts from.
+        """
+        follow_until_averaged(self.trainer, self)
         if self._has_new_learning_rate:
             for config in self.trainer.lr_scheduler_configs:
                 for group, rate in zip(config.scheduler.optimizer.param_groups, config.scheduler._last_lr, strict=True):

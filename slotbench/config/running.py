@@ -295,6 +295,8 @@ def _opening(
     counts = trainable_parameters(task)
     total = counts.pop("total")
     sizes = " + ".join(f"{name} {count:,}" for name, count in counts.items())
+    twice = sum(counts.values()) - total  # of parts that share some
+    sizes += f" - {twice:,} shared" if twice > 0 else ""
     return "\n".join(
         one_line(line)
         for line in [

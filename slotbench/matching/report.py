@@ -69,8 +69,7 @@ def write_matches(
         experiment = " ".join(f"--config {shlex.quote(file)}" for file in files)
         header = [
             f"# {match.core} with about {budget.parameters:,} trainable parameters of the {budget.part}:",
-            f"#   encoder {counts.encoder:,} + core {counts.core:,} + decoder {counts.decoder:,} = {counts.total:,}"
-            f" ({100 * budget.difference(counts):+.1f} %)",
+            f"#   {counts.terms} = {counts.total:,} ({100 * budget.difference(counts):+.1f} %)",
             f"#   slotbench fit {experiment} --config {shlex.quote(str(path))}",
             f"# Made by: slotbench match {shlex.join(arguments)}",
         ]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import yaml
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from torch import nn
 
 from slotbench import registry
 from slotbench.config.explanation import explain_construction
@@ -110,16 +111,23 @@ def find_width(count: Callable[[int], int], budget: int, step: int = 1) -> Searc
 
 @dataclass(frozen=True)
 class Counts:
-    """Trainable parameters of the three parts."""
+    """Trainable parameters of the three parts, and how many of them two parts share."""
 
     encoder: int
     core: int
     decoder: int
+    shared: int = 0
 
     @property
     def total(self) -> int:
         """Those of the whole model."""
-        return self.encoder + self.core + self.decoder
+        return self.encoder + self.core + self.decoder - self.shared
+
+    @property
+    def terms(self) -> str:
+        """The sum whose value is the total."""
+        shared = f" - {self.shared:,} shared" if self.shared else ""
+        return f"encoder {self.encoder:,} + core {self.core:,} + decoder {self.decoder:,}{shared}"
 
     def of(self, part: str) -> int:
         """Those of the "core", or of the whole "model"."""
@@ -185,7 +193,9 @@ class Model:
                 task = self._configuration.instantiate(config)["model"]
         except (ValueError, MisconfigurationException) as error:
             raise RefusedError(explain_construction(error, config)) from error
-        return Counts(*(trainable_parameters(part)["total"] for part in (task.encoder, task.core, task.decoder)))
+        parts = (task.encoder, task.core, task.decoder)
+        counts = [trainable_parameters(part)["total"] for part in parts]
+        return Counts(*counts, shared=sum(counts) - trainable_parameters(nn.ModuleList(parts))["total"])
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -274,8 +284,7 @@ def budget_of(line: CoreSettings, parameters: int | None, like: str | None, part
         counts = model.counts()
     except RefusedError as error:
         raise UserError(str(error)) from error
-    parts = f"encoder {counts.encoder:,} + core {counts.core:,} + decoder {counts.decoder:,}"
-    return Budget(counts.of(part), part, tolerance, f", as {like} has ({parts})")
+    return Budget(counts.of(part), part, tolerance, f", as {like} has ({counts.terms})")
 
 
 def match(core: str, argument: str, line: CoreSettings, budget: Budget) -> Match:

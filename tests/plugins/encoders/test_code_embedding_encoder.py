@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
 from code_tasks import PATCHES, TINY_DVAE, balls, quiet_trainer
 from torch.nn import functional as F
 
+from slotbench.config.options import split_options
+from slotbench.config.running import _opening
 from slotbench.interfaces import PartError, SlotSpec, TokenSpec, VideoBatch, VideoSpec
+from slotbench.matching.settings import CoreSettings
 from slotbench.nn.parameters import trainable_parameters
 from slotbench.registry import load
 from slotbench.tasks.codes.code_autoencoding import CodeAutoencoding
@@ -66,6 +70,8 @@ def test_vectors_that_are_shared_are_counted_once_and_trained_through_both_parts
     counts = trainable_parameters(task)
     shared = 6 * 16 + 17 * 16
     assert counts["total"] == counts["encoder"] + counts["core"] + counts["decoder"] - shared
+    said = _opening("fit", task, data, quiet_trainer(), None)
+    assert f" - {shared} shared = {counts['total']:,} trainable parameters" in said
     batch = task._read(data.on_after_batch_transfer(next(iter(data.val_dataloader())), 0))
     tokens = task.encoder(batch)
     of_encoder = torch.autograd.grad(tokens.square().sum(), task.encoder.codes.weight)[0]
@@ -100,6 +106,30 @@ def test_a_training_moves_the_shared_vectors_once_a_step_and_its_checkpoint_rebu
         expected = task.eval().evaluate(batch).decoded.reconstruction
     with torch.no_grad(), again.drawn_alike(batch, 0):
         torch.testing.assert_close(again.eval().evaluate(batch).decoded.reconstruction, expected)
+
+
+def test_a_match_counts_shared_vectors_once():
+    file = Path(__file__).parents[3] / "experiments" / "paper" / "clevr_slate.yaml"
+    counts = CoreSettings([], split_options([])[0]).model_of(str(file)).counts()
+    tables = 1024 * 192 + 257 * 192
+    assert counts.shared == tables
+    assert counts.total == 3_616_451 - 285_635
+    assert counts.terms.endswith(f" - {tables:,} shared")
+
+
+def test_with_a_decoder_that_gives_no_vectors_the_encoder_keeps_its_own():
+    class Silent(Decoder):
+        tables = None
+
+    data = balls()
+    task = CodeAutoencoding(
+        partial(Encoder, dim=8), partial(load("cores", "SlotAttention"), num_slots=3, dim=16),
+        partial(Silent, dim=16, num_layers=1), tokenizer=PATCHES, data_spec=data.spec,
+    )  # fmt: skip
+    assert task.encoder.codes is not task.decoder.codes
+    batch = data.on_after_batch_transfer(next(iter(data.val_dataloader())), 0)
+    task.training_loss(batch).backward()
+    assert task.encoder.codes.weight.grad.any()
 
 
 def test_vectors_of_another_width_are_refused():

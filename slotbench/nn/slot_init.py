@@ -23,6 +23,7 @@ __all__ = [
     "InitialisedSlots",
     "LearnedSlots",
     "SlotInit",
+    "clip_noise",
     "clip_numbers",
     "drawn_by_clip",
     "first_boxes",
@@ -65,6 +66,24 @@ def clip_numbers(batch: int) -> Sequence[int] | None:
     if clips is not None and len(clips) != batch:
         raise ValueError(f"drawn_by_clip has the numbers of {len(clips)} clips, and the batch has {batch}")
     return clips
+
+
+def clip_noise(batch: int, shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """Standard normal noise "batch *shape", from torch's global generator, or for each clip as `drawn_by_clip` says.
+
+    Args:
+        batch: clips.
+        shape: of one clip.
+        like: whose device and precision it has.
+
+    Raises:
+        ValueError: `drawn_by_clip` has named another number of clips.
+    """
+    clips = clip_numbers(batch)
+    if clips is None:
+        return torch.randn(batch, *shape, device=like.device, dtype=like.dtype)
+    drawn = [torch.randn(shape, generator=torch.Generator().manual_seed(clip)) for clip in clips]
+    return torch.stack(drawn).to(like)
 
 
 class LearnedSlots(nn.Module):
@@ -167,12 +186,7 @@ class GaussianSlots(_AnyNumber):
         return self.mean + self.log_deviation.exp() * self._noise(batch)
 
     def _noise(self, batch: int) -> Tensor:
-        shape, clips = (self.num_slots, self.mean.shape[0]), clip_numbers(batch)
-        if clips is None:
-            return torch.randn(batch, *shape, device=self.mean.device, dtype=self.mean.dtype)
-        return torch.stack([torch.randn(shape, generator=torch.Generator().manual_seed(clip)) for clip in clips]).to(
-            self.mean
-        )
+        return clip_noise(batch, (self.num_slots, self.mean.shape[0]), self.mean)
 
 
 class ConditionedSlots(_AnyNumber):

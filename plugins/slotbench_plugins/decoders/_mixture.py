@@ -1,6 +1,8 @@
-"""Images of slots mixed to one: shares of every pixel, and slots that are switched off."""
+"""Images of slots mixed to one: shares of every pixel, slots that are switched off, and where colours start."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from jaxtyping import Float
@@ -82,3 +84,16 @@ def check_output(decoder: str, output: str) -> bool:
     if output not in ("sigmoid", "linear"):
         raise ValueError(f"{decoder}: no output named {output!r}; choose one of sigmoid, linear")
     return output == "sigmoid"
+
+
+@torch.no_grad()
+def start_colours(bias: Tensor | None, channels: int, initial_rgb: float) -> None:
+    """Adds `initial_rgb` to the first `channels` biases of a decoder's last layer, those of the image, and no mask's.
+
+    Raises:
+        ValueError: `initial_rgb` is not finite.
+    """
+    if not math.isfinite(initial_rgb):
+        raise ValueError(f"initial_rgb is {initial_rgb}; expected a number, such as 0.5 to start from a grey image")
+    assert bias is not None
+    bias[:channels] += initial_rgb

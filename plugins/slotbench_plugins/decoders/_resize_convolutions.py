@@ -58,6 +58,11 @@ class ResizeConvolutions(nn.Module):
             for (before, after), (border, kernel) in zip(pairwise((*channels, out_channels)), STEPS, strict=True)
         )
 
+    @property
+    def last_bias(self) -> Tensor | None:
+        """The biases of the image's channels."""
+        return self.convs[-1].bias  # type: ignore[return-value]
+
     def forward(self, vectors: Float[Tensor, "count dim"]) -> Float[Tensor, "count out_channels height width"]:
         """One image per vector, without an output non-linearity."""
         vectors = torch.sigmoid(vectors)

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from slotbench.interfaces import Decoded, Decoder, SlotSpec, VideoBatch, VideoSpec
-from slotbench_plugins.decoders._mixture import check_output, enabled_slots, mix_slots_by_alpha
+from slotbench_plugins.decoders._mixture import check_output, enabled_slots, mix_slots_by_alpha, start_colours
 from slotbench_plugins.decoders._resize_convolutions import ResizeConvolutions
 
 
@@ -34,10 +34,12 @@ class ComponentDecoder(Decoder):
             is a sigmoid in both.
         epsilon: the least that alphas are divided by; the source has none.
         disabled_slots: slots, from 0, whose alpha is taken as zero.
+        initial_rgb: what the biases of the image's channels start from, before a sigmoid if there is one: 0 starts
+            from grey, -3 from frames that are nearly black.
 
     Raises:
         ValueError: a height or width that is no multiple of 8, `channels` that are not three, `epsilon` not positive,
-            or a slot in `disabled_slots` that there is not.
+            an `initial_rgb` that is not finite, or a slot in `disabled_slots` that there is not.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class ComponentDecoder(Decoder):
         output: Literal["sigmoid", "linear"] = "sigmoid",
         epsilon: float = 1e-8,
         disabled_slots: tuple[int, ...] = (),
+        initial_rgb: float = 0.0,
     ):
         super().__init__()
         self.paints_pixels = check_output("ComponentDecoder", output)
@@ -57,6 +60,7 @@ class ComponentDecoder(Decoder):
         self.epsilon = epsilon
         self.disabled_slots = disabled_slots
         self.layers = ResizeConvolutions(slot_spec.dim, video_spec.channels + 1, video_spec, channels)
+        start_colours(self.layers.last_bias, video_spec.channels, initial_rgb)
 
     def forward(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None) -> Decoded:
         """The image, the masks and every slot's own image; `batch` is not read."""

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from slotbench.interfaces import Decoded, Decoder, SlotSpec, VideoBatch, VideoSpec
-from slotbench_plugins.decoders._mixture import check_output
+from slotbench_plugins.decoders._mixture import check_output, start_colours
 from slotbench_plugins.decoders._resize_convolutions import ResizeConvolutions
 
 
@@ -28,10 +28,11 @@ class ConcatenationDecoder(Decoder):
         video_spec: the image to produce.
         channels: of the small map, and of the first two convolutions.
         output: "sigmoid" for an image in [0, 1], as in the source; "linear" for logits, where the loss takes those.
+        initial_rgb: what the biases of the image's channels start from, as in `ComponentDecoder`.
 
     Raises:
-        ValueError: a height or width that is no multiple of 8, `channels` that are not three, or, in a call, another
-            number of slots.
+        ValueError: a height or width that is no multiple of 8, `channels` that are not three, an `initial_rgb` that
+            is not finite, or, in a call, another number of slots.
     """
 
     def __init__(
@@ -40,11 +41,13 @@ class ConcatenationDecoder(Decoder):
         video_spec: VideoSpec,
         channels: tuple[int, ...] = (64, 32, 16),
         output: Literal["sigmoid", "linear"] = "sigmoid",
+        initial_rgb: float = 0.0,
     ):
         super().__init__()
         self.paints_pixels = check_output("ConcatenationDecoder", output)
         self.slot_spec = slot_spec
         self.layers = ResizeConvolutions(slot_spec.num_slots * slot_spec.dim, video_spec.channels, video_spec, channels)
+        start_colours(self.layers.last_bias, video_spec.channels, initial_rgb)
 
     def forward(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None) -> Decoded:
         """The image of every step; `batch` is not read."""

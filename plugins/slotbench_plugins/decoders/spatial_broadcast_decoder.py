@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from slotbench.interfaces import Decoded, Decoder, SlotSpec, VideoBatch, VideoSpec
 from slotbench.nn.grid import normalise_frames
 from slotbench.nn.positions import CoordinateEmbedding, CoordinateGrid
-from slotbench_plugins.decoders._mixture import check_output, enabled_slots, mix_slots
+from slotbench_plugins.decoders._mixture import check_output, enabled_slots, mix_slots, start_colours
 
 DecoderInit = Literal["torch", "xavier", "torch_all"]
 
@@ -115,7 +115,7 @@ class SpatialBroadcastDecoder(Decoder):
             for conv in convs:
                 nn.init.xavier_uniform_(conv.weight)
                 _bias(conv).zero_()
-        _bias(convs[-1])[:-1] += initial_rgb
+        start_colours(convs[-1].bias, video_spec.channels, initial_rgb)
         self.convs: Sequence[nn.ConvTranspose2d] = nn.ModuleList(convs)  # type: ignore[assignment]
 
     @classmethod

@@ -28,8 +28,9 @@ def cell_utilisation(
         >>> cell_utilisation(lambda slots: (slots * torch.tensor([[1.0], [-3.0]])).sum(-1), torch.ones(1, 1, 2, 1))
         tensor([[[0.2500, 0.7500]]])
     """
-    with torch.enable_grad():
-        states = slots.detach().requires_grad_()
+    # an evaluation may run in inference mode, whose tensors take no gradient
+    with torch.inference_mode(False), torch.enable_grad():
+        states = slots.detach().clone().requires_grad_()
         (slope,) = torch.autograd.grad(paint(states).sum(), states)
     share = slope.abs().sum(-1)
     if not normalise:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import chain
 
 import torch
 from einops import rearrange
@@ -17,6 +19,7 @@ from slotbench.metrics.means import Mean
 from slotbench.metrics.objects.cell_identity import CellIdentity, objects_of_cells
 from slotbench.metrics.objects.clear_mot import ClearMOT, track_labels
 from slotbench.metrics.objects.foreground import ForegroundF1
+from slotbench.tasks.rollouts.rollout import simple_predictions
 
 __all__ = ["ObjectScores", "visible_parts"]
 
@@ -35,28 +38,62 @@ class ObjectScores(nn.Module):
     - `rollout_mse_sum`: squared error of a frame, summed over pixels, averaged over channels;
       `rollout_mse_sum/occupied`, the same of clips that show an object in every predicted frame, and
       `rollout_occupied`, the share of such clips;
-    - `rollout_f1`: soft F1 of the foreground;
+    - `rollout_f1`: soft F1 of the foreground, mean over the horizon; `rollout_f1/all_steps`, the mean over all frames
+      but the first, those of the context among them, each predicted from the true ones before it;
     - `rollout_mota`, `rollout_motp`: CLEAR-MOT of the decoder's masks, dark pixels belonging to no track. Baselines are
       the true masks of the last frame seen, and trackers that learn nothing and look at the *true* frames.
       `rollout_mota_patches` is the best of these trackers on the *predicted* frames;
     - `rollout_acl`, `rollout_mcl`, `rollout_object_share`: identity of what each slot paints, and
-      `rollout_acl_shuffled`, `rollout_mcl_shuffled` of the same objects in a random order.
+      `rollout_acl_shuffled`, `rollout_mcl_shuffled` of the same objects in a random order;
+    - `slot_utilisation/slot_N`: how much the first predicted frame depends on each slot, as a share of all
+      (`cell_utilisation`), and `slot_utilisation/largest`, that of the slot with the most in each clip.
 
     Those of masks are there if the decoder gives masks.
 
     Args:
         horizon: predicted frames per clip.
+        context: frames before them.
     """
 
-    def __init__(self, horizon: int) -> None:
+    def __init__(self, horizon: int, context: int = 1) -> None:
         super().__init__()
         self.horizon = horizon
+        self.context = context
         self.errors = nn.ModuleDict()
         self.foregrounds = nn.ModuleDict()
+        self.openings = nn.ModuleDict()
+        self.utilisation = nn.ModuleDict()
         self.tracks = nn.ModuleDict()
         self.identity = CellIdentity()
         self._labels: list[Ids] = []
         self._ids: list[Integer[Tensor, "batch 1 cells"]] = []
+
+    def watch_context(
+        self, predicted: Frames, clip: Float[Tensor, "batch steps channels height width"], first: int, beside: bool
+    ) -> None:
+        """Takes predictions of frames of the context, each made from the true ones before it.
+
+        Args:
+            predicted: in [0, 1], of the frames from number `first` of the clip on; those of the horizon are left out.
+            clip: all true frames.
+            first: at least 1.
+            beside: score baselines too.
+        """
+        numbers = range(first, min(first + predicted.shape[1], self.context))
+        if not numbers:
+            return
+        shown = {"": predicted[:, : len(numbers)]}
+        if beside:
+            before = [simple_predictions(clip[:, :number], 1) for number in numbers]
+            shown |= {f"baseline|{name}": torch.cat([by[name] for by in before], dim=1) for name in before[0]}
+        for whose, frames in shown.items():
+            self._add_foreground("openings", whose, frames, clip[:, first : numbers[-1] + 1], first - 1)
+
+    def add_utilisation(self, shares: Float[Tensor, "batch slots"]) -> None:
+        """Takes how much an image of each clip depends on each slot, as shares."""
+        named = {f"slot_{slot}": share for slot, share in enumerate(shares.unbind(1))}
+        for name, share in (named | {"largest": shares.amax(1)}).items():
+            self._update("utilisation", name, Mean, shares.device, share)
 
     def watch(self, steps: Iterable[Decoded], layers: Layers) -> Iterator[Decoded]:
         """Hands the steps of a roll-out on, and notes whose each pixel is and which object each slot paints.
@@ -117,7 +154,14 @@ class ObjectScores(nn.Module):
                 found[name] = float(value)
         for key, metric in self.foregrounds.items():
             if metric.update_called:
-                found[_named("rollout_f1", key.removesuffix("|"))] = float(metric.compute())  # type: ignore[operator]
+                whose = key.removesuffix("|")
+                found[_named("rollout_f1", whose)] = value = float(metric.compute())  # type: ignore[operator]
+                if key in self.openings and (opening := self.openings[key]).update_called:
+                    sums = value * self.horizon + float(opening.compute()) * (self.context - 1)  # type: ignore[operator]
+                    found[_named("rollout_f1", whose, "/all_steps")] = sums / (self.horizon + self.context - 1)
+        for name, mean in self.utilisation.items():
+            if mean.update_called:
+                found[f"slot_utilisation/{name}"] = float(mean.compute())  # type: ignore[operator]
         for key, metric in self.tracks.items():
             if metric.update_called:
                 values = metric.compute()  # type: ignore[operator]
@@ -130,7 +174,8 @@ class ObjectScores(nn.Module):
 
     def reset(self) -> None:
         """Forgets every clip."""
-        for metric in (*self.errors.values(), *self.foregrounds.values(), *self.tracks.values(), self.identity):
+        kinds = (self.errors, self.foregrounds, self.openings, self.utilisation, self.tracks)
+        for metric in (*chain.from_iterable(kind.values() for kind in kinds), self.identity):
             metric.reset()  # type: ignore[operator]
 
     def _add_frames(
@@ -140,12 +185,15 @@ class ObjectScores(nn.Module):
             errors = frame_sum_mse(frames, true)
             self._update("errors", f"{whose}|all", Mean, true.device, errors)
             self._update("errors", f"{whose}|occupied", Mean, true.device, errors[occupied])
-            key = f"{whose}|"
-            if key not in self.foregrounds:
-                self.foregrounds[key] = ForegroundF1(self.horizon).to(true.device)
-            self.foregrounds[key].update(frames, true, first)  # type: ignore[operator]
+            self._add_foreground("foregrounds", whose, frames, true, first)
 
-    def _update(self, kind: str, key: str, make: type, device: torch.device, *values: Tensor) -> None:
+    def _add_foreground(self, kind: str, whose: str, frames: Frames, true: Frames, first: int) -> None:
+        steps = self.horizon if kind == "foregrounds" else self.context - 1
+        self._update(kind, f"{whose}|", partial(ForegroundF1, steps), true.device, frames, true, first)
+
+    def _update(
+        self, kind: str, key: str, make: Callable[[], nn.Module], device: torch.device, *values: Tensor | int
+    ) -> None:
         metrics = getattr(self, kind)
         if key not in metrics:  # made on first use: which baselines and oracles there are, the data says
             metrics[key] = make().to(device)

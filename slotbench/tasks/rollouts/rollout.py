@@ -9,11 +9,12 @@ from itertools import islice
 from typing import Literal
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from slotbench.interfaces import CoreOutput, Decoded, Decoder, Encoder, State, TemporalCore, VideoBatch
 
-__all__ = ["PIECE", "Feedback", "forced_loss", "in_pieces", "painted_alone", "roll_out"]
+__all__ = ["PIECE", "Feedback", "forced_loss", "in_pieces", "painted_alone", "roll_out", "simple_predictions"]
 
 PIECE = 32
 """Frames that an evaluation holds at once, however long the clip."""
@@ -140,6 +141,24 @@ def forced_loss(
             total = total + loss(decoded, piece) * share
         state = out.state
     return total
+
+
+def simple_predictions(
+    context: Float[Tensor, "batch time channels height width"], horizon: int
+) -> dict[str, Float[Tensor, "batch horizon channels height width"]]:
+    """Baselines of a prediction, by name: the last frame seen, black, and the mean grey of what was seen.
+
+    Args:
+        context: the frames seen.
+        horizon: frames to predict.
+    """
+    frames = {
+        "copy the last frame": context[:, -1:],
+        "black": torch.zeros_like(context[:, -1:]),
+        # of all frames of one grey, this one has the least squared error
+        "grey, mean of the context": context.mean(dim=(1, 3, 4), keepdim=True).expand_as(context[:, -1:]),
+    }
+    return {name: frame.expand(-1, horizon, -1, -1, -1) for name, frame in frames.items()}
 
 
 def _now(device: torch.device) -> float:

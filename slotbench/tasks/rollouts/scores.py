@@ -21,7 +21,7 @@ from slotbench.tasks.frame_losses import truncate_to_bytes
 from slotbench.tasks.rollouts.groups import RolloutGroups, summarise_groups
 from slotbench.tasks.rollouts.objects import ObjectScores
 
-__all__ = ["Curves", "RolloutScores", "curve_values", "frames_ahead", "simple_predictions", "summarise"]
+__all__ = ["Curves", "RolloutScores", "curve_values", "frames_ahead", "summarise"]
 
 Curves = dict[str, list[float]]
 """A score per step of the horizon, by the score's name."""
@@ -214,24 +214,6 @@ class RolloutScores(Scores):
 
     def _as_scored(self, frames: Tensor) -> Tensor:
         return truncate_to_bytes(frames) if self.quantise else frames
-
-
-def simple_predictions(
-    context: Frames, horizon: int
-) -> dict[str, Float[Tensor, "batch horizon channels height width"]]:
-    """Baselines of a prediction, by name: the last frame seen, black, and the mean grey of what was seen.
-
-    Args:
-        context: the frames seen.
-        horizon: frames to predict.
-    """
-    frames = {
-        "copy the last frame": context[:, -1:],
-        "black": torch.zeros_like(context[:, -1:]),
-        # of all frames of one grey, this one has the least squared error
-        "grey, mean of the context": context.mean(dim=(1, 3, 4), keepdim=True).expand_as(context[:, -1:]),
-    }
-    return {name: frame.expand(-1, horizon, -1, -1, -1) for name, frame in frames.items()}
 
 
 def curve_values(curves: Mapping[str, Curves], means_until: Sequence[int] = ()) -> dict[str, float]:

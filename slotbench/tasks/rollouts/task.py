@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from slotbench.data.base import SlotDataModule
 from slotbench.interfaces import CoreOutput, Decoded, Predictor, VideoBatch
+from slotbench.metrics.objects.utilisation import cell_utilisation
 from slotbench.metrics.scores import Score
 from slotbench.tasks.base import SlotTask
 from slotbench.tasks.given_weights import GivenWeights
@@ -21,8 +22,8 @@ from slotbench.tasks.pieces import may_be_cut
 from slotbench.tasks.rollouts.groups import RolloutGroups
 from slotbench.tasks.rollouts.objects import ObjectScores, visible_parts
 from slotbench.tasks.rollouts.pictures import rollout_sheet
-from slotbench.tasks.rollouts.rollout import Feedback, forced_loss, in_pieces, roll_out
-from slotbench.tasks.rollouts.scores import RolloutScores, simple_predictions
+from slotbench.tasks.rollouts.rollout import Feedback, forced_loss, in_pieces, roll_out, simple_predictions
+from slotbench.tasks.rollouts.scores import RolloutScores
 from slotbench.tasks.rollouts.stories import rollout_stories
 from slotbench.tasks.slot_story import STORIES, numbered_pictures
 
@@ -80,7 +81,7 @@ class RolloutTask(SlotTask, Predictor):
         self._thresholds_in_test = thresholds_in_test
         self.slot_pictures = slot_pictures
         groups = (None, RolloutGroups(horizon, group_size, report_horizons))
-        objects = [ObjectScores(horizon) if object_scores else None for _ in groups]
+        objects = [ObjectScores(horizon, context) if object_scores else None for _ in groups]
         parts = zip(groups, objects, strict=True)
         self.declare_scores(*(RolloutScores(horizon, frame, quantise, report_horizons, *part) for part in parts))
 
@@ -133,8 +134,11 @@ class RolloutTask(SlotTask, Predictor):
         finally:
             watched.remove()
         beside = self._references(batch) if scores.wants_references else {}
-        steps = self.rollout_steps(batch, components=scores.objects is not None)
-        if scores.objects is not None:
+        if scores.objects is None:
+            steps = self.rollout_steps(batch)
+        else:
+            watch = self._scoring_of_context(batch, scores.objects, bool(beside))
+            steps = self.rollout_steps(batch, components=True, watch=watch)
             steps = scores.objects.watch(steps, self._layers(batch))
         pieces: Iterable[tuple[Mapping[str, Tensor], Tensor]] = (
             ({"": part} | {name: frames[:, at] for name, frames in beside.items()}, true[:, at])
@@ -156,6 +160,30 @@ class RolloutTask(SlotTask, Predictor):
             return forced_loss((self.encoder, self.core), self.decode, self.loss, batch, self.sums_frames)
         return self.loss(self(batch), batch)
 
+    def _scoring_of_context(
+        self, batch: VideoBatch, scores: ObjectScores, beside: bool
+    ) -> Callable[[CoreOutput], None]:
+        """Scores what the core hands over while a roll-out reads its context, and nothing after that.
+
+        That is the prediction of every frame of the context but the first, and how much the first frame of the horizon
+        depends on each slot.
+        """
+        read = 0
+
+        def look(output: CoreOutput) -> None:
+            nonlocal read
+            first, read = read, read + output.slots.shape[1]
+            if first >= self.context:
+                return
+            opening = output.slots[:, : self.context - 1 - first]
+            if opening.shape[1]:
+                scores.watch_context(self.frames(self.decoder(opening)), batch.frames, first + 1, beside)
+            if read == self.context and self.core.slot_spec.grid is None:
+                shares = cell_utilisation(lambda slots: self.frames(self.decoder(slots)), output.slots[:, -1:])
+                scores.add_utilisation(shares[:, 0])
+
+        return look
+
     def rollout(self, batch: VideoBatch, context: int | None = None, horizon: int | None = None) -> Decoded:
         """The frames of `rollout_steps`, together: "batch horizon channels height width", with the decoder's masks."""
         steps = list(self.rollout_steps(batch, context, horizon))
@@ -170,6 +198,7 @@ class RolloutTask(SlotTask, Predictor):
         horizon: int | None = None,
         feedback: Feedback | None = None,
         components: bool = False,
+        watch: Callable[[CoreOutput], object] = lambda _: None,
     ) -> Iterator[Decoded]:
         """Reads `context` frames of the batch, then predicts `horizon` frames one by one, as `roll_out` says.
 
@@ -177,7 +206,7 @@ class RolloutTask(SlotTask, Predictor):
         """
         parts = (self.encoder, self.core, self.decoder)
         context, horizon = context or self.context, horizon or self.horizon
-        return roll_out(parts, self.frames, batch, context, horizon, feedback or self.feedback, components)
+        return roll_out(parts, self.frames, batch, context, horizon, feedback or self.feedback, components, watch)
 
     def predict(self, batch: VideoBatch) -> dict[str, Tensor]:
         """The predicted frames and which steps they are, and each slot's share in each pixel, if the decoder tells."""

@@ -296,3 +296,31 @@ def test_outputs_that_mean_nothing_are_refused_where_nothing_checks_types(decode
     build = inspect.unwrap(decoder.__init__)
     with pytest.raises(ValueError, match="no output named 'tanh'; choose one of sigmoid, linear"):
         build(decoder.__new__(decoder), FEW, SMALL, output="tanh")
+
+
+@pytest.mark.parametrize("output", ["linear", "sigmoid"])
+@pytest.mark.parametrize("make", [ConcatenationDecoder, partial(ComponentDecoder)], ids=["CAT", "BCD"])
+def test_initial_rgb_moves_the_colours_and_no_mask_as_in_the_broadcast_decoder(make, output):
+    def made(**arguments):
+        torch.manual_seed(0)
+        return make(FEW, SMALL, channels=(4, 3, 2), output=output, **arguments)
+
+    slots = torch.randn(2, 1, FEW.num_slots, FEW.dim)
+    with torch.no_grad():
+        grey, dark = made()(slots), made(initial_rgb=-3.0)(slots)
+
+    def logits(image):
+        return image.logit() if output == "sigmoid" else image
+
+    painted = [logits(x.reconstruction if x.components is None else x.components) for x in (grey, dark)]
+    torch.testing.assert_close(painted[1], painted[0] - 3, rtol=1e-4, atol=1e-4)
+    if grey.masks is not None:
+        torch.testing.assert_close(dark.masks, grey.masks)
+    for name, value in made(initial_rgb=0.0).state_dict().items():
+        assert torch.equal(value, made().state_dict()[name])
+
+
+@pytest.mark.parametrize("make", [ConcatenationDecoder, ComponentDecoder, SpatialBroadcastDecoder])
+def test_an_initial_rgb_that_is_no_number_is_refused(make):
+    with pytest.raises(ValueError, match="initial_rgb is nan; expected a number"):
+        make(FEW, SMALL, initial_rgb=float("nan"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 
 import lightning
 import pytest
@@ -14,6 +15,8 @@ from slotbench.data.base import LoaderOptions, to_unit_range
 from slotbench.data.sprites.moving_sprites import MovingSprites
 from slotbench.interfaces import Decoded, VideoBatch
 from slotbench.metrics.objects.cell_identity import consistency, objects_of_cells
+from slotbench.metrics.objects.foreground import soft_counts, soft_f1
+from slotbench.metrics.objects.utilisation import cell_utilisation
 from slotbench.metrics.usage import usage_entropy
 from slotbench.registry import load
 from slotbench.tasks.rollouts.objects import ObjectScores, visible_parts
@@ -140,6 +143,7 @@ def test_a_task_has_them_where_asked_and_whatever_the_size_of_a_batch() -> None:
     new = {name for name in found if name not in plain}
     assert plain == {name: found[name] for name in plain}
     kinds = ("mse_sum", "occupied", "f1", "mota", "motp", "acl", "mcl", "object_share", "previous true frame")
+    kinds += ("slot_utilisation",)
     assert all(any(kind in name for kind in kinds) for name in new)
     assert {f"val/rollout_{name}" for name in ("mse_sum", "f1", "mota", "acl", "mcl", "object_share")} <= new
     frames = clips(data).frames
@@ -152,6 +156,56 @@ def test_a_task_has_them_where_asked_and_whatever_the_size_of_a_batch() -> None:
     headlines = {headline.metric: headline.baselines for headline in model.headlines()}
     assert "black" in headlines["val/rollout_mse_sum"]
     assert "tracker of true frames: patches" in headlines["val/rollout_mota"]
+
+
+def test_f1_of_all_steps_has_the_frames_of_the_context_each_predicted_from_the_true_ones_before() -> None:
+    data = sprites()
+    model = task(data, object_scores=True)
+    found = validated(data, model)
+    batch = clips(data)
+    with torch.no_grad(), model.drawn_alike(batch, 0):
+        opening = model.frames(model(batch.slice_time(0, CONTEXT)))
+        followed = model.rollout(batch).reconstruction
+    predicted = torch.cat([opening, followed], dim=1)
+    assert predicted.shape[1] == CONTEXT + HORIZON - 1
+    by_step = soft_f1(soft_counts(predicted, batch.frames[:, 1:]).sum(0))
+    assert found["val/rollout_f1/all_steps"] == pytest.approx(by_step.mean().item(), rel=1e-5)
+    assert found["val/rollout_f1"] == pytest.approx(by_step[CONTEXT - 1 :].mean().item(), rel=1e-5)
+    held = batch.frames[:, CONTEXT - 1 : CONTEXT].expand(-1, HORIZON - 1, -1, -1, -1)
+    last = torch.cat([batch.frames[:, :CONTEXT], held], dim=1)
+    copied = soft_f1(soft_counts(last, batch.frames[:, 1:]).sum(0)).mean().item()
+    assert found["val/baseline/rollout_f1/all_steps/copy the last frame"] == pytest.approx(copied, rel=1e-5)
+    assert found["val/baseline/rollout_f1/all_steps/black"] == 0
+
+
+def test_f1_of_all_steps_is_put_together_from_pieces_of_the_clip() -> None:
+    batch, steps = clips(sprites()), CONTEXT + HORIZON - 1
+    guess = torch.rand_like(batch.frames[:, 1:])
+
+    def opened(*cuts: int) -> dict[str, float]:
+        scores = ObjectScores(HORIZON, CONTEXT)
+        for start, stop in pairwise((0, *cuts, steps)):
+            scores.watch_context(guess[:, start:stop], batch.frames, start + 1, beside=True)
+        pieces = [({"": guess[:, CONTEXT - 1 :]}, batch.frames[:, CONTEXT:])]
+        list(scores.look(iter(pieces), batch.require("masks")[:, CONTEXT - 1 :].long(), beside=False))
+        return scores.compute()
+
+    assert opened() == opened(1, 4) == opened(2, CONTEXT - 1, CONTEXT, 9)
+
+
+def test_utilisation_is_of_the_first_predicted_frame_and_of_slots_that_are_no_cells() -> None:
+    data = sprites()
+    model = task(data, object_scores=True)
+    found = validated(data, model)
+    batch = clips(data)
+    slots = model.core(model.encoder(batch.slice_time(0, CONTEXT))).slots[:, -1:]
+    shares = cell_utilisation(lambda slots: model.frames(model.decoder(slots)), slots)[:, 0]
+    for slot in range(3):
+        assert found[f"val/slot_utilisation/slot_{slot}"] == pytest.approx(shares[:, slot].mean().item(), rel=1e-4)
+    assert found["val/slot_utilisation/largest"] == pytest.approx(shares.amax(1).mean().item(), rel=1e-4)
+    # a module that is not painted is not used
+    model.decoder.disabled_slots = (1,)
+    assert validated(data, model)["val/slot_utilisation/slot_1"] == 0
 
 
 def test_a_decoder_without_masks_has_those_of_frames_alone() -> None:

@@ -15,10 +15,13 @@ from slotbench.nn.slot_attention import SlotCorrector, initialise_slot_attention
 from slotbench.nn.slot_init import GaussianSlots, LearnedSlots, SlotInit, initial_slots
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 
-__all__ = ["FrameSlots", "JointCorrector", "SlotNorm", "frame_slots", "reading_of"]
+__all__ = ["FrameSlots", "JointCorrector", "PastGradient", "SlotNorm", "frame_slots", "reading_of"]
 
 SlotNorm = Literal["vector", "joint"]
 """What a LayerNorm spans: one vector, with a learned scale, or all vectors of a set together, without."""
+
+PastGradient = Literal["kept", "stopped"]
+"""Whether a frame's slots hand a gradient on to those of the frame before, from which they start."""
 
 EPSILON = 1e-8
 
@@ -99,11 +102,12 @@ class FrameSlots(nn.Module):
         mlp_dim: hidden width of the MLP.
         norm: "vector" is the original form, "joint" that of the thesis' code, see `JointCorrector`.
         past: whether a frame's slots start from those of the frame before too, with a learned weight.
+        past_gradient: whether the gradient goes back through these, or stops, as in the thesis' code.
         slot_init: where a frame's slots start: a draw for each frame, or the same learned vectors in every frame.
         init: initial weights: those of the authors of Slot Attention ("plain"), or of the thesis' code.
 
     Raises:
-        ValueError: a number below 1, or an unknown `norm`.
+        ValueError: a number below 1, or an unknown `norm` or `past_gradient`.
     """
 
     def __init__(
@@ -116,12 +120,17 @@ class FrameSlots(nn.Module):
         norm: SlotNorm = "vector",
         *,
         past: bool = False,
+        past_gradient: PastGradient = "kept",
         slot_init: SlotInit = "gaussian",
         init: Literal["plain", "thesis"] = "plain",
     ):
         super().__init__()
         if norm not in get_args(SlotNorm):
             raise ValueError(f"no slot_norm named {norm!r}; choose one of {', '.join(get_args(SlotNorm))}")
+        if past_gradient not in get_args(PastGradient):
+            raise ValueError(
+                f"no past_slots_gradient named {past_gradient!r}; choose one of {', '.join(get_args(PastGradient))}"
+            )
         for name, value in (("slot_iterations", num_iterations), ("slot_dim", dim), ("slot_mlp_dim", mlp_dim)):
             if value < 1:
                 raise ValueError(f"{name}={value}: give at least 1")
@@ -132,6 +141,7 @@ class FrameSlots(nn.Module):
             self.corrector: SlotCorrector = JointCorrector(dim, token_dim, mlp_dim / dim)
         else:
             self.corrector = SlotCorrector(dim, token_dim, mlp_ratio=mlp_dim / dim, aggregation=_mean(dim))
+        self.past_gradient = past_gradient
         self.past_share = nn.Parameter(torch.zeros(())) if past else None
         if init == "plain":
             initialise_slot_attention("slot_attention", self.slots, self.corrector)
@@ -192,6 +202,8 @@ class FrameSlots(nn.Module):
         share = self.past_share.sigmoid().to(starts.dtype)
         found = []
         for frame, start in zip(frames, starts.unbind(1), strict=True):
+            if past is not None and self.past_gradient == "stopped":
+                past = past.detach()
             begin = start if past is None else torch.lerp(start, past, share)
             past, assignment, _ = self.corrector(begin, frame, self.num_iterations)
             found.append((past, assignment))

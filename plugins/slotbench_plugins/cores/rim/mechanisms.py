@@ -61,13 +61,15 @@ class RIMInputs(NamedTuple):
     slots: Float[Tensor, "batch *time inputs input_dim"] | None = None
 
 
-def check_modules(num_slots: int, top_k: int, *, share_query: bool = False, initial: Initial = "learned") -> None:
+def check_modules(
+    num_slots: int, top_k: int, *, share_query: bool = False, initial: Initial = "learned", name: str = "top_k"
+) -> None:
     """Raises ValueError unless there is a module, `top_k` of them can be active, and they can be told apart."""
     if num_slots < 1:
         raise ValueError(f"there must be at least one module, got num_slots={num_slots}")
     if not 1 <= top_k <= num_slots:
         raise ValueError(
-            f"top_k={top_k} of num_slots={num_slots} modules cannot be active: "
+            f"{name}={top_k} of num_slots={num_slots} modules cannot be active: "
             f"choose 1 to {num_slots}; {num_slots} means that all always are"
         )
     if share_query and initial == "zeros":
@@ -84,6 +86,7 @@ class Mechanisms(RecurrentCore):
         dim: width of a module's state.
         num_slots: modules.
         top_k: active modules per step.
+        evaluation_top_k: active modules per step in evaluation; `top_k` if None.
         encoder: makes the inputs out of the tokens; None where the tokens are the inputs.
         input_attention: by which modules read the inputs.
         units: by which modules update themselves: (read, state) to a state, for LSTMs (read, state, memory) to both.
@@ -126,11 +129,15 @@ class Mechanisms(RecurrentCore):
         mask_inactive_reads: bool = True,
         disabled_slots: Sequence[int] = (),
         disabled_mode: DisabledMode = "removed",
+        evaluation_top_k: int | None = None,
     ):
         super().__init__()
+        if evaluation_top_k is not None:
+            check_modules(num_slots, evaluation_top_k, name="evaluation_top_k")
         self.slot_spec = SlotSpec(num_slots, dim)
         self.state_dim = dim
         self.top_k = top_k
+        self.evaluation_top_k = evaluation_top_k
         self.initial = initial
         self.communication_mode = communication_mode
         self.expose_inactive_update = expose_inactive_update
@@ -147,6 +154,11 @@ class Mechanisms(RecurrentCore):
         self.communication = communication
         if initial == "learned":
             self.initial_modules = without_decay(nn.Parameter(torch.randn(1 + memory, num_slots, dim)))
+
+    @property
+    def num_active(self) -> int:
+        """How many modules are active per step: `top_k`, or in evaluation `evaluation_top_k` where that is given."""
+        return self.top_k if self.training or self.evaluation_top_k is None else self.evaluation_top_k
 
     @property
     def disabled_slots(self) -> tuple[int, ...]:
@@ -242,7 +254,7 @@ class Mechanisms(RecurrentCore):
         return (
             self.path == "auto"
             and type(self).cell is Mechanisms.cell
-            and self.top_k == state.hidden.shape[1]
+            and self.num_active == state.hidden.shape[1]
             and not self.disabled_slots
             and not self.drops_what_is_read
             and (self.communication is None or self.communication_mode != "self")
@@ -305,7 +317,7 @@ class Mechanisms(RecurrentCore):
     ) -> tuple[Float[Tensor, "batch slots rows"], Bool[Tensor, "batch slots"] | None]:
         """(what each module attends to, which are active; None for all)."""
         weights = self.input_attention(hidden, keys, among)
-        count, modules = self.top_k, hidden.shape[1]
+        count, modules = self.num_active, hidden.shape[1]
         if among is not None:
             count = min(count, modules - len(self.disabled_slots))
         if count == modules:

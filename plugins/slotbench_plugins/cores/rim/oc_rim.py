@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from slotbench.interfaces import CoreOutput, SlotSpec, State, TokenSpec
 from slotbench.nn.slot_init import SlotInit
 from slotbench_plugins.cores.rim.cell import Communication, InputAttention
-from slotbench_plugins.cores.rim.frame_slots import FrameSlots, SlotNorm
+from slotbench_plugins.cores.rim.frame_slots import FrameSlots, PastGradient, SlotNorm
 from slotbench_plugins.cores.rim.groups import group_units
 from slotbench_plugins.cores.rim.mechanisms import DisabledMode, Initial, check_modules
 from slotbench_plugins.cores.rim.slot_inputs import SlotInputs
@@ -69,11 +69,14 @@ class OCRIM(SlotInputs):
             decoder of both (`VideoPrediction.reconstruct_share`); None for the states as slots. The thesis' code has
             256, where it does so.
         init: initial weights: ours ("plain"), or those of the thesis' code.
+        past_slots_gradient: whether the gradient goes back through the frame before ("kept"), or stops there, as in the
+            thesis' code ("stopped").
+        evaluation_top_k: active modules per step in evaluation, as in `RIM`.
 
     Raises:
         ValueError: `top_k` is not between 1 and `num_slots`, a number is below 1, `share_query` with a start from
-            zeros, `past_slots` or `head_dim` without slots, an unknown `slot_norm`, or `disabled_slots` leaves no
-            module.
+            zeros, `past_slots` or `head_dim` without slots, `past_slots_gradient` without `past_slots`, an unknown
+            name, or `disabled_slots` leaves no module.
     """
 
     def __init__(
@@ -107,11 +110,15 @@ class OCRIM(SlotInputs):
         disabled_mode: DisabledMode = "removed",
         head_dim: int | None = None,
         init: Literal["plain", "thesis"] = "plain",
+        past_slots_gradient: PastGradient = "kept",
+        evaluation_top_k: int | None = None,
     ):
         top_k = num_slots if top_k is None else top_k
         check_modules(num_slots, top_k, share_query=share_query, initial=initial)
         if num_inputs is None and past_slots:
             raise ValueError("past_slots=True needs slots to start from: give num_inputs, or past_slots=False")
+        if past_slots_gradient != "kept" and not past_slots:
+            raise ValueError(f"past_slots_gradient={past_slots_gradient!r} needs past slots: give past_slots=True too")
         if head_dim is not None and (num_inputs is None or head_dim < 1):
             raise ValueError(f"head_dim={head_dim} makes slots like those of a frame: give num_inputs, and 1 or more")
         std = None if init == "plain" else 0.01
@@ -125,6 +132,7 @@ class OCRIM(SlotInputs):
                 slot_mlp_dim,
                 slot_norm,
                 past=past_slots,
+                past_gradient=past_slots_gradient,
                 slot_init=slot_init,
                 init=init,
             )
@@ -163,6 +171,7 @@ class OCRIM(SlotInputs):
             expose_inactive_update=expose_inactive_update,
             disabled_slots=disabled_slots,
             disabled_mode=disabled_mode,
+            evaluation_top_k=evaluation_top_k,
         )
         if init == "thesis":
             self.input_attention.key.reset_parameters()

@@ -77,10 +77,12 @@ class RIM(Mechanisms):
         disabled_mode: what becomes of them: "removed", or as in the thesis' "code", see `Mechanisms.disabled_mode`.
         init: initial weights of keys, values, units and gate: ours ("plain"), or those of the "thesis" or of the
             "original" authors' code.
+        evaluation_top_k: active modules per step in evaluation, for models that are trained with few and tested with
+            more; as many as in training if None.
 
     Raises:
-        ValueError: `top_k` is not between 1 and `num_slots`, a size is below 1, `share_query` with a start from zeros,
-            `num_heads` does not divide `dim`, or `disabled_slots` leaves no module.
+        ValueError: `top_k` or `evaluation_top_k` is not between 1 and `num_slots`, a size is below 1, `share_query`
+            with a start from zeros, `num_heads` does not divide `dim`, or `disabled_slots` leaves no module.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class RIM(Mechanisms):
         disabled_slots: tuple[int, ...] = (),
         disabled_mode: DisabledMode = "removed",
         init: RIMInit = "plain",
+        evaluation_top_k: int | None = None,
     ):
         top_k = round(2 * num_slots / 3) if top_k is None else top_k
         check_modules(num_slots, top_k, share_query=share_query, initial=initial)
@@ -166,6 +169,7 @@ class RIM(Mechanisms):
             mask_inactive_reads=mask_inactive_reads,
             disabled_slots=disabled_slots,
             disabled_mode=disabled_mode,
+            evaluation_top_k=evaluation_top_k,
         )
         self.cell_type = cell_type
         if init != "plain":

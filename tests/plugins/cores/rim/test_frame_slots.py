@@ -176,6 +176,22 @@ def test_frames_that_wait_are_corrected_by_the_readable_way_from_a_mixture(norm,
     torch.testing.assert_close(*gradients, rtol=0, atol=1e-11)
 
 
+@BOTH
+def test_a_stopped_gradient_changes_no_slot_and_ends_at_the_frame_before(norm):
+    kept, stopped = (layer_of(norm, past=True, past_gradient=name) for name in ("kept", "stopped"))
+    x, drawn = noise(1, 3, 4, 5).requires_grad_(), noise(1, 3, 3, 6, seed=1)
+    reached = []
+    for layer in (kept, stopped):
+        with torch.no_grad():
+            layer.past_share.fill_(0.7)
+        slots = layer.one_by_one(x, drawn, None)[0]
+        share, gradient = torch.autograd.grad(slots[:, 2].sin().sum(), [layer.past_share, x])
+        assert share != 0
+        reached.append([bool(step.any()) for step in gradient[0]])
+    assert reached == [[True, True, True], [False, False, True]]
+    torch.testing.assert_close(stopped.one_by_one(x, drawn, None), kept.one_by_one(x, drawn, None), rtol=0, atol=0)
+
+
 def test_the_start_of_the_thesis_is_that_of_pytorch():
     layer = FrameSlots(64, 3, 100, norm="joint", init="thesis")
     for weight, fan_in in (

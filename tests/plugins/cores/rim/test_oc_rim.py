@@ -41,6 +41,7 @@ def oc(seed: int = 0, **arguments) -> OCRIM:
         {"slot_norm": "joint"},
         {"past_slots": True},
         {"past_slots": True, "slot_norm": "joint"},
+        {"past_slots": True, "past_slots_gradient": "stopped"},
         {"slot_init": "learned"},
         {"slot_init": "learned", "past_slots": True, "slot_norm": "joint", "init": "thesis"},
         {"num_inputs": None},
@@ -221,6 +222,8 @@ def test_disabled_modules_of_oc_rim_are_gone_from_its_communication_and_reads():
         ({"disabled_slots": (4,)}, r"disabled_slots=\(4,\) of 4 modules: give numbers from 0 to 3"),
         ({"disabled_slots": (0, 1, 2, 3)}, "leave at least one module"),
         ({"num_inputs": None, "past_slots": True}, "past_slots=True needs slots to start from"),
+        ({"past_slots_gradient": "stopped"}, "past_slots_gradient='stopped' needs past slots: give past_slots=True"),
+        ({"evaluation_top_k": 5}, "evaluation_top_k=5 of num_slots=4 modules cannot be active"),
         ({"num_inputs": None, "head_dim": 8}, "head_dim=8 makes slots like those of a frame"),
         ({"head_dim": 0}, "and 1 or more"),
         ({"top_k": 5}, "top_k=5 of num_slots=4"),
@@ -231,6 +234,21 @@ def test_disabled_modules_of_oc_rim_are_gone_from_its_communication_and_reads():
 def test_arguments_that_cannot_be_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         oc(**arguments)
+
+
+@pytest.mark.parametrize("make", [oc, partial(oc, num_inputs=None)], ids=["slots", "tokens"])
+def test_a_core_trained_with_few_active_modules_is_evaluated_with_as_many_as_are_asked_for(make):
+    few, more, x = make(top_k=2), make(top_k=2, evaluation_top_k=MODULES), tokens()
+    with drawn_by_clip([0, 1]):
+        assert more(x).details["active"].all()
+        torch.testing.assert_close(more(x).slots, make(top_k=MODULES)(x).slots)
+    few.train(), more.train()
+    found = []
+    for core in (few, more):
+        torch.manual_seed(3)
+        found.append(core(x))
+    assert found[1].details["active"].sum(-1).unique().tolist() == [2]
+    torch.testing.assert_close(found[0].slots, found[1].slots, rtol=0, atol=0)
 
 
 def test_huge_tokens_keep_everything_finite():

@@ -13,6 +13,7 @@ import torch
 from torch.utils.data import Dataset
 
 from slotbench.data.base import ClipDataset, LoaderOptions, SlotDataModule, Split, check_counts, generator_for
+from slotbench.data.cater.sampling import Sampling, frame_numbers
 from slotbench.data.cater.scene import MOST_OBJECTS, CaterScene, cell_of
 from slotbench.data.cater.videos import LAYOUT, TIMED, CaterVideos, PreparedVideos, ReleasedVideos, video_pieces
 from slotbench.data.clip_cache import ClipCache, is_cache, write_cache
@@ -24,7 +25,6 @@ from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 __all__ = ["CATER"]
 
 Lists = Literal["localize", "localize_4x4", "localize_8x8"]
-Sampling = Literal["segments", "window"]
 Target = Literal["cell", "frames"]
 
 _GRIDS: dict[str, int] = {"localize": 6, "localize_4x4": 4, "localize_8x8": 8}
@@ -59,7 +59,8 @@ class CATER(SlotDataModule, Preparable):
         path: the folder of one version, or a cache.
         resolution: pixels per side; the frames of 320 x 240 are resized, and not cropped.
         num_frames: steps of a clip.
-        sampling: "segments", or a "window" of consecutive frames, at random in training, else the last ones.
+        sampling: "segments", or a "window" of consecutive frames, at random in training, else the last ones, or
+            "random" frames of the whole video in their order, in evaluation the same for a clip each time.
         target: the "cell" of the snitch, or the "frames" themselves, for pre-training by reconstruction.
         lists: "localize" for 6 x 6 cells, "localize_4x4" or "localize_8x8".
         whole_training: trains on train.txt, of which the validation split is then a part.
@@ -236,11 +237,7 @@ class _Clips(ClipDataset):
             raise DataFilesError(f"{origin} has {length} frames; set num_frames to that or less")
         skipped = length % self.num_frames if self.sampling == "segments" else 0
         skipped = skipped if skipped == 1 else 0
-        if self.sampling == "window":
-            room = length - self.num_frames
-            return (int(rng.integers(0, room + 1)) if self.split == "train" else room) + np.arange(self.num_frames)
-        edges = skipped + np.arange(self.num_frames + 1) * (length - skipped) // self.num_frames
-        return rng.integers(edges[:-1], edges[1:]) if self.split == "train" else edges[1:] - 1
+        return frame_numbers(self.sampling, rng, length, self.num_frames, self.split == "train", skipped)
 
     def _log(self, scene: CaterScene, frames: np.ndarray) -> dict[str, np.ndarray]:
         count, last = len(scene.shapes), scene.last_uncovered

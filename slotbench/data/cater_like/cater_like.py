@@ -10,6 +10,7 @@ import torch
 from torch.utils.data import Dataset
 
 from slotbench.data.base import ClipDataset, LoaderOptions, SlotDataModule, Split, check_counts, generator_for
+from slotbench.data.cater.sampling import Sampling, frame_numbers
 from slotbench.data.cater_like.scenes import SHAPES, Actions, Episode, EpisodeLaw, Shape, SnitchState, cells_of
 from slotbench.data.cater_like.views import (
     TABLE_WIDTH,
@@ -27,7 +28,6 @@ from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 __all__ = ["CATERLike"]
 
 Observation = Literal["images", "objects"]
-Sampling = Literal["segments", "window"]
 Target = Literal["cell", "frames"]
 
 _WIDEST = 0.9  # zoom at which the horizon would come into view
@@ -67,8 +67,8 @@ class CATERLike(SlotDataModule):
         observation: "images" or "objects".
         video_frames: frames of a video, 24 per second; CATER has 301.
         num_frames: steps of a clip, at most `video_frames`. Fewer frames for as many steps are a faster time.
-        sampling: "segments" as above, or a "window" of consecutive frames, which in training begins at random and else
-            ends with the video; for pre-training.
+        sampling: "segments" as above; for pre-training a "window" of consecutive frames, which in training begins at
+            random and else ends with the video, or "random" frames of the whole video, in their order.
         target: the "cell" of the snitch, or the "frames" themselves, for tasks that reconstruct or continue them.
         grid: cells per side of the floor.
         num_objects: fewest and most objects, snitch and cones among them.
@@ -198,12 +198,7 @@ class _Clips(ClipDataset):
 
     def _frame_numbers(self, rng: np.random.Generator) -> np.ndarray:
         """The frames of the video that a clip shows."""
-        if self.sampling == "window":
-            room = self.video_frames - self.num_frames
-            first = int(rng.integers(0, room + 1)) if self.split == "train" else room
-            return first + np.arange(self.num_frames)
-        edges = np.arange(self.num_frames + 1) * self.video_frames // self.num_frames
-        return rng.integers(edges[:-1], edges[1:]) if self.split == "train" else edges[1:] - 1
+        return frame_numbers(self.sampling, rng, self.video_frames, self.num_frames, self.split == "train")
 
     def _log(self, episode: Episode, frames: np.ndarray, masks: np.ndarray) -> dict[str, np.ndarray]:
         count = len(episode.shapes)

@@ -83,6 +83,20 @@ def test_a_clip_has_a_frame_of_each_segment_and_in_evaluation_ends_with_the_vide
     assert clips(window, "test", [0]).objects["frame"].tolist() == [[9, 10, 11, 12]]
 
 
+def test_random_frames_are_drawn_anew_in_training_and_alike_in_every_evaluation(folder: Path) -> None:
+    data = data_of(folder, sampling="random", target="frames")
+    train = clips(data, "train", list(range(8)))
+    shown = train.objects["frame"].numpy()
+    assert (np.diff(shown) > 0).all()
+    assert len(np.unique(shown, axis=0)) > 4
+    assert train.target is None
+    # a video becomes brighter by 1 from frame to frame
+    brightness = train.frames.float().mean((2, 3, 4)).numpy()
+    np.testing.assert_allclose(np.diff(brightness), np.diff(shown), atol=1.5)
+    test = [clips(data, "test", [0]).objects["frame"].tolist() for _ in range(2)]
+    assert test[0] == test[1]
+
+
 def test_training_goes_through_all_videos_in_each_pass_whatever_the_batches(folder: Path) -> None:
     data = data_of(folder, loader=LoaderOptions(seed=2))
     dataset = data.dataset("train")
@@ -201,7 +215,8 @@ def cache(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "arguments", [{}, {"scenes": False}, {"sampling": "window", "target": "frames"}, {"num_frames": 12}]
+    "arguments",
+    [{}, {"scenes": False}, {"sampling": "window", "target": "frames"}, {"sampling": "random"}, {"num_frames": 12}],
 )
 def test_a_cache_has_what_the_files_have(folder: Path, cache: Path, arguments: dict[str, object]) -> None:
     for split in ("train", "val", "test"):

@@ -157,6 +157,15 @@ def test_a_window_is_of_consecutive_frames_and_ends_with_the_video_in_evaluation
     assert (val == np.arange(108, 120)).all()
 
 
+def test_random_frames_are_of_the_whole_video_in_their_order() -> None:
+    data = small(observation="objects", sampling="random")
+    for split in ("train", "val"):
+        shown = clips(data, 6, split).objects["frame"].numpy()
+        assert (np.diff(shown) > 0).all()
+        assert len(np.unique(shown, axis=0)) == 6
+        np.testing.assert_array_equal(clips(data, 6, split).objects["frame"].numpy(), shown)
+
+
 def test_the_snitchs_states_are_those_of_masks_and_cones(seen: VideoBatch) -> None:
     state, log = seen.objects["snitch_state"], seen.objects
     pixels = (seen.require("masks") == 1).sum((2, 3))

@@ -54,8 +54,12 @@ def test_experiment_trains_two_steps(experiment, tmp_path, monkeypatch):
     assert record["state"] == "finished"
     assert record["step"] == 2
     scores = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    headline = record["headlines"][0]["metric"]
-    assert any(headline in row for row in scores)
-    assert record["headlines"][0]["baselines"]
+    logged = {name for row in scores for name in row}
+    if experiment.stem.startswith("cater_pretrain_"):
+        # the released videos have no masks, and so no scores and baselines of segmentations
+        assert "val/psnr/frame" in logged & {headline["metric"] for headline in record["headlines"]}
+    else:
+        assert record["headlines"][0]["metric"] in logged
+        assert record["headlines"][0]["baselines"]
     assert (folder / "checkpoints" / "last.ckpt").is_file()
     assert list((folder / "media").glob("*_latest.png"))

@@ -35,6 +35,8 @@ GRIDS = sorted(FOLDER.rglob("*.yaml"))
 STUDIES = sorted((FOLDER / "studies").glob("*.yaml"))
 HEADER = ("Shows:", "Duration:", "Hardware:")
 SEED = "seed_everything"
+OF_MASKS = {f"val/rollout_{name}" for name in ("acl", "mcl", "acl_shuffled", "mcl_shuffled", "object_share", "mota")}
+"""Scores of roll-outs that a decoder without masks has none of."""
 
 
 def name_of(path: Path) -> str:
@@ -184,6 +186,8 @@ def check_that_it_trains(path: Path, point: Point, folder: Path, monkeypatch: py
     )
     # of one clip a score may have no case to judge
     logged |= {headline["metric"] for headline in json.loads((folder / "run" / "run.json").read_text())["headlines"]}
+    if trained["model"]["init_args"]["decoder"]["class_path"].endswith("ConcatenationDecoder"):
+        logged |= OF_MASKS
     base = yaml.safe_load(opened(path).file.base[0].read_text())
     if not opened(path).file.chain or config["model"]["class_path"] == base["model"]["class_path"]:
         # else it is another task, from which the one that is compared starts

@@ -19,7 +19,8 @@ from slotbench.nn.parameters import trainable_parameters
 from slotbench.registry import load
 
 PAPER = Path(__file__).parents[2] / "experiments" / "paper"
-GRIDS = sorted((PAPER.parent / "grids" / "paper").glob("rim_*.yaml"))
+FOLDER = PAPER.parent / "grids" / "paper"
+GRIDS = sorted([*FOLDER.glob("rim_*_models.yaml"), *FOLDER.glob("rim_*_sparse_*.yaml")])
 DATA = {"rim_moving_mnist": VideoSpec(1, 64, 64), "rim_moving_sprites": VideoSpec(3, 64, 64)}
 
 GRU_600, GRU_258 = 1_198_800, 250_776
@@ -97,6 +98,7 @@ def cases() -> list[Any]:
         "OC-RIM BCD 6,3",
         "3/6",
         "4/10",
+        "4/6, tested 6/6",
     }
     return [
         pytest.param(path, label, id=f"{path.stem}-{label}", marks=() if label in first else pytest.mark.slow)
@@ -115,7 +117,8 @@ def test_the_parser_takes_every_row_and_its_model_has_the_parameters_of_the_thes
     cells = model["core"].slot_spec.num_slots
     said = label.split()[-1]
     if "/" in said:
-        assert (model["core"].top_k, cells) == tuple(map(int, said.split("/")))
+        for number, part in ((model["core"].top_k, label.split(",")[0]), (model["core"].eval().num_active, said)):
+            assert (number, cells) == tuple(map(int, part.split("/")))
     elif "GRU" not in label:
         assert cells == model["core"].top_k == int(said.split(",")[0])
         inputs = config["model"]["init_args"]["core"]["init_args"]["num_inputs"]
@@ -172,6 +175,51 @@ def test_the_experiments_are_the_presets_of_the_parts(name):
         assert {key: value.shape for key, value in written[part].state_dict().items()} == shapes
         plain = {k: v for k, v in vars(other).items() if isinstance(v, str | int | float | bool | tuple)}
         assert {k: v for k, v in vars(written[part]).items() if k in plain} == plain
+
+
+def settings_of(model: torch.nn.Module) -> dict[str, dict[str, Any]]:
+    """Every number, name and choice that a model and its parts have been given."""
+    return {
+        name: {k: v for k, v in vars(part).items() if v is None or isinstance(v, str | int | float | bool | tuple)}
+        for name, part in model.named_modules()
+    }
+
+
+@pytest.mark.parametrize("name", ["SCOFF", "ALTSCOFF"])
+def test_schemata_at_paper_size_are_the_presets_and_the_stable_rows_differ_by_what_the_header_says(name):
+    path = FOLDER / "rim_moving_mnist_schemata.yaml"
+    found = {}
+    for label in (f"OC-{name}", f"OC-{name}, stable"):
+        config = resolved(rows(path)[label])
+        found[label] = model_of(config, DATA["rim_moving_mnist"])["core"]
+    ours, stable = found.values()
+    with torch.device("meta"):
+        preset = load("cores", name).thesis(TokenSpec(64, 36), num_inputs=3)
+    assert [(k, v.shape) for k, v in ours.state_dict().items()] == [
+        (k, v.shape) for k, v in preset.state_dict().items()
+    ]
+    left, right = settings_of(ours), settings_of(preset)
+    left[""].pop("all_active", None), right[""].pop("all_active", None)  # six of six, said or not
+    assert left == right
+    assert ours.sample_in_evaluation
+    assert ours.units.scale == 1
+    assert not stable.sample_in_evaluation
+    assert stable.units.scale < 1
+
+
+@pytest.mark.parametrize(("name", "points"), [("rim_moving_mnist_sweep", 24), ("rim_moving_mnist_scoff_sweep", 32)])
+def test_a_sweep_has_every_combination_and_300_epochs_of_10_000_clips(name, points):
+    grid = expand(read_grid_file(FOLDER / f"{name}.yaml"))
+    axes = grid.file.product
+    found = {tuple(point.settings[key] for key in axes) for point in grid.points}
+    assert len(found) == len(grid.points) == points
+    config = resolved(grid.points[-1].arguments)
+    loader, trainer = config["data"]["init_args"]["loader"], config["trainer"]
+    assert trainer["max_steps"] * loader["batch_size"] == loader["train_size"] == 300 * 10_000
+    core = model_of(config, DATA["rim_moving_mnist"])["core"]
+    assert core.num_active == core.slot_spec.num_slots
+    given = config["model"]["init_args"]["core"]["init_args"]
+    assert tuple(given[key.rpartition(".")[2]] for key in axes) == tuple(values[-1] for values in axes.values())
 
 
 def test_rim_is_ocrim_without_slots_on_one_token():

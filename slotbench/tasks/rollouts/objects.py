@@ -38,7 +38,7 @@ class ObjectScores(nn.Module):
     - `rollout_mse_sum`: squared error of a frame, summed over pixels, averaged over channels;
       `rollout_mse_sum/occupied`, the same of clips that show an object in every predicted frame, and
       `rollout_occupied`, the share of such clips;
-    - `rollout_f1`: soft F1 of the foreground, mean over the horizon; `rollout_f1/all_steps`, the mean over all frames
+    - `rollout_f1`: soft F1 of the foreground, mean over the horizon; `rollout_f1_all_steps`, the mean over all frames
       but the first, those of the context among them, each predicted from the true ones before it;
     - `rollout_mota`, `rollout_motp`: CLEAR-MOT of the decoder's masks, dark pixels belonging to no track. Baselines are
       the true masks of the last frame seen, and trackers that learn nothing and look at the *true* frames.
@@ -158,7 +158,7 @@ class ObjectScores(nn.Module):
                 found[_named("rollout_f1", whose)] = value = float(metric.compute())  # type: ignore[operator]
                 if key in self.openings and (opening := self.openings[key]).update_called:
                     sums = value * self.horizon + float(opening.compute()) * (self.context - 1)  # type: ignore[operator]
-                    found[_named("rollout_f1", whose, "/all_steps")] = sums / (self.horizon + self.context - 1)
+                    found[_named("rollout_f1_all_steps", whose)] = sums / (self.horizon + self.context - 1)
         for name, mean in self.utilisation.items():
             if mean.update_called:
                 found[f"slot_utilisation/{name}"] = float(mean.compute())  # type: ignore[operator]

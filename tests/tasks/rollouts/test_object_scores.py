@@ -169,13 +169,13 @@ def test_f1_of_all_steps_has_the_frames_of_the_context_each_predicted_from_the_t
     predicted = torch.cat([opening, followed], dim=1)
     assert predicted.shape[1] == CONTEXT + HORIZON - 1
     by_step = soft_f1(soft_counts(predicted, batch.frames[:, 1:]).sum(0))
-    assert found["val/rollout_f1/all_steps"] == pytest.approx(by_step.mean().item(), rel=1e-5)
+    assert found["val/rollout_f1_all_steps"] == pytest.approx(by_step.mean().item(), rel=1e-5)
     assert found["val/rollout_f1"] == pytest.approx(by_step[CONTEXT - 1 :].mean().item(), rel=1e-5)
     held = batch.frames[:, CONTEXT - 1 : CONTEXT].expand(-1, HORIZON - 1, -1, -1, -1)
     last = torch.cat([batch.frames[:, :CONTEXT], held], dim=1)
     copied = soft_f1(soft_counts(last, batch.frames[:, 1:]).sum(0)).mean().item()
-    assert found["val/baseline/rollout_f1/all_steps/copy the last frame"] == pytest.approx(copied, rel=1e-5)
-    assert found["val/baseline/rollout_f1/all_steps/black"] == 0
+    assert found["val/baseline/rollout_f1_all_steps/copy the last frame"] == pytest.approx(copied, rel=1e-5)
+    assert found["val/baseline/rollout_f1_all_steps/black"] == 0
 
 
 def test_f1_of_all_steps_is_put_together_from_pieces_of_the_clip() -> None:

@@ -1,0 +1,79 @@
+"""CATER's Table 1: a pre-training of each model, and a chain whose points are the files of that model."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from slotbench.config.command_line import read_experiment
+from slotbench.config.parser import parse
+from slotbench.grids.expansion import Grid, expand
+from slotbench.grids.grid_file import read_grid_file
+
+PAPER = Path(__file__).parents[2] / "experiments" / "paper"
+GRIDS = PAPER.parent / "grids" / "paper"
+CORES = ("OCSlotSSM", "SlotSSM", "SlotTransformer", "SingleStateSSM")
+
+
+def files_of(core: str) -> dict[str, Path]:
+    """The files of a model, by the label of their points."""
+    name = core.lower()
+    return {"pre-training": PAPER / f"cater_pretrain_{name}.yaml", "fine-tuned": PAPER / f"cater_{name}.yaml"}
+
+
+@cache
+def chain() -> Grid:
+    return expand(read_grid_file(GRIDS / "cater_regimes.yaml"))
+
+
+def resolved(arguments: list[str]) -> dict[str, Any]:
+    options, words, settings = read_experiment(arguments)
+    return yaml.safe_load(parse("fit", words, settings, options).yaml())
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_both_parts_have_one_encoder_and_one_core_so_that_all_of_them_is_taken_over(core: str) -> None:
+    first, second = (yaml.safe_load(path.read_text()) for path in files_of(core).values())
+    for part in ("encoder", "core"):
+        assert first["model"]["init_args"][part] == second["model"]["init_args"][part]
+    assert second["model"]["init_args"]["core"]["class_path"] == core
+    data = first["data"]["init_args"]
+    assert (data["sampling"], data["num_frames"], data["target"]) == ("random", 32, "frames")
+    assert (first["model"]["class_path"], second["model"]["class_path"]) == ("SlotAutoencoding", "ClipClassification")
+
+
+def test_each_fine_tuning_starts_from_the_pre_training_of_its_core_and_seed() -> None:
+    points = {point.id: point for point in chain().points}
+    assert len(points) == 2 * len(CORES) * 3
+    for point in points.values():
+        if point.labels["variant"] == "pre-training":
+            assert not point.after
+            continue
+        before = points[point.after]
+        assert before.labels["variant"] == "pre-training"
+        for key in ("model.core", "seed_everything"):
+            assert before.settings[key] == point.settings[key]
+
+
+@pytest.mark.parametrize(
+    ("core", "label"),
+    [
+        pytest.param(core, label, marks=() if core == "SlotTransformer" else pytest.mark.slow)
+        for core in CORES
+        for label in ("pre-training", "fine-tuned")
+    ],
+)
+def test_a_point_of_the_chain_is_the_file_of_its_model(core: str, label: str) -> None:
+    (point,) = (
+        point
+        for point in chain().points
+        if point.settings["model.core"] == core
+        and point.settings["seed_everything"] == 0
+        and core in point.arguments
+        and point.labels["variant"] == label
+    )
+    assert resolved([*point.arguments]) == resolved(["--config", str(files_of(core)[label])])

@@ -195,7 +195,9 @@ class Model:
             raise RefusedError(explain_construction(error, config)) from error
         parts = (task.encoder, task.core, task.decoder)
         counts = [trainable_parameters(part)["total"] for part in parts]
-        return Counts(*counts, shared=sum(counts) - trainable_parameters(nn.ModuleList(parts))["total"])
+        encoder, core, decoder = counts
+        together = trainable_parameters(nn.ModuleList(parts))["total"]
+        return Counts(encoder, core, decoder, sum(counts) - together)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

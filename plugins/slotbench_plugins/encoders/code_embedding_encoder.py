@@ -50,7 +50,7 @@ class CodeEmbeddingEncoder(CodeEncoder):
         self.token_spec = TokenSpec(dim, cells, grid)
         self.codes = nn.Embedding(video_spec.codes.channels, dim)
         self.positions = nn.Parameter(nn.init.trunc_normal_(torch.empty(1 + cells, dim)))
-        for table in (self.codes.weight, self.positions):
+        for table in (*self.codes.parameters(), self.positions):
             without_decay(table)
         self.dropout = nn.Dropout(dropout)
         self.norm = nn.LayerNorm(dim)

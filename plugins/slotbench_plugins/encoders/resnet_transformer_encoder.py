@@ -157,7 +157,8 @@ class TransformerLayer(nn.Module):
     def forward(self, x: Float[Tensor, "frames tokens dim"]) -> Float[Tensor, "frames tokens dim"]:
         """Tokens of the same shape."""
         maps = self.query_key_value(self.attention_norm(x)).chunk(3, dim=-1)
-        attended = F.scaled_dot_product_attention(*(split_heads(part, self.num_heads) for part in maps))
+        query, key, value = (split_heads(part, self.num_heads) for part in maps)
+        attended = F.scaled_dot_product_attention(query, key, value)
         x = x + self.output(merge_heads(attended))
         return x + self.mlp(x)
 

@@ -54,7 +54,7 @@ def report(args: argparse.Namespace, settings: list[str]) -> int:
         record["group"] = record["aggregation"] + record["training"]
     # few slots first, and few objects: "[3, 6]" is shorter than "[3, 10]"
     records.sort(key=lambda r: (r["trained_slots"], len(r["training"]), r["group"], r["seed"]))
-    lines = listing(records)
+    lines = [*listing(records), *said_of_iterations(records)]
     lines += by_largest_slot(records)
     lines += ["Median ± largest deviation over runs (mean ± standard deviation), n runs.\n"]
     lines += changes(records)
@@ -90,6 +90,16 @@ def read(path: Path) -> Record:
 
     by_slots = {name: by_number(curve) for name, curve in record["by_slots"].items()}
     return record | {"by_slots": by_slots, "by_objects": by_number(record["by_objects"])}
+
+
+def said_of_iterations(records: list[Record]) -> list[str]:
+    """How often slots were corrected per frame in the test, where that is not as in training."""
+    pairs = {(record.get("iterations"), record.get("trained_iterations")) for record in records}
+    return [
+        f"Tested with {tested} iterations, trained with {trained}; the validation split is scored as in training.\n"
+        for tested, trained in sorted(pairs, key=str)
+        if tested != trained
+    ]
 
 
 def objects(record: Record) -> str:

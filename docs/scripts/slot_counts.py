@@ -10,6 +10,10 @@ second set, "full", that differs from the run's own in these arguments; MOViLike
 asked for. With `--objects-slots` slots, scores go by the number of objects too, on the full set where there is one: the
 objects of the scene (`objects["num_objects"]`) if the data says it, else those that are to be seen in the clip.
 
+`--iterations N` tests with N corrections per frame, the core's `num_iterations`, in the place of the training's: CLEVR
+is tested with 5 where training has 3. The validation split, by which runs are called spatial, is scored as the run was
+trained.
+
 Scores are those of `slotbench test`, per frame, of the decoder's masks; slots are drawn from a generator that starts
 anew with every batch. `report` groups runs by aggregation, and by objects and slots of the training where these differ.
 A run is "spatial" if its FG-ARI on its own validation split with the slots of its training is below half of that of the
@@ -46,8 +50,8 @@ def run(args: argparse.Namespace, settings: list[str]) -> int:
     for setting in command_line_settings(settings):
         if setting.key[:1] != ("data",):
             raise UserError(f"no argument {setting.text}; what describes the full set begins with --data.")
-    if min(*args.slots, args.objects_slots, args.clips) < 1:
-        raise UserError("--slots, --objects-slots and --clips take numbers from 1 on")
+    if min(*args.slots, args.objects_slots, args.clips, 1 if args.iterations is None else args.iterations) < 1:
+        raise UserError("--slots, --objects-slots, --clips and --iterations take numbers from 1 on")
     torch.set_num_threads(args.threads)
     for file in args.plugin:
         registry.load_file(file)
@@ -74,12 +78,20 @@ def evaluate(path: Path, args: argparse.Namespace, settings: list[str]) -> str:
             f"the slots of {path} are not drawn, so their number cannot change: "
             "train it with --model.core.slot_init gaussian"
         )
+    trained_iterations = getattr(task.core, "num_iterations", None)
+    if args.iterations is not None and not isinstance(trained_iterations, int):
+        raise UserError(
+            f"{type(task.core).__name__} of {path} has no num_iterations, so there are no iterations to set: leave out "
+            "--iterations"
+        )
     asked = {
         "checkpoint": hashlib.sha256(loaded.checkpoint.read_bytes()).hexdigest(),
         "slots": args.slots,
         "objects_slots": args.objects_slots,
         "clips": args.clips,
         "full": settings,
+        # files of before have none
+        **({} if args.iterations is None else {"iterations": args.iterations}),
     }
     out = args.out / f"{info['name']}-{info['id']}.json"
     if out.is_file() and json.loads(out.read_text())["asked"] == asked:
@@ -100,6 +112,8 @@ def evaluate(path: Path, args: argparse.Namespace, settings: list[str]) -> str:
         "aggregation": aggregation,
         "seed": config["seed_everything"],
         "trained_slots": trained,
+        "trained_iterations": trained_iterations,
+        "iterations": args.iterations or trained_iterations,
         "asked": asked,
         "config": {part: config[part] for part in ("model", "data")},
         "validation": chosen(validation),
@@ -108,6 +122,8 @@ def evaluate(path: Path, args: argparse.Namespace, settings: list[str]) -> str:
         },
         "by_slots": {},
     }
+    if args.iterations is not None:
+        task.core.num_iterations = args.iterations
     for name, data in sets.items():
         clips = Clips(data, "test", args.clips)
         counts = sorted({*args.slots, trained})
@@ -191,6 +207,7 @@ def parser() -> argparse.ArgumentParser:
     running.add_argument("runs", nargs="+", type=Path, metavar="RUN")
     running.add_argument("--slots", nargs="+", type=int, default=[5, 7, 9, 11, 13, 15])
     running.add_argument("--objects-slots", type=int, default=11, help="slots for the scores by number of objects")
+    running.add_argument("--iterations", type=int, help="corrections per frame in the test (those of the training)")
     running.add_argument("--clips", type=int, default=1280, help="clips of each set, at most")
     running.add_argument("--out", type=Path, required=True)
     running.add_argument("--threads", type=int, default=1)

@@ -152,6 +152,45 @@ def test_clips_are_told_apart_by_their_objects(script) -> None:
     assert {count: group.chosen for count, group in again.items()} == {c: group.chosen for c, group in groups.items()}
 
 
+def test_iterations_of_the_test_are_set_and_recorded(script, drawn: Path, tmp_path: Path, capsys) -> None:
+    command = ["run", str(drawn), "--slots", "5", "--objects-slots", "5", "--clips", "10", "--out"]
+    assert script.main([*command, str(tmp_path / "as trained")]) == 0
+    assert script.main([*command, str(tmp_path / "more"), "--iterations", "4"]) == 0
+    trained, more = written(tmp_path / "as trained"), written(tmp_path / "more")
+    assert (trained["iterations"], trained["trained_iterations"]) == (1, 1)
+    assert (more["iterations"], more["trained_iterations"], more["asked"]["iterations"]) == (4, 1, 4)
+    assert "iterations" not in trained["asked"]
+    assert more["validation"] == trained["validation"]
+    arguments = ["--model.core.num_slots", "5", "--model.core.num_iterations", "4"]
+    assert run(["test", str(drawn), *arguments]) == 0
+    (path,) = drawn.glob("test-*[0-9].json")
+    tested = json.loads(path.read_text())["metrics"]
+    path.unlink()
+    for scores in (more["by_slots"]["own"]["5"], more["by_objects"]["2"]):
+        assert scores["loss"] == pytest.approx(tested["test/loss"], rel=1e-6)
+    assert trained["by_slots"]["own"]["5"]["loss"] != pytest.approx(tested["test/loss"], rel=1e-6)
+    capsys.readouterr()
+    assert script.main([*command, str(tmp_path / "more"), "--iterations", "5"]) == 0
+    assert "wrote" in capsys.readouterr().out
+
+
+def test_a_core_without_iterations_is_refused_where_they_are_asked_for(script, drawn, tmp_path, monkeypatch, capsys):
+    from slotbench_plugins.cores.slot_attention import SlotAttention
+
+    before = SlotAttention.__init__
+
+    def without(self, *args, **kwargs):
+        before(self, *args, **kwargs)
+        del self.num_iterations
+
+    without.__wrapped__ = before  # whose arguments the parser reads
+    monkeypatch.setattr(SlotAttention, "__init__", without)
+    assert script.main(["run", str(drawn), *SLOTS, "--iterations", "5", "--out", str(tmp_path)]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "SlotAttention of" in said
+    assert "has no num_iterations" in said
+
+
 def record(seed: int, fg_ari: float, aggregation: str = "WeightedMean", **changed: object) -> dict:
     scores = {"clips": 9, "ari": 0.1, "miou": 0.2, "loss": 0.3, "largest_slot": 0.4, "live_slots": 5.0}
     curve = {str(slots): scores | {"fg_ari": fg_ari} for slots in (7, 11)}
@@ -202,6 +241,16 @@ def test_runs_are_summed_up_by_median_and_largest_deviation(reported, tmp_path: 
     ):
         assert six.width == three.width
         assert six.height == pytest.approx(2 * three.height, abs=2)
+
+
+def test_the_report_says_where_the_test_had_other_iterations(reported) -> None:
+    asked = {"checkpoint": "1", "objects_slots": 11, "iterations": 5}
+    text = reported(record(0, 0.8, iterations=5, trained_iterations=3, asked=asked))
+    assert "Tested with 5 iterations, trained with 3; the validation split is scored as in training." in text
+
+
+def test_the_report_says_nothing_of_iterations_as_in_training(reported) -> None:
+    assert "iterations" not in reported(record(0, 0.8), record(1, 0.7, iterations=3, trained_iterations=3))
 
 
 def test_spatial_runs_are_named_and_left_out_of_the_second_tables_only(reported) -> None:
@@ -326,6 +375,7 @@ def test_runs_that_do_not_compare_are_not_pooled(reported) -> None:
     ("arguments", "message"),
     [
         (["run", "RUN", "--out", "OUT", "--slots", "0"], "take numbers from 1 on"),
+        (["run", "RUN", "--out", "OUT", "--iterations", "0"], "take numbers from 1 on"),
         (["run", "RUN", "--out", "OUT", "--model.core", "PSB"], "no argument --model.core PSB"),
         (["run", "nowhere", "--out", "OUT"], "no run folder at nowhere"),
         (["run", "RUN", "--out", "OUT", "--data.num_bals", "3"], "num_bals"),

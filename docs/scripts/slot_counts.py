@@ -78,12 +78,7 @@ def evaluate(path: Path, args: argparse.Namespace, settings: list[str]) -> str:
             f"the slots of {path} are not drawn, so their number cannot change: "
             "train it with --model.core.slot_init gaussian"
         )
-    trained_iterations = getattr(task.core, "num_iterations", None)
-    if args.iterations is not None and not isinstance(trained_iterations, int):
-        raise UserError(
-            f"{type(task.core).__name__} of {path} has no num_iterations, so there are no iterations to set: leave out "
-            "--iterations"
-        )
+    trained_iterations = iterations_of(task.core, args.iterations, path)
     asked = {
         "checkpoint": hashlib.sha256(loaded.checkpoint.read_bytes()).hexdigest(),
         "slots": args.slots,
@@ -132,6 +127,15 @@ def evaluate(path: Path, args: argparse.Namespace, settings: list[str]) -> str:
     record["by_objects"] = {count: score(task, group, args.objects_slots) for count, group in groups.items()}
     write_atomically(out, dump_json(record, indent=1))
     return f"wrote {out}"
+
+
+def iterations_of(core, asked: int | None, path: Path) -> int | None:
+    """The iterations of a trained core, None if it has none; refused if others are asked for."""
+    trained = getattr(core, "num_iterations", None)
+    if asked is not None and not isinstance(trained, int):
+        name = type(core).__name__
+        raise UserError(f"{name} of {path} has no num_iterations, so there are none to set: leave out --iterations")
+    return trained
 
 
 class Clips:

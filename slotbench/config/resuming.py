@@ -7,10 +7,14 @@ import os
 import shlex
 import shutil
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from slotbench.config.options import RunOptions
 from slotbench.config.policy import plugin_records
+from slotbench.config.read_paths import reading_of, resolve_paths
+from slotbench.config.settings import Setting
 from slotbench.errors import UserError, lines
 from slotbench.files import remove_partials
 from slotbench.locks import Lock, LockedError
@@ -43,6 +47,7 @@ class RunPlace:
         self._lock: Lock | None = None
         self._config = ""
         self._differences: list[Difference] = []
+        self._reading: dict[str, Any] = {}
         self._made = False
         self._is_new = False
         self.folder: RunFolder | None = None
@@ -102,6 +107,20 @@ class RunPlace:
         self.is_resumed = True
         return True
 
+    def resolve(self, values: Any, settings: Iterable[Setting]) -> None:
+        """Makes the relative paths of a run that is resumed those of the folder where it was begun.
+
+        Args:
+            values: the parsed configuration, which is changed.
+            settings: what it was parsed from.
+
+        Raises:
+            UserError: see `resolve_paths`.
+        """
+        if self._path is not None and self.is_resumed and (self._path / CONFIG).is_file():
+            folder = RunFolder.open(self._path)
+            self._reading = resolve_paths(values, settings, folder, self._options.allow_changes)
+
     def enter(self) -> RunFolder:
         """Makes the folder, or makes the one that exists ready to be resumed.
 
@@ -127,11 +146,15 @@ class RunPlace:
             name = self._options.name or self._path.resolve().parent.name
             self.folder = RunFolder.create_at(self._path, name, group=self._options.group)
         if not self.is_resumed or not (self.folder.path / CONFIG).is_file():
+            # first what the configuration is to be read by
+            self.folder.update(**reading_of(parse_yaml(self._config, "the configuration")))
             self.folder.write_config(self._config)
         checkpoint = self.checkpoint.path.name if self.checkpoint else None
         if self._options.plugin:
             self.folder.update(plugins=plugin_records(self._options.plugin))
-        self.folder.update(attempt={"token": self._launch.token, "checkpoint": checkpoint, "at": time.time()})
+        self.folder.update(
+            **self._reading, attempt={"token": self._launch.token, "checkpoint": checkpoint, "at": time.time()}
+        )
         os.environ[RUN_DIR_VARIABLE] = str(self.folder.path)
         return self.folder
 

@@ -17,6 +17,7 @@ from slotbench.config.jsonargparse_compat import parser_unchanged
 from slotbench.config.options import RunOptions
 from slotbench.config.parser import hush, parse
 from slotbench.config.policy import check_run_plugins
+from slotbench.config.read_paths import resolve_paths
 from slotbench.config.settings import load_named, read_settings
 from slotbench.data.base import SlotDataModule
 from slotbench.errors import UserError, lines
@@ -107,6 +108,7 @@ def load_with_settings(
     check_run_plugins(folder.path, options.plugin, given, typed)
     load_named(given)
     configuration = parse("fit", arguments, given, options)
+    resolve_paths(configuration.values, given, folder)
     try:
         parts = configuration.instantiate()
     except (ValueError, MisconfigurationException) as error:

@@ -23,6 +23,7 @@ from slotbench.config.explanation import explain_construction, explain_monitor
 from slotbench.config.options import RunOptions
 from slotbench.config.parser import SlotbenchCLI, hush
 from slotbench.config.policy import apply_policy
+from slotbench.config.read_paths import resolve_paths
 from slotbench.config.resuming import RunPlace
 from slotbench.config.settings import Setting
 from slotbench.config.written_paths import check_written_paths, place_in_run
@@ -33,7 +34,7 @@ from slotbench.nn.parameters import trainable_parameters
 from slotbench.ops import KernelError
 from slotbench.pretrained.weights import WeightError
 from slotbench.runs.checkpoint_choice import check_whole
-from slotbench.runs.folder import RunFolderError
+from slotbench.runs.folder import RunFolder, RunFolderError
 from slotbench.runs.launch import find_launch
 from slotbench.runs.resuming import command_after_divergence
 from slotbench.tasks.optimisation import TrainingSettingsError
@@ -153,6 +154,10 @@ class _RunningCLI(SlotbenchCLI):
         check_written_paths(self.values["trainer"], has_folder, self._settings)
         if self._place is not None and not self._place.look(self.yaml()):
             raise _NothingToDoError
+        if self._place is not None:
+            self._place.resolve(self.values, self._settings)
+        elif self._run is not None:
+            resolve_paths(self.values, self._settings, RunFolder.open(self._run))
         path = self.values.get("ckpt_path")
         _check_checkpoint(self._command, path, self._run, self._weights_only())
 

@@ -50,12 +50,14 @@ class Setting:
         value: a string if it stands on the command line, else what YAML makes of it; None if the value is missing.
         text: how the user wrote it and where, for messages.
         on_command_line: whether it stands there.
+        file: the file in which it stands otherwise.
     """
 
     key: tuple[str, ...]
     value: Any
     text: str
     on_command_line: bool
+    file: Path | None = None
 
 
 def config_files(arguments: list[str]) -> list[Path]:
@@ -217,7 +219,7 @@ def _from_node(node: yaml.Node, key: tuple[str, ...], path: Path, reading: _Read
         yield from _from_file(path.parent / value, key, reading)
         return
     shown = node.value if isinstance(node, yaml.ScalarNode) else str(value)
-    yield Setting(key, value, f"{'.'.join(key)}: {shown}  ({path}, line {node.start_mark.line + 1})", False)
+    yield Setting(key, value, f"{'.'.join(key)}: {shown}  ({path}, line {node.start_mark.line + 1})", False, path)
 
 
 def _is_class(node: yaml.Node) -> bool:

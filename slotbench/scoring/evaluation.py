@@ -193,9 +193,9 @@ def _read(masks: Clip, truth: Clip, in_order: bool) -> _Pair:
 def _side(clip: Clip, values: np.ndarray, said: Side | None) -> Side:
     if said is None:
         return Side(len(values))
-    if said.count != len(values):
+    if said.length != len(values):
         raise UserError(
-            f"{clip.path} has {len(values)} masks, and its array frame {said.count} numbers; expected one each"
+            f"{clip.path} has {len(values)} masks, and its array frame {said.length} numbers; expected one each"
         )
     return said
 

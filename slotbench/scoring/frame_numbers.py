@@ -17,19 +17,19 @@ class Side(NamedTuple):
     """The frames of one clip on one side.
 
     Attributes:
-        count: how many.
+        length: how many.
         numbers: of each, rising; None if the file does not say them.
         from_zero: whether they are places in the video, from 0 on; names of files may count from 0 or 1.
     """
 
-    count: int
+    length: int
     numbers: Integer[np.ndarray, " frames"] | None = None
     from_zero: bool = False
 
     def in_words(self) -> str:
         """Which frames they are."""
         if self.numbers is None:
-            return f"{self.count} frames"
+            return f"{self.length} frames"
         if len(self.numbers) > 1 and self.is_run:
             return f"frames {self.numbers[0]} to {self.numbers[-1]}"
         few = [str(number) for number in self.numbers[:3]]
@@ -58,7 +58,7 @@ def positions(
     Raises:
         UserError: masks are of frames that the truth does not have, or the numbers do not say which.
     """
-    alike = masks.count == truth.count
+    alike = masks.length == truth.length
     if in_order or (masks.numbers is None and truth.numbers is None):
         return None
     if masks.numbers is None:
@@ -70,7 +70,7 @@ def positions(
             if alike or (masks.is_run and masks.numbers[0] < 2):
                 return None
             _refuse(masks, truth, paths)
-        there = np.arange(truth.count)
+        there = np.arange(truth.length)
     else:
         there = truth.numbers
     wanted = masks.numbers

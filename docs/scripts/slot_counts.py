@@ -79,15 +79,7 @@ def evaluate(path: Path, args: argparse.Namespace, settings: list[str]) -> str:
             "train it with --model.core.slot_init gaussian"
         )
     trained_iterations = iterations_of(task.core, args.iterations, path)
-    asked = {
-        "checkpoint": hashlib.sha256(loaded.checkpoint.read_bytes()).hexdigest(),
-        "slots": args.slots,
-        "objects_slots": args.objects_slots,
-        "clips": args.clips,
-        "full": settings,
-        # files of before have none
-        **({} if args.iterations is None else {"iterations": args.iterations}),
-    }
+    asked = what_is_asked(loaded.checkpoint, args, settings)
     out = args.out / f"{info['name']}-{info['id']}.json"
     if out.is_file() and json.loads(out.read_text())["asked"] == asked:
         return f"{out}: done before"
@@ -127,6 +119,19 @@ def evaluate(path: Path, args: argparse.Namespace, settings: list[str]) -> str:
     record["by_objects"] = {count: score(task, group, args.objects_slots) for count, group in groups.items()}
     write_atomically(out, dump_json(record, indent=1))
     return f"wrote {out}"
+
+
+def what_is_asked(checkpoint: Path, args: argparse.Namespace, settings: list[str]) -> dict[str, object]:
+    """What decides the file of a run; what is done by it is not done again."""
+    return {
+        "checkpoint": hashlib.sha256(checkpoint.read_bytes()).hexdigest(),
+        "slots": args.slots,
+        "objects_slots": args.objects_slots,
+        "clips": args.clips,
+        "full": settings,
+        # files of before have none
+        **({} if args.iterations is None else {"iterations": args.iterations}),
+    }
 
 
 def iterations_of(core, asked: int | None, path: Path) -> int | None:

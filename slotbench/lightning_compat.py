@@ -20,6 +20,7 @@ __all__ = [
     "FinalStep",
     "SettledCLI",
     "end_after_this_step",
+    "evaluate_with_ordinary_tensors",
     "follow_until_averaged",
     "restore_loader_position",
     "run_validation",
@@ -75,6 +76,16 @@ def end_after_this_step(trainer: Trainer, end: bool = True) -> None:
     """Has the training end once all that belongs to this step is done, as Lightning does after SIGTERM; or takes it
     back."""
     trainer._signal_connector.received_sigterm = end
+
+
+def evaluate_with_ordinary_tensors(trainer: Trainer) -> None:
+    """Has validation, test and prediction run without gradients, but not in torch's inference mode.
+
+    A tensor that is made in that mode may never be changed outside of it nor take part in a training: whatever metrics,
+    parts or callbacks keep of an evaluation would end the training after it.
+    """
+    for loop in (trainer.validate_loop, trainer.test_loop, trainer.predict_loop):
+        loop.inference_mode = False
 
 
 def follow_until_averaged(trainer: Trainer, module: LightningModule) -> None:

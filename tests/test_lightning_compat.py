@@ -9,6 +9,7 @@ from typing import Any
 
 import lightning
 import pytest
+import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.cli import LightningCLI
 from lightning.pytorch.loggers import WandbLogger
@@ -16,7 +17,7 @@ from lightning.pytorch.loops import fit_loop, training_epoch_loop
 from torch.utils.data import DataLoader
 
 import slotbench
-from slotbench.lightning_compat import restore_loader_position, run_validation
+from slotbench.lightning_compat import evaluate_with_ordinary_tensors, restore_loader_position, run_validation
 
 SOURCE = Path(slotbench.__file__).parent
 NAMES = {
@@ -116,6 +117,26 @@ def test_a_validation_can_be_run_from_within_a_training() -> None:
     trainer.fit(task, DataLoader([0.0] * 8), DataLoader([0.0]))
     assert task.validations == 1
     assert trainer.state.finished
+
+
+@pytest.mark.parametrize("stage", ["validate", "test", "predict"])
+def test_an_evaluation_can_be_had_without_inference_mode(stage: str) -> None:
+    seen: list[bool] = []
+
+    class Looks(LightningModule):
+        def setup(self, stage: str) -> None:
+            evaluate_with_ordinary_tensors(self.trainer)
+
+        def validation_step(self, batch: torch.Tensor, batch_idx: int) -> dict[str, int]:
+            seen.extend((torch.is_inference_mode_enabled(), torch.is_grad_enabled()))
+            return {}
+
+        test_step = predict_step = validation_step
+
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    trainer = Trainer(accelerator="cpu", **quiet)  # type: ignore[arg-type]
+    getattr(trainer, stage)(Looks(), DataLoader(torch.zeros(1, 1)))  # type: ignore[arg-type]
+    assert seen == [False, False], "the loops no longer look at inference_mode once setup has been called"
 
 
 def test_no_other_file_uses_a_private_name_of_lightning() -> None:

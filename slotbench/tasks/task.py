@@ -21,6 +21,7 @@ from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from slotbench.interfaces import DataSpec, Headline, MaskScores, Reporter, TakesFrames, VideoBatch, to_unit_range
+from slotbench.lightning_compat import evaluate_with_ordinary_tensors
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Score, Scores, Stage
 from slotbench.nn.slot_init import drawn_by_clip
@@ -217,6 +218,7 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
 
     def setup(self, stage: str) -> None:
         """Loads the weights named by `init_from`, once, before training starts."""
+        evaluate_with_ordinary_tensors(self.trainer)
         self._looked_at = set()
         # before a checkpoint may put another random state in place
         self._seed = int(os.environ.get("PL_GLOBAL_SEED", torch.initial_seed()))

@@ -1,0 +1,144 @@
+"""Fit, validate, test and predict in any order, with one trainer and with several: all registered tasks and parts."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from any_task import TASKS, first_batch, small_data, small_task
+from prediction_tasks import quiet_trainer
+from torch import Tensor, nn
+
+from slotbench import registry
+from slotbench.interfaces import AutoregressiveDecoder, TokenSpec
+from slotbench.testing.code_laws import CODES, coded_batch
+from slotbench.testing.frame_laws import CELLS, INPUT, SLOTS, random_batch, random_slots
+
+STAGES = ("fit", "validate", "test", "predict")
+
+
+def validating_trainer() -> Any:
+    """One that validates after its only step."""
+    return quiet_trainer(max_steps=1, val_check_interval=1, check_val_every_n_epoch=None)
+
+
+def call(trainer: Any, stage: str, task: Any, data: Any) -> Any:
+    more = {"verbose": False} if stage in ("validate", "test") else {}
+    return getattr(trainer, stage)(task, datamodule=data, **more)
+
+
+@pytest.mark.parametrize(("name", "first"), list(product(TASKS, STAGES)))
+def test_any_stage_may_come_first_and_any_other_after_it(name: str, first: str) -> None:
+    task, data = small_task(name), small_data(name)
+    for stage in (first, "fit", *STAGES[1:], "fit"):
+        call(validating_trainer(), stage, task, data)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_one_trainer_may_do_all_of_it(name: str) -> None:
+    trainer, task, data = validating_trainer(), small_task(name), small_data(name)
+    for stage in (*STAGES[1:], *STAGES):
+        call(trainer, stage, task, data)
+
+
+@pytest.mark.parametrize("name", ["FrameTokenization", "CodeAutoencoding"])
+def test_a_tokenizer_that_is_fitted_may_be_looked_at_before(name: str) -> None:
+    data = small_data(name)
+    task = small_task(name, tokenizer=partial(registry.load("tokenizers", "PatchKMeans"), num_codes=6, fit_frames=4))
+    for stage in (*STAGES[1:], *STAGES):
+        call(validating_trainer(), stage, task, data)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_looking_before_a_training_changes_nothing_of_it(name: str) -> None:
+    trained = []
+    for before in ((), STAGES[1:]):
+        task, data = small_task(name), small_data(name)
+        for stage in before:
+            call(quiet_trainer(), stage, task, data)
+        torch.manual_seed(3)
+        call(quiet_trainer(max_steps=2, limit_val_batches=0), "fit", task, data)
+        trained.append({name: value.clone() for name, value in task.state_dict().items()})
+    assert trained[0].keys() == trained[1].keys()
+    for one, other in zip(*(state.values() for state in trained), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_same_weights_score_the_same_in_every_order(name: str) -> None:
+    task, data = small_task(name), small_data(name)
+    scores = []
+    for _ in range(2):
+        for stage in ("predict", "validate", "test"):
+            found = call(quiet_trainer(), stage, task, data)
+            scores += [] if stage == "predict" else [next(iter(found))]
+    alone = call(quiet_trainer(), "test", small_task(name), data)[0]
+    assert scores[0]["val/loss"] == scores[2]["val/loss"]
+    assert scores[1]["test/loss"] == scores[3]["test/loss"] == alone["test/loss"]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_loop_of_ones_own_may_look_in_inference_mode(name: str) -> None:
+    task, batch = small_task(name), first_batch(small_data(name))
+    for _ in range(2):
+        with torch.inference_mode():
+            task.eval().predict(batch)
+            task.loss(task(batch), batch)
+        task.train().training_loss(batch).backward()
+
+
+def trains_after_inference(part: nn.Module, *given: Any) -> None:
+    """A part that has been called in inference mode trains, and the other way round."""
+    for _ in range(2):
+        with torch.inference_mode():
+            part.eval()(*given)
+        loss = sum(value.square().mean() for value in floats(part.train()(*given)))
+        if isinstance(loss, Tensor) and loss.requires_grad:
+            loss.backward()
+
+
+def floats(found: Any) -> list[Tensor]:
+    if isinstance(found, Tensor):
+        return [found] if found.is_floating_point() else []
+    inside = vars(found).values() if hasattr(found, "__dict__") else found if isinstance(found, list | tuple) else ()
+    return [value for part in inside for value in floats(part)]
+
+
+@pytest.mark.parametrize("name", registry.names("cores"))
+def test_a_core_trains_after_it_was_called_in_inference_mode(name: str) -> None:
+    core = registry.load("cores", name)(TokenSpec(16, 16, (4, 4)))
+    trains_after_inference(core.double(), torch.randn(2, 3, 16, 16, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", registry.names("encoders"))
+def test_an_encoder_trains_after_it_was_called_in_inference_mode(name: str) -> None:
+    trains_after_inference(registry.load("encoders", name)(INPUT).double(), random_batch(INPUT))
+
+
+@pytest.mark.parametrize("name", registry.names("decoders"))
+def test_a_decoder_trains_after_it_was_called_in_inference_mode(name: str) -> None:
+    make = registry.load("decoders", name)
+    of_codes = issubclass(make, AutoregressiveDecoder)
+    target, batch = (CODES, coded_batch(CODES)) if of_codes else (INPUT, random_batch(INPUT))
+    spec = SLOTS
+    try:
+        decoder = make(spec, target)
+    except ValueError:  # it asks for cells of a grid
+        spec = CELLS
+        decoder = make(spec, target)
+    trains_after_inference(decoder.double(), random_slots(spec), batch)
+
+
+@pytest.mark.parametrize("name", registry.names("tokenizers"))
+def test_a_tokenizer_trains_after_it_was_called_in_inference_mode(name: str) -> None:
+    trains_after_inference(registry.load("tokenizers", name)(INPUT).double(), random_batch(INPUT).frames)
+
+
+@pytest.mark.parametrize("name", registry.names("aggregations"))
+def test_an_aggregation_trains_after_it_was_called_in_inference_mode(name: str) -> None:
+    aggregation = registry.load("aggregations", name)(8).double()
+    assignment = torch.rand(2, 3, 4, 5, dtype=torch.float64).softmax(-2)
+    trains_after_inference(aggregation, assignment, torch.randn(2, 3, 5, 8, dtype=torch.float64))

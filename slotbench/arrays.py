@@ -28,6 +28,7 @@ ARRAY_LIMIT = 1 << 30
 """Bytes that the arrays of a file may have which is read as a whole."""
 
 _MOST_AXES = 32
+_MOST_BYTES = (1 << 63) - 1
 _PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # all that numpy writes; others may ask for any memory
 _BAD_HEADER = (ValueError, TypeError, SyntaxError, OverflowError, RecursionError, MemoryError, EOFError)
 _BAD_ARCHIVE = (zipfile.BadZipFile, OSError, ValueError, EOFError, RuntimeError, KeyError, struct.error, zlib.error)
@@ -151,6 +152,9 @@ def _layout(file: Any, where: str | Path) -> _Layout:
     if dtype.hasobject or not dtype.itemsize or dtype.subdtype is not None:
         raise FileError(f"{where} holds {dtype} values; expected numbers")
     if len(shape) > _MOST_AXES or any(isinstance(length, bool) or length < 0 for length in shape):
+        raise FileError(f"{where} has a damaged header: its shape is {_one_line(ValueError(shape))}")
+    # an array without values has to be one that numpy can make, too
+    if 0 in shape and math.prod(length or 1 for length in shape) * dtype.itemsize > _MOST_BYTES:
         raise FileError(f"{where} has a damaged header: its shape is {_one_line(ValueError(shape))}")
     return _Layout(shape, dtype, "F" if fortran else "C", file.tell(), math.prod(shape) * dtype.itemsize)
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from slotbench.arrays import ARRAY_LIMIT, map_npy, npz_names, read_npz
 from slotbench.data.folders.mask_files import MASKS, read_mask_image
-from slotbench.data.folders.video_files import natural_order
+from slotbench.data.folders.names import frame_files, is_hidden, natural_order
 from slotbench.errors import FileError, UserError
 from slotbench.scoring.about_masks import About, about_npz
 from slotbench.scoring.frame_numbers import Side
@@ -148,7 +148,7 @@ def _in_folder(folder: Path, array: str | None) -> tuple[list[Clip], list[str]]:
     with os.scandir(folder) as entries:
         for entry in entries:
             path = Path(entry.path)
-            if entry.name.startswith("."):
+            if is_hidden(entry.name):
                 continue
             if entry.is_dir():
                 found = [_png_clip(path.name, path)] if _has_images(path) else None
@@ -214,7 +214,7 @@ def _of_npz(path: Path, name: str | None) -> np.ndarray:
 
 def _has_images(folder: Path) -> bool:
     with os.scandir(folder) as entries:
-        return any(Path(entry.name).suffix.lower() == ".png" for entry in entries)
+        return any(_is_png(entry.name) for entry in entries)
 
 
 def _png_clip(name: str, folder: Path) -> Clip:
@@ -222,7 +222,7 @@ def _png_clip(name: str, folder: Path) -> Clip:
 
 
 def _images(folder: Path) -> list[Path]:
-    return sorted((file for file in folder.iterdir() if _is_image(file)), key=natural_order)
+    return frame_files(folder, (".png",))
 
 
 def _numbers(folder: Path) -> Side:
@@ -254,5 +254,5 @@ def _read_images(folder: Path) -> np.ndarray:
     return found
 
 
-def _is_image(file: Path) -> bool:
-    return file.suffix.lower() == ".png" and not file.name.startswith(".")
+def _is_png(name: str) -> bool:
+    return Path(name).suffix.lower() == ".png" and not is_hidden(name)

@@ -20,8 +20,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from slotbench.data.folders.frame_maps import FrameMaps, MapKind, find_maps, read_npy_map
-from slotbench.data.folders.video_files import VideoFile
-from slotbench.data.formats.images import opened_image
+from slotbench.data.folders.video_file import VideoFile
+from slotbench.data.formats.pictures import read_numbers
 from slotbench.errors import DataFilesError
 from slotbench.files import is_inside
 
@@ -102,10 +102,7 @@ def resize_depth(
 def _read_map(path: Path) -> np.ndarray:
     if path.suffix.lower() != ".png":
         return read_npy_map(path, _KIND)
-    with opened_image(path, ("PNG",), "an image") as image:
-        if image.mode not in _SIXTEEN_BITS:
-            raise DataFilesError(f"{path} is an image in {image.mode}; expected depth as grey values of 16 bits")
-        return np.asarray(image)
+    return read_numbers(path, _SIXTEEN_BITS, "depth as grey values of 16 bits", ("PNG",))
 
 
 _KIND = MapKind("depth", "iuf", "numbers", "16-bit PNGs or npy files", (".png", ".npy"), _read_map)

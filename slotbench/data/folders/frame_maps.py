@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from slotbench.arrays import map_npy, npz_names, read_npz
-from slotbench.data.folders.video_files import VideoFile, natural_order
+from slotbench.data.folders.names import frame_files
+from slotbench.data.folders.video_file import VideoFile
 from slotbench.data.formats.images import check_size
 from slotbench.errors import DataFilesError, FileError, listing
 
@@ -194,8 +195,7 @@ class _Array(FrameMaps):
 class _Files(FrameMaps):
     def __init__(self, path: Path, kind: MapKind) -> None:
         self.path, self.kind = path, kind
-        files = (file for file in path.iterdir() if file.suffix.lower() in kind.suffixes)
-        self.files = sorted(files, key=natural_order)
+        self.files = frame_files(path, kind.suffixes)
         self.length = len(self.files)
 
     def read(self, numbers: Sequence[int]) -> np.ndarray:

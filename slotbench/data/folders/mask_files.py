@@ -3,10 +3,12 @@
 They lie in a folder `masks` beside the videos. The masks of `walk.mp4` are one of
 
     masks/walk.npz, masks/walk.npy    integers "time height width"; of an npz the array "masks", or the only one
-    masks/walk/                       an image per frame in the order of their names, grey or with a palette
+    masks/walk/                       an image per frame in the order of their names, grey or with a palette, or an npy
+                                      file "height width"
 
 with a mask for every frame of the video and the size of its frames. 0 is the background; every other number is an
-object, the same one throughout the video.
+object, the same one throughout the video. Compression with losses changes ids, so JPEGs, lossy WebPs and movies are no
+masks.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from slotbench.data.folders.frame_maps import FrameMaps, MapKind, find_maps
-from slotbench.data.folders.video_files import IMAGES, KINDS, VideoFile
-from slotbench.data.formats.images import opened_image
+from slotbench.data.folders.frame_maps import FrameMaps, MapKind, find_maps, read_npy_map
+from slotbench.data.folders.names import IMAGES
+from slotbench.data.folders.video_file import VideoFile
+from slotbench.data.formats.pictures import read_numbers
 from slotbench.errors import DataFilesError
 
 __all__ = ["MASKS", "MaskFile", "find_masks", "read_mask_image"]
@@ -67,17 +70,14 @@ def find_masks(videos: Sequence[VideoFile], among: str = MASKS) -> list[MaskFile
 
 
 def read_mask_image(path: Path) -> np.ndarray:
-    """The ids "height width" of an image, grey or with a palette.
+    """The ids "height width" of an image, grey or with a palette, turned as viewers show it; or of an npy file.
 
     Raises:
-        DataFilesError: it is damaged, or has colours.
+        DataFilesError: it is damaged, has colours, is one of several in its file, or was compressed with losses.
     """
-    with opened_image(path, KINDS, "an image") as image:
-        if image.mode not in _GREY:
-            raise DataFilesError(
-                f"{path} is an image in {image.mode}; expected ids of objects, as grey values or with a palette"
-            )
-        return np.asarray(image)
+    if path.suffix.lower() == ".npy":
+        return read_npy_map(path, _KIND)
+    return read_numbers(path, _GREY, "ids of objects, as grey values or with a palette")
 
 
-_KIND = MapKind("masks", "iub", "integers", "images", IMAGES, read_mask_image)
+_KIND = MapKind("masks", "iub", "integers", "images or npy files", (*IMAGES, ".npy"), read_mask_image)

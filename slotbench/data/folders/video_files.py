@@ -1,8 +1,7 @@
-"""Video files of `VideoFolder`: movies, GIFs, arrays and folders of images, with random access to their frames."""
+"""Video files of `VideoFolder`: movies, pictures, arrays and folders of frames, with random access to their frames."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,58 +9,29 @@ import numpy as np
 
 from slotbench.arrays import map_npy, npz_names, read_npz
 from slotbench.data.folders.movie_file import MovieFile
+from slotbench.data.folders.names import ARRAYS, MOVIES, STACKS
+from slotbench.data.folders.picture_videos import FrameFolder, PictureStack, is_one_frame
 from slotbench.data.folders.video_file import VideoFile
-from slotbench.data.formats.images import check_size, opened_image
+from slotbench.data.formats.images import check_size
 from slotbench.errors import DataFilesError, FileError
 
-__all__ = ["ARRAYS", "IMAGES", "KINDS", "MOVIES", "VideoFile", "natural_order", "open_video"]
-
-IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
-MOVIES = (".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg")
-ARRAYS = (".npy", ".npz")
-
-KINDS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "PPM")
-"""The kinds of images that are read, as Pillow calls them."""
+__all__ = ["VideoFile", "open_video"]
 
 
 def open_video(path: Path) -> VideoFile | None:
-    """The video that a file or a folder of images is, or None if it is none.
+    """The video that a file or a folder of frames is, or None if it is none.
 
     Raises:
         DataFilesError: it looks like one and cannot be read.
     """
     if path.is_dir():
-        images = [file for file in path.iterdir() if file.suffix.lower() in IMAGES]
-        return _Images(path, sorted(images, key=natural_order)) if images else None
+        return FrameFolder.open(path)
     suffix = path.suffix.lower()
-    if suffix == ".gif":
-        return _Gif(path)
+    if suffix in STACKS:
+        return PictureStack.open(path)
     if suffix in ARRAYS:
         return _Array(path)
     return MovieFile(path) if suffix in MOVIES else None
-
-
-class _Images(VideoFile):
-    def __init__(self, path: Path, files: list[Path]) -> None:
-        self.path, self.files, self.length = path, files, len(files)
-
-    def frames(self, numbers: Sequence[int]) -> Iterator[np.ndarray]:
-        for number in numbers:
-            with opened_image(self.files[number], KINDS, "an image") as image:
-                yield np.asarray(image.convert("RGB"))
-
-
-class _Gif(VideoFile):
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with opened_image(path, ("GIF",), "a GIF") as image:
-            self.length = int(getattr(image, "n_frames", 1))
-
-    def frames(self, numbers: Sequence[int]) -> Iterator[np.ndarray]:
-        with opened_image(self.path, ("GIF",), "a GIF") as image:
-            for number in numbers:
-                image.seek(number)
-                yield np.asarray(image.convert("RGB"))
 
 
 class _Array(VideoFile):
@@ -69,6 +39,12 @@ class _Array(VideoFile):
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        if path.suffix.lower() == ".npy" and is_one_frame(path):
+            shape = map_npy(path).shape
+            raise DataFilesError(
+                f"{path} holds one frame, of shape {shape}; expected a video, uint8 of shape (time, height, width, 3), "
+                "or a folder with a file for each frame"
+            )
         self.length = len(self._values())
 
     def frames(self, numbers: Sequence[int]) -> Iterator[np.ndarray]:
@@ -99,8 +75,3 @@ class _Array(VideoFile):
         except ValueError as error:
             raise DataFilesError(f"{self.path} holds {error}") from error
         return with_channels
-
-
-def natural_order(path: Path) -> list[tuple[int, str]]:
-    """Sorting key that puts frame2 before frame10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name)]

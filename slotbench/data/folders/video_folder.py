@@ -17,7 +17,8 @@ from slotbench.data.clips import ClipSource, StoredVideos
 from slotbench.data.folders.depth_files import DEPTH, VALID
 from slotbench.data.folders.frame_maps import name_of
 from slotbench.data.folders.mask_files import MASKS, MaskFile, find_masks
-from slotbench.data.folders.video_files import ARRAYS, IMAGES, MOVIES, VideoFile, open_video
+from slotbench.data.folders.names import ARRAYS, IMAGES, MOVIES, visible
+from slotbench.data.folders.video_files import VideoFile, open_video
 from slotbench.data.formats.images import resize_bilinear, resize_nearest
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec, View
@@ -225,7 +226,7 @@ def find_videos(path: Path, split: Split) -> list[VideoFile]:
         raise DataFilesError(f"{path} is no video; {expected}")
     folder = path / split if has_splits(path) else path
     inside = (
-        sorted(file for file in folder.iterdir() if file.name not in (MASKS, DEPTH, VALID)) if folder.is_dir() else []
+        [file for file in visible(folder) if file.name.lower() not in (MASKS, DEPTH, VALID)] if folder.is_dir() else []
     )
     videos = [video for video in map(open_video, inside) if video is not None]
     if not videos:

@@ -1,4 +1,4 @@
-"""Images as arrays: read by Pillow, their size bounded before they are decoded; and resized."""
+"""Images as arrays: their size bounded before they are decoded, what Pillow raises in one sentence; and resized."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import struct
 import warnings
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,13 +18,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from slotbench.errors import DataFilesError, FileError
-from slotbench.files import open_regular
 
 __all__ = [
     "MOST_PIXELS",
     "check_size",
     "decode_png",
-    "opened_image",
     "refused_if_damaged",
     "resize_bilinear",
     "resize_nearest",
@@ -49,15 +46,6 @@ def check_size(width: int, height: int) -> None:
     """
     if width < 1 or height < 1 or width * height > MOST_PIXELS:
         raise ValueError(f"an image of {width:,} x {height:,} pixels; expected 1 to {MOST_PIXELS:,} of them")
-
-
-@contextlib.contextmanager
-def opened_image(path: Path, kinds: tuple[str, ...], what: str) -> Iterator[Image.Image]:
-    """An image of one of these kinds, open; of the kinds that Pillow knows some start other programs."""
-    refused = refused_if_damaged(f"{path} cannot be read as {what}")
-    with open_regular(path) as file, refused, Image.open(file, formats=kinds) as image:
-        check_size(*image.size)
-        yield image
 
 
 def decode_png(png: bytes | memoryview) -> np.ndarray:

@@ -100,7 +100,7 @@ def resolve_paths(
         values: the parsed configuration, which is changed.
         settings: what it was parsed from.
         folder: of the run.
-        allow_changes: of a run that is resumed, whether it may go on with other data; None where it is evaluated.
+        allow_changes: of a run that is resumed, whether other data are allowed; None where it is evaluated.
 
     Returns:
         What the record of a run that is resumed says from now on, `held`; nothing where it says it already.
@@ -183,7 +183,7 @@ def _compared(one: _Given, path: Path, before: Mapping[str, Any], allow_changes:
         f"{_in_words(now)} now, by their names and sizes"
     )
     if allow_changes is False:
-        raise UserError(f"{said}; put back what it held, or add --allow-changes to go on with what is there now")
+        raise UserError(f"{said}; put back what it held, or add --allow-changes to continue with what is there now")
     _say(f"{said}; what follows is of what is there now")
     return now
 

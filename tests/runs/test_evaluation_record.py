@@ -7,7 +7,14 @@ import json
 import pytest
 
 from slotbench.errors import FileError
-from slotbench.runs.evaluation_record import clip_list_hash, differing_rules, make_record, read_record, write_record
+from slotbench.runs.evaluation_record import (
+    clip_list_hash,
+    differing_rules,
+    make_record,
+    read_record,
+    rules_of,
+    write_record,
+)
 
 
 def record(**rules):
@@ -28,6 +35,14 @@ def test_rules_that_differ_are_named_with_all_values():
     records = [record(window=6, skip=0), record(window=None, skip=0), record(window=6, skip=0, empty="one")]
     assert differing_rules(records) == {"window": [6, None, 6], "empty": [None, None, "one"]}
     assert differing_rules(records[:1]) == differing_rules([]) == {}
+
+
+def test_records_of_before_are_of_the_rules_that_held_then():
+    before = record(window=None)
+    assert differing_rules([before, record(window=None, fit="refuse", uncovered="background")]) == {}
+    assert differing_rules([before, record(window=None, fit="crop")]) == {"fit": ["refuse", "crop"]}
+    assert rules_of(before, "miou/video") == rules_of(record(window=None, fit="refuse"), "miou/video")
+    assert rules_of(before, "miou/video") != rules_of(record(window=None, uncovered="void"), "miou/video")
 
 
 def test_the_hash_tells_lists_of_clips_apart_and_not_their_order():

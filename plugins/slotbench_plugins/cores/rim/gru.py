@@ -47,7 +47,7 @@ class GRU(TemporalCore):
     ) -> CoreOutput:
         """The state after every step, as one slot."""
         if state is None and self.initial == "normal":
-            state = clip_noise(len(tokens), (self.slot_spec.dim,), self.gru.weight_hh_l0)
+            state = clip_noise(len(tokens), (self.slot_spec.dim,), next(self.gru.parameters()))
         hidden = None if state is None else state[None].contiguous()
         states, last = self.gru(tokens.flatten(2), hidden)
         return CoreOutput(states[:, :, None], None, last[0])

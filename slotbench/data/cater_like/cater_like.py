@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 
 from slotbench.data.base import ClipDataset, LoaderOptions, SlotDataModule, Split, check_counts, generator_for
 from slotbench.data.cater.sampling import Sampling, frame_numbers
-from slotbench.data.cater_like.scenes import SHAPES, Actions, Episode, EpisodeLaw, Shape, SnitchState, cells_of
+from slotbench.data.cater_like.scenes import SHAPES, Actions, Episode, EpisodeLaw, Moves, Shape, SnitchState, cells_of
 from slotbench.data.cater_like.views import (
     TABLE_WIDTH,
     Camera,
@@ -80,6 +80,8 @@ class CATERLike(SlotDataModule):
         zoom: times the focal length of MOVi's camera.
         samples_per_side: rays per pixel are its square.
         depth: gives the distance from the camera as well.
+        moves: "free", or as in CATER's "released" generator, in which objects stay 0.25 apart and every move has ended
+            by the last frame; see `EpisodeLaw`.
         loader: batches, workers, sizes and seed.
 
     Raises:
@@ -103,6 +105,7 @@ class CATERLike(SlotDataModule):
         zoom: float = 1.6,
         samples_per_side: int = 2,
         depth: bool = False,
+        moves: Moves = "free",
         loader: LoaderOptions = LoaderOptions(),
     ) -> None:
         super().__init__(loader)
@@ -124,7 +127,7 @@ class CATERLike(SlotDataModule):
             raise ValueError(f"zoom is {zoom}; expected {_WIDEST} or more, for a camera that sees floor only")
         if depth and observation == "objects":
             raise ValueError("depth is that of images: set observation to images, or leave depth out")
-        self.law = EpisodeLaw((num_objects[0], num_objects[1]), num_cones, tuple(other_shapes), actions)
+        self.law = EpisodeLaw((num_objects[0], num_objects[1]), num_cones, tuple(other_shapes), actions, moves)
         self.observation: Observation = observation
         self.video_frames = video_frames
         self.num_frames = num_frames

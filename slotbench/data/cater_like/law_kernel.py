@@ -41,10 +41,12 @@ def _move_along(path, place, x, y, length, lifted):  # type: ignore[no-untyped-d
 
 
 @njit(cache=True, nogil=True)
-def _clashes(places, holders, radii, heights, mover, target, lifted_at, path, first):  # type: ignore[no-untyped-def]
-    """Whether an object on a path from frame `first` on runs into another one that nothing covers.
+def _clashes(places, holders, radii, heights, gap, mover, target, lifted_at, path, first):  # type: ignore[no-untyped-def]
+    """Whether an object on a path from frame `first` on runs into another one that nothing covers, or comes too near.
 
     Args:
+        gap: least distance of the balls in whose place objects are taken, half as wide as they are high; below 0 the
+            objects themselves may not touch, as cylinders.
         target: an object that it may run into, or -1.
         lifted_at: frame from which on what it covered before counts as well; a frame after the video for never.
     """
@@ -59,6 +61,12 @@ def _clashes(places, holders, radii, heights, mover, target, lifted_at, path, fi
             if holder >= 0 and not (holder == mover and time >= lifted_at):
                 continue
             apart = math.hypot(path[k, 0] - places[time, other, 0], path[k, 1] - places[time, other, 1])
+            if gap >= 0:
+                sizes = 0.5 * (heights[mover] + heights[other])
+                above = path[k, 2] - places[time, other, 2] + 0.5 * (heights[mover] - heights[other])
+                if math.hypot(apart, above) - sizes < gap:
+                    return True
+                continue
             if apart >= radii[mover] + radii[other]:
                 continue
             bottom = places[time, other, 2]
@@ -86,7 +94,7 @@ def _carry_out(places, holders, mover, path, first):  # type: ignore[no-untyped-
 
 
 @njit(cache=True, nogil=True)
-def _try_single(rng, shapes, radii, heights, places, turns, holders, mover, start, path):  # type: ignore[no-untyped-def]
+def _try_single(rng, shapes, radii, heights, gap, ends, places, turns, holders, mover, start, path):  # type: ignore[no-untyped-def]
     """One move of one object that nothing covers, unless no try fits; returns the frame at which it has ended."""
     num_frames = len(places)
     shape = shapes[mover]
@@ -97,6 +105,8 @@ def _try_single(rng, shapes, radii, heights, places, turns, holders, mover, star
         kind = rng.integers(0, 3 if turns_about else 2)
         if first >= num_frames:
             return start
+        if ends:
+            length = min(length, num_frames - first)
         if kind == _ROTATE:
             for time in range(first, num_frames):
                 turns[time, mover] += 0.5 * math.pi * min(1.0, (time - first + 1) / length)
@@ -104,7 +114,7 @@ def _try_single(rng, shapes, radii, heights, places, turns, holders, mover, star
         x, y = rng.uniform(-HALF_FLOOR, HALF_FLOOR), rng.uniform(-HALF_FLOOR, HALF_FLOOR)
         _move_along(path, places[first, mover], x, y, length, kind == _PICK)
         uncovers_at = first + math.ceil(_UP * length) if kind == _PICK else num_frames
-        if _clashes(places, holders, radii, heights, mover, -1, uncovers_at, path, first):
+        if _clashes(places, holders, radii, heights, gap, mover, -1, uncovers_at, path, first):
             continue
         if kind == _PICK:
             for other in range(len(radii)):
@@ -116,7 +126,7 @@ def _try_single(rng, shapes, radii, heights, places, turns, holders, mover, star
 
 
 @njit(cache=True, nogil=True)
-def _try_contain(rng, shapes, radii, heights, places, holders, busy, start, path):  # type: ignore[no-untyped-def]
+def _try_contain(rng, shapes, radii, heights, gap, places, holders, busy, start, path):  # type: ignore[no-untyped-def]
     """Has an empty cone cover a smaller cone, sphere or snitch, unless no try fits; returns the frame of its end."""
     count = len(radii)
     for _ in range(_TRIES):
@@ -134,7 +144,7 @@ def _try_contain(rng, shapes, radii, heights, places, holders, busy, start, path
             continue
         goal = places[start, target]
         _move_along(path, places[first, mover], goal[0], goal[1], length, True)
-        if _clashes(places, holders, radii, heights, mover, target, len(places), path, first):
+        if _clashes(places, holders, radii, heights, gap, mover, target, len(places), path, first):
             continue
         _carry_out(places, holders, mover, path, first)
         holders[first + length - 1 :, target] = mover
@@ -145,7 +155,7 @@ def _try_contain(rng, shapes, radii, heights, places, holders, busy, start, path
 
 
 @njit(cache=True, nogil=True)
-def simulate_into(rng, shapes, radii, heights, most_movers, places, turns, holders):  # type: ignore[no-untyped-def]
+def simulate_into(rng, shapes, radii, heights, most_movers, gap, last_round, ends, places, turns, holders):  # type: ignore[no-untyped-def]
     """Lets the objects move, in place.
 
     What it is given:
@@ -155,22 +165,24 @@ def simulate_into(rng, shapes, radii, heights, most_movers, places, turns, holde
     - `radii`: as seen from above "objects".
     - `heights`: "objects".
     - `most_movers`: how many objects move in one round at most.
+    - `gap`: how near objects may come to each other, see `_clashes`.
+    - `last_round`: the frame before which rounds begin.
+    - `ends`: whether a move for which there is no time is shorter; otherwise it goes on when the video ends.
     - `places`: x, y of the centre and z of the lowest point "time objects 3", those of the start at all times.
     - `turns`: about the vertical, in radians "time objects", zeros.
     - `holders`: what covers an object directly, -1 for nothing "time objects", all -1.
     """
-    num_frames, count = holders.shape
+    count = holders.shape[1]
     # moves of a round are checked against each other up to the latest frame at which one may end
     path = np.empty((_LATEST + _LONGEST + 1, 3))
     order = np.arange(count)
     busy = np.zeros(count, np.bool_)
-    last_round = int(0.9 * num_frames)
     start = 0
     while start < last_round:
         busy[:] = False
         end, movers = start, 0
         if rng.random() < 0.5:
-            end = _try_contain(rng, shapes, radii, heights, places, holders, busy, start, path)
+            end = _try_contain(rng, shapes, radii, heights, gap, places, holders, busy, start, path)
             movers += end > start
         for i in range(count - 1, 0, -1):
             j = rng.integers(0, i + 1)
@@ -180,7 +192,7 @@ def simulate_into(rng, shapes, radii, heights, most_movers, places, turns, holde
                 break
             if busy[mover] or holders[start, mover] >= 0:
                 continue
-            ended = _try_single(rng, shapes, radii, heights, places, turns, holders, mover, start, path)
+            ended = _try_single(rng, shapes, radii, heights, gap, ends, places, turns, holders, mover, start, path)
             movers += ended > start
             end = max(end, ended)
         start = max(end, start + _SHORTEST)

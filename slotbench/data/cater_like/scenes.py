@@ -11,9 +11,11 @@ import numpy as np
 from slotbench.data.movi_like.scenes import COLORS
 from slotbench.errors import DataFilesError
 
-__all__ = ["GOLD", "SHAPES", "Actions", "Episode", "EpisodeLaw", "Shape", "SnitchState", "cells_of"]
+__all__ = ["GOLD", "SHAPES", "Actions", "Episode", "EpisodeLaw", "Moves", "Shape", "SnitchState", "cells_of"]
 
 Actions = Literal["all", "max2"]
+Moves = Literal["free", "released"]
+"""Of how near objects may come and when moves begin and end: our rule, or that of CATER's released generator."""
 Shape = Literal["cube", "cylinder", "sphere", "cone"]
 SHAPES: tuple[Shape, ...] = get_args(Shape)
 """By label; the snitch has the next one."""
@@ -27,6 +29,7 @@ _CONE, _SNITCH = SHAPES.index("cone"), len(SHAPES)
 _SIZES = np.array([0.25, 0.5, 0.75])  # small, medium, large: radii as seen from above
 _SNITCH_RADIUS = 0.3
 _GAP, _TRIES, _RESTARTS = 0.25, 50, 200
+_SPARE = 30  # frames at the end in which no round of the released moves begins
 
 
 class SnitchState:
@@ -95,6 +98,9 @@ class EpisodeLaw:
         num_cones: cones that there are in any case, of medium and of large size in turn.
         other_shapes: what further objects may be.
         actions: "all" objects may move in a round, or two at most ("max2").
+        moves: "free" ones may bring objects as near to each other as they do not touch, begin in the first nine tenths
+            of the video, and may go on when it ends. "released" are those of CATER's generator: objects stay 0.25
+            apart, taken as balls, rounds begin until 30 frames before the last one, and every move ends by it.
 
     Raises:
         ValueError: for arguments that cannot be.
@@ -104,6 +110,7 @@ class EpisodeLaw:
     num_cones: int = 2
     other_shapes: Sequence[Shape] = SHAPES
     actions: Actions = "all"
+    moves: Moves = "free"
 
     def __post_init__(self) -> None:
         fewest, most = self.num_objects
@@ -117,8 +124,9 @@ class EpisodeLaw:
         unknown = [shape for shape in self.other_shapes if shape not in SHAPES]
         if unknown or not self.other_shapes:
             raise ValueError(f"other_shapes is {list(self.other_shapes)}; expected some of {', '.join(SHAPES)}")
-        if self.actions not in get_args(Actions):
-            raise ValueError(f"actions is {self.actions!r}; expected one of {', '.join(get_args(Actions))}")
+        for name, given, kinds in (("actions", self.actions, Actions), ("moves", self.moves, Moves)):
+            if given not in get_args(kinds):
+                raise ValueError(f"{name} is {given!r}; expected one of {', '.join(get_args(kinds))}")
 
     def draw(self, rng: np.random.Generator, num_frames: int) -> Episode:
         """An episode of so many frames.
@@ -145,7 +153,9 @@ class EpisodeLaw:
         turns[:] = rng.uniform(0.0, 2.0 * np.pi, count)
         heights = np.where(shapes == 0, np.sqrt(2.0), 2.0) * radii
         most_movers = 2 if self.actions == "max2" else count
-        simulate_into(rng, shapes, radii, heights, most_movers, places, turns, holders)  # type: ignore[call-arg]
+        free = self.moves == "free"
+        rule = (-1.0, int(0.9 * num_frames), False) if free else (_GAP, num_frames - _SPARE, True)
+        simulate_into(rng, shapes, radii, heights, most_movers, *rule, places, turns, holders)  # type: ignore[call-arg]
         return Episode(shapes, sizes, materials, color_labels, radii, places, turns, holders)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from itertools import combinations
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from slotbench.data.base import LoaderOptions
 from slotbench.data.cater_like import law_kernel
 from slotbench.data.cater_like.cater_like import CATERLike
-from slotbench.data.cater_like.scenes import Episode, EpisodeLaw, SnitchState, cells_of
+from slotbench.data.cater_like.scenes import Episode, EpisodeLaw, Moves, SnitchState, cells_of
 from slotbench.data.cater_like.views import TABLE_WIDTH, camera_path
 from slotbench.interfaces import VideoBatch
 
@@ -47,8 +48,9 @@ def outermost(holders: np.ndarray, i: int) -> int:
     return i
 
 
-def test_compiled_law_is_the_readable_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    law = EpisodeLaw(num_objects=(4, 6))
+@pytest.mark.parametrize("moves", ["free", "released"])
+def test_compiled_law_is_the_readable_one(monkeypatch: pytest.MonkeyPatch, moves: Moves) -> None:
+    law = EpisodeLaw(num_objects=(4, 6), moves=moves)
     fast = [law.draw(np.random.default_rng(seed), 150) for seed in range(4)]
     for name, function in vars(law_kernel).copy().items():
         if hasattr(function, "py_func"):
@@ -108,6 +110,36 @@ def test_shares_of_the_law_are_those_of_the_note(episodes: list[Episode]) -> Non
     assert not moved[~covered].any()
     assert all((abs(episode.places[..., :2]) <= 3).all() for episode in episodes)
     assert max(episode.places[..., 2].max() for episode in episodes) == pytest.approx(law_kernel.LIFT, abs=1e-9)
+
+
+def test_released_moves_keep_a_distance_of_balls_begin_in_time_and_have_ended_by_the_last_frame() -> None:
+    cut = {"free": 0, "released": 0}
+    for moves, seed in itertools.product(("free", "released"), range(40)):
+        episode = EpisodeLaw(num_objects=(5, 8), moves=moves).draw(np.random.default_rng(seed), 150)
+        quarters = (episode.turns[-1] - episode.turns[0]) / (np.pi / 2)
+        cut[moves] += bool((episode.places[-1, :, 2] > 1e-9).any() or np.abs(quarters - quarters.round()).max() > 1e-6)
+        if moves == "free":
+            continue
+        # a round begins at frame 119 at the latest, and its moves at most 11 frames after: from frame 129 to 130
+        steps = np.abs(np.diff(episode.places, axis=0)).max(-1) + np.abs(np.diff(episode.turns, axis=0))
+        begins = (steps[1:] > 1e-9) & (steps[:-1] <= 1e-9)
+        assert not begins[129:].any()
+        centres = episode.places + np.stack([0 * episode.halves, 0 * episode.halves, episode.halves], axis=-1)
+        for i, j in combinations(range(len(episode.shapes)), 2):
+            apart = np.linalg.norm(centres[:, i] - centres[:, j], axis=-1) - episode.halves[i] - episode.halves[j]
+            holds = (episode.holders[:, i] == j) | (episode.holders[:, j] == i)
+            near = (apart < 0.25 - 1e-9) & (episode.holders[:, [i, j]] < 0).all(1)
+            for time in np.flatnonzero(near):
+                assert holds[max(0, time - LONGEST) : time + LONGEST].any()
+    assert cut["free"] > 2
+    assert cut["released"] == 0
+
+
+def test_free_moves_are_what_they_were() -> None:
+    episode = EpisodeLaw(num_objects=(5, 8)).draw(np.random.default_rng(7), 120)
+    found = episode.places[-1].sum(), episode.turns.sum(), episode.holders.sum(), episode.places.std()
+    # of the release whose records are committed
+    assert found == pytest.approx((-4.904664798254578, 2315.1578758411856, -842, 1.6569379510872637), abs=1e-9)
 
 
 def test_in_max2_two_objects_move_at_a_time_at_most() -> None:

@@ -70,7 +70,7 @@ def reading_of(config: Mapping[str, Any]) -> dict[str, Any]:
 def held_by(path: Path) -> dict[str, Any] | None:
     """Files, bytes, and a hash of names and sizes, of a file or of all files in a folder; None if there is nothing.
 
-    Hidden files and run folders are passed over; of more than 100,000 files the first count.
+    Hidden files and run folders are passed over; of more than 100,000 files or folders the first count.
     """
     try:
         if not path.is_dir():
@@ -211,7 +211,9 @@ def _within(value: Any, key: str) -> Iterator[_Given]:
 
 def _files(folder: Path) -> Iterator[tuple[str, int]]:
     """Names, from the folder on, and sizes of all files, in one order everywhere."""
-    for path, folders, files in os.walk(folder):
+    for number, (path, folders, files) in enumerate(os.walk(folder)):
+        if number == _MOST_FILES:
+            return
         if RECORD in files and path != str(folder):
             folders.clear()
             continue

@@ -17,7 +17,8 @@ import weakref
 from pathlib import Path
 from types import TracebackType
 
-from slotbench.files import read_json_object_or_none
+from slotbench.errors import FileError
+from slotbench.files import open_own, read_json_object_or_none, why_unwritable
 
 __all__ = ["Lock", "LockedError", "is_locked", "lock_holder"]
 
@@ -67,11 +68,12 @@ class Lock:
 
         Raises:
             LockedError: another process has it.
-            OSError: the file cannot be made.
+            FileError: the file cannot be made, or in its place is a folder, a link or a device; says which.
         """
-        # without O_NONBLOCK, a pipe in the place of the file would be waited for
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-        descriptor = os.open(self._path, flags, 0o666)
+        try:
+            descriptor = open_own(self._path, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            raise FileError(f"{self._path} cannot be locked: {why_unwritable(error)}") from error
         try:
             _take(descriptor, self._path, time.monotonic() + timeout, waiting)
         except BaseException:
@@ -80,6 +82,8 @@ class Lock:
         self._descriptor = descriptor
         _held.add(self)
         try:
+            if os.fstat(descriptor).st_nlink > 1:
+                return  # another name of a file that may be somebody else's: it is locked, and stays as it is
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
         except OSError:  # a full disk: it is held all the same
@@ -111,8 +115,8 @@ def is_locked(path: Path) -> bool:
     import fcntl
 
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+        descriptor = open_own(path, os.O_RDONLY)
+    except (OSError, FileError):  # what is no file of ours is nobody's lock
         return False
     try:
         # shared, so that two that ask do not take each other for the holder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import time
 import warnings
@@ -15,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from slotbench.files import open_atomically
+from slotbench.files import make_folder, write_atomically
 from slotbench.runs.folder import RunFolder
 from slotbench.runs.oracles import split_references
 from slotbench.text import one_line
@@ -198,9 +199,10 @@ def _title(info: dict[str, Any]) -> str:
 
 
 def _save(figure: Figure, path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open_atomically(path) as file:
-        figure.savefig(file, format="png")
+    content = io.BytesIO()
+    figure.savefig(content, format="png")
+    make_folder(path.parent)
+    write_atomically(path, content.getvalue())
     return path
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from slotbench.callbacks.mask_records import write_mask_records
 from slotbench.callbacks.reporting import headline_records, score_table
-from slotbench.files import dump_json, write_atomically
+from slotbench.files import dump_json, make_folder, persist, write_atomically
 from slotbench.ops import chosen_kernels
 from slotbench.runs.folder import RunFolder
 from slotbench.text import one_line
@@ -75,7 +75,8 @@ class EvaluationPlace:
         while True:
             try:
                 # whoever makes the folder has the name
-                (self._folder.media / name).mkdir(parents=True, exist_ok=False)
+                make_folder(self._folder.media)
+                persist((self._folder.media / name).mkdir)
             except FileExistsError:
                 pass
             else:

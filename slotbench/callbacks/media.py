@@ -19,7 +19,7 @@ from lightning.pytorch import LightningModule
 from lightning.pytorch.utilities.seed import isolate_rng
 from PIL import Image
 
-from slotbench.files import open_atomically, write_atomically
+from slotbench.files import make_folder, open_atomically, write_atomically
 from slotbench.interfaces import DescribedClips, Reporter, VideoBatch
 
 __all__ = [
@@ -85,7 +85,7 @@ def write_video(path: Path, frames: Iterable[np.ndarray], count: int) -> Path:
                 kept.append(frame.copy())  # a view would keep all that it is a view of
             yield frame
 
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     if can_encode_mp4():
         write_mp4(path.with_name(f"{path.name}.mp4"), passing())
     else:
@@ -106,7 +106,7 @@ def file_name(name: str) -> str:
 
 
 def _written(path: Path, content: bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     write_atomically(path, content)
     return path
 

@@ -31,7 +31,7 @@ from torch import Tensor
 from slotbench.callbacks.evaluation import EvaluationPlace
 from slotbench.callbacks.media import check_media, clip_title, file_name, made_by, write_image, write_video
 from slotbench.errors import UserError, lines
-from slotbench.files import open_atomically
+from slotbench.files import make_folder, open_atomically, persist
 from slotbench.interfaces import DescribedClips, Piece, Recording, Reporter, View, WholeVideos, rounded_shares
 from slotbench.metrics.contingency import masks_to_labels
 
@@ -117,7 +117,7 @@ def _write_arrays(
         origin: where they are from.
         about: the run, the checkpoint and the like.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     complete = path.with_name(f"{path.name}.npz")
     everything: dict[str, Any] = {
         **arrays,
@@ -130,8 +130,12 @@ def _write_arrays(
         everything["video"] = np.array(origin.video)
     if origin.view is not None:
         everything["view"] = np.array([*origin.view.frame, *origin.view.box], np.int64)
-    with open_atomically(complete) as file:
-        np.savez_compressed(file, **everything)
+
+    def write() -> None:
+        with open_atomically(complete) as file:
+            np.savez_compressed(file, **everything)
+
+    persist(write)
     return complete
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import threading
 import time
 from pathlib import Path
@@ -22,7 +21,7 @@ from slotbench import checksums
 from slotbench.callbacks.divergence import Divergence
 from slotbench.callbacks.random_state import RandomState
 from slotbench.errors import FileError
-from slotbench.files import fsync_folder
+from slotbench.files import fsync_folder, make_folder, remove_file, replace_file, write_anew
 from slotbench.interfaces import Reporter
 from slotbench.lightning_compat import restore_loader_position
 from slotbench.runs.checkpoints import BEST, LAST, PREVIOUS, link
@@ -52,20 +51,14 @@ class CheckpointFile(TorchCheckpointIO):
         content = io.BytesIO()
         torch.save(checkpoint, content)
         file = Path(path)
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(file.parent)
         self.digests.pop(file, None)
         # of what was meant to be written, not of what can be read back; meanwhile the writing waits for the disk
         digest = hashlib.sha256()
         hashing = threading.Thread(target=digest.update, args=(content.getbuffer(),))
         hashing.start()
         try:
-            with open(file, "wb") as out:
-                out.write(content.getbuffer())
-                out.flush()
-                os.fsync(out.fileno())
-        except BaseException:
-            file.unlink(missing_ok=True)
-            raise
+            write_anew(file, content.getbuffer())
         finally:
             hashing.join()
         self.digests[file] = digest.hexdigest()
@@ -175,7 +168,7 @@ class RunCheckpoint(Checkpoint):
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Drops what was written right before this validation."""
         if self._written_step is not None and trainer.is_global_zero:
-            self._partial.unlink(missing_ok=True)
+            remove_file(self._partial)
         self._written_step = None
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -218,7 +211,7 @@ class RunCheckpoint(Checkpoint):
             self._write_down_checksum()
             if last.is_file() and self._last_step != self._written_step:
                 link(last, self._folder / PREVIOUS)
-            os.replace(self._partial, last)
+            replace_file(self._partial, last)
             fsync_folder(self._folder)
         # whoever has started the processes ends the others when one is gone
         trainer.strategy.barrier("checkpoint in its place")

@@ -53,9 +53,11 @@ def run_parts(
 
     Raises:
         ValueError: `wandb` is something else.
+        RunFolderError: a link in the folder leads out of it.
     """
     if wandb not in MODES:
         raise ValueError(f"wandb is {wandb!r}; expected one of {', '.join(MODES)}")
+    folder.check_own()
     _drop_advertisements()
     loggers: list[Logger] = [RunFolderLogger(folder)]
     if wandb != "off":
@@ -95,12 +97,13 @@ def evaluation_parts(
         save: arrays that `predict` writes beside the pictures (`slotbench.callbacks.prediction_writer.AXES`).
 
     Raises:
-        RunFolderError: `run_path` is not a run folder.
+        RunFolderError: `run_path` is not a run folder, or a link in it leads out of it.
         ValueError: `subcommand` is none of the three.
     """
     if subcommand not in ("validate", "test", "predict"):
         raise ValueError(f"subcommand is {subcommand!r}; expected validate, test or predict")
     folder = RunFolder.open(run_path)
+    folder.check_own()
     _drop_advertisements()
     # callbacks that only matter to training are absent on purpose
     warnings.filterwarnings("ignore", message="Be aware that when using `ckpt_path`, callbacks used to create")

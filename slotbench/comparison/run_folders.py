@@ -69,7 +69,8 @@ def read_run_folder(path: Path) -> RunRecord:
         # that it has diverged is how a run may come to its end
         state = "diverged" if "diverged" in (result.get("state"), state) else "finished"
     elif state in ("starting", "running"):
-        state = _state_now(path, state)
+        state, doubt = _state_now(path, state)
+        problems += [doubt] if doubt else []
     settings, problem = _settings(path)
     settings = {key: value for key, value in settings.items() if key != _chained(path)}
     known = {**info, **(result or {})}
@@ -117,11 +118,13 @@ def _result(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
         return None, [f"counts as not finished: {error}"]
 
 
-def _state_now(path: Path, state: str) -> str:
+def _state_now(path: Path, state: str) -> tuple[str, str]:
+    """The state of a run that says it trains, and why it counts as stopped if that is not certain."""
     try:
-        return RunFolder(path).state
+        found = RunFolder(path).standing
     except (FileError, OSError):
-        return state
+        return state, ""
+    return found.state, f"counts as killed: {found.words}" if found.words else ""
 
 
 def _logged(path: Path) -> tuple[dict[str, float], str]:

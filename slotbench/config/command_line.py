@@ -200,6 +200,7 @@ def _expand_resume(options: RunOptions, arguments: list[str]) -> list[str]:
         return arguments
     try:
         folder = RunFolder.open(options.resume)
+        folder.check_own()
     except RunFolderError as error:
         raise UserError(str(error)) from error
     config = folder.path / "config.yaml"
@@ -218,6 +219,7 @@ def _expand_run(command: str, arguments: list[str]) -> tuple[list[str], RunFolde
         return arguments, None
     try:
         folder = RunFolder.open(arguments[0])
+        folder.check_own()
     except RunFolderError as error:
         raise UserError(str(error)) from error
     # before the user's own arguments, which may say otherwise

@@ -16,7 +16,7 @@ from slotbench.config.policy import plugin_records
 from slotbench.config.read_paths import reading_of, resolve_paths
 from slotbench.config.settings import Setting
 from slotbench.errors import UserError, lines
-from slotbench.files import remove_partials
+from slotbench.files import make_folder, remove_file, remove_partials
 from slotbench.locks import Lock, LockedError
 from slotbench.runs.checkpoints import GoodCheckpoint
 from slotbench.runs.differences import Difference, configuration_differences
@@ -83,7 +83,8 @@ class RunPlace:
             if path.exists() and not path.is_dir():
                 raise UserError(f"--run_dir {path} is a file; expected a folder, or a path where there is nothing yet")
             self._made = not path.exists()
-            path.mkdir(parents=True, exist_ok=True)
+            make_folder(path)
+            RunFolder(path).check_own()
             self._take_lock(path)
             exists = (path / RECORD).is_file()  # another process may just have made it, and ended
         if not exists:
@@ -174,10 +175,10 @@ class RunPlace:
             if self.folder.history() or any(self.folder.checkpoints.iterdir()):
                 return
             for name in (RECORD, CONFIG, METRICS):
-                (path / name).unlink(missing_ok=True)
+                remove_file(path / name)
             for sub in (self.folder.checkpoints, self.folder.media):
                 shutil.rmtree(sub, ignore_errors=True)
-        (path / LOCK).unlink(missing_ok=True)
+        remove_file(path / LOCK)
         if self._made:
             with contextlib.suppress(OSError):  # not ours if there is something else in it
                 path.rmdir()

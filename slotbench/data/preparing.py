@@ -212,6 +212,8 @@ def sole_writer(folder: Path) -> Iterator[None]:
         lock.acquire(math.inf, f"waiting for another process that writes {folder}")
     except OSError as error:
         raise DataFilesError(f"nothing can be written to {folder}: {error.strerror}") from error
+    except FileError as error:
+        raise DataFilesError(f"nothing can be written to {folder}: {error}") from error
     try:
         remove_partials(folder, older_than=0.0)
         for pattern in _FORMER_PARTIALS:

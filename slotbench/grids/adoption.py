@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from slotbench.errors import UserError, lines
+from slotbench.files import check_own_folder, is_inside
 from slotbench.grids.expansion import Point
 from slotbench.grids.grid_file import CONFIG
 from slotbench.grids.grid_folder import GridFolder
@@ -18,6 +20,10 @@ from slotbench.runs.folder import RunFolder
 from slotbench.runs.result import write_result
 
 __all__ = ["copy_in", "likely_points"]
+
+
+_DEEPEST = 32
+_NOT_COPIED = (".lock", ".attempt.lock", "*.partial")
 
 
 def likely_points(points: Iterable[Point], settings: Mapping[str, Any]) -> list[Point]:
@@ -53,6 +59,7 @@ def copy_in(folder: GridFolder, point: Point, run: RunFolder, command: Sequence[
 
     Raises:
         UserError: the point has been run already.
+        FileError: a link in the run's folder leads out of it, or it holds something that is no file.
     """
     target = folder.point(point.id)
     if target.result() is not None:
@@ -64,16 +71,30 @@ def copy_in(folder: GridFolder, point: Point, run: RunFolder, command: Sequence[
                 expected=f"move {target.path} away first, or let slotbench grid run finish it",
             )
         )
-    with folder.replacing(point.id) as partial:
-        shutil.copytree(run.path, partial, ignore=shutil.ignore_patterns(".lock", ".attempt.lock", "*.partial"))
-        copied = PointFolder(partial)
-        if (own := partial / CONFIG_FILE).read_text(encoding="utf-8") != config:
-            os.replace(own, partial / "config.adopted.yaml")
+    check_own_folder(run.path, depth=_DEEPEST)
+    check_own_folder(target.path)
+    with folder.replacing(point.id) as copy:
+        shutil.copytree(run.path, copy, ignore=partial(_left_behind, run.path))
+        copied = PointFolder(copy)
+        if (own := copy / CONFIG_FILE).read_text(encoding="utf-8") != config:
+            os.replace(own, copy / "config.adopted.yaml")
             own.write_text(config, encoding="utf-8")
         if (before := target.path / "attempts.jsonl").is_file():
-            shutil.copyfile(before, partial / "attempts.jsonl")
+            shutil.copyfile(before, copy / "attempts.jsonl")
         copied.prepare(point, command)
         copied.end(copied.begin("adopted", str(Path(run.path).resolve())), 0, f"run {run.info.get('id')}")
         if copied.result() is None:
-            write_result(RunFolder.open(partial))
+            write_result(RunFolder.open(copy))
     return target
+
+
+def _left_behind(run: Path, folder: str, names: list[str]) -> set[str]:
+    """What of a run's folder is not copied: locks, what was half-written, and links but to files of its own."""
+
+    def is_own(path: Path) -> bool:
+        if path.is_symlink():
+            return path.is_file() and is_inside(run, path)
+        return path.is_file() or path.is_dir()
+
+    foreign = {name for name in names if not is_own(Path(folder) / name)}
+    return foreign | shutil.ignore_patterns(*_NOT_COPIED)(folder, names)

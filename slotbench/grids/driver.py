@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from slotbench.errors import FileError
 from slotbench.grids.engines.base import Engine, Job, Outcome
 from slotbench.grids.expansion import Point
 from slotbench.grids.grid_folder import GridFolder
@@ -159,7 +160,7 @@ class Driver:
     def _begin(self, point_id: str, where: str) -> None:
         try:
             self._attempts[point_id] = self._folder.point(point_id).begin(self._engine_name, where)
-        except OSError:
+        except (OSError, FileError):
             self._attempts[point_id] = 0  # its disk is full; how it ends is known all the same
         self.progress.states[point_id] = "running"
         self.progress.where[point_id] = where
@@ -181,7 +182,7 @@ class Driver:
         try:
             if number:
                 folder.end(number, outcome.exit_code, outcome.reason)
-        except OSError as error:
+        except (OSError, FileError) as error:
             outcome = replace(outcome, reason=f"{outcome.reason}; {error}".lstrip("; "))
         began = self.progress.began.pop(outcome.id)
         self._finish(outcome, folder.ended() or state_after(outcome.exit_code, outcome.reason))

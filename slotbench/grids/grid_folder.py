@@ -11,7 +11,15 @@ from typing import Any
 
 from slotbench import __version__
 from slotbench.errors import FileError, UserError, lines, listing
-from slotbench.files import dump_json, read_json_object, remove_partials, write_atomically
+from slotbench.files import (
+    check_own_folder,
+    dump_json,
+    make_folder,
+    read_json_object,
+    remove_partials,
+    replace_file,
+    write_atomically,
+)
 from slotbench.grids.expansion import Grid, Point
 from slotbench.grids.ledger import PointFolder
 from slotbench.locks import Lock, LockedError
@@ -80,7 +88,7 @@ class GridFolder:
             plugins: the plugin files among them, by path and hash.
             protocol: what has been chosen, in a grid with a protocol.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         before = self.record()
         write_atomically(self.path / "grid.yaml", grid.file.text)
         record = {
@@ -144,7 +152,7 @@ class GridFolder:
             target = self.path / point_id
             if target.exists():
                 shutil.rmtree(target)
-            os.rename(partial, target)
+            replace_file(partial, target)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
@@ -155,8 +163,10 @@ class GridFolder:
 
         Raises:
             UserError: somebody does already.
+            FileError: a link in the folder leads out of it, or the folder cannot be written.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
+        check_own_folder(self.path, depth=1)
         lock = Lock(self.path / ".driver.lock")
         try:
             lock.acquire()

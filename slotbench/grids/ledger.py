@@ -23,12 +23,16 @@ from typing import Any, Literal
 from slotbench.errors import FileError
 from slotbench.files import (
     append_whole_line,
+    check_own_folder,
     cut_torn_line,
     dump_json,
+    make_folder,
     open_regular,
+    own_file,
     parse_json,
     read_bytes,
     read_json_object_or_none,
+    replace_file,
     write_atomically,
 )
 from slotbench.grids.expansion import Point
@@ -110,8 +114,15 @@ class PointFolder:
         return self.path.name
 
     def prepare(self, point: Point, command: Sequence[str]) -> None:
-        """Makes the folder, and says in it what the point is."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        """Makes the folder, and says in it what the point is.
+
+        Raises:
+            FileError: a link in the folder leads out of it.
+            OSError: it cannot be written.
+        """
+        own_file(self.path.parent, self.path.name)
+        make_folder(self.path)
+        check_own_folder(self.path)
         record = {
             "id": point.id,
             "settings": point.settings,
@@ -137,7 +148,7 @@ class PointFolder:
         number = 1
         while (self.path / f"result.{number}.json").exists():
             number += 1
-        os.replace(self.path / "result.json", self.path / f"result.{number}.json")
+        replace_file(self.path / "result.json", self.path / f"result.{number}.json")
 
     def record(self) -> dict[str, Any]:
         """The run's own record, empty if there is none."""
@@ -190,7 +201,7 @@ class PointFolder:
             ended = self.ended()
             code = None if ended is None else 0 if ended == "done" else 1
             # on a full disk it stays open, which does no harm
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, FileError):
                 self.end(attempts[-1].number, code, "ended after its driver was gone")
 
     def state(self, over: bool = False) -> State:

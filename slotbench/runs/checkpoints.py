@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import pickle
 import shutil
 from dataclasses import dataclass
@@ -11,7 +11,14 @@ from typing import Any
 
 from slotbench import checksums
 from slotbench.errors import FileError
-from slotbench.files import check_regular, remove_partials
+from slotbench.files import (
+    check_regular,
+    link_file,
+    open_atomically,
+    remove_file,
+    remove_partials,
+    replace_file,
+)
 
 __all__ = [
     "BEST",
@@ -113,14 +120,25 @@ def find_good(folder: Path) -> tuple[GoodCheckpoint | None, list[str]]:
 
 
 def link(source: Path, target: Path) -> None:
-    """Makes `target` the same file as `source` in one step; a copy where the file system has no hard links."""
+    """Makes `target` the same file as `source` in one step; a copy where the file system has no hard links.
+
+    Raises:
+        OSError: neither can be made; `target` is as it was.
+    """
     partial = target.with_name(f".{target.name}.partial")
-    partial.unlink(missing_ok=True)
+    remove_file(partial)
     try:
-        os.link(source, partial)
-    except OSError:
-        shutil.copyfile(source, partial)
-    os.replace(partial, target)
+        try:
+            link_file(source, partial)
+        except OSError:
+            with open(source, "rb") as content, open_atomically(target) as copy:
+                shutil.copyfileobj(content, copy)
+            return
+        if not (target.is_file() and partial.samefile(target)):  # of two names of one file none is replaced
+            replace_file(partial, target)
+    finally:
+        with contextlib.suppress(OSError):
+            remove_file(partial)
 
 
 def remove_partial(folder: Path) -> None:

@@ -20,7 +20,6 @@ import re
 import secrets
 import shutil
 import socket
-import sys
 import time
 from collections.abc import Mapping
 from datetime import datetime
@@ -30,15 +29,22 @@ from typing import Any
 from slotbench.errors import FileError
 from slotbench.files import (
     append_whole_line,
+    check_own_folder,
     cut_torn_line,
     dump_json,
+    is_inside,
+    make_folder,
+    open_to_append,
+    persist,
     read_json_object,
     read_json_object_or_none,
+    replace_file,
     write_atomically,
 )
 from slotbench.locks import is_locked
 from slotbench.runs.provenance import describe_environment
 from slotbench.runs.rows import is_validation, read_rows
+from slotbench.runs.standing import Standing, standing
 
 __all__ = [
     "RunFolder",
@@ -112,19 +118,19 @@ class RunFolder:
         """
         check_run_name(name)
         parent = Path(root) / name
-        parent.mkdir(parents=True, exist_ok=True)
+        make_folder(parent)
         _remove_half_made(parent)
         while True:
             run_id = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
             # built beside its place and renamed into it, so that no moment shows a run folder without a record
             hidden = parent / f".{run_id}"
             try:
-                hidden.mkdir()
+                persist(hidden.mkdir)
             except FileExistsError:
                 continue
             _fill(hidden, _new_record(run_id, name, group))
             try:
-                hidden.rename(parent / run_id)
+                replace_file(hidden, parent / run_id)
             except OSError:
                 shutil.rmtree(hidden)
                 if not (parent / run_id).exists():
@@ -149,7 +155,8 @@ class RunFolder:
             raise RunFolderError(f"{path} is a file; expected a folder, or a path where there is nothing yet")
         if (path / RECORD).exists():
             raise RunFolderError(f"{path} is a run folder already")
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
+        check_own_folder(path)
         record = _new_record(path.resolve().name, name, group)
         # many grids have points of one name, and W&B has one list of ids per project
         record["wandb_id"] = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
@@ -164,6 +171,12 @@ class RunFolder:
             RunFolderError: there is no such folder, or it is not a run folder; says which, and what was missing.
         """
         path = Path(path)
+        try:
+            os.scandir(path).close()
+        except PermissionError as error:
+            raise RunFolderError(f"{path} may not be read: its permissions do not allow it") from error
+        except OSError:
+            pass  # said below
         if not path.exists():
             raise RunFolderError(f"no run folder at {path}: there is no such path{_suggest_runs(path)}")
         if not path.is_dir():
@@ -178,13 +191,21 @@ class RunFolder:
 
     @property
     def checkpoints(self) -> Path:
-        """Where checkpoints are kept."""
-        return self.path / "checkpoints"
+        """Where checkpoints are kept.
+
+        Raises:
+            RunFolderError: it is a link that leads out of the run's folder.
+        """
+        return self._own("checkpoints")
 
     @property
     def media(self) -> Path:
-        """Where pictures and curves are kept."""
-        return self.path / "media"
+        """Where pictures and curves are kept.
+
+        Raises:
+            RunFolderError: it is a link that leads out of the run's folder.
+        """
+        return self._own("media")
 
     @property
     def info(self) -> dict[str, Any]:
@@ -209,13 +230,13 @@ class RunFolder:
 
     @property
     def state(self) -> str:
-        """`info["state"]`, or "killed" if it says that the run trains but its process on this machine is gone."""
-        info = self.info
-        state = str(info.get("state", "unknown"))
-        if state not in ("starting", "running") or info.get("host") != socket.gethostname():
-            return state
-        trains = self.is_locked() if (self.path / LOCK).exists() else _alive(info.get("pid"))
-        return state if trains else "killed"
+        """`info["state"]`, or "killed" if it says that the run trains and nothing does (`standing`)."""
+        return self.standing.state
+
+    @property
+    def standing(self) -> Standing:
+        """The state, with the reason where that the run has stopped is not certain."""
+        return standing(self.path, self.info, LOCK)
 
     @property
     def is_done(self) -> bool:
@@ -231,6 +252,17 @@ class RunFolder:
     def result(self) -> dict[str, Any] | None:
         """What the run came to, as `result.json` has it, or None if it has not reached its end."""
         return read_json_object_or_none(self.path / RESULT)
+
+    def check_own(self) -> None:
+        """Refuses to write into the folder if a link in it leads elsewhere (`slotbench.files.check_own_folder`).
+
+        Raises:
+            RunFolderError: says which.
+        """
+        try:
+            check_own_folder(self.path)
+        except FileError as error:
+            raise RunFolderError(str(error)) from error
 
     def is_locked(self) -> bool:
         """Whether a process trains this run now; asks without waiting, and changes nothing."""
@@ -299,6 +331,12 @@ class RunFolder:
         path = self.checkpoints / "last.ckpt"
         return path if path.is_file() else None
 
+    def _own(self, name: str) -> Path:
+        path = self.path / name
+        if path.is_symlink() and not is_inside(self.path, path):
+            raise RunFolderError(f"{path} is a link that leads out of the run's folder; put what it leads to there")
+        return path
+
     def __repr__(self) -> str:
         return f"RunFolder({str(self.path)!r})"
 
@@ -330,21 +368,9 @@ def _remove_half_made(parent: Path) -> None:
 
 def _fill(path: Path, record: dict[str, Any]) -> None:
     for sub in ("checkpoints", "media"):
-        (path / sub).mkdir(exist_ok=True)
-    (path / METRICS).touch()
+        make_folder(path / sub)
+    open_to_append(path / METRICS).close()
     write_atomically(path / RECORD, dump_json(record, indent=2))
-
-
-def _alive(pid: Any) -> bool:
-    if not isinstance(pid, int) or sys.platform == "win32":
-        return True  # cannot tell: believe the record
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _near_path(path: Path) -> Path | None:

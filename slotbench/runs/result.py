@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from slotbench.files import dump_json, write_atomically
+from slotbench.files import dump_json, remove_file, write_atomically
 from slotbench.runs.checkpoints import PREVIOUS
 from slotbench.runs.folder import RESULT, RunFolder
 
@@ -34,6 +34,6 @@ def write_result(folder: RunFolder) -> dict[str, Any]:
         "finished": datetime.now().astimezone().isoformat(timespec="seconds"),
     }
     if not diverged:
-        (folder.checkpoints / PREVIOUS).unlink(missing_ok=True)
+        remove_file(folder.checkpoints / PREVIOUS)
     write_atomically(folder.path / RESULT, dump_json(result, indent=2))
     return result

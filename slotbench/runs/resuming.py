@@ -16,7 +16,7 @@ from typing import Any
 
 from slotbench import checksums
 from slotbench.errors import FileError, UserError
-from slotbench.files import read_text, write_atomically
+from slotbench.files import read_text, remove_file, replace_file, write_atomically
 from slotbench.runs.checkpoints import BEST, LAST, GoodCheckpoint, find_good, link, remove_partial
 from slotbench.runs.differences import Difference
 from slotbench.runs.folder import CONFIG, RESULT, RunFolder, RunFolderError
@@ -44,7 +44,7 @@ def make_ready(folder: RunFolder, differences: Sequence[Difference], config: str
     if folder.media.is_dir():
         remove_partial(folder.media)
     for path in folder.path.glob(".lr_find_*.ckpt"):  # Lightning's, of a search for a learning rate
-        path.unlink(missing_ok=True)
+        remove_file(path)
     if differences:
         _record_changes(folder, step, differences, config)
     # whether the scores of the checkpoint's step are part of it; checkpoints of an earlier version do not say
@@ -111,7 +111,7 @@ def _checkpoint_in_place(folder: RunFolder) -> GoodCheckpoint | None:
     for path in folder.checkpoints.glob("*.ckpt"):
         # set aside, so that it never takes the place of a good one
         if any(problem.startswith(f"{path} ") for problem in problems):
-            os.replace(path, path.with_name(f"{path.name}.broken"))
+            replace_file(path, path.with_name(f"{path.name}.broken"))
     if found is None:
         if problems or folder.history():
             print(f"warning: {folder.path} has no good checkpoint: it starts from the beginning", file=sys.stderr)
@@ -143,7 +143,7 @@ def _record_changes(folder: RunFolder, step: int, differences: Sequence[Differen
     kept = f"config.{number}.yaml"
     # the result first: without it the run is not done, whatever its configuration
     if (folder.path / RESULT).is_file():
-        os.replace(folder.path / RESULT, folder.path / f"result.{number}.json")
+        replace_file(folder.path / RESULT, folder.path / f"result.{number}.json")
     write_atomically(folder.path / kept, read_text(folder.path / CONFIG))
     settings = {difference.key: [difference.before, difference.now] for difference in differences}
     change = {"at": _now(), "step": step, "config": kept, "settings": settings}

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from slotbench.files import make_folder, remove_file
 from slotbench.interfaces import CoreOutput, Recording, State, TemporalCore, VideoBatch, WindowedCore, rounded_shares
 from slotbench.metrics.contingency import masks_to_labels
 from slotbench.tasks.slot_pictures import match_slots, shown_times, slot_panel, slot_strips
@@ -182,13 +183,13 @@ class SlotRecording(Recording):
         """Removes the files."""
         for name in list(self._maps):
             del self._maps[name]
-            (self._folder / f"{name}.npy").unlink(missing_ok=True)
+            remove_file(self._folder / f"{name}.npy")
         if self._folder.is_dir():
             self._folder.rmdir()
 
     def _map(self, name: str, values: Tensor) -> np.ndarray:
         if name not in self._maps:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self._folder)
             array = values.cpu().numpy()
             shape = (self._frames, *array.shape[1:])
             file = self._folder / f"{name}.npy"

@@ -132,7 +132,7 @@ def test_a_copy_serves_where_there_are_no_hard_links(folder: RunFolder, monkeypa
     def refuse(*_: Any) -> None:
         raise OSError("no links here")
 
-    monkeypatch.setattr("slotbench.callbacks.run_checkpoint.os.link", refuse)
+    monkeypatch.setattr("os.link", refuse)
     fit(folder, Scores(), max_steps=12)
     assert step_of(folder.checkpoints / "best.ckpt") == 8
 

@@ -9,7 +9,7 @@ import yaml
 
 from slotbench.commands.grid.opening import OpenGrid, Parser, open_grid
 from slotbench.comparison.settings import flat_settings
-from slotbench.errors import UserError, lines
+from slotbench.errors import FileError, UserError, lines
 from slotbench.grids.adoption import copy_in, likely_points
 from slotbench.grids.expansion import Point
 from slotbench.grids.jobs import fit_arguments
@@ -56,7 +56,7 @@ def main(action: str, arguments: list[str]) -> int:
                 point, differences = _match(opened, folder, yaml.safe_load(own), given.allow_difference)
                 command = ["slotbench", "fit", *fit_arguments(point, opened.folder, opened.options)]
                 target = copy_in(opened.folder, point, folder, command, own)
-            except UserError as error:
+            except (UserError, FileError) as error:
                 refused.append(str(error))
                 continue
             note = f"  (although {'; '.join(map(str, differences))})" if differences else ""

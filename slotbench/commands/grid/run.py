@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from slotbench.commands.grid import check as grid_check
 from slotbench.commands.grid.opening import OpenGrid, Parser, open_grid, text
-from slotbench.errors import UserError
+from slotbench.errors import FileError, UserError
 from slotbench.grids import jobs as job_making
 from slotbench.grids.choosing import choose
 from slotbench.grids.driver import Driver, Progress
@@ -204,7 +204,7 @@ def _run(
             if states[point.id] == "diverged":
                 folder.point(point.id).set_result_aside()
             folder.point(point.id).prepare(point, command)
-        except OSError as error:
+        except (OSError, FileError) as error:
             print_failure(opened.folder, point, f"cannot be started: {error}")
             states[point.id] = "failed"
             continue

@@ -12,6 +12,8 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from slotbench.errors import FileError
+from slotbench.files import open_to_append
 from slotbench.grids.engines.base import Engine, EngineError, Job, Outcome
 from slotbench.grids.ledger import PointFolder, now
 from slotbench.locks import Lock, LockedError
@@ -97,7 +99,7 @@ class LocalEngine(Engine):
                 environment["CUDA_VISIBLE_DEVICES"] = self._card_of[job.id] = self._freest_card()
             try:
                 lock.acquire()
-                with open(job.log, "ab", buffering=0) as log:
+                with open_to_append(job.log) as log:
                     log.write(f"=== {now()} {shlex.join(job.command)}\n".encode())
                     self._running[job.id] = subprocess.Popen(
                         job.command,
@@ -110,7 +112,7 @@ class LocalEngine(Engine):
                     )
             except LockedError:
                 self._ended.append(Outcome(job.id, None, "another process runs it"))
-            except OSError as error:
+            except (OSError, FileError) as error:
                 # a full disk, or no such program: the other points may do better
                 self._ended.append(Outcome(job.id, 1, f"could not be started: {error}"))
             finally:

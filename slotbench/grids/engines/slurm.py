@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from slotbench.files import dump_json, read_json_object_or_none, write_atomically
+from slotbench.files import dump_json, make_folder, read_json_object_or_none, remove_file, write_atomically
 from slotbench.grids.engines.base import Engine, EngineError, Job, Outcome
 from slotbench.grids.engines.slurm_options import SlurmOptions
 from slotbench.grids.engines.slurm_task import SlurmTask, end_of
@@ -179,7 +179,7 @@ class SlurmEngine(Engine):
         executor = submitit.SlurmExecutor(_scripts(grid), max_num_timeout=options.requeues, python=python)
         executor.update_parameters(job_name=name, array_parallelism=self.jobs or _ARRAY_SIZE, **options.for_submitit())
         for job, task in zip(jobs, tasks, strict=True):
-            job.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(job.folder)
             write_atomically(job.folder / SUBMISSION_FILE, dump_json({"token": task.token}))
         try:
             with executor.batch():
@@ -187,7 +187,7 @@ class SlurmEngine(Engine):
                     executor.submit(task)
         except (FailedJobError, FailedSubmissionError) as error:
             for job in jobs:
-                (job.folder / SUBMISSION_FILE).unlink(missing_ok=True)
+                remove_file(job.folder / SUBMISSION_FILE)
             raise EngineError(f"sbatch refuses the points: {_errors(str(error))}") from error
         for index, job in enumerate(jobs):
             self._watched[job.id] = _Watched(job, name, index)

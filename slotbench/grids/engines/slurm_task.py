@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from slotbench.files import dump_json, read_json_object_or_none, write_atomically
+from slotbench.files import dump_json, read_json_object_or_none, remove_file, write_atomically
 from slotbench.grids.engines.base import Job
 from slotbench.grids.engines.worker import STOPPED, CommandProcess
 
@@ -52,7 +52,7 @@ class SlurmTask:
             RuntimeError: the command has failed, so that SLURM calls the job failed too.
         """
         if _rank() == 0:
-            (self.job.folder / END_FILE).unlink(missing_ok=True)
+            remove_file(self.job.folder / END_FILE)
         signal.signal(signal.SIGTERM, self._on_cancel)
         try:
             self._process = CommandProcess(

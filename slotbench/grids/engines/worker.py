@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 
+from slotbench.files import make_folder, open_to_append
 from slotbench.grids.engines.base import Job
 from slotbench.grids.ledger import PointFolder, now
 from slotbench.locks import Lock, LockedError
@@ -51,10 +52,10 @@ class CommandProcess:
         environment |= job.environment
         if threads is not None:
             environment |= dict.fromkeys(THREAD_VARIABLES, str(threads))
-        job.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(job.folder)
         lock = _lock(job.folder) if locked else None
         try:
-            with open(job.log, "ab", buffering=0) as log:
+            with open_to_append(job.log) as log:
                 if locked:
                     log.write(f"=== {now()} {shlex.join(job.command)}\n".encode())
                 self._process = subprocess.Popen(

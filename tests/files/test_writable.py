@@ -12,14 +12,14 @@ from slotbench.cli import run
 from slotbench.errors import FileError
 from slotbench.files import check_writable
 
-EXPERIMENT = Path(__file__).parents[1] / "experiments" / "blinking_balls.yaml"
+EXPERIMENT = Path(__file__).parents[2] / "experiments" / "blinking_balls.yaml"
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, call: str, number: int) -> None:
     def fail(*arguments: object, **more: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(f"slotbench.files.os.{call}", fail)
+    monkeypatch.setattr(f"os.{call}", fail)
 
 
 def test_a_folder_that_can_be_written_is_left_as_it_was(tmp_path):

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from slotbench import __version__
 from slotbench.errors import FileError, UserError, wrapped
+from slotbench.files import why_unwritable
 from slotbench.registry import RegistryError
 from slotbench.text import printable
 
@@ -105,10 +106,20 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as end:
         # the parser after printing its help, or a run that was stopped by a signal
         return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except MemoryError:
+        if debug:
+            traceback.print_exc()
+        print("slotbench: there is not enough memory for this on the machine as it is", file=sys.stderr)
+        return 1
     except BrokenPipeError:
         # the reader of our output has gone, as in `slotbench plugins | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:
+        if debug or error.filename is None:
+            raise
+        print(wrapped(printable(f"slotbench: {error.filename}: {why_unwritable(error)}")), file=sys.stderr)
+        return 1
 
 
 def _command(name: str, arguments: list[str]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -17,11 +18,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from slotbench.files import make_folder, write_atomically
-from slotbench.runs.folder import RunFolder
+from slotbench.runs.folder import RESULT, RunFolder
 from slotbench.runs.oracles import split_references
 from slotbench.text import one_line
 
-__all__ = ["CurveWriter", "draw_curves"]
+__all__ = ["CurveWriter", "draw_curves", "draw_missing_curves"]
 
 _LINE, _SECOND, _BASELINE, _ORACLE, _INK, _QUIET = "#2563eb", "#d97706", "#dc2626", "#15803d", "#1f2937", "#9ca3af"
 # panels side by side
@@ -59,6 +60,21 @@ def draw_curves(folder: RunFolder) -> list[Path]:
             _draw_metric(axis, headline, series)
         drawn.append(_save(figure, folder.media / "metrics.png"))
     return drawn
+
+
+def draw_missing_curves(folder: RunFolder) -> list[Path]:
+    """Draws the curves of a run that has ended, if its result is newer than they are; returns what was drawn.
+
+    A folder that cannot be written, or curves that cannot be drawn, are said on stderr.
+    """
+    try:
+        drawn, ended = folder.media / "loss.png", folder.path / RESULT
+        if drawn.is_file() and drawn.stat().st_mtime >= ended.stat().st_mtime:
+            return []
+        return draw_curves(folder)
+    except Exception as error:
+        print(one_line(f"warning: could not draw the curves of {folder.path}: {error}", 500), file=sys.stderr)
+        return []
 
 
 def _series(history: list[dict[str, Any]], name: str) -> tuple[np.ndarray, np.ndarray]:

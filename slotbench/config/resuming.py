@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from slotbench.callbacks.curves import draw_missing_curves
 from slotbench.config.options import RunOptions
 from slotbench.config.policy import plugin_records
 from slotbench.config.read_paths import reading_of, resolve_paths
@@ -163,6 +164,11 @@ class RunPlace:
         """Writes what the run came to: from here on it is done, or known to have diverged."""
         if self.is_first and self.folder is not None:
             write_result(self.folder)
+
+    def complete(self) -> None:
+        """Draws the curves of a finished run that was killed before it had, or whose disk was full by then."""
+        if self.is_first and self._path is not None:
+            draw_missing_curves(RunFolder.open(self._path))
 
     def give_up(self) -> None:
         """Removes what this process has made if the run never started; a run that has begun keeps everything."""

@@ -29,6 +29,7 @@ from slotbench.config.settings import Setting
 from slotbench.config.written_paths import check_written_paths, place_in_run
 from slotbench.data.base import SlotDataModule
 from slotbench.errors import DataFilesError, UserError, did_you_mean, lines, wrapped
+from slotbench.files import TRANSIENT, is_inside
 from slotbench.interfaces import PartError
 from slotbench.nn.parameters import trainable_parameters
 from slotbench.ops import KernelError
@@ -44,7 +45,7 @@ from slotbench.yaml_files import read_yaml
 
 __all__ = ["train"]
 
-_DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM)
+_DISK_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, *TRANSIENT}
 # what the parts themselves say of their settings and files, in sentences
 _REFUSALS = (DataFilesError, WeightError, RunFolderError, KernelError, TrainingSettingsError)
 
@@ -76,6 +77,8 @@ def train(
     try:
         _RunningCLI(command, arguments, settings, options, run, place)
     except _NothingToDoError:
+        if place is not None:
+            place.complete()
         return 0
     except (UserError, pickle.UnpicklingError, *_REFUSALS) as error:
         if place is not None:
@@ -95,7 +98,7 @@ def train(
             raise
         raise UserError(said_of_monitor) from error
     except OSError as error:
-        if error.errno not in _DISK_FAILURES:
+        if error.errno not in _DISK_FAILURES and not _is_of_run(error, place):
             raise
         return _disk_failure(error, command, place)
     except SystemExit as end:
@@ -107,6 +110,16 @@ def train(
         if place is not None:
             place.leave()
     return 0
+
+
+def _is_of_run(error: OSError, place: RunPlace | None) -> bool:
+    """Whether what has failed is a file of the run: on a network file system it may be gone, or there twice."""
+    if place is None or place.folder is None:
+        return False
+    return any(
+        isinstance(name, str | Path) and is_inside(place.folder.path, name)
+        for name in (error.filename, error.filename2)
+    )
 
 
 def _disk_failure(error: OSError, command: str, place: RunPlace | None) -> int:

@@ -33,7 +33,7 @@ from slotbench.files.reading import (
     read_json_object_or_none,
     read_text,
 )
-from slotbench.files.retrying import link_file, make_folder, persist, remove_file, replace_file
+from slotbench.files.retrying import TRANSIENT, link_file, make_folder, persist, remove_file, replace_file
 from slotbench.files.writing import (
     append_whole_line,
     cut_torn_line,
@@ -46,6 +46,7 @@ from slotbench.files.writing import (
 
 __all__ = [
     "RECORD_LIMIT",
+    "TRANSIENT",
     "append_whole_line",
     "cache_home",
     "check_own_folder",

@@ -128,7 +128,7 @@ class MediaLogger(Callback):
 
     @contextlib.contextmanager
     def _sparing(self, trainer: Trainer) -> Iterator[None]:
-        """No picture ends a training: what is wrong is said once. Before its first step it may be the task's mistake."""
+        """No picture ends a training: what is wrong is said once. Before a step it may be the task's mistake."""
         try:
             yield
         except Exception as error:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ended_runs import copy, fit, interrupt_before_the_result
+from ended_runs import fit, interrupt_before_the_result
 
 from slotbench.cli import run
 from slotbench.errors import FileError
@@ -26,6 +26,12 @@ def interrupted(whole: str) -> str:
     assert run(["test", "mirrored"]) == 0
     interrupt_before_the_result("mirrored")
     return "mirrored"
+
+
+def copy(folder: str, name: str) -> str:
+    """A copy, in which W&B's links to its newest run are links."""
+    shutil.copytree(folder, name, symlinks=True)
+    return name
 
 
 def written(folder: Path) -> list[str]:
@@ -128,7 +134,7 @@ def test_a_new_run_in_a_folder_with_links_is_refused(victim: Path, capsys: pytes
 
 
 def test_a_run_behind_the_users_own_link_and_links_within_it_work(interrupted: str, tmp_path: Path) -> None:
-    shutil.copytree(interrupted, tmp_path / "scratch")
+    copy(interrupted, str(tmp_path / "scratch"))
     Path("elsewhere").symlink_to(tmp_path / "scratch")
     (tmp_path / "scratch" / "newest.ckpt").symlink_to("checkpoints/last.ckpt")
     for command in COMMANDS:

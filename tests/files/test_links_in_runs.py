@@ -35,9 +35,11 @@ def copy(folder: str, name: str) -> str:
 
 
 def written(folder: Path) -> list[str]:
-    """Every file and folder of a run but what lies deeper in W&B's own."""
+    """Every file and folder of a run, but of W&B's only what it writes again."""
     found = sorted(path.relative_to(folder) for path in folder.rglob("*"))
-    return [str(path) for path in found if path.parts[0] != "wandb" or len(path.parts) < 3]
+    # W&B gives each process a new folder; it links to the newest
+    again = {"wandb", "latest-run", "debug.log"}
+    return [str(path) for path in found if path.parts[0] != "wandb" or path.name in again]
 
 
 def everything(folder: Path) -> dict[str, bytes | None]:

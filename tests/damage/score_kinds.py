@@ -23,6 +23,9 @@ def scored_file(name: str) -> Callable[[Path], Path]:
         np.save(folder / "truth" / "a.npy", ids.astype(np.int64))
         if name == "a.npz":
             np.savez_compressed(folder / "masks" / name, masks=ids)
+        elif name == "predicted.npz":
+            said = {"frame": np.arange(4), "view": np.array([SIDE, SIDE, 0, 0, SIDE, SIDE]), "video": np.array("a")}
+            np.savez_compressed(folder / "masks" / name, soft_masks=soft.astype(np.float16), **said)
         elif name == "a.npy":
             np.save(folder / "masks" / name, soft)
         else:
@@ -55,5 +58,6 @@ KINDS: dict[str, Kind] = {
     "scored: record": Kind(scored_record, read_beside, named=False),
     "scored: npy": Kind(scored_file("a.npy"), read_scores, named=False),
     "scored: npz": Kind(scored_file("a.npz"), read_scores, exact=True, named=False),
+    "scored: what is predicted": Kind(scored_file("predicted.npz"), read_scores, exact=True, named=False),
     "scored: png": Kind(scored_file("a/3.png"), read_scores, named=False),
 }

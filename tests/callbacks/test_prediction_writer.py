@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from slotbench.callbacks.media import write_video
 from slotbench.callbacks.prediction_writer import PredictionWriter
 from slotbench.data.base import collate
 from slotbench.errors import UserError
-from slotbench.interfaces import DescribedClips, VideoBatch, rounded_shares
+from slotbench.interfaces import DescribedClips, VideoBatch, View, rounded_shares
 from slotbench.runs.folder import RunFolder
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*")
@@ -142,6 +143,35 @@ def test_what_is_saved_says_its_axes_its_frames_and_its_source(folder: RunFolder
         assert all(len(axes[name].split()) == found[name].ndim for name in shapes)
         assert json.loads(str(found["about"]))["run"] == str(folder.path)
         assert "clip 0" in str(found["source"])
+
+
+class OfVideos(Named):
+    """Clips of one video that say so, two frames apart."""
+
+    frame_stride = 2
+
+    def __getitem__(self, index: int) -> VideoBatch:
+        batch = super().__getitem__(index)
+        return replace(batch, objects={"video": torch.tensor([7]), "first_frame": torch.tensor([16 * index])})
+
+    def video_origin(self, video: int) -> str | None:
+        return f"videos/{video}.mp4"
+
+    def video_name(self, video: int) -> str | None:
+        return f"walk {video}"
+
+    def view(self, video: int) -> View | None:
+        return View((20, 40), (0, 10, 20, 20))
+
+
+def test_clips_of_a_video_say_which_and_what_they_show_of_it(folder: RunFolder) -> None:
+    clips = DataLoader(OfVideos(2), batch_size=4, collate_fn=collate)
+    make_trainer([], [writer(folder, save=("masks",))]).predict(Predicting(), clips)
+    for index in range(2):
+        with np.load(newest(folder) / f"clip000{index}_my-walk-{index}.npz") as found:
+            assert (str(found["video"]), found["view"].tolist()) == ("walk 7", [20, 40, 0, 10, 20, 20])
+            assert found["frame"].tolist() == list(range(16 * index, 16 * index + 16, 2))
+            assert str(found["source"]) == "videos/7.mp4"
 
 
 def test_a_long_video_is_written_without_being_held(tmp_path: Path) -> None:

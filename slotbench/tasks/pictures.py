@@ -15,6 +15,8 @@ from matplotlib.figure import Figure
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
+from slotbench.interfaces import unit_frames
+
 __all__ = [
     "OVERLAY",
     "SLOT_COLOURS",
@@ -91,8 +93,11 @@ def paint_slots(
     return colours.astype(np.uint8)
 
 
-def paint_frame(frame: Float[Tensor, "channels height width"]) -> UInt8[np.ndarray, "height width 3"]:
-    """A frame in [0, 1] with one or three channels; of any other number, the mean of the channels."""
+def paint_frame(
+    frame: Float[Tensor, "channels height width"] | UInt8[Tensor, "channels height width"],
+) -> UInt8[np.ndarray, "height width 3"]:
+    """A frame in [0, 1], or of bytes, with one or three channels; of any other number, the mean of the channels."""
+    frame = unit_frames(frame)
     shown = frame if len(frame) == 3 else frame.mean(0, keepdim=True).expand(3, -1, -1)
     return (shown.float().clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).cpu().numpy()
 

@@ -13,7 +13,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from slotbench.files import make_folder, remove_file
-from slotbench.interfaces import CoreOutput, Recording, State, TemporalCore, VideoBatch, WindowedCore, rounded_shares
+from slotbench.interfaces import (
+    CoreOutput,
+    Recording,
+    State,
+    TemporalCore,
+    VideoBatch,
+    WindowedCore,
+    rounded_shares,
+    to_unit_range,
+)
 from slotbench.metrics.contingency import masks_to_labels
 from slotbench.tasks.slot_pictures import match_slots, shown_times, slot_panel, slot_strips
 
@@ -127,6 +136,7 @@ class SlotRecording(Recording):
 
     def add(self, batch: VideoBatch, found: Mapping[str, Tensor]) -> None:
         """The next piece, and what the model made of it."""
+        batch = to_unit_range(batch)
         self._slots = found["slots"].shape[2]
         kept = {"shown": _bytes(batch.frames[0]), "slots": found["slots"][0].float()}
         for name, source in (("reconstruction", "frames"), ("target", "target")):

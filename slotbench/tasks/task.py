@@ -177,7 +177,7 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
             self._stage = stage
             self._log_scores(stage, values)
 
-    def _mean_loss(self, stage: Stage) -> Mean:
+    def _mean_loss(self, stage: str) -> Mean:
         mean = self.losses[stage]
         assert isinstance(mean, Mean)
         return mean
@@ -219,6 +219,10 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
     def setup(self, stage: str) -> None:
         """Loads the weights named by `init_from`, once, before training starts."""
         evaluate_with_ordinary_tensors(self.trainer)
+        self._forget_clips()
+        if stage == "fit" and not self.training:
+            # Lightning trains in the mode that it finds, and whoever has looked at a model has left it in evaluation
+            self.train()
         self._looked_at = set()
         # before a checkpoint may put another random state in place
         self._seed = int(os.environ.get("PL_GLOBAL_SEED", torch.initial_seed()))
@@ -226,6 +230,13 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
             self.weight_report = match_weights(self, Path(self._init_from))
             if self.trainer.is_global_zero:
                 print(self.weight_report)
+
+    def _forget_clips(self) -> None:
+        """Leaves nothing in the scores of an evaluation that was broken off, or of a loop of one's own."""
+        for stage in self.losses:
+            self._mean_loss(stage).reset()
+            if (scores := self.scores_of(stage)) is not None:
+                scores.reset()
 
     def on_train_batch_start(self, batch: VideoBatch, batch_idx: int) -> None:
         """With several processes, lets each draw its own random numbers, by seed, process and batch of the training.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,12 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
 from slotbench import registry
+from slotbench.callbacks.collapse import _as_frames
 from slotbench.data.base import collate
 from slotbench.errors import UserError
 from slotbench.interfaces import Encoder, SlotSpec, TokenSpec, VideoBatch, VideoSpec, to_unit_range
 from slotbench.metrics import frame_mse, frame_psnr, frame_ssim
+from slotbench.tasks.pictures import paint_frame
 from slotbench.testing.frame_laws import INPUT, SLOTS, random_batch, random_slots
 
 
@@ -196,6 +199,32 @@ def test_views_that_are_held_out_are_scaled_too() -> None:
     assert scaled.held_out.frames.max() <= 1
     floats = to_unit_range(batch)
     assert to_unit_range(floats) is floats
+
+
+def test_pictures_and_recordings_of_bytes_are_those_of_floats(tmp_path: Path) -> None:
+    task, batch = small_task("SlotAutoencoding").eval(), of_bytes(first_batch(small_data("SlotAutoencoding")))
+    one = batch.map(lambda value: value[:1])
+    shown = []
+    for number, given in enumerate((one, to_unit_range(one))):
+        recording = task.recording(tmp_path / str(number), one.num_steps)
+        with torch.no_grad(), task.drawn_alike(given, 0):
+            recording.add(given, task.predict(given))
+            shown.append({**recording.pictures(), **task.pictures(given)})
+        recording.close()
+    assert shown[0].keys() == shown[1].keys() != set()
+    for name, picture in shown[0].items():
+        assert (picture == shown[1][name]).all()
+    assert (paint_frame(batch.frames[0, 0]) == paint_frame(to_unit_range(batch).frames[0, 0])).all()
+
+
+def test_the_collapse_alarm_holds_predictions_against_floats() -> None:
+    task, batch = small_task("VideoPrediction").eval(), of_bytes(first_batch(small_data("VideoPrediction")))
+    with torch.no_grad():
+        decoded = task(batch)
+    for given in (batch, to_unit_range(batch)):
+        pair = _as_frames(task, decoded, given)
+        assert pair is not None
+        assert pair[1].max() <= 1
 
 
 def test_quality_of_frames_is_the_same_for_bytes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -88,6 +89,65 @@ def test_a_loop_of_ones_own_may_look_in_inference_mode(name: str) -> None:
             task.eval().predict(batch)
             task.loss(task(batch), batch)
         task.train().training_loss(batch).backward()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_scores_of_a_loop_in_inference_mode_end_no_training_and_are_forgotten(name: str) -> None:
+    task, data = small_task(name), small_data(name)
+    task.setup = lambda stage: None  # as without a trainer
+    call(quiet_trainer(), "validate", task, data)  # some tasks ask their trainer for references
+    del task.setup
+    with torch.inference_mode(), task.drawn_alike(batch := first_batch(data, "val"), 0):
+        task.eval().score(batch, task.scores_of("val"))
+    call(validating_trainer(), "fit", task, data)
+    again, alone = (call(quiet_trainer(), "validate", one, data)[0] for one in (task, same_weights(name, task)))
+    assert {name: again[name] for name in again if "fps" not in name} == pytest.approx(
+        {name: alone[name] for name in again if "fps" not in name}, nan_ok=True
+    )
+
+
+def same_weights(name: str, task: Any) -> Any:
+    fresh = small_task(name)
+    fresh.load_state_dict(task.state_dict())
+    return fresh
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_an_evaluation_that_was_broken_off_leaves_nothing_in_the_next(name: str) -> None:
+    base = registry.load("tasks", name)
+
+    class BreaksOff(base):  # type: ignore[misc, valid-type]
+        broken = False
+
+        def loss(self, output: Any, batch: Any) -> Tensor:
+            if self.broken and batch.index is not None and 1 in batch.index:
+                raise KeyError("broken off")
+            return super().loss(output, batch)
+
+    data = small_data(name)
+    data.loader = replace(data.loader, val_batch_size=1)
+    task = small_task(name, BreaksOff)
+    task.broken = True
+    with pytest.raises(KeyError, match="broken off"):
+        call(quiet_trainer(), "validate", task, data)
+    task.broken = False
+    found, alone = (call(quiet_trainer(), "validate", one, data)[0] for one in (task, small_task(name)))
+    assert {name: found[name] for name in alone if "fps" not in name} == pytest.approx(
+        {name: alone[name] for name in alone if "fps" not in name}, nan_ok=True
+    )
+
+
+def test_a_task_in_evaluation_mode_trains_in_training_mode() -> None:
+    base, modes = registry.load("tasks", "SlotAutoencoding"), []
+
+    class Looks(base):  # type: ignore[misc, valid-type]
+        def training_loss(self, batch: Any) -> Tensor:
+            modes.append(self.training and self.decoder.training)
+            return super().training_loss(batch)
+
+    task = small_task("SlotAutoencoding", Looks).eval()
+    call(quiet_trainer(max_steps=2, limit_val_batches=0), "fit", task, small_data("SlotAutoencoding"))
+    assert modes == [True, True]
 
 
 def trains_after_inference(part: nn.Module, *given: Any) -> None:

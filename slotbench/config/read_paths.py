@@ -205,8 +205,13 @@ def _within(value: Any, key: str) -> Iterator[_Given]:
         word = key.rpartition(".")[2] if isinstance(name, int) else str(name)
         if not isinstance(item, str | Path):
             yield from _within(item, f"{key}.{name}")
-        elif _NAMES.fullmatch(word) and word != "class_path" and str(item) and "://" not in str(item):
+        elif word != "class_path" and _may_be_path(word, str(item)):
             yield _Given(value, name, f"{key}.{name}", str(item))
+
+
+def _may_be_path(name: str, text: str) -> bool:
+    """Whether a text may name a file or folder; of one that does not, nothing is there."""
+    return bool(text) and "://" not in text and (_NAMES.fullmatch(name) is not None or "/" in text)
 
 
 def _files(folder: Path) -> Iterator[tuple[str, int]]:

@@ -162,7 +162,9 @@ class SlotRecording(Recording):
         if not self._shown:
             return {}
         shown = {name: torch.cat([frame[name] for frame in self._shown]) for name in self._shown[0]}
-        counts = sum(np.bincount(part.ravel(), minlength=self._slots + 1) for part in _chunks(self._maps["labels"]))
+        # the last one is of pixels that no slot has
+        parts = [np.bincount(part.ravel(), minlength=self._slots + 1) for part in _chunks(self._maps["labels"])]
+        counts = np.sum(parts, axis=0)
         return {
             "panel": slot_panel(
                 shown["frames"],

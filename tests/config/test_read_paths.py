@@ -197,6 +197,8 @@ def test_words_that_only_look_like_paths_stay_as_they_are(place):
         "model": {"init_args": {"weights": "uniform", "init_from": "vids/train", "part": {"class_path": "Path"}}},
         "data": {"init_args": {"path": "vids", "files": ["vids/val", "https://host/file"], "cache": "~/cache"}},
     }
+    # arguments of a third-party data set
+    values["data"]["init_args"] |= {"clips": "vids/val", "backbone": "some/network", "split": "vids"}
     config = place / "here" / "run" / "config.yaml"
     config.write_text(yaml.safe_dump(values))
     resolve_paths(values, [], folder)
@@ -210,6 +212,9 @@ def test_words_that_only_look_like_paths_stay_as_they_are(place):
         "path": str(here),
         "files": [str(here / "val"), "https://host/file"],
         "cache": "~/cache",
+        "clips": str(here / "val"),
+        "backbone": "some/network",
+        "split": "vids",
     }
 
 

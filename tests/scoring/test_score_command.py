@@ -300,6 +300,20 @@ def test_what_lies_beside_the_masks_is_not_looked_at_and_counted(tmp_path, capsy
     assert "MASKS has 2 files and folders that hold no masks, which are not looked at" in capsys.readouterr().out
 
 
+def test_hidden_files_are_no_frames(tmp_path, capsys):
+    for name in ("masks", "truth"):
+        (tmp_path / name / "a").mkdir(parents=True)
+        (tmp_path / name / "b").mkdir()
+        for frame in range(2):
+            Image.fromarray(np.full((8, 8), frame, np.uint8)).save(tmp_path / name / "a" / f"{frame}.png")
+            (tmp_path / name / "a" / f"._{frame}.png").write_bytes(b"resource")
+            (tmp_path / name / "b" / f"._{frame}.png").write_bytes(b"resource")
+    score(tmp_path / "masks", "--truth", tmp_path / "truth", "--no-baselines")
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "1 clips scored of 1 there, 2 frames" in printed
+    assert "MASKS has 1 files and folders that hold no masks" in printed
+
+
 def test_names_of_foreign_files_do_not_reach_the_terminal_as_they_are(tmp_path, capsys):
     masks, *rest = saved(tmp_path, None)
     (masks / "a.npy").rename(masks / "\x1b[2Ja.npy")

@@ -30,7 +30,7 @@ scored as the run's own test scores them: --fit file --resolution masks, unless 
   --truth TRUTH            the true ids
   --frames FRAMES          the videos: adds k-means on colour and a colour tracker to the baselines
   --no-baselines           masks alone
-  --allow-missing          score the clips that both sides have, though one has more
+  --allow-missing          score the clips that both sides have, and the frames of them, though one has more
   --array NAME             the array of npz files that has the masks (default: masks, soft_masks, or the only one)
   --frames-in-order        frames belong together as they come, whatever numbers the files say
   --out FILE               write the evaluation record: rules, scores, values of every clip (JSON)

@@ -31,12 +31,14 @@ class Matching:
         there: clips on either side.
         without_masks: names of the truth without masks.
         without_truth: names of masks without truth.
+        allow_missing: whether frames that the truth does not have are left out too.
     """
 
     pairs: dict[str, tuple[Clip, Clip]]
     there: int
     without_masks: list[str]
     without_truth: list[str]
+    allow_missing: bool = False
 
     def videos(self) -> dict[str, str]:
         """What the video of each clip is called, as its truth is."""
@@ -59,7 +61,8 @@ class Evaluation:
         mask_sizes: clips by the height and width of the masks, as they are in their files.
         views: clips of which a part of the truth was scored, by the height and width of the truth and of the part.
         frames: that were scored.
-        pixels: of these frames.
+        left_out: frames of the masks that the truth does not have.
+        pixels: of the frames that were scored.
         ties: of them, those whose largest share two slots have.
         unequal: of them, those whose shares do not sum to 1.
         uncovered: of them, those that no slot has.
@@ -79,6 +82,7 @@ class Evaluation:
     mask_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     views: Counter[tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=Counter)
     frames: int = 0
+    left_out: int = 0
     pixels: int = 0
     ties: int = 0
     unequal: int = 0
@@ -94,14 +98,14 @@ def match_clips(masks: Found, truth: Found, allow_missing: bool = False) -> Matc
     Args:
         masks: what there is of masks.
         truth: what there is of the truth.
-        allow_missing: score what both have, though one side has more.
+        allow_missing: score what both have, though one side has more clips, or masks more frames with numbers.
 
     Raises:
         UserError: a clip is on one side only, or no clip on both.
     """
     if len(masks.clips) == len(truth.clips) == 1:
         (one,), ((name, other),) = masks.clips.values(), truth.clips.items()
-        return Matching({name: (one, other)}, 1, [], [])
+        return Matching({name: (one, other)}, 1, [], [], allow_missing)
     by_truth: dict[str, list[Clip]] = {}
     without_truth = []
     for name, clip in masks.clips.items():
@@ -125,7 +129,7 @@ def match_clips(masks: Found, truth: Found, allow_missing: bool = False) -> Matc
     if (without_masks or without_truth) and not allow_missing:
         headline = f"{len(common):,} of {there:,} clips have masks and truth; give --allow-missing to score these alone"
         raise UserError(lines(headline, **named))
-    return Matching(common, there, without_masks, without_truth)
+    return Matching(common, there, without_masks, without_truth, allow_missing)
 
 
 def evaluate(
@@ -152,7 +156,7 @@ def evaluate(
     """
     found = [Evaluation(matching, one) for one in rules]
     for number, (name, (masks, truth)) in enumerate(matching.pairs.items()):
-        pair = _read(masks, truth, in_order)
+        pair = _read(masks, truth, in_order, matching.allow_missing)
         for one in found:
             _add_clip(one, name, pair, None if videos is None else videos[name], with_baselines)
         say(number + 1, len(matching.pairs))
@@ -167,27 +171,30 @@ class _Pair(NamedTuple):
         truth: ids.
         places: of the frames in the video.
         view: what the masks' file says that they show.
+        left_out: frames of the masks that the truth does not have.
     """
 
     masks: np.ndarray
     truth: np.ndarray
     places: np.ndarray
     view: View | None
+    left_out: int
 
 
-def _read(masks: Clip, truth: Clip, in_order: bool) -> _Pair:
+def _read(masks: Clip, truth: Clip, in_order: bool, allow_missing: bool) -> _Pair:
     values, true = read_clip(masks), read_clip(truth)
     about = masks.about()
     sides = [
         _side(clip, one, said)
         for clip, one, said in ((masks, values, about.frames), (truth, true, truth.about().frames))
     ]
-    places = positions(sides[0], sides[1], in_order, (masks.path, truth.path))
-    if places is not None:
-        true = true[places]
-    elif not in_order and sides[0].from_zero:
-        places = sides[0].numbers
-    return _Pair(values, true, np.arange(len(values)) if places is None else places, about.view)
+    found = positions(sides[0], sides[1], in_order, (masks.path, truth.path), allow_missing)
+    numbers = sides[0].numbers if sides[0].from_zero and not in_order else None
+    if found is None:
+        return _Pair(values, true, np.arange(len(values)) if numbers is None else numbers, about.view, 0)
+    left_out = len(values) - len(found.masks)
+    places = found.truth if numbers is None else numbers[found.masks]
+    return _Pair(values[found.masks] if left_out else values, true[found.truth], places, about.view, left_out)
 
 
 def _side(clip: Clip, values: np.ndarray, said: Side | None) -> Side:
@@ -211,6 +218,7 @@ def _add_clip(found: Evaluation, name: str, pair: _Pair, video: VideoFile | None
         for baseline, labels in baselines_of(aligned, frames):
             scores = score_clip(tables_of(labels, aligned), aligned.true_ids, found.rules)
             found.baselines.setdefault(baseline, []).append(scores)
+    found.left_out += pair.left_out
     found.kinds["soft masks" if pair.masks.ndim == 4 else "ids"] += 1
     _add_sizes(found, aligned)
     _add_ids(found, aligned, tables.numpy())

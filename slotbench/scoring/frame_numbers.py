@@ -10,7 +10,7 @@ from jaxtyping import Integer
 
 from slotbench.errors import UserError
 
-__all__ = ["Side", "positions"]
+__all__ = ["Places", "Side", "positions"]
 
 
 class Side(NamedTuple):
@@ -41,10 +41,22 @@ class Side(NamedTuple):
         return self.numbers is not None and bool((np.diff(self.numbers) == 1).all())
 
 
+class Places(NamedTuple):
+    """Frames that belong together.
+
+    Attributes:
+        masks: their places among those of the masks.
+        truth: their places among those of the truth.
+    """
+
+    masks: Integer[np.ndarray, " frames"]
+    truth: Integer[np.ndarray, " frames"]
+
+
 def positions(
-    masks: Side, truth: Side, in_order: bool, paths: tuple[Path, Path]
-) -> Integer[np.ndarray, " frames"] | None:
-    """The places of the masks' frames among those of the truth; None to take both as they come.
+    masks: Side, truth: Side, in_order: bool, paths: tuple[Path, Path], allow_missing: bool = False
+) -> Places | None:
+    """Which frames of both sides belong together; None to take them as they come.
 
     Frames of one number belong together. As many frames whose numbers begin at 0 on one side and at 1 on the other are
     the same frames, and names that begin at 1 count from there.
@@ -54,6 +66,7 @@ def positions(
         truth: its frames.
         in_order: whether numbers are not looked at.
         paths: of both, for messages.
+        allow_missing: leave out frames of the masks that the truth does not have.
 
     Raises:
         UserError: masks are of frames that the truth does not have, or the numbers do not say which.
@@ -79,9 +92,10 @@ def positions(
     elif alike and abs(int(wanted[0]) - int(there[0])) == 1 and (wanted - there == wanted[0] - there[0]).all():
         return None
     places = np.minimum(np.searchsorted(there, wanted), len(there) - 1)
-    if (there[places] != wanted).any():
+    known = there[places] == wanted
+    if not (known.any() if allow_missing else known.all()):
         _refuse(masks, truth, paths)
-    return places
+    return Places(np.flatnonzero(known), places[known])
 
 
 def _from_zero(numbers: np.ndarray, side: Side) -> np.ndarray:
@@ -91,5 +105,6 @@ def _from_zero(numbers: np.ndarray, side: Side) -> np.ndarray:
 def _refuse(masks: Side, truth: Side, paths: tuple[Path, Path]) -> NoReturn:
     raise UserError(
         f"{paths[0]} has {masks.in_words()}, and {paths[1]} has {truth.in_words()}: expected the truth of every frame "
-        "of the masks, by its number; give --frames-in-order if they belong together as they come"
+        "of the masks, by its number; give --allow-missing for the frames that both have, or --frames-in-order if they "
+        "belong together as they come"
     )

@@ -39,6 +39,7 @@ def record_of(found: Evaluation, data: Mapping[str, Any], source: str, masks: st
         },
         frames={
             "scored": found.frames,
+            "without_truth": found.left_out,
             "lengths": {str(frames): count for frames, count in sorted(found.lengths.items())},
             "sizes": {_by(size): count for size, count in found.sizes.items()},
             "mask_sizes": {_by(size): count for size, count in found.mask_sizes.items()},

@@ -94,6 +94,8 @@ def said_of_clips(found: Evaluation) -> list[str]:
         lines.append(
             f"cut: of {count:,} clips, {part[0]} x {part[1]} pixels of the truth's {whole[0]} x {whole[1]} are scored"
         )
+    if found.left_out:
+        lines.append(f"not scored, without truth: {found.left_out:,} frames of the masks")
     for side, names in (("masks", matching.without_masks), ("truth", matching.without_truth)):
         if names:
             lines.append(f"not scored, without {side}: {len(names):,} clips ({listing(names, 3)})")

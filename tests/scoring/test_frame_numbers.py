@@ -43,7 +43,8 @@ def placed(*numbers):
 )
 def test_frames_of_one_number_belong_together(masks, truth, expected):
     found = positions(masks, truth, False, PATHS)
-    assert (None if found is None else found.tolist()) == expected
+    assert (None if found is None else found.truth.tolist()) == expected
+    assert found is None or found.masks.tolist() == list(range(masks.length))
     assert positions(masks, truth, True, PATHS) is None
 
 
@@ -63,6 +64,20 @@ def test_frames_without_a_truth_are_refused(masks, truth, said):
         positions(masks, truth, False, PATHS)
     assert said in str(caught.value)
     assert "--frames-in-order" in str(caught.value)
+
+
+def test_frames_without_a_truth_may_be_left_out(tmp_path, capsys):
+    truth = ids(11)
+    pictures(tmp_path / "truth" / "walk", truth[::5], range(0, 11, 5))
+    pictures(tmp_path / "masks" / "walk", truth, range(11))
+    assert scored(tmp_path, capsys)[0] == 2
+    code, printed = scored(tmp_path, capsys, "--allow-missing")
+    assert code == 0
+    assert "mIoU per video 1.000" in printed
+    assert "3 frames of 8 x 8 pixels" in printed
+    assert "not scored, without truth: 8 frames of the masks" in printed
+    with pytest.raises(UserError):
+        positions(named(7, 9), named(1, 3), False, PATHS, allow_missing=True)
 
 
 def ids(frames):

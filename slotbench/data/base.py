@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -13,10 +12,11 @@ import lightning
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, SequentialSampler
+from torch.utils.data import DataLoader, Dataset
 
-from slotbench.data.descriptors import enough_descriptors, too_many_open
-from slotbench.errors import DataFilesError, FileError
+from slotbench.data.descriptors import enough_descriptors
+from slotbench.data.reading_order import InOrder, ResumableLoader
+from slotbench.errors import DataFilesError
 from slotbench.interfaces import DataSpec, DescribedClips, Reporter, VideoBatch, to_unit_range
 
 __all__ = [
@@ -127,8 +127,9 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
     """Base class of data sets: a subclass has a `spec`, the sizes of its frames, and a `dataset` of clips per split.
 
     Samples are read in order, in training too: those of a simulator are independent, so shuffling would add nothing,
-    and training resumes with the next batch (the loader's position is in the checkpoint). Frames are bytes until they
-    are on the device, and floats in [0, 1] there.
+    and training resumes with the next batch (the loader's position is in the checkpoint). With `limit_train_batches`
+    an epoch begins where the one before has ended, and starts again from the first clip at the end. Frames are bytes
+    until they are on the device, and floats in [0, 1] there.
 
     With several processes, process r of w reads the r-th of the w parts of each batch, and no clip is read twice: w
     processes with batches of n clips train on what one process trains on with batches of w * n. A last, short batch is
@@ -218,8 +219,10 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
         return None
 
     def train_dataloader(self) -> DataLoader[VideoBatch]:
-        """Training batches, in order of index."""
-        return self._loader("train", self.loader.batch_size)
+        """Training batches, in order of index; where an epoch is fewer than there are, the next one reads on."""
+        loader = self._loader("train", self.loader.batch_size)
+        loader.epoch_batches = self._batches_of_an_epoch
+        return loader
 
     def val_dataloader(self) -> DataLoader[VideoBatch]:
         """Validation batches, in order of index."""
@@ -242,7 +245,7 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
             return self._loader("test", self.loader.val_batch_size, one_per_video=True)
         if not len(pieces):
             raise DataFilesError("there are fewer videos than processes: lower trainer.devices")
-        return self._loader_of(pieces, _InOrder(pieces, 1, equal_shares=False), 1)
+        return self._loader_of(pieces, InOrder(pieces, 1, equal_shares=False), 1)
 
     def video_pieces(self, split: Split, frames: int, rank: int = 0, processes: int = 1) -> ClipDataset | None:
         """The whole videos of a split, piece by piece (`slotbench.data.clips.VideoPieces`).
@@ -265,7 +268,18 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
         """The number of this process, and how many there are."""
         return (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
 
-    def _loader(self, split: Split, batch_size: int, one_per_video: bool = False) -> DataLoader[VideoBatch]:
+    def _batches_of_an_epoch(self, loader: ResumableLoader) -> int | None:
+        """How many batches of this loader the trainer makes an epoch of; None where no training reads it.
+
+        None too with `overfit_batches`, which asks for the same ones again.
+        """
+        trainer: Any = self.trainer
+        if trainer is None or trainer.overfit_batches or trainer.train_dataloader is not loader:
+            return None
+        batches = trainer.num_training_batches
+        return int(batches) if 0 < batches < float("inf") else None
+
+    def _loader(self, split: Split, batch_size: int, one_per_video: bool = False) -> ResumableLoader:
         dataset = self.dataset(split)
         if not isinstance(dataset, ClipDataset):
             dataset = _AsClips(dataset)
@@ -277,13 +291,13 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
                 f"the {split} split has {len(dataset)} clip(s) and there are {processes} processes; expected at least "
                 f"one clip for each: raise data.loader.{split}_size, or lower trainer.devices"
             )
-        sampler = _InOrder(dataset, batch_size, rank, processes, equal_shares=split == "train")
+        sampler = InOrder(dataset, batch_size, rank, processes, equal_shares=split == "train")
         return self._loader_of(dataset, sampler, batch_size)
 
-    def _loader_of(self, dataset: ClipDataset, sampler: _InOrder, batch_size: int) -> DataLoader[VideoBatch]:
+    def _loader_of(self, dataset: ClipDataset, sampler: InOrder, batch_size: int) -> ResumableLoader:
         enough_descriptors(self.loader.num_workers)
         # a worker runs torch on one thread without being asked to
-        return _ResumableLoader(
+        return ResumableLoader(
             dataset,
             sampler=sampler,
             batch_size=batch_size,
@@ -301,89 +315,3 @@ def _leave_signals_to_the_main_process(worker: int) -> None:
     """Ctrl-C and a scheduler's SIGTERM reach every process of the group; only the main one knows how to end a run."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-
-
-class _InOrder(SequentialSampler, DistributedSampler):  # type: ignore[misc]  # both are samplers of int
-    """Sampler of this process's share of the indices, in order; the first pass begins at `start`.
-
-    Lightning puts a sampler of its own in the place of one that is no `DistributedSampler` where there are several
-    processes: it reads some indices twice, so that all processes have as many, and knows no `start`.
-
-    Args:
-        dataset: clips by index.
-        batch_size: clips per batch of each process.
-        rank: number of this process, from 0.
-        processes: how many there are.
-        equal_shares: of the last, short batch too all processes get as many clips, and fewer than `processes` are left
-            out, as training needs it; else the first processes get one more, and none is left out.
-    """
-
-    def __init__(
-        self, dataset: ClipDataset, batch_size: int, rank: int = 0, processes: int = 1, equal_shares: bool = True
-    ) -> None:
-        DistributedSampler.__init__(self, dataset, num_replicas=processes, rank=rank, shuffle=False)
-        self.data_source = dataset
-        self.start = 0
-        whole, rest = divmod(len(dataset), batch_size * processes)
-        share, more = divmod(rest, processes)
-        parts = [share + (not equal_shares and other < more) for other in range(processes)]
-        self._batch_size, self._whole = batch_size, whole
-        self._first_of_rest = whole * batch_size * processes + sum(parts[:rank])
-        self._length = whole * batch_size + parts[rank]
-
-    def __iter__(self) -> Iterator[int]:
-        start, self.start = self.start, 0
-        return map(self._index, range(start, self._length))
-
-    def __len__(self) -> int:
-        return self._length
-
-    def _index(self, place: int) -> int:
-        """The index at a position of this process's order."""
-        batch, within = divmod(place, self._batch_size)
-        if batch == self._whole:
-            return self._first_of_rest + within
-        return (batch * self.num_replicas + self.rank) * self._batch_size + within
-
-
-def _as_in_the_worker(error: FileError) -> FileError:
-    """The error of a worker without the traceback that torch puts before its message."""
-    text = str(error)
-    if not text.startswith("Caught "):
-        return error
-    sentence = re.split(r"^[\w.]*Error: ", text, flags=re.MULTILINE)[-1].strip()
-    return type(error)(sentence)
-
-
-class _ResumableLoader(DataLoader[VideoBatch]):
-    """A `DataLoader` whose position, the number of batches given out, is part of Lightning's checkpoints."""
-
-    _handed_out = 0
-    _skipped = 0
-
-    def __iter__(self) -> Iterator[VideoBatch]:  # type: ignore[override]
-        self._handed_out, self._skipped = self._skipped, 0
-        batches = super().__iter__()
-        while True:
-            try:
-                batch = next(batches)
-            except StopIteration:
-                return
-            except FileError as error:
-                raise _as_in_the_worker(error) from error
-            except (OSError, RuntimeError) as error:
-                if (reason := too_many_open(error)) is not None:
-                    raise DataFilesError(reason) from error
-                raise
-            self._handed_out += 1
-            yield batch
-
-    def state_dict(self) -> dict[str, int]:
-        """How many batches of the epoch have been handed out."""
-        return {"batches": self._handed_out}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        """Makes the next pass begin after that many batches, or at the first if these were all."""
-        self._skipped = state["batches"] % len(self)
-        if isinstance(self.sampler, _InOrder):
-            self.sampler.start = self._skipped * (self.batch_size or 1)

@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CyclicLR, LRScheduler, OneCycleLR
 
 from slotbench.errors import lines
-from slotbench.lightning_compat import follow_until_averaged
+from slotbench.lightning_compat import follow_until_averaged, restore_loader_position
 from slotbench.nn.parameters import decay_groups, one_group
 from slotbench.tasks.optimisation import NO_END, TrainingSettingsError, build_optimizer, build_schedule
 from slotbench.tasks.part_rates import hold_constant, part_groups
@@ -207,7 +207,11 @@ class OptimisedModule(LightningModule):
                     group["lr"] = rate
 
     def on_train_start(self) -> None:
-        """Keeps the schedule as long as this training is: a checkpoint holds the length of the one that it is from."""
+        """Keeps the schedule as long as this training is: a checkpoint holds the length of the one that it is from.
+
+        The place in the data, too, is the checkpoint's.
+        """
+        restore_loader_position(self.trainer)
         for config in self.trainer.lr_scheduler_configs:
             vars(config.scheduler).update(self._lengths)
 

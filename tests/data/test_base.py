@@ -20,11 +20,11 @@ from slotbench.data.base import (
     LoaderOptions,
     SlotDataModule,
     Split,
-    _InOrder,
     collate,
     generator_for,
     to_unit_range,
 )
+from slotbench.data.reading_order import InOrder
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
 # newer Pythons warn of every fork of a process with threads, which torch's worker processes are
@@ -254,7 +254,7 @@ def test_processes_share_each_batch_and_together_read_what_one_reads(
     size: int, batch_size: int, processes: int
 ) -> None:
     def parts(equal_shares: bool) -> list[list[list[int]]]:
-        samplers = [_InOrder(Numbers(size), batch_size, rank, processes, equal_shares) for rank in range(processes)]
+        samplers = [InOrder(Numbers(size), batch_size, rank, processes, equal_shares) for rank in range(processes)]
         orders = [list(sampler) for sampler in samplers]
         assert [len(order) for order in orders] == [len(sampler) for sampler in samplers]
         return [[order[at : at + batch_size] for at in range(0, len(order), batch_size)] for order in orders]

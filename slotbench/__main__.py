@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -11,7 +12,22 @@ def main() -> None:
     """Entry point of the console script."""
     from slotbench.cli import run
 
-    sys.exit(run(sys.argv[1:]))
+    _show_another_sign()
+    code = run(sys.argv[1:])
+    try:
+        # what is still held back would meet a reader that has gone only when Python ends, and be a traceback
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = code or 141
+    sys.exit(code)
+
+
+def _show_another_sign() -> None:
+    """Has a terminal or a file that cannot show a sign, such as an arrow in latin-1, be given a question mark."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # and not what a notebook, or nothing, has in its place
+            stream.reconfigure(errors="replace" if stream.errors == "strict" else stream.errors)
 
 
 def _leave_working_folder() -> None:

@@ -17,7 +17,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from slotbench.files import plain, read_json_object_or_none
 from slotbench.lightning_compat import ClosableWandbLogger
 from slotbench.runs.folder import RunFolder
-from slotbench.runs.wandb_compat import PART, is_set_offline, login_problem, mirror_settings
+from slotbench.runs.wandb_compat import PART, is_set_off, is_set_offline, login_problem, mirror_settings
 
 __all__ = ["MODES", "RunFolderLogger", "RunWandbLogger", "wandb_logger"]
 
@@ -117,12 +117,13 @@ class RunWandbLogger(ClosableWandbLogger):
         self.close(0 if status == "success" else failure)
 
 
-def wandb_logger(folder: RunFolder, mode: str, project: str, config: dict[str, Any]) -> RunWandbLogger:
+def wandb_logger(folder: RunFolder, mode: str, project: str, config: dict[str, Any]) -> RunWandbLogger | None:
     """A logger whose W&B run has a name, a group and tags that tell the runs apart, and an id that the folder keeps.
 
     Its files go to `RUN/wandb`. A resumed run has its id already and stays the same W&B run; offline that is another
     folder with the same id. An agent of a W&B sweep has chosen id and project itself. Where there is no login, the run
-    is recorded offline, and a sentence says so: nothing waits for a key on the terminal.
+    is recorded offline, and a sentence says so: nothing waits for a key on the terminal. Where W&B is switched off
+    (WANDB_MODE=disabled, `wandb disabled`) there is no logger, and a sentence says that.
 
     Args:
         folder: the run; its record gets "wandb_id", "wandb_mode" and "wandb_project".
@@ -135,8 +136,13 @@ def wandb_logger(folder: RunFolder, mode: str, project: str, config: dict[str, A
     """
     if mode not in MODES[1:]:
         raise ValueError(f"wandb mode is {mode!r}; expected one of {', '.join(MODES[1:])}")
-    if mode == "online":
+    if mode == "online" or is_set_off():
         mode = _mode_that_works()
+    if mode == "off":
+        _say(
+            "W&B is switched off here (WANDB_MODE=disabled, `wandb disabled` or WANDB_DISABLED): no mirror of this run"
+        )
+        return None
     info, point = folder.info, _point(folder)
     in_sweep = bool(os.environ.get("WANDB_SWEEP_ID"))
     wandb_id = info.get("wandb_id") or (os.environ.get("WANDB_RUN_ID") if in_sweep else None) or _new_id(info["id"])
@@ -165,7 +171,9 @@ def wandb_logger(folder: RunFolder, mode: str, project: str, config: dict[str, A
 
 
 def _mode_that_works() -> str:
-    """ "online", or "offline" where somebody has said so of this machine or where there is no login."""
+    """ "online", "off" or "offline" where somebody has said so of this machine, or "offline" without a login."""
+    if is_set_off():
+        return "off"
     if is_set_offline():
         return "offline"
     if (problem := login_problem()) is None:

@@ -60,8 +60,8 @@ def run_parts(
     folder.check_own()
     _drop_advertisements()
     loggers: list[Logger] = [RunFolderLogger(folder)]
-    if wandb != "off":
-        loggers.append(wandb_logger(folder, wandb, wandb_project, config))
+    if wandb != "off" and (mirror := wandb_logger(folder, wandb, wandb_project, config)) is not None:
+        loggers.append(mirror)
     random_state = RandomState()
     divergence = Divergence()
     checkpoint = RunCheckpoint(folder.checkpoints, random_state=random_state, divergence=divergence)

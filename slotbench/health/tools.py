@@ -32,15 +32,16 @@ def tools() -> Iterator[Finding]:
 
 
 def _wandb() -> Finding:
-    from slotbench.runs.wandb_compat import is_set_offline, login_problem, login_server
+    from slotbench.runs.wandb_compat import is_set_off, is_set_offline, login_problem, login_server
 
     if importlib.util.find_spec("wandb") is None:
         return Finding("tools", "wandb", "broken", "wandb is not installed", "pip install wandb")
     version = importlib.metadata.version("wandb")
     mode = os.environ.get("WANDB_MODE", "")
-    if mode.lower() == "disabled":
-        text = f"{version}, and WANDB_MODE=disabled: nothing is mirrored"
-        return Finding("tools", "wandb", "note", text, "unset WANDB_MODE")
+    if is_set_off():
+        by = "WANDB_MODE=disabled" if mode.lower() == "disabled" else "`wandb disabled` or WANDB_DISABLED"
+        fix = "unset WANDB_MODE" if mode.lower() == "disabled" else "wandb enabled, or unset WANDB_DISABLED"
+        return Finding("tools", "wandb", "note", f"{version}, and {by}: nothing is mirrored", fix)
     if is_set_offline():
         said = f"WANDB_MODE={mode}" if mode else "`wandb offline`"
         return Finding("tools", "wandb", "ok", f"{version}, offline by {said}: `wandb sync` sends it later")

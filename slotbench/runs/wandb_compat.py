@@ -6,9 +6,10 @@ breaks without it. wandb is imported by the functions, when a run or a compariso
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-__all__ = ["PART", "is_set_offline", "login_problem", "login_server", "mirror_settings"]
+__all__ = ["PART", "is_set_off", "is_set_offline", "login_problem", "login_server", "mirror_settings"]
 
 PART = "_slotbench_part"
 """In the summary of a W&B log: which part of the run it is, from 1. Clocks do not tell the order of the parts."""
@@ -33,6 +34,19 @@ def login_problem() -> str | None:
 def login_server() -> str:
     """The address of the W&B server that this machine logs in to."""
     return str(_settings().base_url)
+
+
+def is_set_off() -> bool:
+    """Whether WANDB_MODE=disabled, `wandb disabled` or WANDB_DISABLED has said that nothing on this machine is logged.
+
+    wandb itself has stopped to heed the last; other libraries still do.
+    """
+    if os.environ.get("WANDB_DISABLED", "").strip().lower() in ("1", "true", "yes", "on"):
+        return True
+    try:
+        return bool(_settings().mode == "disabled")
+    except ValueError:  # a setting that wandb refuses; `login_problem` says which
+        return False
 
 
 def is_set_offline() -> bool:

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import wandb
 from tiny_run import TinyTask, fit
 
 from slotbench.callbacks.loggers import wandb_logger
+from slotbench.callbacks.wiring import run_parts
 from slotbench.runs.folder import RunFolder
 
 SCRIPT = Path(__file__).with_name("tiny_run.py")
@@ -163,6 +165,20 @@ def test_online_without_a_key_is_offline_and_says_so_in_a_sentence(
     assert "recorded offline. Type `wandb login`" in said
     monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
     assert wandb_logger(folder, "online", "tests", CONFIG)._wandb_init["mode"] == "online"
+
+
+@pytest.mark.parametrize("mode", ["online", "offline"])
+def test_where_wandb_is_switched_off_there_is_no_mirror_and_a_sentence_says_so(
+    mode: str, folder: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    wandb.teardown()
+    loggers, _ = run_parts(folder, wandb=mode, wandb_project="tests", config=CONFIG)
+    assert [type(logger).__name__ for logger in loggers] == ["RunFolderLogger"]
+    assert "wandb_id" not in folder.info
+    assert "switched off here (WANDB_MODE=disabled" in capsys.readouterr().err
+    wandb.teardown()
 
 
 def test_another_mode_is_refused(folder: RunFolder) -> None:

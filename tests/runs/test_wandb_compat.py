@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import wandb
 
-from slotbench.runs.wandb_compat import is_set_offline, login_problem, login_server, mirror_settings
+from slotbench.runs.wandb_compat import is_set_off, is_set_offline, login_problem, login_server, mirror_settings
 
 KEY = "0123456789" * 4
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for variable in ("API_KEY", "IDENTITY_TOKEN_FILE", "BASE_URL", "MODE", "DIR"):
+    for variable in ("API_KEY", "IDENTITY_TOKEN_FILE", "BASE_URL", "MODE", "DIR", "DISABLED"):
         monkeypatch.delenv(f"WANDB_{variable}", raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "config"))
@@ -30,6 +30,32 @@ def nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 def test_without_a_key_there_is_one_sentence_and_no_question() -> None:
     assert login_problem() == f"there is no W&B key for {login_server()} on this machine"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "off"),
+    [
+        ("WANDB_MODE", "disabled", True),
+        ("WANDB_DISABLED", "true", True),
+        ("WANDB_DISABLED", "false", False),
+        ("WANDB_MODE", "offline", False),
+        ("WANDB_MODE", "sometimes", False),
+    ],
+)
+def test_wandb_is_off_where_the_environment_says_so(
+    variable: str, value: str, off: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not is_set_off()
+    wandb.teardown()
+    monkeypatch.setenv(variable, value)
+    assert is_set_off() is off
+
+
+def test_wandb_is_off_where_its_settings_file_says_so(tmp_path: Path) -> None:
+    (tmp_path / "wandb").mkdir()
+    (tmp_path / "wandb" / "settings").write_text("[default]\nmode = disabled\n")
+    assert is_set_off()
+    assert not is_set_offline()
 
 
 def test_a_key_of_the_environment_will_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,14 @@
     >>> from slotbench.interfaces import TokenSpec
     >>> core = slotbench.build("SlotSSM", TokenSpec(dim=64, num_tokens=16, grid=(4, 4)))
 
-Importing the package imports neither torch nor lightning: what needs them imports them when it is called.
+Importing the package imports neither torch nor lightning: what needs them imports them when it is called. Imported
+before torch, it has torch's threads sleep while they wait (`OMP_WAIT_POLICY`), unless the environment says otherwise.
 `slotbench.interfaces` says what a component is, `slotbench.registry` lists the installed ones.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
     from slotbench.tasks.task import Task
 
 __version__ = "0.1.0"
+
+# Threads that have nothing to do sleep, and do not keep a core busy that other work may want: torch's and numba's read
+# this when they are imported. Whoever has said how they wait is heeded (docs/benchmarks.md has what either costs).
+if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"} & os.environ.keys():
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 
 __all__ = ["__version__", "build", "factory", "load_run"]
 

@@ -176,7 +176,7 @@ def test_where_wandb_is_switched_off_there_is_no_mirror_and_a_sentence_says_so(
     wandb.teardown()
     loggers, _ = run_parts(folder, wandb=mode, wandb_project="tests", config=CONFIG)
     assert [type(logger).__name__ for logger in loggers] == ["RunFolderLogger"]
-    assert "wandb_id" not in folder.info
+    assert folder.info["wandb_id"] is None
     assert "switched off here (WANDB_MODE=disabled" in capsys.readouterr().err
     wandb.teardown()
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from slotbench.interfaces import AnswerScores, VideoBatch
+from slotbench.metrics.contingency import integer_ids
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Scores
 
@@ -35,8 +36,8 @@ def ball_votes(
     """
     batch = classes.shape[0]
     row = torch.arange(batch, device=classes.device)[:, None]
-    ids = masks.reshape(batch, -1).long()
-    cell = (row * (num_balls + 1) + ids) * num_classes + classes.reshape(batch, -1).long()
+    ids = integer_ids(masks, "masks").reshape(batch, -1).long()
+    cell = (row * (num_balls + 1) + ids) * num_classes + integer_ids(classes, "classes").reshape(batch, -1).long()
     counts = torch.bincount(cell.flatten(), minlength=batch * (num_balls + 1) * num_classes)
     return counts.view(batch, num_balls + 1, num_classes)[:, 1:]
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from slotbench.interfaces import VideoBatch
+from slotbench.metrics.contingency import integer_ids
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Scores
 
@@ -88,7 +89,7 @@ class LabelCounts(Metric):
 
     def update(self, labels: Integer[Tensor, " batch"]) -> None:
         """Adds labels."""
-        self.counts += torch.bincount(labels.long(), minlength=len(self.counts))
+        self.counts += torch.bincount(integer_ids(labels, "labels").long(), minlength=len(self.counts))
 
     def compute(self) -> Integer[Tensor, " classes"]:
         """The counts."""

@@ -8,9 +8,11 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import torch
@@ -90,6 +92,8 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
         self._quiet_about: set[str] = set()
         self.weight_report: WeightReport | None = None
         self._looked_at: set[bool] = set()
+        self._unscored: dict[str, dict[str, Any]] = {}
+        self._scored_on = _Seen()
 
     @property
     @abstractmethod
@@ -132,6 +136,7 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
     def declare_scores(self, val: Scores, test: Scores) -> None:
         """Has these updated by `score` in validation and test, closed after it, and logged under the stage's name."""
         self.scores = nn.ModuleDict({"val": val, "test": test})
+        self._unscored = {stage: deepcopy(self.scores_of(stage).kept()) for stage in self.scores}
 
     def training_step(self, batch: VideoBatch, batch_idx: int) -> Tensor:
         """One batch's loss, logged as `train/loss`: the mean over processes, which have equally many clips."""
@@ -220,6 +225,10 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
         """Loads the weights named by `init_from`, once, before training starts."""
         evaluate_with_ordinary_tensors(self.trainer)
         self._forget_clips()
+        data = getattr(self.trainer, "datamodule", None)
+        if not self._scored_on.is_of(data):
+            self.forget_references()
+        self._scored_on = _Seen(data)
         if stage == "fit" and not self.training:
             # Lightning trains in the mode that it finds, and whoever has looked at a model has left it in evaluation
             self.train()
@@ -230,6 +239,14 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
             self.weight_report = match_weights(self, Path(self._init_from))
             if self.trainer.is_global_zero:
                 print(self.weight_report)
+
+    def forget_references(self) -> None:
+        """Forgets baselines and oracles, which are of one data set; called before each stage with another one.
+
+        Whether loaders that are given without a data module are the same as before, nobody knows.
+        """
+        for stage, kept in self._unscored.items():
+            self.scores_of(stage).restore(deepcopy(kept))
 
     def _forget_clips(self) -> None:
         """Leaves nothing in the scores of an evaluation that was broken off, or of a loop of one's own."""
@@ -278,3 +295,16 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
         for stage, kept in checkpoint.get("references", {}).items() if resumes else ():
             if (scores := self.scores_of(stage)) is not None:
                 scores.restore(kept)
+
+
+class _Seen:
+    """A data module that has been seen, which it does not keep alive; copies and other processes have seen none."""
+
+    def __init__(self, data: Any = None) -> None:
+        self._data = None if data is None else ref(data)
+
+    def is_of(self, data: Any) -> bool:
+        return data is not None and self._data is not None and self._data() is data
+
+    def __reduce__(self) -> tuple[type[_Seen], tuple[()]]:
+        return _Seen, ()

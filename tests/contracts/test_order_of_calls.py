@@ -137,6 +137,20 @@ def test_an_evaluation_that_was_broken_off_leaves_nothing_in_the_next(name: str)
     )
 
 
+@pytest.mark.parametrize("with_module", [True, False])
+@pytest.mark.parametrize("name", TASKS)
+def test_baselines_are_those_of_the_data_that_is_scored(name: str, with_module: bool) -> None:
+    task, found = small_task(name), []
+    for one in (task, task, small_task(name)):
+        data = small_data(name)
+        data.loader = replace(data.loader, seed=len(found) if len(found) < 2 else 1)
+        given = {"datamodule": data} if with_module else {"dataloaders": data.val_dataloader()}
+        scores = quiet_trainer().validate(one, verbose=False, **given)[0]
+        kind = "val/baseline/"
+        found.append({name: value for name, value in scores.items() if name.startswith(kind) and "mean" not in name})
+    assert found[1] == pytest.approx(found[2], nan_ok=True)
+
+
 def test_a_task_in_evaluation_mode_trains_in_training_mode() -> None:
     base, modes = registry.load("tasks", "SlotAutoencoding"), []
 

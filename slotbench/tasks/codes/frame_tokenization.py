@@ -102,6 +102,11 @@ class FrameTokenization(Task):
             Score("dead_codes", "codes that no cell has", higher_is_better=False),
         )
 
+    def forget_references(self) -> None:
+        """Forgets baselines, and the training frames that they are of."""
+        super().forget_references()
+        self._references = {}
+
     def on_fit_start(self) -> None:
         """Fits what is fitted before the training."""
         super().on_fit_start()

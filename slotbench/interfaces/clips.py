@@ -22,6 +22,17 @@ class View:
     frame: tuple[int, int]
     box: tuple[int, int, int, int]
 
+    @classmethod
+    def whole(cls, height: int, width: int) -> View:
+        """All of frames of this size, which may have been stretched."""
+        return cls((height, width), (0, 0, height, width))
+
+    @classmethod
+    def middle_square(cls, height: int, width: int) -> View:
+        """The largest square in the middle of frames of this size."""
+        side = min(height, width)
+        return cls((height, width), ((height - side) // 2, (width - side) // 2, side, side))
+
 
 class DescribedClips:
     """A data set of clips. Every member has a default, which says nothing."""

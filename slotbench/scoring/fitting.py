@@ -60,7 +60,7 @@ def fit(
         box = _box_in(true, view, paths)
         return Fitted(masks, _cut(truth, box), View(true, box))
     if rules.fit == "stretch" or same_proportion(shown, true):
-        return Fitted(masks, truth, View(true, (0, 0, *true)))
+        return Fitted(masks, truth, View.whole(*true))
     if rules.fit == "refuse":
         raise UserError(_about_proportions(shown, true, paths))
     wide = [width / height for height, width in (shown, true)]
@@ -70,7 +70,7 @@ def fit(
     if max(wide[1], 1 / wide[1]) > max(wide[0], 1 / wide[0]):
         box = _middle(true, shown)
         return Fitted(masks, _cut(truth, box), View(true, box))
-    return Fitted(_cut(masks, _middle(shown, true)), truth, View(true, (0, 0, *true)))
+    return Fitted(_cut(masks, _middle(shown, true)), truth, View.whole(*true))
 
 
 def same_proportion(one: Size, other: Size) -> bool:

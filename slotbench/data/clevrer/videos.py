@@ -25,7 +25,7 @@ from slotbench.data.clips import ClipSource
 from slotbench.data.folders.video_files import VideoFile, open_video
 from slotbench.data.formats.images import resize_bilinear, resize_nearest
 from slotbench.errors import DataFilesError, listing
-from slotbench.interfaces import VideoBatch
+from slotbench.interfaces import VideoBatch, View
 
 __all__ = ["LAYOUT", "TIMED", "ClevrerVideos", "Fit", "Places", "find_places", "movies_of"]
 
@@ -156,6 +156,11 @@ class ClevrerVideos(ClipSource):
     def origin(self, video: int) -> str:
         """The file."""
         return str(self.movies[video].path)
+
+    def view(self, video: int) -> View:
+        """The square in the middle, or all of the frame where it is stretched."""
+        (image,) = self.movies[video].frames([0])
+        return (View.middle_square if self.fit == "crop" else View.whole)(*image.shape[:2])
 
     def _clip(self, video: int, frames: list[int]) -> dict[str, np.ndarray]:
         number, images, size = self.numbers[video], [], (0, 0)

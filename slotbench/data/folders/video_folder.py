@@ -177,9 +177,7 @@ class FolderClips(ClipSource):
     def view(self, video: int) -> View:
         """The square in the middle."""
         (frame,) = self.videos[video].frames([0])
-        rows, columns = frame.shape[:2]
-        size = min(rows, columns)
-        return View((rows, columns), ((rows - size) // 2, (columns - size) // 2, size, size))
+        return View.middle_square(*frame.shape[:2])
 
     def origin(self, video: int) -> str:
         """The file or folder."""

@@ -19,7 +19,7 @@ from slotbench.data.clevrer.annotation import read_annotation
 from slotbench.data.clevrer.clevrer import CLEVRER
 from slotbench.data.clevrer.proposals import pseudo_masks
 from slotbench.errors import DataFilesError
-from slotbench.interfaces import VideoBatch
+from slotbench.interfaces import VideoBatch, View
 from slotbench.metrics.scores import Score
 
 NAMES = ("color", "material", "shape")
@@ -78,6 +78,12 @@ def test_the_video_whose_annotation_is_broken_is_left_out_and_one_of_another_len
         source, _ = data_of(folder).stored_videos("val")
     assert [source.video_name(i) for i in range(2)] == ["video_10799", "video_10801"]  # type: ignore[attr-defined]
     assert len(source.lengths) == 2
+
+
+def test_clips_say_what_they_show_of_the_frames(folder: Path) -> None:
+    cut, stretched = (data_of(folder, resolution=16, fit=fit).dataset("val").view(0) for fit in ("crop", "stretch"))
+    assert cut == View((32, 48), (0, 8, 32, 32))
+    assert stretched == View((32, 48), (0, 0, 32, 48))
 
 
 def test_masks_are_the_detections_under_the_ids_of_the_annotation(folder: Path) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jsonargparse import Namespace
-from lightning.pytorch import Trainer
+from lightning.pytorch import Callback, Trainer
 from torch.optim.lr_scheduler import LRScheduler
 
 from slotbench import registry
@@ -27,6 +27,7 @@ from slotbench.config.arguments import (
     wanted_class,
 )
 from slotbench.config.jsonargparse_compat import import_path
+from slotbench.config.library_refusals import named_setting
 from slotbench.config.policy import is_allowed
 from slotbench.config.refusals import (
     LINKED,
@@ -266,7 +267,7 @@ def _arguments_of(node: Node | None, top: str) -> Iterable[str]:
     return spelled(parameters_of(registry.load(kind, node.value), 0))
 
 
-def explain_construction(error: BaseException, config: Namespace) -> str:
+def explain_construction(error: BaseException, config: Namespace, settings: Iterable[Setting] = ()) -> str:
     """What a component, or the trainer, said when it refused a value, with the key that it is configured by."""
     # what the parser wraps around it is raised inside the parser
     while _raised_by_parser(error) and (inner := error.__cause__ or error.__context__) is not None:
@@ -275,6 +276,7 @@ def explain_construction(error: BaseException, config: Namespace) -> str:
         str(value): key.removesuffix(".class_path") for key, value in config.items() if key.endswith(".class_path")
     }
     trace = error.__traceback__
+    text = " ".join(str(error).split())
     owner, key = "", ""
     while trace is not None:
         frame = trace.tb_frame
@@ -285,8 +287,11 @@ def explain_construction(error: BaseException, config: Namespace) -> str:
                     break
             if isinstance(built, Trainer):
                 owner, key = "the trainer", "trainer"
+                if (found := named_setting(text, settings)) is not None:
+                    key = f"trainer.{found[0]}"
+            if not owner and isinstance(built, Callback):
+                owner, key = type(built).__name__, f"trainer.callbacks, {type(built).__name__}"
         trace = trace.tb_next
-    text = str(error).strip()
     return lines(f"{owner} refuses its arguments: {text}" if owner else text, key=key)
 
 

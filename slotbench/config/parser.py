@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import warnings
+from enum import Enum
 from typing import Any, NoReturn
 
 import yaml
@@ -114,7 +115,7 @@ class SlotbenchCLI(SettledCLI):
         """Parses; a refusal is explained."""
         try:
             with said(self._settings):
-                self.config = parser.parse_args(args)
+                self.config = _without_enums(parser.parse_args(args))
         except _ParserRefusal as refusal:
             known = typed_arguments(self.parser_of(self._command))
             options = {key: hint for key, (hint, _) in known.items() if "." not in key and hint and key not in _PARTS}
@@ -143,6 +144,15 @@ class _Dumper(yaml.SafeDumper):
         # a list of numbers or words fits on a line
         short = not any(isinstance(item, dict | list) for item in sequence)
         return super().represent_sequence(tag, sequence, flow_style=short or flow_style)
+
+
+def _without_enums(value: Any) -> Any:
+    """Settings whose words are words, and not members of a library's enumeration, which no YAML can hold."""
+    if isinstance(value, Namespace):
+        return Namespace(**{name: _without_enums(item) for name, item in vars(value).items()})
+    if isinstance(value, list):
+        return [_without_enums(item) for item in value]
+    return str(value.value) if isinstance(value, str) and isinstance(value, Enum) else value
 
 
 def _with_names(tree: Any) -> Any:

@@ -20,12 +20,14 @@ from lightning_utilities.core.rank_zero import rank_zero_only
 from slotbench.callbacks.divergence import DivergedError
 from slotbench.callbacks.wiring import evaluation_parts, run_parts
 from slotbench.config.explanation import explain_construction, explain_monitor
+from slotbench.config.library_refusals import REFUSALS, explain_library, is_of_library
 from slotbench.config.options import RunOptions
 from slotbench.config.parser import SlotbenchCLI, hush
 from slotbench.config.policy import apply_policy
 from slotbench.config.read_paths import resolve_paths
 from slotbench.config.resuming import RunPlace
 from slotbench.config.settings import Setting
+from slotbench.config.trainer_checks import check_callbacks, check_trainer
 from slotbench.config.written_paths import check_written_paths, place_in_run
 from slotbench.data.base import SlotDataModule
 from slotbench.errors import DataFilesError, UserError, did_you_mean, lines, wrapped
@@ -93,10 +95,12 @@ def train(
             again = f"its last checkpoint is whole; resume from it with {command_after_divergence(place.folder.path)}"
             print(wrapped(printable(f"slotbench: {place.folder.path}: {error}; {again}")), file=sys.stderr)
         return 1
-    except (RuntimeError, MisconfigurationException) as error:
-        if (said_of_monitor := explain_monitor(error)) is None:
+    except REFUSALS as error:
+        if (sentence := explain_monitor(error) or explain_library(error, settings)) is None:
             raise
-        raise UserError(said_of_monitor) from error
+        if place is not None:
+            place.give_up()
+        raise UserError(sentence) from error
     except OSError as error:
         if error.errno not in _DISK_FAILURES and not _is_of_run(error, place):
             raise
@@ -180,15 +184,19 @@ class _RunningCLI(SlotbenchCLI):
             super().instantiate_classes()
         except (WeightError, RunFolderError, TrainingSettingsError):
             raise
-        except (ValueError, MisconfigurationException) as error:
+        except REFUSALS as error:
             if (broken := _part_error(error)) is not None:
                 raise broken from error
-            raise UserError(explain_construction(error, self.values)) from error
+            if not isinstance(error, ValueError | MisconfigurationException) and not is_of_library(error):
+                raise
+            raise UserError(explain_construction(error, self.values, self._settings)) from error
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Makes the trainer, and before it what records the run."""
         config = self.config_init[self._command]["trainer"]
         if self._command == "fit":
+            check_trainer(config)
+            check_callbacks(_as_list(config.get("callbacks")), self.model)
             _check_training_settings(self.model, config)
         self.config_init[self._command]["weights_only"] = self._weights_only()
         folder, loggers, callbacks = self._recorders()

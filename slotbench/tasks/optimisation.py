@@ -250,7 +250,10 @@ def build_optimizer(factory: Callable[[Iterable], Optimizer], groups: Iterable, 
     try:
         # copies, because an optimiser writes its settings into the groups
         optimizer = factory(_copied(groups))
-    except ValueError as error:
+    except (ValueError, RuntimeError, TypeError) as error:
+        built = built_class(factory)
+        if not isinstance(error, ValueError) and (built is None or not built.__module__.startswith("torch.")):
+            raise  # a mistake in code of the user's, whose traceback says where
         raise _refusal(error, factory, "optimizer") from error
     if fuse:
         optimizer = _fused(optimizer, groups)

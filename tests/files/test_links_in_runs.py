@@ -39,7 +39,8 @@ def written(folder: Path) -> list[str]:
     found = sorted(path.relative_to(folder) for path in folder.rglob("*"))
     # W&B gives each process a new folder; it links to the newest
     again = {"wandb", "latest-run", "debug.log"}
-    return [str(path) for path in found if path.parts[0] != "wandb" or path.name in again]
+    wanted = (path for path in found if path.parts[0] != "wandb" or (path.name in again and len(path.parts) < 3))
+    return [str(path) for path in wanted]
 
 
 def everything(folder: Path) -> dict[str, bytes | None]:

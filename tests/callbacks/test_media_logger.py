@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -207,3 +208,69 @@ def test_wandb_gets_the_videos(folder: RunFolder) -> None:
     assert len(sent) == 3  # before the training, after two steps, and at the end
     latest = (folder.media / "clips_latest.gif").read_bytes()
     assert all(path.read_bytes() == latest for path in sent)
+
+
+class Framed(TinyTask):
+    def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
+        return {"clips": np.full((3, 4, 3), self.global_step, np.uint8)}
+
+
+def contents(folder: RunFolder) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.media.iterdir()}
+
+
+def test_a_full_disk_ends_no_training_and_leaves_the_same_pictures(
+    folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def train(into: RunFolder) -> None:
+        trainer = make_trainer([], [MediaLogger(into)], max_steps=8, val_check_interval=1)
+        trainer.fit(Framed(), loader(), loader(16))
+        assert trainer.global_step == 8
+
+    calm = RunFolder.create(tmp_path / "calm")
+    train(calm)
+    real, calls = media.write_atomically, [0]
+
+    def write(path: Path, content: bytes) -> None:
+        calls[0] += 1
+        if calls[0] in (1, 3, 4, 9):  # the last is that of step 8 itself
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(path, content)
+
+    monkeypatch.setattr(media, "write_atomically", write)
+    train(folder)
+    assert calls[0] > 9
+    assert contents(folder) == contents(calm)
+    assert capsys.readouterr().err.count("the training goes on") == 1
+
+
+def test_pictures_that_could_not_be_written_are_kept_for_the_resumed_run(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before = MediaLogger(folder)
+    with monkeypatch.context() as patched:
+        patched.setattr(media, "write_atomically", refuse)
+        make_trainer([], [before], max_steps=2, val_check_interval=2).fit(Framed(), loader(), loader(16))
+    assert contents(folder) == {}
+    after = MediaLogger(folder)
+    after.load_state_dict(before.state_dict())
+    make_trainer([], [after], max_steps=2, val_check_interval=2).fit(Framed(), loader(), loader(16))
+    assert "clips_step0000002.png" in contents(folder)
+    assert after.state_dict() == {}
+
+
+class Breaking(TinyTask):
+    def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
+        if self.global_step > 1:
+            raise RuntimeError("no picture of this")
+        return {}
+
+
+def test_a_task_that_cannot_draw_ends_no_training(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    trainer = make_trainer([], [MediaLogger(folder)], max_steps=4, val_check_interval=1)
+    trainer.fit(Breaking(), loader(), loader(16))
+    assert trainer.global_step == 4
+    assert capsys.readouterr().err.count("no picture of this") == 1

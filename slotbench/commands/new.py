@@ -7,11 +7,13 @@ import keyword
 import os
 import re
 import shlex
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from slotbench import __version__, registry
-from slotbench.errors import UserError, did_you_mean, lines
+from slotbench.errors import FileError, UserError, did_you_mean, lines
+from slotbench.files import make_folder, why_unwritable
 from slotbench.templates.files import KINDS, Names, plugin_file, plugin_files
 
 __all__ = ["main"]
@@ -60,9 +62,14 @@ def _plugin(request: _Request) -> int:
     if os.path.lexists(out) and (not out.is_dir() or any(out.iterdir())):
         raise UserError(lines(f"{out} is there and not empty: choose another name, or --out another folder"))
     written = plugin_files(request.kind, names, __version__)
-    for path, content in written.items():
-        (out / path).parent.mkdir(parents=True, exist_ok=True)
-        _write(out / path, content)
+    made = not out.exists()
+    try:
+        for path, content in written.items():
+            _write(out / path, content)
+    except FileError:
+        if made:  # half a package would be in the way of the next try
+            shutil.rmtree(out, ignore_errors=True)
+        raise
     print(
         f"wrote {out}: {len(written)} files, the {request.kind} {names.class_name} in {names.package}/{names.module}.py"
     )
@@ -85,7 +92,6 @@ def _file(request: _Request) -> int:
     if os.path.lexists(file):
         what = f"is a link to {os.readlink(file)}" if file.is_symlink() else "is there already"
         raise UserError(lines(f"{file} {what}: choose another name"))
-    file.parent.mkdir(parents=True, exist_ok=True)
     _write(file, plugin_file(request.kind, names))
     swap = KINDS[request.kind].swap.format(name=names.class_name)
     typed = shlex.quote(str(file))
@@ -98,9 +104,22 @@ def _file(request: _Request) -> int:
 
 
 def _write(path: Path, content: str) -> None:
-    """Writes a file that is not there yet, and through no link."""
-    with open(path, "x", encoding="utf-8") as file:
-        file.write(content)
+    """Writes a file that is not there yet, and through no link.
+
+    Raises:
+        FileError: it cannot be written; nothing of it is left.
+    """
+    begun = False
+    try:
+        make_folder(path.parent)
+        with open(path, "x", encoding="utf-8") as file:
+            begun = True
+            file.write(content)
+    except (OSError, MemoryError) as error:
+        if begun:
+            path.unlink(missing_ok=True)
+        why = why_unwritable(error) if isinstance(error, OSError) else "there is not enough memory"
+        raise FileError(f"{path} cannot be written: {why}; choose another folder") from error
 
 
 def _request(arguments: list[str]) -> _Request:

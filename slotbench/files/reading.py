@@ -34,6 +34,7 @@ __all__ = [
     "read_text",
 ]
 
+_MOST_MEMORY = 1 << 30
 RECORD_LIMIT = 64 << 20
 """Bytes that a JSON record (run.json, result.json, grid.json, cache.json) may have."""
 
@@ -106,9 +107,13 @@ def read_json(path: str | Path, limit: int = RECORD_LIMIT) -> Any:
     """What a JSON file holds.
 
     Raises:
-        FileError: see `read_text`; or it is not JSON, is nested too deeply, or has an integer of thousands of digits.
+        FileError: see `read_text`; or it is not JSON, is nested too deeply, has an integer of thousands of digits, or
+            would take more than 1 GiB of memory.
     """
-    return parse_json(read_text(path, limit), path)
+    text = read_text(path, limit)
+    if _memory_of(text) > _MOST_MEMORY:
+        raise FileError(f"{path} would take more than {_MOST_MEMORY >> 20:,} MiB of memory: it is no file of ours")
+    return parse_json(text, path)
 
 
 def read_json_object(path: str | Path, limit: int = RECORD_LIMIT) -> dict[str, Any]:
@@ -197,6 +202,11 @@ def kind_of(mode: int) -> str:
 def _described(value: Any) -> str:
     names: Iterator[tuple[Any, str]] = iter(((list, "a list"), (str, "a text"), (bool, "true or false")))
     return next((name for kind, name in names if isinstance(value, kind)), "nothing" if value is None else "a number")
+
+
+def _memory_of(text: str) -> int:
+    """Bytes that JSON takes as Python's values, at most; of `{}`, two characters, it is 64."""
+    return 3 * len(text) + 240 * text.count("{") + 96 * text.count("[") + 96 * text.count(",")
 
 
 def _byte_at(error: UnicodeDecodeError) -> str:

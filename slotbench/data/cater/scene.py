@@ -18,6 +18,8 @@ SHAPES = ("cube", "cylinder", "sphere", "cone", "spl")
 """By label, as in `CATERLike`; "spl" is the snitch."""
 
 _MOST_FRAMES = 100_000
+_MOST_BYTES = 32 << 20
+_MOST_MOVES = 10_000
 _HALF_FLOOR = 3.0
 _LARGEST = 100.0
 _LAYOUT = (
@@ -79,7 +81,7 @@ def read_scene(path: Path) -> CaterScene:
     """
     if not path.is_file():
         raise DataFilesError(f"there is no scene file {path}; give scenes: false to do without")
-    content = read_json_object(path)
+    content = read_json_object(path, _MOST_BYTES)
     try:
         return _parsed(content)
     except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError) as error:
@@ -115,6 +117,8 @@ def _parsed(content: dict[str, Any]) -> CaterScene:
 
 def _holders(movements: dict[str, Any], names: dict[str, int], frames: int) -> np.ndarray:
     """From when a contained object is contained (the end of the move), to when its container is picked up."""
+    if sum(map(len, movements.values())) > _MOST_MOVES:
+        raise ValueError(f"more than {_MOST_MOVES:,} moves")
     holders = np.full((frames, len(names)), -1)
     events = []
     for name, moves in movements.items():

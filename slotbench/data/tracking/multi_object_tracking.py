@@ -32,7 +32,7 @@ from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
 __all__ = ["MultiObjectTracking", "TrackedVideos"]
 
-_MOST_BYTES = 1 << 29  # of an annotation file
+_MOST_BYTES = 1 << 27  # of an annotation file
 _MOST_OBJECTS = 255
 _ARRAYS = (
     "expected an npy file of bytes, videos x frames x 3 x height x width, as the benchmark's extract_data.py writes it"

@@ -11,6 +11,9 @@ from slotbench.tasks.codes.frame_tokenization import FrameTokenization
 
 __all__ = ["trained_tokenizer"]
 
+_MOST_BYTES = 512 << 20
+"""Of a checkpoint: DVAE's has 8 MB with the state of its optimizer."""
+
 
 def trained_tokenizer(run: str, frame: VideoSpec) -> Tokenizer:
     """The tokenizer of a run, with the weights of its last checkpoint, frozen and in evaluation mode.
@@ -25,6 +28,13 @@ def trained_tokenizer(run: str, frame: VideoSpec) -> Tokenizer:
         UserError: there is none, it is damaged or of another task, or it was trained on frames of another size.
     """
     checkpoint = find_checkpoint(Path(run).expanduser())
+    if (size := checkpoint.stat().st_size) > _MOST_BYTES:
+        raise WeightError(
+            lines(
+                f"{checkpoint} has {size:,} bytes, more than the {_MOST_BYTES:,} that a tokenizer may have",
+                expected="the folder of a run of FrameTokenization",
+            )
+        )
     if not any(name.startswith("tokenizer.") for name in read_tensors(checkpoint)):
         raise WeightError(
             lines(f"{checkpoint} holds no tokenizer", expected="the folder of a run of FrameTokenization")

@@ -194,8 +194,12 @@ def _cannot_open(path: Path, error: OSError | ValueError) -> str:
 
 def kind_of(mode: int) -> str:
     """What is no regular file, in words: "a folder", "a named pipe", "a socket", "a link", "a device"."""
-    kinds = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a named pipe"), (stat.S_ISSOCK, "a socket"))
-    kinds = (*kinds, (stat.S_ISLNK, "a link"))
+    kinds = (
+        (stat.S_ISDIR, "a folder"),
+        (stat.S_ISFIFO, "a named pipe"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISLNK, "a link"),
+    )
     return next((name for test, name in kinds if test(mode)), "a device")
 
 

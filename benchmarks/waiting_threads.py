@@ -23,6 +23,7 @@ WAYS: dict[str, tuple[dict[str, str], list[str]]] = {
     "threads spin": ({"GOMP_SPINCOUNT": "300000"}, []),  # what libgomp does where nothing is said
     "threads sleep": ({"OMP_WAIT_POLICY": "PASSIVE"}, []),
     "spin for 1,000 turns": ({"GOMP_SPINCOUNT": "1000"}, []),
+    "spin for 10,000 turns": ({"GOMP_SPINCOUNT": "10000"}, []),
     "one thread": ({"OMP_WAIT_POLICY": "PASSIVE"}, ["--threads", "1"]),
 }
 

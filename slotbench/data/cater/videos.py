@@ -29,6 +29,7 @@ LAYOUT = (
 TIMED = ("positions", "holders")
 """The entries of a cache that have an axis of frames after that of videos."""
 
+_MOST_FRAMES = 4096
 _PIECE = 4  # videos that are decoded and written to a cache at a time
 
 
@@ -79,8 +80,9 @@ class _Released(CaterMovie):
 
     def read(self, frames: Sequence[int]) -> np.ndarray:
         side = self.resolution
-        pixels = torch.from_numpy(self.movie.read(frames, at_least=(side, side)).copy())
-        return resize_bilinear(pixels, side, side).numpy()
+        # one by one: a frame may be many times as large as it is to be
+        images = (torch.from_numpy(image[None].copy()) for image in self.movie.images(frames, at_least=(side, side)))
+        return np.concatenate([resize_bilinear(image, side, side).numpy() for image in images])
 
 
 class ReleasedVideos(CaterVideos):
@@ -99,7 +101,12 @@ class ReleasedVideos(CaterVideos):
         file = self.path / "videos" / f"{name}.avi"
         if not file.is_file():
             raise DataFilesError(f"there is no video {file}; {LAYOUT}")
-        return _Released(file, self.resolution)
+        movie = _Released(file, self.resolution)
+        if len(movie) > _MOST_FRAMES:
+            raise DataFilesError(
+                f"{file} has {len(movie):,} frames; expected at most {_MOST_FRAMES:,}: CATER's have 301"
+            )
+        return movie
 
     def scene(self, name: str) -> CaterScene:
         """The annotation of a scene file."""

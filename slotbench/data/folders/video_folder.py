@@ -25,6 +25,8 @@ from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec, View
 
 __all__ = ["FolderClips", "VideoFolder", "find_videos", "middle_square"]
 
+_MOST_BYTES = 1 << 28  # of the frames of a clip: 21,845 at 64 x 64 pixels
+
 
 class VideoFolder(StoredVideos):
     """Videos in a folder: movies (PyAV reads them), GIFs, numpy arrays, folders of images, and mixtures of these.
@@ -132,6 +134,11 @@ class FolderClips(ClipSource):
 
     def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
         """Clips, of which only these frames are decoded."""
+        if num_frames * self.channels * self.resolution**2 > _MOST_BYTES:
+            raise DataFilesError(
+                f"a clip of {num_frames:,} frames of {self.videos[videos[0]].path} takes more than {_MOST_BYTES >> 20} "
+                f"MiB at {self.resolution} x {self.resolution} pixels: set num_frames or eval_frames to fewer"
+            )
         clips, masks, more = [], [], []
         for video, start in zip(videos, starts, strict=True):
             numbers = [self.stride * (start + frame) for frame in range(num_frames)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -86,7 +86,11 @@ class MotionJpeg:
         Raises:
             DataFilesError: a frame is damaged, of another size than the first, or not there.
         """
-        images = []
+        return np.stack(list(self.images(frames, at_least)))
+
+    def images(self, frames: Sequence[int], at_least: tuple[int, int] | None = None) -> Iterator[np.ndarray]:
+        """As `read`, one frame "3 height width" after the other."""
+        shape: tuple[int, ...] = ()
         with open_regular(self.path) as file:
             for frame in frames:
                 if not 0 <= frame < len(self.places):
@@ -100,7 +104,8 @@ class MotionJpeg:
                         check_size(*image.size)
                         if at_least is not None:
                             image.draft("RGB", (at_least[1], at_least[0]))
-                        images.append(np.asarray(image.convert("RGB")).transpose(2, 0, 1))
-                    if images[-1].shape != images[0].shape:
+                        pixels = np.asarray(image.convert("RGB")).transpose(2, 0, 1)
+                    shape = shape or pixels.shape
+                    if pixels.shape != shape:
                         raise ValueError("it is of another size than the frames before it")
-        return np.stack(images)
+                yield pixels

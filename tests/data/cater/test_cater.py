@@ -50,6 +50,17 @@ def test_any_frame_of_an_avi_file_is_the_image_that_was_written(tmp_path: Path) 
         movie.read([5])
 
 
+def test_a_video_of_more_frames_than_can_be_meant_is_refused_before_it_is_decoded(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slotbench.data.cater.videos._MOST_FRAMES", 12)
+    monkeypatch.setattr(MotionJpeg, "images", lambda *given, **named: pytest.fail("a frame is decoded"))
+    with pytest.raises(DataFilesError, match=r".avi has 13 frames; expected at most 12: CATER's have 301"):
+        clips(data_of(folder), "test", [0])
+    with pytest.raises(DataFilesError, match=r".avi has 13 frames; expected at most 12: CATER's have 301"):
+        data_of(folder).prepare(tmp_path / "cache", lambda *told: None, jobs=1)
+
+
 def test_splits_are_the_lists_of_the_release_and_labels_are_theirs(folder: Path) -> None:
     data = data_of(folder)
     assert data.spec.target.channels == 36

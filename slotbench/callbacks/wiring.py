@@ -13,6 +13,7 @@ from lightning.pytorch.loggers.logger import Logger
 
 from slotbench.callbacks.collapse import Collapse
 from slotbench.callbacks.curves import CurveWriter
+from slotbench.callbacks.data_reading import DataReading
 from slotbench.callbacks.divergence import Divergence
 from slotbench.callbacks.evaluation import EvaluationPlace, EvaluationRecord
 from slotbench.callbacks.final_validation import FinalValidation
@@ -72,6 +73,7 @@ def run_parts(
         RunRecord(folder, stop=stop, finish=finish),
         stop,
         divergence,
+        DataReading(),
         Collapse(),
         FinalValidation(final_validation),
         ThroughputBar(),
@@ -109,7 +111,7 @@ def evaluation_parts(
     warnings.filterwarnings("ignore", message="Be aware that when using `ckpt_path`, callbacks used to create")
     place = EvaluationPlace(folder, subcommand)
     media = PredictionWriter(place, save) if subcommand == "predict" else MediaLogger(folder, place=place)
-    return [], [ThroughputBar(), media, EvaluationRecord(folder, subcommand, place=place)]
+    return [], [DataReading(), ThroughputBar(), media, EvaluationRecord(folder, subcommand, place=place)]
 
 
 def _drop_advertisements() -> None:

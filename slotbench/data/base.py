@@ -174,6 +174,10 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
     def dataset(self, split: Split) -> Dataset[VideoBatch]:
         """The clips of a split, by index; each is a `VideoBatch` of one clip."""
 
+    def reading(self, splits: Sequence[Split] = _SPLITS) -> str | None:
+        """What was read of the user's own files and what was left out, in two lines; None, by default, says nothing."""
+        return None
+
     def most_frames(self, split: Split) -> int | None:
         """Frames that an evaluation clip of a split may have: None for any number, 0 where nobody says.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -14,7 +14,8 @@ from slotbench.data.crops import check_crop
 from slotbench.data.folders.depth_files import DEPTH, VALID, DepthFile, check_inside, find_depth, resize_depth
 from slotbench.data.folders.frame_maps import name_of
 from slotbench.data.folders.mask_files import MASKS, MaskFile, find_masks
-from slotbench.data.folders.video_folder import FolderClips, VideoFolder, find_videos, middle_square
+from slotbench.data.folders.names import folder_named
+from slotbench.data.folders.video_folder import FolderClips, VideoFolder, middle_square
 
 __all__ = ["DepthUnit", "DepthVideo"]
 
@@ -55,6 +56,8 @@ class DepthVideo(VideoFolder):
             video, one without depth, or one that cannot be read.
     """
 
+    maps: ClassVar[Sequence[str]] = (MASKS, DEPTH, VALID)
+
     def __init__(
         self,
         path: str,
@@ -79,10 +82,11 @@ class DepthVideo(VideoFolder):
 
     def stored_videos(self, split: Split) -> tuple[FolderClips, None]:
         """The videos of a split with their depth, all of them."""
-        videos = find_videos(self.path, split)
+        videos = self.found(split).videos
         for video in videos:
             root, endings = video.path.parent, ("", ".npz", ".npy")
-            beside = [root / folder / f"{name_of(video)}{end}" for folder in (DEPTH, MASKS, VALID) for end in endings]
+            folders = [folder_named(root, folder) for folder in self.maps]
+            beside = [folder / f"{name_of(video)}{end}" for folder in folders for end in endings]
             for place in (video.path, *beside):
                 check_inside(root, place)
         clips = _DepthClips(videos, find_masks(videos), self.resolution, self.stride, self.channels)

@@ -16,10 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from slotbench.arrays import map_npy, npz_names, read_npz
-from slotbench.data.folders.names import frame_files
+from slotbench.data.folders.names import folder_named, frame_files, visible
 from slotbench.data.folders.video_file import VideoFile
 from slotbench.data.formats.images import check_size
 from slotbench.errors import DataFilesError, FileError, listing
+from slotbench.text import one_line
 
 __all__ = ["FrameMaps", "MapKind", "check_map", "find_maps", "name_of", "read_npy_map"]
 
@@ -88,13 +89,19 @@ def find_maps(videos: Sequence[VideoFile], folder: str, kind: MapKind) -> list[F
     Raises:
         DataFilesError: a video has none, or not as many as frames.
     """
-    found = [_maps_of(video, folder, kind) for video in videos]
+    places = {parent: folder_named(parent, folder) for parent in {video.path.parent for video in videos}}
+    found = [_maps_of(places[video.path.parent] / name_of(video), kind) for video in videos]
     without = [str(video.path) for video, maps in zip(videos, found, strict=True) if maps is None]
     if without:
-        place = videos[0].path.parent / folder
+        place = places[videos[0].path.parent]
+        names = {name_of(video) for video, maps in zip(videos, found, strict=True) if maps is None}
+        others = [one_line(file.name) for file in visible(place) if file.stem in names] if place.is_dir() else []
+        none = (
+            f"; {listing(others, 3)} is none of these: movies and pictures with losses change numbers" if others else ""
+        )
         raise DataFilesError(
             f"{place} has no {kind.name} of {listing(without, 3)}; expected {kind.name} of every video: "
-            f"{place}/NAME.npz, {place}/NAME.npy or a folder {place}/NAME of {kind.files}"
+            f"{place}/NAME.npz, {place}/NAME.npy or a folder {place}/NAME of {kind.files}{none}"
         )
     whole = [maps for maps in found if maps is not None]
     for video, maps in zip(videos, whole, strict=True):
@@ -142,8 +149,7 @@ def check_map(values: np.ndarray, path: Path) -> np.ndarray:
     return values
 
 
-def _maps_of(video: VideoFile, folder: str, kind: MapKind) -> FrameMaps | None:
-    place = video.path.parent / folder / name_of(video)
+def _maps_of(place: Path, kind: MapKind) -> FrameMaps | None:
     if place.is_dir():
         return _Files(place, kind)
     # no with_suffix: what follows a dot in the name is no suffix
@@ -172,7 +178,7 @@ class _Array(FrameMaps):
             if self.path.suffix == ".npy":
                 return map_npy(self.path)
             names = npz_names(self.path)
-            name = names[0] if len(names) == 1 else self.path.parent.name
+            name = names[0] if len(names) == 1 else self.path.parent.name.lower()
             return read_npz(self.path, [name]).get(name)
         except FileError as error:
             raise DataFilesError(str(error)) from error
@@ -180,7 +186,7 @@ class _Array(FrameMaps):
     def _checked(self, values: np.ndarray | None) -> np.ndarray:
         expected = f"expected {self.kind.numbers} of shape (time, height, width)"
         if values is None:
-            raise DataFilesError(f"{self.path} holds no array {self.path.parent.name}; {expected}")
+            raise DataFilesError(f"{self.path} holds no array {self.path.parent.name.lower()}; {expected}")
         if values.ndim != 3 or values.dtype.kind not in self.kind.dtypes:
             raise DataFilesError(f"{self.path} holds {values.dtype} values of shape {values.shape}; {expected}")
         if len(values):
@@ -196,6 +202,9 @@ class _Files(FrameMaps):
     def __init__(self, path: Path, kind: MapKind) -> None:
         self.path, self.kind = path, kind
         self.files = frame_files(path, kind.suffixes)
+        if not self.files:
+            there = listing((one_line(file.name) for file in visible(path)), 3)
+            raise DataFilesError(f"{path} holds {there}; expected {kind.name} as {kind.files}, one for each frame")
         self.length = len(self.files)
 
     def read(self, numbers: Sequence[int]) -> np.ndarray:

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from slotbench.data.folders.frame_maps import FrameMaps, MapKind, find_maps, read_npy_map
-from slotbench.data.folders.names import IMAGES
+from slotbench.data.folders.names import IMAGES, folder_named
 from slotbench.data.folders.video_file import VideoFile
 from slotbench.data.formats.pictures import read_numbers
 from slotbench.errors import DataFilesError
@@ -64,7 +64,7 @@ def find_masks(videos: Sequence[VideoFile], among: str = MASKS) -> list[MaskFile
     Raises:
         DataFilesError: some videos have masks and others not, or as many masks as frames are not there.
     """
-    if not any((video.path.parent / among).is_dir() for video in videos):
+    if not any(folder_named(parent, among).is_dir() for parent in {video.path.parent for video in videos}):
         return None
     return [MaskFile(maps) for maps in find_maps(videos, among, _KIND)]
 

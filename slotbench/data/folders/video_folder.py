@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,16 +15,15 @@ from torch.utils.data import DataLoader
 
 from slotbench.data.base import LoaderOptions, Split, check_counts
 from slotbench.data.clips import ClipSource, StoredVideos
-from slotbench.data.folders.depth_files import DEPTH, VALID
+from slotbench.data.folders.found_videos import FoundVideos, find_videos, has_splits, reading_of
 from slotbench.data.folders.frame_maps import name_of
 from slotbench.data.folders.mask_files import MASKS, MaskFile, find_masks
-from slotbench.data.folders.names import ARRAYS, IMAGES, MOVIES, visible
-from slotbench.data.folders.video_files import VideoFile, open_video
+from slotbench.data.folders.video_file import VideoFile
 from slotbench.data.formats.images import resize_bilinear, resize_nearest
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec, View
 
-__all__ = ["FolderClips", "VideoFolder", "find_videos", "middle_square"]
+__all__ = ["FolderClips", "VideoFolder", "middle_square"]
 
 _MOST_BYTES = 1 << 28  # of the frames of a clip: 21,845 at 64 x 64 pixels
 
@@ -57,6 +57,8 @@ class VideoFolder(StoredVideos):
             video, or one that cannot be read.
     """
 
+    maps: ClassVar[Sequence[str]] = (MASKS,)
+    """The folders beside the videos that are read with them."""
     default_sizes: ClassVar[Mapping[Split, int]] = {"train": 1_000_000, "val": 100_000, "test": 100_000}
 
     def __init__(
@@ -80,6 +82,7 @@ class VideoFolder(StoredVideos):
         self.resolution = resolution
         self.stride = stride
         self._said = False
+        self._found: dict[Split, FoundVideos] = {}
 
     @property
     def spec(self) -> DataSpec:
@@ -89,8 +92,28 @@ class VideoFolder(StoredVideos):
 
     def stored_videos(self, split: Split) -> tuple[FolderClips, None]:
         """The videos of a split, all of them."""
-        videos = find_videos(self.path, split)
+        videos = self.found(split).videos
         return FolderClips(videos, find_masks(videos), self.resolution, self.stride, self.channels), None
+
+    def found(self, split: Split) -> FoundVideos:
+        """The videos of a split, and what was left out; looked for once.
+
+        Raises:
+            DataFilesError: there is none, or one cannot be read.
+        """
+        if split not in self._found:
+            self._found[split] = find_videos(self.path, split, self.maps)
+        return self._found[split]
+
+    def reading(self, splits: Sequence[Split] = get_args(Split)) -> str | None:
+        """Two lines: the videos of these splits, as far as they have any; what was left out, and why."""
+        found: dict[str, FoundVideos] = {}
+        for split in splits:
+            # what is missing is said by who needs it
+            with contextlib.suppress(DataFilesError):
+                found[split] = self.found(split)
+        clips = {split: self.num_frames if split == "train" else self.eval_frames for split in found}
+        return reading_of(self.path, found, clips, self.stride) if found else None
 
     def val_dataloader(self) -> DataLoader[VideoBatch]:
         """Validation batches; says so if they are of the training's videos."""
@@ -205,35 +228,3 @@ def middle_square(images: np.ndarray) -> np.ndarray:
     size = min(rows, columns)
     top, left = (rows - size) // 2, (columns - size) // 2
     return images[..., top : top + size, left : left + size]
-
-
-def has_splits(path: Path) -> bool:
-    """Whether a folder of videos has folders for its splits."""
-    return any((path / name).is_dir() for name in get_args(Split))
-
-
-def find_videos(path: Path, split: Split) -> list[VideoFile]:
-    """The videos of a split, in the order of their names.
-
-    Raises:
-        DataFilesError: there is none, or one cannot be read.
-    """
-    expected = (
-        f"expected a folder of videos ({', '.join((*MOVIES, '.gif', *ARRAYS))}), or of folders of images "
-        f"({', '.join(IMAGES)}), or one of these itself"
-    )
-    if not path.exists():
-        raise DataFilesError(f"there is nothing at {path}; {expected}")
-    alone = open_video(path)
-    if alone is not None:
-        return [alone]
-    if not path.is_dir():
-        raise DataFilesError(f"{path} is no video; {expected}")
-    folder = path / split if has_splits(path) else path
-    inside = (
-        [file for file in visible(folder) if file.name.lower() not in (MASKS, DEPTH, VALID)] if folder.is_dir() else []
-    )
-    videos = [video for video in map(open_video, inside) if video is not None]
-    if not videos:
-        raise DataFilesError(f"there is no video in {folder}; {expected}")
-    return videos

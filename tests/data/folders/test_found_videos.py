@@ -92,7 +92,7 @@ def test_frames_of_several_kinds_in_one_folder_are_refused(names: list[str], kin
             Image.new("L", (4, 4)).save(tmp_path / place / f"{name}.png")
     with pytest.raises(DataFilesError, match=rf"walk holds files of . kinds, .*{kinds}.*move the others"):
         find_videos(tmp_path, "val")
-    with pytest.raises(DataFilesError, match="files of . kinds"):
+    with pytest.raises(DataFilesError, match=r"files of . kinds"):
         frame_files(tmp_path / "masks" / "walk", (".png",))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -100,7 +100,7 @@ class MovieFile(VideoFile):
             )
         return image
 
-    def _decoded(self, start: int) -> Iterator[tuple[int | None, Any]]:
+    def _decoded(self, start: int) -> Generator[tuple[int | None, Any], None, None]:
         """Frames from a key frame on, as the decoder gives them, each with the number of its packet."""
         times = [] if start == self.packets.keys[0] else self.packets.seek_times(start)
         for tried, time in enumerate([*times[self._seek :], None], self._seek):
@@ -123,15 +123,15 @@ class MovieFile(VideoFile):
 
     def _packets(self, movie: Any, stream: Any, start: int, time: int | None) -> Iterator[tuple[int, Any]] | None:
         """Packets from a number on, sought at a time; None if there are only later ones."""
-        number: int | None = 0
+        number = 0
         if time is not None:
             movie.seek(time, stream=stream)
-        packets = (packet for packet in movie.demux(stream) if packet.size)
+        packets: Iterator[Any] = (packet for packet in movie.demux(stream) if packet.size)
         if time is not None:
             # what comes first may be the rest of a packet
             found = ((self.packets.find(packet), packet) for packet in packets)
-            number, packet = next((pair for pair in found if pair[0] is not None), (None, None))
-            if number is None or number > start:
+            number, packet = next(((place, packet) for place, packet in found if place is not None), (start + 1, None))
+            if number > start:
                 return None
             packets = itertools.chain([packet], packets)
         return self._from(start, enumerate(packets, number))
@@ -151,7 +151,7 @@ class MovieFile(VideoFile):
         only = {"format_whitelist": _CONTAINERS}
         refused = refused_if_damaged(trouble, av.FFmpegError)
         with open_regular(self.path) as file, refused, av.open(file, options=only, metadata_errors="ignore") as movie:
-            stream = movie.streams.best("video")
+            stream: Any = movie.streams.best("video")
             if stream is None:
                 raise DataFilesError(f"{self.path} has no images in it")
             check_size(stream.codec_context.width, stream.codec_context.height)

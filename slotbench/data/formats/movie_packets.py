@@ -60,10 +60,10 @@ class MoviePackets:
                 continue
             if len(columns[0]) == _MOST:
                 raise ValueError(f"it has more than {_MOST:,} packets")
-            shown = not (packet.is_discard or packet.is_corrupt or (codec == "vp8" and not bytes(packet)[0] & 16))
+            visible = not (packet.is_discard or packet.is_corrupt or (codec == "vp8" and not bytes(packet)[0] & 16))
             at, display, decode = packet.pos, packet.pts, packet.dts
             for column, value in zip(
-                columns, (at, packet.size, display, decode, packet.is_keyframe, shown), strict=True
+                columns, (at, packet.size, display, decode, packet.is_keyframe, visible), strict=True
             ):
                 column.append(_UNKNOWN if value is None else value)
         at, self.sizes, self.display_times, self.decode_times, keys, shown = map(_numbers, columns)
@@ -79,7 +79,7 @@ class MoviePackets:
         self.leading = np.zeros(len(self.keys), np.int64)
         self.first_frames = self.before[self.keys]
         for place in np.flatnonzero(self._earlier(self.keys + 1, self.keys)):
-            self._set_leading(place, self._leading(int(self.keys[place])))
+            self._set_leading(int(place), self._leading(int(self.keys[place])))
         self._ranks = self._ranks_of_times()
         self._order = np.argsort(self.positions, kind="stable")
 

@@ -44,7 +44,7 @@ def opened_picture(path: Path, kinds: Sequence[str], what: str) -> Iterator[tupl
     """
     with open_regular(path) as file, refused_if_damaged(f"{path} cannot be read as {what}"):
         layout = layout_of(file)
-        with Image.open(file, formats=kinds) as image:
+        with Image.open(file, formats=tuple(kinds)) as image:
             check_size(*image.size)
             yield image, layout
 

@@ -19,7 +19,8 @@ _USAGE = """Usage: slotbench doctor [CHECK ...] [--require NAME ...] [--json] [-
                         [--plugin FILE]
 
 Looks at versions, plugins, kernels (each is run), threads, memory, disk, graphics cards and tools; each line is ok, a
-note, or broken, and says what to type then.
+note, or broken, and says what to type then. Of other packages' components it imports those alone that CHECK or NAME is
+(the component or its package), as importing runs their code.
 
   slotbench doctor                                     everything; 1 if a component or what all need is broken
   slotbench doctor --require cuda --require SlotSSM    1 as well if one of these is not ok: in scripts, before a job
@@ -43,7 +44,7 @@ def main(command: str, arguments: list[str]) -> int:
     asked, required = _asked([argument for argument in rest if argument not in flags])
     for file in options.plugin:
         registry.load_file(file)
-    checks = all_checks(options.runs_dir)
+    checks = all_checks(options.runs_dir, [*asked, *required])
     started = time.perf_counter()
     found, failing = examine(checks, asked, required)
     if "--json" in flags:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,15 +12,20 @@ from slotbench.health.findings import Check, Finding, run_check
 __all__ = ["all_checks", "examine"]
 
 
-def all_checks(runs: Path) -> list[Check]:
-    """Every group of the report; `runs` is the folder of all runs."""
+def all_checks(runs: Path, named: Collection[str] = ()) -> list[Check]:
+    """Every group of the report.
+
+    Args:
+        runs: the folder of all runs.
+        named: what is asked for by name; of other packages' components these alone are imported.
+    """
     from slotbench.health import kernels, machine, packages, tools
 
     return [
         Check("versions", "Versions", lambda: [*packages.core_names(), "conflicts"], packages.versions),
         Check("extras", "Extras", packages.extra_names, packages.extras),
         Check("plugins", "Plugins", packages.plugin_names, packages.plugins),
-        Check("components", "Components", packages.component_names, packages.components),
+        Check("components", "Components", packages.component_names, partial(packages.components, named)),
         Check("kernels", "Kernels", kernels.kernel_names, kernels.kernels),
         Check("threads", "Threads", lambda: machine.THREAD_NAMES, machine.threads),
         Check("memory", "Memory", lambda: machine.MEMORY_NAMES, machine.memory),

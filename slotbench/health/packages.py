@@ -1,4 +1,4 @@
-"""Whether the installed packages are those that slotbench's metadata demands, and every component can be imported."""
+"""Whether the installed packages are those that slotbench's metadata demands, and components can be imported."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib.metadata
 import platform
 import re
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 
 from packaging.markers import default_environment
@@ -180,19 +180,36 @@ def component_names() -> list[str]:
     return [name for kind in registry.KINDS for name in registry.names(kind)]
 
 
-def components() -> Iterator[Finding]:
-    """Imports every component."""
+def components(named: Collection[str] = ()) -> Iterator[Finding]:
+    """Imports slotbench's own components, and of other packages those that are named.
+
+    To import is to run the package's code, which a report on everything is not to do.
+
+    Args:
+        named: names of components, or of packages.
+    """
+    wanted = {name.lower() for name in named}
     for kind, singular in registry.KINDS.items():
         # once: it reads the source of each
         entries = registry.entries(kind)
         for name in registry.names(kind):
-            origins = sorted({entry.distribution for entry in entries if entry.name == name})
-            text = f"{singular} of {', '.join(origins)}"
+            found = [entry for entry in entries if entry.name == name]
+            text = f"{singular} of {', '.join(sorted({entry.distribution for entry in found}))}"
+            if not any(_may_import(entry, wanted) for entry in found):
+                fix = f"`slotbench doctor {name}` imports it, which runs code of its package"
+                yield Finding("components", name, "note", f"{text}, not imported", fix)
+                continue
             try:
                 registry.load(kind, name)
                 yield Finding("components", name, "ok", text, essential=True)
             except registry.RegistryError as error:
                 yield _broken(name, text, error)
+
+
+def _may_import(entry: registry.Entry, wanted: Collection[str]) -> bool:
+    """Whether a component is slotbench's own, has been imported already, or is asked for."""
+    own = entry.distribution == SLOTBENCH or entry.state == "loaded"
+    return own or not wanted.isdisjoint((entry.name.lower(), entry.distribution.lower()))
 
 
 def _broken(name: str, text: str, error: registry.RegistryError) -> Finding:

@@ -21,6 +21,7 @@ from slotbench.health.findings import Check, Finding, run_check
 from slotbench.ops.dispatch import KERNELS
 
 Usage = namedtuple("Usage", "total used free")
+_HOMES = {"versions": "packages", "extras": "packages", "kernels": "kernels", "tools": "tools"}
 
 
 def by_name(findings: Iterator[Finding]) -> dict[str, Finding]:
@@ -117,7 +118,7 @@ def test_a_plugin_that_cannot_be_imported_is_named_with_its_traceback(
     only_cores(monkeypatch, "SlotSSM", "Torn")
     distribution(installed, "torn-plugin", "1.0", ("slotbench>=99",), entry)
     (installed / "torn_module.py").write_text('"""Torn."""\nraise RuntimeError("no such luck")\n')
-    assert run(["doctor", "components", "plugins"]) == 1
+    assert run(["doctor", "components", "torn-plugin"]) == 1
     shown = capsys.readouterr().out
     assert "core of torn-plugin: RuntimeError: no such luck" in shown
     assert 'raise RuntimeError("no such luck")' in shown
@@ -127,6 +128,28 @@ def test_a_plugin_that_cannot_be_imported_is_named_with_its_traceback(
     assert "Traceback" in capsys.readouterr().out
     # this one is in order, and the other is not asked for
     assert run(["doctor", "SlotSSM", "--json"]) == 0
+
+
+@pytest.mark.parametrize("named", [[], ["components"], ["plugins"], ["--require", "SlotSSM"]])
+def test_code_of_other_packages_runs_for_who_names_it_and_is_said_not_to_have_run_otherwise(
+    named: list[str], installed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    only_cores(monkeypatch, "SlotSSM", "Quiet")
+    for check in ("versions", "extras", "kernels", "tools"):  # slow, and not asked about here
+        monkeypatch.setattr(f"slotbench.health.{_HOMES[check]}.{check}", lambda: iter(()))
+    distribution(installed, "quiet-plugin", "1.0", entry="[slotbench.cores]\nQuiet = quiet_module:Quiet\n")
+    source = f'"""Quiet."""\nimport pathlib\npathlib.Path({str(installed / "ran")!r}).touch()\n'
+    (installed / "quiet_module.py").write_text(source)
+    code, found = asked(capsys, *named)
+    assert code == 0
+    assert not (installed / "ran").exists()
+    if named in ([], ["components"]):
+        assert found["Quiet"]["state"] == "note"
+        assert found["Quiet"]["text"] == "core of quiet-plugin, not imported"
+        assert found["Quiet"]["fix"] == "`slotbench doctor Quiet` imports it, which runs code of its package"
+    # asked for by its name; the module has no such class
+    assert asked(capsys, "Quiet")[0] == 1
+    assert (installed / "ran").exists()
 
 
 def test_every_kernel_that_can_run_has_been_run(capsys: pytest.CaptureFixture[str]) -> None:

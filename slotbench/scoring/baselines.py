@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
 
+from slotbench.data.folders.names import visible
 from slotbench.data.folders.video_files import VideoFile, open_video
 from slotbench.data.formats.images import resize_bilinear
 from slotbench.errors import UserError, listing
@@ -75,7 +76,7 @@ def find_videos(path: Path, names: Mapping[str, str]) -> dict[str, VideoFile]:
     alone = open_video(path)
     if alone is not None and len(set(names.values())) == 1:
         return dict.fromkeys(names, alone)
-    inside = sorted(path.iterdir()) if path.is_dir() else []
+    inside = visible(path) if path.is_dir() else []
     by_name = {(file.name if file.is_dir() else file.stem): file for file in inside}
     there = sorted(set(names.values()) & set(by_name))
     found = {name: video for name in there if (video := open_video(by_name[name])) is not None}

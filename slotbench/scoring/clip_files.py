@@ -21,7 +21,7 @@ import numpy as np
 
 from slotbench.arrays import ARRAY_LIMIT, map_npy, npz_names, read_npz
 from slotbench.data.folders.mask_files import MASKS, read_mask_image
-from slotbench.data.folders.names import frame_files, is_hidden, natural_order
+from slotbench.data.folders.names import IMAGES, frame_files, is_hidden, natural_order
 from slotbench.errors import FileError, UserError
 from slotbench.scoring.about_masks import About, about_npz
 from slotbench.scoring.frame_numbers import Side
@@ -80,7 +80,7 @@ def find_clips(path: Path, what: str, array: str | None = None) -> Found:
         UserError: there is nothing, or two clips of one name.
         FileError: a file is damaged.
     """
-    expected = "expected a folder of npz files, npy files or folders of PNG files, or one of these"
+    expected = "expected a folder of npz files, npy files or folders of images, or one of these"
     if not path.exists():
         raise UserError(f"{what} {path} is not there; {expected}")
     try:
@@ -151,8 +151,8 @@ def _in_folder(folder: Path, array: str | None) -> tuple[list[Clip], list[str]]:
             if is_hidden(entry.name):
                 continue
             if entry.is_dir():
-                found = [_png_clip(path.name, path)] if _has_images(path) else None
-            elif path.suffix.lower() == ".png":
+                found = [_image_clip(path.name, path)] if _has_images(path) else None
+            elif path.suffix.lower() in IMAGES:
                 images.append(path)
                 continue
             else:
@@ -166,12 +166,12 @@ def _in_folder(folder: Path, array: str | None) -> tuple[list[Clip], list[str]]:
     if clips:
         # such as figures beside the arrays that a program has saved
         return clips, sorted([*others, *(path.name for path in images)])
-    return ([_png_clip(folder.resolve().name, folder)] if images else []), sorted(others)
+    return ([_image_clip(folder.resolve().name, folder)] if images else []), sorted(others)
 
 
 def _in_file(path: Path, array: str | None) -> list[Clip]:
     suffix = path.suffix.lower()
-    if suffix == ".png":
+    if suffix in IMAGES:
         return [Clip(path.stem, path, lambda: read_mask_image(path)[None])]
     if suffix == ".npz":
         names = npz_names(path)
@@ -214,15 +214,15 @@ def _of_npz(path: Path, name: str | None) -> np.ndarray:
 
 def _has_images(folder: Path) -> bool:
     with os.scandir(folder) as entries:
-        return any(_is_png(entry.name) for entry in entries)
+        return any(_is_image(entry.name) for entry in entries)
 
 
-def _png_clip(name: str, folder: Path) -> Clip:
+def _image_clip(name: str, folder: Path) -> Clip:
     return Clip(name, folder, lambda: _read_images(folder), lambda: About(frames=_numbers(folder)))
 
 
 def _images(folder: Path) -> list[Path]:
-    return frame_files(folder, (".png",))
+    return frame_files(folder, IMAGES)
 
 
 def _numbers(folder: Path) -> Side:
@@ -254,5 +254,5 @@ def _read_images(folder: Path) -> np.ndarray:
     return found
 
 
-def _is_png(name: str) -> bool:
-    return Path(name).suffix.lower() == ".png" and not is_hidden(name)
+def _is_image(name: str) -> bool:
+    return Path(name).suffix.lower() in IMAGES and not is_hidden(name)

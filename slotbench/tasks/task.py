@@ -210,10 +210,8 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
         """The scores that are `reported`, of the stage that was evaluated last, with baselines and oracles."""
         scores = self.scores_of(self._stage)
         references = {} if scores is None else scores.references
-        try:
-            pseudo = getattr(getattr(self.trainer, "datamodule", None), "pseudo_masks", False)
-        except RuntimeError:  # without a trainer
-            pseudo = False
+        data = getattr(self.trainer, "datamodule", None) if self.is_attached else None
+        pseudo = getattr(data, "pseudo_masks", False)
         return [score.headline(self._stage, references, pseudo) for score in self.reported]
 
     def mask_scores(self) -> Sequence[MaskScores]:
@@ -223,9 +221,11 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
 
     def setup(self, stage: str) -> None:
         """Loads the weights named by `init_from`, once, before training starts."""
-        evaluate_with_ordinary_tensors(self.trainer)
         self._forget_clips()
-        data = getattr(self.trainer, "datamodule", None)
+        data = None
+        if self.is_attached:
+            evaluate_with_ordinary_tensors(self.trainer)
+            data = getattr(self.trainer, "datamodule", None)
         if not self._scored_on.is_of(data):
             self.forget_references()
         self._scored_on = _Seen(data)
@@ -239,6 +239,14 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
             self.weight_report = match_weights(self, Path(self._init_from))
             if self.trainer.is_global_zero:
                 print(self.weight_report)
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether the task has a trainer."""
+        try:
+            return self.trainer is not None
+        except RuntimeError:
+            return False
 
     def forget_references(self) -> None:
         """Forgets baselines and oracles, which are of one data set; called before each stage with another one.
@@ -288,10 +296,7 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
             WeightError: it has other tensors than the model, as another core's has, or one of another shape.
         """
         check_checkpoint(checkpoint, self, self.data_spec, self.parts)
-        try:
-            resumes = self.trainer.state.fn == TrainerFn.FITTING
-        except RuntimeError:  # loaded without a trainer
-            return
+        resumes = self.is_attached and self.trainer.state.fn == TrainerFn.FITTING
         for stage, kept in checkpoint.get("references", {}).items() if resumes else ():
             if (scores := self.scores_of(stage)) is not None:
                 scores.restore(kept)

@@ -7,9 +7,9 @@ from functools import partial
 import lightning
 import pytest
 import torch
-from cli_components import TinyData, TinyTask
 from lightning.pytorch.callbacks import EMAWeightAveraging, WeightAveraging
 from torch.optim import SGD
+from unlisted_parts import TinyData, TinyTask
 
 from slotbench.data.base import LoaderOptions
 from slotbench.tasks.optimisation import ConstantRate

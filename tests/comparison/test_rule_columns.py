@@ -144,7 +144,7 @@ def test_a_record_that_is_damaged_or_not_the_runs_own_is_a_note(tmp_path):
     assert columns(found) == {VIDEO: [0.5]}
     (note,) = [note for note in found.notes if "evaluation record" in note]
     assert "val-decoder.json" in note
-    assert "leads out of the run's folder" in note
+    assert "val-attention.json is a link that leads out of" in note
 
 
 def test_foreign_rules_are_cut_short_and_put_on_one_line(tmp_path):

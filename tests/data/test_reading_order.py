@@ -5,9 +5,9 @@ from __future__ import annotations
 import lightning
 import pytest
 import torch
-from cli_components import Grey, TinyData, TinyTask
 from hypothesis import given
 from hypothesis import strategies as st
+from unlisted_parts import Grey, TinyData, TinyTask
 
 from slotbench.data.base import LoaderOptions
 from slotbench.data.reading_order import InOrder

@@ -314,6 +314,20 @@ def test_hidden_files_are_no_frames(tmp_path, capsys):
     assert "MASKS has 1 files and folders that hold no masks" in printed
 
 
+@pytest.mark.parametrize(("ending", "refused"), [("bmp", False), ("tif", False), ("jpg", True)])
+def test_images_without_losses_are_masks_and_others_are_refused_by_name(tmp_path, capsys, ending, refused):
+    ids = np.kron(np.arange(4).reshape(2, 2), np.full((4, 4), 1)).astype(np.uint8)
+    for name, kind in (("masks", ending), ("truth", "png")):
+        (tmp_path / name / "a").mkdir(parents=True)
+        for frame in range(2):
+            Image.fromarray(ids).save(tmp_path / name / "a" / f"{frame}.{kind}")
+    code = 2 if refused else 0
+    score(tmp_path / "masks", "--truth", tmp_path / "truth", "--no-baselines", code=code)
+    printed = " ".join("".join(capsys.readouterr()).split())
+
+    assert ("0.jpg is a JPEG, whose compression changes numbers" if refused else "1 clips scored of 1 there") in printed
+
+
 def test_names_of_foreign_files_do_not_reach_the_terminal_as_they_are(tmp_path, capsys):
     masks, *rest = saved(tmp_path, None)
     (masks / "a.npy").rename(masks / "\x1b[2Ja.npy")

@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from slotbench.data.formats.images import check_size, refused_if_damaged
+from slotbench.data.formats.picture_files import check_jpeg
 from slotbench.errors import DataFilesError
 from slotbench.files import open_regular
 
@@ -100,7 +101,9 @@ class MotionJpeg:
                     if length > _MOST_BYTES:
                         raise ValueError(f"it has {length:,} bytes")
                     file.seek(start)
-                    with Image.open(io.BytesIO(file.read(length)), formats=("JPEG",)) as image:
+                    content = file.read(length)
+                    check_jpeg(content)
+                    with Image.open(io.BytesIO(content), formats=("JPEG",)) as image:
                         check_size(*image.size)
                         if at_least is not None:
                             image.draft("RGB", (at_least[1], at_least[0]))

@@ -91,7 +91,7 @@ class MovieFile(VideoFile):
         """A frame as it is to be shown: "height width 3"."""
         with refused_if_damaged(f"frame {number} of {self.path} cannot be read"):
             check_size(frame.width, frame.height)
-            image = _turned(frame.to_ndarray(format="rgb24"), frame.side_data.get("DISPLAYMATRIX"))
+            image = _turned(frame.to_ndarray(format="rgb24", threads=1), frame.side_data.get("DISPLAYMATRIX"))
         self._size = self._size or image.shape
         if image.shape != self._size:
             raise DataFilesError(
@@ -155,6 +155,8 @@ class MovieFile(VideoFile):
             if stream is None:
                 raise DataFilesError(f"{self.path} has no images in it")
             check_size(stream.codec_context.width, stream.codec_context.height)
+            # one thread, here and for colours: a loader's worker that is forked has none of them, and waits for all
+            stream.codec_context.thread_count = 1
             stream.codec_context.options = {"max_pixels": str(MOST_PIXELS)}
             yield movie, stream
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import re
 import struct
+import warnings
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -124,6 +126,21 @@ def test_clips_of_any_length_and_stride_are_right(
     numbers = range(first, data.draw(st.integers(first + 1, LENGTH)), data.draw(st.integers(1, 7)))
     # as a worker has it that has read nothing before
     assert read(MovieFile(movies[name].path), numbers) == list(numbers)
+
+
+def test_a_process_that_is_forked_after_a_read_can_read_too(movies: dict[str, MovieFile]) -> None:
+    """As the workers of a loader are."""
+    for movie in movies.values():
+        read(movie, range(2))
+    for movie in list(movies.values())[:4]:
+        worker = multiprocessing.get_context("fork").Process(target=read, args=(movie, range(3)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of forking where there are threads
+            worker.start()
+        worker.join(30)
+        ended = worker.exitcode
+        worker.kill()
+        assert ended == 0, movie.path.name
 
 
 @pytest.mark.parametrize("name", ["h264_open.avi", "mpeg4_packed.avi", "h264_refresh.avi"])

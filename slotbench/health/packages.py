@@ -209,7 +209,7 @@ def components(named: Collection[str] = ()) -> Iterator[Finding]:
 def _may_import(entry: registry.Entry, wanted: Collection[str]) -> bool:
     """Whether a component is slotbench's own, has been imported already, or is asked for."""
     own = entry.distribution == SLOTBENCH or entry.state == "loaded"
-    return own or not wanted.isdisjoint((entry.name.lower(), entry.distribution.lower()))
+    return own or entry.name.lower() in wanted or entry.distribution.lower() in wanted
 
 
 def _broken(name: str, text: str, error: registry.RegistryError) -> Finding:

@@ -290,7 +290,7 @@ def test_images_larger_than_can_be_meant_are_refused(tmp_path: Path) -> None:
 
 
 def test_clips_that_take_more_memory_than_can_be_meant_are_refused(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.zeros((60_000, 1, 1), np.uint8))
+    np.save(tmp_path / "a.npy", np.zeros((60_000, 2, 2), np.uint8))
     data = VideoFolder(str(tmp_path), resolution=64, eval_frames=None).dataset("test")
     message = r"a clip of 60,000 frames of .*a.npy takes more than 256 MiB at 64 x 64 pixels: set num_frames or eval_fr"
     with pytest.raises(DataFilesError, match=message):

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Threads that have nothing to do sleep, and do not keep a core busy that other work may want: torch's and numba's read
-# this when they are imported. Whoever has said how they wait is heeded (docs/benchmarks.md has what either costs).
+# Threads that have nothing to do soon sleep, and do not keep a core busy that other work may want: libgomp, which torch
+# and numba wait with, reads this when it is loaded. What the user sets is heeded (docs/benchmarks.md: what each costs).
 if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"} & os.environ.keys():
-    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    os.environ["GOMP_SPINCOUNT"] = "10000"
 
 __all__ = ["__version__", "build", "factory", "load_run"]
 

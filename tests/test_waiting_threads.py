@@ -1,4 +1,4 @@
-"""Threads that wait sleep unless the environment says otherwise, and that is said before torch can be imported."""
+"""Threads that wait soon sleep unless the environment says otherwise, and that is said before torch can be imported."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def said(code, **variables):
 
 @pytest.mark.parametrize("module", ["slotbench", "slotbench.__main__", "slotbench.tasks.optimisation"])
 def test_it_is_said_by_whatever_is_imported_first(module):
-    code = f"import os, sys; import {module}; print(os.environ['OMP_WAIT_POLICY'])"
-    assert said(code) == ["PASSIVE"]
+    code = f"import os, sys; import {module}; print(os.environ['GOMP_SPINCOUNT'])"
+    assert said(code) == ["10000"]
 
 
 def test_it_is_said_without_importing_torch():

@@ -70,6 +70,7 @@ def measure(clips: int, frames: int, law: EpisodeLaw) -> dict[str, float]:
 
 
 def main() -> int:
+    """Prints the measurements of one kind of moves."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clips", type=int, default=1500, metavar="N", help="episodes")
     parser.add_argument("--frames", type=int, default=301, metavar="N", help="frames of an episode")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from ended_runs import fit, interrupt_before_the_result
+from foreign_links import put_in_place_of
 
 from slotbench.cli import run
 from slotbench.errors import FileError
@@ -57,18 +58,6 @@ def victim(tmp_path: Path) -> Iterator[Path]:
     before = everything(tmp_path)
     yield tmp_path
     assert everything(tmp_path) == before
-
-
-def put_in_place_of(path: Path, what: Path | None) -> None:
-    """Replaces a file or a folder by a link, or by a named pipe."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-    if what is None:
-        os.mkfifo(path)
-    else:
-        path.symlink_to(what)
 
 
 def refused(command: list[str], path: Path, capsys: pytest.CaptureFixture[str]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import stand_in_grid
+from foreign_links import put_in_place_of
 
 from slotbench.cli import run
 from slotbench.errors import FileError
@@ -38,18 +39,6 @@ def victim(tmp_path: Path) -> Path:
     return tmp_path / "victim"
 
 
-def replaced(path: Path, what: Path | None) -> None:
-    """Puts a link, or a named pipe, in the place of a file or a folder."""
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-    if what is None:
-        os.mkfifo(path)
-    else:
-        path.symlink_to(what)
-
-
 def test_no_link_in_the_place_of_what_a_grid_writes_is_followed(grid, victim, capsys):
     folder = Path("runs/widths")
     whole = shutil.copytree(folder, "whole", copy_function=shutil.copy2)
@@ -61,7 +50,7 @@ def test_no_link_in_the_place_of_what_a_grid_writes_is_followed(grid, victim, ca
         for pipe in (False, True):
             path = folder / name
             is_folder = path.is_dir()
-            replaced(path, None if pipe else victim if is_folder else victim / "file")
+            put_in_place_of(path, None if pipe else victim if is_folder else victim / "file")
             capsys.readouterr()
             code = run(["grid", "retry", "widths.yaml"])
             said = " ".join("".join(capsys.readouterr()).split())
@@ -90,7 +79,7 @@ def finished_run(folder: Path) -> RunFolder:
 def test_a_run_is_not_adopted_through_its_links(grid, victim, tmp_path, name, what):
     mine = finished_run(tmp_path / "mine")
     (mine.path / name).parent.mkdir(parents=True, exist_ok=True)
-    replaced(mine.path / name, victim / "file" if what == "victim" else what and Path(what))
+    put_in_place_of(mine.path / name, victim / "file" if what == "victim" else what and Path(what))
     folder = GridFolder(tmp_path / "grid")
     folder.path.mkdir()
     with pytest.raises(FileError, match=r"is a link that leads out of|is a named pipe"):

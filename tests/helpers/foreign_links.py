@@ -1,4 +1,4 @@
-"""Links and named pipes in the place of what a run or a grid has written, as a folder from a stranger may have them."""
+"""Links and named pipes in the place of what a run or a grid has written, as in a folder that may not be trusted."""
 
 from __future__ import annotations
 

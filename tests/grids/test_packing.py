@@ -45,6 +45,24 @@ def states(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [row["state"] for row in json.loads(capsys.readouterr().out)["points"]]
 
 
+def texts_in(archive: str) -> dict[str, str]:
+    """The texts of an archive by "POINT/FILE"."""
+    with zipfile.ZipFile(archive) as packed:
+        lines = [json.loads(line) for line in packed.read("records.jsonl").splitlines()]
+    return {f"{point_id}/{name}": text for point_id, name, text in lines}
+
+
+def write_archive(archive: str, texts: dict[str, str], a_member_each: bool = False) -> None:
+    """An archive of these texts, in the layout of now or in the one of before."""
+    with zipfile.ZipFile(archive, "w") as packed:
+        if a_member_each:
+            for name, text in texts.items():
+                packed.writestr(name, text)
+        else:
+            rows = [[*name.partition("/")[::2], text] for name, text in texts.items()]
+            packed.writestr("records.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
+
+
 def refusal(*arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
     capsys.readouterr()
     assert run(["grid", *arguments]) == 2
@@ -82,8 +100,7 @@ def test_an_archive_says_nothing_of_the_machine_and_is_the_same_each_time(done, 
     first = Path("kept.zip").read_bytes()
     run(["grid", "pack", GRID, "kept.zip"])
     assert Path("kept.zip").read_bytes() == first
-    with zipfile.ZipFile("kept.zip") as packed:
-        texts = {name: packed.read(name).decode() for name in packed.namelist()}
+    texts = texts_in("kept.zip")
     assert not [name for name, text in texts.items() if str(tmp_path) in text]
     records = [json.loads(text) for name, text in texts.items() if name.endswith("run.json")]
     assert records
@@ -96,8 +113,7 @@ def test_paths_of_another_checkout_in_which_it_was_run_are_cut_off_too(done, tmp
     (done / "grid.json").write_text(json.dumps(record | {"file": f"/elsewhere/project/{GRID}"}))
     (point(done, 2) / "config.yaml").write_text("data: /elsewhere/project/clips.h5\n")
     run(["grid", "pack", GRID, "kept.zip"])
-    with zipfile.ZipFile("kept.zip") as packed:
-        assert packed.read(f"{point(done, 2).name}/config.yaml").decode() == "data: clips.h5\n"
+    assert texts_in("kept.zip")[f"{point(done, 2).name}/config.yaml"] == "data: clips.h5\n"
 
 
 def test_whole_paths_in_the_command_of_a_run_that_was_taken_in_are_names_only(done, tmp_path):
@@ -106,8 +122,7 @@ def test_whole_paths_in_the_command_of_a_run_that_was_taken_in_are_names_only(do
     record["command"] = f"{command} --config {tmp_path}/b/c.yaml"
     (point(done, 2) / "run.json").write_text(json.dumps(record))
     run(["grid", "pack", GRID, "kept.zip"])
-    with zipfile.ZipFile("kept.zip") as packed:
-        kept = json.loads(packed.read(f"{point(done, 2).name}/run.json"))["command"]
+    kept = json.loads(texts_in("kept.zip")[f"{point(done, 2).name}/run.json"])["command"]
     assert kept == (
         "slotbench fit --config a.yaml --data.path=b.h5 --rate 1/2 --name x=1/y --log 'z' --config b/c.yaml"
     )
@@ -119,8 +134,7 @@ def test_evaluations_of_runs_that_were_elsewhere_name_their_weights_by_file_alon
     name = "validate-20261124-134746-decoder.json"
     (point(done, 2) / name).write_text(json.dumps(record))
     run(["grid", "pack", GRID, "kept.zip"])
-    with zipfile.ZipFile("kept.zip") as packed:
-        kept = json.loads(packed.read(f"{point(done, 2).name}/{name}"))
+    kept = json.loads(texts_in("kept.zip")[f"{point(done, 2).name}/{name}"])
     assert kept == record | {"checkpoint": "last.ckpt"}
 
 
@@ -154,41 +168,51 @@ def test_there_must_be_something_to_pack_and_a_name_for_it(tmp_path, monkeypatch
     assert "there is no file kept.zip" in refusal("unpack", GRID, "kept.zip", capsys=capsys)
 
 
-def with_member(name: str, content: str, *, without: str = "") -> None:
-    """Puts a file into the archive, or one in the place of another."""
-    with zipfile.ZipFile("kept.zip") as packed:
-        kept = {other: packed.read(other) for other in packed.namelist() if other != without}
-    with zipfile.ZipFile("kept.zip", "w") as packed:
-        for other, text in (kept | {name: content.encode()}).items():
-            packed.writestr(other, text)
+def test_archives_with_a_member_for_each_file_are_read_as_before(done):
+    run(["grid", "pack", GRID, "kept.zip"])
+    write_archive("before.zip", texts_in("kept.zip"), a_member_each=True)
+    shutil.rmtree(done)
+    assert run(["grid", "unpack", GRID, "before.zip"]) == 0
+    assert run(["grid", "pack", GRID, "again.zip"]) == 0
+    assert texts_in("again.zip") == texts_in("kept.zip")
 
 
+@pytest.mark.parametrize("a_member_each", [True, False])
 @pytest.mark.parametrize("name", ["../outside.json", "/etc/passwd", "a/b/run.json", "a/checkpoints", "run.json"])
-def test_other_files_than_records_are_refused_before_anything_is_written(done, tmp_path, capsys, name):
+def test_other_files_than_records_are_refused_before_anything_is_written(done, tmp_path, capsys, name, a_member_each):
     run(["grid", "pack", GRID, "kept.zip"])
     shutil.rmtree(done)
-    with_member(name, "{}")
+    write_archive("kept.zip", texts_in("kept.zip") | {name: "{}"}, a_member_each)
     assert "is no archive of a grid: it holds" in refusal("unpack", GRID, "kept.zip", capsys=capsys)
     assert not list(done.glob("dim=*"))
     assert not (tmp_path / "runs/outside.json").exists()
 
 
-def test_damaged_archives_end_in_a_sentence_and_leave_no_half_point(done, monkeypatch, capsys):
+@pytest.mark.parametrize("a_member_each", [True, False])
+def test_damaged_archives_end_in_a_sentence_and_leave_no_half_point(done, monkeypatch, capsys, a_member_each):
     run(["grid", "pack", GRID, "kept.zip"])
     name = point(done, 1).name
     shutil.rmtree(done)
-    whole = Path("kept.zip").read_bytes()
-    Path("kept.zip").write_bytes(whole[: len(whole) // 2])
-    assert "is no archive of a grid, or is damaged" in refusal("unpack", GRID, "kept.zip", capsys=capsys)
+    whole = texts_in("kept.zip")
+    write_archive("kept.zip", whole, a_member_each)
+    content = Path("kept.zip").read_bytes()
+    Path("cut.zip").write_bytes(content[: len(content) // 2])
+    assert "is no archive of a grid, or is damaged" in refusal("unpack", GRID, "cut.zip", capsys=capsys)
     for content, words in (("[]", "holds no JSON object"), ("{", "is not valid JSON")):
-        Path("kept.zip").write_bytes(whole)
-        with_member(f"{name}/result.json", content, without=f"{name}/result.json")
+        write_archive("kept.zip", whole | {f"{name}/result.json": content}, a_member_each)
         assert words in refusal("unpack", GRID, "kept.zip", capsys=capsys)
-    Path("kept.zip").write_bytes(whole)
-    with_member(f"{name}/point.json", json.dumps({"id": "other"}), without=f"{name}/point.json")
+    write_archive("kept.zip", whole | {f"{name}/point.json": json.dumps({"id": "other"})}, a_member_each)
     assert "its point.json is of another point" in refusal("unpack", GRID, "kept.zip", capsys=capsys)
-    Path("kept.zip").write_bytes(whole)
+    write_archive("kept.zip", whole, a_member_each)
     monkeypatch.setattr(packing, "RECORD_LIMIT", 10)
-    assert "is larger than the 10 bytes" in refusal("unpack", GRID, "kept.zip", capsys=capsys)
+    assert "than the 10 bytes" in refusal("unpack", GRID, "kept.zip", capsys=capsys)
     assert not list(done.glob("dim=1*"))
     assert not list(done.glob(".adopted*"))
+
+
+@pytest.mark.parametrize("line", ["{}", "[1, 2, 3]", '["a", "run.json"]', "nothing", "[" * 5000])
+def test_lines_that_are_no_records_are_refused(done, capsys, line):
+    run(["grid", "pack", GRID, "kept.zip"])
+    with zipfile.ZipFile("kept.zip", "w") as packed:
+        packed.writestr("records.jsonl", f"{line}\n")
+    assert "kept.zip" in refusal("unpack", GRID, "kept.zip", capsys=capsys)

@@ -13,9 +13,10 @@ __all__ = ["main"]
 
 _PACK = """Usage: slotbench grid pack FILE ARCHIVE.zip
 
-Writes one small file with the records of every point of a grid that has ended: its configuration, metrics and result,
-and the evaluation records of its masks; no weights, no images, and nothing of the machine but what it measured. It is
-what a repository keeps of a study. The same records give the same bytes.
+Writes one small file with the records of every point of a grid that has ended: its configuration, result and curves (at
+most 200 points each), and the means and intervals of its evaluation records; no weights, no images, no values of single
+clips, and nothing of the machine but what it measured. It is what a repository keeps of a study. The same records give
+the same bytes.
 
   --runs_dir DIR    folder of all runs (default: runs)
   --name NAME       the grid's folder there (default: the file's name)

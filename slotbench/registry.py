@@ -1,9 +1,10 @@
 """Finds components by name: what is installed, where it comes from, and what went wrong.
 
-A component is declared by an entry point in one of seven groups, `slotbench.encoders`, `.cores`, `.decoders`,
-`.aggregations`, `.tokenizers`, `.tasks` and `.datasets`; the entry's name is the class's name. The built-in components
-are declared in the same way, in slotbench's own `pyproject.toml`. Names are read from package metadata, and nothing is
-imported before it is asked for, so that a broken plugin can be listed and does no harm to the others.
+A component is declared by an entry point in one of nine groups, `slotbench.encoders`, `.cores`, `.decoders`,
+`.aggregations`, `.tokenizers`, `.tasks`, `.datasets`, `.optimizers` and `.schedules`; the entry's name is the class's
+name. The built-in components, and the optimisers and schedules of torch, are declared in the same way, in slotbench's
+own `pyproject.toml`. Names are read from package metadata, and nothing is imported before it is asked for, so that a
+broken plugin can be listed and does no harm to the others.
 
     >>> from slotbench import registry
     >>> "SlotSSM" in registry.names("cores")
@@ -26,13 +27,16 @@ from typing import TypeVar
 from slotbench.sources import first_sentence, summary_from_source
 
 __all__ = [
+    "INTERFACES",
     "KINDS",
     "Entry",
     "RegistryError",
     "entries",
     "failure",
     "find",
+    "interface_of",
     "kind_of",
+    "kind_of_class",
     "kinds_of",
     "load",
     "load_file",
@@ -52,11 +56,12 @@ KINDS = {
     "tokenizers": "tokenizer",
     "tasks": "task",
     "datasets": "dataset",
+    "optimizers": "optimizer",
+    "schedules": "schedule",
 }
 """Every kind of component (the last part of its entry-point group) and what one of it is called."""
 
-# As text: importing an interface imports torch.
-_INTERFACES = {
+INTERFACES = {
     "encoders": "slotbench.interfaces:Encoder",
     "cores": "slotbench.interfaces:TemporalCore",
     "decoders": "slotbench.interfaces:Decoder",
@@ -64,7 +69,10 @@ _INTERFACES = {
     "tokenizers": "slotbench.interfaces:Tokenizer",
     "tasks": "slotbench.tasks.task:Task",
     "datasets": "slotbench.data.base:SlotDataModule",
+    "optimizers": "torch.optim:Optimizer",
+    "schedules": "torch.optim.lr_scheduler:LRScheduler",
 }
+"""Kind -> the class that each component of it is a subclass of, as text: importing it imports torch."""
 
 Component = TypeVar("Component", bound=type)
 
@@ -140,6 +148,18 @@ def kind_of(name: str) -> str:
         which = " and ".join(_with_article(KINDS[kind]) for kind in kinds)
         raise RegistryError(f"{name} is the name of {which}: say which by kind=, one of {', '.join(kinds)}")
     return kinds[0]
+
+
+def kind_of_class(component: type) -> str | None:
+    """The kind of which a class may be a component; None if it is a subclass of no kind's interface."""
+    return next((kind for kind in KINDS if issubclass(component, interface_of(kind))), None)
+
+
+def interface_of(kind: str) -> type:
+    """The class that each component of a kind is a subclass of; imports it."""
+    interface = _import_target(INTERFACES[kind])
+    assert isinstance(interface, type)
+    return interface
 
 
 def entries(kind: str) -> list[Entry]:
@@ -339,9 +359,8 @@ def _check(kind: str, name: str, component: object, distribution: str) -> type:
     what = f"the {KINDS[kind]} {name} of {distribution}"
     if not isinstance(component, type):
         raise RegistryError(f"{what} is not a class but {type(component).__name__}: point the entry at the class")
-    interface = _import_target(_INTERFACES[kind])
-    if not (isinstance(interface, type) and issubclass(component, interface)):
-        raise RegistryError(f"{what} is not a subclass of {_INTERFACES[kind].replace(':', '.')}")
+    if not issubclass(component, interface_of(kind)):
+        raise RegistryError(f"{what} is not a subclass of {INTERFACES[kind].replace(':', '.')}")
     if component.__name__ != name:
         raise RegistryError(
             f"{what} is the class {component.__name__}: the entry's name must be the class's name,\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
 import re
 import sys
 from dataclasses import dataclass
@@ -53,10 +54,28 @@ def docstring_from_source(target: str) -> str:
         raise ModuleNotFoundError(f"No module named '{module_name}'")
     if file.suffix != ".py":
         return ""
-    for node in ast.parse(file.read_text(encoding="utf-8"), filename=str(file)).body:
-        if isinstance(node, ast.ClassDef) and node.name == class_name:
-            return ast.get_docstring(node) or ""
+    body = ast.parse(file.read_text(encoding="utf-8"), filename=str(file)).body
+    if (elsewhere := _imports(body).get(class_name)) is not None:
+        return docstring_from_source(":".join(elsewhere))
+    for node in body:
+        if isinstance(node, ast.ClassDef) and node.name == class_name and (found := ast.get_docstring(node)):
+            return found
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == f"{class_name}.__doc__":
+            # as torch's optimisers are documented: text with parts that several share
+            parts = [part for part in ast.walk(node.value) if isinstance(part, ast.Constant)]
+            first = min(parts, key=lambda part: (part.lineno, part.col_offset), default=None)
+            return inspect.cleandoc(str(first.value)) if first is not None else ""
     return ""
+
+
+def _imports(body: list[ast.stmt]) -> dict[str, tuple[str, str]]:
+    """Name -> module and name there, of what a module imports from others."""
+    return {
+        alias.asname or alias.name: (node.module or "", alias.name)
+        for node in body
+        if isinstance(node, ast.ImportFrom) and not node.level
+        for alias in node.names
+    }
 
 
 def _source_file(module_name: str) -> Path | None:
@@ -111,7 +130,7 @@ class SourceArgument:
 
     Attributes:
         name: of the argument.
-        kind: of the component that it is, one of `slotbench.registry.KINDS`; None for anything else.
+        interface: "module:class" that its annotation names, or that the factory of its annotation makes.
         supplied: how many leading arguments of that component's constructor are not the user's.
         annotation: its type, as written.
         default: its default, as written; None where it has none.
@@ -119,21 +138,11 @@ class SourceArgument:
     """
 
     name: str
-    kind: str | None = None
+    interface: str = ""
     supplied: int = 0
     annotation: str = ""
     default: str | None = None
     fields: tuple[str, ...] = ()
-
-
-_KIND_OF_INTERFACE = {
-    "Encoder": "encoders",
-    "TemporalCore": "cores",
-    "Decoder": "decoders",
-    "Aggregation": "aggregations",
-    "Tokenizer": "tokenizers",
-}
-_INTERFACES = "slotbench.interfaces"
 
 
 def arguments_from_source(target: str, method: str = "__init__") -> list[SourceArgument] | None:
@@ -165,13 +174,10 @@ def _arguments_in(
     file: Path, changed: int, module_name: str, class_name: str, method: str, depth: int
 ) -> list[SourceArgument] | None:
     tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
-    imports = {
-        alias.asname or alias.name: (node.module or "", alias.name)
-        for node in tree.body
-        if isinstance(node, ast.ImportFrom) and not node.level
-        for alias in node.names
-    }
+    imports = _imports(tree.body)
     bound = [node for node in ast.walk(tree) if _binds(node, class_name)]
+    if not bound and class_name in imports:
+        return _arguments(*imports[class_name], method, depth - 1)
     if len(bound) != 1 or not isinstance(cls := bound[0], ast.ClassDef) or cls not in tree.body:
         return None
     if cls.decorator_list or cls.keywords or any(_binds(node, "__new__") for node in cls.body):
@@ -204,30 +210,26 @@ def _binds(node: ast.AST, name: str) -> bool:
 def _argument(
     argument: ast.arg, default: ast.expr | None, imports: dict[str, tuple[str, str]], module_name: str
 ) -> SourceArgument:
-    kind, supplied = _kind_of_component(argument.annotation, imports)
+    interface, supplied = _interface(argument.annotation, imports)
     hint, value = (None if node is None else ast.unparse(node) for node in (argument.annotation, default))
     fields: tuple[str, ...] = ()
     if isinstance(default, ast.Call) and ast.unparse(default.func) == hint:
         # `loader: LoaderOptions = LoaderOptions(...)`
         fields = _fields(*imports.get(hint, (module_name, hint)))
-    return SourceArgument(argument.arg, kind, supplied, hint or "", value, fields)
+    return SourceArgument(argument.arg, interface, supplied, hint or "", value, fields)
 
 
-def _kind_of_component(hint: ast.expr | None, imports: dict[str, tuple[str, str]]) -> tuple[str | None, int]:
-    """The kind of the component that an annotation asks for, and how many of its leading arguments are supplied."""
+def _interface(hint: ast.expr | None, imports: dict[str, tuple[str, str]]) -> tuple[str, int]:
+    """The class of the component that an annotation asks for, and how many of its leading arguments are supplied."""
     supplied = 0
     if isinstance(hint, ast.BinOp) and isinstance(hint.right, ast.Constant) and hint.right.value is None:
         hint = hint.left
     if isinstance(hint, ast.Subscript) and isinstance(hint.value, ast.Name) and hint.value.id == "Callable":
         parts = hint.slice.elts if isinstance(hint.slice, ast.Tuple) else []
         if len(parts) != 2 or not isinstance(parts[0], ast.List):
-            return None, 0
+            return "", 0
         hint, supplied = parts[1], len(parts[0].elts)
-    if isinstance(hint, ast.Name):
-        module, name = imports.get(hint.id, ("", ""))
-        if module == _INTERFACES and name in _KIND_OF_INTERFACE:
-            return _KIND_OF_INTERFACE[name], supplied
-    return None, 0
+    return ":".join(imports.get(hint.id, ())) if isinstance(hint, ast.Name) else "", supplied
 
 
 def _fields(module_name: str, class_name: str) -> tuple[str, ...]:

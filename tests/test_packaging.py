@@ -81,7 +81,8 @@ def test_the_wheel_holds_both_packages_their_type_markers_and_nothing_else(tmp_p
         assert {str(Path(module).parent / "__init__.py") for module in modules} <= modules
     for _, name, target in DECLARED:
         assert f"{name} = {target}" in entry_points
-        assert f"{target.partition(':')[0].replace('.', '/')}.py" in names
+        if not target.startswith("torch."):
+            assert f"{target.partition(':')[0].replace('.', '/')}.py" in names
     assert metadata["Version"] == slotbench.__version__
 
 

@@ -41,21 +41,11 @@ from slotbench.config.refusals import (
 from slotbench.config.settings import Node, Setting, tree_of
 from slotbench.data.base import SlotDataModule
 from slotbench.errors import UserError, did_you_mean, lines, listing
-from slotbench.interfaces import Aggregation, Decoder, Encoder, TemporalCore, Tokenizer
 from slotbench.tasks.schedule_calls import UNSUITABLE
 from slotbench.tasks.task import Task
 
 __all__ = ["explain", "explain_construction", "explain_monitor"]
 
-_INTERFACES = {
-    "encoders": Encoder,
-    "cores": TemporalCore,
-    "decoders": Decoder,
-    "aggregations": Aggregation,
-    "tokenizers": Tokenizer,
-    "tasks": Task,
-    "datasets": SlotDataModule,
-}
 # what EarlyStopping and ModelCheckpoint say of a metric that nobody logs
 _MONITORS = (
     re.compile(r"conditioned on metric `(?P<name>.*?)` which is not available.*?following: (?P<known>`.*`)", re.DOTALL),
@@ -128,7 +118,7 @@ class _Walk:
             self.arguments(node, chosen, wanted.supplied, key, chosen.__name__)
 
     def resolve(self, name: str, node: Node, base: type, key: str) -> type:
-        kind = _kind(base)
+        kind = registry.kind_of_class(base)
         noun = registry.KINDS[kind] if kind else base.__name__
         given = node.setting.text if node.setting else None
         if issubclass(LRScheduler, base) and (reason := UNSUITABLE.get(name.rpartition(".")[2])) is not None:
@@ -225,7 +215,7 @@ class _Walk:
             _check_value(node, parameter, key, owner)
 
     def available(self, base: type) -> str:
-        kind = _kind(base)
+        kind = registry.kind_of_class(base)
         if kind:
             return listing(registry.names(kind))
         known = {f"{cls.__module__}.{cls.__qualname__}": cls.__name__ for cls in _subclasses(base)}
@@ -247,10 +237,6 @@ def _check_value(node: Node, parameter: Parameter, key: str, owner: str) -> None
                 expected=f"{describe_type(parameter.hint)}{default}",
             )
         )
-
-
-def _kind(base: type) -> str | None:
-    return next((kind for kind, interface in _INTERFACES.items() if issubclass(base, interface)), None)
 
 
 def _subclasses(base: type) -> list[type]:

@@ -48,13 +48,8 @@ __all__ = [
 # A class is listed if building it, and what Lightning then does with it, runs no program, reaches no network and writes
 # no file but those that `written_paths` keeps inside the run folder. Whoever needs another types `--allow-import`.
 _NAMED = {
-    "torch.optim": (
-        "ASGD Adadelta Adafactor Adagrad Adam AdamW Adamax LBFGS Muon NAdam RAdam RMSprop Rprop SGD SparseAdam"
-    ),
-    "torch.optim.lr_scheduler": (
-        "ConstantLR CosineAnnealingLR CosineAnnealingWarmRestarts CyclicLR ExponentialLR LinearLR MultiStepLR "
-        "OneCycleLR PolynomialLR StepLR"
-    ),
+    # of a torch later than the oldest that we run with
+    "torch.optim": "Muon",
     "lightning.pytorch.callbacks": (
         "BackboneFinetuning BatchSizeFinder DeviceStatsMonitor EMAWeightAveraging EarlyStopping "
         "GradientAccumulationScheduler LearningRateFinder LearningRateMonitor ModelCheckpoint ModelSummary "
@@ -72,7 +67,6 @@ _NAMED = {
     ),
     "lightning.fabric.plugins.environments": "LightningEnvironment TorchElasticEnvironment",
     "slotbench.interfaces": "DataSpec VideoSpec",
-    "slotbench.tasks.optimisation": "AdamTF ConstantRate WarmupCosine WarmupHalfLife WarmupStepsCosine",
     "slotbench.pretrained.feature_extractor": "DINOFeatures",
 }
 _BELOW = ".*"
@@ -110,7 +104,8 @@ def apply_policy(extra: Iterable[str] = ()) -> None:
     from slotbench.config.jsonargparse_compat import guard_parser
 
     # a class is checked by the path that is given, by the one where it is defined, and by the shortest there is
-    named = [found for path in listed_classes() if (found := _found(path)) is not None]
+    of_torch = (path for path in allowed_paths() if path.startswith("torch."))
+    named = [found for path in dict.fromkeys((*listed_classes(), *of_torch)) if (found := _found(path)) is not None]
     classes = [*named, *registry.loaded()]
     classes += [asked for component in registry.loaded() for asked in _classes_of(component)]
     guard_parser({*allowed_paths(), *(path for found in classes for path in _paths_of(found))}, extra)

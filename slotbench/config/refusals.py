@@ -23,6 +23,7 @@ from slotbench.yaml_files import CONFIG_LIMIT, read_yaml
 __all__ = [
     "LINKED",
     "PARTS",
+    "given_by_user",
     "owner_of",
     "refuse_early",
     "refuse_grids",
@@ -36,6 +37,7 @@ LINKED = frozenset({"data_spec"})
 """Arguments that the command line fills in from the data."""
 PARTS = ("model", "data", "trainer")
 
+_KINDS = {interface: kind for kind, interface in registry.INTERFACES.items()}
 _TRAINER = "lightning.pytorch.trainer.trainer:Trainer"
 # what the trainer's methods are given by the command and not by the user
 _OURS = ("model", "dataloaders", "train_dataloaders", "val_dataloaders", "datamodule")
@@ -208,7 +210,7 @@ class _Walk:
         entry = registry.find(kind, name)
         arguments = arguments_from_source(entry.target) if entry is not None else None
         if arguments is not None:
-            self.arguments(node, arguments[supplied:], name)
+            self.arguments(node, given_by_user(kind, arguments, supplied), name)
 
     def arguments(self, node: Node, arguments: list[SourceArgument], owner: str) -> None:
         known = {argument.name: argument for argument in arguments}
@@ -224,8 +226,15 @@ class _Walk:
             for part, inner in child.children.items() if argument.fields else ():
                 if part not in argument.fields and not inner.outdated:
                     raise unknown_argument(owner, f"{name}.{part}", _spelled(arguments), inner.first_setting())
-            if argument.kind is not None:
-                self.component(child, argument.kind, argument.supplied)
+            if (kind := _KINDS.get(argument.interface)) is not None:
+                self.component(child, kind, argument.supplied)
+
+
+def given_by_user(kind: str, arguments: list[SourceArgument], supplied: int) -> list[SourceArgument]:
+    """The arguments of a component that a configuration may give; see `config.schedule_arguments`."""
+    if kind != "schedules":
+        return arguments[supplied:]
+    return [argument for argument in arguments[1:] if argument.name != "total_steps" or argument.default is not None]
 
 
 def _is_open(command: str, options: RunOptions) -> bool:

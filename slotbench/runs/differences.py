@@ -17,6 +17,8 @@ _IMMATERIAL = re.compile(
     r"|data\.(loader\.)?num_workers)(\..*)?"
 )
 _SILENT = ("init_args", "dict_kwargs")
+# classes that older configurations name by their whole path
+_REGISTERED_LATER = ("torch.optim.", "slotbench.tasks.optimisation.")
 # these were not in configurations once, which is what null means
 _ONCE_ABSENT = ("model.schedule.T_max", "model.schedule.total_iters")
 
@@ -61,7 +63,10 @@ def configuration_differences(before: Any, now: Any) -> list[Difference]:
 def _flat(tree: Any, key: str = "") -> list[tuple[str, Any]]:
     if not isinstance(tree, Mapping) or not tree:
         # a class without arguments is written either way
-        return [] if tree == {} and key.rpartition(".")[2] in _SILENT else [(_spoken(key), tree)]
+        last = key.rpartition(".")[2]
+        if last == "class_path" and isinstance(tree, str) and tree.startswith(_REGISTERED_LATER):
+            tree = tree.rpartition(".")[2]
+        return [] if tree == {} and last in _SILENT else [(_spoken(key), tree)]
     return [pair for name, item in tree.items() for pair in _flat(item, f"{key}.{name}" if key else str(name))]
 
 

@@ -121,7 +121,14 @@ def test_later_files_change_earlier_ones(command, capsys):
     assert config["trainer"]["max_epochs"] == 7
 
 
-def test_class_of_the_same_name_from_elsewhere_keeps_its_full_path(command, capsys):
+load = registry.load
+
+
+def test_class_of_the_same_name_from_elsewhere_keeps_its_full_path(command, capsys, monkeypatch):
+    command("show", on=("tiny.yaml",))
+    assert shown(capsys)["model"]["init_args"]["optimizer"]["class_path"] == "AdamW"
+    elsewhere = type("AdamW", (), {})
+    monkeypatch.setattr(registry, "load", lambda kind, name: elsewhere if name == "AdamW" else load(kind, name))
     command("show", on=("tiny.yaml",))
     assert shown(capsys)["model"]["init_args"]["optimizer"]["class_path"] == "torch.optim.AdamW"
 

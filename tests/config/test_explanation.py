@@ -54,7 +54,10 @@ CORE = "model.init_args.core"
         (["--data", "TinyDat"], ["no dataset named TinyDat; did you mean TinyData?", "BlinkingBalls"]),
         (["--model.core", "Qqq"], ["no core named Qqq\n", "available: "]),
         (["--model.encoder", "TinyCore"], ["no encoder named TinyCore (TinyCore is another kind: core)"]),
-        (["--model.optimizer", "Adm"], ["no Optimizer named Adm; did you mean Adam?"]),
+        (["--model.schedule", "WarmupCosin"], ["no schedule named WarmupCosin; did you mean WarmupCosine?"]),
+        (["--model.schedule", "ReduceLROnPlateau"], ["ReduceLROnPlateau waits for a score", "WarmupCosine"]),
+        (["--model.schedule.warmp", "0.1"], ["WarmupCosine has no argument warmp; did you mean warmup?"]),
+        (["--model.optimizer", "Adm"], ["no optimizer named Adm; did you mean Adam?"]),
         (["--model.core", "cli_components.TinyData"], ["TinyData is not a core", "slotbench.interfaces.TemporalCore"]),
         (["--model.core", "slotbench.nn.nope.X"], ["slotbench.nn.nope.X may not be named"]),
         # names of arguments

@@ -13,7 +13,6 @@ broken plugin can be listed and does no harm to the others.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import importlib.metadata
@@ -24,6 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from slotbench.errors import did_you_mean
 from slotbench.sources import first_sentence, summary_from_source
 
 __all__ = [
@@ -78,15 +78,7 @@ Component = TypeVar("Component", bound=type)
 
 
 class RegistryError(LookupError):
-    """A component could not be found, imported or accepted.
-
-    Attributes:
-        near: names close to the one that was asked for, best first.
-    """
-
-    def __init__(self, message: str, near: tuple[str, ...] = ()) -> None:
-        super().__init__(message)
-        self.near = near
+    """A component could not be found, imported or accepted."""
 
 
 @dataclass(frozen=True)
@@ -140,10 +132,8 @@ def kind_of(name: str) -> str:
     """
     kinds = kinds_of(name)
     if not kinds:
-        near = _near(name, [known for kind in KINDS for known in names(kind)])
-        raise RegistryError(
-            f"no component named {name}{_did_you_mean(near) or ';'} slotbench plugins lists all of them", near
-        )
+        near = did_you_mean(name, [known for kind in KINDS for known in names(kind)])
+        raise RegistryError(f"no component named {name}{near or ';'} slotbench plugins lists all of them")
     if len(kinds) > 1:
         which = " and ".join(_with_article(KINDS[kind]) for kind in kinds)
         raise RegistryError(f"{name} is the name of {which}: say which by kind=, one of {', '.join(kinds)}")
@@ -277,8 +267,8 @@ def load_file(path: str | Path) -> list[Entry]:
     """
     file = Path(path).resolve()
     if not file.is_file():
-        near = difflib.get_close_matches(file.name, [p.name for p in file.parent.glob("*.py")], n=3)
-        raise RegistryError(f"no plugin file {path}{_did_you_mean(near)}", tuple(near))
+        near = did_you_mean(file.name, [other.name for other in file.parent.glob("*.py")])
+        raise RegistryError(f"no plugin file {path}{near}")
     module_name = file.stem
     if file.suffix != ".py" or not module_name.isidentifier():
         raise RegistryError(f"the plugin file {path} cannot be imported: name it like a Python module, e.g. my_core.py")
@@ -347,12 +337,8 @@ def _with_state(entry: Entry, table: list[Entry]) -> Entry:
 
 def _check_kind(kind: str) -> None:
     if kind not in KINDS:
-        near = tuple(difflib.get_close_matches(kind, [*KINDS, *KINDS.values()], n=1, cutoff=0.5))
-        plural = {singular: plural for plural, singular in KINDS.items()}
-        near = tuple(plural.get(name, name) for name in near)
-        raise RegistryError(
-            f"no kind of component named {kind}{_did_you_mean(near) or ';'} kinds: {', '.join(KINDS)}", near
-        )
+        near = did_you_mean(kind, KINDS, cutoff=0.5)
+        raise RegistryError(f"no kind of component named {kind}{near or ';'} kinds: {', '.join(KINDS)}")
 
 
 def _check(kind: str, name: str, component: object, distribution: str) -> type:
@@ -379,21 +365,10 @@ def _import_target(target: str) -> object:
 
 def _unknown(kind: str, name: str) -> RegistryError:
     known, singular = names(kind), KINDS[kind]
-    near = _near(name, known)
-    message = f"no {singular} named {name}{_did_you_mean(near) or ';'}"
+    message = f"no {singular} named {name}{did_you_mean(name, known) or ';'}"
     if elsewhere := kinds_of(name):
         message += f" {name} is the name of {' and '.join(_with_article(KINDS[k]) for k in elsewhere)};"
-    return RegistryError(f"{message} available: {', '.join(known) or 'none'}", near)
-
-
-def _near(name: str, known: list[str]) -> tuple[str, ...]:
-    """Names close to `name`, best first, whatever their case."""
-    by_lower = {candidate.lower(): candidate for candidate in known}
-    return tuple(by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6))
-
-
-def _did_you_mean(near: tuple[str, ...] | list[str]) -> str:
-    return f"; did you mean {near[0]}?" if near else ""
+    return RegistryError(f"{message} available: {', '.join(known) or 'none'}")
 
 
 def _with_article(noun: str) -> str:

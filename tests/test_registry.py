@@ -105,15 +105,13 @@ def test_first_sentence(docstring, sentence):
 
 def test_unknown_name_suggests_the_nearest_and_lists_the_rest(site):
     site.install("acme", "acme", "", cores="RIM = acme:RIM\nSlotRNN = acme:SlotRNN")
-    with pytest.raises(RegistryError, match=r"no core named RIMM; did you mean RIM\? available: .*SlotRNN") as error:
+    with pytest.raises(RegistryError, match=r"no core named RIMM; did you mean RIM\? available: .*SlotRNN"):
         registry.load("cores", "RIMM")
-    assert error.value.near[0] == "RIM"
 
 
 def test_unknown_name_without_a_near_one_suggests_nothing(site):
-    with pytest.raises(RegistryError, match="no core named Qqqq; available: ") as error:
+    with pytest.raises(RegistryError, match="no core named Qqqq; available: "):
         registry.load("cores", "Qqqq")
-    assert error.value.near == ()
 
 
 def test_case_is_no_obstacle_to_a_suggestion(site):

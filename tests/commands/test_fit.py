@@ -9,6 +9,7 @@ import pytest
 import torch
 import yaml
 
+from slotbench import registry
 from slotbench.cli import run
 from slotbench.interfaces import DataSpec, VideoSpec
 

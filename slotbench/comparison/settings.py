@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slotbench.comparison.records import ComparisonError, RunRecord, UnknownNameError
+from slotbench.configurations import shortest_keys
 from slotbench.errors import FileError
 
 __all__ = [
@@ -19,7 +20,6 @@ __all__ = [
     "label",
     "plain_value",
     "resolve_key",
-    "short_names",
     "telling_keys",
     "values_of",
 ]
@@ -233,22 +233,9 @@ def resolve_key(given: str, runs: Sequence[RunRecord]) -> str:
     raise UnknownNameError("setting", given, differing or known)
 
 
-def short_names(keys: Sequence[str]) -> dict[str, str]:
-    """The shortest end of each key that no other of them ends with."""
-    names = {}
-    for key in keys:
-        parts = key.split(".")
-        ends = [".".join(parts[index:]) for index in reversed(range(len(parts)))]
-        others = [other for other in keys if other != key]
-        names[key] = next(
-            (end for end in ends if not any(other == end or other.endswith(f".{end}") for other in others)), key
-        )
-    return names
-
-
 def label(settings: Mapping[str, Any], keys: Sequence[str]) -> str:
     """A row in a few words: names of classes as they are, other values behind the short name of their key."""
-    names = short_names(keys)
+    names = shortest_keys(keys)
     words = []
     for key in keys:
         value = settings.get(key)

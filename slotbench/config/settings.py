@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from slotbench import registry
+from slotbench.configurations import first_in_use
 from slotbench.errors import FileError, UserError, did_you_mean, lines
 from slotbench.files import read_text
 from slotbench.yaml_files import CONFIG_LIMIT, parse_yaml, yaml_node
@@ -72,16 +73,15 @@ def config_files(arguments: list[str]) -> list[Path]:
 def without_replaced(arguments: list[str]) -> tuple[list[str], list[Path]]:
     """The arguments without the files that have no part in the experiment, and these files.
 
-    A file that names both the task and the data set is a whole experiment, and starts clean: the files before it are
-    not laid under it. One that names less is laid over the files before it.
+    See `slotbench.configurations.first_in_use`.
 
     Raises:
         UserError: a file cannot be read.
     """
     words = list(_words(arguments))
     files = [index for index, (setting, _) in enumerate(words) if setting.key == ("config",) and setting.value]
-    whole = [index for index in files[1:] if _is_whole(Path(words[index][0].value))]
-    replaced = [index for index in files if whole and index < whole[-1]]
+    first = first_in_use([_classes(Path(words[index][0].value)) for index in files]) if len(files) > 1 else 0
+    replaced = files[:first]
     kept = [part for index, (_, parts) in enumerate(words) if index not in replaced for part in parts]
     return kept, [Path(words[index][0].value) for index in replaced]
 
@@ -141,9 +141,9 @@ def _words(arguments: list[str]) -> Iterator[tuple[Setting, list[str]]]:
         yield Setting(_without_silent(key), value if equals else None, text, True), arguments[start:index]
 
 
-def _is_whole(path: Path) -> bool:
-    """Whether a file names a task and a data set."""
-    return {("model",), ("data",)} <= {setting.key for setting in _from_file(path)}
+def _classes(path: Path) -> set[str]:
+    """The parts of which a file names the class."""
+    return {setting.key[0] for setting in _from_file(path) if len(setting.key) == 1}
 
 
 def _is_option(argument: str) -> bool:

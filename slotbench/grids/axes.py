@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from slotbench.errors import UserError, did_you_mean, lines, listing
-from slotbench.grids.expansion import shortest_keys
+from slotbench.grids.expansion import short_keys
 from slotbench.grids.grid_file import CONFIG, Alternative, GridFile, check_key
 from slotbench.grids.values import as_label, canonical, is_possible, parse
 
@@ -85,7 +85,7 @@ def _values(word: str, text: str) -> list[Any]:
 def _place(file: GridFile, name: str, values: list[Any]) -> tuple[str, list[Any]]:
     """The axis that is meant, and the values as it holds them."""
     listed = list(dict.fromkeys(key for entry in file.list for key in entry.settings))
-    short = {end: key for key, end in shortest_keys([*file.product, *listed]).items()}
+    short = {end: key for key, end in short_keys([*file.product, *listed]).items()}
     plain = ".".join(part for part in name.split(".") if part not in ("class_path", "init_args"))
     whole = f"model.{name}" if name in _PARTS else plain
     for key in (short.get(name), whole, name):

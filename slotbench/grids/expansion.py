@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from slotbench.configurations import first_in_use, shortest_keys
 from slotbench.errors import UserError, did_you_mean, lines, listing
 from slotbench.grids.grid_file import CONFIG, MOST_POINTS, SEED, Alternative, GridFile
 from slotbench.grids.shared_choice import check_shared, chooses, told_apart
 from slotbench.grids.values import as_argument, as_label, as_word, canonical, parse_file, sha256
 
-__all__ = ["Grid", "Point", "Stage", "expand", "shortest_keys"]
+__all__ = ["Grid", "Point", "Stage", "expand", "short_keys"]
 
 Stage = Literal["", "choose", "report"]
 """Of a grid with a protocol: whether a point is one of those that choose, or of those that are reported."""
@@ -113,7 +114,7 @@ def expand(file: GridFile, name: str | None = None, extra: Mapping[str, Any] | N
     """
     extra = dict(extra or {})
     _check_extra(file, extra)
-    short = shortest_keys(_varied(file))
+    short = short_keys(_varied(file))
     protocol = file.protocol
     chosen_axis = {protocol.key: protocol.values} if protocol else {}
     axes = [*_product(file.product, short), *_zip(file, short), *_list(file, short), *_product(chosen_axis, short)]
@@ -170,6 +171,7 @@ def _point(
     plain = {key: value for key, value in settings.items() if key != CONFIG}
     files = (*file.base, *overlays)
     what = {"configs": [contents[path] for path in files], "settings": plain}
+    used = files[first_in_use([_classes(contents[path]) for path in files]) :]
     fingerprint = sha256(what | ({"after": before.fingerprint} if before else {}))
     if overlays:
         settings[CONFIG] = _shown(overlays[-1])
@@ -177,7 +179,7 @@ def _point(
         id=f"{_name(labels)}-{fingerprint[:8]}",
         settings=settings,
         labels=labels,
-        arguments=_arguments(_in_use(files, contents), plain),
+        arguments=_arguments(used, plain),
         fingerprint=fingerprint,
         alternatives=tuple((choice.axis, choice.index) for choice in choices),
         stage="" if file.protocol is None else "choose" if seed in file.protocol.seeds else "report",
@@ -209,19 +211,9 @@ def _before(
     return placed[seed, wanted]
 
 
-def shortest_keys(keys: Sequence[str]) -> dict[str, str]:
-    """Whole key -> its shortest ending that no other of the keys has."""
-    taken = {"seed", "label", _LIST}
-    short = {}
-    for key in keys:
-        parts = key.split(".")
-        endings = (".".join(parts[-count:]) for count in range(1, len(parts) + 1))
-        others = [other for other in keys if other != key]
-        fitting = (
-            end for end in endings if end not in taken and not any(f".{other}".endswith(f".{end}") for other in others)
-        )
-        short[key] = next(fitting, key)
-    return short
+def short_keys(keys: Sequence[str]) -> dict[str, str]:
+    """Whole key -> the short one by which labels and `--only` name it."""
+    return shortest_keys(keys, {"seed", "label", _LIST})
 
 
 def _varied(file: GridFile) -> list[str]:
@@ -342,17 +334,10 @@ def _name(labels: Mapping[str, str]) -> str:
     return f"{name[: _LONGEST_NAME - len(seed) - 1].rstrip(',')},{seed}"
 
 
-def _in_use(configs: Sequence[Path], contents: Mapping[Path, Any]) -> Sequence[Path]:
-    """Without those before the last whole experiment, which starts clean (`commands.settings.without_replaced`)."""
-    whole = [index for index, path in enumerate(configs) if _is_whole(contents[path])]
-    return configs[whole[-1] :] if whole else configs
-
-
-def _is_whole(content: Any) -> bool:
-    parts = [content.get(part) for part in ("model", "data")] if isinstance(content, dict) else []
-    return bool(parts) and all(
-        isinstance(part, str) or (isinstance(part, dict) and "class_path" in part) for part in parts
-    )
+def _classes(content: Any) -> set[str]:
+    """The parts of which a file names the class."""
+    parts = content.items() if isinstance(content, dict) else ()
+    return {name for name, part in parts if isinstance(part, str) or (isinstance(part, dict) and "class_path" in part)}
 
 
 def _arguments(configs: Sequence[Path], settings: Mapping[str, Any]) -> tuple[str, ...]:
@@ -380,7 +365,7 @@ def _check_extra(file: GridFile, extra: Mapping[str, Any]) -> None:
             raise UserError(
                 lines(
                     f"--{key} is an axis of {file.path}, and cannot be the same for all points",
-                    expected=f"--only {shortest_keys(_varied(file))[key]}=VALUE, to run some of them",
+                    expected=f"--only {short_keys(_varied(file))[key]}=VALUE, to run some of them",
                 )
             )
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from made_up_runs import config, record
 
 from slotbench.comparison.records import ComparisonError, UnknownNameError
-from slotbench.comparison.settings import choose_keys, flat_settings, label, resolve_key, short_names
+from slotbench.comparison.settings import choose_keys, flat_settings, label, resolve_key
 
 
 def run(core="SlotSSM", seed=0, **changed):
@@ -109,23 +107,6 @@ def test_labels_are_short_and_say_the_key_where_the_value_does_not():
     keys = ["model.core", "model.core.num_slots", "data.num_frames"]
     settings = {"model.core": "RIM", "model.core.num_slots": 4, "data.num_frames": None}
     assert label(settings, keys) == "RIM, num_slots=4"
-
-
-def test_short_names_do_not_collide():
-    keys = ["model.core.dim", "model.encoder.dim", "data.loader.seed"]
-    assert short_names(keys) == {
-        "model.core.dim": "core.dim",
-        "model.encoder.dim": "encoder.dim",
-        "data.loader.seed": "seed",
-    }
-    assert short_names(["dim", "core.dim"]) == {"dim": "dim", "core.dim": "core.dim"}
-
-
-@given(st.sets(st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(".".join), min_size=1))
-def test_short_names_are_ends_of_one_key_each(keys):
-    names = short_names(sorted(keys))
-    assert len(set(names.values())) == len(keys)
-    assert all(key == name or key.endswith(f".{name}") for key, name in names.items())
 
 
 def test_a_key_may_be_named_by_its_end():

@@ -14,8 +14,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slotbench.config.settings import without_replaced
 from slotbench.errors import UserError
-from slotbench.grids.expansion import Grid, expand, shortest_keys
+from slotbench.grids.expansion import Grid, expand, short_keys
 from slotbench.grids.grid_file import read_grid_file
 
 BASE = "model: {class_path: TinyTask, init_args: {core: {class_path: TinyCore}}}\n"
@@ -192,18 +193,33 @@ def test_ids_stay_the_same_when_values_are_added(tmp_path):
     assert before < after
 
 
+def test_a_key_that_ends_in_a_word_of_the_grids_own_keeps_more():
+    assert short_keys(["data.seed", "model.label", "a.variant"]) == {
+        key: key for key in ("data.seed", "model.label", "a.variant")
+    }
+
+
 @pytest.mark.parametrize(
-    ("keys", "short"),
+    ("base", "used"),
     [
-        (["model.core.dim", "data.size"], ["dim", "size"]),
-        (["model.core.dim", "model.decoder.dim"], ["core.dim", "decoder.dim"]),
-        (["model.core", "model.core.dim"], ["core", "dim"]),
-        (["a.b.c", "b.c"], ["a.b.c", "b.c"]),
-        (["data.seed"], ["data.seed"]),
+        ("part over", "part over"),
+        ("part whole", "whole"),
+        ("whole part", "whole part"),
+        ("part whole over", "whole over"),
+        ("whole part whole over", "whole over"),
     ],
 )
-def test_keys_are_as_short_as_they_can_be(keys, short):
-    assert [shortest_keys(keys)[key] for key in keys] == short
+def test_files_before_a_whole_experiment_are_not_in_the_arguments_of_a_point(tmp_path, base, used):
+    (tmp_path / "part.yaml").write_text("model: {init_args: {gain: 2}}\ndata: {init_args: {size: 3}}\n")
+    (tmp_path / "whole.yaml").write_text("model: A\ndata: {class_path: B}\n")
+    (tmp_path / "over.yaml").write_text("model: C\n")
+    files = [f"{name}.yaml" for name in base.split()]
+    (point,) = grid_of(tmp_path, {"base": files, "product": {"data.size": [1]}}).points
+    found = [value for flag, value in itertools.pairwise(point.arguments) if flag == "--config"]
+    assert " ".join(Path(file).stem for file in found) == used
+    # the parser takes the same ones
+    typed = [word for file in files for word in ("--config", str(tmp_path / file))]
+    assert " ".join(Path(word).stem for word in without_replaced(typed)[0] if word != "--config") == used
 
 
 NAMES = st.sampled_from(

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slotbench.comparison.records import Comparison, Metric, Row
-from slotbench.comparison.settings import plain_value, short_names
+from slotbench.comparison.settings import plain_value
 from slotbench.comparison.statistics import INTERVAL
+from slotbench.configurations import shortest_keys
 
 __all__ = ["MARK", "Baseline", "Line", "Score", "Sheet", "make_sheet"]
 
@@ -82,7 +83,7 @@ def make_sheet(comparison: Comparison) -> Sheet:
     A column has as many decimals as two significant digits of its typical spread ask for, or, without a spread, three
     significant digits of its typical value.
     """
-    short = short_names(comparison.keys)
+    short = shortest_keys(comparison.keys)
     rows, metrics = comparison.rows, comparison.metrics
     # without a key that differs, or with runs that have no configuration, the label says what there is to say
     apart = "seed_everything" in comparison.keys and all(len(row.runs) == 1 for row in rows)

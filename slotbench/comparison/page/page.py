@@ -27,7 +27,7 @@ from slotbench.comparison.absence import baselines_over_absence
 from slotbench.comparison.page.curves import CurveTable
 from slotbench.comparison.page.media import embed
 from slotbench.comparison.records import Cell, Comparison, ComparisonError, Row, RunRecord
-from slotbench.comparison.settings import short_names
+from slotbench.configurations import shortest_keys
 from slotbench.files import plain, write_atomically
 
 __all__ = ["describe", "write_html"]
@@ -141,7 +141,7 @@ def describe(comparison: Comparison, max_points: int) -> dict[str, Any]:
     """
     runs = comparison.runs
     common = _common_settings(runs)
-    labels = short_names(comparison.keys)
+    labels = shortest_keys(comparison.keys)
     return {
         "title": comparison.title or "Comparison",
         "command": comparison.command,

@@ -1,0 +1,42 @@
+"""What every reader of configurations shares: short names of settings, and which of several files apply."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+__all__ = ["first_in_use", "shortest_keys"]
+
+
+def shortest_keys(keys: Sequence[str], taken: Collection[str] = ()) -> dict[str, str]:
+    """Whole key -> its shortest ending that no other of the keys has; the key itself where there is none.
+
+    Args:
+        keys: of settings, such as "model.core.dim".
+        taken: endings that mean something else.
+
+    >>> shortest_keys(["model.core.dim", "model.encoder.dim", "data.size"])
+    {'model.core.dim': 'core.dim', 'model.encoder.dim': 'encoder.dim', 'data.size': 'size'}
+    """
+
+    def is_free(end: str, key: str) -> bool:
+        return end not in taken and not any(f".{other}".endswith(f".{end}") for other in keys if other != key)
+
+    short = {}
+    for key in keys:
+        parts = key.split(".")
+        ends = (".".join(parts[-count:]) for count in range(1, len(parts) + 1))
+        short[key] = next((end for end in ends if is_free(end, key)), key)
+    return short
+
+
+def first_in_use(classes: Sequence[Collection[str]]) -> int:
+    """Index of the first of several configuration files that has a part in the experiment.
+
+    A file that names the class of both the task and the data set is a whole experiment, and starts clean: the files
+    before it do not apply. One that names less is laid over the files before it.
+
+    Args:
+        classes: for each file, the top-level keys of which it names the class.
+    """
+    whole = [index for index, names in enumerate(classes) if {"model", "data"} <= {*names}]
+    return whole[-1] if whole else 0

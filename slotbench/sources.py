@@ -7,18 +7,22 @@ import functools
 import inspect
 import re
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 __all__ = [
-    "SourceArgument",
+    "Argument",
+    "Part",
     "arguments_from_source",
     "defines_class",
     "docstring_from_source",
     "first_sentence",
     "section",
+    "spelled",
     "summary_from_source",
 ]
 
@@ -125,27 +129,51 @@ def section(docstring: str, title: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class SourceArgument:
-    """An argument of a constructor as its source declares it.
+class Part:
+    """The component that an argument is.
 
     Attributes:
-        name: of the argument.
-        interface: "module:class" that its annotation names, or that the factory of its annotation makes.
-        supplied: how many leading arguments of that component's constructor are not the user's.
-        annotation: its type, as written.
-        default: its default, as written; None where it has none.
-        fields: where it is a dataclass of which its default is one, the fields.
+        base: the class that it is a subclass of; from a source its name, "module:class".
+        supplied: how many leading arguments of its constructor the factory supplies.
+        many: whether a list of them is wanted.
+        only: whether nothing but a component is accepted (and null).
     """
 
-    name: str
-    interface: str = ""
+    base: Any
     supplied: int = 0
-    annotation: str = ""
-    default: str | None = None
-    fields: tuple[str, ...] = ()
+    many: bool = False
+    only: bool = True
 
 
-def arguments_from_source(target: str, method: str = "__init__") -> list[SourceArgument] | None:
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a constructor.
+
+    Attributes:
+        hint: its type; from a source as it is written.
+        default: its default; from a source as it is written.
+        required: whether it must be given.
+        part: the component that it is; None for any other value.
+        fields: where its type is a dataclass, the arguments that it is given by, such as `batch_size` of `loader`.
+    """
+
+    hint: Any = ""
+    default: Any = None
+    required: bool = False
+    part: Part | None = None
+    fields: dict[str, Argument] = field(default_factory=dict)
+
+
+def spelled(arguments: Mapping[str, Argument]) -> list[str]:
+    """The names of arguments as they are given: those of a dataclass by their fields."""
+    return [
+        spelling
+        for name, argument in arguments.items()
+        for spelling in ([f"{name}.{part}" for part in argument.fields] or [name])
+    ]
+
+
+def arguments_from_source(target: str, method: str = "__init__") -> dict[str, Argument] | None:
     """The arguments of a class's constructor, or of another method, without `self`.
 
     Args:
@@ -162,7 +190,7 @@ def arguments_from_source(target: str, method: str = "__init__") -> list[SourceA
         return None
 
 
-def _arguments(module_name: str, class_name: str, method: str, depth: int) -> list[SourceArgument] | None:
+def _arguments(module_name: str, class_name: str, method: str, depth: int) -> dict[str, Argument] | None:
     file = _source_file(module_name)
     if depth == 0 or file is None or file.suffix != ".py":
         return None
@@ -172,7 +200,7 @@ def _arguments(module_name: str, class_name: str, method: str, depth: int) -> li
 @functools.lru_cache(maxsize=256)
 def _arguments_in(
     file: Path, changed: int, module_name: str, class_name: str, method: str, depth: int
-) -> list[SourceArgument] | None:
+) -> dict[str, Argument] | None:
     tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
     imports = _imports(tree.body)
     bound = [node for node in ast.walk(tree) if _binds(node, class_name)]
@@ -198,7 +226,7 @@ def _arguments_in(
     without = [None] * (len(positional) - len(given.defaults))
     defaults = [*without, *given.defaults, *given.kw_defaults][1:]
     arguments = zip([*positional, *given.kwonlyargs][1:], defaults, strict=True)
-    return [_argument(argument, default, imports, module_name) for argument, default in arguments]
+    return {argument.arg: _argument(argument, default, imports, module_name) for argument, default in arguments}
 
 
 def _binds(node: ast.AST, name: str) -> bool:
@@ -209,27 +237,28 @@ def _binds(node: ast.AST, name: str) -> bool:
 
 def _argument(
     argument: ast.arg, default: ast.expr | None, imports: dict[str, tuple[str, str]], module_name: str
-) -> SourceArgument:
-    interface, supplied = _interface(argument.annotation, imports)
+) -> Argument:
     hint, value = (None if node is None else ast.unparse(node) for node in (argument.annotation, default))
-    fields: tuple[str, ...] = ()
+    fields: Iterable[str] = ()
     if isinstance(default, ast.Call) and ast.unparse(default.func) == hint:
         # `loader: LoaderOptions = LoaderOptions(...)`
         fields = _fields(*imports.get(hint, (module_name, hint)))
-    return SourceArgument(argument.arg, interface, supplied, hint or "", value, fields)
+    part = _part(argument.annotation, imports)
+    return Argument(hint or "", value, default is None, part, dict.fromkeys(fields, Argument()))
 
 
-def _interface(hint: ast.expr | None, imports: dict[str, tuple[str, str]]) -> tuple[str, int]:
-    """The class of the component that an annotation asks for, and how many of its leading arguments are supplied."""
+def _part(hint: ast.expr | None, imports: dict[str, tuple[str, str]]) -> Part | None:
+    """The component that an annotation asks for, if it is an imported class or a factory of one."""
     supplied = 0
     if isinstance(hint, ast.BinOp) and isinstance(hint.right, ast.Constant) and hint.right.value is None:
         hint = hint.left
     if isinstance(hint, ast.Subscript) and isinstance(hint.value, ast.Name) and hint.value.id == "Callable":
         parts = hint.slice.elts if isinstance(hint.slice, ast.Tuple) else []
         if len(parts) != 2 or not isinstance(parts[0], ast.List):
-            return "", 0
+            return None
         hint, supplied = parts[1], len(parts[0].elts)
-    return ":".join(imports.get(hint.id, ())) if isinstance(hint, ast.Name) else "", supplied
+    found = isinstance(hint, ast.Name) and imports.get(hint.id)
+    return Part(":".join(found), supplied) if found else None
 
 
 def _fields(module_name: str, class_name: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from rich.console import Console
 from slotbench import registry
 from slotbench.config.options import split_options
 from slotbench.errors import UserError, did_you_mean
-from slotbench.sources import SourceArgument, arguments_from_source, docstring_from_source, section
+from slotbench.sources import Argument, arguments_from_source, docstring_from_source, section, spelled
 from slotbench.text import one_line, printable
 
 __all__ = ["component_page", "main", "table_lines"]
@@ -103,32 +103,32 @@ def component_page(entry: registry.Entry, width: int) -> Iterator[str]:
     meanings = section(docstring, "Args")
     if arguments:
         yield from ("", "Arguments")
-    for argument in arguments:
-        typed = f": {argument.annotation}" if argument.annotation else ""
-        default = "" if argument.default is None else f" = {argument.default}"
-        yield from _filled(f"{argument.name}{typed}{default}", width, "  ", "      ")
-        yield from _filled(meanings.get(argument.name, ""), width, "      ")
+    for name, argument in arguments.items():
+        typed = f": {argument.hint}" if argument.hint else ""
+        default = "" if argument.required else f" = {argument.default}"
+        yield from _filled(f"{name}{typed}{default}", width, "  ", "      ")
+        yield from _filled(meanings.get(name, ""), width, "      ")
         if argument.fields:
-            yield from _filled(", ".join(f"{argument.name}.{field}" for field in argument.fields), width, "      ")
+            yield from _filled(", ".join(spelled({name: argument})), width, "      ")
     if papers:
         yield from ("", "Source")
         yield from _filled(papers, width, "  ")
 
 
-def _declared(entry: registry.Entry) -> tuple[str, list[SourceArgument]]:
+def _declared(entry: registry.Entry) -> tuple[str, dict[str, Argument]]:
     """The docstring and the constructor's arguments."""
     arguments = arguments_from_source(entry.target)
     if arguments is not None:
         return docstring_from_source(entry.target), arguments
     component = registry.load(entry.kind, entry.name)
-    return inspect.getdoc(component) or "", [
-        SourceArgument(
-            name,
-            annotation="" if given.annotation is given.empty else inspect.formatannotation(given.annotation),
-            default=None if given.default is given.empty else repr(given.default),
+    return inspect.getdoc(component) or "", {
+        name: Argument(
+            "" if given.annotation is given.empty else inspect.formatannotation(given.annotation),
+            repr(given.default),
+            given.default is given.empty,
         )
         for name, given in inspect.signature(component).parameters.items()
-    ]
+    }
 
 
 def _paragraph(docstring: str, start: str) -> str:

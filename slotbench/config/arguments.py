@@ -6,8 +6,7 @@ import collections.abc
 import enum
 import inspect
 import types
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeGuard, Union, get_args, get_origin
 
@@ -16,8 +15,9 @@ from jsonargparse import ArgumentError, ArgumentParser, Namespace
 from slotbench.config.jsonargparse_compat import typed_arguments
 from slotbench.config.schedule_arguments import is_open_length, supplied_arguments
 from slotbench.config.settings import Setting
+from slotbench.sources import Argument, Part
 
-__all__ = ["Parameter", "Wanted", "describe_type", "fits", "parameters_of", "plain", "spelled", "wanted_class"]
+__all__ = ["describe_type", "fits", "parameters_of", "part_of", "plain"]
 
 _WORDS = {
     int: "a whole number",
@@ -30,41 +30,24 @@ _WORDS = {
 _COLLECTIONS = (list, tuple, set, collections.abc.Sequence, collections.abc.Iterable)
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """An argument that is a component.
-
-    Attributes:
-        base: the class that it must be a subclass of.
-        supplied: how many leading arguments of the constructor are not the user's: those of a factory.
-        many: whether a list of them is wanted.
-        only: whether nothing but a component is accepted (and null).
-    """
-
-    base: type
-    supplied: int
-    many: bool = False
-    only: bool = True
-
-
-def wanted_class(hint: Any) -> Wanted | None:
+def part_of(hint: Any) -> Part | None:
     """The component that an argument of this type is, or None where it is a plain value."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         options = [option for option in arguments if option is not type(None)]
-        found = [wanted for option in options if (wanted := wanted_class(option)) is not None]
+        found = [part for option in options if (part := part_of(option)) is not None]
         if not found:
             return None
         best = next((wanted for wanted in found if wanted.many), found[0])
-        return Wanted(best.base, best.supplied, best.many, len(found) == len(options))
+        return Part(best.base, best.supplied, best.many, len(found) == len(options))
     if origin is collections.abc.Callable:
         result = arguments[-1] if arguments else None
         supplied = len(arguments[0]) if arguments and isinstance(arguments[0], list) else 0
-        return Wanted(result, supplied) if _is_component(result) else None
+        return Part(result, supplied) if _is_component(result) else None
     if origin in _COLLECTIONS:
-        item = wanted_class(arguments[0]) if arguments else None
-        return Wanted(item.base, item.supplied, True) if item else None
-    return Wanted(hint, 0) if _is_component(hint) else None
+        item = part_of(arguments[0]) if arguments else None
+        return Part(item.base, item.supplied, True) if item else None
+    return Part(hint, 0) if _is_component(hint) else None
 
 
 def _is_component(hint: Any) -> TypeGuard[type]:
@@ -99,30 +82,13 @@ def describe_type(hint: Any) -> str:
     return str(hint).replace("typing.", "")
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """One argument.
-
-    Attributes:
-        hint: its type.
-        default: its default.
-        required: whether it must be given.
-        fields: where its type is a dataclass, the arguments that it is given by, such as `batch_size` of `loader`.
-    """
-
-    hint: Any
-    default: Any
-    required: bool
-    fields: dict[str, Parameter] = field(default_factory=dict)
-
-
-def parameters_of(cls: type, supplied: int) -> dict[str, Parameter]:
+def parameters_of(cls: type, supplied: int) -> dict[str, Argument]:
     """The arguments of a class as the parser sees them, without the first `supplied`, which are not the user's."""
     parser = ArgumentParser(exit_on_error=False)
     skip = supplied_arguments(cls, {supplied}) if supplied else None
     parser.add_class_arguments(cls, "it", fail_untyped=False, sub_configs=True, skip=skip)
     signature = inspect.signature(cls).parameters
-    found: dict[str, Parameter] = {}
+    found: dict[str, Argument] = {}
     for key, (hint, default) in typed_arguments(parser).items():
         if key.startswith("it."):
             name = key.removeprefix("it.")
@@ -134,14 +100,8 @@ def parameters_of(cls: type, supplied: int) -> dict[str, Parameter]:
             whole, _, part = name.partition(".")
             # the parser has no type for a dataclass, only for its fields
             hint = type(default) if is_dataclass(default) else hint
-            (found[whole].fields if part else found)[part or name] = Parameter(hint, default, required)
+            (found[whole].fields if part else found)[part or name] = Argument(hint, default, required, part_of(hint))
     return found
-
-
-def spelled(parameters: Mapping[str, Parameter]) -> Iterator[str]:
-    """The names of arguments as they are given: those of a dataclass by their fields."""
-    for name, parameter in parameters.items():
-        yield from (f"{name}.{part}" for part in parameter.fields) if parameter.fields else (name,)
 
 
 def fits(setting: Setting, hint: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What Lightning and torch refuse, as a sentence that names the setting; other mistakes keep their traceback."""
+"""What parts, Lightning and torch refuse, as a sentence that names the setting; other mistakes keep their traceback."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from types import FrameType
 from typing import Any
 
 import torch
-from lightning.pytorch import Trainer
+from jsonargparse import Namespace
+from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from slotbench.config.settings import Setting
-from slotbench.errors import lines
+from slotbench.errors import did_you_mean, lines, listing
 
-__all__ = ["REFUSALS", "explain_library", "is_of_library", "named_setting"]
+__all__ = ["REFUSALS", "explain_construction", "explain_library", "explain_monitor", "is_of_library", "named_setting"]
 
 REFUSALS = (MisconfigurationException, ValueError, TypeError, RuntimeError, ImportError, AssertionError)
 """What Lightning and torch raise where a setting cannot be."""
@@ -30,6 +31,11 @@ _CALLERS = (
     "slotbench.__main__",
     "slotbench.lightning_compat",
     "slotbench.tasks.optimised",
+)
+# what EarlyStopping and ModelCheckpoint say of a metric that nobody logs
+_MONITORS = (
+    re.compile(r"conditioned on metric `(?P<name>.*?)` which is not available.*?following: (?P<known>`.*`)", re.DOTALL),
+    re.compile(r"monitor='(?P<name>.*?)'.*?could not find the monitored key.*?metrics: (?P<known>\[.*?\])", re.DOTALL),
 )
 _STEP = ("lightning.pytorch.loops.training_epoch_loop", "advance")
 
@@ -51,7 +57,7 @@ def explain_library(error: BaseException, settings: Iterable[Setting]) -> str | 
     if _module(frames[-1]).startswith("torch.optim") and not _has_trained(frames):
         optimizer = type(frames[-1].f_locals.get("self")).__name__
         name = optimizer if optimizer != "NoneType" else "the optimiser"
-        return lines(f"{name} refuses to take a step: {text}", key="model.optimizer")
+        return lines(f"{name} cannot take a step: {text}", key="model.optimizer")
     begun = any((_module(frame), frame.f_code.co_name) == _STEP for frame in frames)
     if not is_of_library(error) or (begun and not isinstance(error, MisconfigurationException)):
         return None
@@ -105,3 +111,54 @@ def _module(frame: FrameType) -> str:
 def _has_trained(frames: Iterable[FrameType]) -> bool:
     owners: list[Any] = [frame.f_locals.get("self") for frame in frames]
     return any(trainer.global_step > 0 for trainer in owners if isinstance(trainer, Trainer))
+
+
+def explain_construction(error: BaseException, config: Namespace, settings: Iterable[Setting] = ()) -> str:
+    """What a component, or the trainer, said when it refused a value, with the key that it is configured by."""
+    # what the parser wraps around it is raised inside the parser
+    while _raised_by_parser(error) and (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    paths = {
+        str(value): key.removesuffix(".class_path") for key, value in config.items() if key.endswith(".class_path")
+    }
+    trace = error.__traceback__
+    text = " ".join(str(error).split())
+    owner, key = "", ""
+    while trace is not None:
+        frame = trace.tb_frame
+        if frame.f_code.co_name == "__init__" and (built := frame.f_locals.get("self")) is not None:
+            for cls in type(built).__mro__:
+                if (path := f"{cls.__module__}.{cls.__qualname__}") in paths:
+                    owner, key = cls.__name__, paths[path].replace("init_args.", "")
+                    break
+            if isinstance(built, Trainer):
+                owner, key = "the trainer", "trainer"
+                if (found := named_setting(text, settings)) is not None:
+                    key = f"trainer.{found[0]}"
+            if not owner and isinstance(built, Callback):
+                owner, key = type(built).__name__, f"trainer.callbacks, {type(built).__name__}"
+        trace = trace.tb_next
+    return lines(f"invalid arguments for {owner}: {text}" if owner else text, key=key)
+
+
+def explain_monitor(error: BaseException) -> str | None:
+    """A sentence for a callback that monitors a metric which is not logged; None if the error is another one."""
+    found = next((match for pattern in _MONITORS if (match := pattern.search(str(error)))), None)
+    if found is None:
+        return None
+    name, known = found["name"], re.findall(r"[`'](.*?)[`']", found["known"])
+    scores = sorted((metric for metric in known if "/" in metric), key=lambda metric: not metric.startswith("val/"))
+    return lines(
+        f"no metric named {name}, which a callback monitors{did_you_mean(name, scores)}",
+        key="trainer.callbacks, monitor",
+        logged=listing(scores),
+    )
+
+
+def _raised_by_parser(error: BaseException) -> bool:
+    module = ""
+    trace = error.__traceback__
+    while trace is not None:
+        module = str(trace.tb_frame.f_globals.get("__name__", ""))
+        trace = trace.tb_next
+    return module.partition(".")[0] == "jsonargparse"

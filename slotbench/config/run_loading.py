@@ -12,8 +12,8 @@ import yaml
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from slotbench import registry
-from slotbench.config.explanation import explain_construction
 from slotbench.config.jsonargparse_compat import parser_unchanged
+from slotbench.config.library_refusals import explain_construction
 from slotbench.config.options import RunOptions
 from slotbench.config.parser import hush, parse
 from slotbench.config.policy import check_run_plugins

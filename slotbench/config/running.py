@@ -19,8 +19,13 @@ from lightning_utilities.core.rank_zero import rank_zero_only
 
 from slotbench.callbacks.divergence import DivergedError
 from slotbench.callbacks.wiring import evaluation_parts, run_parts
-from slotbench.config.explanation import explain_construction, explain_monitor
-from slotbench.config.library_refusals import REFUSALS, explain_library, is_of_library
+from slotbench.config.library_refusals import (
+    REFUSALS,
+    explain_construction,
+    explain_library,
+    explain_monitor,
+    is_of_library,
+)
 from slotbench.config.options import RunOptions
 from slotbench.config.parser import SlotbenchCLI, hush
 from slotbench.config.policy import apply_policy

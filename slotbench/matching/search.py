@@ -15,7 +15,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch import nn
 
 from slotbench import registry
-from slotbench.config.explanation import explain_construction
+from slotbench.config.library_refusals import explain_construction
 from slotbench.config.options import RunOptions
 from slotbench.config.parser import parse
 from slotbench.config.settings import Setting

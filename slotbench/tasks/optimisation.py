@@ -370,7 +370,7 @@ def _refusal(error: Exception, factory: Callable[..., Any], part: str) -> Traini
     key = ".".join(["model", part, *(named or spoken)[:1]])
     return TrainingSettingsError(
         lines(
-            f"{_name(factory, f'the {part}')} refuses its arguments: {said.removeprefix(_name(factory, '') + ': ')}",
+            f"invalid arguments for {_name(factory, f'the {part}')}: {said.removeprefix(_name(factory, '') + ': ')}",
             key=key,
         )
     )

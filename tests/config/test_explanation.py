@@ -85,17 +85,17 @@ CORE = "model.init_args.core"
         (["--wandb", "on"], ["--wandb", "'offline'"]),
         (["--threads", "0"], ["--threads is 0; expected 1 or more"]),
         # values that optimisers and schedules refuse
-        (["--model.optimizer.lr", "-1"], ["AdamW refuses its arguments: Invalid learning rate", "model.optimizer.lr"]),
+        (["--model.optimizer.lr", "-1"], ["invalid arguments for AdamW: Invalid learning rate", "model.optimizer.lr"]),
         (["--model.optimizer.lr", ".nan"], ["lr", "key: model.optimizer.lr"]),
-        (["--model.schedule.warmup", "-0.1"], ["WarmupCosine refuses its arguments", "key: model.schedule.warmup"]),
+        (["--model.schedule.warmup", "-0.1"], ["invalid arguments for WarmupCosine", "key: model.schedule.warmup"]),
         (
             ["--trainer.max_epochs", "null", "--trainer.max_steps", "-1", "--trainer.max_time", "00:00:10:00"],
             ["the training has no end in steps, and WarmupCosine needs one", "--trainer.max_steps N"],
         ),
         # values that components refuse
-        (["--data.loader.batch_size", "-3"], ["TinyData refuses its arguments: batch_size is -3", "key: data"]),
-        (["--model.encoder.dim", "0"], ["TinyEncoder refuses its arguments: dim is 0", "key: model.encoder"]),
-        (["--trainer.accelerator", "gpux"], ["the trainer refuses its arguments", "key: trainer"]),
+        (["--data.loader.batch_size", "-3"], ["invalid arguments for TinyData: batch_size is -3", "key: data"]),
+        (["--model.encoder.dim", "0"], ["invalid arguments for TinyEncoder: dim is 0", "key: model.encoder"]),
+        (["--trainer.accelerator", "gpux"], ["invalid arguments for the trainer", "key: trainer"]),
         # files
         (["--ckpt_path", "nope.ckpt"], ["no checkpoint nope.ckpt"]),
         (["--plugin", "nope.py"], ["no plugin file nope.py"]),

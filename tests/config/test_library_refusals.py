@@ -42,7 +42,7 @@ REFUSED = [
     ),
     ([APPEND, "EMAWeightAveraging", "--trainer.callbacks.decay", "2"], "trainer.callbacks, EMAWeightAveraging"),
     ([APPEND, "RichModelSummary", "--trainer.callbacks.max_depth", "-3"], "max_depth"),
-    (["--model.optimizer", "SparseAdam"], "SparseAdam refuses to take a step"),
+    (["--model.optimizer", "SparseAdam"], "SparseAdam cannot take a step"),
     (["--model.optimizer.fused", "true", "--model.optimizer.foreach", "true"], "`fused` and `foreach`"),
     (["--model.schedule", "ReduceLROnPlateau"], "ReduceLROnPlateau waits for a score"),
     (["--model.schedule", "lightning.pytorch.cli.ReduceLROnPlateau"], "available: ConstantLR, ConstantRate"),

@@ -13,12 +13,12 @@ from slotbench import registry
 from slotbench.cli import run
 from slotbench.config.arguments import parameters_of
 from slotbench.config.options import RunOptions
-from slotbench.config.refusals import given_by_user, refuse_early
+from slotbench.config.refusals import configurable, refuse_early
 from slotbench.config.settings import read_settings
 from slotbench.errors import UserError
 from slotbench.grids.expansion import expand
 from slotbench.grids.grid_file import read_grid_file
-from slotbench.sources import arguments_from_source
+from slotbench.sources import arguments_from_source, spelled
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENT = ROOT / "experiments" / "blinking_balls.yaml"
@@ -154,9 +154,8 @@ def test_the_source_of_a_component_says_the_arguments_that_the_parser_knows(kind
         assert read is not None, f"{name}: write its constructor so that it can be read"
         supplied = SUPPLIED.get(kind, 0)
         known = parameters_of(registry.load(kind, name), supplied)
-        assert {argument.name: argument.fields for argument in given_by_user(kind, read, supplied)} == {
-            argument: tuple(parameter.fields) for argument, parameter in known.items()
-        }, name
+        read = configurable(kind, read, supplied)
+        assert spelled(read) == spelled(known), name
 
 
 @pytest.mark.parametrize(
@@ -185,7 +184,7 @@ def test_a_constructor_that_is_inherited_is_that_of_the_base(tmp_path, monkeypat
     (tmp_path / "own_cores.py").write_text("from base_cores import Base\nclass Core(Base):\n    pass")
     monkeypatch.syspath_prepend(tmp_path)
     found = arguments_from_source("own_cores:Core")
-    assert [argument.name for argument in found or ()] == ["spec", "dim", "heads"]
+    assert [*(found or ())] == ["spec", "dim", "heads"]
 
 
 def test_a_whole_configuration_that_a_run_has_kept_is_not_refused(tmp_path, capsys):

@@ -208,7 +208,10 @@ def test_widths_that_the_core_refuses_are_passed_over(match):
             ["TinyCore", "--parameters", "9", "--model.core.depht", "2"],
             "no argument depht of TinyCore; did you mean depth?",
         ),
-        (["TinyCore", "--parameters", "9", "--model.encoder.dim", "0"], "TinyCore takes no dim: TinyEncoder refuses"),
+        (
+            ["TinyCore", "--parameters", "9", "--model.encoder.dim", "0"],
+            "TinyCore takes no dim: invalid arguments for TinyEncoder",
+        ),
     ],
 )
 def test_mistakes_are_explained(match, arguments, message):

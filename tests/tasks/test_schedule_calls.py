@@ -210,10 +210,10 @@ class ByAnotherName(LambdaLR):
         (partial(StepLR, step_size=0), "step_size is 0; expected 1 or more"),
         (partial(CosineAnnealingLR, T_max=0), "T_max is 0; expected 1 or more"),
         (partial(OneCycleLR, max_lr=1.0, total_steps=4), "OneCycleLR ends after 4 steps, and the training has 8"),
-        (partial(CyclicLR, base_lr=0.1, max_lr=1.0, step_size_up=0), "CyclicLR refuses its arguments"),
+        (partial(CyclicLR, base_lr=0.1, max_lr=1.0, step_size_up=0), "invalid arguments for CyclicLR"),
         (
             partial(StepLR, step_size=2, last_epoch=3),
-            "(?s)StepLR refuses .*key: model.schedule.last_epoch",
+            "(?s)arguments for StepLR: .*key: model.schedule.last_epoch",
         ),
         (lambda optimizer, length: None, "is a NoneType, and no LRScheduler"),
     ],

@@ -137,7 +137,7 @@ def _bench_subject(name: str, arguments: list[str]) -> int:
 
     from rich.console import Console
 
-    from slotbench.bench.contest_run import run_subject
+    from slotbench.bench.subject_run import run_subject
     from slotbench.bench.tables import rich_table
 
     machine, tables, note = run_subject(

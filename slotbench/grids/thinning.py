@@ -40,11 +40,8 @@ def thin_metrics(text: str, points: int = POINTS) -> str:
 
 def thin_evaluation(record: dict[str, Any]) -> dict[str, Any]:
     """An evaluation record without the values of single clips: rules, numbers of clips, means and intervals stay."""
-    thinned = {name: value for name, value in record.items() if name not in ("scores", "baselines", "clips")}
-    for part in ("clips", "scores", "baselines"):
-        if part in record:
-            thinned[part] = _rounded(_without_clips(record[part]))
-    return thinned
+    parts = ("clips", "scores", "baselines")
+    return {name: _without_clips(value) if name in parts else value for name, value in record.items()}
 
 
 def _without_clips(value: Any) -> Any:

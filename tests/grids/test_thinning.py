@@ -43,7 +43,7 @@ def test_evaluations_keep_means_and_intervals_and_no_single_clip():
         "scores": {"miou/video": score | clips, "half_life": {"mean": 3.0, "ended": {"2": 1}, "held": [1]}},
         "baselines": {"one slot": {"miou/video": score | clips}},
     }
-    kept = {"mean": 0.61234568, "low": 0.5, "high": None}
+    kept = {"mean": 0.6123456789, "low": 0.5, "high": None}
     assert thin_evaluation(record) == record | {
         "clips": {"scored": 2, "hash": "ab"},
         "scores": {"miou/video": kept, "half_life": {"mean": 3.0}},

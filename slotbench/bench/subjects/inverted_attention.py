@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from slotbench import registry
-from slotbench.bench.contest import Contest, Way
 from slotbench.bench.subjects import Subject
+from slotbench.bench.timing import Contest, Way
 from slotbench.interfaces import TemporalCore, TokenSpec
 from slotbench.nn.inverted_attention import InvertedAttention, TokenMemory
 from slotbench.nn.slot_attention import SlotCorrector
 
-__all__ = ["SUBJECT"]
+__all__ = ["SUBJECTS"]
 
 DIM, SLOTS, LAYERS, ITERATIONS = 192, 11, 3, 3
 SHAPES = [(4, 6, 1024), (1, 6, 16384)]
@@ -112,3 +112,5 @@ SUBJECT = Subject(
         "over time. The gradient of the tokens is part of every memory."
     ),
 )
+
+SUBJECTS = {"inverted_attention": SUBJECT}

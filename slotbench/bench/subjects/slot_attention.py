@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-from slotbench.bench.contest import Contest, Way
 from slotbench.bench.subjects import Subject
+from slotbench.bench.timing import Contest, Way
 from slotbench.interfaces import CoreOutput, RecurrentCore, TokenSpec
 from slotbench.registry import load
 
-__all__ = ["SUBJECT"]
+__all__ = ["SUBJECTS"]
 
 CLIPS, FRAMES = 4, 6
 SIZES = ((16, 16, 4), (256, 64, 9), (1024, 192, 11))
@@ -50,3 +50,5 @@ def _ways(num_tokens: int, dim: int, num_slots: int) -> dict[str, Way]:
 SUBJECT = Subject(
     f"SAVi, {CLIPS} clips of {FRAMES} frames, forward + backward, float32", "tokens, width, slots", contests, rounds=11
 )
+
+SUBJECTS = {"slot_attention": SUBJECT}

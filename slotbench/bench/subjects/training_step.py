@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from slotbench.bench.contest import Contest, Way
 from slotbench.bench.subjects import Subject
+from slotbench.bench.timing import Contest, Way
 from slotbench.data.base import LoaderOptions
 from slotbench.errors import FileError
 from slotbench.nn.parameters import decay_groups
@@ -20,10 +20,10 @@ from slotbench.registry import load
 from slotbench.tasks.optimisation import build_optimizer
 from slotbench.yaml_files import read_yaml
 
-__all__ = ["SUBJECT"]
+__all__ = ["SUBJECTS"]
 
 
-def contests(quick: bool, config: str = "experiments/blinking_balls.yaml") -> Iterator[Contest]:
+def _training_step(quick: bool, config: str = "experiments/blinking_balls.yaml") -> Iterator[Contest]:
     """A contest whose ways are the parts of a step in their order, and one of AdamW's step.
 
     Args:
@@ -113,4 +113,4 @@ def _component(kind: str, part: dict[str, Any]) -> Callable[..., Any]:
     return partial(load(kind, part["class_path"]), **part.get("init_args", {}))
 
 
-SUBJECT = Subject("one training step, by part", "experiment", contests, rounds=20)
+SUBJECTS = {"training_step": Subject("one training step, by part", "experiment", _training_step, rounds=20)}

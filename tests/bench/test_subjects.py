@@ -9,10 +9,10 @@ from functools import partial
 import pytest
 
 from slotbench.bench import subjects
-from slotbench.bench.contest import Contest, Measured, Seconds, Spread, Way, growth, run_contest, run_process
-from slotbench.bench.contest_run import as_json, run_subject, tables
+from slotbench.bench.subject_run import as_json, run_subject, tables
 from slotbench.bench.subjects import SUBJECTS, Subject, load_subject
 from slotbench.bench.tables import markdown
+from slotbench.bench.timing import Contest, Measured, Seconds, Spread, Way, growth, run_contest, run_process
 from slotbench.cli import run
 
 MB = 1 << 20
@@ -126,7 +126,7 @@ def test_memory_is_measured_in_a_process_of_its_own(tmp_path):
 def test_a_case_that_is_not_there_and_a_subject_that_is_not_there(tmp_path, capsys, monkeypatch):
     empty = Subject("t", "c", lambda quick: [Contest("one", partial(fixed, a=1.0), "a")])
     monkeypatch.setattr(subjects, "load_subject", lambda name: empty)
-    monkeypatch.setattr("slotbench.bench.contest_run.load_subject", lambda name: empty)
+    monkeypatch.setattr("slotbench.bench.subject_run.load_subject", lambda name: empty)
     assert run(["bench", "ssd", "--only", "two", "--out", str(tmp_path)]) == 2
     assert "no case of ssd has 'two' in its name" in capsys.readouterr().err
     assert run(["bench", "sdd"]) == 2

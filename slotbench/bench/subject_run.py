@@ -1,4 +1,4 @@
-"""Runs a subject of contests and writes NAME.json and NAME.md.
+"""Runs a subject and writes NAME.json and NAME.md.
 
 Peak memory of one way of one contest is measured in a process of its own: `python -m` this module, a request on its
 input. What is counted is the highest resident size during one turn, after the same way has run on small inputs (which
@@ -19,10 +19,10 @@ from typing import Any
 
 import torch
 
-from slotbench.bench.contest import Contest, Measured, Spread, growth, run_contest
 from slotbench.bench.memory import MemoryMeter
 from slotbench.bench.subjects import load_subject
 from slotbench.bench.tables import Table, markdown, number
+from slotbench.bench.timing import Contest, Measured, Spread, growth, run_contest
 from slotbench.files import dump_json, write_atomically
 from slotbench.runs.provenance import describe_environment, processor
 
@@ -177,8 +177,8 @@ def peak_memory(subject: str, label: str, way: str, quick: bool, threads: int, o
         env={**os.environ, **limits},
     )
     if done.returncode:
-        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise RuntimeError(f"memory of {way} on {label}: {said[-1]}")
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise RuntimeError(f"memory of {way} on {label}: {last}")
     return float(done.stdout.split()[-1])
 
 

@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,20 +74,6 @@ class Contest:
     rare: tuple[str, ...] = ()
     size: float | None = None
     group: str = ""
-
-    @classmethod
-    def of_shape(
-        cls,
-        shape: tuple[int, ...],
-        small: tuple[int, ...],
-        ways: Callable[[tuple[int, ...]], Mapping[str, Way]],
-        base: str,
-        memory: Collection[str],
-        rare: tuple[str, ...] = (),
-    ) -> Contest:
-        """The contest of ways to do the same to inputs of a shape, which is its label; `small` is the shape for it."""
-        label = ", ".join(map(str, shape))
-        return cls(label, partial(ways, shape), base, tuple(memory), partial(ways, small), rare=rare)
 
 
 @dataclass(frozen=True)
@@ -184,7 +169,7 @@ def run_process(command: Sequence[str], folder: Path | None = None, codes: Colle
         codes: the exit codes that are right.
 
     Raises:
-        RuntimeError: it ended with another code; with the end of what it said.
+        RuntimeError: it ended with another code; with the end of its output.
     """
     with tempfile.TemporaryDirectory() as scratch:
         record = Path(scratch) / "record.json"
@@ -196,8 +181,8 @@ def run_process(command: Sequence[str], folder: Path | None = None, codes: Colle
         )
         found = json.loads(record.read_text()) if record.is_file() else {"code": done.returncode}
     if found["code"] not in codes:
-        said = done.stdout[-2000:].decode(errors="replace")
-        raise RuntimeError(f"exit code {found['code']} of {' '.join(command)[:300]}\n{said}")
+        output = done.stdout[-2000:].decode(errors="replace")
+        raise RuntimeError(f"exit code {found['code']} of {' '.join(command)[:300]}\n{output}")
     return Seconds(found["seconds"], found["kilobytes"] / 1024)
 
 

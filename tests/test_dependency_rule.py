@@ -1,4 +1,4 @@
-"""Which folder may import which (docs/architecture.md), and how large files, folders and functions may be."""
+"""Which folder may import which (docs/architecture.md), and how long functions may be."""
 
 from __future__ import annotations
 
@@ -58,12 +58,6 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
 
 FOLDERS_WITHOUT_A_RULE = {"commands", "slotbench"}
 FILE_CIRCLES: list[list[str]] = []
-
-LARGE_FILES: dict[str, str] = {}
-"""Files over 400 lines, with the reason."""
-
-FULL_FOLDERS: dict[str, str] = {}
-"""Folders with more than 20 Python files, with the reason."""
 
 _ARGUMENTS = "a docstring for every argument"
 _KERNEL = "one kernel: numba compiles it as a whole"
@@ -130,16 +124,6 @@ def test_the_picture_of_the_architecture_has_the_arrows_of_the_code():
     assert sorted(tuple(arrow.split(" -&gt; ")) for arrow in arrows) == sorted(
         arrow for arrow in folder_arrows() if not beside & set(arrow)
     )
-
-
-def test_files_are_small():
-    found = {path for path, text in python_files().items() if text.count("\n") > 400}
-    assert sorted(found ^ set(LARGE_FILES)) == []
-
-
-def test_folders_are_small():
-    counted = Counter(Path(path).parent.as_posix() for path in python_files())
-    assert sorted({folder for folder, count in counted.items() if count > 20} ^ set(FULL_FOLDERS)) == []
 
 
 def test_files_of_tests_have_names_of_their_own():

@@ -9,7 +9,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {"slotbench": ROOT / "slotbench", "slotbench_plugins": ROOT / "plugins" / "slotbench_plugins"}
-EVERYWHERE = {"configurations", "errors", "files", "lazy", "text", "checksums", "arrays", "locks", "yaml_files"}
+EVERYWHERE = {
+    *("configurations", "errors", "files", "lazy", "text", "checksums", "arrays", "locks", "yaml_files", "metric_info"),
+}
 """Files beside the folders that all may import; they import nothing but each other."""
 
 

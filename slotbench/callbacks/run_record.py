@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from slotbench.callbacks.mask_records import write_mask_records
 from slotbench.callbacks.reporting import StepClock, headline_records
 from slotbench.files import number
 from slotbench.interfaces import Reporter
+from slotbench.metric_info import infos_as_record, without_stage
 from slotbench.nn.parameters import trainable_parameters
 from slotbench.ops import chosen_kernels
 from slotbench.runs.folder import RunFolder
@@ -120,7 +121,8 @@ class RunRecord(Callback):
             if before is None or (value > float(before["value"]) if higher else value < float(before["value"])):
                 best[name] = {"value": value, "step": trainer.global_step}
         # baselines are computed from the data, so a task may know them only after its first validation
-        self._write(trainer, headlines=headlines, metrics=metrics, metrics_step=trainer.global_step, best=best)
+        fields = {"headlines": headlines, "metrics": metrics, "metrics_step": trainer.global_step, "best": best}
+        self._write(trainer, metric_infos=self._metric_infos(pl_module, metrics), **fields)
         if trainer.is_global_zero and trainer.state.fn == TrainerFn.FITTING:
             write_mask_records(trainer, pl_module, self._folder.path, "val")
         self._clock.resume()
@@ -161,6 +163,17 @@ class RunRecord(Callback):
                 if isinstance(scores, dict) and scores and headline.get(key) == {}:
                     headline[key] = {name: number(score) for name, score in scores.items()}
         return headlines
+
+    def _metric_infos(self, module: LightningModule, metrics: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """What the logged numbers are; those of references that were logged once stay."""
+        if not isinstance(module, Reporter):
+            return {}
+        names = {without_stage(name): None for name in metrics if not name.startswith("train/")}
+        names |= {headline.metric.partition("/")[2]: None for headline in module.headlines()}
+        # of the last validation, whose records have tracking too
+        names |= {f"{score}/{one.source}": None for one in module.mask_scores() for score in one.scores}
+        before = self._folder.info.get("metric_infos", {})
+        return before | infos_as_record(module.metric_infos(names))
 
     def _write(self, trainer: Trainer, **fields: Any) -> None:
         self._written = time.monotonic()

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
-from slotbench.comparison.records import REFERENCES, RULES, ComparisonError, Metric, RunRecord, UnknownNameError
+from slotbench.comparison.records import RULES, ComparisonError, Metric, RunRecord, UnknownNameError
 from slotbench.errors import listing
-from slotbench.runs.directions import higher_is_better
-from slotbench.runs.oracles import ONCE_AMONG_BASELINES, split_references
+from slotbench.metric_info import (
+    MetricInfo,
+    info_of,
+    infos_from_record,
+    is_reference,
+    legacy_reference,
+    score_beside,
+    without_stage,
+)
+from slotbench.runs.oracles import split_references
 
 __all__ = ["choose_metrics", "find_metric", "scores"]
 
-_ORACLE, _LOSS = "val/oracle/", "val/loss"
-# masks can be read off in several ways, and are scored beside the same baselines
-_MASKS = ("decoder", "attention", "mask_decoder")
+_LOSS = "val/loss"
 _AGREE = 0.05
 _APART = "; --only KEY=VALUE compares a part of the runs"
 _MANY = 4
@@ -38,6 +44,8 @@ def choose_metrics(runs: Sequence[RunRecord], wanted: Sequence[str] | None) -> t
     """
     known = _known(runs)
     headlines = _headlines(runs)
+    infos = [infos_from_record(run.info.get("metric_infos")) for run in runs]
+    together = {name: info for own in reversed(infos) for name, info in own.items()}
     if wanted:
         names = list(dict.fromkeys(name for given in wanted for name in _matching(given, known)))
     else:
@@ -50,10 +58,15 @@ def choose_metrics(runs: Sequence[RunRecord], wanted: Sequence[str] | None) -> t
     left_out: dict[str, list[str]] = {}
     for name in names:
         # baselines of another rule are of another column
-        known_of = [_references(name, run) for run in runs if RULES not in name or name in run.summary]
+        known_of = [
+            _references(name, run, own)
+            for run, own in zip(runs, infos, strict=True)
+            if RULES not in name or name in run.summary
+        ]
         baselines, varying = _agreed([baselines for baselines, _ in known_of])
         oracles, differing = _agreed([oracles for _, oracles in known_of])
-        metrics.append(replace(headlines.get(name) or _by_name(name), baselines=baselines, oracles=oracles))
+        metric = headlines.get(name) or _described(name, together)
+        metrics.append(replace(metric, baselines=baselines, oracles=oracles))
         for one in [*(f"baseline {one}" for one in varying), *(f"oracle {one}" for one in differing)]:
             left_out.setdefault(one, []).append(name)
     notes = [
@@ -77,7 +90,7 @@ def find_metric(given: str, runs: Sequence[RunRecord]) -> str:
 
 
 def _known(runs: Sequence[RunRecord]) -> list[str]:
-    return list(dict.fromkeys(name for run in runs for name in run.summary if not name.startswith(REFERENCES)))
+    return list(dict.fromkeys(name for run in runs for name in run.summary if not is_reference(name)))
 
 
 def _matching(given: str, known: Sequence[str]) -> list[str]:
@@ -102,11 +115,14 @@ def _records(run: RunRecord) -> list[dict[str, Any]]:
     return [item for item in headlines or [] if isinstance(item, dict) and "metric" in item]
 
 
-def _by_name(name: str) -> Metric:
-    return Metric(name, name.removeprefix("val/"), higher_is_better(name.partition(RULES)[0]))
+def _described(name: str, infos: Mapping[str, MetricInfo]) -> Metric:
+    info = info_of(name.partition(RULES)[0], infos)
+    return Metric(name, name.removeprefix("val/"), info.higher_is_better)
 
 
-def _references(name: str, run: RunRecord) -> tuple[dict[str, float], dict[str, float]]:
+def _references(
+    name: str, run: RunRecord, infos: Mapping[str, MetricInfo]
+) -> tuple[dict[str, float], dict[str, float]]:
     """What baselines and what oracles score in a run, by the run's headlines or else as they were logged."""
     baselines: dict[str, float] = {}
     oracles: dict[str, float] = {}
@@ -114,10 +130,17 @@ def _references(name: str, run: RunRecord) -> tuple[dict[str, float], dict[str, 
         if headline["metric"] == name:
             own_baselines, own_oracles = split_references(headline)
             baselines, oracles = baselines | own_baselines, oracles | own_oracles
+    score = score_beside(name.partition(RULES)[0], infos)
     for logged, value in run.summary.items():
-        if logged.startswith(REFERENCES) and (reference := _reference_name(logged, name.partition(RULES)[0])):
-            is_oracle = logged.startswith(_ORACLE) or reference in ONCE_AMONG_BASELINES
-            (oracles if is_oracle else baselines).setdefault(reference, value)
+        if not is_reference(logged):
+            continue
+        known = infos.get(without_stage(logged))
+        if known is not None:
+            found = (known.reference, known.by) if known.of == score else None
+        else:
+            found = legacy_reference(logged, score)
+        if found is not None:
+            (oracles if found[0] == "oracle" else baselines).setdefault(found[1], value)
     return baselines, oracles
 
 
@@ -137,20 +160,6 @@ def _agreed(given: Sequence[dict[str, float]]) -> tuple[dict[str, float], list[s
     return {name: mean for name, mean in means.items() if name not in varying}, varying
 
 
-def _reference_name(logged: str, metric: str) -> str | None:
-    """The answer that `val/baseline/...` is of the metric: one part more than the metric has, anywhere but in front."""
-    # without "val", and "baseline" or "oracle"
-    parts, own = logged.split("/")[2:], metric.removeprefix("val/").split("/")
-    if own[-1] in _MASKS and len(parts) == len(own):
-        own = own[:-1]
-    if len(parts) != len(own) + 1:
-        return None
-    for index in range(1, len(parts)):
-        if parts[:index] + parts[index + 1 :] == own:
-            return parts[index]
-    return None
-
-
 # validations beyond these are thinned out
 _VALIDATIONS = 2000
 
@@ -167,7 +176,7 @@ def scores(run: RunRecord, columns: Sequence[Metric], select: str) -> dict[str, 
         select: "last" or "best".
 
     Raises:
-        ComparisonError: "best", and nobody knows which direction of the first column is better.
+        ComparisonError: "best", and the direction of the first column is unknown.
     """
     names = [metric.name for metric in columns]
     if select == "last" or not columns:

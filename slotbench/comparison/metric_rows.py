@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from slotbench.comparison.records import REFERENCES, Curve, real, thinned, whole
+from slotbench.comparison.records import Curve, real, thinned, whole
 from slotbench.errors import FileError, listing
 from slotbench.files import read_bytes
+from slotbench.metric_info import is_reference
 
 __all__ = ["last_values", "read_curves"]
 
@@ -51,7 +52,7 @@ def read_curves(path: Path, limit: int, expected: Collection[str] = ()) -> dict[
     others = np.setdiff1d(np.arange(len(ends)), validation, assume_unique=True)
     chosen = np.union1d(_evenly(validation, limit), _jittered(others, limit))
     points = _points(path, content, ends, chosen)
-    missing = [name for name in expected if name not in points and not name.startswith(REFERENCES)]
+    missing = [name for name in expected if name not in points and not is_reference(name)]
     for name in missing[:_SEARCHED]:
         found = _lines_with(content, ends, json.dumps(name).encode())
         points |= {
@@ -147,7 +148,7 @@ def _points(path: Path, content: bytes, ends: np.ndarray, lines: np.ndarray) -> 
     for names, rows in kinds.items():
         columns = dict(zip(names, zip(*(row.values() for row in rows), strict=True), strict=True))
         for name, values in columns.items():
-            if (name == _CLOCK or name not in _NO_METRICS) and not name.startswith(REFERENCES):
+            if (name == _CLOCK or name not in _NO_METRICS) and not is_reference(name):
                 before = points.get(name, ((), ()))
                 points[name] = (before[0] + columns["step"], before[1] + values)
     return points

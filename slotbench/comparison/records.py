@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "REFERENCES",
     "RULES",
     "Cell",
     "Comparison",
@@ -32,9 +31,6 @@ __all__ = [
     "thinned",
     "whole",
 ]
-
-REFERENCES = ("val/baseline/", "val/oracle/", "val/floor/")
-"""How the scores of baselines and of oracles begin, the last those of version 0.1; none of them is a metric."""
 
 RULES = " ("
 """What a metric's name and the rules that tell it apart from others of the name have between them."""
@@ -118,7 +114,7 @@ class Metric:
     Attributes:
         name: as logged, such as "val/fg_ari/video/decoder", and behind it the rules where there are several.
         label: for people.
-        higher_is_better: None where nobody has said.
+        higher_is_better: the direction; None where it is unknown or neither is better.
         baselines: what predictors that learn nothing score, by their name.
         oracles: what predictors score that are given the simulator's own state, by their name; no baselines.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ from slotbench.interfaces.batch import VideoBatch
 from slotbench.interfaces.cores import AttentionKind, State
 from slotbench.interfaces.parts import Decoded
 from slotbench.interfaces.specs import DataSpec
+from slotbench.metric_info import MetricInfo
 
 __all__ = [
     "AnswerScores",
@@ -114,6 +115,17 @@ class Reporter:
     def headlines(self) -> list[Headline]:
         """The numbers of the final report, with the baselines known so far."""
         return []
+
+    def metric_infos(self, names: Iterable[str]) -> dict[str, MetricInfo]:
+        """What logged numbers are, as far as they are declared.
+
+        Args:
+            names: as logged, without the stage.
+        """
+        found = {headline.metric.partition("/")[2]: headline for headline in self.headlines()}
+        return {
+            name: MetricInfo(name, found[name].label, found[name].higher_is_better) for name in names if name in found
+        }
 
     def mask_scores(self) -> Sequence[MaskScores]:
         """What the evaluation records of the last validation or test are made of, one for each kind of masks."""

@@ -15,30 +15,23 @@ from rich.text import Text
 
 from slotbench.files import dump_json, write_atomically
 from slotbench.lengths.streaming import AtLength
+from slotbench.metric_info import MetricInfo, arrow
 from slotbench.metrics.clip_summary import Summary, counted, scores_as_record, summaries
+from slotbench.metrics.mask_metrics import MASK_METRICS, TRACKING
 from slotbench.metrics.mask_rules import Rules
 from slotbench.runs.evaluation_record import clip_list_hash, make_record, record_file, write_record
 from slotbench.text import one_line
 
 __all__ = ["metrics_of", "print_lengths", "write_lengths"]
 
-_NAMES = {
-    "fg_ari/video": "FG-ARI per video",
-    "fg_ari/frame": "FG-ARI per frame",
-    "miou/video": "mIoU per video",
-    "miou/frame": "mIoU per frame",
-    "mota": "MOTA",
-    "motp": "MOTP (mean IoU)",
-    "switches_per_100_frames": "switches per 100 frames",
-    "half_life": "half-life, frames",
-    "found_again": "found again after occlusion",
-}
-_COSTS = {
-    "error": "error: MSE of predicted frames",
-    "state_numbers": "numbers in the state of a clip",
-    "milliseconds_per_frame": "ms per frame of a clip",
-    "core_milliseconds_per_frame": "of them in the core",
-}
+_SCOPES = ("video", "frame")
+_LEFT_OUT = frozenset({"misses", "false_positives"})
+_COSTS = (
+    MetricInfo("error", "error: MSE of predicted frames", False),
+    MetricInfo("state_numbers", "numbers in the state of a clip", False),
+    MetricInfo("milliseconds_per_frame", "ms per frame of a clip", False, unit="ms"),
+    MetricInfo("core_milliseconds_per_frame", "of them in the core", False, unit="ms"),
+)
 
 
 def metrics_of(found: Sequence[AtLength], context: int) -> dict[str, float]:
@@ -82,9 +75,9 @@ def print_lengths(
         table.add_column(f"{one.multiple} T = {one.frames}", justify="right", no_wrap=True)
     for source in dict.fromkeys(source for one in found for source in one.scores):
         columns = [summaries(one.scores.get(source, ())) for one in found]
-        for name, words in _NAMES.items():
+        for name, words in _headings(source):
             if any(name in column for column in columns):
-                table.add_row(f"{words}, {source}", *(_cell(column.get(name)) for column in columns))
+                table.add_row(words, *(_cell(column.get(name)) for column in columns))
     for name, words in answers.items():
         if name in found[-1].answers:
             table.add_row(words, *(_number(name, one.answers.get(name)) for one in found))
@@ -93,12 +86,20 @@ def print_lengths(
             words = f"  baseline: {key.removeprefix(prefix)}"
             table.add_row(words, *(_number(name, one.answers.get(key)) for one in found))
     costs = [_costs(one, context) for one in found]
-    for name, words in _COSTS.items():
-        if any(cost[name] is not None for cost in costs):
-            table.add_row(words, *(_number(name, cost[name]) for cost in costs))
+    for info in _COSTS:
+        if any(cost[info.name] is not None for cost in costs):
+            table.add_row(f"{info.label} {arrow(info)}", *(_number(info.name, cost[info.name]) for cost in costs))
     console.print(Text(one_line(title)), soft_wrap=True)
     console.print()
     console.print(table)
+
+
+def _headings(source: str) -> list[tuple[str, str]]:
+    """The scores that are printed, by name with their headings: headlines per video and per frame, then tracking."""
+    metrics = sorted((one for one in MASK_METRICS.values() if one.headline), key=lambda one: one.rank)
+    named = [(f"{one.name}/{scope}", f"{one.label} per {scope}", one.info) for one in metrics for scope in _SCOPES]
+    named += [(info.name, info.label, info) for info in TRACKING if info.name not in _LEFT_OUT]
+    return [(name, f"{label}, {source} {arrow(info)}") for name, label, info in named]
 
 
 def write_lengths(

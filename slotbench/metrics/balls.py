@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from slotbench.interfaces import AnswerScores, VideoBatch
+from slotbench.metric_info import MetricInfo
 from slotbench.metrics.contingency import integer_ids
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Scores
@@ -170,6 +171,21 @@ class BallScores(Scores, AnswerScores):
         colours = None if palette is None else torch.tensor(palette) / 255
         self.register_buffer("palette", colours, persistent=False)
         self.metrics = nn.ModuleDict()
+
+    @property
+    def declared(self) -> list[MetricInfo]:
+        """Accuracies of places and colours, and errors of pixels; what the other rule has has no direction."""
+        return [
+            MetricInfo("ball_iou", "ball-pixel IoU", True),
+            MetricInfo("colour_accuracy", "colour accuracy, coloured balls", True),
+            MetricInfo("colour_accuracy_not_last", "colour accuracy where the last colour is wrong", True),
+            MetricInfo("colour_accuracy_rules_disagree", "colour accuracy where the rules differ", True),
+            MetricInfo("ball_accuracy", "colour accuracy, all balls", True),
+            MetricInfo("pixel_error", "share of wrong pixels", False),
+            MetricInfo("ball_pixel_error", "share of wrong pixels on balls", False),
+            MetricInfo("rgb_mse", "squared error of colours", False),
+            MetricInfo("other_rule_accuracy", "colour accuracy of perfect memory with the other rule"),
+        ]
 
     def update(self, predicted: Integer[Tensor, "batch targets height width"], batch: VideoBatch) -> None:
         """Adds one predicted class image for each target of a batch."""

@@ -9,13 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
+from slotbench.metrics.mask_metrics import MASK_METRICS
 from slotbench.metrics.mask_rules import Rules
-from slotbench.metrics.segmentation import (
-    adjusted_rand_index,
-    matched_iou,
-    matched_iou_of_pairs,
-    mean_best_overlap,
-)
 from slotbench.metrics.tracking import Tracking, TrackingRule, track
 
 __all__ = ["ClipScores", "score_clip", "score_clips"]
@@ -45,10 +40,9 @@ def score_clip(
 ) -> ClipScores:
     """All scores of a clip.
 
-    Names are `<metric>/<scope>`: `fg_ari`, `fg_ari_several` (samples with two objects or more), `ari`, `miou`,
-    `miou_with_background`, `miou_of_pairs` and `mbo`, per `video` (the whole clip, or one of its windows) and per
-    `frame`; and `mota`, `motp`, `misses` and `false_positives` (per true object), `switches_per_100_frames` and
-    `found_again`.
+    Names are `<metric>/<scope>`: those of `MASK_METRICS` and `fg_ari_several` (samples with two objects or more), per
+    `video` (the whole clip, or one of its windows) and per `frame`; and `mota`, `motp`, `misses` and `false_positives`
+    (per true object), `switches_per_100_frames` and `found_again`.
 
     Args:
         tables: pixels by frame, true id and slot.
@@ -89,18 +83,14 @@ def _add_segmentation(
     points = tables.sum(-1)
     seen, present = points.sum(-1) > 0, points[..., 1:] > 0
     objects = present.sum(-1)
-    fg_ari, some = adjusted_rand_index(tables[..., 1:, :])
-    # the whole table of a sample without objects is its background
-    scored = seen & (some | (rules.empty == "one"))
-    scores: dict[str, _Values] = {
-        "fg_ari": (fg_ari, scored),
-        "fg_ari_several": (fg_ari, objects > 1),
-        "ari": adjusted_rand_index(tables),
-        "miou": matched_iou(tables),
-        "miou_with_background": matched_iou(tables, ignore_background=False),
-        "miou_of_pairs": matched_iou_of_pairs(tables),
-        "mbo": mean_best_overlap(tables),
-    }
+    scores: dict[str, _Values] = {}
+    for name, metric in MASK_METRICS.items():
+        value, defined = metric.make("frame").score(tables.flatten(0, 1))
+        scores[name] = value.unflatten(0, tables.shape[:2]), defined.unflatten(0, tables.shape[:2])
+        if name == "fg_ari":
+            # the whole table of a sample without objects is its background
+            scores[name] = scores[name][0], seen & ((objects > 0) | (rules.empty == "one"))
+            scores["fg_ari_several"] = scores[name][0], objects > 1
     if rules.absent == "zero":
         highest = torch.from_numpy(np.maximum(true_ids[1:], np.arange(1, len(true_ids)))) * present
         # an id that is there is never above the highest one, so that this only adds zeros to the mean

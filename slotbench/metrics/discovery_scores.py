@@ -10,19 +10,26 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from slotbench.interfaces import VideoBatch
+from slotbench.metric_info import MetricInfo, describe
 from slotbench.metrics.contingency import Labels, Tables, frame_tables
-from slotbench.metrics.frames import SSIM_WINDOW, frame_mse, frame_psnr, frame_ssim
+from slotbench.metrics.frames import FRAME_INFOS, SSIM_WINDOW, frame_mse, frame_psnr, frame_ssim
 from slotbench.metrics.lpips import LPIPS
 from slotbench.metrics.mask_evaluation import MaskEvaluation, gathered
+from slotbench.metrics.mask_metrics import MASK_METRICS, mask_score_infos
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Scores
-from slotbench.metrics.segmentation import ARI, FGARI, MatchedIoU, MeanBestOverlap, Scope, SegmentationMetric
+from slotbench.metrics.segmentation import FGARI, Scope, SegmentationMetric
 from slotbench.metrics.segmentation_baselines import segmentation_names, simple_segmentations
 from slotbench.metrics.slot_occupancy import SlotOccupancy
 
 __all__ = ["DiscoveryScores"]
 
 _SCOPES: tuple[Scope, ...] = ("video", "frame")
+OCCUPANCY = (
+    MetricInfo("largest_slot", "share of the largest slot", False),
+    MetricInfo("live_slots", "slots with at least 0.1 % of the pixels"),
+    MetricInfo("collapsed", "share of clips in which one slot has more than 95 %", False),
+)
 _Module = TypeVar("_Module", bound=nn.Module)
 
 
@@ -33,11 +40,9 @@ class _Segmentation(nn.Module):
         super().__init__()
         self.metrics = nn.ModuleDict()
         for scope in _SCOPES:
-            self.metrics[f"fg_ari/{scope}"] = FGARI(scope)
-            self.metrics[f"ari/{scope}"] = ARI(scope)
-            self.metrics[f"miou/{scope}"] = MatchedIoU(scope)
-            self.metrics[f"miou_with_background/{scope}"] = MatchedIoU(scope, ignore_background=False)
-            self.metrics[f"mbo/{scope}"] = MeanBestOverlap(scope)
+            for metric in MASK_METRICS.values():
+                if metric.logged:
+                    self.metrics[f"{metric.name}/{scope}"] = metric.make(scope)
 
     def by_name(self) -> dict[str, SegmentationMetric]:
         return dict(self.metrics.items())  # type: ignore[arg-type]
@@ -52,8 +57,8 @@ class _Segmentation(nn.Module):
 class DiscoveryScores(Scores):
     """Scores of slots against the true instances, and of reconstructions against the frames.
 
-    Names: `<metric>/<scope>/<masks>`, where metric is `fg_ari`, `ari`, `miou`, `miou_with_background` or `mbo`, scope
-    is `video` or `frame`, and masks says whose: `decoder`, `attention`, or `mask_decoder`;
+    Names: `<metric>/<scope>/<masks>`, where metric is a logged one of `MASK_METRICS`, scope is `video` or `frame`, and
+    masks says whose: `decoder`, `attention`, or `mask_decoder`;
     `fg_ari_several/<scope>/<masks>`, the mean over samples with at least two visible objects; `largest_slot`,
     `live_slots` and `collapsed` with `/<masks>`; `mse/frame`, `psnr/frame`, `ssim/frame` (frames of at least 11 x 11
     pixels) and, given a network, `lpips/frame`; for baselines `baseline/<metric>/<scope>/<name>`.
@@ -75,6 +80,11 @@ class DiscoveryScores(Scores):
         self.occupancies = nn.ModuleDict()
         self.baselines = nn.ModuleDict()
         self.frames = nn.ModuleDict()
+
+    @property
+    def declared(self) -> list[MetricInfo]:
+        """Scores of masks and of tracking, occupancy, and the quality of frames."""
+        return [*mask_score_infos(), *OCCUPANCY, *FRAME_INFOS]
 
     def update_masks(
         self,
@@ -163,15 +173,16 @@ class DiscoveryScores(Scores):
         """Every score of the evaluation that ends; forgets its clips, but not what its records say."""
         evaluations, self._evaluations = gathered(self._evaluations), {}
         values = super().close(keep_references)
+        known = self.references | values
+        means: dict[str, dict[str, float]] = {}
         baselines: dict[str, dict[str, float]] = {}
-        for name, value in (self.references | values).items():
-            kind, _, score = name.partition("/")
-            if kind == "baseline":
-                score, _, baseline = score.rpartition("/")
-                if score.endswith(_SCOPES):
-                    baselines.setdefault(baseline, {})[score] = value
+        for name, info in describe(known, self.declared).items():
+            if info.reference and info.scope:
+                baselines.setdefault(info.by, {})[info.of] = known[name]
+            elif info.scope and info.masks:
+                means.setdefault(info.masks, {})[info.without_masks] = known[name]
         self.mask_scores = [
-            evaluation.result(source, _of(source, values), baselines) for source, evaluation in evaluations.items()
+            evaluation.result(source, means.get(source, {}), baselines) for source, evaluation in evaluations.items()
         ]
         return values
 
@@ -188,13 +199,6 @@ class DiscoveryScores(Scores):
 
     def _add_frames(self, name: str, values: Tensor) -> None:
         _made(self.frames, name, Mean, values).update(values)
-
-
-def _of(source: str, values: dict[str, float]) -> dict[str, float]:
-    """The segmentation scores of one kind of masks, which have a scope."""
-    ending = f"/{source}"
-    named = {name.removesuffix(ending): value for name, value in values.items() if name.endswith(ending)}
-    return {name: value for name, value in named.items() if name.endswith(_SCOPES) and "baseline/" not in name}
 
 
 def _made(table: nn.ModuleDict, name: str, kind: type[_Module], like: Tensor) -> _Module:

@@ -14,13 +14,30 @@ from torch.nn import functional as F
 from torchmetrics import Metric
 
 from slotbench.interfaces import unit_frames
+from slotbench.metric_info import MetricInfo
 
-__all__ = ["MAX_PSNR", "SSIM_WINDOW", "HorizonCurve", "frame_mse", "frame_psnr", "frame_ssim", "frame_sum_mse"]
+__all__ = [
+    "FRAME_INFOS",
+    "MAX_PSNR",
+    "SSIM_WINDOW",
+    "HorizonCurve",
+    "frame_mse",
+    "frame_psnr",
+    "frame_ssim",
+    "frame_sum_mse",
+]
 
 MAX_PSNR = 100.0
 """Decibels given to a frame without error, whose PSNR is infinite."""
 
 SSIM_WINDOW = 11
+FRAME_INFOS = (
+    MetricInfo("mse", "squared error per pixel", False),
+    MetricInfo("psnr", "PSNR", True, unit="dB"),
+    MetricInfo("ssim", "SSIM", True),
+    MetricInfo("lpips", "LPIPS (AlexNet)", False),
+)
+"""The scores of frames; names have the scope "frame" or a step behind them."""
 """Side in pixels of the window that SSIM looks through; smaller frames have no SSIM."""
 
 _SIGMA, _C1, _C2 = 1.5, 0.01**2, 0.03**2

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from slotbench.interfaces import VideoBatch
+from slotbench.metric_info import MetricInfo
 from slotbench.metrics.contingency import integer_ids
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Scores
@@ -136,6 +137,15 @@ class LabelScores(Scores):
         self.register_buffer("distances", grid_distances(side) if cells else None, persistent=False)
         self.metrics = nn.ModuleDict()
         self._last: dict[str, float] = {}
+
+    @property
+    def declared(self) -> list[MetricInfo]:
+        """Accuracies, and for cells the distance."""
+        return [
+            MetricInfo("top1", "Top-1", True),
+            MetricInfo("top5", "Top-5", True),
+            MetricInfo("l1", "L1", False, unit="cells"),
+        ]
 
     def update(self, logits: Float[Tensor, "batch classes"], batch: VideoBatch) -> None:
         """Adds clips."""

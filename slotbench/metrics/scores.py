@@ -10,26 +10,13 @@ from typing import Any, Literal
 from torch import nn
 
 from slotbench.interfaces import Headline, MaskScores
+from slotbench.metric_info import MASKS, MetricInfo
 
 __all__ = ["Score", "Scores", "Stage"]
 
 Stage = Literal["val", "test"]
 
 _REFERENCES = ("baseline/", "oracle/")
-_OF_MASKS = frozenset(
-    (
-        "ari",
-        "fg_ari",
-        "fg_ari_several",
-        "mbo",
-        "miou",
-        "miou_of_pairs",
-        "miou_with_background",
-        "mota",
-        "motp",
-        "rollout_mota",
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -43,6 +30,7 @@ class Score:
         references: the name that its baselines and oracles are logged under, if it is not `name`.
         needs: what there is to do for a value, if there may be none: an option to give, or a command.
         stage: the only stage that has it, if not both have.
+        of_masks: whether it compares masks with the true ones.
     """
 
     name: str
@@ -51,6 +39,13 @@ class Score:
     references: str | None = None
     needs: str | None = None
     stage: Stage | None = None
+    of_masks: bool = False
+
+    @property
+    def info(self) -> MetricInfo:
+        """The declaration of this very name; the masks are those that its end says."""
+        masks = self.name.rpartition("/")[2]
+        return MetricInfo(self.name, self.label, self.higher_is_better, masks=masks if masks in MASKS else "")
 
     def headline(self, stage: Stage, references: Mapping[str, float], pseudo_masks: bool = False) -> Headline:
         """The headline of a stage.
@@ -61,7 +56,7 @@ class Score:
             pseudo_masks: whether the masks that it scores against are no truth, which a label then says.
         """
         label = self.label
-        if pseudo_masks and not _OF_MASKS.isdisjoint(self.name.split("/")):
+        if pseudo_masks and self.of_masks:
             label += " (against pseudo masks)"
         known = references if self.stage in (None, stage) else {}
         found: dict[str, dict[str, float]] = {}
@@ -95,6 +90,11 @@ class Scores(nn.Module, ABC):
     def wants_references(self) -> bool:
         """Whether this evaluation is to score baselines and oracles."""
         return not self.references
+
+    @property
+    def declared(self) -> Sequence[MetricInfo]:
+        """What the scores are, by the names that theirs begin with (`slotbench.metric_info.describe`)."""
+        return ()
 
     @abstractmethod
     def compute(self) -> dict[str, float]:

@@ -347,6 +347,24 @@ class MatchedIoU(SegmentationMetric):
         return matched_iou(table, self.ignore_background)
 
 
+class MatchedIoUOfPairs(SegmentationMetric):
+    """Mean IoU over all pairs with a segment on either side, the background among them: surplus slots count 0.
+
+    Args:
+        scope: which pixels make up one sample: "frame", "video", "step" or "scene".
+
+    Example:
+        >>> metric = MatchedIoUOfPairs("frame")
+        >>> metric.update(torch.tensor([[[[0, 1, 0, 0, 1, 2, 2, 2]]]]), torch.tensor([[[[0, 0, 1, 1, 1, 2, 2, 2]]]]))
+        >>> round(float(metric.compute()), 4)
+        0.6111
+    """
+
+    def score(self, table: Integer[Tensor, "samples true predicted"]) -> _Values:
+        """See `matched_iou_of_pairs`."""
+        return matched_iou_of_pairs(table)
+
+
 class MeanBestOverlap(SegmentationMetric):
     """Mean over the true objects of the IoU with the slot that fits best (mBO); a slot may serve several objects.
 

@@ -6,13 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["ONCE_AMONG_BASELINES", "ORACLE", "split_references"]
+from slotbench.metric_info import ONCE_AMONG_BASELINES
+
+__all__ = ["ORACLE", "split_references"]
 
 ORACLE = "oracle (knows the simulator)"
 """What an oracle is called where people read."""
-
-ONCE_AMONG_BASELINES = frozenset({"generator, last two frames", "constant velocity", "constant velocity, walls"})
-"""Oracles that runs of version 0.1 have logged as baselines, under `<stage>/floor/`."""
 
 
 def split_references(headline: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:

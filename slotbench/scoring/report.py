@@ -10,33 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from slotbench.errors import listing
+from slotbench.metric_info import arrow
 from slotbench.metrics.clip_summary import Summary, counted, summaries
+from slotbench.metrics.mask_metrics import TRACKING, mask_score_infos
 from slotbench.scoring.conventions import CONVENTIONS
 from slotbench.scoring.evaluation import Evaluation
 from slotbench.text import one_line
 
 __all__ = ["print_conventions", "print_evaluation"]
-
-_NAMES = {
-    "fg_ari": "FG-ARI",
-    "fg_ari_several": "FG-ARI, 2 objects or more",
-    "ari": "ARI",
-    "miou": "mIoU",
-    "miou_with_background": "mIoU with background",
-    "miou_of_pairs": "mIoU of all pairs",
-    "mbo": "mBO",
-    "mota": "MOTA",
-    "motp": "MOTP (mean IoU)",
-    "misses": "misses per object",
-    "false_positives": "false positives per object",
-    "switches_per_100_frames": "switches per 100 frames",
-    "half_life": "half-life, frames",
-    "found_again": "found again after occlusion",
-}
-_ORDER = [
-    *(f"{name}/{scope}" for scope in ("video", "frame") for name in list(_NAMES)[:7]),
-    *list(_NAMES)[7:],
-]
 
 
 def print_evaluation(
@@ -60,7 +41,7 @@ def print_evaluation(
     table.add_column("score", no_wrap=True)
     for column in ("masks", "± 95 %", *list(columns)[1:]):
         table.add_column(Text(one_line(column, 40)), justify="right", min_width=6)
-    for name in _ORDER:
+    for name, heading in _headings():
         if any(name in scores for scores in columns.values()):
             own = columns["masks"].get(name)
             cells = [
@@ -68,7 +49,7 @@ def print_evaluation(
                 _half_interval(own),
                 *(_cell(scores.get(name)) for scores in list(columns.values())[1:]),
             ]
-            table.add_row(_heading(name), *cells)
+            table.add_row(heading, *cells)
     console.print(Text(one_line(f"score {masks}")), soft_wrap=True)
     console.print()
     console.print(table)
@@ -135,9 +116,13 @@ def _console() -> Console:
     return console if console.is_terminal else Console(width=160)
 
 
-def _heading(name: str) -> str:
-    metric, _, scope = name.partition("/")
-    return f"{_NAMES[metric]} per {scope}" if scope else _NAMES[metric]
+def _headings() -> list[tuple[str, str]]:
+    """Every score by name with its heading: those per video, those per frame, tracking."""
+    infos, tracked = mask_score_infos(), {info.name for info in TRACKING}
+    scoped = [(info, scope) for scope in ("video", "frame") for info in infos if info.name not in tracked]
+    named = [(f"{info.name}/{scope}", f"{info.label} per {scope}", info) for info, scope in scoped]
+    named += [(info.name, info.label, info) for info in TRACKING]
+    return [(name, f"{label} {arrow(info)}".rstrip()) for name, label, info in named]
 
 
 def _cell(summary: Summary | None) -> str:

@@ -24,6 +24,7 @@ from slotbench.interfaces import (
 )
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.lpips import LPIPS
+from slotbench.metrics.mask_metrics import mask_headlines
 from slotbench.metrics.scores import Score
 from slotbench.pretrained.feature_extractor import FeatureExtractor
 from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask, Pixels
@@ -138,9 +139,7 @@ class SlotAutoencoding(AutoencodingTask):
     def reported(self) -> tuple[Score, ...]:
         """FG-ARI, mIoU and ARI per video beside baselines, occupancy, and the quality of frames, if it is frames."""
         scores = (
-            Score("fg_ari/video/decoder", "objects told apart: FG-ARI per video", references="fg_ari/video"),
-            Score("miou/video/decoder", "masks that fit: mIoU per video", references="miou/video"),
-            Score("ari/video/decoder", "with the background: ARI per video", references="ari/video"),
+            *mask_headlines(),
             Score("largest_slot/decoder", "share of the largest slot", higher_is_better=False),
         )
         return scores if self.learns_features else (*scores, Score("psnr/frame", "reconstruction: PSNR per frame, dB"))

@@ -24,6 +24,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from slotbench.interfaces import DataSpec, Headline, MaskScores, Reporter, TakesFrames, VideoBatch, to_unit_range
 from slotbench.lightning_compat import evaluate_with_ordinary_tensors
+from slotbench.metric_info import MetricInfo, describe
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Score, Scores, Stage
 from slotbench.nn.slot_init import drawn_by_clip
@@ -213,6 +214,16 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
         data = getattr(self.trainer, "datamodule", None) if self.is_attached else None
         pseudo = getattr(data, "pseudo_masks", False)
         return [score.headline(self._stage, references, pseudo) for score in self.reported]
+
+    def metric_infos(self, names: Iterable[str]) -> dict[str, MetricInfo]:
+        """What logged scores are: as their `Scores` declare them, and headlines as `reported` does.
+
+        Args:
+            names: as logged, without the stage.
+        """
+        declared = [one for stage in self.scores for one in self.scores_of(stage).declared]
+        loss = MetricInfo("loss", "loss", False)
+        return describe(names, [loss, *declared, *(score.info for score in self.reported)])
 
     def mask_scores(self) -> Sequence[MaskScores]:
         """Those of the stage that was evaluated last."""

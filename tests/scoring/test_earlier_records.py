@@ -79,4 +79,4 @@ def test_scores_that_are_none_are_left_out(scored, capsys):
     capsys.readouterr()
     assert score(*arguments, "--beside", path) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("MOTA")]
-    assert len(line.split()) == 2
+    assert len(line.split()) == 3

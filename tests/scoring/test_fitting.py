@@ -135,5 +135,5 @@ def test_the_command_says_what_was_cut(tmp_path, capsys):
     printed = " ".join(capsys.readouterr().out.split())
     assert "cut: of 1 clips, 32 x 32 pixels of the truth's 32 x 64 are scored" in printed
     assert "the side that shows more cut to the middle that the other shows" in printed
-    assert "mIoU per video 1.000" in printed
+    assert "mIoU per video ↑ 1.000" in printed
     assert run([*command, "--fit", "middle"]) == 2

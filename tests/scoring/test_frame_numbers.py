@@ -73,7 +73,7 @@ def test_frames_without_a_truth_may_be_left_out(tmp_path, capsys):
     assert scored(tmp_path, capsys)[0] == 2
     code, printed = scored(tmp_path, capsys, "--allow-missing")
     assert code == 0
-    assert "mIoU per video 1.000" in printed
+    assert "mIoU per video ↑ 1.000" in printed
     assert "3 frames of 8 x 8 pixels" in printed
     assert "not scored, without truth: 8 frames of the masks" in printed
     with pytest.raises(UserError):
@@ -102,7 +102,7 @@ def test_pictures_of_some_frames_are_compared_with_those_of_the_truth(tmp_path, 
     pictures(tmp_path / "masks" / "walk", truth[4:8], range(4, 8))
     code, printed = scored(tmp_path, capsys)
     assert code == 0
-    assert "mIoU per video 1.000" in printed
+    assert "mIoU per video ↑ 1.000" in printed
     assert "4 frames of 8 x 8 pixels" in printed
 
 
@@ -132,7 +132,7 @@ def test_arrays_may_say_their_frames_and_their_video(tmp_path, capsys):
     code, printed = scored(tmp_path, capsys, "--allow-missing")
     assert code == 0
     assert "2 clips scored of 3 there" in printed
-    assert "mIoU per video 1.000" in printed
+    assert "mIoU per video ↑ 1.000" in printed
 
 
 @pytest.mark.parametrize(

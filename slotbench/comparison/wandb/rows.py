@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from slotbench.comparison.records import REFERENCES, Curve, real, thinned, whole
+from slotbench.comparison.records import Curve, real, thinned, whole
+from slotbench.metric_info import is_reference
 
 __all__ = ["MetricRows", "metrics_of", "step_of"]
 
@@ -92,7 +93,7 @@ class MetricRows:
         return {
             name: thinned(_curve(values), limit)
             for name, values in self._values.items()
-            if values and not name.startswith(REFERENCES)
+            if values and not is_reference(name)
         }
 
 

@@ -7,11 +7,21 @@ from jaxtyping import Float, Integer
 from torch import Tensor
 from torchmetrics import Metric
 
-__all__ = ["MOST_PAIRED", "CodeUsage"]
+from slotbench.metric_info import MetricInfo
+
+__all__ = ["CODE_USE", "MOST_PAIRED", "CodeUsage"]
 
 MOST_PAIRED = 256
 """Codebooks up to this size have the entropy given the left neighbour; larger ones would need more pairs than there
 are."""
+
+CODE_USE = (
+    MetricInfo("perplexity", "perplexity of the codes in use", True),
+    MetricInfo("entropy", "entropy of single codes", unit="nats"),
+    MetricInfo("entropy_given_left", "entropy given the left neighbour", unit="nats"),
+    MetricInfo("dead_codes", "codes that no cell has", False),
+)
+"""How codes are used."""
 
 
 class CodeUsage(Metric):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from slotbench.metric_info import MetricInfo
 from slotbench.metrics.depth.errors import DepthErrors
 from slotbench.metrics.depth.means import Counted, Depth
 from slotbench.metrics.discovery_scores import DiscoveryScores
@@ -29,6 +30,16 @@ class DepthScores(DiscoveryScores):
     def __init__(self, baseline_clips: int = 0) -> None:
         super().__init__(baseline_clips)
         self.depths = nn.ModuleDict()
+
+    @property
+    def declared(self) -> list[MetricInfo]:
+        """Scores of object discovery, and errors of depth."""
+        return [
+            *super().declared,
+            MetricInfo("depth_abs_rel", "depth: mean |p - d| / d", False),
+            MetricInfo("depth_rmse", "depth: RMSE in the data's unit", False),
+            MetricInfo("depth_log_rmse", "depth: RMSE of ln d", False),
+        ]
 
     def update_depth(self, predicted: Depth, true: Depth, counted: Counted) -> None:
         """Adds predicted depth, and the pixels of each group that count."""

@@ -31,6 +31,7 @@ from slotbench.interfaces import (
     VideoSpec,
     WindowedCore,
 )
+from slotbench.metrics.mask_metrics import mask_headline
 from slotbench.metrics.scores import Score, Stage
 from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask, frame_size, resized_masks
 from slotbench.tasks.codes.code_scores import CodeScores
@@ -166,12 +167,19 @@ class CodeAutoencoding(AutoencodingTask):
     @property
     def reported(self) -> tuple[Score, ...]:
         """Object discovery as elsewhere; cross-entropy and whether slots help; quality of frames beside its bound."""
-        name, label = "fg_ari/video/mask_decoder", "the same of the mask decoder: FG-ARI"
-        painted = () if self.mask_decoder is None else (Score(name, label, references="fg_ari/video"),)
+        of_its_own = mask_headline("fg_ari", "mask_decoder", "the same of the mask decoder: FG-ARI")
+        painted = () if self.mask_decoder is None else (of_its_own,)
         return (
-            Score("fg_ari/video/decoder", "objects told apart: FG-ARI per video", references="fg_ari/video"),
-            Score("miou/video/decoder", "masks that fit: mIoU per video", references="miou/video"),
-            Score("fg_ari/video/attention", "the same of the core's attention: FG-ARI", references="fg_ari/video"),
+            Score(
+                "fg_ari/video/decoder", "objects told apart: FG-ARI per video", references="fg_ari/video", of_masks=True
+            ),
+            Score("miou/video/decoder", "masks that fit: mIoU per video", references="miou/video", of_masks=True),
+            Score(
+                "fg_ari/video/attention",
+                "the same of the core's attention: FG-ARI",
+                references="fg_ari/video",
+                of_masks=True,
+            ),
             *painted,
             Score("cross_entropy", "codes: cross-entropy, nats per code", higher_is_better=False),
             Score("slot_gap", "nats per code lost with another clip's slots (0: not used)"),

@@ -6,7 +6,8 @@ from jaxtyping import Float, Integer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from slotbench.metrics.codes.code_usage import CodeUsage
+from slotbench.metric_info import MetricInfo
+from slotbench.metrics.codes.code_usage import CODE_USE, CodeUsage
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.frames import frame_psnr
 from slotbench.metrics.means import Mean
@@ -37,6 +38,19 @@ class CodeScores(DiscoveryScores):
         super().__init__(baseline_clips)
         self.usage = CodeUsage(num_codes)
         self.code_losses = nn.ModuleDict({name: Mean() for name in ("own", "other", "own_beside_other")})
+
+    @property
+    def declared(self) -> list[MetricInfo]:
+        """Scores of object discovery, of predicting codes, and of frames painted in other ways."""
+        return [
+            *super().declared,
+            MetricInfo("cross_entropy", "cross-entropy of codes", False, unit="nats"),
+            MetricInfo("cross_entropy_other_slots", "cross-entropy with another clip's slots", None, unit="nats"),
+            MetricInfo("slot_gap", "cross-entropy lost with another clip's slots", True, unit="nats"),
+            *CODE_USE,
+            MetricInfo("psnr_tokenizer", "PSNR of frames from true codes", True, unit="dB"),
+            MetricInfo("psnr_mask_decoder", "PSNR of the mask decoder's frames", True, unit="dB"),
+        ]
 
     def update_codes(
         self, codes: Integer[Tensor, "batch time rows cols"], own: Logits, other: Logits | None = None

@@ -8,8 +8,9 @@ from jaxtyping import Float, Integer
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from slotbench.metrics.codes.code_usage import CodeUsage
-from slotbench.metrics.frames import SSIM_WINDOW, frame_mse, frame_psnr, frame_ssim
+from slotbench.metric_info import MetricInfo
+from slotbench.metrics.codes.code_usage import CODE_USE, CodeUsage
+from slotbench.metrics.frames import FRAME_INFOS, SSIM_WINDOW, frame_mse, frame_psnr, frame_ssim
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Scores
 
@@ -33,6 +34,11 @@ class FrameScores(Scores):
         super().__init__()
         self.frames = nn.ModuleDict()
         self.usage = CodeUsage(num_codes)
+
+    @property
+    def declared(self) -> list[MetricInfo]:
+        """Quality of frames, and use of codes."""
+        return [*FRAME_INFOS, *CODE_USE]
 
     def update(
         self,

@@ -142,8 +142,10 @@ class DepthAutoencoding(AutoencodingTask):
                 higher_is_better=False,
                 needs=_OF_OBJECTS,
             ),
-            Score("fg_ari/video/decoder", "objects told apart: FG-ARI per video", references="fg_ari/video"),
-            Score("miou/video/decoder", "masks that fit: mIoU per video", references="miou/video"),
+            Score(
+                "fg_ari/video/decoder", "objects told apart: FG-ARI per video", references="fg_ari/video", of_masks=True
+            ),
+            Score("miou/video/decoder", "masks that fit: mIoU per video", references="miou/video", of_masks=True),
             Score("largest_slot/decoder", "share of the largest slot", higher_is_better=False),
         )
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from slotbench.interfaces import Decoded
+from slotbench.metric_info import MetricInfo
 from slotbench.metrics.colour_tracker import simple_trackers
 from slotbench.metrics.frames import frame_sum_mse
 from slotbench.metrics.means import Mean
@@ -28,6 +29,25 @@ Ids = Integer[Tensor, "batch time height width"]
 Layers = Float[Tensor, "batch time objects channels height width"]
 
 _COPIED = "baseline|copy the last true masks"
+
+
+OBJECT_INFOS = (
+    MetricInfo("rollout_mse_sum", "squared error of a frame, summed over pixels", False),
+    MetricInfo("rollout_occupied", "share of clips with an object in every frame"),
+    MetricInfo("rollout_f1", "soft F1 of the foreground", True),
+    MetricInfo("rollout_f1_all_steps", "soft F1 of the foreground, all frames", True),
+    MetricInfo("rollout_mota", "MOTA of the masks", True),
+    MetricInfo("rollout_motp", "MOTP of the masks (mean IoU)", True),
+    MetricInfo("rollout_mota_patches", "MOTA of patches of the predicted frames", True),
+    MetricInfo("rollout_motp_patches", "MOTP of patches of the predicted frames", True),
+    MetricInfo("rollout_acl", "average consistency length", True),
+    MetricInfo("rollout_mcl", "maximum consistency length", True),
+    MetricInfo("rollout_acl_shuffled", "average consistency length, shuffled in time"),
+    MetricInfo("rollout_mcl_shuffled", "maximum consistency length, shuffled in time"),
+    MetricInfo("rollout_object_share", "share of slots' frames that show an object"),
+    MetricInfo("slot_utilisation", "share of a slot in the first predicted frame"),
+)
+"""What the scores of `ObjectScores` are."""
 
 
 class ObjectScores(nn.Module):

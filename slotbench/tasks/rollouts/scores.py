@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,15 @@ from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
 from slotbench.interfaces import VideoSpec
-from slotbench.metrics.frames import MAX_PSNR, SSIM_WINDOW, HorizonCurve, frame_mse, frame_psnr, frame_ssim
+from slotbench.metric_info import MetricInfo
+from slotbench.metrics.frames import FRAME_INFOS, MAX_PSNR, SSIM_WINDOW, HorizonCurve, frame_mse, frame_psnr, frame_ssim
 from slotbench.metrics.lpips import LPIPS
 from slotbench.metrics.scores import Scores
 from slotbench.metrics.usage import ChoiceUsage
 from slotbench.nn.aggregation import sum_over_processes
 from slotbench.tasks.frame_losses import truncate_to_bytes
 from slotbench.tasks.rollouts.groups import RolloutGroups, summarise_groups
-from slotbench.tasks.rollouts.objects import ObjectScores
+from slotbench.tasks.rollouts.objects import OBJECT_INFOS, ObjectScores
 
 __all__ = ["Curves", "RolloutScores", "curve_values", "frames_ahead", "summarise"]
 
@@ -27,6 +29,9 @@ Curves = dict[str, list[float]]
 """A score per step of the horizon, by the score's name."""
 
 Frames = Float[Tensor, "batch time channels height width"]
+
+_VARIANTS = ("thresholded",)
+"""Roll-outs of the model that are scored beside the plain one."""
 
 _MAX_STEPS = 100
 """How many steps of a curve are logged one by one."""
@@ -81,6 +86,24 @@ class RolloutScores(Scores):
             del self._functions["ssim"]
         self._sampled_frames, self._sampling_seconds = 0, 0.0
         self._device = torch.device("cpu")
+
+    @property
+    def declared(self) -> list[MetricInfo]:
+        """Quality of predicted frames, those ahead of baselines, groups, and objects where they are scored."""
+        frames = [replace(one, name=f"rollout_{one.name}") for one in FRAME_INFOS]
+        return [
+            *frames,
+            *(replace(one, name=f"{one.name}_{variant}") for one in frames for variant in _VARIANTS),
+            MetricInfo("rollout_mse_per_frame", "squared error of a frame, summed over pixels", False),
+            MetricInfo("rollout_frames_ahead", "frames ahead of every baseline", True, unit="frames"),
+            MetricInfo("rollout_fvd", "FVD", False),
+            MetricInfo("rollout_capped", "share of frames without error"),
+            MetricInfo("rollout_groups", "groups of clips"),
+            MetricInfo("rollout_group_clips", "clips of a group"),
+            MetricInfo("sampling_fps", "frames predicted per second", True),
+            MetricInfo("schemata_entropy", "entropy of the schemata in use", unit="nats"),
+            *(OBJECT_INFOS if self.objects is not None else ()),
+        ]
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -119,7 +119,7 @@ class RolloutTask(SlotTask, Predictor):
         scores.append(Score("rollout_frames_ahead", "frames ahead of every baseline"))
         if test.objects is not None:
             scores.append(Score("rollout_mse_sum", "error: MSE summed over pixels", higher_is_better=False))
-            scores.append(Score("rollout_mota", "MOTA of the masks", needs="a decoder with masks"))
+            scores.append(Score("rollout_mota", "MOTA of the masks", needs="a decoder with masks", of_masks=True))
         for name, (label, path, option) in weighed.items():
             needs = f"--model.{option} FILE" if path is None else "slotbench test RUN"
             scores.append(Score(f"rollout_{name}", label, higher_is_better=False, needs=needs, stage="test"))

@@ -6,14 +6,15 @@ import collections.abc
 import enum
 import inspect
 import types
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeGuard, Union, get_args, get_origin
 
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
-from slotbench.config.jsonargparse_compat import typed_arguments
-from slotbench.config.schedule_arguments import is_open_length, supplied_arguments
+from slotbench.config.jsonargparse_compat import signature_of
+from slotbench.config.schedule_arguments import supplied_arguments
 from slotbench.config.settings import Setting
 from slotbench.sources import Argument, Part
 
@@ -84,24 +85,15 @@ def describe_type(hint: Any) -> str:
 
 def parameters_of(cls: type, supplied: int) -> dict[str, Argument]:
     """The arguments of a class as the parser sees them, without the first `supplied`, which are not the user's."""
-    parser = ArgumentParser(exit_on_error=False)
-    skip = supplied_arguments(cls, {supplied}) if supplied else None
-    parser.add_class_arguments(cls, "it", fail_untyped=False, sub_configs=True, skip=skip)
-    signature = inspect.signature(cls).parameters
-    found: dict[str, Argument] = {}
-    for key, (hint, default) in typed_arguments(parser).items():
-        if key.startswith("it."):
-            name = key.removeprefix("it.")
-            declared = signature.get(name)
-            required = declared is not None and declared.default is inspect.Parameter.empty
-            if is_open_length(cls, name):
-                declared, required = None, False
-            default = default if declared is None or required else declared.default
-            whole, _, part = name.partition(".")
-            # the parser has no type for a dataclass, only for its fields
-            hint = type(default) if is_dataclass(default) else hint
-            (found[whole].fields if part else found)[part or name] = Argument(hint, default, required, part_of(hint))
-    return found
+    skip = supplied_arguments(cls, {supplied})
+    first = max(count for count in skip if isinstance(count, int))
+    given = islice(signature_of(cls).items(), first, None)
+    return {name: _with_parts(argument) for name, argument in given if name not in skip}
+
+
+def _with_parts(argument: Argument) -> Argument:
+    fields = {name: _with_parts(inner) for name, inner in argument.fields.items()}
+    return replace(argument, part=part_of(argument.hint), fields=fields)
 
 
 def fits(setting: Setting, hint: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What somebody has said of a part's arguments, so that a part that is exchanged for another class keeps just these."""
+"""Arguments the user set explicitly, so that a part that changes its class keeps these and no defaults."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from contextvars import ContextVar
 
 from slotbench.config.settings import Setting
 
-__all__ = ["said", "was_said"]
+__all__ = ["explicit", "is_explicit"]
 
-# (class, argument) that somebody gave, the class "" where none had been named
-_said: ContextVar[frozenset[tuple[str, str]]] = ContextVar("_said", default=frozenset())
+# (class, argument) that the user set, the class "" where none had been named
+_explicit: ContextVar[frozenset[tuple[str, str]]] = ContextVar("_explicit", default=frozenset())
 
 
 @contextmanager
-def said(settings: Iterable[Setting]) -> Iterator[None]:
-    """While the parser works, these settings are what somebody gave: a value that equals a default is no default."""
-    token = _said.set(frozenset(_given(settings)))
+def explicit(settings: Iterable[Setting]) -> Iterator[None]:
+    """Within the block these settings count as set by the user, also where a value equals the default."""
+    token = _explicit.set(frozenset(_owned(settings)))
     try:
         yield
     finally:
-        _said.reset(token)
+        _explicit.reset(token)
 
 
-def was_said(class_name: str, argument: str) -> bool:
-    """Whether somebody gave this argument to a part when it was of this class, or of its class by default."""
-    return not _said.get().isdisjoint({(class_name, argument), ("", argument)})
+def is_explicit(class_name: str, argument: str) -> bool:
+    """Whether the user set this argument of a part while the part was of this class, or of its class by default."""
+    return not _explicit.get().isdisjoint({(class_name, argument), ("", argument)})
 
 
-def _given(settings: Iterable[Setting]) -> Iterator[tuple[str, str]]:
-    """Class and argument of every setting: that of its part when it was given, and those exchanged for it later."""
+def _owned(settings: Iterable[Setting]) -> Iterator[tuple[str, str]]:
+    """Class and argument of every setting: the class of its part at that point, and those that replace it later."""
     settings = list(settings)
     classes: dict[tuple[str, ...], list[tuple[int, str]]] = {}
     for index, setting in enumerate(settings):

@@ -1,4 +1,4 @@
-"""The parser: LightningCLI with the registry's components, and sizes handed from the data to the task."""
+"""The parser: LightningCLI with the registry's components, and sizes passed from the data to the task."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from typing import Any, NoReturn
 
 import yaml
 from jsonargparse import Namespace
+from lightning.pytorch import Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
 from slotbench import __version__, registry
-from slotbench.config.class_changes import said
+from slotbench.config.class_changes import explicit
 from slotbench.config.explanation import explain
-from slotbench.config.jsonargparse_compat import import_path, last_refusal, typed_arguments
+from slotbench.config.jsonargparse_compat import import_path, last_refusal, signature_of
 from slotbench.config.options import RunOptions
 from slotbench.config.policy import allowed_paths, apply_policy, refusal_words
+from slotbench.config.refusals import OF_COMMANDS
 from slotbench.config.settings import Setting, without_replaced
 from slotbench.data.base import SlotDataModule
 from slotbench.errors import UserError
 from slotbench.lightning_compat import SettledCLI
 from slotbench.tasks.task import Task
 
-__all__ = ["Configuration", "SlotbenchCLI", "hush", "parse"]
+__all__ = ["Configuration", "SlotbenchCLI", "filter_messages", "parse"]
 
 _PARTS = ("model", "data", "trainer")
 
@@ -59,7 +61,7 @@ class _Parser(LightningArgumentParser):
 
 
 class SlotbenchCLI(SettledCLI):
-    """LightningCLI with any task, any data set, and sizes handed from the data to the task; it runs what it parses.
+    """LightningCLI with any task, any data set, and sizes passed from the data to the task; it runs what it parses.
 
     Args:
         command: fit, validate, test or predict.
@@ -108,18 +110,20 @@ class SlotbenchCLI(SettledCLI):
         return parser
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Hands the data's sizes to the task."""
+        """Links the data's sizes to the task."""
         parser.link_arguments("data.spec", "model.init_args.data_spec", apply_on="instantiate")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Parses; a refusal is explained."""
         try:
-            with said(self._settings):
+            with explicit(self._settings):
                 self.config = _without_enums(parser.parse_args(args))
         except _ParserRefusal as refusal:
-            known = typed_arguments(self.parser_of(self._command))
-            options = {key: hint for key, (hint, _) in known.items() if "." not in key and hint and key not in _PARTS}
-            explain(self._settings, options, allowed_paths(self._options.allow_import))
+            known = signature_of(Trainer, self._command)
+            options = {name: argument.hint for name, argument in known.items() if name not in OF_COMMANDS}
+            explain(
+                self._settings, {"seed_everything": bool | int, **options}, allowed_paths(self._options.allow_import)
+            )
             if (refused := last_refusal()) is not None:
                 raise UserError(refusal_words(refused, self._settings)) from refusal
             raise UserError(str(refusal)) from refusal
@@ -208,8 +212,8 @@ def _is_news(record: logging.LogRecord) -> bool:
     return not message.startswith(_CHATTER)
 
 
-def hush() -> None:
-    """Drops the known noise; every other message and warning still comes through."""
+def filter_messages() -> None:
+    """Filters known messages and warnings of Lightning and torch; all others still appear."""
     for name in ("lightning", "lightning.pytorch", "lightning.fabric"):
         # on the handler: a filter on a logger does not see what its children pass on
         for handler in logging.getLogger(name).handlers:

@@ -20,12 +20,12 @@ from slotbench.errors import UserError, lines
 from slotbench.sources import Argument, Part, arguments_from_source, defines_class
 from slotbench.yaml_files import read_yaml
 
-__all__ = ["configurable", "refuse_early", "refuse_grids"]
+__all__ = ["OF_COMMANDS", "configurable", "refuse_early", "refuse_grids"]
 
 _KINDS = {interface: kind for kind, interface in registry.INTERFACES.items()}
 _TRAINER = "lightning.pytorch.trainer.trainer:Trainer"
-# arguments of the trainer's methods that the command gives, and not the user
-_OURS = ("model", "dataloaders", "train_dataloaders", "val_dataloaders", "datamodule")
+OF_COMMANDS = ("model", "dataloaders", "train_dataloaders", "val_dataloaders", "datamodule")
+"""Arguments of the trainer's methods that the command gives, and not the user."""
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _ASKS = ("help", "h", "print_config")
 
@@ -71,7 +71,7 @@ def refuse_early(command: str, settings: Iterable[Setting], options: RunOptions)
     # where a part is not known, it may be the owner of the argument, which the parser's refusal names
     known = None
     if not is_open and method is not None and walk.trainer() is not None:
-        known = {name: Argument() for name in ("seed_everything", *method) if name not in _OURS}
+        known = {name: Argument() for name in ("seed_everything", *method) if name not in OF_COMMANDS}
     walk.check(settings, known)
 
 

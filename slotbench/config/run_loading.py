@@ -15,7 +15,7 @@ from slotbench import registry
 from slotbench.config.jsonargparse_compat import parser_unchanged
 from slotbench.config.library_refusals import explain_construction
 from slotbench.config.options import RunOptions
-from slotbench.config.parser import hush, parse
+from slotbench.config.parser import filter_messages, parse
 from slotbench.config.policy import check_run_plugins
 from slotbench.config.read_paths import resolve_paths
 from slotbench.config.settings import load_named, read_settings
@@ -95,7 +95,7 @@ def load_with_settings(
     Raises:
         UserError: see `load_run`.
     """
-    hush()
+    filter_messages()
     try:
         folder = RunFolder.open(path)
     except RunFolderError as error:

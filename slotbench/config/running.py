@@ -27,7 +27,7 @@ from slotbench.config.library_refusals import (
     is_of_library,
 )
 from slotbench.config.options import RunOptions
-from slotbench.config.parser import SlotbenchCLI, hush
+from slotbench.config.parser import SlotbenchCLI, filter_messages
 from slotbench.config.policy import apply_policy
 from slotbench.config.read_paths import resolve_paths
 from slotbench.config.resuming import RunPlace
@@ -76,7 +76,7 @@ def train(
     Raises:
         UserError: the command line, the configuration or a file of the run cannot be used.
     """
-    hush()
+    filter_messages()
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     apply_policy(options.allow_import)

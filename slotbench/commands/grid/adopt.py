@@ -149,8 +149,8 @@ def _is_allowed(key: str, allowed: Sequence[str]) -> bool:
 def _resolved(arguments: Sequence[str], options: Sequence[str]) -> str:
     """The complete configuration as YAML."""
     from slotbench.config.command_line import read_experiment
-    from slotbench.config.parser import hush, parse
+    from slotbench.config.parser import filter_messages, parse
 
-    hush()
+    filter_messages()
     run_options, rest, settings = read_experiment([*arguments, *options])
     return parse("fit", rest, settings, run_options).yaml()

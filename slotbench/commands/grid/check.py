@@ -56,9 +56,9 @@ def main(action: str, arguments: list[str]) -> int:
 def problems(chosen: Sequence[Point], options: Sequence[str]) -> list[tuple[Point, str]]:
     """The points that the parser refuses, with what it says."""
     from slotbench.config.command_line import read_experiment
-    from slotbench.config.parser import hush, parse
+    from slotbench.config.parser import filter_messages, parse
 
-    hush()
+    filter_messages()
     found = []
     for point in chosen:
         try:

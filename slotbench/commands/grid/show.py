@@ -111,9 +111,9 @@ def _show(opened: OpenGrid, point: Point) -> int:
     # a setting may hold a line break, which would end the comment
     print("\n".join(f"# {printable(part)}" for whole in (point.id, line) for part in whole.splitlines()))
     from slotbench.config.command_line import read_experiment
-    from slotbench.config.parser import hush, parse
+    from slotbench.config.parser import filter_messages, parse
 
-    hush()
+    filter_messages()
     options, arguments, settings = read_experiment([*whole_arguments(point, opened.folder), *opened.options])
     print(parse("fit", arguments, settings, options).yaml(), end="")
     return 0

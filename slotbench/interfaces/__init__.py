@@ -5,6 +5,15 @@ Sizes flow forward once: the data knows its `DataSpec`; an encoder is built from
 `VideoSpec`.
 """
 
+from slotbench.interfaces.aggregations import (
+    Aggregation,
+    StagedAggregation,
+    SummedAggregation,
+    TokenSums,
+    gather_values,
+    sums_suffice,
+    visible_tokens,
+)
 from slotbench.interfaces.batch import VideoBatch, to_unit_range
 from slotbench.interfaces.clips import DescribedClips, Piece, View, WholeVideos
 from slotbench.interfaces.cores import (
@@ -22,7 +31,6 @@ from slotbench.interfaces.cores import (
 from slotbench.interfaces.entrances import TakesFrames
 from slotbench.interfaces.frames import check_unit_range, unit_frames
 from slotbench.interfaces.parts import (
-    Aggregation,
     AutoregressiveDecoder,
     CodeEncoder,
     CodeTables,
@@ -30,7 +38,6 @@ from slotbench.interfaces.parts import (
     Decoder,
     Encoder,
     PartError,
-    StagedAggregation,
     Tokenized,
     Tokenizer,
 )
@@ -76,9 +83,11 @@ __all__ = [
     "SlotSpec",
     "StagedAggregation",
     "State",
+    "SummedAggregation",
     "TakesFrames",
     "TemporalCore",
     "TokenSpec",
+    "TokenSums",
     "Tokenized",
     "Tokenizer",
     "VideoBatch",
@@ -88,9 +97,12 @@ __all__ = [
     "WindowedCore",
     "check_unit_range",
     "detach_state",
+    "gather_values",
     "map_state",
     "rounded_shares",
+    "sums_suffice",
     "to_unit_range",
     "unbind_time",
     "unit_frames",
+    "visible_tokens",
 ]

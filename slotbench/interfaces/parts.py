@@ -1,4 +1,4 @@
-"""What an encoder, a decoder, an aggregation and a tokenizer are, and what they hand over; `cores` has temporal cores.
+"""What an encoder, a decoder and a tokenizer are, and what they return; `cores` has temporal cores.
 
 They are abstract classes, not protocols, because the configuration parser finds a component by its class name among the
 subclasses of its interface.
@@ -21,7 +21,6 @@ from slotbench.interfaces.frames import unit_frames
 from slotbench.interfaces.specs import TokenSpec, VideoSpec
 
 __all__ = [
-    "Aggregation",
     "AutoregressiveDecoder",
     "CodeEncoder",
     "CodeTables",
@@ -29,7 +28,6 @@ __all__ = [
     "Decoder",
     "Encoder",
     "PartError",
-    "StagedAggregation",
     "Tokenized",
     "Tokenizer",
 ]
@@ -234,54 +232,3 @@ class Tokenizer(TakesFrames, nn.Module, ABC):
 
     def fit(self, frames: Float[Tensor, "frames channels height width"]) -> None:
         """Fits what is not trained by gradients to frames in [0, 1], before the training; see `fit_frames`."""
-
-
-class Aggregation(nn.Module, ABC):
-    """How inverted attention turns (assignment of tokens to slots, values) into one update per slot.
-
-    A subclass takes `dim` as its first argument and gives every other one a default. One that must see the updates of
-    all slots and steps before it knows their scale is a `StagedAggregation`.
-
-    Args:
-        dim: width of a value and of an update; with several heads, that of one head.
-    """
-
-    def __init__(self, dim: int):
-        super().__init__()
-        self.dim = dim
-
-    @abstractmethod
-    def forward(
-        self, assignment: Float[Tensor, "*batch slots tokens"], values: Float[Tensor, "*#batch tokens dim"]
-    ) -> Float[Tensor, "*batch slots dim"]:
-        """`assignment` sums to 1 over the slots (of all heads, where heads compete) for each token.
-
-        A token that a step may not see has a share of zero in all of them. Leading axes of `values` of length one are
-        shared by all that `assignment` has there.
-        """
-
-
-class StagedAggregation(Aggregation):
-    """An aggregation whose scale depends on the updates of all slots, steps and clips at once.
-
-    Inverted attention goes through the steps in chunks, whose weights it may compute a second time in the backward
-    pass. It therefore gathers chunk by chunk, and calls `rescale` once with all that was gathered.
-    """
-
-    def forward(
-        self, assignment: Float[Tensor, "*batch slots tokens"], values: Float[Tensor, "*#batch tokens dim"]
-    ) -> Float[Tensor, "*batch slots dim"]:
-        """A first iteration, and the only one."""
-        return self.rescale(self.gather(assignment, values))[0].to(values.dtype)
-
-    @abstractmethod
-    def gather(
-        self, assignment: Float[Tensor, "*batch slots tokens"], values: Float[Tensor, "*#batch tokens dim"]
-    ) -> Float[Tensor, "*batch slots dim"]:
-        """What each slot has won, before the scale is known. Changes nothing on the module."""
-
-    @abstractmethod
-    def rescale(
-        self, gathered: Float[Tensor, "batch *others dim"], statistics: Any = None
-    ) -> tuple[Float[Tensor, "batch *others dim"], Any]:
-        """(updates, statistics to continue with): with `statistics` None they are taken from `gathered`."""

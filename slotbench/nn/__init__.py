@@ -13,7 +13,7 @@ _MODULES = {
     "diagonal_ssm": ("DiagonalDynamics",),
     "frame_sequence": ("FrameSequence",),
     "gru": ("SharedGRU",),
-    "inverted_attention": ("InvertedAttention", "KeyValueMemory", "TokenMemory"),
+    "inverted_attention": ("InvertedAttention",),
     "linear": ("MLP",),
     "mamba": ("MambaBlock",),
     "mamba2": ("Mamba2Block",),

@@ -32,8 +32,8 @@ def gru_update(
         hidden: the state.
     """
     dim = hidden.shape[-1]
-    input_rz, input_n = input_gates.to(hidden.dtype).split((2 * dim, dim), dim=-1)
-    hidden_rz, hidden_n = hidden_gates.to(hidden.dtype).split((2 * dim, dim), dim=-1)
+    input_rz, input_n = torch.split_with_sizes(input_gates.to(hidden.dtype), (2 * dim, dim), dim=-1)
+    hidden_rz, hidden_n = torch.split_with_sizes(hidden_gates.to(hidden.dtype), (2 * dim, dim), dim=-1)
     reset, update = torch.sigmoid(input_rz + hidden_rz).chunk(2, dim=-1)
     candidate = torch.tanh(torch.addcmul(input_n, reset, hidden_n))
     return torch.lerp(candidate, hidden, update)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-__all__ = ["MLP", "lecun_linear", "lecun_normal_", "xavier_linear"]
+__all__ = ["MLP", "hoisted", "lecun_linear", "lecun_normal_", "xavier_linear"]
 
 _TRUNCATED_STD = 0.87962566103423978  # standard deviation of a unit normal cut off at 2 standard deviations
 
@@ -56,6 +58,20 @@ def lecun_linear(in_features: int, out_features: int, *, bias: bool = True) -> n
     if bias:
         nn.init.zeros_(layer.bias)
     return layer
+
+
+def hoisted(layer: nn.Module) -> Callable[[Tensor], Tensor]:
+    """A plain linear layer as a product "rows in -> rows out" whose weight is transposed once for all calls.
+
+    A subclass or a parametrised layer, one without a bias, and any layer under autocast is returned as it is.
+    """
+    if type(layer) is not nn.Linear:
+        return layer
+    weight, bias = layer.weight, layer.bias
+    if bias is None or torch.is_autocast_enabled(weight.device.type):
+        return layer
+    transposed = weight.mT
+    return lambda rows: torch.addmm(bias, rows, transposed)
 
 
 class MLP(nn.Module):

@@ -226,7 +226,7 @@ class ConditionedSlots(_AnyNumber):
             "tokens alone: choose SlotAutoencoding, CodeAutoencoding or DepthAutoencoding, or set condition to none"
         )
 
-    def of(self, batch: VideoBatch) -> Float[Tensor, "batch slots dim"]:
+    def from_first_frame(self, batch: VideoBatch) -> Float[Tensor, "batch slots dim"]:
         """The slots of clips.
 
         Raises:

@@ -56,6 +56,9 @@ _NUMBA_MODULES = (
     "code_sampling._numba",
 )
 
+_KERNELS_BY_SIZE: Mapping[str, tuple[str, ...]] = MappingProxyType({"inverted_attention": ("reference",)})
+"""The kernels that run every call of an op whose others depend on sizes and arguments alone; the op chooses these."""
+
 _OPS_OF_MODULES = ("selective_scan", "ssd", "linear_scan", "group_norm_activation")
 """The ops that a module has a `kernel` of its own for."""
 
@@ -161,6 +164,8 @@ def _why_not(op: str, kernel: str, device: torch.device) -> str | None:
 
 
 def _kernels_of(op: str) -> tuple[str, ...]:
+    if op in _KERNELS_BY_SIZE:
+        return _KERNELS_BY_SIZE[op]
     if op not in KERNELS:
         raise ValueError(f"no op named '{op}'; slotbench.ops has {', '.join(KERNELS)}")
     return KERNELS[op]

@@ -31,7 +31,7 @@ from slotbench.interfaces import (
 from slotbench.metrics.balls import BallScores
 from slotbench.metrics.contingency import masks_to_labels
 from slotbench.metrics.scores import Score
-from slotbench.nn.aggregation import sum_over_processes
+from slotbench.nn.distributed import sum_over_processes
 from slotbench.tasks.base import Decay, SlotTask
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.optimisation import WarmupCosine

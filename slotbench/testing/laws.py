@@ -221,9 +221,9 @@ def frame_slots_are_of_their_steps(build: Build, cuts: tuple[int, ...] = (1, 4),
 
 
 def kernels_agree(build: Build, spec: TokenSpec = SPEC) -> None:
-    """Law 5, first half: every kernel of its scans that runs here gives the slots and the gradients of the reference.
+    """Law 5, first half: every kernel of its ops that runs here gives the slots and the gradients of the reference.
 
-    The scans are those that the core's modules name in `kernel_op`, as `set_kernel` reads it. Holds trivially for a
+    The ops are those that the core's modules name in `kernel_op`, as `set_kernel` reads it. Holds trivially for a
     core without a choice of kernels.
     """
     core = _core(build, spec)
@@ -344,11 +344,12 @@ def _trainable(core: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
 
 
 def _kernels(core: nn.Module) -> list[str]:
-    """Kernels that run here, of every op that a module of the core lets one choose the kernel of."""
+    """Kernels that run here, of every op that a module of the core lets one choose the kernel of, and "auto"."""
     modules = [module for module in core.modules() if isinstance(getattr(module, "kernel", None), str)]
     ops = dict.fromkeys(getattr(module, "kernel_op", "selective_scan") for module in modules)
     runs = (name for op in ops for name, refusal in available_kernels(op).items() if refusal is None)
-    return list(dict.fromkeys(runs))
+    kernels = list(dict.fromkeys(runs))
+    return [*kernels, "auto"] if kernels else []
 
 
 def _leaves(state: State) -> list[Tensor]:

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from slotbench.nn.aggregation import gather_values, sum_over_processes, visible_tokens
+from slotbench.interfaces import gather_values, visible_tokens
+from slotbench.nn.distributed import sum_over_processes
 
 
 def noise(*shape: int, seed: int = 0) -> Tensor:

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from slotbench.interfaces import Aggregation
-from slotbench.nn.inverted_attention import InvertedAttention, KeyValueMemory, competition
+from slotbench.nn.inverted_attention import InvertedAttention
+from slotbench.ops.inverted_attention import KeyValueMemory, reference
 
 
 class Recorder(WeightedMean):
@@ -84,15 +85,15 @@ def test_equals_the_definition_with_the_mask_before_the_softmax(data):
     bias = table_bias(heads)
     expected = by_hand(layer, slots, tokens, causal, window, bias)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(competition, "WEIGHTS_AT_ONCE", data.draw(st.sampled_from([1, 100, 2**22]), label="chunk"))
-        result, _ = layer.attend(slots, layer.memory(tokens), causal=causal, window=window, time_bias=bias)
+        patch.setattr(reference, "WEIGHTS_AT_ONCE", data.draw(st.sampled_from([1, 100, 2**22]), label="chunk"))
+        result, _, _ = layer(slots, layer.memory(tokens, 1), causal=causal, window=window, time_bias=bias)
     torch.testing.assert_close(result, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("num_heads", [1, 4])
 def test_shares_of_a_visible_token_sum_to_one_and_a_hidden_token_has_none(num_heads):
     layer = made(num_heads)
-    layer.attend(noise(2, 5, 3, 8), layer.memory(noise(2, 5, 4, 6)), causal=True, time_bias=table_bias(num_heads))
+    layer(noise(2, 5, 3, 8), layer.memory(noise(2, 5, 4, 6), 1), causal=True, time_bias=table_bias(num_heads))
     assignment = layer.aggregation.assignment.unflatten(-1, (5, 4))
     assert assignment.shape == (2, num_heads, 5, 3, 5, 4)
     visible = torch.ones(5, 5, dtype=torch.bool).tril()
@@ -107,7 +108,7 @@ def test_shares_of_a_visible_token_sum_to_one_and_a_hidden_token_has_none(num_he
 
 def test_each_head_can_hold_a_competition_of_its_own():
     layer = made(4, across_heads=False)
-    _, assignment = layer(noise(2, 3, 8), noise(2, 5, 6))
+    _, assignment, _ = layer(noise(2, 3, 8), noise(2, 5, 6))
     recorded = layer.aggregation.assignment
     torch.testing.assert_close(recorded.sum(dim=3), torch.ones(2, 4, 1, 5, dtype=torch.float64))
     torch.testing.assert_close(assignment.sum(dim=1), torch.ones(2, 5, dtype=torch.float64))
@@ -117,17 +118,17 @@ def test_each_head_can_hold_a_competition_of_its_own():
 def test_assignment_says_who_won_the_tokens_of_the_step_itself(across_heads):
     layer = made(2, across_heads=across_heads)
     slots, tokens = noise(2, 3, 4, 8), noise(2, 5, 7, 6)
-    _, assignment = layer.attend(slots, layer.memory(tokens), causal=True)
+    _, assignment, _ = layer(slots, layer.memory(tokens, 1), causal=True)
     for step in range(3):
-        _, alone = layer(slots[:, step], tokens[:, 2 + step])
+        _, alone, _ = layer(slots[:, step], tokens[:, 2 + step])
         torch.testing.assert_close(assignment[:, step], alone)
 
 
 def test_one_step_asked_again_through_its_memory_gives_the_same():
     layer = made(2)
     slots, tokens = noise(2, 3, 8), noise(2, 5, 6)
-    memory = layer.memory(tokens[:, None])
-    updates, assignment = layer.attend(slots[:, None], memory)
+    memory = layer.memory(tokens[:, None], 1)
+    updates, assignment, _ = layer(slots[:, None], memory)
     assert torch.equal(updates[:, 0], layer(slots, tokens)[0])
     assert torch.equal(assignment[:, 0], layer(slots, tokens)[1])
 
@@ -136,11 +137,11 @@ def test_one_step_asked_again_through_its_memory_gives_the_same():
 def test_steps_one_by_one_with_a_growing_memory_equal_all_at_once(window):
     layer, slots, tokens = made(2), noise(2, 6, 3, 8), noise(2, 6, 4, 6)
     bias = table_bias(2)
-    whole, _ = layer.attend(slots, layer.memory(tokens), causal=True, window=window, time_bias=bias)
+    whole, _, _ = layer(slots, layer.memory(tokens, 1), causal=True, window=window, time_bias=bias)
     memory: KeyValueMemory | None = None
     for step in range(6):
-        memory = layer.memory(tokens[:, step : step + 1]).after(memory)
-        update, _ = layer.attend(slots[:, step : step + 1], memory, causal=True, window=window, time_bias=bias)
+        memory = layer.memory(tokens[:, step : step + 1], 1).after(memory)
+        update, _, _ = layer(slots[:, step : step + 1], memory, causal=True, window=window, time_bias=bias)
         torch.testing.assert_close(update[:, 0], whole[:, step])
         memory = memory if window is None else memory.last(window - 1)
     assert memory.key.shape[2] == (6 if window is None else window - 1)
@@ -149,10 +150,10 @@ def test_steps_one_by_one_with_a_growing_memory_equal_all_at_once(window):
 def test_the_future_takes_nothing_from_the_past():
     """A competition among the slots of all steps would fail here, mask or no mask."""
     layer, slots, tokens = made(4), noise(1, 6, 3, 8), noise(1, 6, 4, 6)
-    before, _ = layer.attend(slots, layer.memory(tokens), causal=True)
+    before, _, _ = layer(slots, layer.memory(tokens, 1), causal=True)
     slots[:, 4:] += 1
     tokens[:, 4:] += 1
-    after, _ = layer.attend(slots, layer.memory(tokens), causal=True)
+    after, _, _ = layer(slots, layer.memory(tokens, 1), causal=True)
     assert (after - before)[:, :4].abs().max() < 1e-12
     assert (after - before)[:, 4:].abs().amax(dim=(0, 2, 3)).min() > 1e-3
 
@@ -162,10 +163,8 @@ def test_the_future_takes_nothing_from_the_past():
 )
 def test_a_bias_of_the_offset_acts_between_heads_only(num_heads, across_heads, matters):
     layer, slots, tokens = made(num_heads, across_heads=across_heads), noise(1, 5, 3, 8), noise(1, 5, 4, 6)
-    memory = layer.memory(tokens)
-    plain, biased = (
-        layer.attend(slots, memory, causal=True, time_bias=bias)[0] for bias in (None, table_bias(num_heads))
-    )
+    memory = layer.memory(tokens, 1)
+    plain, biased = (layer(slots, memory, causal=True, time_bias=bias)[0] for bias in (None, table_bias(num_heads)))
     assert ((plain - biased).abs().max() > 1e-3) == matters
     if not matters:
         assert (plain - biased).abs().max() < 1e-12
@@ -174,22 +173,20 @@ def test_a_bias_of_the_offset_acts_between_heads_only(num_heads, across_heads, m
 def test_one_head_does_not_see_the_order_of_the_frames():
     layer, slots, tokens = made(1), noise(1, 1, 3, 8), noise(1, 5, 4, 6)
     bias = table_bias(1)
-    first, _ = layer.attend(slots, layer.memory(tokens), causal=True, time_bias=bias)
+    first, _, _ = layer(slots, layer.memory(tokens, 1), causal=True, time_bias=bias)
     swapped = tokens[:, [1, 0, 3, 2, 4]]
-    second, _ = layer.attend(slots, layer.memory(swapped), causal=True, time_bias=bias)
+    second, _, _ = layer(slots, layer.memory(swapped, 1), causal=True, time_bias=bias)
     torch.testing.assert_close(first, second, rtol=0, atol=1e-12)
     several = made(4)
-    ordered = [
-        several.attend(slots, several.memory(x), causal=True, time_bias=table_bias(4))[0] for x in (tokens, swapped)
-    ]
+    ordered = [several(slots, several.memory(x, 1), causal=True, time_bias=table_bias(4))[0] for x in (tokens, swapped)]
     assert (ordered[0] - ordered[1]).abs().max() > 1e-3
 
 
 def gradients(layer: InvertedAttention, slots: Tensor, tokens: Tensor) -> list[Tensor]:
     slots, tokens = slots.clone().requires_grad_(), tokens.clone().requires_grad_()
     table = noise(2, 65).requires_grad_()
-    updates, assignment = layer.attend(
-        slots, layer.memory(tokens), causal=True, time_bias=lambda offsets: table[:, offsets + 32]
+    updates, assignment, _ = layer(
+        slots, layer.memory(tokens, 1), causal=True, time_bias=lambda offsets: table[:, offsets + 32]
     )
     loss = (updates * noise(*updates.shape, seed=3)).sum() + assignment.square().sum()
     return [loss, *torch.autograd.grad(loss, [slots, tokens, table, *layer.parameters()])]
@@ -199,7 +196,7 @@ def gradients(layer: InvertedAttention, slots: Tensor, tokens: Tensor) -> list[T
 def test_chunks_change_neither_values_nor_gradients(monkeypatch, at_once):
     layer, slots, tokens = made(2), noise(2, 7, 3, 8), noise(2, 7, 4, 6)
     expected = gradients(layer, slots, tokens)
-    monkeypatch.setattr(competition, "WEIGHTS_AT_ONCE", at_once)
+    monkeypatch.setattr(reference, "WEIGHTS_AT_ONCE", at_once)
     for value, other in zip(gradients(layer, slots, tokens), expected, strict=True):
         torch.testing.assert_close(value, other)
 
@@ -209,17 +206,17 @@ def test_weights_take_what_they_must_and_in_chunks_no_more_than_is_allowed(monke
     layer = made(1).float()
     slots, tokens = noise(batch, time, num_slots, 8).float(), noise(batch, time, num_tokens, 6).float()
     with Sizes() as sizes:
-        layer.attend(slots, layer.memory(tokens), causal=True)
+        layer(slots, layer.memory(tokens, 1), causal=True)
     weights = layer.aggregation.assignment
     assert sizes.largest == weights.numel()
     assert weights.numel() * weights.element_size() == 4 * batch * time**2 * num_slots * num_tokens
 
     allowed = 3 * batch * time * num_slots * num_tokens
-    monkeypatch.setattr(competition, "WEIGHTS_AT_ONCE", allowed)
+    monkeypatch.setattr(reference, "WEIGHTS_AT_ONCE", allowed)
     saved: list[int] = []
     pack = lambda tensor: (saved.append(tensor.numel()), tensor)[1]  # noqa: E731
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), Sizes() as sizes:
-        updates, _ = layer.attend(slots, layer.memory(tokens), causal=True)
+        updates, _, _ = layer(slots, layer.memory(tokens, 1), causal=True)
     assert sizes.largest <= allowed, "one chunk at a time"
     assert max(saved) < allowed, "no weights wait for the backward pass"
     with Sizes() as sizes:
@@ -230,7 +227,7 @@ def test_weights_take_what_they_must_and_in_chunks_no_more_than_is_allowed(monke
 def test_huge_logits_and_single_precision_stay_finite():
     layer = made(4).float()
     slots, tokens = (50 * noise(1, 4, 3, 8)).float().requires_grad_(), (50 * noise(1, 4, 5, 6)).float().requires_grad_()
-    updates, _ = layer.attend(slots, layer.memory(tokens), causal=True)
+    updates, _, _ = layer(slots, layer.memory(tokens, 1), causal=True)
     updates.square().sum().backward()
     assert updates.isfinite().all()
     assert slots.grad.isfinite().all()
@@ -239,9 +236,9 @@ def test_huge_logits_and_single_precision_stay_finite():
 
 def test_slots_may_be_permuted_and_tokens_too():
     layer, slots, tokens = made(2), noise(1, 4, 3, 8), noise(1, 4, 5, 6)
-    updates, assignment = layer.attend(slots, layer.memory(tokens), causal=True)
+    updates, assignment, _ = layer(slots, layer.memory(tokens, 1), causal=True)
     order, shuffle = [2, 0, 1], [4, 1, 0, 2, 3]
-    other, other_assignment = layer.attend(slots[:, :, order], layer.memory(tokens[:, :, shuffle]), causal=True)
+    other, other_assignment, _ = layer(slots[:, :, order], layer.memory(tokens[:, :, shuffle], 1), causal=True)
     torch.testing.assert_close(other, updates[:, :, order])
     torch.testing.assert_close(other_assignment, assignment[:, :, order][..., shuffle])
 
@@ -255,7 +252,7 @@ def test_any_aggregation_fits():
     slots, tokens = noise(2, 3, 8), noise(2, 5, 8)
     with torch.no_grad():
         layer.output.weight.copy_(torch.eye(8))
-    updates, _ = layer(slots, tokens)
+    updates, _, _ = layer(slots, tokens)
     # with heads that compete, the mass of the two heads together is one per token
     assert updates.shape == (2, 3, 8)
     per_head = InvertedAttention(8, num_heads=2, aggregation=Sum(4), across_heads=False).double()
@@ -274,7 +271,7 @@ def batch_scaled(slots: Tensor, tokens: Tensor) -> tuple[list[Tensor], BatchScal
 def test_chunks_share_one_scale_that_is_measured_once(monkeypatch, at_once):
     slots, tokens = noise(2, 7, 3, 8), noise(2, 7, 4, 6)
     expected, whole = batch_scaled(slots, tokens)
-    monkeypatch.setattr(competition, "WEIGHTS_AT_ONCE", at_once)
+    monkeypatch.setattr(reference, "WEIGHTS_AT_ONCE", at_once)
     results, aggregation = batch_scaled(slots, tokens)
     for value, other in zip(results, expected, strict=True):
         torch.testing.assert_close(value, other)
@@ -285,15 +282,15 @@ def test_chunks_share_one_scale_that_is_measured_once(monkeypatch, at_once):
 def test_a_later_iteration_is_on_the_scale_of_the_first():
     torch.manual_seed(0)
     layer = InvertedAttention(8, 6, aggregation=BatchScaled(8), output_map=False).double()
-    memory = layer.memory(noise(2, 3, 4, 6).flatten(0, 1)[:, None])
-    first, _, statistics = layer.attend_again(noise(6, 1, 3, 8), memory, None)
+    memory = layer.memory(noise(2, 3, 4, 6).flatten(0, 1)[:, None], 1)
+    first, _, statistics = layer(noise(6, 1, 3, 8), memory)
     torch.testing.assert_close(first.var().item(), 1.0, rtol=1e-3, atol=0)
-    later, assignment, handed_on = layer.attend_again(5 * noise(6, 1, 3, 8, seed=1), memory, statistics)
+    later, assignment, handed_on = layer(5 * noise(6, 1, 3, 8, seed=1), memory, statistics)
     assert handed_on is statistics
-    own, own_assignment = layer.attend(5 * noise(6, 1, 3, 8, seed=1), memory)
+    own, own_assignment, _ = layer(5 * noise(6, 1, 3, 8, seed=1), memory)
     assert torch.equal(assignment, own_assignment)
     assert (own - later).abs().max() > 1e-3
-    assert made().attend_again(noise(6, 1, 3, 8), memory, None)[2] is None
+    assert made()(noise(6, 1, 3, 8), memory)[2] is None
 
 
 @pytest.mark.parametrize(("num_heads", "across_heads"), [(1, True), (4, True), (4, False)])
@@ -304,7 +301,7 @@ def test_a_sum_is_over_the_tokens_that_a_step_may_see(num_heads, across_heads):
     ).double()
     slots, tokens = noise(2, 5, 3, 8), noise(2, 5, 4, 6)
     for window, seen in ((None, [1, 2, 3, 4, 5]), (2, [1, 2, 2, 2, 2])):
-        updates, _ = layer.attend(slots, layer.memory(tokens), causal=True, window=window)
+        updates, _, _ = layer(slots, layer.memory(tokens, 1), causal=True, window=window)
         for step, steps in enumerate(seen):
             first = step + 1 - steps
             value = layer.key_value(tokens[:, first : step + 1].flatten(1, 2)).chunk(2, dim=-1)[1]
@@ -322,7 +319,7 @@ def test_a_sum_is_over_the_tokens_that_a_step_may_see(num_heads, across_heads):
 def test_what_only_causal_attention_can_do_is_refused_without_it(steps, arguments, message):
     layer = made(1)
     with pytest.raises(ValueError, match=message):
-        layer.attend(noise(1, 2, 3, 8), layer.memory(noise(1, steps, 4, 6)), **arguments)
+        layer(noise(1, 2, 3, 8), layer.memory(noise(1, steps, 4, 6), 1), **arguments)
 
 
 def test_heads_must_divide_the_width():

@@ -32,7 +32,7 @@ def made(dim: int = 8, aggregation=WeightedMean, num_heads: int = 1, **arguments
 
 
 def run(corrector: SlotCorrector, slots: Tensor, tokens: Tensor, iterations: int):
-    return corrector(slots, corrector.memory(tokens), iterations)
+    return corrector(slots, tokens, iterations)
 
 
 def normalised(x: Tensor, norm: torch.nn.LayerNorm) -> Tensor:
@@ -110,9 +110,9 @@ def test_slots_follow_a_permutation_and_tokens_have_no_order(aggregation, traini
 
 def test_iterations_share_their_weights_and_go_on_where_the_last_one_ended():
     corrector, slots, tokens = made(), noise(2, 3, 8), noise(2, 5, 6, seed=1)
-    memory = corrector.memory(tokens)
-    once = corrector(slots, memory, 1)
-    torch.testing.assert_close(corrector(once.slots, memory, 2).slots, corrector(slots, memory, 3).slots)
+    (frame,) = corrector.frames(tokens[:, None], 3, 3)
+    once = corrector(slots, frame, 1)
+    torch.testing.assert_close(corrector(once.slots, frame, 2).slots, corrector(slots, frame, 3).slots)
 
 
 def test_batch_scaling_measures_at_the_first_iteration_alone():
@@ -128,7 +128,7 @@ def test_batch_scaling_measures_at_the_first_iteration_alone():
     corrected = run(corrector, slots, tokens, 3)
     assert measured == [True, False, False]
     before = aggregation.running_mean.clone()
-    corrector(corrected.slots, corrector.memory(tokens), 2, corrected.statistics)
+    corrector(corrected.slots, tokens, 2, corrected.statistics)
     assert measured[3:] == [False, False]
     assert torch.equal(before, aggregation.running_mean)
 

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from slotbench.interfaces import StagedAggregation
-from slotbench.nn.aggregation import SummedAggregation, TokenSums, sum_over_processes
+from slotbench.interfaces import StagedAggregation, SummedAggregation, TokenSums
+from slotbench.nn.distributed import sum_over_processes
 
 BatchStatistics = Float[Tensor, "batch 2"]
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from slotbench.nn.aggregation import SummedAggregation, TokenSums
+from slotbench.interfaces import SummedAggregation, TokenSums
 
 
 class ImageLevelNorm(SummedAggregation):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from slotbench.nn.aggregation import SummedAggregation, TokenSums
+from slotbench.interfaces import SummedAggregation, TokenSums
 
 
 class LayerNormAggregation(SummedAggregation):

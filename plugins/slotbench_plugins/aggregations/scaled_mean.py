@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from slotbench.nn.aggregation import TokenSums
+from slotbench.interfaces import TokenSums
 from slotbench_plugins.aggregations.weighted_mean import EpsForm, WeightedMean
 
 

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from jaxtyping import Float
 from torch import Tensor
 
-from slotbench.nn.aggregation import SummedAggregation, TokenSums
+from slotbench.interfaces import SummedAggregation, TokenSums
 
 EpsForm = Literal["sum", "entry"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from slotbench.nn.aggregation import SummedAggregation, TokenSums
+from slotbench.interfaces import SummedAggregation, TokenSums
 
 
 class WeightedSum(SummedAggregation):

@@ -62,8 +62,9 @@ class CompetingReader(nn.Module):
     ) -> tuple[Float[Tensor, "batch slots dim"], Float[Tensor, "batch slots tokens"]]:
         """(slots, share that each has won of each token)."""
         tokens = self.token_norm(self.token_projection(tokens))
-        update, assignment = self.attention(self.slot_norm(slots), tokens)
-        return slots + update, assignment
+        updates, assignment, _ = self.attention(self.slot_norm(slots), tokens)
+        assert assignment is not None
+        return slots + updates, assignment
 
 
 class OCSlotSSM(InitialisedSlots, TemporalCore):

@@ -17,19 +17,11 @@ from slotbench.interfaces import (
     State,
     TokenSpec,
     VideoBatch,
-    map_state,
 )
-from slotbench.nn.inverted_attention import Memory
-from slotbench.nn.slot_attention import (
-    CorrectorMLP,
-    FrameTokens,
-    SlotAttentionInit,
-    SlotCorrector,
-    SlotPredictor,
-    check_iterations,
-    initialise_slot_attention,
-)
+from slotbench.nn.slot_attention import CorrectorMLP, SlotCorrector, SlotPredictor, check_iterations
+from slotbench.nn.slot_attention_init import SlotAttentionInit, initialise_slot_attention
 from slotbench.nn.slot_init import Condition, ConditionedSlots, InitialisedSlots, SlotInit, initial_slots
+from slotbench.ops.inverted_attention import Memory
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 
 
@@ -90,7 +82,7 @@ class SAVi(InitialisedSlots, RecurrentCore):
         aggregation: makes the part that turns (assignment, values) into updates, from the width of a value.
         init: whose initial weights: those of STEVE's code ("steve"), of Slot Attention's ("slot_attention"), or
             Xavier-uniform for every map, with slots drawn from a standard normal distribution ("plain"); see
-            `slotbench.nn.slot_attention.initialise_slot_attention`.
+            `slotbench.nn.slot_attention_init.initialise_slot_attention`.
         norm_eps: epsilon of the LayerNorms: 1e-5 in STEVE's code, 1e-6 in flax and with it in SAVi's.
         predictor_mlp_ratio: that of the predictor's, if it is another one; STEVE's code has 1 in the corrector and 4
             in the predictor.
@@ -160,31 +152,25 @@ class SAVi(InitialisedSlots, RecurrentCore):
         Raises:
             UserError: the data has neither boxes nor masks.
         """
-        return SAViStart(self.slot_init.of(batch)) if isinstance(self.slot_init, ConditionedSlots) else None
+        return (
+            SAViStart(self.slot_init.from_first_frame(batch)) if isinstance(self.slot_init, ConditionedSlots) else None
+        )
 
     def forward(self, tokens: Float[Tensor, "batch time tokens token_dim"], state: State | None = None) -> CoreOutput:
-        """Runs `cell` over the frames, on the corrector's direct way where there is one."""
+        """Runs `cell` over the frames, whose keys and values are computed at once."""
         if state is None:
             state = self.initial_state(tokens[:, 0])
-        frames = self.corrector.frames(tokens, state.slots.shape[1], self.num_iterations)
-        if frames is None:
-            return super().forward(tokens, state)
         slots, attention = [], []
-        for frame in frames:
+        for frame in self.corrector.frames(tokens, state.slots.shape[1], self.num_iterations):
             corrected, shares, state = self.cell(frame, state)
             slots.append(corrected)
             attention.append(shares)
         return CoreOutput(torch.stack(slots, dim=1), torch.stack(attention, dim=1), state, "assignment")
 
-    def per_step(self, tokens: Float[Tensor, "batch time tokens token_dim"]) -> Memory:
-        """What the corrector reads of every frame; leaves "batch time ..."."""
-        memory = self.corrector.memory(tokens.flatten(0, 1))
-        return map_state(lambda leaf: leaf.unflatten(0, tokens.shape[:2]), memory)
-
     def cell(
-        self, inputs: Memory | FrameTokens, state: SAViStart | SAViState
+        self, inputs: Float[Tensor, "batch tokens token_dim"] | Memory, state: SAViStart | SAViState
     ) -> tuple[Float[Tensor, "batch slots dim"], Float[Tensor, "batch slots tokens"], SAViState]:
-        """One frame: (corrected slots, who won which token, state); `inputs` is of `per_step`, or of `frames`."""
+        """One frame: (corrected slots, who won which token, state); `inputs` are tokens, or of `corrector.frames`."""
         if isinstance(state, SAViStart):
             first = self.num_iterations if self.first_iterations is None else self.first_iterations
             slots, attention, statistics = self.corrector(state.slots, inputs, first)

@@ -9,13 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from slotbench.interfaces import Aggregation, CoreOutput, SlotSpec, TemporalCore, TokenSpec
-from slotbench.nn.slot_attention import (
-    CorrectorMLP,
-    SlotAttentionInit,
-    SlotCorrector,
-    check_iterations,
-    initialise_slot_attention,
-)
+from slotbench.nn.slot_attention import CorrectorMLP, SlotCorrector, check_iterations
+from slotbench.nn.slot_attention_init import SlotAttentionInit, initialise_slot_attention
 from slotbench.nn.slot_init import InitialisedSlots, SlotInit, initial_slots
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 
@@ -51,7 +46,7 @@ class SlotAttention(InitialisedSlots, TemporalCore):
         aggregation: makes the part that turns (assignment, values) into updates, from the width of a value.
         init: whose initial weights: those of the authors' code ("slot_attention"), of STEVE's ("steve"), or
             Xavier-uniform for every map, with slots drawn from a standard normal distribution ("plain"); see
-            `slotbench.nn.slot_attention.initialise_slot_attention`.
+            `slotbench.nn.slot_attention_init.initialise_slot_attention`.
         norm_eps: epsilon of the LayerNorms: 1e-3 in the authors' code (Keras), 1e-5 in that of Krimmel et al.
 
     Raises:
@@ -98,10 +93,7 @@ class SlotAttention(InitialisedSlots, TemporalCore):
         initial = self.slot_init(batch) if drawn is None else drawn
         # no frame knows of another, so time is folded into the batch
         slots = initial[:, None].expand(-1, time, -1, -1).flatten(0, 1)
-        folded = tokens.flatten(0, 1)
-        frames = self.corrector.frames(folded[:, None], slots.shape[1], self.num_iterations)
-        memory = self.corrector.memory(folded) if frames is None else frames[0]
-        slots, attention, _ = self.corrector(slots, memory, self.num_iterations)
+        slots, attention, _ = self.corrector(slots, tokens.flatten(0, 1), self.num_iterations)
         kept = SlotAttentionState(initial if self.draws_slots else None)
         slots, attention = slots.unflatten(0, (batch, time)), attention.unflatten(0, (batch, time))
         return CoreOutput(slots, attention, kept, "assignment")

@@ -11,8 +11,9 @@ from slotbench import registry
 from slotbench.bench.subjects import Subject
 from slotbench.bench.timing import Contest, Way
 from slotbench.interfaces import TemporalCore, TokenSpec
-from slotbench.nn.inverted_attention import InvertedAttention, TokenMemory
+from slotbench.nn.inverted_attention import InvertedAttention
 from slotbench.nn.slot_attention import SlotCorrector
+from slotbench.ops.inverted_attention import TokenMemory
 
 __all__ = ["SUBJECTS"]
 
@@ -20,7 +21,7 @@ DIM, SLOTS, LAYERS, ITERATIONS = 192, 11, 3, 3
 SHAPES = [(4, 6, 1024), (1, 6, 16384)]
 QUICK_SHAPES = [(1, 3, 64)]
 LENGTHS, QUICK_LENGTHS = [40, 80, 160, 320, 640], [10, 20]
-PATHS = ("plain", "projected", "streamed")
+KERNELS = ("reference", "auto", "streamed")
 STEP_BY_STEP, SUMMED = "each step's own competition", "summed over time"
 
 
@@ -31,8 +32,8 @@ def contests(quick: bool) -> Iterator[Contest]:
             yield Contest(
                 f"{name}, {', '.join(map(str, shape))}",
                 lambda make=make, shape=shape: make(*shape),  # type: ignore[misc]
-                "plain",
-                memory=PATHS,
+                "reference",
+                memory=KERNELS,
                 small=lambda make=make: make(1, 2, 8),  # type: ignore[misc]
                 group="ways",
             )
@@ -54,52 +55,52 @@ def _inputs(*shape: int) -> Tensor:
     return torch.randn(*shape, requires_grad=True)
 
 
-def _on_each_path(module: nn.Module, outcome: Way) -> dict[str, Way]:
-    """The gradients of the parameters and whatever `outcome` depends on, by path."""
+def _by_each_kernel(module: nn.Module, outcome: Way) -> dict[str, Way]:
+    """The gradients of the parameters and whatever `outcome` depends on, by kernel."""
     attentions = [part for part in module.modules() if isinstance(part, InvertedAttention)]
 
-    def run(path: str) -> None:
+    def run(kernel: str) -> None:
         for attention in attentions:
-            attention.path = path  # type: ignore[assignment]
+            attention.kernel = kernel
         outcome().square().mean().backward()
         module.zero_grad()
 
-    return {path: lambda path=path: run(path) for path in PATHS}  # type: ignore[misc]
+    return {kernel: lambda kernel=kernel: run(kernel) for kernel in KERNELS}  # type: ignore[misc]
 
 
 def _layer(batch: int, time: int, num_tokens: int) -> dict[str, Way]:
     torch.manual_seed(0)
     attention, slots = _attention(), _inputs(batch, time, SLOTS, DIM)
     tokens = _inputs(batch, time, num_tokens, DIM)
-    return _on_each_path(attention, lambda: attention.attend(slots, attention.memory(tokens), causal=True)[0])
+    return _by_each_kernel(attention, lambda: attention(slots, tokens, causal=True).updates)
 
 
 def _corrector(batch: int, time: int, num_tokens: int) -> dict[str, Way]:
     torch.manual_seed(0)
     corrector = SlotCorrector(DIM, aggregation=registry.load("aggregations", "WeightedMean")(DIM))
     slots, tokens = _inputs(batch * time, SLOTS, DIM), _inputs(batch * time, num_tokens, DIM)
-    return _on_each_path(corrector, lambda: corrector(slots, corrector.memory(tokens), ITERATIONS).slots)
+    return _by_each_kernel(corrector, lambda: corrector(slots, tokens, ITERATIONS).slots)
 
 
 def _psb(batch: int, time: int, num_tokens: int) -> dict[str, Way]:
     torch.manual_seed(0)
     core: TemporalCore = registry.load("cores", "PSB")(TokenSpec(DIM, num_tokens), SLOTS, DIM, LAYERS)
     tokens = _inputs(batch, time, num_tokens, DIM)
-    return _on_each_path(core, lambda: core(tokens).slots)
+    return _by_each_kernel(core, lambda: core(tokens).slots)
 
 
 def _first_layer(time: int) -> dict[str, Way]:
     torch.manual_seed(0)
     attention, slots, tokens = _attention(), _inputs(1, SLOTS, DIM), _inputs(1, time, 64, DIM)
-    attention.path = "streamed"
+    attention.kernel = "streamed"
 
     def run(updates: Tensor) -> tuple[Tensor, ...]:
         return torch.autograd.grad(updates.square().mean(), [slots, tokens, *attention.parameters()])
 
     every = slots[:, None].expand(-1, time, -1, -1)
     return {
-        STEP_BY_STEP: lambda: run(attention.attend(every, TokenMemory(tokens), causal=True, shares=False)[0]),
-        SUMMED: lambda: run(attention.attend_alike(slots, TokenMemory(tokens), shares=False)[0]),
+        STEP_BY_STEP: lambda: run(attention(every, TokenMemory(tokens), causal=True, shares=False).updates),
+        SUMMED: lambda: run(attention.cumulative(slots, TokenMemory(tokens), shares=False)[0]),
     }
 
 
@@ -108,8 +109,8 @@ SUBJECT = Subject(
     "work, batch, steps, tokens",
     contests,
     note=(
-        f"The corrector has {ITERATIONS} iterations, PSB {LAYERS} layers. Without `plain`, PSB's first layer is summed "
-        "over time. The gradient of the tokens is part of every memory."
+        f"The corrector has {ITERATIONS} iterations, PSB {LAYERS} layers. Except by `reference`, PSB's first layer is "
+        "summed over time. The gradient of the tokens is part of every memory."
     ),
 )
 

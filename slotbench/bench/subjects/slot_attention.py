@@ -1,11 +1,11 @@
-"""SAVi's step on the direct way of its corrector, beside inverted attention as it goes by itself and its plain way.
+"""SAVi's step with the kernel of inverted attention that its size chooses, beside the streamed one and the reference.
 
 Random tokens, core alone: forward and backward of the mean square of the slots, three iterations per frame.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 
 from slotbench.bench.subjects import Subject
 from slotbench.bench.timing import Contest, Way
-from slotbench.interfaces import CoreOutput, RecurrentCore, TokenSpec
+from slotbench.interfaces import TokenSpec
 from slotbench.registry import load
 
 __all__ = ["SUBJECTS"]
@@ -26,7 +26,7 @@ SIZES = ((16, 16, 4), (256, 64, 9), (1024, 192, 11))
 def contests(quick: bool) -> Iterator[Contest]:
     """One contest per size."""
     for size in SIZES[: 1 if quick else None]:
-        yield Contest(", ".join(map(str, size)), partial(_ways, *size), "keys and values")
+        yield Contest(", ".join(map(str, size)), partial(_ways, *size), "reference")
 
 
 def _ways(num_tokens: int, dim: int, num_slots: int) -> dict[str, Way]:
@@ -34,17 +34,12 @@ def _ways(num_tokens: int, dim: int, num_slots: int) -> dict[str, Way]:
     core: Any = load("cores", "SAVi")(TokenSpec(dim, num_tokens), num_slots, dim, num_iterations=3)
     tokens = torch.randn(CLIPS, FRAMES, num_tokens, dim)
 
-    def step(forward: Callable[[], CoreOutput], path: str = "auto") -> None:
-        core.corrector.attention.path = path
+    def step(kernel: str) -> None:
+        core.corrector.attention.kernel = kernel
         core.zero_grad(set_to_none=True)
-        forward().slots.square().mean().backward()
+        core(tokens).slots.square().mean().backward()
 
-    cell_by_cell = partial(RecurrentCore.forward, core, tokens)
-    return {
-        "keys and values": partial(step, cell_by_cell, "plain"),
-        "inverted attention": partial(step, cell_by_cell),
-        "direct": partial(step, partial(core, tokens)),
-    }
+    return {kernel: partial(step, kernel) for kernel in ("reference", "streamed", "auto")}
 
 
 SUBJECT = Subject(

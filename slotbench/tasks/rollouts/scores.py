@@ -18,7 +18,7 @@ from slotbench.metrics.frames import FRAME_INFOS, MAX_PSNR, SSIM_WINDOW, Horizon
 from slotbench.metrics.lpips import LPIPS
 from slotbench.metrics.scores import Scores
 from slotbench.metrics.usage import ChoiceUsage
-from slotbench.nn.aggregation import sum_over_processes
+from slotbench.nn.distributed import sum_over_processes
 from slotbench.tasks.frame_losses import truncate_to_bytes
 from slotbench.tasks.rollouts.groups import RolloutGroups, summarise_groups
 from slotbench.tasks.rollouts.objects import OBJECT_INFOS, ObjectScores

@@ -34,7 +34,7 @@ def test_every_layer_reads_the_raw_tokens_then_runs_through_time(heads):
     for reader, layer in zip(core.readers, core.layers, strict=True):
         read = []
         for frame in range(4):
-            update, shares = reader.attention(reader.slot_norm(slots[:, frame]), reader.token_norm(frames[:, frame]))
+            update, shares, _ = reader.attention(reader.slot_norm(slots[:, frame]), reader.token_norm(frames[:, frame]))
             read.append(slots[:, frame] + update)
         slots, _ = layer(torch.stack(read, 1))
     output = core(x)
@@ -65,7 +65,7 @@ def test_one_slot_and_one_head_take_the_mean_of_the_tokens():
     reader = core.readers[0]
     frames = core.token_projection(x)[:, 0]
     value = reader.attention.key_value(reader.token_norm(frames)).chunk(2, dim=-1)[1]
-    update, shares = reader.attention(reader.slot_norm(core.slot_init(2)), reader.token_norm(frames))
+    update, shares, _ = reader.attention(reader.slot_norm(core.slot_init(2)), reader.token_norm(frames))
     torch.testing.assert_close(update[:, 0], reader.attention.output(value.mean(dim=1)), rtol=1e-4, atol=1e-4)
     assert (shares == 1).all()
 

@@ -33,7 +33,7 @@ def by_frames(core: SAVi, x: Tensor, first: int, others: int) -> tuple[Tensor, T
     for frame in range(x.shape[1]):
         if frame:
             slots = core.predictor(slots)
-        corrected = core.corrector(slots, core.corrector.memory(x[:, frame]), others if frame else first)
+        corrected = core.corrector(slots, x[:, frame], others if frame else first)
         slots = corrected.slots
         outputs.append(slots)
         shares.append(corrected.assignment)

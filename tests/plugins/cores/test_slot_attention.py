@@ -26,7 +26,7 @@ def test_every_frame_is_on_its_own_and_starts_from_the_same_slots(slot_init):
     initial = core.slot_init(2)
     output = core(x, SlotAttentionState(initial) if slot_init == "gaussian" else None)
     for frame in range(4):
-        corrected = core.corrector(initial, core.corrector.memory(x[:, frame]), 3)
+        corrected = core.corrector(initial, x[:, frame], 3)
         torch.testing.assert_close(output.slots[:, frame], corrected.slots)
         torch.testing.assert_close(output.attention[:, frame], corrected.assignment)
     shuffled = core(x[:, [2, 0, 3, 1]], output.state)
@@ -48,7 +48,7 @@ def test_slots_and_iterations_may_be_other_numbers_at_test_time():
     output = core(x)
     assert output.slots.shape == (2, 1, 11, 16)
     torch.testing.assert_close(output.attention.sum(dim=2), torch.ones(2, 1, 5).double())
-    expected = core.corrector(output.state.drawn, core.corrector.memory(x[:, 0]), 5).slots
+    expected = core.corrector(output.state.drawn, x[:, 0], 5).slots
     torch.testing.assert_close(output.slots[:, 0], expected)
     with pytest.raises(ValueError, match="num_slots=0"):
         core.num_slots = 0

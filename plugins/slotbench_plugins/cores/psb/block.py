@@ -10,9 +10,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from slotbench.interfaces import Aggregation
-from slotbench.nn.inverted_attention import InvertedAttention, StepSums, TokenMemory
+from slotbench.nn.inverted_attention import InvertedAttention
 from slotbench.nn.linear import MLP
 from slotbench.nn.temporal_attention import AttentionCache, TemporalAttention, TimeBias
+from slotbench.ops.inverted_attention import StepSums, TokenMemory
 from slotbench_plugins.cores.psb.softmax_attention import SoftmaxAttention
 from slotbench_plugins.cores.psb.time_bias import BucketTimeBias, RelativeTimeBias, TimeBiasKind
 
@@ -198,16 +199,18 @@ class PSBBlock(nn.Module):
             change, shares_won = self.bottom_up(
                 query, read, causal=self.causal, window=self.window, time_bias=biases[0], shares=shares
             )
-        elif alike and self.causal and self.bottom_up.pays_to_add_up(memory.size[1]):
+        elif alike and self.causal and self.bottom_up.prefer_cumulative(memory.size[1]):
             query, new = self.query_norm(slots[:, 0]), TokenMemory(memory.tokens[:, -time:], self.token_norm)
-            change, shares_won, sums = self.bottom_up.attend_alike(query, new, past, window=self.window, shares=shares)
+            change, shares_won, sums = self.bottom_up.cumulative(query, new, past, window=self.window, shares=shares)
         else:
-            query, seen = (
+            seen = self.bottom_up.memory(memory.tokens, time * num_slots, self.token_norm)
+            change, shares_won, _ = self.bottom_up(
                 self.query_norm(slots),
-                self.bottom_up.memory(memory.tokens, time * num_slots, self.token_norm),
-            )
-            change, shares_won = self.bottom_up.attend(
-                query, seen, causal=self.causal, window=self.window, time_bias=biases[0], shares=shares
+                seen,
+                causal=self.causal,
+                window=self.window,
+                time_bias=biases[0],
+                shares=shares,
             )
         slots, cache = self.interaction(slots + change, cache, biases[1])
         slots = slots + self.mlp(self.mlp_norm(slots))

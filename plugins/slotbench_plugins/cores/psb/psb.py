@@ -10,9 +10,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from slotbench.interfaces import Aggregation, AttentionKind, CoreOutput, SlotSpec, TokenSpec, WindowedCore
-from slotbench.nn.inverted_attention import TokenMemory
 from slotbench.nn.linear import xavier_linear
 from slotbench.nn.slot_init import InitialisedSlots, SlotInit, initial_slots
+from slotbench.ops.inverted_attention import TokenMemory
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 from slotbench_plugins.cores.psb.block import TOKEN_EPS, Interaction, PSBBlock, PSBBlockState
 from slotbench_plugins.cores.psb.time_bias import TimeBiasKind

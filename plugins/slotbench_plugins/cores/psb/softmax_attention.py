@@ -8,9 +8,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from slotbench.nn.attention import check_heads
-from slotbench.nn.inverted_attention import TokenMemory
 from slotbench.nn.linear import xavier_linear
 from slotbench.nn.temporal_attention import TimeBias
+from slotbench.ops.inverted_attention import TokenMemory
 
 __all__ = ["SoftmaxAttention"]
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from slotbench.interfaces import TokenSpec, map_state, unbind_time
-from slotbench.nn.slot_attention import SlotCorrector, initialise_slot_attention
+from slotbench.interfaces import State, TokenSpec
+from slotbench.nn.slot_attention import Corrected, SlotCorrector
+from slotbench.nn.slot_attention_init import initialise_slot_attention
 from slotbench.nn.slot_init import GaussianSlots, LearnedSlots, SlotInit, initial_slots
+from slotbench.ops.inverted_attention import Memory
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 
 __all__ = ["FrameSlots", "JointCorrector", "PastGradient", "SlotNorm", "frame_slots", "reading_of"]
@@ -35,7 +36,7 @@ def reading_of(assignment: Float[Tensor, "*batch slots tokens"]) -> Float[Tensor
 class JointNorm(nn.Module):
     """A LayerNorm over all vectors of a set together, without a learned scale."""
 
-    def forward(self, x: Float[Tensor, "batch vectors dim"]) -> Float[Tensor, "batch vectors dim"]:
+    def forward(self, x: Float[Tensor, "*batch vectors dim"]) -> Float[Tensor, "*batch vectors dim"]:
         """Mean 0 and variance 1 over the vectors and their channels."""
         return F.layer_norm(x, x.shape[-2:])
 
@@ -61,27 +62,25 @@ class JointCorrector(SlotCorrector):
         assert self.mlp is not None
         self.token_norm, self.slot_norm, self.mlp[0] = JointNorm(), JointNorm(), JointNorm()  # type: ignore[assignment]
 
-    def memory(self, tokens: Float[Tensor, "batch tokens token_dim"]) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        """(keys, values) of the tokens."""
-        keys, values = self.attention.key_value(self.token_norm(tokens)).chunk(2, dim=-1)
-        return keys * keys.shape[-1] ** -0.5, values
-
-    def frames(self, tokens: Any, num_slots: int, num_iterations: int) -> None:
-        """There is only the way through `memory`."""
-
-    def forward(  # type: ignore[override]
-        self, slots: Float[Tensor, "batch slots dim"], memory: tuple[Tensor, Tensor], num_iterations: int
-    ) -> tuple[Float[Tensor, "batch slots dim"], Float[Tensor, "batch slots tokens"], None]:
-        """(slots after the last iteration, share that each had won of each token at it, None)."""
+    def forward(
+        self,
+        slots: Float[Tensor, "batch slots dim"],
+        frame: Float[Tensor, "batch tokens token_dim"] | Memory,
+        num_iterations: int,
+        statistics: State = None,
+    ) -> Corrected:
+        """Corrects the slots by a frame: its tokens, or its element of `frames`."""
         assert self.mlp is not None
-        keys, values = memory
+        assignment = None
+        if isinstance(frame, Tensor):
+            (frame,) = self.frames(frame[:, None], slots.shape[1], num_iterations)
         for _ in range(num_iterations):
             normed = self.slot_norm(slots)
-            shares = torch.matmul(self.attention.query(normed), keys.mT).softmax(dim=1)
-            update = torch.matmul(reading_of(shares).to(values.dtype), values)
-            slots = self.gru(self.gru.input_gates(update), normed)
+            updates, assignment, statistics = self.attention(normed, frame, statistics)
+            slots = self.gru(self.gru.input_gates(updates), normed)
             slots = slots + self.mlp(slots)
-        return slots, shares, None
+        assert assignment is not None
+        return Corrected(slots, assignment, statistics)
 
 
 class FrameSlots(nn.Module):
@@ -177,10 +176,8 @@ class FrameSlots(nn.Module):
         self, tokens: Float[Tensor, "batch time tokens token_dim"], noise: Float[Tensor, "batch time slots dim"] | None
     ) -> tuple[Float[Tensor, "batch time slots dim"], Float[Tensor, "batch time slots tokens"]]:
         """(slots, which slot won which token) of all frames at once."""
-        folded, slots = tokens.flatten(0, 1), self._starts(tokens, noise).flatten(0, 1)
-        frames = self.corrector.frames(folded[:, None], self.num_slots, self.num_iterations)
-        memory = self.corrector.memory(folded) if frames is None else frames[0]
-        slots, assignment, _ = self.corrector(slots, memory, self.num_iterations)
+        slots = self._starts(tokens, noise).flatten(0, 1)
+        slots, assignment, _ = self.corrector(slots, tokens.flatten(0, 1), self.num_iterations)
         return slots.unflatten(0, tokens.shape[:2]), assignment.unflatten(0, tokens.shape[:2])
 
     def one_by_one(
@@ -195,10 +192,7 @@ class FrameSlots(nn.Module):
         """
         assert self.past_share is not None
         starts = self._starts(tokens, noise)
-        frames: Iterable[Any] | None = self.corrector.frames(tokens, self.num_slots, self.num_iterations)
-        if frames is None:
-            memory = self.corrector.memory(tokens.flatten(0, 1))
-            frames = unbind_time(map_state(lambda leaf: leaf.unflatten(0, tokens.shape[:2]), memory))
+        frames = self.corrector.frames(tokens, self.num_slots, self.num_iterations)
         share = self.past_share.sigmoid().to(starts.dtype)
         found = []
         for frame, start in zip(frames, starts.unbind(1), strict=True):

@@ -13,7 +13,7 @@ from slotbench_plugins.cores.psb import PSB, BucketTimeBias, PSBBlock, SoftmaxAt
 from torch import Tensor, nn
 
 from slotbench.interfaces import TokenSpec
-from slotbench.nn.inverted_attention import TokenMemory
+from slotbench.ops.inverted_attention import TokenMemory
 from slotbench.testing import laws
 
 ABLATIONS = [

@@ -165,7 +165,7 @@ def test_frames_that_wait_are_corrected_by_the_readable_way_from_a_mixture(norm,
             if past is not None:
                 share = torch.sigmoid(layer.past_share)
                 start = (1 - share) * start + share * past
-            past, _, _ = layer.corrector(start, layer.corrector.memory(x[:, step]), layer.num_iterations)
+            past, _, _ = layer.corrector(start, x[:, step], layer.num_iterations)
             slots.append(past)
         return torch.stack(slots, dim=1)
 

@@ -10,9 +10,11 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from slotbench.nn.inverted_attention.competition import Competition
+from slotbench.interfaces import SummedAggregation, TokenSums
+from slotbench.ops.inverted_attention.competition import Competition
+from slotbench.ops.inverted_attention.memory import AttentionMaps, StepSums, TokenMemory
 
-__all__ = ["streamed_sums"]
+__all__ = ["streamed_attention", "streamed_steps", "streamed_sums"]
 
 WEIGHTS_AT_ONCE = {"cpu": 2**17, "cuda": 2**24}
 """Attention weights of a chunk by kind of device: on a CPU they and their tokens fit into its cache."""
@@ -36,6 +38,93 @@ class _Chunk(NamedTuple):
     def of_tokens(self, x: Tensor) -> Tensor:
         """Of "batch steps tokens dim", in a row."""
         return x[:, self.steps, self.tokens].flatten(1, 2)
+
+
+def streamed_attention(
+    query: Float[Tensor, "batch heads time slots dim"],
+    memory: TokenMemory,
+    maps: AttentionMaps,
+    aggregation: SummedAggregation,
+    time_bias: Float[Tensor, "heads time steps"] | None,
+    competition: Competition,
+    shares: bool,
+) -> tuple[Float[Tensor, "batch heads time slots dim"], Float[Tensor, "batch time slots tokens"] | None]:
+    """(what the aggregation gathers, share of each slot in each token of its own step), without keys and values."""
+    folded, query_bias = _fold(query, memory, maps)
+    with torch.autocast(query.device.type, enabled=False):
+        values, mass, own = streamed_sums(
+            folded, query_bias, memory.tokens, time_bias, competition, aggregation.share_offset, shares
+        )
+    count = competition.num_visible(slice(0, query.shape[2]), memory.size, mass)
+    return aggregation.from_sums(_unfold(values, mass, count, memory, maps)), own
+
+
+def streamed_steps(
+    query: Float[Tensor, "batch heads 1 slots dim"],
+    memory: TokenMemory,
+    maps: AttentionMaps,
+    aggregation: SummedAggregation,
+    earlier: StepSums | None,
+    window: int | None,
+    shares: bool,
+) -> tuple[Float[Tensor, "batch heads time slots dim"], Float[Tensor, "batch time slots tokens"] | None, StepSums]:
+    """The same for queries that all steps share, each step read once; and what the next call needs of these steps."""
+    batch, (steps, num_tokens) = query.shape[0], memory.size
+    folded, query_bias = (
+        x.expand(-1, steps, -1, -1, -1).reshape(batch * steps, 1, *x.shape[2:]) for x in _fold(query, memory, maps)
+    )
+    competition, frames = Competition(maps.across_heads), memory.tokens.flatten(0, 1)[:, None]
+    with torch.autocast(query.device.type, enabled=False):
+        values, mass, own = streamed_sums(
+            folded, query_bias, frames, None, competition, aggregation.share_offset, shares
+        )
+    values, mass = (x.unflatten(0, (batch, steps))[:, :, 0] for x in (values, mass))
+    count = mass.new_full((batch, steps, 1, 1, 1), num_tokens)
+    seen, kept = StepSums(values, mass, count).so_far(earlier, window)
+    gathered = aggregation.from_sums(_unfold(seen.values, seen.mass, seen.num_tokens.transpose(1, 2), memory, maps))
+    return gathered, None if own is None else own.view(batch, steps, *own.shape[2:]), kept
+
+
+def _maps_of_heads(
+    maps: AttentionMaps, dtype: torch.dtype
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor | None, Tensor | None]]:
+    """Weights "heads head_dim token_dim" and biases "heads head_dim" of keys and of values."""
+    key, value = maps.key_value.weight.to(dtype).view(2, maps.num_heads, -1, maps.key_value.in_features)
+    if maps.key_value.bias is None:
+        return (key, value), (None, None)
+    key_bias, value_bias = maps.key_value.bias.to(dtype).view(2, maps.num_heads, -1)
+    return (key, value), (key_bias, value_bias)
+
+
+def _fold(query: Tensor, memory: TokenMemory, maps: AttentionMaps) -> tuple[Tensor, Tensor]:
+    """What tokens are multiplied with, and what is added, to be the logits; both "batch time heads slots dim".
+
+    What the bias of the keys adds is the same for all tokens, but not for all slots, which compete.
+    """
+    dtype = torch.promote_types(memory.tokens.dtype, torch.float32)
+    with torch.autocast(query.device.type, enabled=False):
+        query = query.to(dtype)
+        (weight, _), (bias, _) = _maps_of_heads(maps, dtype)
+        folded = torch.einsum("bhtnd,hde->bthne", query, weight)
+        added = None if bias is None else torch.einsum("bhtnd,hd->bthn", query, bias)[..., None]
+        if memory.norm is not None:
+            shift = folded @ memory.norm.bias.to(dtype)[:, None]
+            added = shift if added is None else added + shift
+            folded = folded * memory.norm.weight.to(dtype)
+        return folded, folded.new_zeros(*folded.shape[:-1], 1) if added is None else added
+
+
+def _unfold(values: Tensor, mass: Tensor, count: Tensor, memory: TokenMemory, maps: AttentionMaps) -> TokenSums:
+    """Sums of values from sums of tokens "batch time heads slots token_dim"."""
+    with torch.autocast(values.device.type, enabled=False):
+        (_, weight), (_, bias) = _maps_of_heads(maps, values.dtype)
+        if memory.norm is not None:
+            values = values * memory.norm.weight.to(values.dtype) + mass * memory.norm.bias.to(values.dtype)
+        values = torch.einsum("bthne,hde->bhtnd", values, weight)
+        mass = mass.transpose(1, 2)
+        if bias is not None:
+            values = values + mass * bias[:, None, None]
+        return TokenSums(values, mass, count)
 
 
 def streamed_sums(

@@ -1,4 +1,4 @@
-"""The direct way through the corrector has the values and gradients of the plain one, and is left where it has not."""
+"""Slot Attention by every kernel has the values and gradients of the reference, and calls layers of another kind."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from slotbench_plugins.cores.savi import SAVi
 from slotbench_plugins.cores.slot_attention import SlotAttention
 
 from slotbench.interfaces import RecurrentCore, TokenSpec
-from slotbench.nn import slot_attention
 from slotbench.nn.slot_attention import SlotCorrector
 from slotbench.nn.temporal_attention import TemporalAttention
+from slotbench.ops.inverted_attention import FrameMemory, attention, dense
 
 AGGREGATIONS = [
     WeightedMean,
@@ -51,10 +51,14 @@ def assert_same(found, wanted):
         torch.testing.assert_close(mine, other, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("calls", [-(10**9), 10**9], ids=["tokens", "keys and values"])
+def frames_of(corrector, tokens, num_slots=3, num_iterations=2):
+    return list(corrector.frames(tokens, num_slots, num_iterations))
+
+
+@pytest.mark.parametrize("overhead", [-(10**9), 10**9], ids=["tokens", "keys and values"])
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 @given(SIZES, st.integers(1, 3), st.sampled_from(["every", "between", "none"]), st.booleans())
-def test_values_statistics_and_gradients_are_those_of_the_plain_way(aggregation, calls, sizes, count, mlp, training):
+def test_values_statistics_and_gradients_are_those_of_the_reference(aggregation, overhead, sizes, count, mlp, training):
     batch, time, num_slots, num_tokens, dim, token_dim = sizes
     torch.manual_seed(0)
     corrector = moved(SlotCorrector(dim, token_dim, mlp=mlp, aggregation=aggregation(dim))).train(training)
@@ -62,32 +66,35 @@ def test_values_statistics_and_gradients_are_those_of_the_plain_way(aggregation,
     tokens = torch.randn(batch, time, num_tokens, token_dim, dtype=torch.float64, requires_grad=True)
     inputs = [slots, tokens, *corrector.parameters()]
 
-    def chained(frames):
+    def chained(kernel):
         """Every frame from the slots and with the statistics of the one before it."""
+        corrector.attention.kernel = kernel
         now, statistics, outputs = slots, None, []
+        with mock.patch.object(dense, "LAUNCH_OVERHEAD_MACS", overhead):
+            frames = frames_of(corrector, tokens, num_slots, count)
         for frame in frames:
             now, shares, statistics = corrector(now, frame, count, statistics)
             outputs += [now, shares] + ([] if statistics is None else [statistics])
-        return outputs
+        return frames, outputs
 
-    with mock.patch.object(slot_attention, "CALLS", calls):
-        frames = corrector.frames(tokens, num_slots, count)
+    (frames, found), (_, wanted) = chained("dense"), chained("reference")
     assert len(frames) == time
-    assert (frames[0].maps.value is None) == (calls > 0)
-    found, wanted = chained(frames), chained(corrector.memory(frame) for frame in tokens.unbind(1))
+    assert (frames[0].value_map is None) == (overhead > 0)
     assert_same(found, wanted)
     assert_same(gradients(found, inputs), gradients(wanted, inputs))
 
 
 @given(SIZES, st.integers(1, 2), st.one_of(st.none(), st.integers(1, 3)), st.sampled_from(AGGREGATIONS))
-def test_savi_equals_its_cell_step_by_step_on_the_plain_way(sizes, count, first, aggregation):
+def test_savi_equals_its_cell_step_by_step(sizes, count, first, aggregation):
     batch, time, num_slots, num_tokens, dim, token_dim = sizes
     torch.manual_seed(0)
     settings = {"num_iterations": count, "first_iterations": first, "predictor_heads": 1, "aggregation": aggregation}
     core = moved(SAVi(TokenSpec(token_dim, num_tokens), num_slots, dim, **settings))
     tokens = torch.randn(batch, time, num_tokens, token_dim, dtype=torch.float64, requires_grad=True)
     inputs = [tokens, *core.parameters()]
-    found, wanted = core(tokens), RecurrentCore.forward(core, tokens)
+    found = core(tokens)
+    core.corrector.attention.kernel = "reference"
+    wanted = RecurrentCore.forward(core, tokens)
     assert found.attention_kind == wanted.attention_kind == "assignment"
     outputs = [[out.slots, out.attention, out.state.slots] for out in (found, wanted)]
     assert_same(*outputs)
@@ -96,16 +103,15 @@ def test_savi_equals_its_cell_step_by_step_on_the_plain_way(sizes, count, first,
     torch.testing.assert_close(*later)
 
 
-def test_slot_attention_equals_itself_on_the_plain_way():
+@pytest.mark.parametrize("kernel", ["auto", "dense", "streamed"])
+def test_slot_attention_equals_itself_by_the_reference(kernel):
     torch.manual_seed(0)
     core = moved(SlotAttention(TokenSpec(6, 50), 3, 8, slot_init="learned"))
     tokens = torch.randn(2, 3, 50, 6, dtype=torch.float64)
-    with mock.patch.object(core.corrector, "_correct_directly", side_effect=core.corrector._correct_directly) as used:
-        found = core(tokens)
-    assert used.called
-    core.corrector.attention.path = "plain"
-    with mock.patch.object(core.corrector, "_correct_directly", side_effect=AssertionError):
-        wanted = core(tokens)
+    core.corrector.attention.kernel = kernel
+    found = core(tokens)
+    core.corrector.attention.kernel = "reference"
+    wanted = core(tokens)
     assert_same([found.slots, found.attention], [wanted.slots, wanted.attention])
 
 
@@ -118,25 +124,25 @@ def test_batch_scaling_measures_at_the_first_iteration_of_the_first_frame_alone(
     assert measured.call_count == 1
 
 
-def test_there_is_no_direct_way_where_it_would_not_be_the_same():
+def test_few_weights_of_one_head_and_of_sums_are_kept():
     tokens = torch.randn(2, 3, 5, 6)
 
-    def frames(corrector, tokens=tokens):
-        return corrector.frames(tokens, 3, 2)
+    def is_dense(corrector, tokens=tokens):
+        return isinstance(frames_of(corrector, tokens)[0], FrameMemory)
 
     made = partial(SlotCorrector, 8, 6, aggregation=WeightedMean(8))
-    assert frames(made()) is not None
-    assert frames(SlotCorrector(8, 6, 2, aggregation=WeightedMean(4))) is None
-    assert frames(made().bfloat16(), tokens.bfloat16()) is None
+    assert is_dense(made())
+    assert not is_dense(SlotCorrector(8, 6, 2, aggregation=WeightedMean(4)))
+    assert not is_dense(made().bfloat16(), tokens.bfloat16())
     with torch.autocast("cpu", torch.bfloat16):
-        assert frames(made()) is None
-    with mock.patch.object(slot_attention, "WEIGHTS_KEPT", 2 * 3 * 5 - 1):
-        assert frames(made()) is None
+        assert not is_dense(made())
+    with mock.patch.object(attention, "WEIGHTS_KEPT", 2 * 3 * 5 - 1):
+        assert not is_dense(made())
     own = type("OwnMean", (WeightedMean,), {"forward": lambda self, shares, values: 2 * shares @ values})
-    assert frames(SlotCorrector(8, 6, aggregation=own(8))) is None
+    assert not is_dense(SlotCorrector(8, 6, aggregation=own(8)))
     named = made()
-    named.attention.path = "plain"
-    assert frames(named) is None
+    named.attention.kernel = "reference"
+    assert not is_dense(named)
 
 
 @pytest.mark.parametrize("name", ["attention.query", "attention.key_value", "gru.input_map", "gru.hidden_map", "mlp.3"])
@@ -147,9 +153,15 @@ def test_a_layer_of_another_kind_is_called(name):
         def forward(self, x):
             return 2 * super().forward(x)
 
-    corrector = SlotCorrector(8, 6, aggregation=WeightedMean(8))
-    corrector.get_submodule(name).__class__ = Doubled
-    assert corrector.frames(torch.randn(2, 3, 5, 6), 3, 2) is None
+    torch.manual_seed(0)
+    corrector, doubled = (SlotCorrector(8, 6, aggregation=WeightedMean(8)) for _ in range(2))
+    doubled.load_state_dict(corrector.state_dict())
+    with torch.no_grad():
+        for parameter in corrector.get_submodule(name).parameters():
+            parameter *= 2
+    doubled.get_submodule(name).__class__ = Doubled
+    slots, tokens = torch.randn(2, 3, 8), torch.randn(2, 5, 6)
+    torch.testing.assert_close(doubled(slots, tokens, 2).slots, corrector(slots, tokens, 2).slots)
 
 
 @given(st.integers(1, 3), st.integers(1, 6), st.sampled_from([1, 2, 4]), st.booleans())
@@ -165,5 +177,5 @@ def test_one_step_of_attention_among_slots_is_a_clip_of_one_step(batch, slots, h
 
 def test_many_tokens_make_no_keys_and_few_do():
     corrector = SlotCorrector(64, 64, aggregation=WeightedMean(64))
-    assert corrector.frames(torch.zeros(1, 1, 1024, 64), 7, 3)[0].maps.value is not None
-    assert corrector.frames(torch.zeros(1, 1, 4, 64), 7, 3)[0].maps.value is None
+    assert frames_of(corrector, torch.zeros(1, 1, 1024, 64), 7, 3)[0].value_map is not None
+    assert frames_of(corrector, torch.zeros(1, 1, 4, 64), 7, 3)[0].value_map is None

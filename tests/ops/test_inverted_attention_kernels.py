@@ -1,4 +1,4 @@
-"""Inverted attention without keys and values, in chunks, and summed over time, against the plain way."""
+"""The kernels of inverted attention against its reference: dense, streamed, and summed over time."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from slotbench import registry
-from slotbench.interfaces import Aggregation, TokenSpec
-from slotbench.nn.aggregation import SummedAggregation, sums_suffice
-from slotbench.nn.inverted_attention import (
-    InvertedAttention,
+from slotbench.interfaces import Aggregation, SummedAggregation, TokenSpec, sums_suffice
+from slotbench.nn.inverted_attention import InvertedAttention
+from slotbench.ops import KernelError
+from slotbench.ops.inverted_attention import (
     KeyValueMemory,
     StepSums,
     TokenMemory,
     keys_cost_more,
-    streaming,
+    streamed,
+    supports_cumulative,
 )
 
 NAMES = registry.names("aggregations")
@@ -58,11 +59,11 @@ def shaken(module: nn.Module) -> nn.Module:
     return module
 
 
-def made(path: str, name: str = "WeightedMean", num_heads: int = 1, **arguments) -> InvertedAttention:
+def made(kernel: str, name: str = "WeightedMean", num_heads: int = 1, **arguments) -> InvertedAttention:
     torch.manual_seed(0)
     aggregation = registry.load("aggregations", name)(DIM // num_heads)
     layer = shaken(InvertedAttention(DIM, TOKEN_DIM, num_heads, aggregation=aggregation, **arguments))
-    layer.path = path
+    layer.kernel = kernel
     return layer
 
 
@@ -71,22 +72,19 @@ def values_and_gradients(layer: InvertedAttention, slots: Tensor, tokens: Tensor
     slots, tokens = slots.clone().requires_grad_(), tokens.clone().requires_grad_()
     table = noise(layer.num_heads, 65, seed=3).requires_grad_()
     norm = shaken(nn.LayerNorm(TOKEN_DIM)) if normed else None
-    memory = layer.memory(tokens, norm=norm)
-    assert isinstance(memory, KeyValueMemory) == (layer.path == "plain")
-    updates, assignment, _ = layer.attend_again(
-        slots, memory, None, time_bias=lambda offsets: table[:, offsets + 32], **arguments
-    )
+    memory = layer.memory(tokens, 1, norm)
+    assert isinstance(memory, KeyValueMemory) == (layer.kernel == "reference")
+    updates, assignment, _ = layer(slots, memory, time_bias=lambda offsets: table[:, offsets + 32], **arguments)
     loss = (updates * noise(*updates.shape, seed=4)).sum() + (assignment * noise(*assignment.shape, seed=5)).sum()
     inputs = [slots, tokens, table, *layer.parameters(), *([] if norm is None else norm.parameters())]
     gradients = torch.autograd.grad(loss, inputs, allow_unused=True, materialize_grads=True)
     return [updates, assignment, *gradients]
 
 
-@pytest.mark.parametrize("path", ["projected", "streamed"])
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=12)
 @given(data=st.data())
-def test_every_way_gives_the_values_and_gradients_of_the_plain_one(path, name, data):
+def test_streamed_gives_the_values_and_gradients_of_the_reference(name, data):
     draw = lambda low, high, label: data.draw(st.integers(low, high), label=label)  # noqa: E731
     causal = data.draw(st.booleans(), label="causal")
     time, past = draw(1, 4, "time"), draw(0, 3, "past") if causal else 0
@@ -102,16 +100,55 @@ def test_every_way_gives_the_values_and_gradients_of_the_plain_one(path, name, d
     normed = data.draw(st.booleans(), label="norm")
     slots = noise(2, time, draw(1, 3, "slots"), DIM)
     tokens = noise(2, past + time, draw(1, 5, "tokens"), TOKEN_DIM, seed=1)
-    expected = values_and_gradients(made("plain", name, **settings_), slots, tokens, normed, **arguments)
+    expected = values_and_gradients(made("reference", name, **settings_), slots, tokens, normed, **arguments)
     with pytest.MonkeyPatch.context() as patch:
         at_once = data.draw(st.sampled_from([1, 60, 300, 2**18]), label="chunk")
-        patch.setattr(streaming, "WEIGHTS_AT_ONCE", {"cpu": at_once})
-        patch.setattr(streaming, "FEWEST_TOKENS", data.draw(st.sampled_from([1, 2, 64]), label="tokens of a chunk"))
-        result = values_and_gradients(made(path, name, **settings_), slots, tokens, normed, **arguments)
+        patch.setattr(streamed, "WEIGHTS_AT_ONCE", {"cpu": at_once})
+        patch.setattr(streamed, "FEWEST_TOKENS", data.draw(st.sampled_from([1, 2, 64]), label="tokens of a chunk"))
+        result = values_and_gradients(made("streamed", name, **settings_), slots, tokens, normed, **arguments)
     # a norm over a head of two channels that are nearly the same magnifies what is rounded
     tolerance = 1e-10 if "Norm" in name else 1e-12
     for value, other in zip(result, expected, strict=True):
         torch.testing.assert_close(value, other, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=15)
+@given(data=st.data())
+def test_dense_gives_the_values_and_gradients_of_the_reference_frame_by_frame(name, data):
+    draw = lambda low, high, label: data.draw(st.integers(low, high), label=label)  # noqa: E731
+    num_tokens = data.draw(st.sampled_from([1, 5, 300, 40_000]), label="tokens")
+    slots, tokens = noise(2, 2, draw(1, 4, "slots"), DIM), noise(2, 2, num_tokens, TOKEN_DIM, seed=1)
+    iterations = draw(1, 3, "iterations")
+
+    def outcome(kernel: str) -> list[Tensor]:
+        layer = made(kernel, name, bias=False)
+        given_slots, given_tokens = slots.clone().requires_grad_(), tokens.clone().requires_grad_()
+        results = []
+        for frame, memory in enumerate(layer.frames(given_tokens, slots.shape[2], iterations)):
+            statistics, asked = None, given_slots[:, frame]
+            for _ in range(iterations):
+                asked, assignment, statistics = layer(asked, memory, statistics)
+            results += [asked, assignment]
+        loss = sum((one * noise(*one.shape, seed=4)).sum() for one in results)
+        inputs = [given_slots, given_tokens, *layer.parameters()]
+        return [*results, *torch.autograd.grad(loss, inputs, allow_unused=True, materialize_grads=True)]
+
+    tolerance = 1e-9 if "Norm" in name else 1e-11
+    for value, other in zip(outcome("dense"), outcome("reference"), strict=True):
+        torch.testing.assert_close(value, other, rtol=tolerance, atol=tolerance * max(1.0, other.abs().max().item()))
+
+
+def test_a_kernel_that_cannot_run_says_what_it_takes():
+    slots, tokens = noise(1, 3, DIM), noise(1, 5, TOKEN_DIM)
+    with pytest.raises(KernelError, match="one head without biases"):
+        made("dense", num_heads=2)(slots, tokens)
+    own = own_aggregation()
+    own.kernel = "streamed"
+    with pytest.raises(KernelError, match="SummedAggregation"):
+        own(slots, tokens)
+    with pytest.raises(ValueError, match="no kernel named 'plain'; use 'auto' or one of reference, dense, streamed"):
+        made("plain")(slots, tokens)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -128,11 +165,11 @@ def test_slots_that_are_alike_at_all_steps_are_summed_over_time(name, num_heads,
 
     layer.eval()
     whole = slots[:, None].expand(-1, 7, -1, -1)
-    expected = outcome(*layer.attend(whole, TokenMemory(tokens, norm), causal=True, window=window))
-    updates, assignment, _ = layer.attend_alike(slots, TokenMemory(tokens, norm), window=window)
+    expected = outcome(*layer(whole, TokenMemory(tokens, norm), causal=True, window=window)[:2])
+    updates, assignment, _ = layer.cumulative(slots, TokenMemory(tokens, norm), window=window)
     pieces, sums = [], None
     for piece in tokens.split([2, 1, 4], dim=1):
-        *found, sums = layer.attend_alike(slots, TokenMemory(piece, norm), sums, window=window)
+        *found, sums = layer.cumulative(slots, TokenMemory(piece, norm), sums, window=window)
         pieces.append(found)
     in_pieces = outcome(*(torch.cat(parts, dim=1) for parts in zip(*pieces, strict=True)))
     assert sums.mass.shape[1] == (1 if window is None else window - 1)
@@ -164,12 +201,16 @@ def test_a_window_loses_no_digits_to_what_it_has_left_behind():
     torch.testing.assert_close(sums.mass[:, 30:], torch.full((1, 10, 1, 1, 1), 5e-3))
 
 
+def cumulative(layer: InvertedAttention) -> bool:
+    return supports_cumulative(layer.maps, layer.aggregation)
+
+
 def test_competing_heads_and_aggregations_of_ones_own_are_not_summed_over_time():
-    assert made("streamed", num_heads=2, across_heads=False).adds_up
+    assert cumulative(made("streamed", num_heads=2, across_heads=False))
     for layer in (made("streamed", num_heads=2), own_aggregation()):
-        assert not layer.adds_up
-        with pytest.raises(ValueError, match="adds_up"):
-            layer.attend_alike(noise(1, 3, DIM), TokenMemory(noise(1, 2, 4, TOKEN_DIM)))
+        assert not cumulative(layer)
+        with pytest.raises(ValueError, match="supports_cumulative"):
+            layer.cumulative(noise(1, 3, DIM), TokenMemory(noise(1, 2, 4, TOKEN_DIM)))
 
 
 class SquaredShares(Aggregation):
@@ -183,11 +224,11 @@ def own_aggregation() -> InvertedAttention:
 
 def test_an_aggregation_that_is_not_made_of_sums_gets_assignment_and_values():
     layer, slots, tokens = own_aggregation(), noise(2, 1, 3, DIM), noise(2, 1, 400, TOKEN_DIM, seed=1)
-    assert isinstance(layer.memory(tokens), KeyValueMemory)
-    updates, assignment = layer.attend(slots, layer.memory(tokens))
+    assert isinstance(layer.memory(tokens, 1), KeyValueMemory)
+    updates, assignment, _ = layer(slots, layer.memory(tokens, 1))
     value = layer.key_value(tokens).chunk(2, dim=-1)[1]
     torch.testing.assert_close(updates, layer.output(assignment.square() @ value))
-    from_tokens, _ = layer.attend(slots, TokenMemory(tokens))
+    from_tokens, _, _ = layer(slots, TokenMemory(tokens))
     torch.testing.assert_close(from_tokens, updates)
 
 
@@ -224,15 +265,15 @@ def test_neither_keys_nor_values_nor_weights_of_all_tokens_are_made_or_kept():
     layer = made("auto").float()
     slots, tokens = noise(2, 3, 4, DIM).float().requires_grad_(), noise(2, 3, 5000, TOKEN_DIM).float().requires_grad_()
     saved: list[int] = []
-    layer.path = "streamed"
+    layer.kernel = "streamed"
     pack = lambda tensor: (saved.append(tensor.numel() * (tensor.data_ptr() != tokens.data_ptr())), tensor)[1]  # noqa: E731
     with (
         pytest.MonkeyPatch.context() as patch,
         torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
         Sizes(tokens) as sizes,
     ):
-        patch.setattr(streaming, "WEIGHTS_AT_ONCE", {"cpu": 2048})
-        updates, _ = layer.attend(slots, layer.memory(tokens, 12), causal=True, shares=False)
+        patch.setattr(streamed, "WEIGHTS_AT_ONCE", {"cpu": 2048})
+        updates, _, _ = layer(slots, layer.memory(tokens, 12), causal=True, shares=False)
         forward = sizes.largest
         updates.sum().backward()
     assert forward <= 2048, "a chunk of weights"
@@ -241,12 +282,12 @@ def test_neither_keys_nor_values_nor_weights_of_all_tokens_are_made_or_kept():
 
 
 def test_the_assignment_is_not_made_unless_asked_for():
-    for path in ("plain", "projected", "streamed"):
-        layer = made(path)
-        memory = layer.memory(noise(1, 2, 5, TOKEN_DIM))
-        assert layer.attend(noise(1, 2, 3, DIM), memory, shares=False)[1] is None
-        assert layer.attend(noise(1, 2, 3, DIM), memory)[1].shape == (1, 2, 3, 5)
-    assert layer.attend_alike(noise(1, 3, DIM), memory, shares=False)[1] is None
+    for kernel in ("reference", "streamed"):
+        layer = made(kernel)
+        memory = layer.memory(noise(1, 2, 5, TOKEN_DIM), 1)
+        assert layer(noise(1, 2, 3, DIM), memory, shares=False)[1] is None
+        assert layer(noise(1, 2, 3, DIM), memory)[1].shape == (1, 2, 3, 5)
+    assert layer.cumulative(noise(1, 3, DIM), memory, shares=False)[1] is None
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -254,15 +295,15 @@ def test_sums_are_in_single_precision_whatever_the_tokens_are(dtype):
     torch.manual_seed(0)
     layer = InvertedAttention(DIM, TOKEN_DIM, aggregation=registry.load("aggregations", "WeightedSum")(DIM, scale=1e5))
     layer = layer.to(dtype)
-    layer.path = "streamed"
+    layer.kernel = "streamed"
     slots, tokens = (
         noise(1, 3, DIM).to(dtype).requires_grad_(),
         (4 + noise(1, 50000, TOKEN_DIM)).to(dtype).requires_grad_(),
     )
-    updates, assignment = layer(slots, tokens)
+    updates, assignment, _ = layer(slots, tokens)
     assert updates.dtype == dtype
     assert assignment.dtype == torch.float32
-    expected, _ = layer.double()(slots.double(), tokens.double())
+    expected, _, _ = layer.double()(slots.double(), tokens.double())
     assert (updates.double() - expected).abs().max() < 0.03 * expected.abs().max()
     gradients = torch.autograd.grad(updates.float().sum(), [slots, tokens])
     assert [gradient.dtype for gradient in gradients] == [dtype, dtype]
@@ -272,9 +313,9 @@ def test_sums_are_in_single_precision_whatever_the_tokens_are(dtype):
 def test_autocast_touches_the_maps_of_slots_alone():
     layer = made("streamed").float()
     slots, tokens = noise(2, 3, DIM).float(), noise(2, 4000, TOKEN_DIM, seed=1).float()
-    expected, shares = layer(slots, tokens)
+    expected, shares, _ = layer(slots, tokens)
     with torch.autocast("cpu", torch.bfloat16):
-        updates, rounded = layer(slots, tokens)
+        updates, rounded, _ = layer(slots, tokens)
     assert rounded.dtype == torch.float32
     assert (rounded - shares).abs().max() < 0.02
     assert (updates.float() - expected).abs().max() < 0.02 * expected.abs().max()
@@ -284,7 +325,7 @@ def test_a_backward_pass_inside_of_autocast_is_close_to_the_one_outside():
     layer = made("streamed").float()
     slots, tokens = noise(2, 3, DIM).float(), noise(2, 4000, TOKEN_DIM, seed=1).float().requires_grad_()
     with torch.autocast("cpu", torch.bfloat16):
-        updates, _ = layer(slots, tokens)
+        updates, _, _ = layer(slots, tokens)
         (inside,) = torch.autograd.grad(updates.sum(), tokens, retain_graph=True)
     (outside,) = torch.autograd.grad(updates.sum(), tokens)
     assert (inside - outside).abs().max() < 0.02 * outside.abs().max()
@@ -313,21 +354,21 @@ def test_tokens_stay_as_they_are_where_they_are_more_than_the_queries():
 
 
 def test_frames_of_few_numbers_are_not_worth_a_sum_over_time():
-    assert not made("auto").pays_to_add_up(10)
-    assert made("auto").pays_to_add_up(1000)
-    assert made("streamed").pays_to_add_up(1)
-    assert not made("plain").pays_to_add_up(1000)
-    assert not made("auto", num_heads=2).pays_to_add_up(1000)
+    assert not made("auto").prefer_cumulative(10)
+    assert made("auto").prefer_cumulative(1000)
+    assert made("streamed").prefer_cumulative(1)
+    assert not made("reference").prefer_cumulative(1000)
+    assert not made("auto", num_heads=2).prefer_cumulative(1000)
 
 
 @pytest.mark.parametrize("window", [None, 3])
 def test_memory_of_tokens_grows_and_is_cut_as_that_of_keys(window):
     layer, slots, tokens = made("streamed"), noise(2, 6, 3, DIM), noise(2, 6, 4, TOKEN_DIM)
-    whole, _ = layer.attend(slots, layer.memory(tokens), causal=True, window=window)
+    whole, _, _ = layer(slots, layer.memory(tokens, 1), causal=True, window=window)
     memory = None
     for step in range(6):
-        memory = layer.memory(tokens[:, step : step + 1]).after(memory)
-        update, _ = layer.attend(slots[:, step : step + 1], memory, causal=True, window=window)
+        memory = layer.memory(tokens[:, step : step + 1], 1).after(memory)
+        update, _, _ = layer(slots[:, step : step + 1], memory, causal=True, window=window)
         torch.testing.assert_close(update[:, 0], whole[:, step])
         memory = memory if window is None else memory.last(window - 1)
     assert memory.size == (6 if window is None else window - 1, 4)
@@ -355,14 +396,14 @@ def test_a_first_layer_of_psb_that_is_summed_over_time_is_the_one_that_is_not(wi
             output = core(piece, state)
             state = output.state
             pieces.append(torch.cat([output.slots, output.attention], dim=-1))
-        assert (state.tokens is None) == (num_layers == 1 and core.layers[0].bottom_up.path == "streamed")
+        assert (state.tokens is None) == (num_layers == 1 and core.layers[0].bottom_up.kernel == "streamed")
         whole = torch.cat(pieces, dim=1)
         loss = (whole * torch.linspace(-1, 1, whole.numel()).view_as(whole)).sum()
         return [whole, *torch.autograd.grad(loss, inputs, allow_unused=True, materialize_grads=True)]
 
-    core.layers[0].bottom_up.path = "plain"
+    core.layers[0].bottom_up.kernel = "reference"
     expected = outcome([7])
-    core.layers[0].bottom_up.path = "streamed"
+    core.layers[0].bottom_up.kernel = "streamed"
     for cuts in ([7], [3, 1, 3]):
         for value, other in zip(outcome(cuts), expected, strict=True):
             torch.testing.assert_close(value, other, rtol=1e-10, atol=1e-10)

@@ -1,14 +1,50 @@
-"""What inverted attention keeps of frames: tokens, keys and values, or sums over the tokens of each step."""
+"""What inverted attention reads and keeps: its linear maps, tokens or keys and values of frames, sums over steps."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
+from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-__all__ = ["KeyValueMemory", "Memory", "StepSums", "TokenMemory"]
+__all__ = ["AttentionMaps", "FrameMemory", "KeyValueMemory", "Memory", "StepSums", "TokenMemory"]
+
+
+class AttentionMaps(NamedTuple):
+    """The linear maps of inverted attention, and who competes with whom.
+
+    Attributes:
+        query: of slots.
+        key_value: of tokens: the keys of all heads, then their values.
+        num_heads: heads, which divide the width of a slot.
+        across_heads: the slots of all heads compete with one another; otherwise those of each head on their own.
+    """
+
+    query: nn.Linear
+    key_value: nn.Linear
+    num_heads: int = 1
+    across_heads: bool = True
+
+    def keys_and_values(self, memory: TokenMemory) -> KeyValueMemory:
+        """Keys and values of every token, with the norm that the tokens lack."""
+        tokens, norm = memory
+        if norm is None:
+            pairs = self.key_value(tokens)
+        else:  # in the map, because the tokens are many
+            weight, bias = self.key_value.weight, self.key_value.bias
+            shift = weight @ norm.bias if bias is None else torch.addmv(bias, weight, norm.bias)
+            pairs = nn.functional.linear(tokens, weight * norm.weight, shift)
+        pattern = "batch time tokens (part heads dim) -> part batch heads time tokens dim"
+        return KeyValueMemory(*rearrange(pairs, pattern, part=2, heads=self.num_heads))
+
+    def queries(self, slots: Float[Tensor, "batch time slots dim"]) -> Float[Tensor, "batch heads time slots head_dim"]:
+        """Queries of the slots, scaled by one over the root of the width of a head."""
+        pattern = "batch time slots (heads dim) -> batch heads time slots dim"
+        query = rearrange(self.query(slots), pattern, heads=self.num_heads)
+        return query * query.shape[-1] ** -0.5
 
 
 class TokenMemory(NamedTuple):
@@ -39,6 +75,10 @@ class TokenMemory(NamedTuple):
         # contiguous, because a view would keep alive all that it was cut from
         return self._replace(tokens=self.tokens[:, max(0, self.size[0] - steps) :].contiguous())
 
+    def frames(self) -> Iterator[TokenMemory]:
+        """Each step on its own."""
+        return (TokenMemory(step, self.norm) for step in self.tokens.split(1, dim=1))
+
 
 class KeyValueMemory(NamedTuple):
     """Keys and values of the tokens of every step that slots may read, oldest first."""
@@ -63,8 +103,31 @@ class KeyValueMemory(NamedTuple):
         first = max(0, self.size[0] - steps)
         return KeyValueMemory(*(leaf[:, :, first:].contiguous() for leaf in self))
 
+    def frames(self) -> Iterator[KeyValueMemory]:
+        """Each step on its own."""
+        steps = (leaf.split(1, dim=2) for leaf in self)
+        return (KeyValueMemory(*leaves) for leaves in zip(*steps, strict=True))
 
-Memory = TokenMemory | KeyValueMemory
+
+class FrameMemory(NamedTuple):
+    """One frame for the kernel "dense": its tokens, or keys and values of them, and the maps that remain.
+
+    Attributes:
+        key: what slots are compared with.
+        value: what is summed.
+        num_tokens: of the frame.
+        query_map: of a slot, to what keys are multiplied with; holds the scale of the logits.
+        value_map: of a sum of tokens, to the sum of their values; None where values are summed.
+    """
+
+    key: Float[Tensor, "batch key_dim tokens"]
+    value: Float[Tensor, "batch tokens value_dim"]
+    num_tokens: Float[Tensor, "1 1 1"]
+    query_map: Float[Tensor, "dim key_dim"]
+    value_map: Float[Tensor, "token_dim dim"] | None
+
+
+Memory = TokenMemory | KeyValueMemory | FrameMemory
 
 
 class StepSums(NamedTuple):

@@ -1,0 +1,78 @@
+"""The initial weights of Slot Attention and SAVi, as their authors have them."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from torch import Tensor, nn
+
+from slotbench.nn.slot_attention import SlotCorrector, SlotPredictor
+from slotbench.nn.slot_init import ConditionedSlots, GaussianSlots, LearnedSlots
+
+__all__ = ["SlotAttentionInit", "initialise_slot_attention"]
+
+SlotAttentionInit = Literal["slot_attention", "steve", "plain"]
+"""Whose initial weights: those of Slot Attention's code, of STEVE's, or of slotbench's layers as they come."""
+
+
+def initialise_slot_attention(
+    init: SlotAttentionInit,
+    slots: LearnedSlots | GaussianSlots | ConditionedSlots,
+    corrector: SlotCorrector,
+    predictor: SlotPredictor | None = None,
+) -> None:
+    """Gives the parts of a core the initial weights of `init`.
+
+    All have Xavier-uniform queries, keys and values, each map by its own fan, and zero biases. Apart from that, with D
+    the width of a slot:
+
+    - "slot_attention": the GRU's three input maps are Xavier-uniform as one matrix of 3 D rows, and its three recurrent
+      maps are one matrix with orthonormal columns; the mean and the log deviation of drawn slots are uniform up to
+      sqrt(6 / (1 + D)), which is Keras' Xavier for their shape; the MLP is Xavier-uniform. There is no predictor in
+      Slot Attention, and that of SAVi stays Xavier-uniform.
+    - "steve": the GRU is the same; mean and log deviation are uniform up to sqrt(6 / (2 D)), which is PyTorch's Xavier
+      for their shape; the first layers of both MLPs are Kaiming-uniform for a ReLU; what the predictor adds to the
+      slots, its attention's output map and its MLP's second layer, is Xavier-uniform with a gain of sqrt(1/2).
+    - "plain": each map of the GRU is Xavier-uniform by its own fan, mean and log deviation are zero, and the MLPs and
+      the predictor are Xavier-uniform.
+
+    Learned slots start alike in all of them. The attention normalisation paper's code has the weights of
+    "slot_attention" and the mean and deviation of "steve".
+
+    Source: google-research/slot_attention, `model.py`, with Keras' defaults; singhgautam/steve, `steve.py`,
+    `transformer.py` and `utils.py`.
+
+    Args:
+        init: whose weights.
+        slots: where the slots start.
+        corrector: of the core.
+        predictor: of the core, if it has one.
+
+    Raises:
+        ValueError: an unknown `init`.
+    """
+    if init not in get_args(SlotAttentionInit):
+        raise ValueError(f"no init named {init!r}; choose one of {', '.join(get_args(SlotAttentionInit))}")
+    if init == "plain":  # the layers as they have been made, to the bit
+        return
+    nn.init.xavier_uniform_(corrector.gru.input_map.weight)
+    nn.init.orthogonal_(corrector.gru.hidden_map.weight)
+    if isinstance(slots, GaussianSlots):
+        dim = slots.mean.shape[0]
+        bound = (6 / (1 + dim if init == "slot_attention" else 2 * dim)) ** 0.5
+        nn.init.uniform_(slots.mean, -bound, bound)
+        nn.init.uniform_(slots.log_deviation, -bound, bound)
+    if init == "slot_attention":
+        return
+    if corrector.mlp is not None:
+        nn.init.kaiming_uniform_(_weight(corrector.mlp[1]), nonlinearity="relu")
+    if predictor is not None:
+        nn.init.kaiming_uniform_(_weight(predictor.mlp[1]), nonlinearity="relu")
+        for layer in (predictor.attention.output, predictor.mlp[3]):
+            # two maps onto the slots in a predictor of one block
+            nn.init.xavier_uniform_(_weight(layer), gain=2**-0.5)
+
+
+def _weight(layer: nn.Module) -> Tensor:
+    assert isinstance(layer, nn.Linear)
+    return layer.weight

@@ -19,9 +19,10 @@ _MODULES = {
     "mamba2": ("Mamba2Block",),
     "positions": ("CoordinateEmbedding",),
     "resnet_blocks": ("ResNetBlock",),
-    "slot_attention": ("SlotCorrector", "SlotPredictor"),
+    "slot_attention": ("SlotCorrector",),
     "slot_encoder": ("SlotEncoder",),
     "slot_init": ("GaussianSlots", "InitialisedSlots", "LearnedSlots"),
+    "slot_predictor": ("SlotPredictor",),
     "slot_ssm_layer": ("SlotSSMLayer", "SlotSSMStack"),
     "temporal_attention": ("TemporalAttention",),
 }

@@ -1,4 +1,4 @@
-"""Slot Attention, the corrector of SAVi, and SAVi's predictor."""
+"""Slot Attention, which is the corrector of SAVi."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from slotbench.interfaces import Aggregation, State
 from slotbench.nn.gru import SharedGRU, gru_update
 from slotbench.nn.inverted_attention import InvertedAttention
 from slotbench.nn.linear import hoisted, xavier_linear
-from slotbench.nn.temporal_attention import TemporalAttention
 from slotbench.ops.inverted_attention import Memory, inverted_attention
 
-__all__ = ["Corrected", "CorrectorMLP", "SlotCorrector", "SlotPredictor", "check_iterations"]
+__all__ = ["Corrected", "CorrectorMLP", "SlotCorrector", "check_epsilon", "check_iterations", "relu_mlp"]
 
 CorrectorMLP = Literal["every", "between", "none"]
 """After which iterations the MLP follows: every one, all but the last of a frame, or none."""
@@ -62,7 +61,7 @@ class SlotCorrector(nn.Module):
         norm_eps: float = 1e-5,
     ):
         super().__init__()
-        _check_epsilon(norm_eps)
+        check_epsilon(norm_eps)
         if mlp not in get_args(CorrectorMLP):
             raise ValueError(f"no corrector_mlp named {mlp!r}; choose one of {', '.join(get_args(CorrectorMLP))}")
         token_dim = dim if token_dim is None else token_dim
@@ -74,7 +73,7 @@ class SlotCorrector(nn.Module):
         )
         self.gru = SharedGRU(dim, dim)
         self.mlp_after_last = mlp == "every"
-        self.mlp = None if mlp == "none" else nn.Sequential(nn.LayerNorm(dim, norm_eps), *_relu_mlp(dim, mlp_ratio))
+        self.mlp = None if mlp == "none" else nn.Sequential(nn.LayerNorm(dim, norm_eps), *relu_mlp(dim, mlp_ratio))
 
     def frames(
         self, tokens: Float[Tensor, "batch time tokens token_dim"], num_slots: int, num_iterations: int
@@ -122,50 +121,19 @@ class SlotCorrector(nn.Module):
         return Corrected(rows.view(slots.shape), assignment, statistics)
 
 
-class SlotPredictor(nn.Module):
-    """A transformer block over the slots of a frame, whose output is where the slots of the next frame start from.
-
-    The slots are normalised first, and the residual starts from the normalised ones; a LayerNorm ends the block. With
-    it the slots stay of one size, however long the clip.
-
-    Source: SAVi (Kipf et al., 2022), the predictor; the form is that of the public code of STEVE.
-
-    Args:
-        dim: width of a slot.
-        num_heads: heads of the attention.
-        mlp_ratio: hidden width of the MLP in units of `dim`.
-        norm_eps: added to the variance in the LayerNorms.
-
-    Raises:
-        ValueError: `num_heads` does not divide `dim`, or a `norm_eps` that is not positive.
-    """
-
-    def __init__(self, dim: int, num_heads: int = 4, mlp_ratio: int = 4, norm_eps: float = 1e-5):
-        super().__init__()
-        _check_epsilon(norm_eps)
-        self.input_norm = nn.LayerNorm(dim, norm_eps)
-        self.attention = TemporalAttention(dim, num_heads, bias=False)
-        self.mlp = nn.Sequential(nn.LayerNorm(dim, norm_eps), *_relu_mlp(dim, mlp_ratio))
-        self.output_norm = nn.LayerNorm(dim, norm_eps)
-
-    def forward(self, slots: Float[Tensor, "batch slots dim"]) -> Float[Tensor, "batch slots dim"]:
-        """Each set of slots on its own."""
-        rows = self.input_norm(slots.flatten(0, 1))
-        rows = rows + self.attention.within_step(rows.view(slots.shape)).flatten(0, 1)
-        return self.output_norm(rows + self.mlp(rows)).view(slots.shape)
-
-
 def check_iterations(num_iterations: int, name: str = "num_iterations") -> None:
     """Raises ValueError unless there is at least one."""
     if num_iterations < 1:
         raise ValueError(f"{name}={num_iterations}: slots must look at a frame at least once")
 
 
-def _check_epsilon(norm_eps: float) -> None:
+def check_epsilon(norm_eps: float) -> None:
+    """Raises ValueError unless it is positive."""
     if not norm_eps > 0:
         raise ValueError(f"norm_eps={norm_eps}: give a small positive number, such as 1e-5")
 
 
-def _relu_mlp(dim: int, mlp_ratio: int | float) -> tuple[nn.Module, ...]:
+def relu_mlp(dim: int, mlp_ratio: int | float) -> tuple[nn.Module, ...]:
+    """Linear, ReLU and linear layer, `mlp_ratio` times as wide in between."""
     hidden = round(mlp_ratio * dim)
     return xavier_linear(dim, hidden), nn.ReLU(), xavier_linear(hidden, dim)

@@ -6,8 +6,9 @@ from typing import Literal, get_args
 
 from torch import Tensor, nn
 
-from slotbench.nn.slot_attention import SlotCorrector, SlotPredictor
+from slotbench.nn.slot_attention import SlotCorrector
 from slotbench.nn.slot_init import ConditionedSlots, GaussianSlots, LearnedSlots
+from slotbench.nn.slot_predictor import SlotPredictor
 
 __all__ = ["SlotAttentionInit", "initialise_slot_attention"]
 

@@ -10,8 +10,9 @@ from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 from slotbench_plugins.aggregations.weighted_sum import WeightedSum
 from torch import Tensor
 
-from slotbench.nn.slot_attention import SlotCorrector, SlotPredictor
+from slotbench.nn.slot_attention import SlotCorrector
 from slotbench.nn.slot_init import GaussianSlots
+from slotbench.nn.slot_predictor import SlotPredictor
 
 
 def noise(*shape: int, seed: int = 0) -> Tensor:

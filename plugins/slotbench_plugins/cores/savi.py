@@ -18,9 +18,10 @@ from slotbench.interfaces import (
     TokenSpec,
     VideoBatch,
 )
-from slotbench.nn.slot_attention import CorrectorMLP, SlotCorrector, SlotPredictor, check_iterations
+from slotbench.nn.slot_attention import CorrectorMLP, SlotCorrector, check_iterations
 from slotbench.nn.slot_attention_init import SlotAttentionInit, initialise_slot_attention
 from slotbench.nn.slot_init import Condition, ConditionedSlots, InitialisedSlots, SlotInit, initial_slots
+from slotbench.nn.slot_predictor import SlotPredictor
 from slotbench.ops.inverted_attention import Memory
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 

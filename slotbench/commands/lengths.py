@@ -77,8 +77,8 @@ def main(command: str, arguments: list[str]) -> int:
         loaded = load_with_settings(run, checkpoint, settings, options, command)
         split: Literal["val", "test"] = "test" if command == "test" else "val"
         training, multiples = _lengths(loaded, multiples, split)
-        longer = loaded.data.longer(split, training * multiples[-1], given.clips)
-        words = [f"--data.{name}={value}" for name, value in longer.items()]
+        overrides = loaded.data.overrides_for_length(split, training * multiples[-1], given.clips)
+        words = [f"--data.{name}={value}" for name, value in overrides.items()]
         loaded = load_with_settings(run, checkpoint, [*settings, *words], options, command)
         return _measure(loaded, training, multiples, split, given.clips, device)
     except DataFilesError as error:
@@ -106,7 +106,7 @@ def _lengths(loaded: LoadedRun, multiples: list[int], split: Literal["val", "tes
 
     data, name = loaded.data, type(loaded.data).__name__
     training = getattr(data, "num_frames", None)
-    most = data.most_frames(split) if isinstance(training, int) else 0
+    most = data.max_eval_frames(split) if isinstance(training, int) else 0
     if not isinstance(training, int) or most == 0:
         raise UserError(f"{name} has no longer clips than those of the training, or does not say how to make them")
     context = loaded.task.context if isinstance(loaded.task, Predictor) else 0

@@ -178,32 +178,32 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
         """What was read of the user's own files and what was left out, in two lines; None, by default, says nothing."""
         return None
 
-    def most_frames(self, split: Split) -> int | None:
-        """Frames that an evaluation clip of a split may have: None for any number, 0 where nobody says.
+    def max_eval_frames(self, split: Split) -> int | None:
+        """The most frames that an evaluation clip of a split may have: None for no limit, 0 for a fixed length.
 
         Raises:
-            DataFilesError: the files that would say it are missing.
+            DataFilesError: the files that determine it are missing.
         """
         return 0
 
-    def longer(self, split: Split, frames: int, clips: int) -> dict[str, Any]:
-        """Arguments over this one's with which evaluation clips have so many frames.
+    def overrides_for_length(self, split: Split, frames: int, clips: int) -> dict[str, Any]:
+        """Arguments that override this data set's so that evaluation clips have `frames` frames.
 
         Args:
             split: "val" or "test".
-            frames: of a clip, at most `most_frames`.
-            clips: that are going to be read, for what is simulated in advance.
+            frames: frames of a clip, at most `max_eval_frames`.
+            clips: number of clips to be read, for sets that are simulated in advance.
         """
         return {"eval_frames": frames}
 
-    def continuations(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
-        """Continuations after `context` frames by oracles, which know the simulator.
+    def oracle_predictions(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
+        """Predictions of the frames after `context` by oracles, which know the simulator.
 
         None by default. A subclass may use the log of the batch up to the last context frame, and nothing after it.
 
         Args:
             batch: clips with their log.
-            context: frames that a predictor has seen.
+            context: frames that a predictor sees.
             horizon: frames to predict.
 
         Returns:

@@ -285,7 +285,7 @@ class StoredVideos(SlotDataModule):
             DataFilesError: the files are missing or not what they should be.
         """
 
-    def most_frames(self, split: Split) -> int | None:
+    def max_eval_frames(self, split: Split) -> int | None:
         """The frames of the shortest video."""
         source, chosen = self.stored_videos(split)
         lengths = np.asarray(source.lengths)

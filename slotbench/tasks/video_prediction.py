@@ -57,7 +57,7 @@ class VideoPrediction(RolloutTask):
 
     Scores of the roll-out (`RolloutScores` has their names) are mean squared error, PSNR and SSIM, of each step of the
     horizon too, beside three baselines and, where the data set can say how its simulator continues
-    (`SlotDataModule.continuations`), oracles. The test also takes the clips in groups, for the spread over groups,
+    (`SlotDataModule.oracle_predictions`), oracles. The test also takes the clips in groups, for the spread over groups,
     feeds back thresholded frames (`rollout_mse_thresholded`) where `loss` is "bce", logs `sampling_fps`, frames
     predicted per second by all processes without the reading of the context, and from the user's weights adds
     `rollout_lpips` and `rollout_fvd`, the latter between whole videos.

@@ -131,7 +131,7 @@ def test_numbers_are_whole_where_the_terminal_is_narrow():
 
 
 def test_lengths_that_the_data_has_not_are_left_out_with_a_sentence(trained, capsys, monkeypatch):
-    monkeypatch.setattr(BouncingBalls, "most_frames", lambda data, split: 5)
+    monkeypatch.setattr(BouncingBalls, "max_eval_frames", lambda data, split: 5)
     assert run(["validate", str(trained), "--lengths", "1,2,4", "--clips", "1"]) == 0
     printed = capsys.readouterr().out
     assert "4 T is left out: 8 frames, and the val videos of BouncingBalls have 5" in printed
@@ -150,7 +150,7 @@ def test_lengths_that_the_data_has_not_are_left_out_with_a_sentence(trained, cap
     ],
 )
 def test_what_cannot_be_measured_is_said_in_a_sentence(trained, capsys, monkeypatch, most, arguments, said):
-    monkeypatch.setattr(BouncingBalls, "most_frames", lambda data, split: most)
+    monkeypatch.setattr(BouncingBalls, "max_eval_frames", lambda data, split: most)
     assert run(["test", str(trained), *arguments]) == 2
     assert said in " ".join(capsys.readouterr().err.split())
 

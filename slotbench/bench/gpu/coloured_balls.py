@@ -31,7 +31,7 @@ class ColouredBalls(BouncingBalls):
         frame = VideoSpec(channels=3, height=self.resolution, width=self.resolution)
         return DataSpec(input=frame, target=frame)
 
-    def continuations(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
+    def oracle_predictions(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
         """None: there is nothing to predict."""
         return {}
 

@@ -109,11 +109,11 @@ class BlinkingBalls(SlotDataModule):
             ),
         )
 
-    def most_frames(self, split: Split) -> int | None:
+    def max_eval_frames(self, split: Split) -> int | None:
         """Any number: episodes are simulated."""
         return None
 
-    def longer(self, split: Split, frames: int, clips: int) -> dict[str, Any]:
+    def overrides_for_length(self, split: Split, frames: int, clips: int) -> dict[str, Any]:
         """Episodes of so many frames, the last target included."""
         return {"num_frames": frames}
 

@@ -65,7 +65,7 @@ class BouncingBalls(SlotDataModule):
         frame = VideoSpec(channels=1, height=self.resolution, width=self.resolution)
         return DataSpec(input=frame, target=frame)
 
-    def continuations(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
+    def oracle_predictions(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
         """Oracles: balls that move straight on, balls that turn at the walls only, and the whole simulator.
 
         All start from the logged position and velocity in the last context frame; the last knows the masses too, and
@@ -89,7 +89,7 @@ class BouncingBalls(SlotDataModule):
             for name, paths in predictors.items()
         }
 
-    def most_frames(self, split: Split) -> int | None:
+    def max_eval_frames(self, split: Split) -> int | None:
         """Any number: clips are simulated."""
         return None
 

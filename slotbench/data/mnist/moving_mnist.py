@@ -118,7 +118,7 @@ class MovingMNIST(SlotDataModule):
         frame = VideoSpec(channels=1, height=self.resolution, width=self.resolution)
         return DataSpec(input=frame, target=frame)
 
-    def continuations(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
+    def oracle_predictions(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
         """Oracle: the generator itself, with the true digits, from their positions in the last two context frames.
 
         It knows how the digits look, their speed and how they turn at the edges: an oracle. It
@@ -156,7 +156,7 @@ class MovingMNIST(SlotDataModule):
             found[clip, frame, i, 0, top : top + size, left : left + size] = images[clip, i] / 255
         return found
 
-    def most_frames(self, split: Split) -> int | None:
+    def max_eval_frames(self, split: Split) -> int | None:
         """Any number: clips are simulated; of clips from a file those that are asked for anyway."""
         return self.eval_frames if split == "test" and self.test_file is not None else None
 

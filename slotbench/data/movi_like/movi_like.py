@@ -147,11 +147,11 @@ class MOViLike(StoredVideos, Preparable):
         """Hash of the arguments that a video depends on, and of the format that they are simulated in."""
         return hashlib.sha256(json.dumps({"format": _FORMAT, **self._look()}).encode()).hexdigest()[:16]
 
-    def most_frames(self, split: Split) -> int | None:
+    def max_eval_frames(self, split: Split) -> int | None:
         """Videos are simulated as long as one likes; a cache that is named has those that it has."""
         return self.video_frames if self.path is not None else None
 
-    def longer(self, split: Split, frames: int, clips: int) -> dict[str, Any]:
+    def overrides_for_length(self, split: Split, frames: int, clips: int) -> dict[str, Any]:
         """Videos of so many frames, and of them as many as are read."""
         videos = {} if self.path is not None else {"video_frames": frames, f"{split}_videos": clips}
         return {"eval_frames": frames, **videos}

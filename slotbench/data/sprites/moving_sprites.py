@@ -98,7 +98,7 @@ class MovingSprites(SlotDataModule):
         frame = VideoSpec(channels=3, height=side, width=side)
         return DataSpec(input=frame, target=frame)
 
-    def continuations(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
+    def oracle_predictions(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
         """Oracle: the sprites that have appeared go on at their true velocity, with their true shapes and colours.
 
         It is right, but for sprites that appear after the context.
@@ -121,7 +121,7 @@ class MovingSprites(SlotDataModule):
         frames = torch.from_numpy(drawn.frames.reshape(batch_size, count, *drawn.frames.shape[1:]))
         return frames.transpose(1, 2).to(batch.frames.device).float() / 255
 
-    def most_frames(self, split: Split) -> int | None:
+    def max_eval_frames(self, split: Split) -> int | None:
         """Any number: clips are simulated."""
         return None
 

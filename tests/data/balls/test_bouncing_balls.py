@@ -51,7 +51,7 @@ def test_balls_that_meet_nothing_go_on_as_the_simulator_does():
         num_balls=1, eval_frames=24, resolution=24, loader=LoaderOptions(val_size=16, val_batch_size=16)
     )
     batch = data.on_after_batch_transfer(next(iter(data.val_dataloader())), 0)
-    predicted = data.continuations(batch, context=4, horizon=20)
+    predicted = data.oracle_predictions(batch, context=4, horizon=20)
     assert set(predicted) == {"constant velocity", "constant velocity, walls", "simulator"}
     true = batch.frames[:, 4:]
     bounced = predicted["constant velocity, walls"]
@@ -72,14 +72,14 @@ def test_the_simulator_as_an_oracle_knows_what_collisions_do(follows: bool) -> N
     loader = LoaderOptions(val_size=64, val_batch_size=64)
     data = BouncingBalls(num_balls=4, eval_frames=30, resolution=24, mass_follows_radius=follows, loader=loader)
     batch = data.on_after_batch_transfer(next(iter(data.val_dataloader())), 0)
-    predicted, true = data.continuations(batch, context=10, horizon=20), batch.frames[:, 10:]
+    predicted, true = data.oracle_predictions(batch, context=10, horizon=20), batch.frames[:, 10:]
     wrong = {name: float((frames != true).float().mean()) for name, frames in predicted.items()}
     # single precision in the log is all that it does not know
     assert wrong["simulator"] < 1e-3
     assert wrong["constant velocity, walls"] > 0.05
     # without the masses it knows less
     unknown = replace(batch, objects={**batch.objects, "masses": torch.ones_like(batch.objects["masses"])})
-    assert (data.continuations(unknown, 10, 20)["simulator"] != true).float().mean() > 0.02
+    assert (data.oracle_predictions(unknown, 10, 20)["simulator"] != true).float().mean() > 0.02
 
 
 def test_a_balls_mass_can_be_seen_unless_one_asks_for_draws_of_their_own() -> None:
@@ -94,15 +94,15 @@ def test_a_balls_mass_can_be_seen_unless_one_asks_for_draws_of_their_own() -> No
         assert torch.equal(alone[name][:, 0], seen[name][:, 0])
 
 
-def test_continuations_use_nothing_after_the_context():
+def test_oracle_predictions_use_nothing_after_the_context():
     data = BouncingBalls(num_balls=2, eval_frames=9, resolution=16, loader=LoaderOptions(val_size=2, val_batch_size=2))
     batch = data.on_after_batch_transfer(next(iter(data.val_dataloader())), 0)
-    expected = data.continuations(batch, 4, 5)
+    expected = data.oracle_predictions(batch, 4, 5)
     for name in ("positions", "velocities"):
         batch.objects[name] = batch.objects[name].clone()
         batch.objects[name][:, 4:] = 0.0
     batch.frames[:, 4:] = 0.5
-    for name, frames in data.continuations(batch, 4, 5).items():
+    for name, frames in data.oracle_predictions(batch, 4, 5).items():
         assert torch.equal(frames, expected[name])
 
 

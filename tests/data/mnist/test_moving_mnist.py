@@ -205,7 +205,7 @@ def evaluated(eval_frames: int, **settings: int) -> tuple[MovingMNIST, VideoBatc
 
 def test_the_generator_goes_on_as_the_clip_does() -> None:
     data, batch = evaluated(160)
-    predicted = data.continuations(batch, context=10, horizon=150)
+    predicted = data.oracle_predictions(batch, context=10, horizon=150)
     assert set(predicted) == {"generator, last two frames"}
     frames = predicted["generator, last two frames"]
     assert frames.shape == batch.frames[:, 10:].shape
@@ -231,7 +231,7 @@ def test_a_digit_that_was_stopped_goes_back_at_its_speed() -> None:
 
 def test_the_continuation_uses_the_last_two_frames_of_context_only() -> None:
     data, batch = evaluated(12, num_digits=1)
-    expected = data.continuations(batch, 5, 7)["generator, last two frames"]
+    expected = data.oracle_predictions(batch, 5, 7)["generator, last two frames"]
     for name in ("positions", "velocities"):
         log = batch.objects[name].clone()
         log[:, 5:] = 0.123
@@ -239,8 +239,8 @@ def test_the_continuation_uses_the_last_two_frames_of_context_only() -> None:
         batch.objects[name] = log
     batch.objects["velocities"][:] = math.nan
     batch.frames[:, 5:] = 0.5
-    assert torch.equal(data.continuations(batch, 5, 7)["generator, last two frames"], expected)
-    assert data.continuations(batch, 1, 7) == {}
+    assert torch.equal(data.oracle_predictions(batch, 5, 7)["generator, last two frames"], expected)
+    assert data.oracle_predictions(batch, 1, 7) == {}
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_the_generator_as_an_oracle_knows_the_speed_of_each_digit() -> None:
     for context in range(3, 12):
         place = batch.objects["positions"][:, context - 1, 0]
         at_edge = ((place == 0) | (place == 1)).sum(-1) == 1  # a corner hides the direction
-        predicted = data.continuations(batch, context, 8)["generator, last two frames"]
+        predicted = data.oracle_predictions(batch, context, 8)["generator, last two frames"]
         same = (predicted == batch.frames[:, context : context + 8]).flatten(1).all(1)
         stopped, right = stopped + int(at_edge.sum()), right + int((at_edge & same).sum())
     assert stopped > 10
@@ -92,7 +92,7 @@ def test_published_clips_are_the_test_split_alone(tmp_path: Path) -> None:
     assert np.array_equal((frames[:, :, 0] * 255).round().numpy(), values[:4].swapaxes(0, 1))
     assert batches[0].masks is None
     assert data.layers(batches[0]) is None
-    assert data.continuations(batches[0], 2, 2) == {}
+    assert data.oracle_predictions(batches[0], 2, 2) == {}
     assert torch.equal(clips(data, 2).frames, clips(thesis(eval_frames=4), 2).frames)
     fewer = thesis(eval_frames=4, test_file=data.test_file, loader=LoaderOptions(test_size=3))
     assert len(fewer.dataset("test")) == 3  # type: ignore[arg-type]

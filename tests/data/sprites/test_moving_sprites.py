@@ -187,25 +187,25 @@ def test_sprites_that_find_no_room_are_refused_when_the_set_is_made() -> None:
 def test_constant_velocity_is_right_but_for_what_appears_later() -> None:
     data = MovingSprites(resolution=32, birth_frames=6, loader=LoaderOptions(val_size=64))
     batch = data.on_after_batch_transfer(next(iter(data.val_dataloader())), 0)
-    late = data.continuations(batch, 2, 18)["constant velocity"]
-    assert torch.equal(data.continuations(batch, 6, 14)["constant velocity"], batch.frames[:, 6:])
+    late = data.oracle_predictions(batch, 2, 18)["constant velocity"]
+    assert torch.equal(data.oracle_predictions(batch, 6, 14)["constant velocity"], batch.frames[:, 6:])
     seen = batch.objects["births"].amax(1) < 2
     assert 0 < seen.sum() < 64
     assert torch.equal(late[seen], batch.frames[seen, 2:])
     assert (late[~seen] != batch.frames[~seen, 2:]).flatten(1).any(1).all()
 
 
-def test_continuations_read_no_frame_and_nothing_of_what_appears_later() -> None:
+def test_oracle_predictions_read_no_frame_and_nothing_of_what_appears_later() -> None:
     data = MovingSprites(resolution=16, birth_frames=8, texture="both")
     batch = to_unit_range(clips(data))
-    expected = data.continuations(batch, 4, 10)["constant velocity"]
+    expected = data.oracle_predictions(batch, 4, 10)["constant velocity"]
     later = batch.objects["births"] >= 4
     for name in ("starts", "scale", "shape_label", "color_label"):
         values = batch.objects[name]
         batch.objects[name] = torch.where(later.view(32, 3, *[1] * (values.dim() - 2)), 1, values)
     batch.objects["positions"] = batch.objects["positions"] * torch.nan
     batch.frames = batch.frames * 0
-    assert torch.equal(data.continuations(batch, 4, 10)["constant velocity"], expected)
+    assert torch.equal(data.oracle_predictions(batch, 4, 10)["constant velocity"], expected)
 
 
 @pytest.mark.parametrize(

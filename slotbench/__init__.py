@@ -5,8 +5,8 @@
     >>> core = slotbench.build("SlotSSM", TokenSpec(dim=64, num_tokens=16, grid=(4, 4)))
 
 Importing the package imports neither torch nor lightning: what needs them imports them when it is called. Imported
-before torch, it has torch's threads sleep while they wait (`OMP_WAIT_POLICY`), unless the environment says otherwise.
-`slotbench.interfaces` says what a component is, `slotbench.registry` lists the installed ones.
+before torch, it has torch's threads sleep while they wait (`OMP_WAIT_POLICY`), unless the environment sets it
+otherwise. `slotbench.interfaces` defines the components, `slotbench.registry` lists the installed ones.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def _show_another_sign() -> None:
 def _leave_working_folder() -> None:
     """Takes the working folder off the import path, where `python -m` has put it.
 
-    It may hold a torch.py or a random.py of somebody else's. If it is where slotbench itself is, it stays. The same
+    It may hold an unrelated torch.py or random.py. If it is where slotbench itself is, it stays. The same
     holds for the processes that this one starts.
     """
     here = os.getcwd()

@@ -35,7 +35,7 @@ _BAD_ARCHIVE = (zipfile.BadZipFile, OSError, ValueError, EOFError, RuntimeError,
 
 
 class _Layout(NamedTuple):
-    """What the header of an npy file says; `start` is where the values begin."""
+    """Header of an npy file; values begin at `start`."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -48,7 +48,7 @@ def map_npy(path: str | Path) -> np.ndarray:
     """The array of an npy file, mapped into memory: only what is looked at is read.
 
     Raises:
-        FileError: it is missing, is no npy file, has another size than its header says, or holds Python's objects.
+        FileError: it is missing, is no npy file, has another size than in its header, or holds Python's objects.
     """
     with open_regular(path) as file:
         layout = _layout(file, path)
@@ -169,7 +169,7 @@ def _array(values: bytearray, layout: _Layout, where: str | Path) -> np.ndarray:
 def _wrong_size(where: str | Path, layout: _Layout, size: int) -> str:
     shape = _one_line(ValueError(layout.shape))
     return (
-        f"{where} is damaged or incomplete: its header says shape {shape} of {layout.dtype}, {_some(layout.size)} "
+        f"{where} is damaged or incomplete: its header has shape {shape} of {layout.dtype}, {_some(layout.size)} "
         f"bytes, and it has {max(size, 0):,}"
     )
 

@@ -66,7 +66,7 @@ def file_digest(path: Path, report: Callable[[int], None] | None = None) -> str:
 
 
 def known_digests(folder: Path) -> dict[str, dict[str, Any]]:
-    """What is known about the files of a folder: digest -> what was said about it; empty where there is no record.
+    """Checksums of the files of a folder: digest -> its line; empty where there is no record.
 
     Raises:
         FileError: the record is damaged.
@@ -172,7 +172,7 @@ def read_sums(folder: Path) -> dict[str, str]:
     found = {}
     for line in read_text(path).splitlines():
         digest, _, name = line.partition("  ")
-        # of files beside it: a list from somebody else must not say what to read elsewhere
+        # of files beside it: a stranger's list must not point elsewhere
         if not _DIGEST.fullmatch(digest) or not name or Path(name).name != name:
             raise DataFilesError(f"{path} is damaged at the line {line[:200]!r}: delete it, and run the command again")
         found[name] = digest
@@ -180,7 +180,7 @@ def read_sums(folder: Path) -> dict[str, str]:
 
 
 def damaged_files(folder: Path, report: Callable[[int], None] | None = None) -> dict[str, str]:
-    """The files of a folder that are not what its list says, by name, each with what is wrong.
+    """Files of a folder that differ from its list, by name, each with the reason.
 
     Args:
         folder: has a list.

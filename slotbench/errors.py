@@ -13,7 +13,8 @@ _WIDTH = 98
 class UserError(Exception):
     """A command line or configuration that cannot be run.
 
-    The message's first line says what is wrong; further ones, made with `lines`, what was given and what is expected.
+    The first line of the message states the error; further ones, made with `lines`, what was given and what is
+    expected.
     """
 
 

@@ -15,7 +15,7 @@ def lazy_names(
 
     Args:
         package: its `__name__`.
-        modules: module of the package -> the names that it is to be asked for.
+        modules: module of the package -> the names that it provides.
     """
     home = {name: module for module, names in modules.items() for name in names}
 

@@ -1,7 +1,7 @@
 """Every use of a private name of Lightning, in one file.
 
-Lightning has no public way to do what stands here. A new version may rename any of it without notice, so pyproject.toml
-bounds the version from above, and `tests/test_lightning_compat.py` says for each name what breaks without it.
+Lightning has no public way to do this. A new version may rename any of it without notice, so pyproject.toml
+bounds the version from above, and `tests/test_lightning_compat.py` shows for each name what breaks without it.
 """
 
 from __future__ import annotations

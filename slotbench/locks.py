@@ -27,7 +27,7 @@ _held: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
 class LockedError(Exception):
-    """Another process holds the lock; its message says which.
+    """Another process holds the lock; the message names it.
 
     Attributes:
         holder: what it wrote about itself: "pid" and "host", if it has come to that.
@@ -68,7 +68,7 @@ class Lock:
 
         Raises:
             LockedError: another process has it.
-            FileError: the file cannot be made, or in its place is a folder, a link or a device; says which.
+            FileError: the file cannot be made, or in its place is a folder, a link or a device; the message names it.
         """
         try:
             descriptor = open_own(self._path, os.O_RDWR | os.O_CREAT)
@@ -83,7 +83,7 @@ class Lock:
         _held.add(self)
         try:
             if os.fstat(descriptor).st_nlink > 1:
-                return  # another name of a file that may be somebody else's: it is locked, and stays as it is
+                return  # another name of a file that may not be ours: it is locked, and stays as it is
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
         except OSError:  # a full disk: it is held all the same
@@ -116,7 +116,7 @@ def is_locked(path: Path) -> bool:
 
     try:
         descriptor = open_own(path, os.O_RDONLY)
-    except (OSError, FileError):  # what is no file of ours is nobody's lock
+    except (OSError, FileError):  # a foreign file is no lock
         return False
     try:
         # shared, so that two that ask do not take each other for the holder

@@ -54,7 +54,7 @@ class MetricInfo:
         scope: "video" or "frame", of a score of masks.
         masks: whose, "decoder", "attention" or "mask_decoder".
         reference: "baseline" (learns nothing) or "oracle" (knows the simulator); empty for a score.
-        of: of a reference, the score that it stands beside, without the masks.
+        of: of a reference, the score that it is compared with, without the masks.
         by: of a reference, its own name, such as "one slot".
     """
 
@@ -70,7 +70,7 @@ class MetricInfo:
 
     @property
     def without_masks(self) -> str:
-        """The name of the score whatever masks it is of: what baselines stand beside."""
+        """Name of the score without its masks, under which baselines are logged."""
         return self.name.removesuffix(f"/{self.masks}") if self.masks else self.name
 
 
@@ -118,7 +118,7 @@ def _score(name: str, known: Mapping[str, MetricInfo]) -> MetricInfo | None:
 
 
 def _score_of(reference: str, scores: Collection[str]) -> tuple[str, str] | None:
-    """The score that "miou/video/grid" stands beside, and the reference's own name: any part but the first."""
+    """The score that "miou/video/grid" is a reference of, and the reference's own name: any part but the first."""
     parts = reference.split("/")
     for index in range(len(parts) - 1, 0, -1):
         score = "/".join(parts[:index] + parts[index + 1 :])
@@ -144,11 +144,11 @@ def is_reference(logged: str) -> bool:
 
 
 def info_of(logged: str, known: Mapping[str, MetricInfo]) -> MetricInfo:
-    """What a logged number is: as the run has written it, or else as far as its name says.
+    """Declaration of a logged number: the run's own, or else what its name tells.
 
     Args:
         logged: with its stage, such as "val/loss".
-        known: what the run has written, by name without the stage.
+        known: the run's own declarations, by name without the stage.
     """
     return known.get(without_stage(logged)) or legacy_info(logged)
 
@@ -160,7 +160,7 @@ def score_beside(logged: str, known: Mapping[str, MetricInfo]) -> str:
 
     Args:
         logged: such as "val/miou/video/decoder".
-        known: what the run has written, by name without the stage.
+        known: the run's own declarations, by name without the stage.
     """
     info = info_of(logged, known)
     kept = logged.removesuffix(without_stage(logged)) if logged.startswith("lengths/") else ""
@@ -216,7 +216,7 @@ def legacy_direction(name: str) -> bool | None:
 
 
 def legacy_info(logged: str) -> MetricInfo:
-    """What the name of a score says of it: its direction by its words, its masks by its end."""
+    """Declaration guessed from the name of a score: direction by its words, masks by its end."""
     name = without_stage(logged)
     masks = name.rpartition("/")[2]
     masks = masks if masks in MASKS and "/" in name else ""

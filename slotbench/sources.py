@@ -1,4 +1,4 @@
-"""Reads what a module says about a class without importing it: importing it would import torch."""
+"""Reads a class's signature and docstring from its source: importing it would import torch."""
 
 from __future__ import annotations
 
@@ -277,7 +277,7 @@ def _fields(module_name: str, class_name: str) -> tuple[str, ...]:
 
 
 def defines_class(module_name: str, name: str) -> bool:
-    """Whether a module, or one below it, seems to define a class of this name; True where that cannot be said."""
+    """Whether a module, or one below it, seems to define a class of this name; True where that is unknown."""
     file = _source_file(module_name)
     if file is None or file.suffix != ".py":
         return True

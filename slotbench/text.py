@@ -1,4 +1,4 @@
-"""Text that somebody else wrote (names, metrics, settings, file names, messages) on its way to a person.
+"""Makes foreign text (names, metrics, settings, file names, messages) safe to print.
 
 A run folder, a log, a package's name may hold terminal escapes, markup and formulas; each kind of output has one
 function here that all foreign text passes through. Imports nothing of slotbench.
@@ -45,7 +45,7 @@ def printable(text: object, limit: int = 10_000) -> str:
 
     Args:
         text: anything; its `str` is taken.
-        limit: characters; what is longer is cut, and says so.
+        limit: characters; longer text is cut and marked.
     """
     words = str(text)
     if len(words) > limit:

@@ -65,7 +65,7 @@ def draw_curves(folder: RunFolder) -> list[Path]:
 def draw_missing_curves(folder: RunFolder) -> list[Path]:
     """Draws the curves of a run that has ended, if its result is newer than they are; returns what was drawn.
 
-    A folder that cannot be written, or curves that cannot be drawn, are said on stderr.
+    A folder that cannot be written, or curves that cannot be drawn, is reported on stderr.
     """
     try:
         drawn, ended = folder.media / "loss.png", folder.path / RESULT

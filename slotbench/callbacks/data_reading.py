@@ -1,4 +1,4 @@
-"""Callback that says what was read of the user's own files, once in a run."""
+"""Callback that prints what was read of the user's own files, once in a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SPLITS = {"fit": ("train", "val"), "validate": ("val",), "test": ("test",), "pr
 
 
 class DataReading(Callback):
-    """Prints what the data says of its files (`SlotDataModule.reading`): videos found, what was left out and why.
+    """Prints the data's report on its files (`SlotDataModule.reading`): videos found, what was left out and why.
 
     The process of rank 0 does, at the beginning of the first stage; nothing is stored.
     """

@@ -91,7 +91,7 @@ class Divergence(Callback):
 
 
 def _is_at_hand(trainer: Trainer, value: Tensor) -> bool:
-    """Whether a number can be looked at without waiting for anybody."""
+    """Whether a number can be read without waiting for another process or a device."""
     return trainer.world_size == 1 and value.device.type == "cpu"
 
 

@@ -74,7 +74,7 @@ class EvaluationPlace:
         name = stem
         while True:
             try:
-                # whoever makes the folder has the name
+                # the process that makes the folder has the name
                 make_folder(self._folder.media)
                 persist((self._folder.media / name).mkdir)
             except FileExistsError:

@@ -36,7 +36,7 @@ class GracefulStop(Callback):
     Lightning already leaves a SIGTERM for the end of the batch, but exits with code 0 and saves nothing; Ctrl-C
     interrupts it anywhere, in the middle of an optimiser step if need be, so that what could be saved then is no state
     that training ever was in; and under SLURM it answers SIGUSR1 by queueing the job again, with a checkpoint of its
-    own elsewhere. Here all take one way, and queueing again is left to whoever sent the signal.
+    own elsewhere. Here all take one way, and queueing again is left to the sender of the signal.
 
     Several processes stop after the same step, whichever of them got the signal: about once a second they tell one
     another. With Lightning's own handler, which talks to the others from within the signal, they would wait for ever.
@@ -141,9 +141,9 @@ class GracefulStop(Callback):
         now, step = time.monotonic(), trainer.global_step
         pace = (now - self._asked_at) / max(1, step - self._asked_step)
         # the slowest counts, so that all of them ask again after the same step
-        said = torch.tensor([float(self._signal or 0), pace], device=trainer.strategy.root_device)
-        torch.distributed.all_reduce(said, op=torch.distributed.ReduceOp.MAX)
-        number, pace = int(said[0].item()), float(said[1].item())
+        shared = torch.tensor([float(self._signal or 0), pace], device=trainer.strategy.root_device)
+        torch.distributed.all_reduce(shared, op=torch.distributed.ReduceOp.MAX)
+        number, pace = int(shared[0].item()), float(shared[1].item())
         self._asked_at, self._asked_step = now, step
         self._next = step + min(_MOST_STEPS_BETWEEN, max(1, int(_SECONDS_BETWEEN / max(pace, 1e-9))))
         self._signal = number or None

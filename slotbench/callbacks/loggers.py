@@ -70,7 +70,7 @@ class RunFolderLogger(Logger):
 MODES = ("off", "offline", "online")
 
 _INTERRUPTED = 143
-"""Exit code that W&B is told of a run that was stopped from outside; what failed by itself has 1."""
+"""Exit code that W&B gets for a run stopped from outside; a run that fails has 1."""
 
 _OWN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 _TAG_LENGTH = 64
@@ -85,7 +85,7 @@ class RunWandbLogger(ClosableWandbLogger):
     order they are read, and rows that the server already has are not sent again.
 
     Args:
-        folder: the run, whose state says how it ended.
+        folder: the run, with the state in which it ended.
         init: the arguments of `wandb.init`.
         part: how many processes have trained the run with this one, from 1.
     """
@@ -122,8 +122,8 @@ def wandb_logger(folder: RunFolder, mode: str, project: str, config: dict[str, A
 
     Its files go to `RUN/wandb`. A resumed run has its id already and stays the same W&B run; offline that is another
     folder with the same id. An agent of a W&B sweep has chosen id and project itself. Where there is no login, the run
-    is recorded offline, and a sentence says so: nothing waits for a key on the terminal. Where W&B is switched off
-    (WANDB_MODE=disabled, `wandb disabled`) there is no logger, and a sentence says that.
+    is recorded offline, with a note: nothing waits for a key on the terminal. Where W&B is switched off
+    (WANDB_MODE=disabled, `wandb disabled`) there is no logger, with a note.
 
     Args:
         folder: the run; its record gets "wandb_id", "wandb_mode" and "wandb_project".
@@ -171,7 +171,7 @@ def wandb_logger(folder: RunFolder, mode: str, project: str, config: dict[str, A
 
 
 def _mode_that_works() -> str:
-    """ "online", "off" or "offline" where somebody has said so of this machine, or "offline" without a login."""
+    """ "online", "off" or "offline" as this machine is set up; "offline" without a login."""
     if is_set_off():
         return "off"
     if is_set_offline():
@@ -194,7 +194,7 @@ def _point(folder: RunFolder) -> str | None:
 
 
 def _new_id(run_id: str) -> str:
-    """The run's own id where that is unique in the world; a folder that somebody has named is not."""
+    """The run's own id where that is globally unique; a folder that the user named is not."""
     if _OWN_ID.fullmatch(run_id):
         return run_id
     return f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"

@@ -18,7 +18,7 @@ __all__ = ["write_mask_records"]
 def write_mask_records(
     trainer: Trainer, module: LightningModule, folder: Path, evaluation: str, checkpoint: str | None = None
 ) -> list[Path]:
-    """Writes what the task's last evaluation says of its masks to `FOLDER/EVALUATION-SOURCE.json`; returns the files.
+    """Writes the mask scores of the task's last evaluation to `FOLDER/EVALUATION-SOURCE.json`; returns the files.
 
     Args:
         trainer: whose data was evaluated.

@@ -46,7 +46,7 @@ def made_by(module: LightningModule, kind: Literal["pictures", "videos"], clips:
 
 
 def check_media(kind: str, name: str, given: Any, axes: str) -> None:
-    """Looks at what a task hands over.
+    """Checks the pictures and videos of a task.
 
     Raises:
         TypeError: it is no uint8 array of these axes.

@@ -53,8 +53,8 @@ class MediaLogger(Callback):
     Videos have 10 frames per second and end in `.gif`, and in `.mp4` too where PyAV is installed. W&B gets the pictures
     and the GIFs. The random state is put back afterwards, so that looking does not change the run.
 
-    No picture ends a training: what could not be made is said once, and what the disk did not take is written at the
-    next evaluation, also of the run as it is resumed.
+    No picture ends a training: a picture that fails is reported once, and one that the disk did not take is written at
+    the next evaluation, also of the run as it is resumed.
 
     Args:
         folder: the run.
@@ -80,7 +80,7 @@ class MediaLogger(Callback):
             self._place.enter(trainer)
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Leaves the place, unless somebody else does."""
+        """Leaves the place, unless another process does."""
         if self._own_place:
             self._place.leave()
 
@@ -112,7 +112,7 @@ class MediaLogger(Callback):
     on_test_end = on_validation_end
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Writes what a full disk has not taken before."""
+        """Writes the pictures that a full disk refused before."""
         if trainer.is_global_zero:
             with self._sparing(trainer):
                 self._write_late(trainer)
@@ -128,7 +128,7 @@ class MediaLogger(Callback):
 
     @contextlib.contextmanager
     def _sparing(self, trainer: Trainer) -> Iterator[None]:
-        """No picture ends a training: what is wrong is said once. Before a step it may be the task's mistake."""
+        """Reports a failed picture once and goes on; raises before the first step: the task may be at fault."""
         try:
             yield
         except Exception as error:
@@ -139,8 +139,8 @@ class MediaLogger(Callback):
 
     def _say(self, error: Exception) -> None:
         if not self._said:
-            said = one_line(f"warning: a picture could not be made or written ({error}); the training goes on", 500)
-            print(said, file=sys.stderr)
+            warning = one_line(f"warning: a picture could not be made or written ({error}); the training goes on", 500)
+            print(warning, file=sys.stderr)
         self._said = True
 
     def _write(self, trainer: Trainer, kind: Literal["picture", "video"], shown: dict[str, np.ndarray]) -> None:

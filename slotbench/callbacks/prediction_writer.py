@@ -11,8 +11,8 @@
     video           text: what the source is called, and its masks
     source, about, axes             text: the source video; the run and its checkpoint; the axes of each array, as JSON
 
-`view` and `video` are there where the data set says them, as `VideoFolder` does; `slotbench score` finds the truth by
-them. `numpy.load(path)` reads the npz file; nothing in it is pickled.
+`view` and `video` are there where the data set provides them, as `VideoFolder` does; `slotbench score` finds the truth
+by them. `numpy.load(path)` reads the npz file; nothing in it is pickled.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _Origin:
 
 
 def _arrays_of_clip(found: Mapping[str, Tensor], clip: int, names: Iterable[str], task: str) -> dict[str, np.ndarray]:
-    """The arrays of one clip, out of what a task's `predict_step` has returned.
+    """The arrays of one clip, out of the result of a task's `predict_step`.
 
     Args:
         found: "slots", soft "masks" with a share for each slot, "labels" (the slot of each pixel), "frames" in [0, 1].
@@ -164,7 +164,7 @@ class PredictionWriter(Callback):
 
     Raises:
         TypeError: a picture is no uint8 array "height width 3", or a video none "time height width 3".
-        UserError: the task does not give what is to be saved.
+        UserError: the task does not return an array that is asked for.
     """
 
     def __init__(self, place: EvaluationPlace, save: Sequence[str] = (), num_pictured: int = 64) -> None:
@@ -250,8 +250,8 @@ class PredictionWriter(Callback):
                 write_video(self._place.media / file_name(name), frames, piece.length)
         if self._save and recording is not None:
             path = self._place.media / file_name(title)
-            said = _described(videos).video_name(piece.video), _described(videos).view(piece.video)
-            origin = _Origin(videos.frame_numbers(piece), videos.origin(piece), *said)
+            names = _described(videos).video_name(piece.video), _described(videos).view(piece.video)
+            origin = _Origin(videos.frame_numbers(piece), videos.origin(piece), *names)
             _write_arrays(path, recording.arrays(self._save), origin, self._about(trainer))
         self._forget()
 

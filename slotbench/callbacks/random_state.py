@@ -18,7 +18,7 @@ class RandomState(Callback):
     """Has a resumed run draw the numbers that it would have drawn: those of Python, numpy, torch, and the device.
 
     Each process of a run has its own states; all are in the checkpoint. If the run is resumed with another number
-    of processes, or on another kind of device, there is nothing to take up, and a warning says so. What a validation
+    of processes, or on another kind of device, nothing can be restored, with a warning. What a validation
     draws, training does not notice: how much that is depends on which workers were running already.
     """
 

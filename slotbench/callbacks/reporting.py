@@ -87,7 +87,7 @@ class EndReport(Callback):
     Args:
         folder: the run.
         console: where to print; standard output by default.
-        again: options that are to be given again to resume the run, such as "--plugin FILE".
+        again: options to repeat when the run is resumed, such as "--plugin FILE".
     """
 
     def __init__(self, folder: RunFolder, console: Console | None = None, again: str = "") -> None:
@@ -154,7 +154,7 @@ class EndReport(Callback):
         _section(console, "Try next", commands)
 
     def _about_scores(self, info: dict[str, Any]) -> str:
-        """Of which weights the scores are, where that goes without saying."""
+        """Which weights the scores are of, where that needs no note."""
         step = info.get("metrics_step")
         if not isinstance(step, int):
             return ""
@@ -202,7 +202,7 @@ def _best_first(scores: dict[str, float], higher: bool) -> list[tuple[str, float
 
 
 def _number(value: Any) -> float | None:
-    """A score of the record, which says in words what is no finite number; None where there is none."""
+    """A score of the record, where a number that is not finite is a word; None where there is none."""
     try:
         return None if value is None else float(value)
     except (TypeError, ValueError):
@@ -218,5 +218,5 @@ def _section(console: Console, title: str, lines: list[str]) -> None:
     if lines:
         console.print(f"\n{title}", style="bold")
         for line in lines:
-            # never wrapped: it is to be copied
+            # never wrapped: users copy it
             console.print(f"  {one_line(line)}", highlight=False, soft_wrap=True, markup=False)

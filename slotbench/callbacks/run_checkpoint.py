@@ -213,7 +213,7 @@ class RunCheckpoint(Checkpoint):
                 link(last, self._folder / PREVIOUS)
             replace_file(self._partial, last)
             fsync_folder(self._folder)
-        # whoever has started the processes ends the others when one is gone
+        # the launcher ends the other processes when one is gone
         trainer.strategy.barrier("checkpoint in its place")
         self._last_step = self._written_step
         self._saved_at, self._saved_step, self._written_step = time.monotonic(), self._written_step, None

@@ -39,7 +39,7 @@ class RunRecord(Callback):
         folder: the run.
         interval: seconds between two updates of the step while training; validation always updates.
         stop: knows whether there was a signal.
-        finish: writes what the run came to, as soon as it has reached its end.
+        finish: writes the result as soon as the run has reached its end.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class RunRecord(Callback):
         return {"seconds": seconds, "metrics_step": info.get("metrics_step"), **kept}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes up what an earlier part of the run has counted."""
+        """Restores the counts of an earlier part of the run."""
         self._before = dict(state_dict)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -117,7 +117,7 @@ class RunRecord(Callback):
             value, before = metrics.get(name), best.get(name)
             if value is None or value != value:
                 continue
-            # the record says infinity in a word
+            # the record has infinity as a word
             if before is None or (value > float(before["value"]) if higher else value < float(before["value"])):
                 best[name] = {"value": value, "step": trainer.global_step}
         # baselines are computed from the data, so a task may know them only after its first validation
@@ -147,7 +147,7 @@ class RunRecord(Callback):
             return
         lines = [line for line in str(exception).splitlines() if line.strip()]
         error = f"{type(exception).__name__}: {lines[-1] if lines else ''}".strip(": ")
-        with contextlib.suppress(OSError):  # the disk may be what has failed, and that is to be reported
+        with contextlib.suppress(OSError):  # the disk may have failed, and that gets reported
             self._write(trainer, state="failed", error=error)
 
     def _seconds(self) -> float:

@@ -48,9 +48,9 @@ def run_parts(
         wandb: "off", "offline" or "online".
         wandb_project: W&B project.
         config: the resolved configuration, nested, for W&B; the folder has it as text already.
-        again: options that are to be given again to resume the run, for the end report.
+        again: options to repeat when the run is resumed, for the end report.
         final_validation: whether to validate the final weights, if the last step was not validated.
-        finish: writes what the run came to, once it has reached its end and before pictures and report are made.
+        finish: writes the result once the run has reached its end, before pictures and report.
 
     Raises:
         ValueError: `wandb` is something else.
@@ -115,7 +115,7 @@ def evaluation_parts(
 
 
 def _drop_advertisements() -> None:
-    """Leaves out Lightning's tips to install other products of its maker; everything else it says stays."""
+    """Filters Lightning's tips to install its maker's other products; all other messages stay."""
     logger = logging.getLogger("lightning.pytorch.utilities.rank_zero")
     if _no_tip not in logger.filters:
         logger.addFilter(_no_tip)

@@ -1,4 +1,4 @@
-"""What lies in a folder that may come from somebody else, and whether a folder can be written."""
+"""Contents of a folder that may come from a stranger, and whether a folder can be written."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def own_file(folder: Path, name: str) -> Path:
 def check_own_folder(folder: Path, depth: int = _DEPTH) -> None:
     """Refuses to write into a folder from which the way leads elsewhere.
 
-    A folder that somebody has sent may hold a link in the place of a file that is appended to, or of a folder that is
+    A folder from a stranger may hold a link in the place of a file that is appended to, or of a folder that is
     written into. The folder may itself be reached through links: those the user has made. A link to a place within the
     folder is none that leads out.
 
@@ -71,7 +71,7 @@ def check_own_folder(folder: Path, depth: int = _DEPTH) -> None:
         depth: of folders that are looked into.
 
     Raises:
-        FileError: a link in it leads out of it, or it holds a named pipe, a socket or a device; says which.
+        FileError: a link in it leads out of it, or it holds a named pipe, a socket or a device; the message names it.
     """
     for entry in _entries(folder, depth):
         if entry.is_symlink():
@@ -118,7 +118,7 @@ def regular_files(folder: str | Path, pattern: str = "*", limit: int = 100_000) 
 
 
 def remove_partials(folder: str | Path, name: str | None = None, older_than: float = _ABANDONED) -> None:
-    """Removes what killed writers have left: hidden files that end in `.partial`.
+    """Removes the leftovers of killed writers: hidden files that end in `.partial`.
 
     Args:
         folder: where to look; not below it.
@@ -150,7 +150,7 @@ def check_writable(folder: Path, mend: str) -> None:
         mend: what to do about it.
 
     Raises:
-        FileError: it cannot be written; says why, and what to type.
+        FileError: it cannot be written; the message has the reason and what to type.
     """
     there = next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(place))
     if not there.is_dir():

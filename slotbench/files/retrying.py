@@ -51,7 +51,7 @@ def persist(call: Callable[[], _T], also: Callable[[OSError], bool] = lambda err
             if hasattr(error, _GIVEN_UP) or (error.errno not in TRANSIENT and not also(error)):
                 raise
             if wait is None:
-                # one call within another: what the inner one has tried often enough is not tried again
+                # a nested call: what the inner one gives up on is not tried again
                 setattr(error, _GIVEN_UP, True)
                 raise
         time.sleep(wait)

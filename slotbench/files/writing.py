@@ -1,7 +1,7 @@
 """Writing files: whole or not at all, never through a link, and more than once where the disk refuses for a moment.
 
-Everything that slotbench writes into a folder of a run or of a grid goes through here. A folder may come from somebody
-else: in the place of a file may be a link, a named pipe, or another name of a file elsewhere.
+Everything that slotbench writes into a folder of a run or of a grid goes through here. A folder may come from a
+stranger: in the place of a file may be a link, a named pipe, or another name of a file elsewhere.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def open_own(path: str | Path, flags: int) -> int:
 def open_to_append(path: str | Path) -> IO[bytes]:
     """A regular file to append to, unbuffered: one write is handed to the operating system at once.
 
-    A file that has a second name gets a copy of its own first: the other may be a file of somebody else's.
+    A file that has a second name gets a copy of its own first: the other may belong to someone else.
 
     Raises:
         FileError: see `open_own`.
@@ -107,7 +107,7 @@ def open_atomically(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def write_anew(path: Path, content: bytes | memoryview) -> None:
-    """Writes a file that nobody reads yet, in the place of whatever is there, and waits until the disk has it.
+    """Writes a new file in the place of whatever is there, and waits until the disk has it.
 
     Raises:
         OSError: it could not be written whole; then it is removed.
@@ -181,7 +181,7 @@ def append_whole_line(path: Path, line: str) -> None:
                     file.truncate(before)
                 raise
             if written != len(data):
-                # a disk that fills up takes a part and says so only at the next write
+                # a full disk takes a part and fails only at the next write
                 file.truncate(before)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
@@ -189,7 +189,7 @@ def append_whole_line(path: Path, line: str) -> None:
 
 
 def _begin(path: Path) -> tuple[Path, int]:
-    """A file beside `path` that nobody else has, by path and descriptor."""
+    """A new file beside `path` with a name of its own, by path and descriptor."""
     partial = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.partial")
     try:
         return partial, os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)

@@ -30,18 +30,18 @@ class VideoBatch:
             floats themselves (`to_unit_range`).
         time: absolute step index of every step, so that a clip cut in two still knows where it is.
         masks: instance ids of the input, 0 = background.
-        target: what is to be produced, `targets` times in the clip: ids of classes, of pixels, of the cells of a grid
+        target: the answers to predict, `targets` times in the clip: ids of classes, of pixels, of the cells of a grid
             of codes, or of one pixel that is the label of the clip; otherwise absent (a video to reconstruct or to
             continue is its own target).
         target_masks: instance ids of the target, 0 = background.
         target_time: the absolute step after which each target is due.
         actions: action vectors.
         rays: origin and direction of the ray of each pixel, for parts that need them.
-        features: what a frozen network has made of each frame, where the set comes with it.
+        features: of each frame, from a frozen network, where the set comes with them.
         codes: a tokenizer's codes of each frame, where the task has one, for encoders that read them.
         objects: the simulator's log or the set's annotations, e.g. "positions" (batch frames objects 2); not
             cut by a slice.
-        index: which clip of its split each one is, where a data set's loader has said so; several processes have
+        index: which clip of its split each one is, where a data set's loader sets it; several processes have
             different clips of one batch.
         held_out: the same steps from views that no encoder is shown; a decoder is given this batch in place of the
             whole one, and paints the views of its rays.

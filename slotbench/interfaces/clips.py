@@ -1,4 +1,4 @@
-"""What a data set says of its clips and videos, for the files that are written about them."""
+"""Names, origins and views of the clips and videos of a data set, for the files that are written about them."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ class View:
 
 
 class DescribedClips:
-    """A data set of clips. Every member has a default, which says nothing."""
+    """A data set of clips. Every member has a default, which describes nothing."""
 
     frame_stride: int = 1
     """Frames of the source that one step is away from the next."""
 
     def clip_name(self, index: int) -> str | None:
-        """What a person calls clip `index`, for the names of files about it; None if it is but a number."""
+        """Readable name of clip `index`, for the names of files about it; None if it has only a number."""
         return None
 
     def video_origin(self, video: int) -> str | None:
-        """Where a video of the source is from, in words; None if clips are made and not read."""
+        """Origin of a video of the source, in words; None if clips are simulated, not read."""
         return None
 
     def video_name(self, video: int) -> str | None:
-        """What the files about a video of the source are called, its masks among them; None if it has no name."""
+        """Name of the files about a video of the source, its masks among them; None if it has no name."""
         return None
 
     def view(self, video: int) -> View | None:

@@ -1,4 +1,4 @@
-"""What a temporal core is, what it hands over, and the state that it is given back."""
+"""Interface of temporal cores: their outputs and their state."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ State = Any
 """A pytree (nested tuples, lists and dicts) of tensors whose first axis is the batch. The caller owns it."""
 
 AttentionKind = Literal["assignment", "reading"]
-"""What attention says: which slot has won each token, or which tokens each slot has read.
+"""Meaning of attention weights: which slot wins each token, or which tokens each slot reads.
 
 "assignment": slots compete for a token, so that the weights of every token sum to 1 over the slots (with several heads,
 over the slots of all heads where these compete, summed over heads). Only this is a segmentation of the tokens.
@@ -43,7 +43,7 @@ also read nothing (RIM's null input). Every slot may read the same token.
 
 @dataclass
 class CoreOutput:
-    """Slots of every step, where in its tokens the core attended (if it says so), and the state after the last.
+    """Output of a core: slots of every step, attention over its tokens if it has any, and the state after the last.
 
     Attributes:
         slots: of every step.
@@ -52,10 +52,10 @@ class CoreOutput:
         attention_kind: what the weights sum to, and so what they mean; required with `attention`.
         details: facts about every step by name, for figures and scores: "batch time ...", in the order of the slots
             where they are about slots. No gradient passes through them. The names that cores share are `active`
-            "batch time slots", who was updated (bool); `reads` "batch time slots inputs", what each slot attended to
-            among its inputs, the null input last; `communication` "batch time slots slots", how much of each other slot
-            it heard; `inputs` "batch time inputs tokens", which input won each token; `schemata` "batch time slots
-            schemata", by which of several updates each slot was changed, one-hot.
+            "batch time slots", which slots were updated (bool); `reads` "batch time slots inputs", what each slot
+            attended to among its inputs, the null input last; `communication` "batch time slots slots", the weight of
+            each other slot in what it received; `inputs` "batch time inputs tokens", which input won each token;
+            `schemata` "batch time slots schemata", by which of several updates each slot was changed, one-hot.
         frame_slots: what the core made of the frame of each step before it looked at its own state, if it has such
             slots; their number may be another. They carry a gradient, so that a task can decode them beside `slots`.
 
@@ -73,14 +73,14 @@ class CoreOutput:
     def __post_init__(self) -> None:
         if self.attention is not None and self.attention_kind not in get_args(AttentionKind):
             raise PartError(
-                f"a core hands over attention with attention_kind={self.attention_kind!r}: give 'assignment' where "
+                f"a core returns attention with attention_kind={self.attention_kind!r}: give 'assignment' where "
                 "slots compete for each token, or 'reading' where each slot spreads over the tokens; a RecurrentCore "
                 "sets it as a class attribute"
             )
 
 
 class CoreStep(NamedTuple):
-    """What one step of a `RecurrentCore` hands over.
+    """Output of one step of a `RecurrentCore`.
 
     Attributes:
         slots: of the step.
@@ -102,7 +102,7 @@ class TemporalCore(nn.Module, ABC):
 
     A subclass takes a `TokenSpec` as its first argument, gives every other argument a default, and sets `slot_spec`.
     Streaming, roll-out and truncated back-propagation are all the same call on shorter clips: nothing is cached on the
-    module, the caller hands `state` from one call to the next. The laws that every registered core must keep are
+    module, the caller passes `state` from one call to the next. The laws that every registered core must keep are
     in `slotbench.testing.laws`.
     """
 
@@ -122,7 +122,7 @@ class TemporalCore(nn.Module, ABC):
         """The state that clips begin with, where it takes more of them than tokens; None (the default) where not.
 
         A task of auto-encoding gives it to the first call, with the batch from the clips' first frame on. A core that
-        cannot do without says so where it is called without a state.
+        needs it raises an error when called without a state.
         """
         return None
 
@@ -131,7 +131,7 @@ class TemporalCore(nn.Module, ABC):
 
         A core whose parameters are turned into something else at every call (discretised, laid out for a convolution)
         may return one that does so once, for as long as the parameters stay as they are; see
-        `slotbench.nn.parameters.WhileUnchanged`. It belongs to the caller, and the core knows nothing of it. By
+        `slotbench.nn.parameters.WhileUnchanged`. It belongs to the caller; the core keeps no reference to it. By
         default it is the core itself.
         """
         return self

@@ -41,5 +41,5 @@ def check_unit_range(frames: Tensor) -> None:
     if not -_BEYOND <= low <= high <= 1 + _BEYOND:
         raise UserError(
             f"frames go from {low:g} to {high:g}; expected floats in [0, 1], or bytes (uint8) in 0..255: divide "
-            "by 255, undo a normalisation, or clamp what resizing has overshot"
+            "by 255, undo a normalisation, or clamp what resizing overshoots"
         )

@@ -1,4 +1,4 @@
-"""What an encoder, a decoder and a tokenizer are, and what they return; `cores` has temporal cores.
+"""Interfaces of encoders, decoders and tokenizers, with their outputs; `cores` has temporal cores.
 
 They are abstract classes, not protocols, because the configuration parser finds a component by its class name among the
 subclasses of its interface.
@@ -218,7 +218,7 @@ class Tokenizer(TakesFrames, nn.Module, ABC):
 
     @property
     def fit_frames(self) -> int:
-        """Frames of the training split that `fit` is to be given before the training; 0 where nothing is to be fitted.
+        """Frames of the training split that `fit` needs before the training; 0 where nothing needs fitting.
 
         A tokenizer that has been fitted, or has the weights of one that has, gives 0.
         """

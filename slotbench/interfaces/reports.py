@@ -43,7 +43,7 @@ class Headline:
         label: what it is, in a few words.
         baselines: name of a baseline, which learns nothing -> its score on the same data.
         higher_is_better: the direction.
-        needs: what there is to do for a value, if there may be none: an option to give, or a command.
+        needs: how to get a value where there may be none: an option or a command.
         oracles: name of a predictor that is given the simulator's own state -> its score; an oracle is no baseline.
     """
 
@@ -128,15 +128,15 @@ class Reporter:
         }
 
     def mask_scores(self) -> Sequence[MaskScores]:
-        """What the evaluation records of the last validation or test are made of, one for each kind of masks."""
+        """Contents of the evaluation records of the last validation or test, one for each kind of masks."""
         return ()
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
-        """Images of what the model makes of `batch`, by name: uint8 arrays "height width 3"."""
+        """Pictures of the model's outputs for `batch`, by name: uint8 arrays "height width 3"."""
         return {}
 
     def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
-        """Videos of what the model makes of `batch`, by name: uint8 arrays "time height width 3"."""
+        """Videos of the model's outputs for `batch`, by name: uint8 arrays "time height width 3"."""
         return {}
 
     def plots(self) -> dict[str, np.ndarray]:
@@ -145,7 +145,7 @@ class Reporter:
 
     @property
     def piece_frames(self) -> int | None:
-        """Frames of a piece, if `predict` hands whole videos over piece by piece; None if it hands over clips.
+        """Frames of a piece, if `predict` reads whole videos piece by piece; None if it reads clips.
 
         A task that gives a number continues in `predict_step` from the piece before (`slotbench.tasks.pieces`), and has
         `recording`.
@@ -153,15 +153,15 @@ class Reporter:
         return None
 
     def recording(self, folder: Path, frames: int, save: Sequence[str] = ()) -> Recording:
-        """What gathers the pieces of one video.
+        """Gathers the pieces of one video.
 
         Args:
             folder: where to keep what is large.
             frames: of the whole video.
-            save: arrays that are going to be asked for.
+            save: arrays to keep.
         """
         raise NotImplementedError(
-            f"{type(self).__name__} gives piece_frames, so that videos come in pieces; expected a method recording, too"
+            f"{type(self).__name__} has piece_frames, so that videos come in pieces; expected a method recording, too"
         )
 
 
@@ -171,7 +171,8 @@ class Segmentation:
 
     Attributes:
         slots: the slots of every frame.
-        attention: share of each token that a slot won, if slots compete for the tokens in the core and it says so.
+        attention: share of each token that a slot won, if slots compete for the tokens in the core and it returns
+            attention.
         masks: the decoder's masks at the size of the frames, if it has masks.
         attention_kind: of the core's attention; only an "assignment" is in `attention`.
     """
@@ -193,7 +194,7 @@ class Predictor(ABC):
 
     @abstractmethod
     def drawn_alike(self, batch: VideoBatch, seed: int) -> AbstractContextManager[None]:
-        """Within it, what is drawn for `batch`, the `seed`-th of a split, is what the task's own evaluation draws."""
+        """Context in which draws for `batch`, the `seed`-th of a split, equal those of the task's evaluation."""
 
     @abstractmethod
     def rollout_steps(
@@ -215,11 +216,11 @@ class AnswerScores(ABC):
 
 
 class Reasoner(ABC):
-    """A task that answers, while it reads a clip, what follows from all frames so far."""
+    """A task that answers questions about all frames so far while it reads a clip."""
 
     @abstractmethod
     def drawn_alike(self, batch: VideoBatch, seed: int) -> AbstractContextManager[None]:
-        """Within it, what is drawn for `batch`, the `seed`-th of a split, is what the task's own evaluation draws."""
+        """Context in which draws for `batch`, the `seed`-th of a split, equal those of the task's evaluation."""
 
     @abstractmethod
     def stream_answers(
@@ -229,7 +230,7 @@ class Reasoner(ABC):
 
         Args:
             batch: the next steps of clips, with the targets that are due within them.
-            state: what the call before has returned; None at the start of the clips.
+            state: returned by the previous call; None at the start of the clips.
         """
 
     @abstractmethod
@@ -245,13 +246,13 @@ class Segmenter(ABC):
 
         Args:
             batch: the next frames.
-            state: what the call before has returned; None at the start of the clips.
+            state: returned by the previous call; None at the start of the clips.
         """
         raise NotImplementedError(f"{type(self).__name__} reads clips whole; expected a method stream")
 
     @abstractmethod
     def drawn_alike(self, batch: VideoBatch, seed: int) -> AbstractContextManager[None]:
-        """Within it, what is drawn for `batch`, the `seed`-th of a split, is what the task's own evaluation draws."""
+        """Context in which draws for `batch`, the `seed`-th of a split, equal those of the task's evaluation."""
 
     @abstractmethod
     def evaluate(self, batch: VideoBatch) -> Segmentation:

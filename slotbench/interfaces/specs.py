@@ -9,7 +9,7 @@ __all__ = ["DataSpec", "SlotSpec", "TokenSpec", "VideoSpec"]
 
 @dataclass(frozen=True)
 class VideoSpec:
-    """One time step of a video, of the input or of what is to be produced.
+    """One time step of a video, of the input or of the target.
 
     Args:
         channels: values per pixel: colour channels of an input; of a target, colour channels or classes. The codes of a
@@ -47,7 +47,7 @@ class DataSpec:
 
     Args:
         input: the frames.
-        target: what is to be produced.
+        target: one time step of the target.
         features: the features of the frames that come with them, if any: width of a feature, rows and columns of cells.
     """
 
@@ -58,7 +58,7 @@ class DataSpec:
 
 @dataclass(frozen=True)
 class TokenSpec:
-    """What an encoder hands over per step: `num_tokens` vectors of width `dim`, on a `grid` (rows, columns) if any."""
+    """Output of an encoder per step: `num_tokens` vectors of width `dim`, on a `grid` (rows, columns) if any."""
 
     dim: int
     num_tokens: int
@@ -67,7 +67,7 @@ class TokenSpec:
 
 @dataclass(frozen=True)
 class SlotSpec:
-    """What a core hands over per time step; `grid` is set when the "slots" are the cells of a feature map (ConvS5)."""
+    """Output of a core per time step; `grid` is set when the "slots" are the cells of a feature map (ConvS5)."""
 
     num_slots: int
     dim: int

@@ -1,7 +1,7 @@
 """Scores of predicted class images of coloured balls: whether balls are where they should be, and of the right colour.
 
 Class 0 is background, class 1 white, classes from 2 on are colours. The definitions are ours: the paper (SlotSSM,
-Section 7.2) says only "error rate".
+Section 7.2) has only "error rate".
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class BallScores(Scores, AnswerScores):
 
     @property
     def declared(self) -> list[MetricInfo]:
-        """Accuracies of places and colours, and errors of pixels; what the other rule has has no direction."""
+        """Accuracies of places and colours, and errors of pixels; agreement with the other rule has no direction."""
         return [
             MetricInfo("ball_iou", "ball-pixel IoU", True),
             MetricInfo("colour_accuracy", "colour accuracy, coloured balls", True),
@@ -250,7 +250,7 @@ class BallScores(Scores, AnswerScores):
         for name, answer in answers.items():
             accuracy = self._metric(f"baseline/colour_accuracy/{name}", BallAccuracy, image)
             accuracy.update(answer, true, truth.coloured)
-        # no baseline: it takes memory too. It says how much of the answer needs the right rule.
+        # no baseline: it takes memory too. It measures how much of the answer needs the right rule.
         other = torch.where(truth.earliest == true, truth.most_frequent, truth.earliest)
         self._metric("other_rule_accuracy", BallAccuracy, image).update(other, true, truth.coloured)
         frequent = self._metric("baseline/colour_accuracy/most frequent class", ClassCounts, image, self.num_classes)

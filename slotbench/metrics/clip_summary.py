@@ -1,4 +1,4 @@
-"""From the scores of clips to one number each with its interval, as values and as an evaluation record has them."""
+"""Means over clips with confidence intervals, as values and for an evaluation record."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def summaries(clips: Sequence[ClipScores]) -> dict[str, Summary]:
 
 
 def counted(clips: Sequence[ClipScores]) -> Counter[str]:
-    """Special samples of all clips."""
+    """Counts of special samples over all clips."""
     total: Counter[str] = Counter()
     for clip in clips:
         total.update(clip.counts)

@@ -166,7 +166,7 @@ def _count(predicted: Tensor, true: Tensor, columns: int, rows: int, valid: Tens
         codes += cells * torch.arange(len(codes), dtype=dtype, device=codes.device)[:, None]
         size = len(codes) * cells
         if flat_valid is not None:
-            codes.masked_fill_(~flat_valid[part], size)  # one bin more, which nobody reads
+            codes.masked_fill_(~flat_valid[part], size)  # one bin more, which is dropped
         counts.append(torch.bincount(codes.flatten(), minlength=size)[:size])
     table = torch.cat(counts) if counts else torch.zeros(0, dtype=torch.long, device=true.device)
     return table.view(*samples, rows, columns)

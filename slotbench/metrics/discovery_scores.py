@@ -58,7 +58,7 @@ class DiscoveryScores(Scores):
     """Scores of slots against the true instances, and of reconstructions against the frames.
 
     Names: `<metric>/<scope>/<masks>`, where metric is a logged one of `MASK_METRICS`, scope is `video` or `frame`, and
-    masks says whose: `decoder`, `attention`, or `mask_decoder`;
+    masks is their source: `decoder`, `attention`, or `mask_decoder`;
     `fg_ari_several/<scope>/<masks>`, the mean over samples with at least two visible objects; `largest_slot`,
     `live_slots` and `collapsed` with `/<masks>`; `mse/frame`, `psnr/frame`, `ssim/frame` (frames of at least 11 x 11
     pixels) and, given a network, `lpips/frame`; for baselines `baseline/<metric>/<scope>/<name>`.
@@ -97,7 +97,7 @@ class DiscoveryScores(Scores):
         """Adds segmentations of clips; without the true instances only how full the slots are.
 
         Args:
-            masks: whose they are, "decoder", "attention" or "mask_decoder".
+            masks: their source, "decoder", "attention" or "mask_decoder".
             labels: the winning slot of every pixel, at the size of the truth.
             num_slots: slots.
             true: ids of instances, 0 = background.
@@ -112,7 +112,7 @@ class DiscoveryScores(Scores):
             evaluation.add(tables[:, :, 0], (true.shape[-2], true.shape[-1]), num_slots, index)
 
     def update_baseline(self, name: str, labels: Labels, true: Integer[Tensor, "batch time height width"]) -> None:
-        """Adds segmentations of clips that nothing has learned, by the name of how they were made."""
+        """Adds segmentations of clips by a baseline, by its name."""
         _made(self.baselines, name, _Segmentation, labels).update(labels, true)
 
     def update_baselines(self, batch: VideoBatch, num_slots: int) -> None:
@@ -193,7 +193,7 @@ class DiscoveryScores(Scores):
             if isinstance(module, Metric):
                 module.reset()
         self._clips_done = 0
-        # what is there says what has been updated: baselines are scored once
+        # an entry exists only once it is updated: baselines are scored once
         for made in (self.segmentations, self.occupancies, self.baselines, self.frames):
             made.clear()
 

@@ -1,4 +1,4 @@
-"""How close predicted frames are to the true ones: squared error, PSNR and SSIM of every frame, and their curves.
+"""Squared error, PSNR and SSIM of predicted frames, and their curves over the horizon.
 
 Frames are in [0, 1], or bytes in 0..255, which are divided. SSIM is that of Wang et al., "Image quality assessment",
 2004, in the form of scikit-image's `structural_similarity(gaussian_weights=True, sigma=1.5,
@@ -31,6 +31,8 @@ MAX_PSNR = 100.0
 """Decibels given to a frame without error, whose PSNR is infinite."""
 
 SSIM_WINDOW = 11
+"""Side in pixels of the Gaussian window of SSIM; smaller frames have no SSIM."""
+
 FRAME_INFOS = (
     MetricInfo("mse", "squared error per pixel", False),
     MetricInfo("psnr", "PSNR", True, unit="dB"),
@@ -38,7 +40,6 @@ FRAME_INFOS = (
     MetricInfo("lpips", "LPIPS (AlexNet)", False),
 )
 """The scores of frames; names have the scope "frame" or a step behind them."""
-"""Side in pixels of the window that SSIM looks through; smaller frames have no SSIM."""
 
 _SIGMA, _C1, _C2 = 1.5, 0.01**2, 0.03**2
 

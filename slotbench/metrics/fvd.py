@@ -145,7 +145,7 @@ class GroupMeans(ClipMetric):
     clips: int = 0
 
     def update(self, scores: Float[Tensor, "clips scores"], index: Integer[Tensor, " clips"] | None = None) -> None:
-        """Adds the scores of some clips; `index` says which."""
+        """Adds the scores of the clips with numbers `index`."""
         self.keep(scores, index)
 
     def compute(self) -> Float[Tensor, "groups scores"]:
@@ -171,7 +171,7 @@ class FVD(ClipMetric):
         true: Float[Tensor, "clips dim"],
         index: Integer[Tensor, " clips"] | None = None,
     ) -> None:
-        """Adds the embeddings of some clips; `index` says which."""
+        """Adds the embeddings of the clips with numbers `index`."""
         self.keep(torch.cat([predicted, true], dim=1), index)
 
     def compute(self) -> Float[Tensor, " groups"]:

@@ -1,4 +1,4 @@
-"""LPIPS, a distance between frames that was fitted to what people find alike.
+"""LPIPS, a distance between frames that is fitted to human judgements of similarity.
 
 Source: Zhang, Isola, Efros, Shechtman, Wang, "The Unreasonable Effectiveness of Deep Features as a Perceptual Metric",
 CVPR 2018, Equation 1; version 0.1, which shifts and scales the colours first.
@@ -53,7 +53,7 @@ def feature_distance(
 class LPIPS(nn.Module):
     """Perceptual distance of each predicted frame from the true one: 0 for equal frames.
 
-    Values of different networks do not compare. Nothing comes with it: network and heads are the caller's.
+    Values of different networks do not compare. The caller provides network and heads.
 
     Args:
         network: images "frames 3 height width" to feature maps, layer by layer.

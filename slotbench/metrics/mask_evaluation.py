@@ -1,4 +1,4 @@
-"""What an evaluation record says of one kind of masks, gathered batch by batch and over processes."""
+"""Contents of an evaluation record for one kind of masks, gathered over batches and processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MaskEvaluation:
     """The clips whose masks have been scored, by the usual rules: whole clips, at the size of the truth.
 
     Attributes:
-        per_clip: keep every score of every clip, tracking included; else the means alone, which others know.
+        per_clip: keep every score of every clip, tracking included; otherwise only the means, which are given.
         slots: of the masks.
         clips: by number, the digest of the truth and, with `per_clip`, the scores.
         lengths: clips by their frames.
@@ -75,7 +75,7 @@ class MaskEvaluation:
     def result(
         self, source: str, means: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]]
     ) -> MaskScores:
-        """What a record says of them.
+        """Contents of the record.
 
         Args:
             source: whose masks they are.

@@ -1,4 +1,4 @@
-"""Means over everything that all processes have seen."""
+"""Means over the batches of all processes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["Mean"]
 class Mean(Metric):
     """Mean in float64, which is the same for any number of processes and any size of their batches.
 
-    What Lightning makes of `self.log(..., sync_dist=True)` is the mean of the processes' means, which is another number
-    where they have seen different numbers of clips.
+    Lightning's `self.log(..., sync_dist=True)` averages the means of the processes, which differs where these have
+    different numbers of clips.
 
     Example:
         >>> mean = Mean()
@@ -36,7 +36,7 @@ class Mean(Metric):
         self.add_state("number", torch.tensor(0), dist_reduce_fx="sum")
 
     def update(self, values: Float[Tensor, "*shape"] | Integer[Tensor, "*shape"], count: int = 1) -> None:
-        """Adds values, each of which stands for `count` of them."""
+        """Adds values, each with the weight `count`."""
         self.total += values.detach().double().sum() * count
         self.number += values.numel() * count
 

@@ -1,4 +1,4 @@
-"""The scores of one stage of a task, those of baselines and oracles among them, and which of them are headlines."""
+"""Scores of one stage of a task, with baselines, oracles and headlines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Score:
         label: what it is, in a few words.
         higher_is_better: the direction.
         references: the name that its baselines and oracles are logged under, if it is not `name`.
-        needs: what there is to do for a value, if there may be none: an option to give, or a command.
+        needs: how to get a value where there may be none: an option or a command.
         stage: the only stage that has it, if not both have.
         of_masks: whether it compares masks with the true ones.
     """
@@ -43,7 +43,7 @@ class Score:
 
     @property
     def info(self) -> MetricInfo:
-        """The declaration of this very name; the masks are those that its end says."""
+        """The declaration under this name, which ends in its masks."""
         masks = self.name.rpartition("/")[2]
         return MetricInfo(self.name, self.label, self.higher_is_better, masks=masks if masks in MASKS else "")
 
@@ -53,7 +53,7 @@ class Score:
         Args:
             stage: that was evaluated last.
             references: its baselines and oracles, by the names of `Scores`.
-            pseudo_masks: whether the masks that it scores against are no truth, which a label then says.
+            pseudo_masks: whether the masks that it scores against are pseudo masks; the label then ends in that.
         """
         label = self.label
         if pseudo_masks and self.of_masks:
@@ -77,7 +77,7 @@ class Scores(nn.Module, ABC):
 
     Attributes:
         references: baselines and oracles, once they have been scored.
-        mask_scores: of the evaluation that was closed last, what its records say, if it scored masks.
+        mask_scores: contents of the records of the last evaluation, if it scored masks.
     """
 
     def __init__(self) -> None:

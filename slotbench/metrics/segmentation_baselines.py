@@ -35,7 +35,7 @@ _STARTS, _ROUNDS, _MOST_POINTS = 2, 20, 16_384
 
 
 def simple_segmentations(frames: Frames, num_slots: int) -> dict[str, Labels]:
-    """What a model of `num_slots` slots is to be compared with: label maps by name.
+    """Baselines of a model with `num_slots` slots: label maps by name.
 
     "one slot", "stripes", "grid RxC" with the rows and columns of `nearest_grid`, "k-means colour", and "k-means colour
     + position" with a weight of 1.5 for positions.

@@ -1,4 +1,4 @@
-"""How many slots of a clip are used, and how much of it the largest one has: a collapse that no loss shows."""
+"""Slot occupancy: live slots, the share of the largest slot, and collapsed clips."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How evenly choices are spread over what there is to choose from."""
+"""Entropy of choices: how evenly they are spread over the alternatives."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["ChoiceUsage", "usage_entropy"]
 
 
 def usage_entropy(chosen: Float[Tensor, "*others choices"]) -> Float[Tensor, ""]:
-    """Entropy of how often each choice is made, in units of its largest value: 0 if always the same, 1 if all alike.
+    """Entropy of how often each choice is made, in units of its largest value: 0 if always the same, 1 if uniform.
 
-    For `CoreOutput.details["schemata"]`: a core of which one schema takes everything has 0. It says nothing about who
-    chooses what: 1 may mean that every slot changes its schema, or that each keeps one of its own.
+    For `CoreOutput.details["schemata"]`: a core of which one schema takes everything has 0. It does not depend on which
+    slot chooses what: 1 may mean that every slot changes its schema, or that each keeps one of its own.
 
     Args:
         chosen: one-hot, or shares that sum to 1 over the last axis.
 
     Raises:
-        ValueError: there is nothing to choose from, or nobody has chosen.
+        ValueError: there are no choices, or no samples.
     """
     choices = chosen.shape[-1]
     if choices < 1 or chosen.numel() == 0:
@@ -61,5 +61,5 @@ class ChoiceUsage(Metric):
         self.usage = self.usage + found if len(self.usage) else found
 
     def compute(self) -> Float[Tensor, ""]:
-        """0 if all chose the same, 1 if all choices were made alike often."""
+        """0 if all choices are the same, 1 if all are equally frequent."""
         return usage_entropy((self.usage / self.usage.sum())[None]).float()

@@ -87,7 +87,7 @@ class DiagonalDynamics(nn.Module):
         self.log_step = nn.Parameter(log_step.to(dtype))
 
     def eigenvalues(self) -> Complex[Tensor, " state"]:
-        """The eigenvalues as they are used, clipped if they are to be, in complex128."""
+        """The eigenvalues in use, clipped if configured so, in complex128."""
         real = self.Lambda_re.double()
         return torch.complex(real.clamp(max=LARGEST_REAL_PART) if self.clip_eigs else real, self.Lambda_im.double())
 
@@ -159,7 +159,7 @@ def initial_eigenvalues(
 
     - "hippo": those of the HiPPO matrix.
     - "random": real and imaginary part drawn from a standard normal distribution, so that half of them grow unless
-      they are clipped. The paper's ablation draws "from a Gaussian" and says no more.
+      they are clipped. The paper's ablation draws "from a Gaussian" without a scale.
     - "lin": -1/2 + i pi n, n = 0, 1, ...; Gu et al., "On the Parameterization and Initialization of Diagonal State
       Space Models" (NeurIPS 2022), S4D-Lin.
     - "ring": what makes exp(eigenvalue * step) uniform on the ring of radii 0.9 to 0.999; Orvieto et al.,

@@ -15,7 +15,7 @@ def grid_of(token_spec: TokenSpec) -> tuple[int, int]:
     """(rows, cols) of the tokens; tokens without a grid count as one row.
 
     Args:
-        token_spec: what an encoder hands over.
+        token_spec: the output of the encoder.
 
     Raises:
         ValueError: the grid has not as many cells as there are tokens.

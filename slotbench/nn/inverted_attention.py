@@ -33,7 +33,7 @@ FEWEST_NUMBERS = 2**10
 
 
 class InvertedAttention(nn.Module):
-    """Slots compete for tokens; what each has won becomes its update: `slotbench.ops.inverted_attention` with its maps.
+    """Inverted attention: slots compete for tokens. `slotbench.ops.inverted_attention` with its linear maps.
 
     Where the same tokens are asked several times (iterations), compute `frames` once and call the layer with each;
     where slots read the tokens of many steps (`causal`), call it with their `memory`.
@@ -45,8 +45,8 @@ class InvertedAttention(nn.Module):
         aggregation: turns (assignment, values) into updates, for values of width `dim` / `num_heads`.
         across_heads: the slots of all heads compete with one another; otherwise those of each head on their own.
         bias: give the linear maps a bias.
-        output_map: put a linear map after the aggregation; otherwise the update of a slot is what its heads have
-            gathered, side by side.
+        output_map: put a linear map after the aggregation; otherwise the update of a slot is the outputs of its heads,
+            side by side.
 
     Raises:
         ValueError: `num_heads` does not divide `dim`.

@@ -57,7 +57,7 @@ class WhileUnchanged(Generic[T]):
 
     It compares memory, dtype and version of every parameter at each call, and so sees a step of an optimiser,
     `load_state_dict`, weights that are swapped (an average of the weights, `torch.func.functional_call`) and a move to
-    another device or dtype. A parameter written in place through its `.data` has no new version: whoever does that
+    another device or dtype. A parameter written in place through its `.data` has no new version: code that does that
     makes a new one of these, as every roll-out does. With gradients enabled, and for parameters that keep no version
     (made in inference mode), it computes at every call.
 

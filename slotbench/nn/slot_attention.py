@@ -78,7 +78,7 @@ class SlotCorrector(nn.Module):
     def frames(
         self, tokens: Float[Tensor, "batch time tokens token_dim"], num_slots: int, num_iterations: int
     ) -> Iterator[Memory]:
-        """What all iterations read of each frame (keys and values, or tokens), made for all frames at once."""
+        """Memory that all iterations read of each frame (keys and values, or tokens), made for all frames at once."""
         return self.attention.frames(self.token_norm(tokens), num_slots, num_iterations)
 
     def forward(

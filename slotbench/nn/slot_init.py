@@ -69,7 +69,7 @@ def clip_numbers(batch: int) -> Sequence[int] | None:
 
 
 def clip_noise(batch: int, shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """Standard normal noise "batch *shape", from torch's global generator, or for each clip as `drawn_by_clip` says.
+    """Standard normal noise "batch *shape", from torch's global generator, or for each clip under `drawn_by_clip`.
 
     Args:
         batch: clips.
@@ -159,7 +159,7 @@ class GaussianSlots(_AnyNumber):
     """Slots drawn from one normal distribution with learned mean and deviation per channel.
 
     Every call draws anew. To continue a clip, keep what was drawn for it and give it to all steps. Since all
-    slots are drawn alike, `num_slots` may be set to another number at any time.
+    slots are drawn from one distribution, `num_slots` may be set to another number at any time.
 
     Source: Slot Attention (Locatello et al., 2020), Section 2.1; PSB (Singh et al., 2024), Appendix D.1.1; the
     deviation is the exponential of a parameter, as in the public code of STEVE, so that it stays positive.
@@ -178,7 +178,7 @@ class GaussianSlots(_AnyNumber):
         self.log_deviation = nn.Parameter(torch.zeros(dim))
 
     def forward(self, batch: int) -> Float[Tensor, "batch slots dim"]:
-        """New slots for each of `batch` clips, from torch's global generator, or as `drawn_by_clip` says.
+        """New slots for each of `batch` clips, from torch's global generator, or under `drawn_by_clip`.
 
         Raises:
             ValueError: `drawn_by_clip` has named another number of clips.
@@ -292,11 +292,11 @@ def initial_slots(kind: SlotInit, num_slots: int, dim: int) -> LearnedSlots | Ga
 
 
 class InitialisedSlots:
-    """What cores share whose slots start from a `slot_init`: the number of slots, and what tells slots apart.
+    """Base of cores whose slots start from a `slot_init`: the number of slots, and what tells slots apart.
 
     Attributes:
         slot_init: where the slots start.
-        slot_spec: what the core hands over.
+        slot_spec: the output of the core.
     """
 
     slot_init: LearnedSlots | GaussianSlots | ConditionedSlots
@@ -324,7 +324,7 @@ class InitialisedSlots:
         return isinstance(self.slot_init, GaussianSlots)
 
     def slot_parameters(self) -> dict[str, int] | None:
-        """The learned initial slots: everything after them treats all slots alike. None where there are none."""
+        """The learned initial slots, if any: a permutation of them permutes the output."""
         return {"slot_init.slots": 0} if isinstance(self.slot_init, LearnedSlots) else None
 
 

@@ -1,7 +1,7 @@
 """The linear scan in plain torch operations with its own backward, on every device, in complex64 and complex128.
 
 Autograd would keep a tensor per step and return to each of them. Here the forward writes every state into one buffer,
-the backward every gradient into another, and what a step needs besides has the size of one state.
+the backward every gradient into another, and the rest that a step needs has the size of one state.
 """
 
 from __future__ import annotations

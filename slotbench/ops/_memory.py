@@ -50,7 +50,7 @@ class _SplitChannels(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
         if torch.is_grad_enabled():
-            # somebody differentiates twice: what is taken out of memory has no history
+            # a second derivative: tensors taken out of memory have no history
             return torch.cat(grads, dim=-1), None
         first = grads[0]
         offset = first.storage_offset() + first.shape[-1]

@@ -153,4 +153,4 @@ def _check(x: Tensor, weight: Tensor, bias: Tensor | None, state: Tensor | None,
             f"{tuple(weight.shape)}, and got the shape {tuple(state.shape)}"
         )
     if activation not in (None, "silu"):
-        raise ValueError(f"causal_conv1d knows the activations None and 'silu', and got '{activation}'")
+        raise ValueError(f"causal_conv1d takes activation None or 'silu', and got '{activation}'")

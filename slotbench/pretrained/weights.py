@@ -218,7 +218,7 @@ def select(
 
     Args:
         tensors: what there is.
-        shapes: what there has to be.
+        shapes: expected, by name.
         what: what they make up, in an error: "the features of AlexNet".
         naming: whose names these are, in an error: "torchvision's".
         source: where `tensors` are from, in an error.

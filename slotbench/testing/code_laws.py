@@ -154,7 +154,7 @@ SAMPLING_LAWS: tuple[Callable[[BuildSampling], None], ...] = (
     samples_are_what_teacher_forcing_predicts,
     sampling_reads_no_target,
 )
-"""The laws of an `AutoregressiveDecoder`, beside those of every decoder."""
+"""The laws of an `AutoregressiveDecoder`, in addition to those of every decoder."""
 
 
 def frames_from_dark_to_bright(video: VideoSpec) -> Tensor:

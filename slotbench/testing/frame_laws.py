@@ -30,7 +30,7 @@ PAINTED = VideoSpec(channels=3, height=8, width=8, num_views=2)
 
 
 def tokens_are_as_announced(build: BuildEncoder, video: VideoSpec = INPUT) -> None:
-    """The tokens have the shape that `token_spec` says, and the grid holds all of them."""
+    """The tokens have the shape of `token_spec`, and the grid holds all of them."""
     encoder = ready(build(video))
     spec = encoder.token_spec
     tokens = encoder(random_batch(video))
@@ -191,7 +191,7 @@ DECODER_LAWS: tuple[Callable[[BuildDecoder], None], ...] = (
     decoder_reloads,
 )
 VIEW_LAWS: tuple[Callable[[BuildEncoder], None], ...] = (every_view_is_encoded, held_out_views_are_not_read)
-"""The laws of an encoder that `takes_views`, beside the others, which it keeps with `VIEWS` too."""
+"""The laws of an encoder that `takes_views`, in addition to the others, which it keeps with `VIEWS` too."""
 
 
 def random_batch(video: VideoSpec, batch: int = 2, time: int = 5, start: int = 3) -> VideoBatch:

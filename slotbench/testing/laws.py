@@ -63,7 +63,7 @@ def splitting_carries_state(
 
 
 def past_ignores_future(build: Build, changed: int = 3, batch: int = 2, time: int = 6, spec: TokenSpec = SPEC) -> None:
-    """Law 2: changing step t changes no output before t and some output from t on; the gradient says the same."""
+    """Law 2: changing step t changes no output before t and some output from t on; so does the gradient."""
     core, tokens = _core(build, spec), _tokens(spec, batch, time).requires_grad_()
     output = _run(core, tokens)
     other = tokens.detach().clone()
@@ -135,7 +135,7 @@ def permuting_slot_parameters_permutes_slots(build: Build, spec: TokenSpec = SPE
 
 
 def attention_sums_as_its_kind_says(build: Build, shapes: int = 4) -> None:
-    """Attention is finite, not negative, and normalised as `CoreOutput.attention_kind` says, over random shapes.
+    """Attention is finite, not negative, and normalised by its `CoreOutput.attention_kind`, over random shapes.
 
     An assignment sums to 1 over the slots for each token; a reading sums to at most 1 over the tokens for each slot.
     Holds trivially for a core that shows no attention.
@@ -198,9 +198,9 @@ def details_are_of_their_steps(build: Build, cuts: tuple[int, ...] = (1, 4), bat
 
 
 def frame_slots_are_of_their_steps(build: Build, cuts: tuple[int, ...] = (1, 4), batch: int = 2, time: int = 7) -> None:
-    """Slots of a frame lead with batch and time, are the same if the clip comes in pieces, and know no later frame.
+    """Slots of a frame lead with batch and time, are equal if the clip comes in pieces, and see no later frame.
 
-    They carry a gradient back to the tokens of their frame. Holds trivially for a core that hands over none.
+    They carry a gradient back to the tokens of their frame. Holds trivially for a core that returns none.
     """
     core, tokens = _core(build, SPEC), _tokens(SPEC, batch, time).requires_grad_()
     whole, pieces, state = _run(core, tokens).frame_slots, [], None

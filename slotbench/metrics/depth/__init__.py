@@ -1,1 +1,1 @@
-"""Scores of predicted depth, and the predictions that stand beside it without having learned anything."""
+"""Scores of predicted depth, and its baselines."""

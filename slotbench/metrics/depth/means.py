@@ -1,4 +1,4 @@
-"""Mean depth of the clips of a training, for the baselines that stand beside a model's predictions."""
+"""Mean depth of the training clips, for the baselines of a model's predictions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores of slots that predict depth: those of object discovery, and errors of the depth beside baselines."""
+"""Scores of slots that predict depth: object discovery, and errors of depth with baselines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["DepthScores"]
 
 
 class DepthScores(DiscoveryScores):
-    """The scores of `DiscoveryScores`, and beside them errors of depth.
+    """The scores of `DiscoveryScores` and errors of depth.
 
     Names: `<error>/<pixels>`, where error is `depth_abs_rel`, `depth_rmse` or `depth_log_rmse` (see `DepthErrors`) and
     pixels is `all` that have depth, or those of `objects`, where the data has masks; for baselines

@@ -54,7 +54,7 @@ def objects_of_cells(
     """The object that each cell shows, the one it correlates with most, from 1; 0 for the background.
 
     A cell whose image sums to less than a tenth of the mean of the objects of that frame, black ones included, shows
-    the background. An object of which nothing is to be seen is not there to be shown; if none is left, all cells show
+    the background. An object without a visible pixel cannot be shown; if none is left, all cells show
     the background.
 
     Args:
@@ -160,7 +160,7 @@ class CellIdentity(Metric):
         self.add_state("counts", torch.zeros(len(self.names), dtype=torch.float64), dist_reduce_fx="sum")
 
     def update(self, ids: Integer[Tensor, "batch time cells"]) -> None:
-        """Adds clips, as what `objects_of_cells` says of their frames."""
+        """Adds clips, as the result of `objects_of_cells` for their frames."""
         rows = ids.movedim(1, 2).flatten(0, 1)
         shuffled = consistency(shuffled_in_time(rows), self.rule)
         values = (*consistency(rows, self.rule), (rows > 0).double().mean(1), *shuffled)

@@ -23,7 +23,7 @@ def track_labels(
 ) -> Integer[Tensor, "*batch height width"]:
     """The slot with the largest share of each pixel, from 1; 0 where no mask covers it or the frame is dark.
 
-    A model without a slot for the background gives dark pixels to some slot all the same, which says nothing.
+    A model without a slot for the background gives dark pixels to some slot all the same, which is no track.
 
     Args:
         masks: shares of the pixels.

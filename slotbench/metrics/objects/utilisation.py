@@ -1,4 +1,4 @@
-"""How much of what a decoder paints depends on each cell's state.
+"""Utilisation of cells: how much of a decoded frame depends on each cell's state.
 
 Source: Lin, "Modular Neural Networks for Video Prediction" (2022), equation 4.3 and figure 4.10.
 """

@@ -225,7 +225,7 @@ def _scan(
     state: Tensor | None,
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gives y, the last state, and the states at the start of each chunk, none unless they are to be kept."""
+    """Gives y, the last state, and the states at the start of each chunk, none unless asked for."""
     batch, time, dim = u.shape
     y, last, starts = _scan_shapes(u, delta, A, B, C, D, z, state, keep)
     sizes, num_blocks = _cut(time, dim, A.shape[1])

@@ -85,7 +85,7 @@ class PreparedConv:
         return made if factor == 1 else factor * made
 
     def _takes(self, images: Tensor, passed: Tensor | None) -> bool:
-        # what does not fit is left to torch, which says so
+        # torch raises the error about what does not fit
         return (
             self._can
             and images.ndim == 4

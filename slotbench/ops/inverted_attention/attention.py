@@ -46,7 +46,7 @@ OVERHEAD_MACS = 2**22
 
 
 class Attended(NamedTuple):
-    """What slots have read.
+    """Result of inverted attention.
 
     Attributes:
         updates: of the slots, the heads side by side.
@@ -282,7 +282,7 @@ def cumulative_attention(
         memory: of the steps that are new.
         maps: queries, keys and values.
         aggregation: made of sums.
-        earlier: what the call before returned as such; None at the start.
+        earlier: returned by the previous call; None at the start.
         window: steps that a step sees, its own included; None for no limit.
         shares: whether to return the assignment.
 

@@ -43,7 +43,7 @@ def _tokens_cost_less(
     """Whether slots had better be compared with the tokens of a frame than with keys of them, by the multiply-adds.
 
     Keys and values are two maps of every token. Without them slots have the width of tokens, and every iteration maps
-    what it has summed, which also costs calls: those count where all else is small.
+    its sums, which also costs calls: those count where all else is small.
     """
     queries = num_slots * num_iterations
     of_keys = 2 * num_tokens * dim * (token_dim + queries)

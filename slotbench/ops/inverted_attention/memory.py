@@ -147,7 +147,7 @@ class StepSums(NamedTuple):
         """(sums over the steps that each step sees, what a later call needs of these and earlier ones).
 
         Args:
-            earlier: what the call before has left.
+            earlier: kept by the previous call.
             window: steps that a step sees, its own included; None for no limit.
         """
         time = self.mass.shape[1]

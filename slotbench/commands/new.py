@@ -14,7 +14,7 @@ from pathlib import Path
 from slotbench import __version__, registry
 from slotbench.errors import FileError, UserError, did_you_mean, lines
 from slotbench.files import make_folder, why_unwritable
-from slotbench.templates.files import KINDS, Names, plugin_file, plugin_files
+from slotbench.templates.files import KINDS, Names, plugin_file, plugin_files, words_of
 
 __all__ = ["main"]
 
@@ -93,12 +93,12 @@ def _file(request: _Request) -> int:
         what = f"is a link to {os.readlink(file)}" if file.is_symlink() else "is there already"
         raise UserError(lines(f"{file} {what}: choose another name"))
     _write(file, plugin_file(request.kind, names))
-    swap = KINDS[request.kind].swap.format(name=names.class_name)
+    words = words_of(request.kind, names)
     typed = shlex.quote(str(file))
     print(f"wrote {file} with the {request.kind} {names.class_name}")
     print(
         f"\nNext:\n  slotbench doctor --plugin {typed} --require {names.class_name}\n"
-        f"  slotbench fit --config {KINDS[request.kind].experiment} --plugin {typed} {swap}"
+        f"  slotbench fit --config {words['experiment']} --plugin {typed} {words['swap']}"
     )
     return 0
 

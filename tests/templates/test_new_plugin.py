@@ -16,7 +16,9 @@ import yaml
 
 from slotbench import registry
 from slotbench.cli import run
-from slotbench.templates.files import KINDS, Names, Source, plugin_file, plugin_files, source_of_slotbench
+from slotbench.interfaces.aggregations import sums_suffice
+from slotbench.templates.files import KINDS, Names, plugin_file, plugin_files
+from slotbench.templates.source import Source, source_of_slotbench
 
 RIVALS = {"dataset": "SlotSSM and SlotRNN on APart", "task": "SlotSSM and SlotRNN at APart"}
 NAMES = Names("fading-slots", "fading_slots", "FadingSlots", "core")
@@ -153,6 +155,13 @@ def test_a_file_registers_its_class(here: Path, kind: str, monkeypatch: pytest.M
     (entry,) = registry.load_file(here / f"own_{kind}.py")
     assert (entry.name, registry.KINDS[entry.kind]) == (f"Own{kind.capitalize()}", kind)
     assert (here / f"own_{kind}.py").read_text() == plugin_file(kind, Names("", "", entry.name, kind))
+
+
+def test_an_aggregation_runs_the_fast_kernels(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_registered", {})
+    assert run(["new", "aggregation", "own_sums.py"]) == 0
+    registry.load_file(here / "own_sums.py")
+    assert sums_suffice(registry.load("aggregations", "OwnSums")(8))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ PATH = Path(__file__).resolve().parents[1] / "assets" / "architecture.svg"
 
 TOP = "commands"
 ROWS = [
-    ["matching", "grids", "comparison", "probing", "lengths", "health", "bench"],
+    ["grids", "comparison", "probing", "lengths", "health", "bench"],
     ["config"],
     ["callbacks", "tasks", "scoring", "slotbench_plugins", "templates"],
     ["lightning_compat", "runs", "data", "pretrained", "metrics", "registry"],

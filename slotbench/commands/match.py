@@ -9,7 +9,7 @@ from typing import NoReturn
 from slotbench import registry
 from slotbench.config.options import split_options
 from slotbench.errors import UserError, lines, listing
-from slotbench.matching.settings import CoreSettings
+from slotbench.grids.match_arguments import CoreSettings
 
 __all__ = ["main"]
 
@@ -58,8 +58,8 @@ def main(command: str, arguments: list[str]) -> int:
     # everything above answers before torch is imported
     import torch
 
-    from slotbench.matching.report import print_matches, write_matches
-    from slotbench.matching.search import Match, budget_of, match
+    from slotbench.grids.match_table import print_matches, write_matches
+    from slotbench.grids.match_width import Match, budget_of, match
 
     torch.set_num_threads(options.threads or 1)
     line.check_core_settings(cores)

@@ -1,4 +1,4 @@
-"""Matches one core to a budget of trainable parameters: builds its model at one width after the other."""
+"""The width at which a core has as many trainable parameters as a budget allows: its model is built and counted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import yaml
@@ -18,12 +18,10 @@ from slotbench import registry
 from slotbench.config.library_refusals import explain_construction
 from slotbench.config.options import RunOptions
 from slotbench.config.parser import parse
-from slotbench.config.settings import Setting
+from slotbench.config.settings import load_named, read_settings
 from slotbench.errors import UserError, did_you_mean, lines, listing
+from slotbench.grids.match_arguments import CoreSettings
 from slotbench.nn.parameters import trainable_parameters
-
-if TYPE_CHECKING:
-    from slotbench.matching.settings import CoreSettings
 
 __all__ = ["Budget", "Counts", "Match", "Model", "RefusedError", "Search", "Size", "budget_of", "find_width", "match"]
 
@@ -142,11 +140,12 @@ class Model:
 
     Args:
         arguments: settings as `slotbench fit` takes them.
-        settings: the same, as read beforehand.
         options: what may be imported.
     """
 
-    def __init__(self, arguments: list[str], settings: list[Setting], options: RunOptions) -> None:
+    def __init__(self, arguments: list[str], options: RunOptions) -> None:
+        settings = read_settings(arguments)
+        load_named(settings)
         self._configuration = parse("fit", arguments, settings, options)
         self._text = self._configuration.yaml()
 
@@ -281,7 +280,7 @@ def budget_of(line: CoreSettings, parameters: int | None, like: str | None, part
                 available=listing(known),
             )
         )
-    model = line.model_of(like) if is_file else line.model(like, [])
+    model = Model(["--config", like] if is_file else line.experiment(like), line.options)
     try:
         counts = model.counts()
     except RefusedError as error:
@@ -296,7 +295,7 @@ def match(core: str, argument: str, line: CoreSettings, budget: Budget) -> Match
         UserError: the core has no such argument, or takes no value of it.
     """
     settings = line.of_core(core)
-    model = line.model(core, settings)
+    model = Model(line.experiment(core, settings), line.options)
     model.require(argument)
     heads = model.core()["init_args"].get("num_heads")
     step = heads if argument == "dim" and isinstance(heads, int) else 1

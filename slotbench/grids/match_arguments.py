@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from slotbench import registry
 from slotbench.config.options import RunOptions
-from slotbench.config.settings import Setting, command_line_settings, load_named, read_settings
+from slotbench.config.settings import Setting, command_line_settings, read_settings
 from slotbench.errors import UserError, did_you_mean, lines, listing
-
-if TYPE_CHECKING:
-    from slotbench.matching.search import Model
 
 __all__ = ["CoreSettings"]
 
 
 class CoreSettings:
-    """The settings of the command line, taken apart: which cores, what goes to a core, and everything else."""
+    """The settings of the command line, by where they go.
+
+    Attributes:
+        options: what may be imported.
+        named: the cores.
+        files: the experiment's configuration files.
+    """
 
     def __init__(self, arguments: list[str], options: RunOptions) -> None:
-        self._options = options
+        self.options = options
         self.named: list[str] = []
         self._of_core: list[Setting] = []
         self._others: list[str] = []
@@ -86,20 +88,9 @@ class CoreSettings:
         known = self._arguments_of(core)
         return [part for setting in self._of_core if setting.key[2] in known for part in typed(setting)]
 
-    def model(self, core: str, settings: list[str]) -> Model:
-        """The experiment with this core."""
-        return self._build([*self._others, "--model.core", core, *settings])
-
-    def model_of(self, file: str) -> Model:
-        """The experiment of another file, as it is."""
-        return self._build(["--config", file])
-
-    def _build(self, arguments: list[str]) -> Model:
-        settings = read_settings(arguments)
-        load_named(settings)
-        from slotbench.matching.search import Model
-
-        return Model(arguments, settings, self._options)
+    def experiment(self, core: str, settings: Iterable[str] = ()) -> list[str]:
+        """The arguments of `slotbench fit` for the experiment with this core."""
+        return [*self._others, "--model.core", core, *settings]
 
 
 def typed(setting: Setting) -> list[str]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotbench.cli import run
-from slotbench.matching.search import RefusedError, Search, find_width
+from slotbench.grids.match_width import RefusedError, Search, find_width
 
 # TinyCore has 4 * dim + dim parameters, the encoder 3 * 4 + 4, the decoder 3 * dim + 3: 19 + 8 * dim
 TOTAL_AT_8 = 19 + 8 * 8

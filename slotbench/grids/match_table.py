@@ -10,7 +10,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from slotbench.matching.search import Budget, Match
+from slotbench.grids.match_width import Budget, Match
 from slotbench.text import rich_text
 
 __all__ = ["print_matches", "write_matches"]

@@ -1,1 +1,0 @@
-"""Matching cores by the number of their parameters: what `slotbench match` does."""

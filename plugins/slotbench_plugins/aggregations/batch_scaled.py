@@ -1,4 +1,4 @@
-"""Batch scaling: the sum of what a slot has won, on the scale that such sums have over a whole batch."""
+"""Batch scaling: a slot's sum over tokens, divided by the scale of such sums over the batch."""
 
 from __future__ import annotations
 

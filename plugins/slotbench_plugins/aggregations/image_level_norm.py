@@ -1,4 +1,4 @@
-"""Image-level norm: the sums of what slots have won, normalised over all slots and channels of an image."""
+"""Image-level norm: sums over tokens, normalised over all slots and channels of an image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layer norm: the sum of what a slot has won, normalised over its channels."""
+"""Layer norm: a slot's sum over tokens, normalised over its channels."""
 
 from __future__ import annotations
 

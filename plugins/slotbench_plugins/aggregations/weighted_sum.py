@@ -1,4 +1,4 @@
-"""Weighted sum: a slot's update is what it has won, over the number of tokens there were to win."""
+"""Weighted sum: a slot's sum over tokens, divided by the number of tokens."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class AutoregressiveTransformer(AutoregressiveDecoder):
     layers. `tables` hands its vectors of codes and places to an encoder that reads codes, as SLATE's does.
 
     Args:
-        slot_spec: what the core hands over.
+        slot_spec: the output of the core.
         video_spec: the codes: as many channels as there are codes, and the grid's height and width.
         dim: width of a token.
         num_layers: layers of self-attention, cross-attention and MLP.
@@ -212,7 +212,7 @@ class AutoregressiveTransformer(AutoregressiveDecoder):
             found = "none" if given is None else f"{list(given.shape)}"
             raise PartError(
                 f"AutoregressiveTransformer reads the true codes of every step, {list(expected)}, and got {found}: "
-                "use it in the task CodeAutoencoding, which hands over those of a tokenizer"
+                "use it in the task CodeAutoencoding, which passes those of a tokenizer"
             )
         return given
 

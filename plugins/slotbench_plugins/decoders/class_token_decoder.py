@@ -20,7 +20,7 @@ class ClassTokenDecoder(Decoder):
     Source: SlotSSM, section 7.4 (CATER): one CLS token, a transformer and a linear layer; its sizes are not stated.
 
     Args:
-        slot_spec: what a core hands over per step.
+        slot_spec: the output of the core.
         video_spec: the target: classes, and 1 x 1 pixels for a label.
         dim: width of the transformer; that of the slots if None.
         num_layers: layers of attention and MLP.

@@ -27,7 +27,7 @@ class ComponentDecoder(Decoder):
     slots of width 100 and one channel of 64 x 64 pixels.
 
     Args:
-        slot_spec: what the core hands over.
+        slot_spec: the output of the core.
         video_spec: the image to produce.
         channels: of the small map, and of the first two convolutions.
         output: "sigmoid" for images in [0, 1], as in the source; "linear" for logits, where the loss takes those. Alpha

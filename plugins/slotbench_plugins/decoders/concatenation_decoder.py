@@ -16,7 +16,7 @@ from slotbench_plugins.decoders._resize_convolutions import ResizeConvolutions
 class ConcatenationDecoder(Decoder):
     """The slots one after the other as one vector, from which convolutions on enlarged maps paint one image.
 
-    It knows no slots: there are no masks, and slots in another order make another image. Height and width are multiples
+    It has no masks, and slots in another order make another image. Height and width are multiples
     of 8.
 
     Source: Lin, "Modular Neural Networks for Video Prediction", M.Sc. thesis, TU Delft, 2022, the decoder of its GRU
@@ -24,7 +24,7 @@ class ConcatenationDecoder(Decoder):
     100 and one channel of 64 x 64 pixels.
 
     Args:
-        slot_spec: what the core hands over.
+        slot_spec: the output of the core.
         video_spec: the image to produce.
         channels: of the small map, and of the first two convolutions.
         output: "sigmoid" for an image in [0, 1], as in the source; "linear" for logits, where the loss takes those.

@@ -31,7 +31,7 @@ class MLPPatchDecoder(Decoder):
     make a decoder for small videos that costs little.
 
     Args:
-        slot_spec: what the core hands over.
+        slot_spec: the output of the core.
         video_spec: the image or the features to produce.
         hidden_dim: width of the hidden layers.
         num_hidden: hidden layers.

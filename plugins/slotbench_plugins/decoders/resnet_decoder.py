@@ -26,7 +26,7 @@ class ResNetDecoder(Decoder):
     Appendix D and its code; the paper's Moving-MNIST models have depths (64, 128, 256).
 
     Args:
-        slot_spec: what the core hands over, the cells of a grid, row by row.
+        slot_spec: the output of the core, the cells of a grid, row by row.
         video_spec: the image to produce.
         depths: channels of every level, that of the full image first.
         blocks: residual blocks of every level.
@@ -46,7 +46,7 @@ class ResNetDecoder(Decoder):
             )
         if slot_spec.grid is None:
             raise ValueError(
-                f"ResNetDecoder decodes the cells of a grid, and this core hands over {slot_spec.num_slots} slots "
+                f"ResNetDecoder decodes the cells of a grid, and this core has {slot_spec.num_slots} slots "
                 "without one: use a core that keeps the grid of its tokens (ConvS5, S5, ConvSSM, ConvLSTM, "
                 "FrameTransformer, Performer), or a decoder of slots (TransformerDecoder)"
             )

@@ -26,7 +26,7 @@ class SpatialBroadcastDecoder(Decoder):
     All layers are transposed convolutions. As many of the first ones as are needed double the image, the rest keep
     its size; ReLU follows each but the last, which has the channels of the image and one more: the logit of the slot
     in the softmax over slots that makes the mask. Slots share all weights, so there may be any number of them, also
-    another one than in training. The image has no output non-linearity unless `output` says so.
+    another one than in training. The image has no output non-linearity unless `output` sets one.
 
     `decoder.disabled_slots` may be changed on a trained decoder to see what the image is without some of its slots;
     their own images stay in `Decoded.components`. `moving_mnist` and `moving_sprites` are the decoders of the RIM
@@ -39,7 +39,7 @@ class SpatialBroadcastDecoder(Decoder):
     decoder is most of a training step.
 
     Args:
-        slot_spec: what the core hands over.
+        slot_spec: the output of the core.
         video_spec: the image to produce.
         channels: of every layer but the last; a number for all of them, or one for each.
         num_layers: layers before the last; if None, as many as there are `channels`, or one for each doubling of the

@@ -21,7 +21,7 @@ class TransformerDecoder(Decoder):
     Source: SlotSSM, Section 7.1, Appendix C.3, Eq 35-37; one query per patch rather than per pixel follows Section 7.1.
 
     Args:
-        slot_spec: what the core hands over.
+        slot_spec: the output of the core.
         video_spec: the image to produce: one channel per class or per colour.
         dim: width of a query; the slots' width if None.
         num_layers: layers of self-attention, cross-attention and MLP.

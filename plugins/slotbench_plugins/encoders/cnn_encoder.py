@@ -24,7 +24,7 @@ class CNNEncoder(Encoder):
     """Convolutions with ReLU, plus where each cell lies, then LayerNorm and a two-layer MLP: one token per cell.
 
     Convolutions keep the size of the image, divided by their stride (rounded up); the cells of what is left are the
-    tokens, row by row. Where the data cuts frames into cells, a token knows its place in its own cell only.
+    tokens, row by row. Where the data cuts frames into cells, a token has its place in its own cell only.
 
     Source: SlotSSM, Table 3; PSB, Table 3 and its code; Krimmel et al., "Attention Normalization Impacts Cardinality
     Generalization in Slot Attention", TMLR 2024, Table 2. The arguments that make each of them are in

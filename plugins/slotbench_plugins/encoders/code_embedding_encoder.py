@@ -72,7 +72,7 @@ class CodeEmbeddingEncoder(CodeEncoder):
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
         """Tokens of every step, row-major within the step."""
         vectors = self.codes(batch.require("codes").flatten(2))
-        # the first place is that of what the decoder has before the first code
+        # the first place is that of the start, before the first code
         tokens = self.norm(self.dropout(vectors + self.positions[1:]))
         return self.contract(F.relu(self.expand(tokens)))
 

@@ -13,7 +13,7 @@ from slotbench.interfaces import Encoder, TokenSpec, VideoBatch, VideoSpec
 class MLPEncoder(Encoder):
     """A two-layer MLP on every cell of a step, which becomes a token, after a LayerNorm.
 
-    It is meant for the features of a frozen network, which know where they are, so nothing is said about the position;
+    It is meant for the features of a frozen network, which carry their position, so none is added;
     and, with `norm: none`, for rows of numbers whose size matters, such as the positions of `CATERLike`.
     The linear layers start as torch makes them.
 

@@ -18,7 +18,7 @@ TimeIndex = Literal["frame", "step"]
 class PatchEncoder(Encoder):
     """Patch embedding: a linear map of each patch's pixels plus its position in space and time, then an MLP.
 
-    Positions are absolute in the full frame: where the data cuts frames into P x P cells, a token knows its place in
+    Positions are absolute in the full frame: where the data cuts frames into P x P cells, a token has its place in
     the whole image, and the table covers the whole image, so no weight depends on P and a model trained at one P
     loads at another. Time enters as sines and cosines, never as a table, so there is no longest clip.
 

@@ -31,7 +31,7 @@ class StridedCNNEncoder(Encoder):
     weights: 64 pixels become 31, 14 and 6 cells a side. The defaults are a small model for frames of any size.
 
     Source: Lin, "Modular Neural Networks for Video Prediction", M.Sc. thesis, TU Delft, 2022, Tables A.1 and A.2, and
-    its author's code; docs/papers/rim.md says where they differ.
+    its author's code; docs/papers/rim.md lists the differences.
 
     Args:
         video_spec: one step of the input.

@@ -63,7 +63,7 @@ def test_one_depth_paints_at_the_size_of_the_grid():
 @pytest.mark.parametrize(
     ("slots", "arguments", "message"),
     [
-        (SlotSpec(6, 5), {}, "hands over 6 slots without one: use a core .*ConvS5.*or a decoder of slots"),
+        (SlotSpec(6, 5), {}, "has 6 slots without one: use a core .*ConvS5.*or a decoder of slots"),
         (CELLS, {"depths": (4, 4)}, "from 2 x 3 cells that is 4 x 6 pixels, and 8 x 12 are wanted"),
         (CELLS, {"depths": ()}, r"got depths=\(\) and blocks=1"),
         (CELLS, {"blocks": 0}, "blocks=0; expected at least one depth"),

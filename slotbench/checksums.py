@@ -172,7 +172,7 @@ def read_sums(folder: Path) -> dict[str, str]:
     found = {}
     for line in read_text(path).splitlines():
         digest, _, name = line.partition("  ")
-        # of files beside it: a stranger's list must not point elsewhere
+        # of files beside it: a foreign list must not point elsewhere
         if not _DIGEST.fullmatch(digest) or not name or Path(name).name != name:
             raise DataFilesError(f"{path} is damaged at the line {line[:200]!r}: delete it, and run the command again")
         found[name] = digest

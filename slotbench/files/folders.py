@@ -1,4 +1,4 @@
-"""Contents of a folder that may come from a stranger, and whether a folder can be written."""
+"""Contents of a folder that may come from a third party, and whether a folder can be written."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def own_file(folder: Path, name: str) -> Path:
 def check_own_folder(folder: Path, depth: int = _DEPTH) -> None:
     """Refuses to write into a folder from which the way leads elsewhere.
 
-    A folder from a stranger may hold a link in the place of a file that is appended to, or of a folder that is
+    A folder from a third party may hold a link in the place of a file that is appended to, or of a folder that is
     written into. The folder may itself be reached through links: those the user has made. A link to a place within the
     folder is none that leads out.
 

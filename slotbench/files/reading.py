@@ -1,6 +1,6 @@
 """Reading files that may be damaged, hostile, or half-written: regular ones, within bounds.
 
-Whatever slotbench reads back (a run, a grid, a cache, a configuration) may come from a stranger or from a disk that
+Whatever slotbench reads back (a run, a grid, a cache, a configuration) may come from a third party or from a disk that
 was full. No length is believed before it has been checked, and what is wrong is a `FileError`, one sentence with the
 path. Imports neither torch nor numpy.
 """

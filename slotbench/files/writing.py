@@ -1,7 +1,7 @@
 """Writing files: whole or not at all, never through a link, and more than once where the disk refuses for a moment.
 
 Everything that slotbench writes into a folder of a run or of a grid goes through here. A folder may come from a
-stranger: in the place of a file may be a link, a named pipe, or another name of a file elsewhere.
+third party: in the place of a file may be a link, a named pipe, or another name of a file elsewhere.
 """
 
 from __future__ import annotations

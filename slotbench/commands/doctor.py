@@ -50,7 +50,7 @@ def main(command: str, arguments: list[str]) -> int:
     if "--json" in flags:
         print(json.dumps(_document(found, failing), indent=1))
     else:
-        print_report(found, failing, {check.group: check.title for check in checks}, "--verbose" in flags)
+        print_report(found, failing, "--verbose" in flags)
         print(f"({time.perf_counter() - started:.1f} s)")
     return 1 if failing else 0
 

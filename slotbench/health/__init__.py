@@ -1,1 +1,1 @@
-"""What `slotbench doctor` looks at. Nothing here imports torch before a check is run that needs it."""
+"""The checks of `slotbench doctor`. Nothing here imports torch before a check runs that needs it."""

@@ -1,4 +1,4 @@
-"""What `slotbench doctor` looks at, and which of it a name stands for."""
+"""The checks of `slotbench doctor`, and which of them a name stands for."""
 
 from __future__ import annotations
 
@@ -13,25 +13,39 @@ __all__ = ["all_checks", "examine"]
 
 
 def all_checks(runs: Path, named: Collection[str] = ()) -> list[Check]:
-    """Every group of the report.
+    """Every check, in the order of the report.
 
     Args:
         runs: the folder of all runs.
-        named: what is asked for by name; of other packages' components these alone are imported.
+        named: names that are asked for; of other packages' components these alone are imported.
     """
     from slotbench.health import kernels, machine, packages, tools
 
     return [
-        Check("versions", "Versions", lambda: [*packages.core_names(), "conflicts"], packages.versions),
-        Check("extras", "Extras", packages.extra_names, packages.extras),
-        Check("plugins", "Plugins", packages.plugin_names, packages.plugins),
-        Check("components", "Components", packages.component_names, partial(packages.components, named)),
-        Check("kernels", "Kernels", kernels.kernel_names, kernels.kernels),
-        Check("threads", "Threads", lambda: machine.THREAD_NAMES, machine.threads),
-        Check("memory", "Memory", lambda: machine.MEMORY_NAMES, machine.memory),
-        Check("disk", "Disk", lambda: machine.DISK_NAMES, partial(machine.disk, runs)),
-        Check("devices", "Devices", lambda: machine.DEVICE_NAMES, machine.devices),
-        Check("tools", "Tools", lambda: tools.TOOL_NAMES, tools.tools),
+        Check("versions", packages.core_names(), packages.versions),
+        Check("versions", ["conflicts"], packages.conflicts),
+        Check("extras", packages.extra_names(), packages.extras),
+        Check("plugins", packages.plugin_names(), packages.plugins),
+        Check("components", packages.component_names(), partial(packages.components, named)),
+        Check("kernels", kernels.OPS, kernels.kernels),
+        Check("kernels", ["numba cache"], kernels.numba_cache),
+        Check("threads", ["cores"], machine.cores),
+        Check("threads", ["torch threads"], machine.torch_threads),
+        Check("memory", ["free memory"], machine.free_memory),
+        Check("memory", ["shared memory"], machine.shared_memory),
+        Check("disk", ["runs folder"], partial(machine.runs_folder, runs)),
+        Check("disk", ["cache folder"], machine.cache_folder),
+        Check("disk", ["temporary folder"], machine.temporary_folder),
+        Check("devices", ["torch build"], machine.torch_build),
+        Check("devices", ["bfloat16"], machine.bfloat16),
+        Check("devices", ["cuda"], machine.cuda),
+        Check("tools", ["wandb"], tools.wandb),
+        Check("tools", ["slurm"], tools.slurm),
+        Check("tools", ["submitit"], tools.submitit),
+        Check("tools", ["ray"], tools.ray),
+        Check("tools", ["video"], tools.video),
+        Check("tools", ["ffmpeg"], tools.ffmpeg),
+        Check("tools", ["sim3d"], tools.sim3d),
     ]
 
 
@@ -46,13 +60,18 @@ def examine(
         required: names of what must be in order, and is looked at with what is asked for.
 
     Returns:
-        What was found of what is asked for, and what of it, or of what is required, is not in order.
+        The findings that are asked for, and those of them, or of what is required, that are not in order.
 
     Raises:
         UserError: no check knows a name.
     """
     wanted = [*asked, *required]
-    _check_names(wanted, checks)
+    for name in wanted:
+        if not any(_may_give(check, name) for check in checks):
+            groups = list(dict.fromkeys(check.group for check in checks))
+            near = did_you_mean(name, [*groups, *(known for check in checks for known in check.names)])
+            names = "those that `slotbench doctor --verbose` shows"
+            raise UserError(lines(f"doctor knows nothing named {name}{near}", groups=listing(groups), names=names))
     if asked:
         checks = [check for check in checks if any(_may_give(check, name) for name in wanted)]
     found = [finding for check in checks for finding in run_check(check)]
@@ -64,38 +83,23 @@ def examine(
     return found, list(dict.fromkeys(failing))
 
 
-def _check_names(names: Sequence[str], checks: Sequence[Check]) -> None:
-    for name in names:
-        if not any(_may_give(check, name) for check in checks):
-            groups = [check.group for check in checks]
-            near = did_you_mean(name, [*groups, *(known for check in checks for known in check.names())])
-            raise UserError(
-                lines(
-                    f"doctor knows nothing named {name}{near}",
-                    groups=listing(groups),
-                    names="those that `slotbench doctor --verbose` shows",
-                )
-            )
-
-
 def _may_give(check: Check, name: str) -> bool:
-    known = [check.group, *check.names()]
-    known += [extra.partition("[")[2].rstrip("]") for extra in known]
-    # a kernel is OP/KERNEL, a second card cuda:1
+    # a kernel is OP/KERNEL, a second card cuda:1, an extra slotbench[EXTRA]
     plain = name.partition("/")[0].partition(":")[0]
-    return any(plain.lower() == candidate.lower() or name.lower() == candidate.lower() for candidate in known)
+    known = {check.group, *check.names, *(extra.partition("[")[2].rstrip("]") for extra in check.names)}
+    return bool({name.lower(), plain.lower()} & {word.lower() for word in known if word})
 
 
 def _named(name: str, found: list[Finding]) -> list[Finding]:
     """The findings of a name: of that very name, of an extra, of an op, or of a group."""
     name = name.lower()
-    for of_name in (
-        [finding for finding in found if finding.name.lower() == name],
-        [finding for finding in found if finding.name.lower() == f"slotbench[{name}]"],
-        [finding for finding in found if finding.name.lower().startswith(f"{name}/")],
-        [finding for finding in found if finding.group == name],
+    for matches in (
+        lambda finding: finding.name.lower() == name,
+        lambda finding: finding.name.lower() == f"slotbench[{name}]",
+        lambda finding: finding.name.lower().startswith(f"{name}/"),
+        lambda finding: finding.group == name,
     ):
-        if of_name:
+        if of_name := [finding for finding in found if matches(finding)]:
             return of_name
     return []
 

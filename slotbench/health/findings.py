@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rich.console import Console
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from slotbench.text import one_line, printable
 
-__all__ = ["Check", "Finding", "State", "first_line", "print_report", "run_check"]
+__all__ = ["Check", "Finding", "State", "broken", "first_line", "note", "ok", "print_report", "run_check"]
 
 State = Literal["ok", "note", "broken"]
 
@@ -25,7 +25,7 @@ class Finding:
     """One line of the report.
 
     Attributes:
-        group: the check that found it.
+        group: the heading under which it stands.
         name: by which it can be asked for.
         state: "ok"; "note" for what is absent or tight and stops nothing that was not asked for; "broken".
         text: what was found.
@@ -43,32 +43,45 @@ class Finding:
     essential: bool = False
 
 
+def ok(text: str, name: str = "", essential: bool = False) -> Finding:
+    """A finding in order; `run_check` fills in its group, and the name of a check that has one."""
+    return Finding("", name, "ok", text, essential=essential)
+
+
+def note(text: str, fix: str = "", name: str = "") -> Finding:
+    """A finding that stops nothing."""
+    return Finding("", name, "note", text, fix)
+
+
+def broken(text: str, fix: str = "", name: str = "", detail: str = "", essential: bool = False) -> Finding:
+    """A finding that has to be mended."""
+    return Finding("", name, "broken", text, fix, detail, essential)
+
+
 @dataclass(frozen=True)
 class Check:
-    """One group of the report.
+    """A function of the report.
 
     Attributes:
-        group: its name.
-        title: its heading.
+        group: the heading of its findings.
         names: of the findings that it may give, without running it.
-        run: gives them.
+        run: gives its finding, or several with names of their own.
     """
 
     group: str
-    title: str
-    names: Callable[[], Iterable[str]]
-    run: Callable[[], Iterator[Finding]]
+    names: Iterable[str]
+    run: Callable[[], Finding | Iterable[Finding]]
 
 
 def run_check(check: Check) -> list[Finding]:
-    """The findings of a check; one that cannot even be run is a finding itself."""
+    """The findings of a check; an exception in it is a finding itself."""
     found: list[Finding] = []
     try:
-        found.extend(check.run())
+        given = check.run()
+        found.extend([given] if isinstance(given, Finding) else given)
     except Exception as error:
-        text = f"this check ended with {first_line(error)}"
-        found.append(Finding(check.group, check.group, "broken", text, "please report it"))
-    return found
+        found.append(broken(f"this check ended with {first_line(error)}", "please report it", check.group))
+    return [replace(finding, group=check.group, name=finding.name or next(iter(check.names))) for finding in found]
 
 
 def first_line(error: BaseException) -> str:
@@ -77,21 +90,18 @@ def first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
 
 
-def print_report(found: list[Finding], failing: list[Finding], titles: dict[str, str], verbose: bool) -> None:
-    """Prints the findings under the titles of their groups, and how many there are of each state.
+def print_report(found: list[Finding], failing: list[Finding], verbose: bool) -> None:
+    """Prints the findings under their groups, and how many there are of each state.
 
     Args:
         found: in the order in which they are printed.
         failing: those because of which the exit code is 1.
-        titles: of the groups.
         verbose: gives each component and each kernel a line, and shows whole tracebacks.
     """
     console = Console(highlight=False, soft_wrap=True)
-    for group, title in titles.items():
+    for group in dict.fromkeys(finding.group for finding in found):
+        console.print(Text(group.capitalize(), style="bold"))
         of_group = [finding for finding in found if finding.group == group]
-        if not of_group:
-            continue
-        console.print(Text(title, style="bold"))
         for finding in of_group if verbose else _folded(of_group):
             _print_finding(console, finding, verbose)
     counts = {state: sum(finding.state == state for finding in found) for state in _COLOURS}
@@ -126,5 +136,4 @@ def _folded(found: list[Finding]) -> list[Finding]:
             together.setdefault((op, "largest relative error"), []).append(f"{kernel} {finding.text}")
         else:
             others.append(finding)
-    lines = [Finding("", name, "ok", f"{what}: {', '.join(all_)}") for (name, what), all_ in together.items()]
-    return [*lines, *others]
+    return [*(ok(f"{what}: {', '.join(all_)}", name) for (name, what), all_ in together.items()), *others]

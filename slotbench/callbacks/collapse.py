@@ -114,12 +114,12 @@ class Collapse(Callback):
     def on_validation_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """Listens to core and decoder for the first call of each."""
+        """Captures the first output of core and decoder."""
         core, decoder = getattr(pl_module, "core", None), getattr(pl_module, "decoder", None)
         if trainer.sanity_checking or trainer.state.fn != "fit" or batch_idx >= self._batches:
             return
         if isinstance(core, nn.Module) and isinstance(decoder, nn.Module):
-            self._hooks = [core.register_forward_hook(self._hear), decoder.register_forward_hook(self._hear)]
+            self._hooks = [part.register_forward_hook(self._capture_output) for part in (core, decoder)]
 
     def on_validation_batch_end(
         self,
@@ -130,13 +130,13 @@ class Collapse(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Measures what it has heard."""
+        """Measures the captured outputs."""
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
-        heard, self._slots, decoded, self._decoded = self._slots, None, self._decoded, None
-        if heard is not None and isinstance(batch, VideoBatch):
-            self._measure(pl_module, heard, decoded, batch)
+        captured, self._slots, decoded, self._decoded = self._slots, None, self._decoded, None
+        if captured is not None and isinstance(batch, VideoBatch):
+            self._measure(pl_module, captured, decoded, batch)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Says what has been so for two validations in a row."""
@@ -163,7 +163,7 @@ class Collapse(Callback):
         """Continues from `state_dict`."""
         self._before, self._said = set(state_dict["before"]), set(state_dict["said"])
 
-    def _hear(self, module: nn.Module, arguments: object, output: object) -> None:
+    def _capture_output(self, module: nn.Module, arguments: object, output: object) -> None:
         if isinstance(output, CoreOutput):
             self._slots = self._slots or output
         elif isinstance(output, Decoded):

@@ -30,7 +30,7 @@ _CALLERS = (
     "slotbench.cli",
     "slotbench.__main__",
     "slotbench.lightning_compat",
-    "slotbench.tasks.optimised",
+    "slotbench.tasks.optimised_module",
 )
 # what EarlyStopping and ModelCheckpoint say of a metric that nobody logs
 _MONITORS = (

@@ -45,7 +45,7 @@ from slotbench.runs.checkpoint_choice import check_whole
 from slotbench.runs.folder import RunFolder, RunFolderError
 from slotbench.runs.launch import find_launch
 from slotbench.runs.resuming import command_after_divergence
-from slotbench.tasks.optimisation import TrainingSettingsError
+from slotbench.tasks.optimizer_factories import TrainingSettingsError
 from slotbench.tasks.task import Task
 from slotbench.text import one_line, printable
 from slotbench.yaml_files import read_yaml

@@ -193,7 +193,7 @@ class Predictor(ABC):
     context: int
 
     @abstractmethod
-    def drawn_alike(self, batch: VideoBatch, seed: int) -> AbstractContextManager[None]:
+    def deterministic_sampling(self, batch: VideoBatch, seed: int) -> AbstractContextManager[None]:
         """Context in which draws for `batch`, the `seed`-th of a split, equal those of the task's evaluation."""
 
     @abstractmethod
@@ -219,7 +219,7 @@ class Reasoner(ABC):
     """A task that answers questions about all frames so far while it reads a clip."""
 
     @abstractmethod
-    def drawn_alike(self, batch: VideoBatch, seed: int) -> AbstractContextManager[None]:
+    def deterministic_sampling(self, batch: VideoBatch, seed: int) -> AbstractContextManager[None]:
         """Context in which draws for `batch`, the `seed`-th of a split, equal those of the task's evaluation."""
 
     @abstractmethod
@@ -251,7 +251,7 @@ class Segmenter(ABC):
         raise NotImplementedError(f"{type(self).__name__} reads clips whole; expected a method stream")
 
     @abstractmethod
-    def drawn_alike(self, batch: VideoBatch, seed: int) -> AbstractContextManager[None]:
+    def deterministic_sampling(self, batch: VideoBatch, seed: int) -> AbstractContextManager[None]:
         """Context in which draws for `batch`, the `seed`-th of a split, equal those of the task's evaluation."""
 
     @abstractmethod

@@ -124,7 +124,7 @@ def measure(
             frames = 1 + len(_due(batch)) if isinstance(task, Reasoner) else batch.num_steps
             if frames < found[-1].frames:
                 raise UserError(f"the clips have {frames} frames; expected {found[-1].frames}")
-            with task.drawn_alike(batch, number):
+            with task.deterministic_sampling(batch, number):
                 step(task, batch, found, number == 0)
             done += len(batch)
             report(done)

@@ -90,7 +90,7 @@ def collect(
     with torch.no_grad():
         for index, batch in enumerate(batches):
             batch = batch.map(lambda value: value[: num_clips - done])  # noqa: B023  called at once
-            with task.drawn_alike(batch, index):
+            with task.deterministic_sampling(batch, index):
                 parts.append(_part(task, batch, masks, min_pixels, names, rows))
             done += len(batch)
             report(done)

@@ -17,18 +17,18 @@ from slotbench.interfaces import CoreOutput, Decoded, Segmentation, Segmenter, S
 from slotbench.metrics.contingency import masks_to_labels
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.pretrained.feature_extractor import FeatureExtractor
-from slotbench.tasks.base import SlotTask
 from slotbench.tasks.pieces import (
     WHOLE,
-    Bookmark,
     SlotRecording,
+    StreamPosition,
+    continue_stream,
     frame_by_frame,
     may_be_cut,
     piece_frames,
-    read_on,
 )
 from slotbench.tasks.slot_pictures import slot_panel, slot_video
 from slotbench.tasks.slot_story import STORIES, SlotStory, numbered_pictures
+from slotbench.tasks.slot_task import SlotTask
 
 __all__ = ["Autoencoded", "AutoencodingTask", "Pixels", "frame_size", "resized_masks"]
 
@@ -82,7 +82,7 @@ class AutoencodingTask(SlotTask, Segmenter):
     learns_features: bool
     eval_window: int | None
     slot_pictures: bool = False
-    _bookmark: Bookmark | None = None
+    _position: StreamPosition | None = None
 
     @frame_by_frame
     def forward(self, batch: VideoBatch) -> Autoencoded:
@@ -96,13 +96,13 @@ class AutoencodingTask(SlotTask, Segmenter):
             return self(batch)
         read = self._read(batch)
         state = self.core.first_state(batch)
-        return self._decode(batch, read, read_on(self.core, self.encoder(read), state, self.eval_window)[0])
+        return self._decode(batch, read, continue_stream(self.core, self.encoder(read), state, self.eval_window)[0])
 
     def stream(self, batch: VideoBatch, state: State | None) -> tuple[Autoencoded, State]:
         """The next frames, as if the clips had been read whole."""
         read = self._read(batch)
         state = self.core.first_state(batch) if state is None else state
-        out, state = read_on(self.core, self.encoder(read), state, self.eval_window)
+        out, state = continue_stream(self.core, self.encoder(read), state, self.eval_window)
         return self._decode(batch, read, out), state
 
     def target(self, batch: VideoBatch) -> Float[Tensor, "batch time channels rows cols"]:
@@ -150,8 +150,8 @@ class AutoencodingTask(SlotTask, Segmenter):
         A piece of a video that continues the one before it gives what the whole video would.
         """
         if may_be_cut(self.forward):
-            out, state = self.stream(batch, None if self._bookmark is None else self._bookmark.state_for(batch))
-            self._bookmark = Bookmark.after(batch, state) if len(batch) == 1 else None
+            out, state = self.stream(batch, None if self._position is None else self._position.state_for(batch))
+            self._position = StreamPosition.after(batch, state) if len(batch) == 1 else None
         else:
             out = self.evaluate(batch)
         found = {"slots": out.slots}
@@ -179,7 +179,7 @@ class AutoencodingTask(SlotTask, Segmenter):
 
         With `slot_pictures` also what became of each slot in the first two clips.
         """
-        with self.drawn_alike(batch, 0):
+        with self.deterministic_sampling(batch, 0):
             out = self.evaluate(batch)
         components = None if self.learns_features or out.decoded.components is None else out.decoded.components
         shown = {"components": None if components is None else self._unit(components)}
@@ -196,7 +196,7 @@ class AutoencodingTask(SlotTask, Segmenter):
 
     def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """Of each clip, side by side: frames, reconstruction, slots over the frames, and the truth."""
-        with self.drawn_alike(batch, 0):
+        with self.deterministic_sampling(batch, 0):
             out = self.evaluate(batch)
         return self._drawn(slot_video, batch, out, {})
 

@@ -29,12 +29,13 @@ from slotbench.interfaces import (
 from slotbench.metrics.label_scores import LabelScores, grid_distances
 from slotbench.metrics.scores import Score
 from slotbench.tasks.autoencoding import resized_masks
-from slotbench.tasks.base import Decay, SlotTask
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.labels.pictures import absence_chart, label_sheet
 from slotbench.tasks.labels.watching import watching_slot
 from slotbench.tasks.optimisation import WarmupCosine
+from slotbench.tasks.optimised_module import Decay
 from slotbench.tasks.part_checks import check_choices, check_logits
+from slotbench.tasks.slot_task import SlotTask
 
 __all__ = ["ClipClassification"]
 
@@ -182,7 +183,7 @@ class ClipClassification(SlotTask, Segmenter):
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """A row per clip: frames, states of the snitch, the slot that looks at it, the true and the predicted cell."""
-        with self.drawn_alike(batch, 0):
+        with self.deterministic_sampling(batch, 0):
             read = self._read(batch)
             out = self.core(self.encoder(read))
             logits = self.decoder(out.slots[:, -1:], read).reconstruction[:, -1].flatten(1)

@@ -32,11 +32,12 @@ from slotbench.metrics.balls import BallScores
 from slotbench.metrics.contingency import masks_to_labels
 from slotbench.metrics.scores import Score
 from slotbench.nn.distributed import sum_over_processes
-from slotbench.tasks.base import Decay, SlotTask
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.optimisation import WarmupCosine
+from slotbench.tasks.optimised_module import Decay
 from slotbench.tasks.part_checks import check_logits
 from slotbench.tasks.pictures import contact_sheet, paint_classes, paint_slots
+from slotbench.tasks.slot_task import SlotTask
 
 __all__ = ["LongContextReasoning"]
 
@@ -193,7 +194,7 @@ class LongContextReasoning(SlotTask, Reasoner):
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """One sheet, a row per clip: context frames, target, prediction, and which slot painted each pixel."""
-        with self.drawn_alike(batch, 0):
+        with self.deterministic_sampling(batch, 0):
             decoded = self(batch)
         predicted = decoded.reconstruction[:, -1].argmax(1)
         side = self.data_spec.input.patches_per_side

@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from slotbench.errors import did_you_mean, lines
-from slotbench.tasks.optimisation import TrainingSettingsError
+from slotbench.tasks.optimizer_factories import TrainingSettingsError
 
 __all__ = ["CONSTANT", "hold_constant", "part_groups"]
 

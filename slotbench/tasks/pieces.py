@@ -1,4 +1,4 @@
-"""A video that is read piece by piece: what is handed from one piece to the next, and what is shown of all of them."""
+"""Videos that are read piece by piece: the state between pieces, and the figures and arrays of the whole video."""
 
 from __future__ import annotations
 
@@ -26,7 +26,16 @@ from slotbench.interfaces import (
 from slotbench.metrics.contingency import masks_to_labels
 from slotbench.tasks.slot_pictures import match_slots, shown_times, slot_panel, slot_strips
 
-__all__ = ["PIECE", "WHOLE", "Bookmark", "SlotRecording", "frame_by_frame", "may_be_cut", "piece_frames", "read_on"]
+__all__ = [
+    "PIECE",
+    "WHOLE",
+    "SlotRecording",
+    "StreamPosition",
+    "continue_stream",
+    "frame_by_frame",
+    "may_be_cut",
+    "piece_frames",
+]
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -40,12 +49,12 @@ _CHUNK, _MATCHED_FRAMES = 32, 200
 
 
 @dataclass
-class Bookmark:
-    """Where a video has been left.
+class StreamPosition:
+    """Position in a video after its last piece, and the state from which the next piece continues.
 
     Attributes:
-        video: its number.
-        step: the step that comes next.
+        video: number of the video.
+        step: number of the next step.
         state: of the core after the step before; with a window, the tokens that the next steps look back to.
     """
 
@@ -54,12 +63,12 @@ class Bookmark:
     state: State
 
     def state_for(self, batch: VideoBatch) -> State | None:
-        """The state that `batch` continues from, or None if it does not continue this video."""
+        """The state that `batch` continues from; None if it does not continue this video."""
         fits = len(batch) == 1 and int(batch.time[0, 0]) == self.step and _video(batch) == self.video
         return self.state if fits and self.step else None
 
     @classmethod
-    def after(cls, batch: VideoBatch, state: State) -> Bookmark:
+    def after(cls, batch: VideoBatch, state: State) -> StreamPosition:
         """Where `batch` ends."""
         return cls(_video(batch), int(batch.time[0, -1]) + 1, state)
 
@@ -83,15 +92,15 @@ def piece_frames(core: TemporalCore) -> int:
     return PIECE if core.causal else WHOLE
 
 
-def read_on(
+def continue_stream(
     core: TemporalCore, tokens: Float[Tensor, "batch time tokens dim"], state: State | None, window: int | None
 ) -> tuple[CoreOutput, State]:
-    """The next steps of a video, the same as if it had been read at once, and what is to be handed on.
+    """Reads the next steps of a video as if it were read at once; returns the output and the state for the next call.
 
     Args:
         core: the core.
         tokens: of the next steps.
-        state: what the last call has handed on; None at the start of a video.
+        state: returned by the last call; None at the start of a video.
         window: each step is computed from so many frames; None for all.
     """
     if window is None:

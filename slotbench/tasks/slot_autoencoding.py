@@ -28,10 +28,10 @@ from slotbench.metrics.mask_metrics import mask_headlines
 from slotbench.metrics.scores import Score
 from slotbench.pretrained.feature_extractor import FeatureExtractor
 from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask, Pixels
-from slotbench.tasks.base import Decay
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.optimisation import WarmupCosine
+from slotbench.tasks.optimised_module import Decay
 from slotbench.tasks.part_checks import check_choices, check_whole_frames
 
 __all__ = ["SlotAutoencoding"]

@@ -1,4 +1,4 @@
-"""What every task shares: it trains, evaluates, predicts, logs and reports; `base` has encoder, core and decoder."""
+"""Task, the base of every task: trains, evaluates, predicts, logs and reports; `slot_task` has the three parts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from slotbench.metrics.scores import Score, Scores, Stage
 from slotbench.nn.slot_init import drawn_by_clip
 from slotbench.pretrained.weights import WeightReport, match_weights
 from slotbench.tasks.optimisation import WarmupCosine
-from slotbench.tasks.optimised import Decay, OptimisedModule
+from slotbench.tasks.optimised_module import Decay, OptimisedModule
 from slotbench.tasks.part_checks import check_batch
 from slotbench.tasks.saving.checkpoint_fit import check_checkpoint
 from slotbench.tasks.saving.saved_arguments import RebuiltModule
@@ -52,7 +52,7 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
     first batch of a stage is looked at, whether its floats are in that range.
 
     Several processes train and score as one: losses and scores are summed over their clips before they are logged; see
-    `drawn_alike` for random numbers in evaluation, and `on_train_batch_start` for those in training.
+    `deterministic_sampling` for random numbers in evaluation, and `on_train_batch_start` for those in training.
 
     Args:
         optimizer: makes an optimiser from parameter groups; what decays, `decay` says. An AdamW is fused where neither
@@ -155,7 +155,7 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
 
     def predict_step(self, batch: VideoBatch, batch_idx: int) -> dict[str, Tensor]:
         """What `predict` makes of a batch, with the random numbers of its clips."""
-        with self.drawn_alike(batch, batch_idx):
+        with self.deterministic_sampling(batch, batch_idx):
             return self.predict(batch)
 
     def on_validation_epoch_end(self) -> None:
@@ -167,7 +167,7 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
         self._close("test")
 
     def _evaluate(self, stage: Stage, batch: VideoBatch, batch_idx: int) -> None:
-        with self.drawn_alike(batch, batch_idx):
+        with self.deterministic_sampling(batch, batch_idx):
             loss = self.score(batch, self.scores_of(stage))
         self._mean_loss(stage).update(loss, len(batch))
 
@@ -286,8 +286,8 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
             torch.manual_seed(int(drawn[0]))
 
     @contextmanager
-    def drawn_alike(self, batch: VideoBatch, seed: int) -> Iterator[None]:
-        """Within it, the same weights give the same output each time; the run's own random state is put back.
+    def deterministic_sampling(self, batch: VideoBatch, seed: int) -> Iterator[None]:
+        """Context in which the same weights give the same output; afterwards the run's random state is restored.
 
         Slots are drawn for each clip by its number in the data set, so that neither the other clips of the batch nor
         the number of processes matter. What else is drawn comes from a generator of this seed, batch by batch.

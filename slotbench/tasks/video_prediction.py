@@ -25,14 +25,14 @@ from slotbench.interfaces import (
     VideoBatch,
     VideoSpec,
 )
-from slotbench.tasks.base import Decay
 from slotbench.tasks.frame_losses import FrameLoss, LossSum, frame_loss, squash
 from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.optimisation import WarmupCosine
+from slotbench.tasks.optimised_module import Decay
 from slotbench.tasks.part_checks import check_choices, check_logits, check_whole_frames
 from slotbench.tasks.pieces import frame_by_frame
 from slotbench.tasks.rollouts.rollout import Feedback
-from slotbench.tasks.rollouts.task import RolloutTask
+from slotbench.tasks.rollouts.rollout_task import RolloutTask
 
 __all__ = ["VideoPrediction"]
 

@@ -17,7 +17,7 @@ from slotbench.callbacks import reporting
 from slotbench.callbacks.final_validation import FinalValidation
 from slotbench.cli import run
 from slotbench.runs.folder import RunFolder
-from slotbench.tasks.base import SlotTask
+from slotbench.tasks.slot_task import SlotTask
 
 pytestmark = [pytest.mark.filterwarnings("ignore:.*does not have many workers.*"), pytest.mark.usefixtures("here")]
 

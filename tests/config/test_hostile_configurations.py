@@ -88,7 +88,9 @@ COMMANDS: dict[str, tuple[str, Any, str]] = {
     ),
     "checkpoint's own loader": (
         "model",
-        part("slotbench.tasks.base.SlotTask.load_from_checkpoint", checkpoint_path="evil.ckpt", weights_only=False),
+        part(
+            "slotbench.tasks.slot_task.SlotTask.load_from_checkpoint", checkpoint_path="evil.ckpt", weights_only=False
+        ),
         "may not be named",
     ),
     "registered class's loader": (

@@ -207,7 +207,7 @@ def test_pictures_and_recordings_of_bytes_are_those_of_floats(tmp_path: Path) ->
     shown = []
     for number, given in enumerate((one, to_unit_range(one))):
         recording = task.recording(tmp_path / str(number), one.num_steps)
-        with torch.no_grad(), task.drawn_alike(given, 0):
+        with torch.no_grad(), task.deterministic_sampling(given, 0):
             recording.add(given, task.predict(given))
             shown.append({**recording.pictures(), **task.pictures(given)})
         recording.close()

@@ -24,7 +24,7 @@ from slotbench.interfaces import (
     VideoBatch,
     VideoSpec,
 )
-from slotbench.tasks.base import SlotTask
+from slotbench.tasks.slot_task import SlotTask
 from slotbench.testing.code_laws import (
     CODES,
     SAMPLING_LAWS,

@@ -12,7 +12,7 @@ from torch import nn
 from torch.optim import SGD
 
 from slotbench import registry
-from slotbench.tasks.optimisation import build_optimizer, build_schedule
+from slotbench.tasks.optimizer_factories import build_optimizer, build_schedule
 from slotbench.tasks.schedule_calls import schedule_call
 
 STEPS = 6

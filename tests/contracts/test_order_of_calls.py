@@ -97,7 +97,7 @@ def test_scores_of_a_loop_in_inference_mode_end_no_training_and_are_forgotten(na
     task.setup = lambda stage: None  # as without a trainer
     call(quiet_trainer(), "validate", task, data)  # some tasks ask their trainer for references
     del task.setup
-    with torch.inference_mode(), task.drawn_alike(batch := first_batch(data, "val"), 0):
+    with torch.inference_mode(), task.deterministic_sampling(batch := first_batch(data, "val"), 0):
         task.eval().score(batch, task.scores_of("val"))
     call(validating_trainer(), "fit", task, data)
     again, alone = (call(quiet_trainer(), "validate", one, data)[0] for one in (task, same_weights(name, task)))

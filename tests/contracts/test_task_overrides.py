@@ -69,7 +69,7 @@ def test_a_plain_loop_has_the_loss_of_the_stages(name: str) -> None:
     torch.testing.assert_close(task.training_loss(batch), by_hand)
     scored = quiet_trainer().validate(task.eval(), datamodule=data, verbose=False)[0]["val/loss"]
     batch = first_batch(data, "val")
-    with torch.no_grad(), task.drawn_alike(batch, 0):
+    with torch.no_grad(), task.deterministic_sampling(batch, 0):
         assert scored == pytest.approx(float(task.loss(task(batch), batch)), rel=1e-5)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from slotbench import registry
 from slotbench.interfaces import DataSpec, Decoded, Decoder, Encoder, SlotSpec, TokenSpec, VideoBatch, VideoSpec
-from slotbench.tasks.base import SlotTask
+from slotbench.tasks.slot_task import SlotTask
 from slotbench.testing.frame_laws import (
     ENCODER_LAWS,
     PAINTED,

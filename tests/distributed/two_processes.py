@@ -17,10 +17,10 @@ from slotbench.data.balls.blinking_balls import BlinkingBalls
 from slotbench.data.balls.bouncing_balls import BouncingBalls
 from slotbench.data.base import LoaderOptions, SlotDataModule
 from slotbench.registry import load
-from slotbench.tasks.base import SlotTask
 from slotbench.tasks.codes.code_autoencoding import CodeAutoencoding
 from slotbench.tasks.long_context_reasoning import LongContextReasoning
 from slotbench.tasks.slot_autoencoding import SlotAutoencoding
+from slotbench.tasks.slot_task import SlotTask
 from slotbench.tasks.video_prediction import VideoPrediction
 
 PROCESSES = 2

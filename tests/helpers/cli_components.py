@@ -19,6 +19,7 @@ from slotbench.interfaces import (
     Decoded,
     Decoder,
     Encoder,
+    Headline,
     SlotSpec,
     TemporalCore,
     TokenSpec,
@@ -26,8 +27,8 @@ from slotbench.interfaces import (
     VideoSpec,
 )
 from slotbench.registry import register
-from slotbench.tasks.base import Headline, SlotTask
 from slotbench.tasks.optimisation import WarmupCosine
+from slotbench.tasks.slot_task import SlotTask
 
 
 @register("encoders")

@@ -60,7 +60,7 @@ def test_every_length_has_the_scores_of_clips_that_are_read_whole(core, argument
     assert [(one.multiple, one.frames, one.clips) for one in found] == [(1, 3, 3), (4, 12, 3), (12, 36, 3)]
     whole = []
     for number, batch in enumerate(batches(data)):
-        with torch.no_grad(), task.drawn_alike(batch, number):
+        with torch.no_grad(), task.deterministic_sampling(batch, number):
             out = task.evaluate(batch)
         whole.append((batch, out))
     for one in found:
@@ -117,7 +117,7 @@ def test_predicted_frames_are_scored_and_the_context_is_not():
     task = VideoPrediction(*parts("SlotSSM"), context=4, horizon=2, data_spec=data.spec).eval()
     found = measure(task, batches(data), TRAINED, [2, 12], 2)
     (batch,) = batches(data)[:1]
-    with torch.no_grad(), task.drawn_alike(batch, 0):
+    with torch.no_grad(), task.deterministic_sampling(batch, 0):
         rolled = task.rollout(batch, horizon=32)
     for one in found:
         predicted, true = rolled.reconstruction[:, : one.frames - 4], batch.frames[:, 4 : one.frames]

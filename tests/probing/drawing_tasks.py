@@ -15,7 +15,7 @@ class DrawnByBatch(Segmenter):
     """Draws alike for the same batch of a split."""
 
     @contextmanager
-    def drawn_alike(self, batch: VideoBatch, seed: int) -> Iterator[None]:
+    def deterministic_sampling(self, batch: VideoBatch, seed: int) -> Iterator[None]:
         with isolate_rng():
             torch.manual_seed(seed)
             yield

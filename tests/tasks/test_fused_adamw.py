@@ -13,7 +13,7 @@ from lightning.pytorch.plugins.precision import MixedPrecision
 from prediction_tasks import ball_clips, make_task, quiet_trainer
 from torch.optim import SGD, Adam, AdamW
 
-from slotbench.tasks.optimisation import build_optimizer
+from slotbench.tasks.optimizer_factories import build_optimizer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*")
 

@@ -13,16 +13,8 @@ from torch.optim import SGD, Adam, AdamW, RMSprop
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from slotbench.nn.parameters import one_group
-from slotbench.tasks.optimisation import (
-    AdamTF,
-    ConstantRate,
-    TrainingSettingsError,
-    WarmupCosine,
-    WarmupHalfLife,
-    WarmupStepsCosine,
-    build_optimizer,
-    build_schedule,
-)
+from slotbench.tasks.optimisation import AdamTF, ConstantRate, WarmupCosine, WarmupHalfLife, WarmupStepsCosine
+from slotbench.tasks.optimizer_factories import TrainingSettingsError, build_optimizer, build_schedule
 
 
 def parameters():

@@ -14,9 +14,9 @@ from torch.optim import Adam
 import slotbench
 from slotbench.errors import UserError
 from slotbench.interfaces import DataSpec, VideoSpec
-from slotbench.tasks.base import SlotTask
 from slotbench.tasks.saving.saved_arguments import UnsavedError, built_arguments, saved_arguments
 from slotbench.tasks.slot_autoencoding import SlotAutoencoding
+from slotbench.tasks.slot_task import SlotTask
 
 FRAME = VideoSpec(channels=3, height=16, width=16)
 

@@ -28,14 +28,8 @@ from torch.optim.lr_scheduler import (
 )
 
 from slotbench import registry
-from slotbench.tasks.optimisation import (
-    ConstantRate,
-    TrainingSettingsError,
-    WarmupCosine,
-    WarmupHalfLife,
-    WarmupStepsCosine,
-    build_schedule,
-)
+from slotbench.tasks.optimisation import ConstantRate, WarmupCosine, WarmupHalfLife, WarmupStepsCosine
+from slotbench.tasks.optimizer_factories import TrainingSettingsError, build_schedule
 from slotbench.tasks.schedule_calls import UNSUITABLE
 
 TOTAL = 8

@@ -167,9 +167,9 @@ def test_a_story_has_the_steps_of_the_roll_out_after_those_of_the_context(monkey
     data = sprites()
     model, batch = task(data), val_batch(data)
     parts = (model.encoder, model.core, model.decoder)
-    with torch.no_grad(), model.drawn_alike(batch, 0):
+    with torch.no_grad(), model.deterministic_sampling(batch, 0):
         stories = rollout_stories(parts, model.frames, batch, CONTEXT, HORIZON, "probability")
-    with torch.no_grad(), model.drawn_alike(batch, 0):
+    with torch.no_grad(), model.deterministic_sampling(batch, 0):
         rolled = model.rollout(batch)
     story = stories[1]
     assert len(stories) == 3

@@ -14,7 +14,7 @@ from slotbench.data.base import LoaderOptions
 from slotbench.interfaces import DataSpec, Decoded, Decoder, PartError, SlotSpec, VideoBatch, VideoSpec
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Score, Scores
-from slotbench.tasks.base import SlotTask
+from slotbench.tasks.slot_task import SlotTask
 
 
 class LabelledBalls(BouncingBalls):

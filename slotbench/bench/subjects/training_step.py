@@ -17,7 +17,7 @@ from slotbench.data.base import LoaderOptions
 from slotbench.errors import FileError
 from slotbench.nn.parameters import decay_groups
 from slotbench.registry import load
-from slotbench.tasks.optimisation import build_optimizer
+from slotbench.tasks.optimizer_factories import build_optimizer
 from slotbench.yaml_files import read_yaml
 
 __all__ = ["SUBJECTS"]

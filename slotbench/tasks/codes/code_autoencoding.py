@@ -40,7 +40,7 @@ from slotbench.tasks.codes.tokenizing import CodeSum, checked_tokenizer, fit_tok
 from slotbench.tasks.codes.trained_tokenizer import trained_tokenizer
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.optimisation import WarmupCosine
-from slotbench.tasks.optimised import ClipBy, Decay
+from slotbench.tasks.optimised_module import ClipBy, Decay
 from slotbench.tasks.part_checks import check_choices, check_first_output, check_whole_frames
 from slotbench.tasks.pieces import frame_by_frame
 

@@ -24,7 +24,7 @@ from slotbench.tasks.codes.tokenizing import (
     training_frames,
 )
 from slotbench.tasks.optimisation import WarmupCosine
-from slotbench.tasks.optimised import Decay
+from slotbench.tasks.optimised_module import Decay
 from slotbench.tasks.part_checks import check_choices, check_whole_frames
 from slotbench.tasks.pictures import contact_sheet, paint_frame
 from slotbench.tasks.slot_pictures import shown_times

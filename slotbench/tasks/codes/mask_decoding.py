@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from slotbench.interfaces import AutoregressiveDecoder, Decoded, Decoder, PartError, SlotSpec, VideoBatch, VideoSpec
 from slotbench.tasks.frame_losses import at_least_float32
-from slotbench.tasks.optimised import ClipBy
+from slotbench.tasks.optimised_module import ClipBy
 
 __all__ = ["MaskDecoding", "hidden_gradients"]
 

@@ -28,10 +28,10 @@ from slotbench.metrics.depth.means import DepthMeans, counted_pixels
 from slotbench.metrics.depth.scores import DepthScores
 from slotbench.metrics.scores import Score
 from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask
-from slotbench.tasks.base import Decay
 from slotbench.tasks.depth.transforms import DEPTH_TRANSFORMS, DepthTransformName
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.optimisation import WarmupCosine
+from slotbench.tasks.optimised_module import Decay
 from slotbench.tasks.part_checks import check_choices, check_logits, check_whole_frames
 
 __all__ = ["DepthAutoencoding"]

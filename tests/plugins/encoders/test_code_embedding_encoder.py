@@ -102,9 +102,9 @@ def test_a_training_moves_the_shared_vectors_once_a_step_and_its_checkpoint_rebu
     assert again.encoder.codes is again.decoder.codes
     assert torch.equal(again.decoder.codes.weight, task.decoder.codes.weight)
     batch = data.on_after_batch_transfer(next(iter(data.val_dataloader())), 0)
-    with torch.no_grad(), task.drawn_alike(batch, 0):
+    with torch.no_grad(), task.deterministic_sampling(batch, 0):
         expected = task.eval().evaluate(batch).decoded.reconstruction
-    with torch.no_grad(), again.drawn_alike(batch, 0):
+    with torch.no_grad(), again.deterministic_sampling(batch, 0):
         torch.testing.assert_close(again.eval().evaluate(batch).decoded.reconstruction, expected)
 
 

@@ -13,7 +13,8 @@ from slotbench.interfaces import PartError
 from slotbench.metrics.frames import frame_psnr
 from slotbench.registry import load
 from slotbench.tasks.codes.code_scores import CodeScores
-from slotbench.tasks.optimisation import TrainingSettingsError, WarmupHalfLife
+from slotbench.tasks.optimisation import WarmupHalfLife
+from slotbench.tasks.optimizer_factories import TrainingSettingsError
 
 
 def clips_of(data):

@@ -163,7 +163,7 @@ def test_f1_of_all_steps_has_the_frames_of_the_context_each_predicted_from_the_t
     model = task(data, object_scores=True)
     found = validated(data, model)
     batch = clips(data)
-    with torch.no_grad(), model.drawn_alike(batch, 0):
+    with torch.no_grad(), model.deterministic_sampling(batch, 0):
         opening = model.frames(model(batch.slice_time(0, CONTEXT)))
         followed = model.rollout(batch).reconstruction
     predicted = torch.cat([opening, followed], dim=1)
@@ -227,7 +227,7 @@ def test_how_evenly_schemata_are_taken_on_true_frames() -> None:
     model = task(data, core=scoff).eval()
     found = validated(data, model)["val/schemata_entropy"]
     batch = clips(data)
-    with torch.no_grad(), model.drawn_alike(batch, 0):
+    with torch.no_grad(), model.deterministic_sampling(batch, 0):
         taken = model.core(model.encoder(batch.slice_time(0, batch.num_steps - 1))).details["schemata"]
     assert found == pytest.approx(usage_entropy(taken).item(), abs=1e-5)
     assert 0 < found < 1

@@ -47,11 +47,11 @@ def batch():
 def test_the_loss_is_that_of_the_prediction_and_that_of_the_frames_that_are_read(loss_sum) -> None:
     clips, model = batch(), task(loss_sum=loss_sum)
     frames = clips.frames
-    with torch.no_grad(), model.drawn_alike(clips, 0):
+    with torch.no_grad(), model.deterministic_sampling(clips, 0):
         output = model.core(model.encoder(clips.slice_time(0, 4)))
         predicted = F.mse_loss(model.decoder(output.slots).reconstruction, frames[:, 1:])
         current = F.mse_loss(model.decoder(output.frame_slots).reconstruction, frames[:, :-1])
-    with torch.no_grad(), model.drawn_alike(clips, 0):
+    with torch.no_grad(), model.deterministic_sampling(clips, 0):
         whole = model.training_loss(clips)
     expected = ((1 - SHARE) * predicted + SHARE * current) * (4 if loss_sum == "frames" else 1)
     torch.testing.assert_close(whole, expected)
@@ -62,9 +62,9 @@ def test_the_loss_is_that_of_the_prediction_and_that_of_the_frames_that_are_read
 def test_evaluation_has_the_same_loss_in_pieces(loss_sum, monkeypatch) -> None:
     monkeypatch.setattr("slotbench.tasks.rollouts.rollout.PIECE", 3)
     clips, model = batch(), task(loss_sum=loss_sum)
-    with torch.no_grad(), model.drawn_alike(clips, 0):
+    with torch.no_grad(), model.deterministic_sampling(clips, 0):
         found = forced_loss((model.encoder, model.core), model.decode, model.loss, clips, model.sums_frames)
-    with torch.no_grad(), model.drawn_alike(clips, 0):
+    with torch.no_grad(), model.deterministic_sampling(clips, 0):
         torch.testing.assert_close(found, model.training_loss(clips))
 
 
@@ -83,7 +83,7 @@ def test_the_reconstruction_teaches_encoder_slots_and_decoder_but_no_module() ->
 def test_without_it_nothing_changes_and_no_head_is_needed() -> None:
     clips, painted = batch(), []
     for model in (task(), task(reconstruct_share=0.0)):
-        with torch.no_grad(), model.drawn_alike(clips, 0):
+        with torch.no_grad(), model.deterministic_sampling(clips, 0):
             painted.append(model(clips))
     torch.testing.assert_close(painted[0].reconstruction, painted[1].reconstruction)
     assert not hasattr(painted[1], "current")

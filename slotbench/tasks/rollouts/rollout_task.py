@@ -14,7 +14,6 @@ from slotbench.data.base import SlotDataModule
 from slotbench.interfaces import CoreOutput, Decoded, Predictor, VideoBatch
 from slotbench.metrics.objects.utilisation import cell_utilisation
 from slotbench.metrics.scores import Score
-from slotbench.tasks.base import SlotTask
 from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.part_checks import check_choices
 from slotbench.tasks.pictures import draw_horizon, paint_rollout
@@ -26,6 +25,7 @@ from slotbench.tasks.rollouts.rollout import Feedback, forced_loss, in_pieces, r
 from slotbench.tasks.rollouts.scores import RolloutScores
 from slotbench.tasks.rollouts.stories import rollout_stories
 from slotbench.tasks.slot_story import STORIES, numbered_pictures
+from slotbench.tasks.slot_task import SlotTask
 
 __all__ = ["RolloutTask"]
 
@@ -220,11 +220,11 @@ class RolloutTask(SlotTask, Predictor):
 
         With `slot_pictures` also what became of each slot in the first two clips.
         """
-        with self.drawn_alike(batch, 0):
+        with self.deterministic_sampling(batch, 0):
             found = {"rollouts": rollout_sheet(batch.frames, self.rollout(batch), self.context)}
         if self.slot_pictures:
             clips = batch.map(lambda value: value[:STORIES])
-            with self.drawn_alike(clips, 0):
+            with self.deterministic_sampling(clips, 0):
                 parts = (self.encoder, self.core, self.decoder)
                 stories = rollout_stories(parts, self.frames, clips, self.context, self.horizon, self.feedback)
             found |= numbered_pictures(stories)
@@ -233,7 +233,7 @@ class RolloutTask(SlotTask, Predictor):
     def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """Roll-outs of the first two clips, beside what really followed."""
         clips = batch.map(lambda value: value[:2])
-        with self.drawn_alike(clips, 0):
+        with self.deterministic_sampling(clips, 0):
             predicted, last = self.rollout(clips).reconstruction, self.context + self.horizon
         return {f"rollout_{i}": paint_rollout(clips.frames[i, :last], predicted[i]) for i in range(len(clips))}
 

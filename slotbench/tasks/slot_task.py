@@ -1,4 +1,4 @@
-"""The task of encoder, temporal core and decoder: it builds them from their sizes, and checks what they hand over."""
+"""SlotTask, the task of encoder, temporal core and decoder: builds them from their sizes and checks their outputs."""
 
 from __future__ import annotations
 
@@ -14,19 +14,17 @@ from slotbench.interfaces import (
     DataSpec,
     Decoder,
     Encoder,
-    Headline,
     SlotSpec,
     TemporalCore,
     TokenSpec,
     VideoSpec,
 )
-from slotbench.metrics.scores import Score, Stage
 from slotbench.tasks.optimisation import WarmupCosine
-from slotbench.tasks.optimised import Decay
+from slotbench.tasks.optimised_module import Decay
 from slotbench.tasks.part_checks import PartName, check_first_output, check_views, spec_of
 from slotbench.tasks.task import Task
 
-__all__ = ["Decay", "Headline", "Score", "SlotTask", "Stage"]
+__all__ = ["SlotTask"]
 
 
 class SlotTask(Task, ABC):

@@ -1,4 +1,4 @@
-"""The side of a task that trains: its optimiser, its schedule, and how far the training is."""
+"""OptimisedModule, the training side of a task: its optimiser, its schedule, and the progress of the training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from torch.optim.lr_scheduler import CyclicLR, LRScheduler, OneCycleLR
 from slotbench.errors import lines
 from slotbench.lightning_compat import follow_until_averaged, restore_loader_position
 from slotbench.nn.parameters import decay_groups, one_group
-from slotbench.tasks.optimisation import NO_END, TrainingSettingsError, build_optimizer, build_schedule
+from slotbench.tasks.optimizer_factories import NO_END, TrainingSettingsError, build_optimizer, build_schedule
 from slotbench.tasks.part_rates import hold_constant, part_groups
 from slotbench.tasks.schedule_calls import LENGTHS
 

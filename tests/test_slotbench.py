@@ -17,7 +17,7 @@ from slotbench.registry import RegistryError
 
 def test_importing_the_package_and_its_public_names_imports_no_torch():
     code = (
-        "import sys, slotbench, slotbench.nn, slotbench.metrics, slotbench.data, slotbench.probing\n"
+        "import sys, slotbench, slotbench.nn, slotbench.metrics, slotbench.data, slotbench.evaluation\n"
         "slotbench.build, slotbench.factory, slotbench.load_run\n"
         "print([name for name in ('torch', 'lightning', 'numba') if name in sys.modules])"
     )
@@ -25,7 +25,7 @@ def test_importing_the_package_and_its_public_names_imports_no_torch():
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("package", ["nn", "data", "metrics", "probing"])
+@pytest.mark.parametrize("package", ["nn", "data", "metrics", "evaluation"])
 def test_every_public_name_of_a_package_is_there(package):
     module = importlib.import_module(f"slotbench.{package}")
     assert set(module.__all__) <= set(dir(module))

@@ -18,9 +18,9 @@ PATH = Path(__file__).resolve().parents[1] / "assets" / "architecture.svg"
 
 TOP = "commands"
 ROWS = [
-    ["grids", "comparison", "probing", "lengths", "health", "bench"],
+    ["grids", "comparison", "health", "bench"],
     ["config"],
-    ["callbacks", "tasks", "scoring", "slotbench_plugins", "templates"],
+    ["callbacks", "tasks", "evaluation", "slotbench_plugins", "templates"],
     ["lightning_compat", "runs", "data", "pretrained", "metrics", "registry"],
     ["nn", "testing"],
     ["ops"],

@@ -125,9 +125,9 @@ def _lengths(loaded: LoadedRun, multiples: list[int], split: Literal["val", "tes
 
 
 def _measure(loaded: LoadedRun, training: int, multiples: list[int], split: str, clips: int, device: Any) -> int:
+    from slotbench.evaluation.length_tables import print_lengths, write_lengths
+    from slotbench.evaluation.lengths import measure
     from slotbench.interfaces import Predictor, Reasoner
-    from slotbench.lengths.report import print_lengths, write_lengths
-    from slotbench.lengths.streaming import measure
 
     task, data = loaded.task.to(device), loaded.data
     loader = data.test_dataloader() if split == "test" else data.val_dataloader()

@@ -79,7 +79,7 @@ def main(command: str, arguments: list[str]) -> int:
 
     from slotbench.config.run_loading import load_with_settings
     from slotbench.errors import DataFilesError
-    from slotbench.probing.factors import ProbeError
+    from slotbench.evaluation.probe_factors import ProbeError
 
     if options.threads is not None:
         torch.set_num_threads(options.threads)
@@ -137,9 +137,9 @@ def _check(given: argparse.Namespace, settings: list[str]) -> None:
 def _probe(loaded: LoadedRun, given: argparse.Namespace, data_arguments: set[str]) -> int:
     import torch
 
-    from slotbench.probing.evaluation import HeadName, ProbeSettings
-    from slotbench.probing.report import print_report, write_report
-    from slotbench.probing.task_probing import ClipChoice, probe_task
+    from slotbench.evaluation.probe_tables import print_report, write_report
+    from slotbench.evaluation.probe_task import ClipChoice, probe_task
+    from slotbench.evaluation.probing import HeadName, ProbeSettings
 
     device = torch.device(given.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     heads: tuple[HeadName, ...] = ("linear", "mlp") if given.head == "both" else (given.head,)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NoReturn
 from slotbench.errors import UserError, lines
 
 if TYPE_CHECKING:
+    from slotbench.evaluation.clip_files import Found
+    from slotbench.evaluation.file_scores import Evaluation, Matching
     from slotbench.metrics.mask_rules import Rules
-    from slotbench.scoring.clip_files import Found
-    from slotbench.scoring.evaluation import Evaluation, Matching
 
 __all__ = ["main"]
 
@@ -83,16 +83,16 @@ def main(command: str, arguments: list[str]) -> int:
     if given.out is not None and given.out.is_dir():
         raise UserError(f"--out {given.out} is a folder; expected a file, such as {given.out / 'scores.json'}")
     # everything above answers before torch is imported
-    from slotbench.scoring.clip_files import find_clips
-    from slotbench.scoring.evaluation import match_clips
+    from slotbench.evaluation.clip_files import find_clips
+    from slotbench.evaluation.file_scores import match_clips
 
     masks, truth = find_clips(given.masks, "MASKS", given.array), find_clips(given.truth, "--truth")
     rules = _rules(given, masks)
     matching = match_clips(masks, truth, given.allow_missing)
     if given.conventions:
         return _conventions(given, matching, rules)
-    from slotbench.scoring.earlier import read_earlier
-    from slotbench.scoring.report import print_evaluation
+    from slotbench.evaluation.earlier import read_earlier
+    from slotbench.evaluation.score_tables import print_evaluation
 
     earlier = read_earlier(given.beside, rules, list(matching.pairs))
     found = _evaluate(given, matching, [rules])[0]
@@ -157,8 +157,8 @@ def _rules(given: argparse.Namespace, masks: Found) -> Rules:
 
 
 def _evaluate(given: argparse.Namespace, matching: Matching, rules: list[Rules]) -> list[Evaluation]:
-    from slotbench.scoring.baselines import find_videos
-    from slotbench.scoring.evaluation import evaluate
+    from slotbench.evaluation.baselines import find_videos
+    from slotbench.evaluation.file_scores import evaluate
 
     with_baselines = not (given.no_baselines or given.conventions)
     sees_frames = with_baselines and given.frames is not None
@@ -168,8 +168,8 @@ def _evaluate(given: argparse.Namespace, matching: Matching, rules: list[Rules])
 
 
 def _conventions(given: argparse.Namespace, matching: Matching, rules: Rules) -> int:
-    from slotbench.scoring.conventions import CONVENTIONS, under
-    from slotbench.scoring.report import print_conventions
+    from slotbench.evaluation.conventions import CONVENTIONS, under
+    from slotbench.evaluation.score_tables import print_conventions
 
     found = _evaluate(given, matching, [under(rules, one) for one in CONVENTIONS])
     print_conventions(found, given.masks)
@@ -177,8 +177,8 @@ def _conventions(given: argparse.Namespace, matching: Matching, rules: Rules) ->
 
 
 def _write(given: argparse.Namespace, found: Evaluation) -> None:
+    from slotbench.evaluation.score_record import record_of
     from slotbench.runs.evaluation_record import write_record
-    from slotbench.scoring.record import record_of
     from slotbench.text import one_line
 
     data = {"name": given.data, "version": given.data_version, "split": given.split}

@@ -9,11 +9,11 @@ from rich.console import Console
 
 from slotbench import registry
 from slotbench.commands.plugins import component_page, table_lines
+from slotbench.evaluation import probe_tables as probe_report
+from slotbench.evaluation.probe_factors import Factor
+from slotbench.evaluation.probing import FactorScore, ProbeReport, ProbeSettings
 from slotbench.health import findings as doctor_report
 from slotbench.health.findings import Finding
-from slotbench.probing import report as probe_report
-from slotbench.probing.evaluation import FactorScore, ProbeReport, ProbeSettings
-from slotbench.probing.factors import Factor
 
 NASTY = "a[/b]\x1b[2J\u202e"
 SHOWN = "a[/b]\\x1b[2J\\u202e"

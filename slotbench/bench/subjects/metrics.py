@@ -18,12 +18,12 @@ from torch import Tensor
 
 from slotbench.bench.subjects import Subject
 from slotbench.bench.timing import Contest, Way
+from slotbench.evaluation.clip_files import find_clips
+from slotbench.evaluation.file_scores import evaluate, match_clips
+from slotbench.evaluation.score_record import record_of
 from slotbench.metrics.contingency import frame_tables
 from slotbench.metrics.mask_rules import Rules
 from slotbench.metrics.segmentation import ARI, FGARI, MatchedIoU, MeanBestOverlap, Scope
-from slotbench.scoring.clip_files import find_clips
-from slotbench.scoring.evaluation import evaluate, match_clips
-from slotbench.scoring.record import record_of
 
 __all__ = ["SUBJECTS"]
 

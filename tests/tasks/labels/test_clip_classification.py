@@ -13,8 +13,8 @@ import torch
 from slotbench.data.balls.blinking_balls import BlinkingBalls
 from slotbench.data.base import LoaderOptions, to_unit_range
 from slotbench.data.cater_like.cater_like import CATERLike
+from slotbench.evaluation import ClipChoice, ProbeError, ProbeSettings, probe_task
 from slotbench.interfaces import VideoBatch
-from slotbench.probing import ClipChoice, ProbeError, ProbeSettings, probe_task
 from slotbench.registry import load
 from slotbench.tasks.clip_classification import ClipClassification
 from slotbench.tasks.slot_autoencoding import SlotAutoencoding

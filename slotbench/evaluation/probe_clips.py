@@ -1,0 +1,193 @@
+"""Runs a trained task over clips, and keeps of each clip what probing needs: its slots, labels and tables of counts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Integer
+from torch import Tensor, nn
+
+from slotbench.evaluation.probe_factors import KNOWN, ProbeError, by_object, count_objects
+from slotbench.interfaces import Segmentation, Segmenter, VideoBatch
+from slotbench.metrics.contingency import contingency, masks_to_labels
+
+__all__ = ["Clips", "MaskSource", "collect"]
+
+MaskSource = Literal["decoder", "attention"]
+"""Which masks say what a slot covers: the decoder's, or the core's attention over the tokens."""
+
+
+@dataclass(frozen=True)
+class Clips:
+    """What is kept of some clips.
+
+    Attributes:
+        slots: of every frame, frozen.
+        tables: pixels by true id (row 0 is the background, row i + 1 object i) and slot; None without masks.
+        visible: which objects show at least the pixels asked for.
+        shapes: centre of each slot's mask (x and y in 0..1) and its share of the frame; None without masks.
+        labels: of each object by name; the axis of time has length one for what does not change.
+        fingerprints: of the frames of each clip, equal for equal clips.
+    """
+
+    slots: Float[Tensor, "clips time slots dim"]
+    tables: Integer[Tensor, "clips time true slots"] | None
+    visible: Bool[Tensor, "clips time objects"]
+    shapes: Float[Tensor, "clips time slots 3"] | None
+    labels: dict[str, Tensor]
+    fingerprints: list[bytes]
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def with_slots_of_other_clips(self) -> Clips:
+        """Each clip with the slots of the next one: slots like the real ones that know nothing of these objects."""
+        return replace(self, slots=self.slots.roll(1, 0), tables=None, shapes=None)
+
+
+def collect(
+    task: nn.Module,
+    batches: Iterable[VideoBatch],
+    num_clips: int,
+    *,
+    masks: MaskSource | None = "decoder",
+    min_pixels: int = 1,
+    names: Sequence[str] = (),
+    rows: Sequence[int] = (),
+    report: Callable[[int], None] = lambda done: None,
+) -> Clips:
+    """Slots and labels of the first clips.
+
+    Memory is that of the slots (4 bytes per clip, frame, slot and channel) and of one batch: masks are reduced to
+    tables of counts as they come. Slots that are drawn are those of the task's own evaluation of the same clips, and
+    the run's own random state is put back.
+
+    Args:
+        task: trained; it is used as it is, without gradient.
+        batches: clips with `masks` and `objects`, frames in [0, 1], on the task's device.
+        num_clips: how many to take; fewer if there are fewer.
+        masks: which masks say what a slot covers; None if that is not needed.
+        min_pixels: an object with fewer visible pixels in a frame is left out of that frame.
+        names: entries of `objects` to keep beside the known ones.
+        rows: the objects to keep, by their rows in the annotations; all if there are none.
+        report: is told how many clips are done.
+
+    Raises:
+        ProbeError: the task has no slots or no such masks, or the data no instance masks or no annotations.
+    """
+    if not isinstance(task, Segmenter):
+        raise ProbeError(
+            f"{type(task).__name__} does not give the slots of every frame with their masks, which probing needs: "
+            "choose a run of a task that does, such as SlotAutoencoding"
+        )
+    parts: list[Clips] = []
+    done = 0
+    task.eval()
+    with torch.no_grad():
+        for index, batch in enumerate(batches):
+            batch = batch.map(lambda value: value[: num_clips - done])  # noqa: B023  called at once
+            with task.deterministic_sampling(batch, index):
+                parts.append(_part(task, batch, masks, min_pixels, names, rows))
+            done += len(batch)
+            report(done)
+            if done >= num_clips:
+                break
+    if not parts:
+        raise ProbeError("there are no clips to collect")
+    return _joined(parts)
+
+
+def _part(
+    task: Segmenter,
+    batch: VideoBatch,
+    source: MaskSource | None,
+    min_pixels: int,
+    names: Sequence[str],
+    rows: Sequence[int],
+) -> Clips:
+    if not batch.objects or batch.masks is None:
+        missing = "annotations of its objects" if batch.masks is not None else "instance masks"
+        raise ProbeError(f"this data set has no {missing}, without which there is nothing to hold slots against")
+    out = task.evaluate(batch)
+    steps, (height, width) = out.slots.shape[1], batch.masks.shape[-2:]
+    num_objects = count_objects(batch.objects, steps)
+    if beyond := [row for row in rows if row >= num_objects]:
+        raise ProbeError(f"the data has {num_objects} objects, 0 to {num_objects - 1}, and {beyond[0]} is asked for")
+    there = sorted(set(rows)) or range(num_objects)
+    # the new id of each: what is not kept, and ids beyond the annotated objects, count as nothing
+    ids = torch.zeros(num_objects + 1, dtype=torch.long, device=batch.masks.device)
+    ids[[row + 1 for row in there]] = torch.arange(1, len(there) + 1, device=ids.device)
+    true = batch.masks[:, :steps].flatten(2).long()
+    true = ids[torch.where(true <= num_objects, true, 0)]
+    num_slots = out.slots.shape[2]
+    tables = shapes = None
+    if source is not None:
+        labels = masks_to_labels(_masks(task, out, source, (height, width)), (height, width))
+        # without the column of the pixels of no slot
+        tables = contingency(labels.flatten(2), true, num_slots + 1, len(there) + 1)[..., :num_slots].int().cpu()
+        shapes = _shapes(labels, num_slots).float().cpu()
+    # every pixel in one column: the sizes of the objects
+    pixels = contingency(torch.zeros_like(true), true, 1, len(there) + 1)[..., 1:, 0]
+    kept = {
+        name: by_object(name, value, steps, num_objects)[:, :, list(there)].cpu()
+        for name, value in batch.objects.items()
+        if name in KNOWN or name in names
+    }
+    for name in names:
+        if name not in kept:
+            known = ", ".join(sorted(batch.objects))
+            raise ProbeError(f"the data has no {name} of its objects; it has {known}")
+    frames = batch.frames.contiguous().cpu().numpy()
+    return Clips(
+        slots=out.slots.float().cpu(),
+        tables=tables,
+        visible=(pixels >= min_pixels).cpu(),
+        shapes=shapes,
+        labels=kept,
+        fingerprints=[hashlib.blake2b(clip.tobytes(), digest_size=16).digest() for clip in frames],
+    )
+
+
+def _masks(task: Segmenter, out: Segmentation, source: MaskSource, size: tuple[int, int]) -> Tensor:
+    if source == "decoder":
+        masks, other = out.masks, "attention"
+    else:
+        attention, other = None if out.attention_kind == "reading" else out.attention, "decoder"
+        masks = None if attention is None else task.attention_masks(attention, size)
+    if masks is None:
+        whose = "decoder has no masks" if source == "decoder" else "core has no slots that compete for a grid of tokens"
+        raise ProbeError(f"this run's {whose}: match by masks of the {other}, or by position")
+    return masks
+
+
+def _shapes(labels: Integer[Tensor, "clips time height width"], num_slots: int) -> Float[Tensor, "clips time slots 3"]:
+    """Centre and share of the pixels that each slot has won; the middle of the frame for a slot that has none."""
+    height, width = labels.shape[-2:]
+    flat = labels.flatten(2).long()
+    ones = torch.ones_like(flat, dtype=torch.float32)
+    rows = ((torch.arange(height, device=flat.device) + 0.5) / height).repeat_interleave(width)
+    columns = ((torch.arange(width, device=flat.device) + 0.5) / width).repeat(height)
+    empty = torch.zeros(*flat.shape[:2], num_slots + 1, device=flat.device)
+    sums = (empty.scatter_add(2, flat, ones * weight) for weight in (1.0, columns, rows))
+    count, x, y = (value[..., :num_slots] for value in sums)
+    seen = count > 0
+    centres = [torch.where(seen, axis / count.clamp(min=1), 0.5) for axis in (x, y)]
+    return torch.stack([*centres, count / (height * width)], dim=-1)
+
+
+def _joined(parts: list[Clips]) -> Clips:
+    def cat(tensors: list[Tensor | None]) -> Tensor | None:
+        return None if tensors[0] is None else torch.cat([tensor for tensor in tensors if tensor is not None])
+
+    return Clips(
+        slots=torch.cat([part.slots for part in parts]),
+        tables=cat([part.tables for part in parts]),
+        visible=torch.cat([part.visible for part in parts]),
+        shapes=cat([part.shapes for part in parts]),
+        labels={name: torch.cat([part.labels[name] for part in parts]) for name in parts[0].labels},
+        fingerprints=[fingerprint for part in parts for fingerprint in part.fingerprints],
+    )

@@ -16,8 +16,8 @@ from numba import njit
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from slotbench.ops._memory import row, rows_of
 from slotbench.ops._numba_math import LOG2_E, NoAliasCompiler, exp2
+from slotbench.ops._rows import row, rows_of
 from slotbench.ops._threads import run_in_threads
 
 # samples are summed within a group first, so that the filters' gradient needs no partial sum per sample

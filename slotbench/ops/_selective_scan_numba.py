@@ -19,8 +19,9 @@ from numba import njit
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from slotbench.ops._memory import parts_of_rows, row, rows_of
+from slotbench.ops._memory import parts_of_rows
 from slotbench.ops._numba_math import LOG2_E, NoAliasCompiler, exp2
+from slotbench.ops._rows import row, rows_of
 from slotbench.ops._threads import run_in_threads
 
 _MAX_LANES = 128  # channels per task, at most

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from slotbench.ops._memory import parts_of_rows, rows_of
+from slotbench.ops._memory import parts_of_rows
+from slotbench.ops._rows import rows_of
 from slotbench.ops._ssd_numba.kernels import CHUNK, LANES, backward, forward
 from slotbench.ops._threads import run_in_threads
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from slotbench.ops._memory import row
 from slotbench.ops._numba_math import LOG2_E, NoAliasCompiler, exp2
+from slotbench.ops._rows import row
 
 LANES = 16  # a block is padded to a multiple of what fits a vector register, twice in double precision
 CHUNK = 32  # steps between two saved states

@@ -19,8 +19,8 @@ from numba import njit
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from slotbench.ops._memory import Rows, row, rows_of
 from slotbench.ops._numba_math import LOG2_E, NoAliasCompiler, exp2, sum_products
+from slotbench.ops._rows import Rows, row, rows_of
 from slotbench.ops._threads import run_in_threads
 
 _AT_ONCE = 16  # rows

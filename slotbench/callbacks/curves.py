@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from slotbench.files import make_folder, write_atomically
 from slotbench.runs.folder import RESULT, RunFolder
 from slotbench.runs.oracles import split_references
+from slotbench.runs.run_info import Headline, RunInfo
 from slotbench.text import one_line
 
 __all__ = ["CurveWriter", "draw_curves", "draw_missing_curves"]
@@ -52,7 +53,7 @@ def draw_curves(folder: RunFolder) -> list[Path]:
         _draw_loss(axes[0], train, validation)
         axes[0].set_title(_title(info), loc="left", fontsize=9, color=_QUIET, parse_math=False)
         drawn.append(_save(figure, folder.media / "loss.png"))
-    shown = [(headline, _series(history, headline.get("metric", ""))) for headline in info.get("headlines", [])]
+    shown = [(headline, _series(history, headline["metric"])) for headline in info.get("headlines", [])]
     shown = [(headline, series) for headline, series in shown if len(series[0])]
     if shown:
         figure, axes = _figure(len(shown))
@@ -119,7 +120,7 @@ def _draw_loss(axis: Axes, train: tuple[np.ndarray, np.ndarray], validation: tup
     axis.legend(frameon=False, fontsize=8)
 
 
-def _draw_metric(axis: Axes, headline: dict[str, Any], series: tuple[np.ndarray, np.ndarray]) -> None:
+def _draw_metric(axis: Axes, headline: Headline, series: tuple[np.ndarray, np.ndarray]) -> None:
     steps, values = series
     axis.plot(steps, values, color=_LINE, linewidth=1.8, marker="o" if len(steps) < 40 else "", markersize=3.5)
     title = one_line(headline.get("label") or headline["metric"], limit=80)
@@ -210,7 +211,7 @@ def _spread(heights: list[float], gap: float, top: float) -> list[float]:
     return out
 
 
-def _title(info: dict[str, Any]) -> str:
+def _title(info: RunInfo) -> str:
     return one_line(f"{info.get('name', '')} {info.get('id', '')}", limit=100)
 
 

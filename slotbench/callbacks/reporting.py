@@ -19,6 +19,7 @@ from rich.text import Text
 from slotbench.interfaces import Reporter
 from slotbench.runs.folder import RunFolder
 from slotbench.runs.oracles import ORACLE, split_references
+from slotbench.runs.run_info import RunInfo
 from slotbench.text import one_line, printable
 
 __all__ = ["EndReport", "StepClock", "headline_records", "score_table", "short_names"]
@@ -153,17 +154,17 @@ class EndReport(Callback):
             commands += [f"wandb sync {shlex.quote(str(path))}" for path in sorted(run.glob("wandb/offline-run-*"))]
         _section(console, "Try next", commands)
 
-    def _about_scores(self, info: dict[str, Any]) -> str:
-        """Which weights the scores are of, where that needs no note."""
+    def _about_scores(self, info: RunInfo) -> str:
+        """Which weights the scores are of, where they are not the last ones."""
         step = info.get("metrics_step")
-        if not isinstance(step, int):
+        if step is None:
             return ""
         if step != info["step"]:
             return f"Scores of step {step:,}: later weights have not been validated."
         return "" if self._has_validated else f"Scores of step {step:,}, measured before the run was resumed."
 
 
-def score_table(headlines: list[dict[str, Any]], metrics: dict[str, Any]) -> Table:
+def score_table(headlines: Sequence[Mapping[str, Any]], metrics: dict[str, Any]) -> Table:
     """A row per headline: its score, green if it beats every baseline, and beside it the baselines, a line each.
 
     Baselines stand from best to worst. An oracle, which knows the simulator, stands below them under a

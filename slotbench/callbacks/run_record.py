@@ -112,7 +112,7 @@ class RunRecord(Callback):
         if isinstance(pl_module, Reporter) and pl_module.monitor is not None:
             name, direction = pl_module.monitor
             directions[name] = direction == "max"
-        best = dict(self._folder.info.get("best", {}))
+        best: dict[str, Any] = dict(self._folder.info.get("best", {}))
         for name, higher in directions.items():
             value, before = metrics.get(name), best.get(name)
             if value is None or value != value:

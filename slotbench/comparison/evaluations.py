@@ -10,10 +10,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from slotbench.comparison.records import ScoredBy, numbers, real
+from slotbench.comparison.records import ScoredBy
 from slotbench.errors import FileError
 from slotbench.files import own_file, read_json_object
-from slotbench.runs.evaluation_record import read_record, rules_of
+from slotbench.records import numbers, read_record, real
+from slotbench.runs.evaluation_record import EvaluationRecord, rules_of
 from slotbench.text import one_line
 
 __all__ = ["Evaluations", "read_evaluations"]
@@ -67,7 +68,7 @@ def read_evaluations(folder: Path, step: Any = None) -> Evaluations:
         try:
             kind = match[1].partition("-")[0]
             stage = f"{kind}/{match[2]}" if match[2] else kind
-            _add(found, read_record(own_file(folder, name)), stage, match[3], step)
+            _add(found, read_record(own_file(folder, name), EvaluationRecord), stage, match[3], step)
         except FileError as error:
             found.problems.append(f"has an evaluation record that cannot be read: {error}")
     return found

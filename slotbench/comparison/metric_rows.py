@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from slotbench.comparison.records import Curve, real, thinned, whole
+from slotbench.comparison.records import Curve, thinned, whole
 from slotbench.errors import FileError, listing
 from slotbench.files import read_bytes
 from slotbench.metric_info import is_reference
+from slotbench.records import real
 
 __all__ = ["last_values", "read_curves"]
 

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from slotbench.comparison.records import Metric, Row, real
+from slotbench.comparison.records import Metric, Row
 from slotbench.comparison.settings import plain_value
+from slotbench.records import real
+from slotbench.runs.grid_record import GridRecord
 
 __all__ = ["GridProtocol", "best_baseline", "protocol_notes", "read_protocol", "success"]
 
@@ -36,25 +38,20 @@ class GridProtocol:
     choosing: frozenset[str] = frozenset()
 
 
-def read_protocol(record: Mapping[str, Any]) -> GridProtocol | None:
+def read_protocol(record: GridRecord) -> GridProtocol | None:
     """The protocol of a grid's record, `grid.json`; None if it has none, or none that can be read."""
     given = record.get("protocol")
-    if not isinstance(given, Mapping) or not isinstance(given.get("choose"), str):
+    if given is None:
         return None
-    values, variants, points = given.get("values"), given.get("variants"), record.get("points")
-    at, seed = given.get("at"), given.get("seed")
+    seed = given.get("seed")
     return GridProtocol(
         key=given["choose"],
-        values=tuple(values) if isinstance(values, list) else (),
+        values=tuple(given.get("values", ())),
         seeds=tuple(seed) if isinstance(seed, list) else (seed,),
-        metric=str(given.get("by")),
-        variants=tuple(item for item in variants if isinstance(item, Mapping)) if isinstance(variants, list) else (),
-        at={str(axis): value for axis, value in at.items()} if isinstance(at, Mapping) else {},
-        choosing=frozenset(
-            str(point.get("id"))
-            for point in (points if isinstance(points, list) else [])
-            if isinstance(point, Mapping) and point.get("stage") == "choose"
-        ),
+        metric=given.get("by", ""),
+        variants=tuple(given.get("variants", ())),
+        at=given.get("at", {}),
+        choosing=frozenset(point["id"] for point in record.get("points", ()) if point.get("stage") == "choose"),
     )
 
 

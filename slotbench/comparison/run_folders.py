@@ -16,11 +16,13 @@ import numpy as np
 from slotbench.comparison.absence import over_absence
 from slotbench.comparison.evaluations import read_evaluations
 from slotbench.comparison.metric_rows import last_values, read_curves
-from slotbench.comparison.records import ComparisonError, Curve, RunRecord, checked_record, numbers
+from slotbench.comparison.records import ComparisonError, Curve, RunRecord
 from slotbench.comparison.settings import flat_settings
 from slotbench.errors import FileError
-from slotbench.files import is_inside, own_file, read_json_object, read_json_object_or_none, regular_files
+from slotbench.files import is_inside, own_file, read_json, read_json_object_or_none, regular_files
+from slotbench.records import numbers, valid_part
 from slotbench.runs.folder import CONFIG, METRICS, RECORD, RunFolder
+from slotbench.runs.run_info import RunInfo
 from slotbench.yaml_files import read_yaml
 
 __all__ = ["find_run_folders", "images_in", "read_run_folder"]
@@ -99,21 +101,21 @@ def read_run_folder(path: Path) -> RunRecord:
     )
 
 
-def _record(path: Path) -> dict[str, Any]:
+def _record(path: Path) -> RunInfo:
     if not os.path.lexists(path / RECORD):
         raise ComparisonError(f"{path} is a half-written run: {RECORD} is not there")
     try:
-        return checked_record(read_json_object(own_file(path, RECORD)))
+        return valid_part(read_json(own_file(path, RECORD)), RunInfo, path / RECORD)
     except FileError as error:
         raise ComparisonError(f"{path} is a half-written run: {RECORD} is cut off or no JSON: {error}") from error
 
 
-def _result(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
+def _result(path: Path) -> tuple[RunInfo | None, list[str]]:
     """What the run came to, if it has come to its end, and what is wrong with the file."""
     if not os.path.lexists(path / RESULT):
         return None, []
     try:
-        return checked_record(read_json_object(own_file(path, RESULT))), []
+        return valid_part(read_json(own_file(path, RESULT)), RunInfo, path / RESULT), []
     except FileError as error:
         return None, [f"counts as not finished: {error}"]
 

@@ -12,8 +12,10 @@ from slotbench.comparison.protocol import GridProtocol, read_protocol
 from slotbench.comparison.records import ComparisonError, RunRecord
 from slotbench.comparison.run_folders import find_run_folders, read_run_folder
 from slotbench.errors import FileError
-from slotbench.files import read_json_object
+from slotbench.files import read_json
+from slotbench.records import valid_part
 from slotbench.runs.folder import RECORD, RunFolder, RunFolderError
+from slotbench.runs.grid_record import GridRecord
 from slotbench.yaml_files import read_yaml
 
 __all__ = ["Sources", "open_sources", "read_sources"]
@@ -190,11 +192,11 @@ def _add_folder(path: Path, sources: Sources, seen: set[Path]) -> None:
 def _points(path: Path) -> tuple[set[str], set[str], GridProtocol | None]:
     """The folders of a grid's points, those that others start from, its protocol; none if the folder is no grid's."""
     try:
-        record = read_json_object(path / "grid.json")
-        points = {str(point["id"]) for point in record["points"]}
-        return points, points & {str(start) for start in record.get("starts", ())}, read_protocol(record)
-    except (FileError, KeyError, TypeError):
+        record = valid_part(read_json(path / "grid.json"), GridRecord)
+    except FileError:
         return set(), set(), None
+    points = {point["id"] for point in record.get("points", ())}
+    return points, points & set(record.get("starts", ())), read_protocol(record)
 
 
 def _yaml(path: Path) -> Any:

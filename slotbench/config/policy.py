@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING, Any
 from slotbench import registry
 from slotbench.config.settings import Setting, names_in
 from slotbench.errors import FileError, UserError, lines
-from slotbench.files import read_bytes, read_json
-from slotbench.runs.folder import RECORD
+from slotbench.files import read_bytes
+from slotbench.runs.folder import RECORD, RunFolder
 from slotbench.text import printable
 from slotbench.yaml_files import CONFIG_LIMIT
 
 if TYPE_CHECKING:
     from slotbench.config.jsonargparse_compat import Refusal
+    from slotbench.runs.run_info import PluginEntry
 
 __all__ = [
     "allowed_paths",
@@ -41,7 +42,6 @@ __all__ = [
     "is_allowed",
     "listed_classes",
     "plugin_records",
-    "recorded_plugins",
     "refusal_words",
 ]
 
@@ -166,21 +166,14 @@ def _classes_of(component: type) -> Iterator[type]:
             yield hint
 
 
-def plugin_records(files: Iterable[Path]) -> list[dict[str, Any]]:
+def plugin_records(files: Iterable[Path]) -> list[PluginEntry]:
     """What a run's record holds of them: where each is, the SHA-256 of its content, and the components in it."""
-    records = []
+    records: list[PluginEntry] = []
     for file in files:
         path = file.resolve()
         components = [entry.name for entry in registry.registered_in(path)]
         records.append({"path": str(path), "sha256": _sha256(path), "components": components})
     return records
-
-
-def recorded_plugins(record: Any) -> list[dict[str, Any]]:
-    """The plugin files in the record of a run or a grid; whatever else stands there is left out."""
-    found = record.get("plugins") if isinstance(record, dict) else None
-    kept = [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
-    return [entry for entry in kept if isinstance(entry.get("path"), str) and entry["path"]]
 
 
 def check_run_plugins(run: Path, given: Sequence[Path], settings: Iterable[Setting], command: str | None) -> None:
@@ -198,11 +191,11 @@ def check_run_plugins(run: Path, given: Sequence[Path], settings: Iterable[Setti
     record = run / RECORD
     if record.is_file():
         used = {name for setting in settings for name in names_in(setting.value)}
-        check_plugins(recorded_plugins(read_json(record)), given, run, command, used)
+        check_plugins(RunFolder(run).info.get("plugins", []), given, run, command, used)
 
 
 def check_plugins(
-    recorded: Sequence[dict[str, Any]],
+    recorded: Sequence[PluginEntry],
     given: Sequence[Path],
     where: str | Path,
     command: str | None,
@@ -211,7 +204,7 @@ def check_plugins(
     """Says what to type if a recorded plugin file is missing, and warns if it is another than it was.
 
     Args:
-        recorded: see `recorded_plugins`.
+        recorded: those in the record of a run or a grid.
         given: the plugin files on the command line.
         where: the run or grid, for messages.
         command: what the user has typed, for messages; None in Python.
@@ -232,8 +225,7 @@ def check_plugins(
                 said = f"warning: {file} is not what it was when {where} was made: its content has changed"
                 print(printable(said), file=sys.stderr)
             continue
-        held = entry.get("components")
-        components = [name for name in held if isinstance(name, str)] if isinstance(held, list) else []
+        components = entry.get("components", [])
         if components and not any(name in names and not registry.kinds_of(name) for name in components):
             continue
         raise UserError(_missing(path, entry.get("sha256"), components, where, command))

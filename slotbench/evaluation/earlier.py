@@ -10,7 +10,8 @@ from slotbench.errors import UserError, lines
 from slotbench.files import number
 from slotbench.metrics.clip_summary import Summary
 from slotbench.metrics.mask_rules import Rules
-from slotbench.runs.evaluation_record import clip_list_hash, differing_rules, read_record
+from slotbench.records import read_record
+from slotbench.runs.evaluation_record import EvaluationRecord, clip_list_hash, differing_rules
 from slotbench.text import one_line
 
 __all__ = ["read_earlier"]
@@ -30,7 +31,7 @@ def read_earlier(paths: Sequence[Path], rules: Rules, names: Sequence[str]) -> d
     """
     found = {}
     for path in paths:
-        record = read_record(path)
+        record = read_record(path, EvaluationRecord, advice="expected what slotbench score --out wrote")
         differing = differing_rules([{"rules": rules.as_record()}, record])
         if differing:
             said = {

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from slotbench import __version__
-from slotbench.errors import FileError, UserError, lines, listing
+from slotbench.errors import UserError, lines
 from slotbench.files import (
     check_own_folder,
     dump_json,
     make_folder,
-    read_json_object,
     remove_partials,
     replace_file,
     write_atomically,
@@ -23,12 +22,13 @@ from slotbench.files import (
 from slotbench.grids.expansion import Grid, Point
 from slotbench.grids.ledger import PointFolder
 from slotbench.locks import Lock, LockedError
+from slotbench.records import read_record
+from slotbench.runs.grid_record import GridRecord
 
 __all__ = ["GridFolder"]
 
 RECORD = "grid.json"
 _HALF_ADOPTED = ".adopted."  # what the names begin with of runs that are being taken in
-_WORDS = ("metrics", "extra", "options", "checked", "axes")
 
 
 class GridFolder:
@@ -50,28 +50,16 @@ class GridFolder:
         """The folder of one point."""
         return PointFolder(self.path / point_id)
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> GridRecord:
         """What `write` has written; empty if nothing has.
 
         Raises:
-            UserError: it cannot be read.
+            FileError: it cannot be read.
         """
         if not os.path.lexists(self.path / RECORD):
             return {}
-        try:
-            record = read_json_object(self.path / RECORD)
-        except FileError as error:
-            raise UserError(f"{self.path / RECORD} cannot be read ({error}); was it edited by hand?") from error
-        wrong = [key for key in _WORDS if not _is_words(record.get(key, []))]
-        wrong += [key for key in ("file", "name", "version") if not isinstance(record.get(key, ""), str)]
-        if wrong:
-            raise UserError(
-                lines(
-                    f"{self.path / RECORD} cannot be read: {listing(wrong)} is not as slotbench writes it",
-                    expected="the grid file instead of its folder, or the folder without that file",
-                )
-            )
-        return record
+        advice = "give the grid file in place of its folder, or remove this file"
+        return read_record(self.path / RECORD, GridRecord, advice=advice)
 
     def write(
         self,
@@ -185,7 +173,3 @@ class GridFolder:
             yield
         finally:
             lock.release()
-
-
-def _is_words(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(word, str) for word in value)

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from slotbench.errors import FileError
 from slotbench.files import (
@@ -37,6 +37,8 @@ from slotbench.files import (
 )
 from slotbench.grids.expansion import Point
 from slotbench.locks import is_locked
+from slotbench.records import Whole, numbers, valid_part
+from slotbench.runs.run_info import RunInfo
 
 __all__ = ["STATES", "Attempt", "PointFolder", "PointStatus", "State", "now", "state_after"]
 
@@ -60,13 +62,19 @@ class Attempt:
         reason: in words, where the exit code does not say it.
     """
 
-    number: int
-    started: str
-    engine: str
-    where: str
+    number: Whole
+    started: str = ""
+    engine: str = ""
+    where: str = ""
     ended: str | None = None
     exit_code: int | None = None
     reason: str = ""
+
+
+class _Event(TypedDict):
+    """A line of the ledger: the beginning or the end of an attempt."""
+
+    attempt: Whole
 
 
 @dataclass(frozen=True)
@@ -134,9 +142,9 @@ class PointFolder:
         if read_json_object_or_none(self.path / "point.json") != record:
             write_atomically(self.path / "point.json", dump_json(record, indent=2))
 
-    def result(self) -> dict[str, Any] | None:
+    def result(self) -> RunInfo | None:
         """What the run has written at its end, or when it diverged; None if it has come to neither."""
-        return read_json_object_or_none(self.path / "result.json")
+        return self._info("result.json")
 
     def ended(self) -> State | None:
         """How the run ended, "done" or "diverged", if it has written that."""
@@ -150,9 +158,13 @@ class PointFolder:
             number += 1
         replace_file(self.path / "result.json", self.path / f"result.{number}.json")
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> RunInfo:
         """The run's own record, empty if there is none."""
-        return read_json_object_or_none(self.path / "run.json") or {}
+        return self._info("run.json") or {}
+
+    def _info(self, name: str) -> RunInfo | None:
+        found = read_json_object_or_none(self.path / name)
+        return None if found is None else valid_part(found, RunInfo)
 
     def is_running(self) -> bool:
         """Whether a process has it, started by a grid or by hand."""
@@ -168,21 +180,9 @@ class PointFolder:
             return []
         for line in text.splitlines():
             with contextlib.suppress(FileError):  # a line that was cut off by a kill
-                event = parse_json(line, path)
-                if isinstance(event, dict) and (number := _whole(event.get("attempt"))) is not None:
-                    found.setdefault(number, {}).update(event)
-        return [
-            Attempt(
-                number=number,
-                started=str(event.get("started", "")),
-                engine=str(event.get("engine", "")),
-                where=str(event.get("where", "")),
-                ended=None if event.get("ended") is None else str(event["ended"]),
-                exit_code=_code(event.get("exit_code")),
-                reason=str(event.get("reason", "")),
-            )
-            for number, event in sorted(found.items())
-        ]
+                event = valid_part(parse_json(line, path), _Event, path)
+                found.setdefault(event["attempt"], {}).update(event)
+        return [valid_part({**event, "number": number}, Attempt, path) for number, event in sorted(found.items())]
 
     def begin(self, engine: str, where: str) -> int:
         """Notes that an attempt has begun, and returns its number."""
@@ -233,12 +233,12 @@ class PointFolder:
             return PointStatus(
                 self.id,
                 "diverged" if diverged else "done",
-                step=_whole(result.get("step")),
-                total_steps=_whole(self.record().get("total_steps") if diverged else result.get("step")),
-                seconds=_amount(result.get("seconds")),
-                seconds_per_step=_amount(result.get("seconds_per_step")),
+                step=result.get("step"),
+                total_steps=self.record().get("total_steps") if diverged else result.get("step"),
+                seconds=result.get("seconds"),
+                seconds_per_step=result.get("seconds_per_step"),
                 headline=_headline(result, metrics),
-                error=_text(result.get("error")) if diverged else None,
+                error=result.get("error") if diverged else None,
                 attempts=len(self.attempts()),
             )
         state = self.state()
@@ -248,14 +248,14 @@ class PointFolder:
         if state == "failed":
             last = attempts[-1] if attempts else None
             said = self.last_lines(1)
-            error = _text(record.get("error")) or (said[0] if said else None) or (last and _ending(last)) or None
+            error = record.get("error") or (said[0] if said else None) or (last and _ending(last)) or None
         return PointStatus(
             self.id,
             state,
-            step=_whole(record.get("step")),
-            total_steps=_whole(record.get("total_steps")),
-            seconds=_amount(record.get("seconds")),
-            seconds_per_step=_amount(record.get("seconds_per_step")),
+            step=record.get("step"),
+            total_steps=record.get("total_steps"),
+            seconds=record.get("seconds"),
+            seconds_per_step=record.get("seconds_per_step"),
             headline=_headline(record, metrics),
             error=error,
             attempts=len(attempts),
@@ -310,43 +310,7 @@ def _ending(attempt: Attempt) -> str:
     return attempt.reason or f"exit code {code}"
 
 
-def _headline(record: Mapping[str, Any], metrics: Sequence[str]) -> tuple[str, float] | None:
-    values, headlines = record.get("metrics"), record.get("headlines")
-    if not isinstance(values, dict):
-        return None
-    known = headlines if isinstance(headlines, list) else []
-    own = [headline.get("metric") for headline in known if isinstance(headline, dict)]
-    for name in (*metrics, *(name for name in own if isinstance(name, str))):
-        if (value := _number(values.get(name))) is not None:
-            return name, value
-    return None
-
-
-def _number(value: Any) -> float | None:
-    """A number, also where strict JSON has it in quotes: NaN and the infinities."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        return float(value)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _amount(value: Any) -> float | None:
-    """Seconds; None for what can be none."""
-    amount = _number(value)
-    return amount if amount is not None and 0 <= amount < 2**53 else None
-
-
-def _whole(value: Any) -> int | None:
-    """A number of steps or of attempts; None for what can be none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else None
-
-
-def _code(value: Any) -> int | None:
-    """An exit code, negative for a signal; None for what can be none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and -65 < value < 2**32 else None
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
+def _headline(record: RunInfo, metrics: Sequence[str]) -> tuple[str, float] | None:
+    known = numbers(record.get("metrics"))
+    own = [headline["metric"] for headline in record.get("headlines", ())]
+    return next(((name, known[name]) for name in (*metrics, *own) if name in known), None)

@@ -14,6 +14,7 @@ from slotbench.grids.grid_folder import GridFolder
 from slotbench.grids.protocol_file import Protocol
 from slotbench.grids.shared_choice import shared_axes, told_apart
 from slotbench.grids.values import as_label
+from slotbench.records import numbers
 
 __all__ = ["Choice", "choice_lines", "choices", "protocol_record", "staged", "variant_of"]
 
@@ -179,10 +180,9 @@ def _score(folder: GridFolder, point: Point, protocol: Protocol, by_id: Mapping[
         return "diverged" if _has_diverged(folder, point, by_id) else None
     if result.get("state") == "diverged":
         return "diverged"
-    metrics = result.get("metrics")
-    logged = metrics if isinstance(metrics, dict) else {}
-    value = logged.get(protocol.metric)
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    logged = numbers(result.get("metrics"))
+    score = logged.get(protocol.metric)
+    if score is None:
         raise UserError(
             lines(
                 f"{point.id} has no score {protocol.metric}, by which {protocol.key} is to be chosen",
@@ -190,12 +190,8 @@ def _score(folder: GridFolder, point: Point, protocol: Protocol, by_id: Mapping[
                 scores=listing(sorted(logged), 12),
             )
         )
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return "diverged"
     # what is no finite number is as bad as a score can be
-    return number if math.isfinite(number) else "diverged"
+    return score if math.isfinite(score) else "diverged"
 
 
 def _mean(scores: Sequence[Score]) -> Score:

@@ -12,17 +12,34 @@ import importlib.metadata
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Required, TypedDict
 
-from slotbench.errors import FileError
-from slotbench.files import dump_json, read_json_object, write_atomically
+from slotbench.files import dump_json, write_atomically
 
-__all__ = ["clip_list_hash", "differing_rules", "make_record", "read_record", "record_file", "rules_of", "write_record"]
+__all__ = [
+    "EvaluationRecord",
+    "clip_list_hash",
+    "differing_rules",
+    "make_record",
+    "record_file",
+    "rules_of",
+    "write_record",
+]
 
-_KIND, _FORMAT = "slotbench evaluation", 1
 # rules that records of earlier versions do not name, and what was in force there
 _SINCE: dict[str, Any] = {"fit": "refuse", "uncovered": "background"}
-_PARTS: dict[str, type] = {"rules": dict, "scores": dict, "clips": dict, "data": dict}
+
+
+class EvaluationRecord(TypedDict, total=False):
+    """What a reader of a record may rely on; the rest is for people."""
+
+    record: Required[Literal["slotbench evaluation"]]
+    format: Required[Literal[1]]
+    data: Required[dict[str, Any]]
+    rules: Required[dict[str, Any]]
+    clips: Required[dict[str, Any]]
+    scores: Required[dict[str, Any]]
+    step: Any
 
 
 def record_file(folder: Path, evaluation: str, source: str) -> Path:
@@ -66,8 +83,8 @@ def make_record(
         more: further entries.
     """
     return {
-        "record": _KIND,
-        "format": _FORMAT,
+        "record": "slotbench evaluation",
+        "format": 1,
         "slotbench": importlib.metadata.version("slotbench"),
         "date": datetime.now().astimezone().isoformat(timespec="seconds"),
         "data": dict(data),
@@ -84,21 +101,6 @@ def make_record(
 def write_record(path: Path, record: Mapping[str, Any]) -> None:
     """Writes a record, whole or not at all."""
     write_atomically(path, dump_json(dict(record), indent=1))
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """A record that has been written, by anybody.
-
-    Raises:
-        FileError: it is missing, damaged, or no record of an evaluation.
-    """
-    found = read_json_object(path)
-    if found.get("record") != _KIND or found.get("format") != _FORMAT:
-        raise FileError(f"{path} is no record of an evaluation that this version reads")
-    for part, kind in _PARTS.items():
-        if not isinstance(found.get(part), kind):
-            raise FileError(f"{path} is no whole record of an evaluation: it has no {part}")
-    return found
 
 
 def differing_rules(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:

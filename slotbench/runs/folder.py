@@ -1,11 +1,11 @@
-"""The run folder: everything that is known about a run, on disk, readable at any moment.
+"""The run folder: all files of a run, readable at any moment.
 
     RUN/config.yaml      the complete resolved configuration
     RUN/run.json         identity, versions, state; replaced by atomic rename, never edited in place
     RUN/metrics.jsonl    one JSON object per logging call; appended to, and cut back when a run is resumed
     RUN/checkpoints/     last.ckpt, the one before it as previous.ckpt, best.ckpt
     RUN/media/           pictures
-    RUN/result.json      what the run came to; written by a run that has reached its end, or has diverged
+    RUN/result.json      the last scores; written when a run finishes or diverges
     RUN/.lock            held by the process that trains
 
 Nothing here imports torch at the top: comparing runs must not need it.
@@ -24,7 +24,7 @@ import time
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slotbench.errors import FileError
 from slotbench.files import (
@@ -36,7 +36,6 @@ from slotbench.files import (
     make_folder,
     open_to_append,
     persist,
-    read_json_object,
     read_json_object_or_none,
     replace_file,
     write_atomically,
@@ -45,6 +44,9 @@ from slotbench.locks import is_locked
 from slotbench.runs.provenance import describe_environment
 from slotbench.runs.rows import is_validation, read_rows
 from slotbench.runs.standing import Standing, standing
+
+if TYPE_CHECKING:
+    from slotbench.runs.run_info import RunInfo
 
 __all__ = [
     "RunFolder",
@@ -56,14 +58,6 @@ __all__ = [
 CONFIG, RECORD, METRICS, RESULT, LOCK = "config.yaml", "run.json", "metrics.jsonl", "result.json", ".lock"
 _HALF_MADE = re.compile(r"\.\d{8}-\d{6}-[0-9a-f]{4}")
 _ABANDONED = 3600.0
-# what others may rely on in a record, where it is there at all
-_KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
-    **dict.fromkeys(("id", "name", "state"), (str, "a text")),
-    **dict.fromkeys(("versions", "attempt", "metrics", "best", "kernels"), (dict, "an object")),
-    **dict.fromkeys(("resumed", "changes", "headlines"), (list, "a list")),
-    **dict.fromkeys(("step", "pid"), (int, "a whole number")),
-    "seconds": ((int, float), "a number"),
-}
 _ALLOWED_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=,@-]*")
 
 
@@ -208,25 +202,17 @@ class RunFolder:
         return self._own("media")
 
     @property
-    def info(self) -> dict[str, Any]:
+    def info(self) -> RunInfo:
         """The record as it is on disk now.
 
         Raises:
             RunFolderError: it cannot be read, or an entry is of another kind than `fit` writes.
         """
-        path = self.path / RECORD
-        try:
-            found = read_json_object(path)
-        except FileError as error:
-            raise RunFolderError(str(error)) from error
-        for key, (kind, words) in _KINDS.items():
-            value = found.get(key)
-            if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-                raise RunFolderError(f"{path} is damaged: its {key!r} is {str(value)[:40]!r}; expected {words}")
-        for headline in found.get("headlines") or []:
-            if not isinstance(headline, dict) or not isinstance(headline.get("metric"), str):
-                raise RunFolderError(f"{path} is damaged: one of its 'headlines' names no metric")
-        return found
+        # what refuses a mistyped command line imports this file, and reads no record
+        from slotbench.records import read_record
+        from slotbench.runs.run_info import RunInfo
+
+        return read_record(self.path / RECORD, RunInfo, raising=RunFolderError)
 
     @property
     def state(self) -> str:

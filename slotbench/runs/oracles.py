@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from slotbench.metric_info import ONCE_AMONG_BASELINES
+from slotbench.records import numbers
 
 __all__ = ["ORACLE", "split_references"]
 
@@ -20,20 +21,10 @@ def split_references(headline: Mapping[str, Any]) -> tuple[dict[str, float], dic
     Args:
         headline: a record as `run.json` holds it; what is no number in it is left out.
     """
-    baselines, oracles = _numbers(headline.get("baselines", headline.get("floors"))), _numbers(headline.get("oracles"))
+    baselines, oracles = _known(headline.get("baselines", headline.get("floors"))), _known(headline.get("oracles"))
     old = {name: baselines.pop(name) for name in list(baselines) if name in ONCE_AMONG_BASELINES}
     return baselines, {**old, **oracles}
 
 
-def _numbers(given: Any) -> dict[str, float]:
-    found = {}
-    for name, value in given.items() if isinstance(given, Mapping) else ():
-        if isinstance(value, bool) or not isinstance(value, int | float | str):
-            continue
-        try:
-            number = float(value)
-        except (ValueError, OverflowError):
-            continue
-        if not math.isnan(number):
-            found[str(name)] = number
-    return found
+def _known(given: Any) -> dict[str, float]:
+    return {name: value for name, value in numbers(given).items() if not math.isnan(value)}

@@ -18,6 +18,8 @@ from slotbench.comparison.page.page import describe
 from slotbench.comparison.protocol import GridProtocol, read_protocol
 from slotbench.comparison.sources import open_sources
 from slotbench.comparison.table import compare
+from slotbench.records import valid_part
+from slotbench.runs.grid_record import GridRecord
 
 KEY = "model.optimizer.lr"
 PROTOCOL = GridProtocol(
@@ -95,7 +97,7 @@ def test_a_choice_at_one_value_says_so():
     notes = "\n".join(compare(rows(), protocol=replace(PROTOCOL, at={"data.num_frames": 6, "data.level": "a"})).notes)
     assert f"{KEY} was chosen at data.num_frames 6 and data.level a, for rows of other values too, from 0.0003" in notes
     for given, known in (({"data.num_frames": 6}, {"data.num_frames": 6}), ([6], {}), (None, {})):
-        protocol = read_protocol({"protocol": {"choose": KEY, "at": given}})
+        protocol = read_protocol(valid_part({"protocol": {"choose": KEY, "at": given}}, GridRecord))
         assert protocol is not None
         assert protocol.at == known
 
@@ -165,7 +167,7 @@ def test_a_grid_file_may_name_the_folder_of_its_runs(tmp_path):
     ],
 )
 def test_a_damaged_protocol_does_no_harm(broken):
-    protocol = read_protocol(broken)
+    protocol = read_protocol(valid_part(broken, GridRecord))
     runs = [record("a", {"model.core": "S"}, {"val/iou": 0.5}), record("b", {"model.core": "T"}, {"val/iou": 0.6})]
     assert plain_text(compare(runs, protocol=protocol))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slotbench.commands.grid.opening import open_grid
-from slotbench.errors import UserError
+from slotbench.errors import FileError, UserError
 from slotbench.files import read_json_object_or_none
 from slotbench.grids.grid_file import read_grid_file
 from slotbench.grids.grid_folder import GridFolder
@@ -61,24 +61,23 @@ def test_a_pipe_and_a_device_are_no_grid_files(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "record",
+    ("record", "said"),
     [
-        "[]",
-        "{",
-        '{"file": 7}',
-        '{"file": "x", "extra": "rm"}',
-        '{"file": "x", "options": [1]}',
-        '{"file": "x", "checked": 3}',
+        ("[]", "holds a list; expected a JSON object"),
+        ("{", "is not valid JSON"),
+        ('{"file": 7}', "is damaged: its 'file' is 7; expected a text"),
+        ('{"file": "x", "extra": "rm"}', "is damaged: its 'extra' is 'rm'; expected a list"),
+        ('{"file": "x", "options": [1]}', r"is damaged: its 'options\[0\]' is 1; expected a text"),
+        ('{"file": "x", "checked": 3}', "is damaged: its 'checked' is 3; expected a list"),
     ],
 )
-def test_a_grid_folder_with_a_damaged_record_gets_a_sentence(tmp_path: Path, record: str) -> None:
+def test_a_grid_folder_with_a_damaged_record_gets_a_sentence(tmp_path: Path, record: str, said: str) -> None:
     folder = tmp_path / "runs"
     folder.mkdir()
     (folder / "grid.json").write_text(record)
-    with pytest.raises(UserError, match=r"grid.json cannot be read"):
-        GridFolder(folder).record()
-    with pytest.raises(UserError):
-        open_grid("status", [str(folder)])
+    for read in (GridFolder(folder).record, lambda: open_grid("status", [str(folder)])):
+        with pytest.raises(FileError, match=rf"grid.json {said}.*; give the grid file in place of its folder"):
+            read()
 
 
 def test_a_grid_folder_whose_record_is_empty_is_none(tmp_path: Path) -> None:

@@ -292,7 +292,7 @@ def test_a_record_that_cannot_be_read_is_reported(workspace, capsys):
     stand_in_grid.write_grid(workspace)
     (workspace / "runs/widths").mkdir(parents=True)
     (workspace / "runs/widths/grid.json").write_text('{"name": ')
-    assert "grid.json cannot be read" in refusal("status", "widths.yaml", capsys=capsys)
+    assert "grid.json is not valid JSON" in refusal("status", "widths.yaml", capsys=capsys)
 
 
 def test_point_folders_that_are_half_written_are_waiting_and_get_run(workspace, capsys):

@@ -7,11 +7,12 @@ import json
 import pytest
 
 from slotbench.errors import FileError
+from slotbench.records import read_record
 from slotbench.runs.evaluation_record import (
+    EvaluationRecord,
     clip_list_hash,
     differing_rules,
     make_record,
-    read_record,
     rules_of,
     write_record,
 )
@@ -25,7 +26,7 @@ def record(**rules):
 def test_a_record_is_read_back_with_version_and_date(tmp_path):
     written = record(window=6, void=[255])
     write_record(tmp_path / "a.json", written)
-    found = read_record(tmp_path / "a.json")
+    found = read_record(tmp_path / "a.json", EvaluationRecord)
     assert found == written
     assert found["slotbench"] == "0.1.0"
     assert found["date"][:2] == "20"
@@ -54,13 +55,13 @@ def test_the_hash_tells_lists_of_clips_apart_and_not_their_order():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"record": "another"}, "is no record of an evaluation that this version reads"),
-        ({"format": 2}, "is no record of an evaluation that this version reads"),
-        ({"rules": []}, "it has no rules"),
-        ({"scores": None}, "it has no scores"),
+        ({"record": "another"}, "is not of this version: its 'record' is 'another'"),
+        ({"format": 2}, "is not of this version: its 'format' is 2"),
+        ({"rules": []}, "its 'rules' is a list; expected an object"),
+        ({"scores": None}, "its 'scores' is None; expected an object"),
     ],
 )
 def test_other_files_are_refused(tmp_path, change, said):
     (tmp_path / "a.json").write_text(json.dumps(record() | change))
     with pytest.raises(FileError, match=said):
-        read_record(tmp_path / "a.json")
+        read_record(tmp_path / "a.json", EvaluationRecord)

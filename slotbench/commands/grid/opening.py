@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import yaml
 
 from slotbench.config.options import RunOptions, split_options
-from slotbench.config.policy import check_plugins, plugin_records, recorded_plugins
+from slotbench.config.policy import check_plugins, plugin_records
 from slotbench.config.settings import command_line_settings
 from slotbench.config.written_paths import check_untyped_settings
 from slotbench.errors import UserError, did_you_mean, lines, listing
@@ -23,6 +23,8 @@ from slotbench.grids.grid_file import Alternative, GridFile, check_key, read_gri
 from slotbench.grids.grid_folder import GridFolder
 from slotbench.grids.protocol import choices, protocol_record, staged
 from slotbench.grids.values import is_possible, parse
+from slotbench.runs.grid_record import GridRecord
+from slotbench.runs.run_info import PluginEntry
 
 __all__ = ["OpenGrid", "Parser", "open_grid", "text"]
 
@@ -56,7 +58,7 @@ class OpenGrid:
     options: tuple[str, ...]
     threads: int | None
     remembered: str
-    plugins: tuple[dict[str, Any], ...] = ()
+    plugins: tuple[PluginEntry, ...] = ()
 
     @property
     def changes(self) -> tuple[str, ...]:
@@ -100,7 +102,7 @@ def open_grid(action: str, arguments: Sequence[str], *, remember: bool = True) -
             option = name.replace("allow_", "allow-")
             raise UserError(f"grid {action} takes no --{option}: each point has a folder of its own")
     given = Path(arguments[0])
-    record: Mapping[str, Any] = {}
+    record: GridRecord = {}
     if given.is_dir():
         folder = GridFolder(given)
         record = folder.record()
@@ -122,12 +124,12 @@ def open_grid(action: str, arguments: Sequence[str], *, remember: bool = True) -
     remembered = ""
     _check_untyped(content, file)
     if remember and not settings and not axes and (record.get("extra") or record.get("axes")):
-        settings, axes = ([str(word) for word in record.get(key, [])] for key in ("extra", "axes"))
+        settings, axes = list(record.get("extra", ())), list(record.get("axes", ()))
         remembered = text([*settings, *_axis_words(axes)])
         check_untyped_settings(_settings(settings), folder.path / "grid.json")
         _check_untyped(with_axes(content, axes), folder.path / "grid.json")
     if remember:
-        before = _recorded(record)
+        before = split_options(list(record.get("options", ())))[0]
         if action != "status":
             _check_typed_again(before, options, folder, f"slotbench grid {action} {text(arguments[:1])}")
         flags = flags or tuple(_fit_options(replace(before, plugin=[], allow_import=[])))
@@ -151,20 +153,13 @@ def _axis_words(axes: Sequence[str]) -> list[str]:
     return [word for axis in axes for word in ("--axis", axis)]
 
 
-def _recorded(record: Mapping[str, Any]) -> RunOptions:
-    """The options of `fit` that the grid was last run with."""
-    given = record.get("options")
-    words = [word for word in given if isinstance(word, str)] if isinstance(given, list) else []
-    return split_options(words)[0]
-
-
 def _check_typed_again(before: RunOptions, options: RunOptions, folder: GridFolder, command: str) -> None:
     """What runs code counts only if the user types it: what a folder holds may be somebody else's.
 
     Raises:
         UserError: the grid was run with a plugin file, or an import path, that is not typed this time.
     """
-    recorded = recorded_plugins(folder.record()) or [{"path": str(file)} for file in before.plugin]
+    recorded = folder.record().get("plugins") or [PluginEntry(path=str(file)) for file in before.plugin]
     check_plugins(recorded, options.plugin, folder.path, command)
     for prefix in before.allow_import:
         if prefix not in options.allow_import:

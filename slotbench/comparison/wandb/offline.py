@@ -18,12 +18,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from slotbench.comparison.records import ComparisonError, Curve, RunRecord, checked_record, thinned, whole
+from slotbench.comparison.records import ComparisonError, Curve, RunRecord, thinned, whole
 from slotbench.comparison.run_folders import images_in
 from slotbench.comparison.settings import flat_settings
-from slotbench.comparison.wandb.rows import MetricRows, metrics_of, step_of
+from slotbench.comparison.wandb.rows import MetricRows, WandbInfo, metrics_of, step_of
 from slotbench.errors import FileError
-from slotbench.files import is_inside, open_regular, read_json_object
+from slotbench.files import is_inside, open_regular, own_file, read_json
+from slotbench.records import valid_part
+from slotbench.runs.run_info import RunInfo
 from slotbench.runs.wandb_compat import PART
 
 __all__ = ["find_logs", "printed_log", "read_log", "read_wandb_offline"]
@@ -170,10 +172,10 @@ def _read_run(run_id: str, paths: Sequence[Path]) -> RunRecord:
         "tags": list(told.get("tags", ())),
         "created": logs[0].run.get("start_time"),
         "step": rows.step,
-        **{key: around[key] for key in _FROM_RUN if key in around},
+        **{key: value for key, value in around.items() if key in _FROM_RUN},
         "problem": "" if told else "its W&B log is empty: it was killed as it started",
     }
-    info = checked_record({key: value for key, value in given.items() if value not in (None, "", [])})
+    info = valid_part({key: value for key, value in given.items() if value not in (None, "", [])}, WandbInfo)
     try:
         settings = flat_settings(config)
     except FileError as error:
@@ -204,11 +206,11 @@ def _curves(kept: Mapping[str, Curve], limit: int) -> dict[str, Curve]:
     return {name: thinned(curve, limit) for name, curve in kept.items()}
 
 
-def _run_folder(path: Path, run_id: str) -> dict[str, Any]:
+def _run_folder(path: Path, run_id: str) -> RunInfo:
     """The record of the run folder that the log lies in, if it is one."""
     try:
         folder = path.parents[2]
-        record = checked_record(read_json_object(folder / "run.json")) if is_inside(folder, folder / "run.json") else {}
+        record = valid_part(read_json(own_file(folder, "run.json")), RunInfo)
     except (FileError, IndexError):
         return {}
     return record if record.get("wandb_id") == run_id else {}

@@ -9,10 +9,11 @@ from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from slotbench.comparison.records import ComparisonError, Curve, RunRecord, checked_record
+from slotbench.comparison.records import ComparisonError, Curve, RunRecord, whole
 from slotbench.comparison.settings import flat_settings, plain_value
-from slotbench.comparison.wandb.rows import MetricRows, metrics_of
+from slotbench.comparison.wandb.rows import MetricRows, WandbInfo, metrics_of
 from slotbench.errors import FileError
+from slotbench.records import valid_part
 from slotbench.runs.wandb_compat import login_problem, login_server
 
 __all__ = ["STATES", "WandbAddress", "parse_address", "read_wandb", "wandb_api"]
@@ -166,7 +167,7 @@ def _record(run: Any, where: WandbAddress) -> RunRecord:
         "job_type": run.job_type,
         "tags": list(run.tags or ()),
         "created": run.created_at,
-        "step": summary.get("trainer/global_step", summary.get("_step")),
+        "step": whole(summary.get("trainer/global_step", summary.get("_step"))),
     }
     try:
         settings = flat_settings(run.config)
@@ -179,7 +180,7 @@ def _record(run: Any, where: WandbAddress) -> RunRecord:
         state=STATES.get(run.state, "unknown"),
         settings=settings,
         summary=metrics_of(summary),
-        info=checked_record({key: value for key, value in info.items() if value not in (None, "", [])}),
+        info=valid_part({key: value for key, value in info.items() if value not in (None, "", [])}, WandbInfo),
         curves=partial(_curves, run, where),
     )
 

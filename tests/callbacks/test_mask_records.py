@@ -10,7 +10,8 @@ import yaml
 
 from slotbench.cli import run
 from slotbench.data.balls.bouncing_balls import BouncingBalls
-from slotbench.runs.evaluation_record import clip_list_hash, read_record
+from slotbench.files import read_json
+from slotbench.runs.evaluation_record import clip_list_hash
 
 EXPERIMENT = {
     "model": {
@@ -49,7 +50,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_training_leaves_the_records_of_its_last_validation(trained):
     logged = json.loads((trained / "result.json").read_text())["metrics"]
     for source in ("decoder", "attention"):
-        found = read_record(trained / f"val-{source}.json")
+        found = read_json(trained / f"val-{source}.json")
         assert found["masks"]["source"] == source
         assert found["scores"]["fg_ari/video"]["mean"] == pytest.approx(logged[f"val/fg_ari/video/{source}"])
         assert found["data"] == {"name": "BouncingBalls", "version": "unknown", "split": "val"}
@@ -64,7 +65,7 @@ def test_a_test_writes_records_beside_its_own(trained):
     (logged,) = (path for path in trained.glob("test-*.json") if path.stem.count("-") == 2)
     scores = json.loads(logged.read_text())["metrics"]
     for source in ("decoder", "attention"):
-        found = read_record(trained / f"{logged.stem}-{source}.json")
+        found = read_json(trained / f"{logged.stem}-{source}.json")
         assert found["data"]["split"] == "test"
         assert (found["clips"]["scored"], found["run"]) == (5, "tiny")
         assert found["scores"]["miou/frame"]["mean"] == pytest.approx(scores[f"test/miou/frame/{source}"])
@@ -82,7 +83,7 @@ def test_validations_before_the_last_keep_means_alone(trained, tmp_path):
     path = tmp_path / "run"
     arguments = ["fit", "--config", str(tmp_path / "longer.yaml"), "--run_dir", str(path), "--no_final_validation"]
     assert run(arguments) == 0
-    found = read_record(path / "val-decoder.json")
+    found = read_json(path / "val-decoder.json")
     assert found["step"] == 2
     assert set(found["scores"]) == {
         f"{name}/{scope}"
@@ -97,7 +98,7 @@ def test_a_test_against_pseudo_masks_says_so_in_record_and_headlines(trained, mo
     earlier = set(trained.glob("test-*.json"))
     assert run(["test", str(trained)]) == 0
     (record,) = (path for path in set(trained.glob("test-*-decoder.json")) - earlier)
-    assert read_record(record)["data"]["masks"] == "pseudo masks, found by a model"
+    assert read_json(record)["data"]["masks"] == "pseudo masks, found by a model"
     (headlines,) = [json.loads(record.with_name(record.name.replace("-decoder", "")).read_text())["headlines"]]
     labels = {headline["metric"]: headline["label"] for headline in headlines}
     assert labels["test/fg_ari/video/decoder"].endswith("(against pseudo masks)")

@@ -16,7 +16,7 @@ from slotbench.comparison.table import compare
 from slotbench.data.balls.bouncing_balls import BouncingBalls
 from slotbench.evaluation.length_tables import print_lengths
 from slotbench.evaluation.lengths import AtLength
-from slotbench.runs.evaluation_record import read_record
+from slotbench.files import read_json
 
 EXPERIMENT = {
     "model": {
@@ -64,7 +64,7 @@ def test_every_length_is_printed_written_and_compared(trained, capsys):
         (4, 8, 24),
     ]
     assert (written["clips"], written["training_frames"]) == (3, 2)
-    record = read_record(trained / f"{file.stem}-4T-decoder.json")
+    record = read_json(trained / f"{file.stem}-4T-decoder.json")
     assert record["frames"]["lengths"] == {"8": 3}
     assert record["clips"]["scored"] == len(record["scores"]["miou/video"]["values"]) == 3
     found = compare([read_run_folder(trained)], metrics=["lengths/*/mota/decoder", "lengths/4T/state_numbers"])

@@ -1,7 +1,7 @@
 """The commands of `slotbench`, and which module runs each. Imports neither torch nor lightning.
 
-A command is a function of its arguments that returns the exit code; it lives in a module of `slotbench.commands`, which
-is imported when the command is given.
+A command is `main(name, arguments)` of a module of `slotbench.commands`, which is imported when the command is given;
+it returns the exit code. `--help` prints the module's `USAGE`, if it has one.
 """
 
 from __future__ import annotations
@@ -131,6 +131,9 @@ def _command(name: str, arguments: list[str]) -> int:
             meant = f"; did you mean slotbench fit --config {name}?"
         raise UserError(f"no command named {name}{meant}\n  commands: {', '.join(COMMANDS)}")
     module = importlib.import_module(f"slotbench.commands.{COMMANDS[name][0]}")
+    if hasattr(module, "USAGE") and {"--help", "-h"} & {*arguments}:
+        print(module.USAGE)
+        return 0
     code: int = module.main(name, arguments)
     return code
 

@@ -6,11 +6,12 @@ import argparse
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from slotbench import registry
 from slotbench.bench.gpu.plan import MINUTES, STAGES, Settings
 from slotbench.bench.subjects import SUBJECTS
+from slotbench.commands.arguments import Parser
 from slotbench.errors import UserError, did_you_mean, lines, listing
 
 if TYPE_CHECKING:
@@ -69,11 +70,6 @@ again, so the same command resumes. Writes OUT/STAGE.json after each stage, and 
   --quick             tiny sizes: to see that every stage runs"""
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}; slotbench bench --help lists the options")
-
-
 def main(command: str, arguments: list[str]) -> int:
     """Runs the bench that is named first."""
     if not arguments or "--help" in arguments or "-h" in arguments:
@@ -105,7 +101,7 @@ def main(command: str, arguments: list[str]) -> int:
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
     quick = "--quick" in arguments
-    parser = _Parser(prog="slotbench bench cores", add_help=False, allow_abbrev=False)
+    parser = Parser("slotbench bench cores")
     parser.add_argument("names", nargs="*")
     lengths = [20, 40, 80] if quick else [80, 160, 320, 640, 1280, 2560]
     parser.add_argument("--lengths", type=_at_least(int, 1), nargs="+", default=lengths)
@@ -124,7 +120,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 
 def _bench_subject(name: str, arguments: list[str]) -> int:
     quick = "--quick" in arguments
-    parser = _Parser(prog=f"slotbench bench {name}", add_help=False, allow_abbrev=False)
+    parser = Parser(f"slotbench bench {name}")
     parser.add_argument("--rounds", type=_at_least(int, 1))
     parser.add_argument("--threads", type=_at_least(int, 1), default=1)
     parser.add_argument("--only", default="")
@@ -166,7 +162,7 @@ def _bench_subject(name: str, arguments: list[str]) -> int:
 
 def _bench_gpu(arguments: list[str]) -> int:
     quick = "--quick" in arguments
-    parser = _Parser(prog="slotbench bench gpu", add_help=False, allow_abbrev=False)
+    parser = Parser("slotbench bench gpu")
     parser.add_argument("--minutes", type=_at_least(float, 1), default=MINUTES)
     parser.add_argument("--stages", default="")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")

@@ -8,17 +8,18 @@ import shlex
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
+from slotbench.commands.arguments import Parser
 from slotbench.errors import UserError, did_you_mean, lines, listing
 from slotbench.text import one_line
 
 if TYPE_CHECKING:
     from slotbench.comparison.records import Comparison
 
-__all__ = ["main"]
+__all__ = ["USAGE", "main"]
 
-_USAGE = """Usage: slotbench compare SOURCE ... [--metric NAME ...] [--only KEY=VALUE ...] [--by KEY ...] [--html FILE]
+USAGE = """Usage: slotbench compare SOURCE ... [--metric NAME ...] [--only KEY=VALUE ...] [--by KEY ...] [--html FILE]
 
 Prints one table of runs: the settings in which they differ, their scores, parameters and time per step. Runs that
 differ only by their seed are one row, with mean ± standard deviation. The best of a column is marked only if it is
@@ -53,16 +54,8 @@ _FORMATS = ("terminal", "csv", "markdown", "latex")
 _ENDINGS = {".csv": "csv", ".md": "markdown", ".markdown": "markdown", ".tex": "latex", ".txt": "terminal"}
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}; slotbench compare --help lists the arguments")
-
-
 def main(command: str, arguments: list[str]) -> int:
     """Compares the runs that are named."""
-    if "--help" in arguments or "-h" in arguments:
-        print(_USAGE)
-        return 0
     with warnings.catch_warnings():
         warnings.simplefilter("default", UserWarning)
         warnings.showwarning = _say  # type: ignore[assignment]
@@ -81,7 +74,7 @@ def _main(command: str, arguments: list[str]) -> int:
         before = " before --metric, --only and --by" if given.metric or given.only or given.by else ""
         raise UserError(lines(f"compare needs runs{before}", example="slotbench compare runs/NAME --by model.core"))
     form = _format(given)
-    from slotbench.comparison.records import ComparisonError, UnknownNameError
+    from slotbench.comparison.records import UnknownNameError
 
     try:
         comparison = _compare(given, shlex.join(["slotbench", command, *arguments]))
@@ -92,8 +85,6 @@ def _main(command: str, arguments: list[str]) -> int:
         shared = [name for name in alike if any(word in name.lower() for word in words)]
         near = did_you_mean(error.given, error.known) or (f"; did you mean {shared[0]}?" if shared else "")
         raise UserError(lines(f"{error}{near}", **{f"{error.kind}s": listing(alike)})) from error
-    except ComparisonError as error:
-        raise UserError(str(error)) from error
     except OSError as error:
         raise UserError(f"{error.filename or 'a run'} cannot be read: {error.strerror}") from error
     try:
@@ -102,8 +93,6 @@ def _main(command: str, arguments: list[str]) -> int:
             _write_page(comparison, given.html)
         _send(comparison, given)
         return 0 if given.against is None else _against(comparison, given.against)
-    except ComparisonError as error:
-        raise UserError(str(error)) from error
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
@@ -111,7 +100,7 @@ def _main(command: str, arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="slotbench compare", add_help=False, allow_abbrev=False)
+    parser = Parser("slotbench compare")
     parser.add_argument("sources", nargs="*")
     for words in ("--metric", "--only", "--by"):
         parser.add_argument(words, nargs="+", action="extend", default=[])

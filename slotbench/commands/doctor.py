@@ -7,15 +7,14 @@ import json
 import time
 from collections.abc import Sequence
 
-from slotbench import registry
-from slotbench.config.options import split_options
+from slotbench.commands.arguments import split_and_load
 from slotbench.errors import UserError, did_you_mean, lines
 from slotbench.health.examination import all_checks, examine
 from slotbench.health.findings import Finding, print_report
 
-__all__ = ["main"]
+__all__ = ["USAGE", "main"]
 
-_USAGE = """Usage: slotbench doctor [CHECK ...] [--require NAME ...] [--json] [--verbose] [--runs_dir DIR]
+USAGE = """Usage: slotbench doctor [CHECK ...] [--require NAME ...] [--json] [--verbose] [--runs_dir DIR]
                         [--plugin FILE]
 
 Looks at versions, plugins, kernels (each is run), threads, memory, disk, graphics cards and tools; each line is ok, a
@@ -36,14 +35,9 @@ _FLAGS = ("--json", "--verbose")
 
 def main(command: str, arguments: list[str]) -> int:
     """Prints the report; 1 if what is asked for is not in order."""
-    if "--help" in arguments or "-h" in arguments:
-        print(_USAGE)
-        return 0
-    options, rest = split_options(arguments)
+    options, rest = split_and_load(arguments)
     flags = {flag for flag in _FLAGS if flag in rest}
     asked, required = _asked([argument for argument in rest if argument not in flags])
-    for file in options.plugin:
-        registry.load_file(file)
     checks = all_checks(options.runs_dir, [*asked, *required])
     started = time.perf_counter()
     found, failing = examine(checks, asked, required)
@@ -69,7 +63,7 @@ def _asked(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             required.append(name)
         elif argument.startswith("-"):
             near = did_you_mean(argument, ["--require", *_FLAGS])
-            raise UserError(f"doctor has no option {argument}{near}\n{_USAGE}")
+            raise UserError(f"doctor has no option {argument}{near}\n{USAGE}")
         else:
             asked.append(argument)
     return asked, required

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
-from slotbench import registry
-from slotbench.config.options import split_options
+from slotbench.commands.arguments import Parser, open_device, split_and_load
 from slotbench.config.settings import command_line_settings
 from slotbench.errors import UserError, lines
 from slotbench.runs.checkpoint_choice import DEFAULT
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from slotbench.config.run_loading import LoadedRun
     from slotbench.interfaces import VideoBatch
 
-__all__ = ["main"]
+__all__ = ["USAGE", "main"]
 
 USAGE = """Usage: slotbench test RUN --lengths 1,4,16 [--clips N] [--data.ARGUMENT VALUE ...]
 
@@ -35,11 +34,6 @@ Results go to RUN/lengths-DATE.json and RUN/lengths-DATE-4T-decoder.json, evalua
 reads: --metric 'lengths/*/mota/decoder'."""
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}; slotbench test --lengths --help lists the arguments")
-
-
 def main(command: str, arguments: list[str]) -> int:
     """Tests the run that is named first.
 
@@ -47,46 +41,31 @@ def main(command: str, arguments: list[str]) -> int:
         command: "test" or "validate", which says the split.
         arguments: with `--lengths`.
     """
-    if "--help" in arguments or "-h" in arguments:
-        print(USAGE)
-        return 0
     if arguments[0].startswith("-"):
         raise UserError(lines(f"{command} needs a run", example=f"slotbench {command} runs/NAME/ID --lengths 1,4,16"))
     run, *rest = arguments
-    options, rest = split_options(rest)
+    options, rest = split_and_load(rest)
     given, settings = _parser().parse_known_args(rest)
     multiples = _multiples(given.lengths)
     if given.clips < 1:
         raise UserError(f"--clips is {given.clips}; expected 1 or more")
     command_line_settings(settings)  # refuses what is no setting
-    for file in options.plugin:
-        registry.load_file(file)
     # everything above answers before torch is imported
-    import torch
-
     from slotbench.config.run_loading import load_with_settings
-    from slotbench.errors import DataFilesError
 
-    if options.threads is not None:
-        torch.set_num_threads(options.threads)
-    if given.device == "cuda" and not torch.cuda.is_available():
-        raise UserError("--device cuda: torch finds no CUDA device here; leave it out, or type --device cpu")
-    device = torch.device(given.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = open_device(given.device, options.threads)
     checkpoint = options.checkpoint or DEFAULT
-    try:
-        loaded = load_with_settings(run, checkpoint, settings, options, command)
-        split: Literal["val", "test"] = "test" if command == "test" else "val"
-        training, multiples = _lengths(loaded, multiples, split)
-        overrides = loaded.data.overrides_for_length(split, training * multiples[-1], given.clips)
-        words = [f"--data.{name}={value}" for name, value in overrides.items()]
-        loaded = load_with_settings(run, checkpoint, [*settings, *words], options, command)
-        return _measure(loaded, training, multiples, split, given.clips, device)
-    except DataFilesError as error:
-        raise UserError(str(error)) from error
+    loaded = load_with_settings(run, checkpoint, settings, options, command)
+    split: Literal["val", "test"] = "test" if command == "test" else "val"
+    training, multiples = _lengths(loaded, multiples, split)
+    overrides = loaded.data.overrides_for_length(split, training * multiples[-1], given.clips)
+    words = [f"--data.{name}={value}" for name, value in overrides.items()]
+    loaded = load_with_settings(run, checkpoint, [*settings, *words], options, command)
+    return _measure(loaded, training, multiples, split, given.clips, device)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="slotbench test", add_help=False, allow_abbrev=False)
+    parser = Parser("slotbench test --lengths")
     parser.add_argument("--lengths", required=True)
     parser.add_argument("--clips", type=int, default=50)
     parser.add_argument("--device", choices=["cpu", "cuda"])

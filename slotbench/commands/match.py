@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import NoReturn
 
 from slotbench import registry
-from slotbench.config.options import split_options
+from slotbench.commands.arguments import Parser, split_and_load
 from slotbench.errors import UserError, lines, listing
 from slotbench.grids.match_arguments import CoreSettings
 
-__all__ = ["main"]
+__all__ = ["USAGE", "main"]
 
-_USAGE = """Usage: slotbench match --config FILE [NAME ... | --all] (--parameters N | --like CORE_OR_FILE) [settings]
+USAGE = """Usage: slotbench match --config FILE [NAME ... | --all] (--parameters N | --like CORE_OR_FILE) [settings]
 
 Finds, for each core, the width at which the experiment has as many trainable parameters as the budget, and prints what
 to type for it. Nothing is trained. Exit code 1 if a core cannot be matched within the tolerance.
@@ -37,20 +36,10 @@ Examples:
   slotbench fit --config experiments/bouncing_balls.yaml --config experiments/matched/RIM.yaml"""
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}\n{_USAGE}")
-
-
 def main(command: str, arguments: list[str]) -> int:
     """Matches the cores and prints table and flags; 1 if one of them cannot be matched."""
-    if "--help" in arguments or "-h" in arguments:
-        print(_USAGE)
-        return 0
     given, rest = _parser().parse_known_args(arguments)
-    options, rest = split_options(rest)
-    for file in options.plugin:
-        registry.load_file(file)
+    options, rest = split_and_load(rest)
     line = CoreSettings(rest, options)
     cores = line.cores(everything=given.all)
     variable = _arguments(given.argument, cores)
@@ -79,7 +68,7 @@ def main(command: str, arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="slotbench match", add_help=False, allow_abbrev=False)
+    parser = Parser("slotbench match")
     parser.add_argument("--all", action="store_true")
     budget = parser.add_mutually_exclusive_group(required=True)
     budget.add_argument("--parameters", type=int)

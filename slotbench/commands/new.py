@@ -16,9 +16,9 @@ from slotbench.errors import FileError, UserError, did_you_mean, lines
 from slotbench.files import make_folder, why_unwritable
 from slotbench.templates.files import KINDS, Names, plugin_file, plugin_files, words_of
 
-__all__ = ["main"]
+__all__ = ["USAGE", "main"]
 
-_USAGE = f"""Usage: slotbench new plugin NAME [--kind KIND] [--out DIR]
+USAGE = f"""Usage: slotbench new plugin NAME [--kind KIND] [--out DIR]
        slotbench new KIND FILE.py
 
 Writes a package that adds a component to slotbench: the class, tests of what it must keep, an experiment, a grid that
@@ -42,8 +42,8 @@ class _Request:
 
 def main(command: str, arguments: list[str]) -> int:
     """Writes the files and prints what to type next."""
-    if not arguments or "--help" in arguments or "-h" in arguments:
-        print(_USAGE)
+    if not arguments:
+        print(USAGE)
         return 0
     request = _request(arguments)
     if request.what == "plugin":
@@ -133,7 +133,7 @@ def _request(arguments: list[str]) -> _Request:
             if not given[option]:
                 raise UserError(lines(f"{option} has no value", expected=f"{option} VALUE"))
         elif argument.startswith("-"):
-            raise UserError(f"new has no option {argument}\n{_USAGE}")
+            raise UserError(f"new has no option {argument}\n{USAGE}")
         else:
             plain.append(argument)
     what = plain[0] if plain else ""
@@ -144,7 +144,7 @@ def _request(arguments: list[str]) -> _Request:
         )
     if len(plain) != 2:
         raise UserError(
-            lines(f"new {what} takes one name, and {len(plain) - 1} are given", expected=_USAGE.splitlines()[0])
+            lines(f"new {what} takes one name, and {len(plain) - 1} are given", expected=USAGE.splitlines()[0])
         )
     kind = given.get("--kind", "core") if what == "plugin" else what
     if kind not in KINDS:

@@ -11,14 +11,14 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
 from slotbench import registry
-from slotbench.config.options import split_options
+from slotbench.commands.arguments import split_and_load
 from slotbench.errors import UserError, did_you_mean
 from slotbench.sources import Argument, arguments_from_source, docstring_from_source, section, spelled
 from slotbench.text import one_line, printable
 
-__all__ = ["component_page", "main", "table_lines"]
+__all__ = ["USAGE", "component_page", "main", "table_lines"]
 
-_USAGE = f"""Usage: slotbench plugins [KIND ...] [NAME ...] [--plugin FILE]
+USAGE = f"""Usage: slotbench plugins [KIND ...] [NAME ...] [--plugin FILE]
 
 Lists the components that a configuration can name, without importing them; of one that is named, what it is, its
 arguments with types and defaults, its module and its source. KIND: {", ".join(registry.KINDS)}."""
@@ -27,14 +27,9 @@ _MOST_COLUMNS = 120
 
 def main(command: str, arguments: list[str]) -> int:
     """Prints the table, or the pages."""
-    if "--help" in arguments or "-h" in arguments:
-        print(_USAGE)
-        return 0
-    options, words = split_options(arguments)
+    _, words = split_and_load(arguments)
     if unknown := [word for word in words if word.startswith("-")]:
-        raise UserError(f"plugins has no argument {unknown[0]}\n{_USAGE}")
-    for file in options.plugin:
-        registry.load_file(file)
+        raise UserError(f"plugins has no argument {unknown[0]}\n{USAGE}")
     plural = {singular: kind for kind, singular in registry.KINDS.items()}
     kinds = [plural.get(word, word) for word in words if plural.get(word, word) in registry.KINDS]
     names = [word for word in words if plural.get(word, word) not in registry.KINDS]

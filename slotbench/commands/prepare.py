@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn, get_args
 
 from slotbench import registry
-from slotbench.config.options import split_options
-from slotbench.errors import UserError, did_you_mean, lines, listing
+from slotbench.commands.arguments import Report, progress_bars, split_and_load
+from slotbench.errors import FileError, UserError, did_you_mean, lines, listing
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
-
-    from slotbench.data.preparing import Report
 
 __all__ = ["main"]
 
@@ -44,12 +42,10 @@ def main(command: str, arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_USAGE)
         return 0
-    options, given = split_options(arguments)
+    _, given = split_and_load(arguments)
     if not given or given[0].startswith("-"):
         raise UserError(lines("no data set is named", expected="slotbench prepare NAME --path PATH --out DIR"))
     name, *rest = given
-    for file in options.plugin:
-        registry.load_file(file)
     known = registry.names("datasets")
     if name not in known:
         raise UserError(lines(f"no data set named {name}{did_you_mean(name, known)}", available=listing(known)))
@@ -88,7 +84,6 @@ def _prepare_features(name: str, arguments: list[str]) -> int:
     from slotbench.data.preparing import Preparable
     from slotbench.interfaces import VideoSpec
     from slotbench.pretrained.feature_extractor import FeatureExtractor
-    from slotbench.pretrained.weights import WeightError
 
     apply_policy()
     kind = registry.load("datasets", name)
@@ -109,10 +104,7 @@ def _prepare_features(name: str, arguments: list[str]) -> int:
     del description["out"], description["split"]
     with _preparing(name, out) as report:
         data = kind(**built.as_dict())
-        try:
-            extractor = features(data.spec.input)
-        except WeightError as error:
-            raise UserError(str(error)) from error
+        extractor = features(data.spec.input)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         extractor.to(device)
 
@@ -182,24 +174,11 @@ def _parser(name: str, description: str) -> ArgumentParser:
 @contextlib.contextmanager
 def _preparing(name: str, out: Path) -> Iterator[Report]:
     """Shows bars for what is reported, and turns refusals and interruptions into messages."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    from slotbench.errors import DataFilesError
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    bars: dict[str, TaskID] = {}
     try:
-        with Progress(*columns, console=Console(stderr=True)) as progress:
-
-            def report(what: str, done: int, total: int) -> None:
-                if what not in bars:
-                    bars[what] = progress.add_task(what, total=total)
-                progress.update(bars[what], completed=done)
-
-            yield report
-    except DataFilesError as error:
-        raise UserError(str(error)) from error
+        with progress_bars(transient=False) as bars:
+            yield bars
+    except FileError:  # a sentence already
+        raise
     except ValueError as error:
         raise UserError(f"{name}: {error}") from error
     except KeyboardInterrupt:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from slotbench import registry
-from slotbench.config.options import split_options
+from slotbench.commands.arguments import Parser, open_device, progress_bars, split_and_load
 from slotbench.config.settings import command_line_settings
 from slotbench.errors import UserError, did_you_mean, lines
 from slotbench.runs.checkpoint_choice import DEFAULT
 
 if TYPE_CHECKING:
+    import torch
+
     from slotbench.config.run_loading import LoadedRun
 
-__all__ = ["main"]
+__all__ = ["USAGE", "main"]
 
-_USAGE = """Usage: slotbench probe RUN [--match masks|position] [--head linear|mlp|both] [--data.ARGUMENT VALUE ...]
+USAGE = """Usage: slotbench probe RUN [--match masks|position] [--head linear|mlp|both] [--data.ARGUMENT VALUE ...]
 
 Freezes a run's slots, finds the slot of every object, reads the objects' attributes off their slots with a linear head
 and a two-layer one, and scores that on other clips: accuracy for classes, R^2 for numbers, beside what is right without
@@ -56,46 +55,28 @@ Examples:
   slotbench probe runs/movi_a/ID --data.path elsewhere/movi_a --data.eval_frames 6"""
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}; slotbench probe --help lists the arguments")
-
-
 def main(command: str, arguments: list[str]) -> int:
     """Probes the run that is named first."""
-    if "--help" in arguments or "-h" in arguments:
-        print(_USAGE)
-        return 0
     if not arguments or arguments[0].startswith("-"):
         raise UserError(lines("probe needs a run", example="slotbench probe runs/NAME/ID"))
     run, *rest = arguments
-    options, rest = split_options(rest)
+    options, rest = split_and_load(rest)
     given, settings = _parser().parse_known_args(rest)
     _check(given, settings)
-    for file in options.plugin:
-        registry.load_file(file)
     # everything above answers before torch is imported
-    import torch
-
     from slotbench.config.run_loading import load_with_settings
-    from slotbench.errors import DataFilesError
     from slotbench.evaluation.probe_factors import ProbeError
 
-    if options.threads is not None:
-        torch.set_num_threads(options.threads)
-    if given.device == "cuda" and not torch.cuda.is_available():
-        raise UserError("--device cuda: torch finds no CUDA device here; leave it out, or type --device cpu")
+    device = open_device(given.device, options.threads)
     loaded = load_with_settings(run, options.checkpoint or DEFAULT, settings, options, "probe")
     try:
-        return _probe(loaded, given, {setting.key[-1] for setting in command_line_settings(settings)})
+        return _probe(loaded, given, device, {setting.key[-1] for setting in command_line_settings(settings)})
     except ProbeError as error:
         raise UserError(f"{loaded.folder.path} cannot be probed: {error}") from error
-    except DataFilesError as error:
-        raise UserError(str(error)) from error
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="slotbench probe", add_help=False, allow_abbrev=False)
+    parser = Parser("slotbench probe")
     parser.add_argument("--match", choices=["masks", "position"], default="masks")
     parser.add_argument("--masks", choices=["decoder", "attention"], default="decoder")
     parser.add_argument("--scope", choices=["video", "frame"], default="video")
@@ -134,14 +115,11 @@ def _check(given: argparse.Namespace, settings: list[str]) -> None:
             raise UserError(lines(f"probe has no argument {setting.text}{near}", see="slotbench probe --help"))
 
 
-def _probe(loaded: LoadedRun, given: argparse.Namespace, data_arguments: set[str]) -> int:
-    import torch
-
+def _probe(loaded: LoadedRun, given: argparse.Namespace, device: torch.device, data_arguments: set[str]) -> int:
     from slotbench.evaluation.probe_tables import print_report, write_report
     from slotbench.evaluation.probe_task import ClipChoice, probe_task
     from slotbench.evaluation.probing import HeadName, ProbeSettings
 
-    device = torch.device(given.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     heads: tuple[HeadName, ...] = ("linear", "mlp") if given.head == "both" else (given.head,)
     settings = ProbeSettings(given.match, given.scope, heads, given.restarts, given.seed)
     choice = ClipChoice(
@@ -156,8 +134,8 @@ def _probe(loaded: LoadedRun, given: argparse.Namespace, data_arguments: set[str
         same_length="num_frames" not in data_arguments,
         rows=tuple(given.object),
     )
-    with _progress() as say:
-        report = probe_task(loaded.task.to(device), loaded.data, choice, settings, say)
+    with progress_bars() as bars:
+        report = probe_task(loaded.task.to(device), loaded.data, choice, settings, bars)
     print_report(report, settings, f"{loaded.folder.path}, {loaded.checkpoint.name}, step {loaded.step:,}")
     out = given.out or loaded.folder.path / "probe.json"
     of = {
@@ -169,20 +147,3 @@ def _probe(loaded: LoadedRun, given: argparse.Namespace, data_arguments: set[str
     write_report(out, report, of, vars(given) | {"device": str(device), "out": None})
     print(f"wrote {out}")
     return 0
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bars: dict[str, int] = {}
-
-        def say(what: str, done: int, total: int) -> None:
-            if what not in bars:
-                bars[what] = progress.add_task(what, total=total or None)  # type: ignore[assignment]
-            progress.update(bars[what], completed=done)  # type: ignore[arg-type]
-
-        yield say

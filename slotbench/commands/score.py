@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
+from slotbench.commands.arguments import Parser, progress_bars
 from slotbench.errors import UserError, lines
 
 if TYPE_CHECKING:
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
     from slotbench.evaluation.file_scores import Evaluation, Matching
     from slotbench.metrics.mask_rules import Rules
 
-__all__ = ["main"]
+__all__ = ["USAGE", "main"]
 
-_USAGE = """Usage: slotbench score MASKS --truth TRUTH [--frames FRAMES] [--out FILE] [RULES]
+USAGE = """Usage: slotbench score MASKS --truth TRUTH [--frames FRAMES] [--out FILE] [RULES]
 
 Scores masks that any program has written, against the truth: FG-ARI, ARI, mIoU and mBO per video and per frame, MOTA
 and identity, beside segmentations that learn nothing. No model is needed.
@@ -66,16 +67,8 @@ Examples:
   slotbench score their_masks --truth movi_a/masks --conventions"""
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}; slotbench score --help lists the arguments")
-
-
 def main(command: str, arguments: list[str]) -> int:
     """Scores the masks that are named first."""
-    if "--help" in arguments or "-h" in arguments:
-        print(_USAGE)
-        return 0
     given = _parser().parse_args(arguments)
     if given.masks is None or given.truth is None:
         missing = "masks" if given.masks is None else "the truth"
@@ -107,7 +100,7 @@ def main(command: str, arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="slotbench score", add_help=False, allow_abbrev=False)
+    parser = Parser("slotbench score")
     parser.add_argument("masks", nargs="?", type=Path)
     for path in ("--truth", "--frames", "--out"):
         parser.add_argument(path, type=Path)
@@ -163,8 +156,8 @@ def _evaluate(given: argparse.Namespace, matching: Matching, rules: list[Rules])
     with_baselines = not (given.no_baselines or given.conventions)
     sees_frames = with_baselines and given.frames is not None
     videos = find_videos(given.frames, matching.videos()) if sees_frames else None
-    with _progress() as say:
-        return evaluate(matching, rules, videos, with_baselines, say, given.frames_in_order)
+    with progress_bars() as bars:
+        return evaluate(matching, rules, videos, with_baselines, partial(bars, "clips"), given.frames_in_order)
 
 
 def _conventions(given: argparse.Namespace, matching: Matching, rules: Rules) -> int:
@@ -188,14 +181,3 @@ def _write(given: argparse.Namespace, found: Evaluation) -> None:
     except OSError as error:
         raise UserError(f"--out {given.out} cannot be written: {error.strerror or error}") from error
     print(one_line(f"wrote {given.out}"))
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("clips", total=None)
-        yield lambda done, total: progress.update(bar, completed=done, total=total)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from slotbench.config.command_line import read_experiment
+from slotbench.config.command_line import resolve
 from slotbench.errors import UserError, lines
 
-__all__ = ["main"]
+__all__ = ["USAGE", "main"]
 
-_USAGE = """Usage: slotbench show FILE [--model.PART.ARGUMENT VALUE ...] [--plugin FILE] [--allow-import PREFIX]
+USAGE = """Usage: slotbench show FILE [--model.PART.ARGUMENT VALUE ...] [--plugin FILE] [--allow-import PREFIX]
 
 Prints the complete configuration that `slotbench fit --config FILE` would use, defaults included, and nothing else:
   slotbench show experiments/blinking_balls.yaml --model.core.num_slots 8 > mine.yaml
@@ -16,15 +16,9 @@ Prints the complete configuration that `slotbench fit --config FILE` would use, 
 
 def main(command: str, arguments: list[str]) -> int:
     """Prints the resolved configuration."""
-    if "--help" in arguments or "-h" in arguments:
-        print(_USAGE)
-        return 0
     if not arguments:
         raise UserError(lines("show needs a configuration", example="slotbench show experiments/blinking_balls.yaml"))
     if not arguments[0].startswith("-"):
         arguments = ["--config", *arguments]
-    options, arguments, settings = read_experiment(arguments)
-    from slotbench.config.parser import parse
-
-    print(parse("fit", arguments, settings, options).yaml(), end="")
+    print(resolve(arguments).yaml(), end="")
     return 0

@@ -14,6 +14,9 @@ def main(command: str, arguments: list[str]) -> int:
     if command in ("test", "validate") and any(word.partition("=")[0] == "--lengths" for word in arguments):
         from slotbench.commands import lengths
 
+        if {"--help", "-h"} & {*arguments}:
+            print(lengths.USAGE)
+            return 0
         return lengths.main(command, arguments)
     if arguments in (["-h"], ["--help"]):
         print(usage(command))

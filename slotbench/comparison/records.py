@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from slotbench.errors import UserError
+
 __all__ = [
     "RULES",
     "Cell",
@@ -34,7 +36,7 @@ Curve = tuple[np.ndarray, np.ndarray]
 """Steps and values of one metric, "points" and "points", ascending in step."""
 
 
-class ComparisonError(ValueError):
+class ComparisonError(UserError, ValueError):
     """Runs cannot be read, or cannot be compared as asked: what is wrong, and what to type instead."""
 
 

@@ -10,6 +10,7 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from slotbench import registry
 from slotbench.config.options import RunOptions, split_options
@@ -25,11 +26,14 @@ from slotbench.config.settings import (
 )
 from slotbench.errors import UserError, lines, wrapped
 from slotbench.runs.checkpoint_choice import DEFAULT, OF_A_RUN, choose_checkpoint
-from slotbench.runs.folder import RunFolder, RunFolderError, check_run_name, usable_run_name
+from slotbench.runs.folder import RunFolder, check_run_name, usable_run_name
 from slotbench.text import printable
 from slotbench.yaml_files import read_yaml
 
-__all__ = ["CommandLine", "read_command_line", "read_experiment"]
+if TYPE_CHECKING:
+    from slotbench.config.parser import Configuration
+
+__all__ = ["CommandLine", "read_command_line", "resolve"]
 
 _LIGHTNING = "--ckpt_path"
 
@@ -51,17 +55,18 @@ class CommandLine:
     run: Path | None
 
 
-def read_experiment(arguments: list[str]) -> tuple[RunOptions, list[str], list[Setting]]:
-    """Takes the run's options out of the arguments of `fit`, and imports the components that are named.
-
-    Returns:
-        The options, the arguments that are left to parse, and these one by one.
+def resolve(arguments: list[str]) -> Configuration:
+    """The configuration of `fit` with these arguments, parsed and checked; names are refused before torch is imported.
 
     Raises:
-        UserError: an option, a file or a name is wrong.
+        UserError: an option, a file, a name or a setting is wrong.
     """
-    options, arguments = split_options(arguments)
-    return options, arguments, _read("fit", options, arguments)
+    options, rest = split_options(arguments)
+    settings = _read("fit", options, rest)
+    from slotbench.config.parser import filter_messages, parse
+
+    filter_messages()
+    return parse("fit", rest, settings, options)
 
 
 def read_command_line(command: str, arguments: list[str]) -> CommandLine:
@@ -198,11 +203,8 @@ def _expand_resume(options: RunOptions, arguments: list[str]) -> list[str]:
     """`--resume RUN` stands for the run's configuration, and for what else it was started with."""
     if options.resume is None:
         return arguments
-    try:
-        folder = RunFolder.open(options.resume)
-        folder.check_own()
-    except RunFolderError as error:
-        raise UserError(str(error)) from error
+    folder = RunFolder.open(options.resume)
+    folder.check_own()
     config = folder.path / "config.yaml"
     if not config.is_file():
         raise UserError(
@@ -217,11 +219,8 @@ def _expand_run(command: str, arguments: list[str]) -> tuple[list[str], RunFolde
     """`RUN ...` stands for the run's configuration."""
     if command == "fit" or arguments[0].startswith("-"):
         return arguments, None
-    try:
-        folder = RunFolder.open(arguments[0])
-        folder.check_own()
-    except RunFolderError as error:
-        raise UserError(str(error)) from error
+    folder = RunFolder.open(arguments[0])
+    folder.check_own()
     # before the user's own arguments, which may say otherwise
     return ["--config", str(folder.path / "config.yaml"), *arguments[1:]], folder
 

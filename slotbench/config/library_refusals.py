@@ -121,11 +121,9 @@ def explain_construction(error: BaseException, config: Namespace, settings: Iter
     paths = {
         str(value): key.removesuffix(".class_path") for key, value in config.items() if key.endswith(".class_path")
     }
-    trace = error.__traceback__
     text = " ".join(str(error).split())
     owner, key = "", ""
-    while trace is not None:
-        frame = trace.tb_frame
+    for frame in _frames(error):
         if frame.f_code.co_name == "__init__" and (built := frame.f_locals.get("self")) is not None:
             for cls in type(built).__mro__:
                 if (path := f"{cls.__module__}.{cls.__qualname__}") in paths:
@@ -137,7 +135,6 @@ def explain_construction(error: BaseException, config: Namespace, settings: Iter
                     key = f"trainer.{found[0]}"
             if not owner and isinstance(built, Callback):
                 owner, key = type(built).__name__, f"trainer.callbacks, {type(built).__name__}"
-        trace = trace.tb_next
     return lines(f"invalid arguments for {owner}: {text}" if owner else text, key=key)
 
 
@@ -156,9 +153,5 @@ def explain_monitor(error: BaseException) -> str | None:
 
 
 def _raised_by_parser(error: BaseException) -> bool:
-    module = ""
-    trace = error.__traceback__
-    while trace is not None:
-        module = str(trace.tb_frame.f_globals.get("__name__", ""))
-        trace = trace.tb_next
-    return module.partition(".")[0] == "jsonargparse"
+    frames = _frames(error)
+    return bool(frames) and _module(frames[-1]).partition(".")[0] == "jsonargparse"

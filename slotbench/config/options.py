@@ -1,11 +1,12 @@
 """Options that are about the run and not about the experiment, and are therefore not part of the configuration."""
 
+# ruff: noqa: RUF009  `_option` makes a field
 from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 from slotbench.errors import UserError, did_you_mean, lines
 
@@ -16,42 +17,89 @@ SAVED = ("slots", "masks", "soft_masks", "reconstruction", "depth")
 """What `predict --save` can write; `slotbench.callbacks.prediction_writer` says what each is."""
 
 
+def _option(*flags: str, help: str, default: Any = None, **more: Any) -> Any:
+    """A field of `RunOptions`, with what argparse needs to read it."""
+    options = {"flags": flags, "help": help, **more}
+    return field(default_factory=list, metadata=options) if default == [] else field(default=default, metadata=options)
+
+
+def _names(given: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))
+    unknown = [name for name in names if name not in SAVED]
+    if unknown or not names:
+        near = did_you_mean(unknown[0], SAVED) if unknown else ""
+        raise UserError(
+            lines(f"--save {given} names nothing that can be saved{near}", expected=f"some of {','.join(SAVED)}")
+        )
+    return names
+
+
 @dataclass
 class RunOptions:
-    """Where a run is recorded, what may be imported, how many threads.
+    """Options of a run: where it is recorded, what may be imported, how many threads. Each says in its help what it is.
 
-    Attributes:
-        name: folder of the run below `runs_dir`.
-        runs_dir: folder of all runs.
-        group: label that belongs to several runs, such as those of a grid.
-        run_dir: the run folder itself, new or to be resumed; None for a new one below `runs_dir`.
-        resume: a run folder that exists, to be resumed in its own configuration.
-        allow_changes: whether a run may be resumed in another configuration.
-        final_validation: whether the final weights are validated if the last step was not; None if nothing was said: as
-            before, or yes.
-        wandb: whether Weights & Biases mirrors the run; None if nothing was said: as before, or "off".
-        wandb_project: under which project.
-        plugin: Python files of registered components to import first.
-        checkpoint: whose weights are evaluated, "last", "best" or a file; None if nothing was said.
-        save: arrays that `predict` writes, from `SAVED`.
-        allow_import: import paths beyond the registry that a configuration may name.
-        threads: threads that torch uses within an operation; None leaves torch's choice.
+    None stands for an option that is not given: a resumed run keeps what it had, and a new one takes the default.
     """
 
-    name: str | None = None
-    runs_dir: Path = Path("runs")
-    group: str | None = None
-    run_dir: Path | None = None
-    resume: Path | None = None
-    allow_changes: bool = False
-    final_validation: bool | None = None
-    wandb: Literal["off", "offline", "online"] | None = None
-    wandb_project: str = "slotbench"
-    checkpoint: str | None = None
-    save: tuple[str, ...] = ()
-    plugin: list[Path] = field(default_factory=list)
-    allow_import: list[str] = field(default_factory=list)
-    threads: int | None = None
+    name: str | None = _option("--name", help="name of the run (default: the configuration file's name)")
+    runs_dir: Path = _option(
+        "--runs_dir", type=Path, default=Path("runs"), metavar="DIR", help="folder of all runs (default: runs)"
+    )
+    run_dir: Path | None = _option(
+        "--run_dir",
+        type=Path,
+        metavar="DIR",
+        help="the run folder itself: a run that is there is resumed, one that is finished is left alone",
+    )
+    resume: Path | None = _option(
+        "--resume", type=Path, metavar="RUN", help="resume this run, in its own configuration"
+    )
+    allow_changes: bool = _option(
+        "--allow-changes",
+        action="store_true",
+        default=False,
+        help="resume though the configuration is not that of the run",
+    )
+    final_validation: bool | None = _option(
+        "--no-final-validation",
+        "--no_final_validation",
+        action="store_const",
+        const=False,
+        help="do not validate at the end of a training whose last step is not one that is validated",
+    )
+    checkpoint: str | None = _option(
+        "--checkpoint",
+        metavar="last|best|FILE",
+        help="whose weights validate, test, predict and probe take: the newest ones, those with the best validation "
+        "score, or a file's (default: last)",
+    )
+    save: tuple[str, ...] = _option(
+        "--save",
+        type=_names,
+        default=(),
+        metavar="NAMES",
+        help=f"arrays that predict writes as npz beside the images: {', '.join(SAVED)}, separated by commas",
+    )
+    group: str | None = _option("--group", help="label shared by several runs")
+    wandb: Literal["off", "offline", "online"] | None = _option(
+        "--wandb",
+        choices=["off", "offline", "online"],
+        help="mirror the run in Weights & Biases (default: off; a resumed run: as before)",
+    )
+    wandb_project: str = _option(
+        "--wandb_project", default="slotbench", metavar="NAME", help="project there (default: slotbench)"
+    )
+    plugin: list[Path] = _option(
+        "--plugin", type=Path, action="append", default=[], metavar="FILE", help="import components from a Python file"
+    )
+    allow_import: list[str] = _option(
+        "--allow-import",
+        action="append",
+        default=[],
+        metavar="PREFIX",
+        help="let the configuration name classes below PREFIX",
+    )
+    threads: int | None = _option("--threads", type=int, metavar="N", help="threads within a torch operation")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -63,61 +111,9 @@ def options_parser() -> argparse.ArgumentParser:
     """The parser of the options in `RunOptions`; it leaves every other argument alone."""
     parser = _Parser(prog="slotbench", add_help=False, allow_abbrev=False)
     group = parser.add_argument_group("the run (command line only, not part of the configuration)")
-    group.add_argument("--name", help="name of the run (default: the configuration file's name)")
-    group.add_argument(
-        "--runs_dir", type=Path, default=Path("runs"), metavar="DIR", help="folder of all runs (default: runs)"
-    )
-    group.add_argument(
-        "--run_dir",
-        type=Path,
-        metavar="DIR",
-        help="the run folder itself: a run that is there is resumed, one that is finished is left alone",
-    )
-    group.add_argument("--resume", type=Path, metavar="RUN", help="resume this run, in its own configuration")
-    group.add_argument(
-        "--allow-changes", action="store_true", help="resume though the configuration is not that of the run"
-    )
-    group.add_argument(
-        "--no-final-validation",
-        "--no_final_validation",
-        dest="final_validation",
-        action="store_const",
-        const=False,
-        help="do not validate at the end of a training whose last step is not one that is validated",
-    )
-    group.add_argument(
-        "--checkpoint",
-        metavar="last|best|FILE",
-        help="whose weights validate, test, predict and probe take: the newest ones, those with the best validation "
-        "score, or a file's (default: last)",
-    )
-    group.add_argument(
-        "--save",
-        type=_names,
-        default=(),
-        metavar="NAMES",
-        help=f"arrays that predict writes as npz beside the images: {', '.join(SAVED)}, separated by commas",
-    )
-    group.add_argument("--group", help="label shared by several runs")
-    group.add_argument(
-        "--wandb",
-        choices=["off", "offline", "online"],
-        help="mirror the run in Weights & Biases (default: off; a resumed run: as before)",
-    )
-    group.add_argument(
-        "--wandb_project", default="slotbench", metavar="NAME", help="project there (default: slotbench)"
-    )
-    group.add_argument(
-        "--plugin", type=Path, action="append", default=[], metavar="FILE", help="import components from a Python file"
-    )
-    group.add_argument(
-        "--allow-import",
-        action="append",
-        default=[],
-        metavar="PREFIX",
-        help="let the configuration name classes below PREFIX",
-    )
-    group.add_argument("--threads", type=int, metavar="N", help="threads within a torch operation")
+    for name, default in vars(RunOptions()).items():
+        options = dict(RunOptions.__dataclass_fields__[name].metadata)
+        group.add_argument(*options.pop("flags"), dest=name, default=default, **options)
     return parser
 
 
@@ -163,17 +159,6 @@ def _of_a_checkpoint(command: str) -> list[str]:
     if command == "fit":
         return ["  --ckpt_path FILE                 the checkpoint to resume from"]
     return ["  --checkpoint last|best|FILE      whose weights: the newest (default), the best in validation, a file's"]
-
-
-def _names(given: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))
-    unknown = [name for name in names if name not in SAVED]
-    if unknown or not names:
-        near = did_you_mean(unknown[0], SAVED) if unknown else ""
-        raise UserError(
-            lines(f"--save {given} names nothing that can be saved{near}", expected=f"some of {','.join(SAVED)}")
-        )
-    return names
 
 
 def split_options(arguments: list[str]) -> tuple[RunOptions, list[str]]:

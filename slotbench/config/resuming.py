@@ -21,7 +21,7 @@ from slotbench.files import make_folder, remove_file, remove_partials
 from slotbench.locks import Lock, LockedError
 from slotbench.runs.checkpoints import GoodCheckpoint
 from slotbench.runs.differences import Difference, configuration_differences
-from slotbench.runs.folder import CONFIG, LOCK, METRICS, RECORD, RESULT, RunFolder, RunFolderError
+from slotbench.runs.folder import CONFIG, LOCK, METRICS, RECORD, RESULT, RunFolder
 from slotbench.runs.launch import RUN_DIR_VARIABLE, Launch
 from slotbench.runs.result import write_result
 from slotbench.runs.resuming import command_after_divergence, make_ready, wait_for_folder
@@ -76,10 +76,7 @@ class RunPlace:
             return True
         exists = (path / RECORD).is_file()
         if self._options.resume is not None or exists:
-            try:
-                folder = RunFolder.open(path)
-            except RunFolderError as error:
-                raise UserError(str(error)) from error
+            folder = RunFolder.open(path)
         if self.is_first:
             if path.exists() and not path.is_dir():
                 raise UserError(f"--run_dir {path} is a file; expected a folder, or a path where there is nothing yet")

@@ -96,10 +96,7 @@ def load_with_settings(
         UserError: see `load_run`.
     """
     filter_messages()
-    try:
-        folder = RunFolder.open(path)
-    except RunFolderError as error:
-        raise UserError(str(error)) from error
+    folder = RunFolder.open(path)
     file = choose_checkpoint(folder, checkpoint)
     check_whole(file, command, folder.path)
     arguments = ["--config", str(folder.path / "config.yaml"), *settings]

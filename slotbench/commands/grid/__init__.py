@@ -45,7 +45,7 @@ _ACTIONS = {
 
 
 def main(command: str, arguments: list[str]) -> int:
-    """Hands over to the action."""
+    """Runs the action, or prints its help."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_USAGE)
         return 0
@@ -56,5 +56,8 @@ def main(command: str, arguments: list[str]) -> int:
             near = f"; did you mean slotbench grid run {action}?"
         raise UserError(lines(f"grid has no action {action}{near}", actions=", ".join(_ACTIONS)))
     module = importlib.import_module(f"{__name__}.{_ACTIONS[action]}")
+    if {"--help", "-h"} & {*rest}:
+        print(module.USAGE if isinstance(module.USAGE, str) else module.USAGE[action])
+        return 0
     code: int = module.main(action, rest)
     return code

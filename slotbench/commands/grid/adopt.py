@@ -7,18 +7,20 @@ from typing import Any
 
 import yaml
 
-from slotbench.commands.grid.opening import OpenGrid, Parser, open_grid
+from slotbench.commands.arguments import Parser
+from slotbench.commands.grid.opening import OpenGrid, open_grid
 from slotbench.comparison.settings import flat_settings
+from slotbench.config.command_line import resolve
 from slotbench.errors import FileError, UserError, lines
 from slotbench.grids.adoption import copy_in, likely_points
 from slotbench.grids.expansion import Point
 from slotbench.grids.jobs import fit_arguments
 from slotbench.runs.differences import Difference, configuration_differences
-from slotbench.runs.folder import RunFolder, RunFolderError
+from slotbench.runs.folder import RunFolder
 
-__all__ = ["main"]
+__all__ = ["USAGE", "main"]
 
-_USAGE = """Usage: slotbench grid adopt FILE RUN ... [--allow-difference KEY ...]
+USAGE = """Usage: slotbench grid adopt FILE RUN ... [--allow-difference KEY ...]
 
 Takes finished runs that were made by hand into a grid: a run whose complete configuration is that of a point is copied
 into the point's folder, and the point is done. A run that fits no point is refused, and what differs is named. Where
@@ -33,10 +35,7 @@ Examples:
 
 def main(action: str, arguments: list[str]) -> int:
     """Copies in what fits; 2 if a run fits no point."""
-    if "--help" in arguments or "-h" in arguments:
-        print(_USAGE)
-        return 0
-    parser = Parser(action)
+    parser = Parser(f"slotbench grid {action}")
     parser.add_argument("--allow-difference", action="append", default=[], metavar="KEY")
     given, rest = parser.parse_known_args(arguments)
     named = [index for index, word in enumerate(rest) if not word.startswith("-")]
@@ -52,7 +51,7 @@ def main(action: str, arguments: list[str]) -> int:
         opened.write()
         for folder in folders:
             try:
-                own = _resolved(["--config", str(folder.path / "config.yaml")], opened.options)
+                own = resolve(["--config", str(folder.path / "config.yaml"), *opened.options]).yaml()
                 point, differences = _match(opened, folder, yaml.safe_load(own), given.allow_difference)
                 command = ["slotbench", "fit", *fit_arguments(point, opened.folder, opened.options)]
                 target = copy_in(opened.folder, point, folder, command, own)
@@ -67,10 +66,7 @@ def main(action: str, arguments: list[str]) -> int:
 
 
 def _finished(run: str) -> RunFolder:
-    try:
-        folder = RunFolder.open(run)
-    except RunFolderError as error:
-        raise UserError(str(error)) from error
+    folder = RunFolder.open(run)
     if folder.state != "finished":
         raise UserError(
             lines(
@@ -92,7 +88,8 @@ def _match(
     nearest: tuple[Point, list[Difference]] | None = None
     fitting: list[tuple[Point, list[Difference]]] = []
     for point in likely_points(opened.grid.points, flat_settings(own)):
-        differences = configuration_differences(own, yaml.safe_load(_resolved(point.arguments, opened.options)))
+        of_point = yaml.safe_load(resolve([*point.arguments, *opened.options]).yaml())
+        differences = configuration_differences(own, of_point)
         wrong = [difference for difference in differences if not _is_allowed(difference.key, allowed)]
         if not differences:
             return point, differences
@@ -144,13 +141,3 @@ def _said(differences: Sequence[Difference]) -> str:
 
 def _is_allowed(key: str, allowed: Sequence[str]) -> bool:
     return any(key == prefix or key.startswith(f"{prefix}.") for prefix in allowed)
-
-
-def _resolved(arguments: Sequence[str], options: Sequence[str]) -> str:
-    """The complete configuration as YAML."""
-    from slotbench.config.command_line import read_experiment
-    from slotbench.config.parser import filter_messages, parse
-
-    filter_messages()
-    run_options, rest, settings = read_experiment([*arguments, *options])
-    return parse("fit", rest, settings, run_options).yaml()

@@ -6,16 +6,18 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from slotbench.commands.grid.opening import OpenGrid, Parser, open_grid
+from slotbench.commands.arguments import Parser
+from slotbench.commands.grid.opening import OpenGrid, open_grid
+from slotbench.config.command_line import resolve
 from slotbench.errors import UserError
 from slotbench.grids.choosing import choose, covering
 from slotbench.grids.expansion import Point
 from slotbench.grids.status import points
 from slotbench.registry import RegistryError
 
-__all__ = ["check_before_start", "main", "problems"]
+__all__ = ["USAGE", "check_before_start", "main", "problems"]
 
-_USAGE = """Usage: slotbench grid check FILE [--only WHAT ...] [settings for all points]
+USAGE = """Usage: slotbench grid check FILE [--only WHAT ...] [settings for all points]
 
 Asks the parser about every point of a grid, as `slotbench show` does, and says what is wrong with which. Runs nothing.
 Exit code 2 if a point cannot be run.
@@ -28,10 +30,7 @@ Example:
 
 def main(action: str, arguments: list[str]) -> int:
     """Checks the points; 0 if all of them can be run."""
-    if "--help" in arguments or "-h" in arguments:
-        print(_USAGE)
-        return 0
-    parser = Parser(action)
+    parser = Parser(f"slotbench grid {action}")
     parser.add_argument("--only", action="append", nargs="+", default=[])
     parser.add_argument("--points", nargs="+", default=[])
     given, rest = parser.parse_known_args(arguments)
@@ -55,15 +54,10 @@ def main(action: str, arguments: list[str]) -> int:
 
 def problems(chosen: Sequence[Point], options: Sequence[str]) -> list[tuple[Point, str]]:
     """The points that the parser refuses, with what it says."""
-    from slotbench.config.command_line import read_experiment
-    from slotbench.config.parser import filter_messages, parse
-
-    filter_messages()
     found = []
     for point in chosen:
         try:
-            run_options, arguments, settings = read_experiment([*point.arguments, *options])
-            parse("fit", arguments, settings, run_options)
+            resolve([*point.arguments, *options])
         except (UserError, RegistryError) as error:
             found.append((point, str(error)))
     return found

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import yaml
 
@@ -26,18 +25,7 @@ from slotbench.grids.values import is_possible, parse
 from slotbench.runs.grid_record import GridRecord
 from slotbench.runs.run_info import PluginEntry
 
-__all__ = ["OpenGrid", "Parser", "open_grid", "text"]
-
-
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong with an action's arguments, and where to read about them."""
-
-    def __init__(self, action: str) -> None:
-        super().__init__(prog=f"slotbench grid {action}", add_help=False, allow_abbrev=False)
-
-    def error(self, message: str) -> NoReturn:
-        """Raises it."""
-        raise UserError(f"{message}; {self.prog} --help lists the arguments")
+__all__ = ["OpenGrid", "open_grid", "text"]
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slotbench.commands.grid.opening import OpenGrid, Parser, open_grid
+from slotbench.commands.arguments import Parser
+from slotbench.commands.grid.opening import OpenGrid, open_grid
 from slotbench.errors import FileError, UserError, lines
 from slotbench.grids.packing import check_archive_name, pack, unpack
 from slotbench.text import one_line
 
-__all__ = ["main"]
+__all__ = ["USAGE", "main"]
 
 _PACK = """Usage: slotbench grid pack FILE ARCHIVE.zip
 
@@ -36,18 +37,17 @@ the one that the file names now is left out and named. Nothing in an archive is 
 Example:
   slotbench grid unpack experiments/grids/bouncing_balls_slots.yaml slots.zip"""
 
+USAGE = {"pack": _PACK, "unpack": _UNPACK}
+
 
 def main(action: str, arguments: list[str]) -> int:
     """Packs, or unpacks; 1 if an archive has nothing for this grid."""
-    if "--help" in arguments or "-h" in arguments:
-        print({"pack": _PACK, "unpack": _UNPACK}[action])
-        return 0
     words = [word for word in arguments[:2] if not word.startswith("-")]
     if len(words) != 2:
         example = f"slotbench grid {action} experiments/grids/bouncing_balls_slots.yaml slots.zip"
         raise UserError(lines(f"grid {action} needs a grid file and an archive, in this order", example=example))
     archive = check_archive_name(words[1])
-    _, rest = Parser(action).parse_known_args(arguments[2:])
+    _, rest = Parser(f"slotbench grid {action}").parse_known_args(arguments[2:])
     opened = open_grid(action, [words[0], *rest])
     points = opened.grid.candidates or opened.grid.points
     if action == "pack":
@@ -61,10 +61,7 @@ def main(action: str, arguments: list[str]) -> int:
         print(f"{archive}: records of {len(packed)} points of {len(opened.grid.points)}, {size / 1000:,.0f} kB")
         return 0
     with opened.folder.driven():
-        try:
-            taken, there, strange = unpack(opened.folder, points, archive)
-        except FileError as error:
-            raise UserError(str(error)) from error
+        taken, there, strange = unpack(opened.folder, points, archive)
         opened.restaged().write()
     print(f"{opened.folder.path}: {len(taken)} points unpacked, {len(there)} were there already")
     for point_id in strange:

@@ -11,14 +11,14 @@ from dataclasses import replace
 from types import FrameType
 from typing import NoReturn
 
+from slotbench.commands.arguments import Parser
 from slotbench.commands.grid import check as grid_check
-from slotbench.commands.grid.opening import OpenGrid, Parser, open_grid, text
+from slotbench.commands.grid.opening import OpenGrid, open_grid, text
 from slotbench.errors import FileError, UserError
 from slotbench.grids import jobs as job_making
 from slotbench.grids.choosing import choose
 from slotbench.grids.driver import Driver, Progress
 from slotbench.grids.engines import ENGINES, EngineOptions, make_engine
-from slotbench.grids.engines.base import EngineError
 from slotbench.grids.expansion import Point, Stage
 from slotbench.grids.ledger import STATES, State
 from slotbench.grids.progress import make_listener, print_failure
@@ -26,9 +26,9 @@ from slotbench.grids.protocol import choice_lines, choices, variant_of
 from slotbench.grids.status import counts, points, stage_name, status_lines
 from slotbench.text import one_line
 
-__all__ = ["main"]
+__all__ = ["USAGE", "main"]
 
-_USAGE = """Usage: slotbench grid run FILE [settings for all points] [options]
+USAGE = """Usage: slotbench grid run FILE [settings for all points] [options]
        slotbench grid retry FILE [options]
 
 run starts every point that is not done: those that nobody has run yet, and those that were interrupted or killed, which
@@ -79,9 +79,6 @@ class _Stopped(KeyboardInterrupt):
 
 def main(action: str, arguments: list[str]) -> int:
     """Runs what is to be run; 0 if all points that were asked for are done afterwards."""
-    if "--help" in arguments or "-h" in arguments:
-        print(_USAGE)
-        return 0
     arguments, slurm = _slurm_options(arguments)
     given, rest = _parser(action).parse_known_args(arguments)
     opened = open_grid(action, rest, remember=action == "retry")
@@ -91,17 +88,13 @@ def main(action: str, arguments: list[str]) -> int:
     chosen = choose(everything, [word for words in given.only for word in words])
     if given.dry_run:
         return _dry_run(opened, _there(opened, chosen), again)
-    try:
-        with opened.folder.driven(), _sigterm_as_interrupt():
-            if opened.grid.file.protocol is None:
-                return _run(opened, chosen, again, given, EngineOptions(given.jobs, slurm))
-            return _run_in_stages(opened, chosen, again, given, EngineOptions(given.jobs, slurm))
-    except EngineError as error:
-        raise UserError(str(error)) from error
+    run = _run if opened.grid.file.protocol is None else _run_in_stages
+    with opened.folder.driven(), _sigterm_as_interrupt():
+        return run(opened, chosen, again, given, EngineOptions(given.jobs, slurm))
 
 
 def _parser(action: str) -> argparse.ArgumentParser:
-    parser = Parser(action)
+    parser = Parser(f"slotbench grid {action}")
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--engine", choices=ENGINES, default="local")
     parser.add_argument("--only", action="append", nargs="+", default=[])

@@ -6,7 +6,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from slotbench.commands.grid.opening import OpenGrid, Parser, open_grid, text
+from slotbench.commands.arguments import Parser
+from slotbench.commands.grid.opening import OpenGrid, open_grid, text
+from slotbench.config.command_line import resolve
 from slotbench.errors import UserError, lines
 from slotbench.files import dump_json
 from slotbench.grids.choosing import choose, find_point
@@ -17,7 +19,7 @@ from slotbench.grids.protocol import choices
 from slotbench.grids.status import status_lines, status_record
 from slotbench.text import one_line, printable
 
-__all__ = ["main"]
+__all__ = ["USAGE", "main"]
 
 _STATUS = """Usage: slotbench grid status FILE [--only WHAT ...] [--json]
 
@@ -55,15 +57,14 @@ Examples:
   slotbench grid point experiments/grids/bouncing_balls_slots.yaml 3
   slotbench grid point experiments/grids/bouncing_balls_slots.yaml --point num_slots=4,seed=0-0123abcd"""
 
+USAGE = {"status": _STATUS, "show": _SHOW, "point": _POINT}
+
 
 def main(action: str, arguments: list[str]) -> int:
     """Prints all points, prints one, or runs one."""
-    if "--help" in arguments or "-h" in arguments:
-        print({"status": _STATUS, "show": _SHOW, "point": _POINT}[action])
-        return 0
     if action == "status":
         return _status(arguments)
-    parser = Parser(action)
+    parser = Parser(f"slotbench grid {action}")
     parser.add_argument("--point")
     given, rest = parser.parse_known_args(arguments)
     wanted = given.point
@@ -78,7 +79,7 @@ def main(action: str, arguments: list[str]) -> int:
 
 
 def _status(arguments: list[str]) -> int:
-    parser = Parser("status")
+    parser = Parser("slotbench grid status")
     parser.add_argument("--only", action="append", nargs="+", default=[])
     parser.add_argument("--json", action="store_true")
     given, rest = parser.parse_known_args(arguments)
@@ -110,12 +111,7 @@ def _show(opened: OpenGrid, point: Point) -> int:
     line = text(["slotbench", "fit", *fit_arguments(point, opened.folder, opened.options)])
     # a setting may hold a line break, which would end the comment
     print("\n".join(f"# {printable(part)}" for whole in (point.id, line) for part in whole.splitlines()))
-    from slotbench.config.command_line import read_experiment
-    from slotbench.config.parser import filter_messages, parse
-
-    filter_messages()
-    options, arguments, settings = read_experiment([*whole_arguments(point, opened.folder), *opened.options])
-    print(parse("fit", arguments, settings, options).yaml(), end="")
+    print(resolve([*whole_arguments(point, opened.folder), *opened.options]).yaml(), end="")
     return 0
 
 

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from slotbench.errors import UserError
+
 __all__ = ["Engine", "EngineError", "Job", "Outcome"]
 
 
-class EngineError(Exception):
+class EngineError(UserError):
     """An engine cannot work here: what is missing, and what to install or type instead."""
 
 

@@ -1,36 +1,93 @@
-"""What a bench came to: growth exponents, and tables for the terminal and for a page."""
+"""Tables of numbers for the terminal and as Markdown, and those of a bench of cores with their growth exponents."""
 
 from __future__ import annotations
 
+import math
 import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from rich.table import Table as RichTable
 
-from slotbench.bench.job import OUT_OF_MEMORY
-from slotbench.bench.results import OUT_OF_TIME, Results
-from slotbench.bench.tables import Table, markdown, number
+from slotbench.bench.cores import Results
+from slotbench.bench.harness import OUT_OF_MEMORY, OUT_OF_TIME, SKIPPED
 from slotbench.files import write_atomically
-from slotbench.text import one_line
+from slotbench.text import markdown_cell, one_line, rich_text
 
 __all__ = [
     "PANELS",
-    "Growth",
     "Panel",
+    "Table",
+    "exponent",
     "growth",
-    "growths",
     "is_disturbed",
     "legend",
-    "noise",
+    "markdown",
+    "number",
+    "rich_table",
+    "spread",
     "summary",
     "tables",
-    "write_markdown",
+    "write_report",
 ]
 
-_UPPER = 3
-_SHORT = {OUT_OF_MEMORY: "memory", OUT_OF_TIME: "time", "error": "error", "skipped": "–"}
+
+@dataclass(frozen=True)
+class Table:
+    """Headings and rows of text; the first `words` columns are words, the others numbers."""
+
+    title: str
+    headings: list[str]
+    rows: list[list[str]]
+    words: int = 1
+
+
+def rich_table(table: Table) -> RichTable:
+    """The table for a terminal."""
+    shown = RichTable(title=rich_text(table.title), title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for index, heading in enumerate(table.headings):
+        words = index < table.words
+        shown.add_column(rich_text(heading), justify="left" if words else "right", no_wrap=words)
+    for row in table.rows:
+        shown.add_row(*map(rich_text, row))
+    return shown
+
+
+def markdown(made: Iterable[Table], heading: str, lines: Iterable[str]) -> str:
+    """The tables as a page below some paragraphs."""
+    parts = [f"# {heading}", *lines]
+    for table in made:
+        rows = [f"| {' | '.join(map(markdown_cell, cells))} |" for cells in (table.headings, *table.rows)]
+        rows.insert(1, "|---" * table.words + "|" + "---:|" * (len(table.headings) - table.words))
+        parts += [f"## {table.title}", "\n".join(rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def number(value: float) -> str:
+    """Three significant digits, without an exponent, thousands separated."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    rounded = float(f"{value:.3g}")
+    digits = max(0, 2 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:,.{digits}f}"
+
+
+def spread(values: Sequence[float]) -> str:
+    """The median, and in brackets the smallest and the largest of several."""
+    around = f" ({number(min(values))}–{number(max(values))})" if len(values) > 1 else ""
+    return number(statistics.median(values)) + around
+
+
+def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
+    """The p of values ~ size^p: the slope of a line through the logarithms."""
+    return statistics.linear_regression([math.log(size) for size in sizes], [math.log(value) for value in values]).slope
+
+
+# --- cores
+
+_SHORT = {OUT_OF_MEMORY: "memory", OUT_OF_TIME: "time", "error": "error", SKIPPED: "–"}
 
 
 @dataclass(frozen=True)
@@ -44,11 +101,9 @@ class Panel:
 
     def values(self, point: dict[str, Any]) -> list[float]:
         """One number per repeat, in `unit`; none where it was not measured."""
-        if self.key not in point:
-            return []
-        if self.key == "seconds":
-            return [1e3 * value for value in point["seconds"]]
-        return [1e-9 * point["flops"]] if self.key == "flops" else [point[self.key]]
+        scale = {"seconds": 1e3, "flops": 1e-9}.get(self.key, 1.0)
+        found = point.get(self.key, [])
+        return [scale * value for value in (found if isinstance(found, list) else [found])]
 
 
 PANELS = (
@@ -61,33 +116,31 @@ PANELS = (
 _TABLES = (*PANELS, Panel("Peak memory of inference", "inference", "MB", "memory_mb"))
 
 
-@dataclass(frozen=True)
-class Growth:
-    """A quantity grows as length to the power `exponent`, over `lengths`."""
+def write_report(results: Results, page: Path, figure: str) -> list[Table]:
+    """Adds the growth to the file of the results, writes the page with the figure's name, and returns its tables."""
+    fits = [(panel, core, growth(results, core, panel)) for panel in _TABLES for core in results.cores()]
+    results.write(
+        growth=[
+            {"core": core, "quantity": panel.title, "exponent": fit[0], "lengths": fit[1]}
+            for panel, core, fit in fits
+            if fit is not None
+        ]
+    )
+    lines = [f"    {one_line(results.environment['command'])}", *legend(results)]
+    lines.append(f"![latency, training step, memory and streaming against length]({figure})")
+    made = tables(results)
+    write_atomically(page, markdown(made, "Cores: cost against sequence length", lines))
+    return made
 
-    exponent: float
-    lengths: list[int]
 
-
-def growth(points: list[dict[str, Any]], panel: Panel) -> Growth | None:
-    """Slope of log quantity against log length over the upper three lengths that have it; None for fewer than two."""
-    measured = [point for point in points if "problem" not in point and panel.values(point)][-_UPPER:]
+def growth(results: Results, core: str, panel: Panel) -> tuple[float, list[int]] | None:
+    """Exponent over the upper three lengths that have the quantity, and these; None for fewer than two."""
+    measured = [(point["length"], panel.values(point)) for point in results.series(core, panel.measure)]
+    measured = [(length, values) for length, values in measured if values][-3:]
     if len(measured) < 2:
         return None
-    lengths = [point["length"] for point in measured]
-    medians = [max(1e-9, statistics.median(panel.values(point))) for point in measured]
-    slope = np.polyfit(np.log(lengths), np.log(medians), 1)[0]
-    return Growth(float(slope), lengths)
-
-
-def growths(results: Results) -> list[dict[str, Any]]:
-    """Every exponent that can be fitted, for the file of the results."""
-    return [
-        {"core": core, "quantity": panel.title, "exponent": fit.exponent, "lengths": fit.lengths}
-        for panel in _TABLES
-        for core in results.cores()
-        if (fit := growth(results.series(core, panel.measure), panel)) is not None
-    ]
+    lengths = [length for length, _ in measured]
+    return exponent(lengths, [max(1e-9, statistics.median(values)) for _, values in measured]), lengths
 
 
 def tables(results: Results) -> list[Table]:
@@ -99,71 +152,48 @@ def _panel_table(results: Results, panel: Panel) -> Table:
     lengths = results.lengths()
     rows = []
     for core in results.cores():
-        points = {point["length"]: point for point in results.series(core, panel.measure)}
-        cells = [_cell(results, points.get(length), panel) for length in lengths]
-        fit = growth(list(points.values()), panel)
-        over = f" ({fit.lengths[0]} to {fit.lengths[-1]})" if fit else ""
-        rows.append([core, _parameters(results, core), *cells, f"T^{fit.exponent:.2f}{over}" if fit else ""])
-    title = f"{panel.title}, {panel.unit}"
-    return Table(title, ["core", "parameters", *(f"T={length}" for length in lengths), "grows as"], rows)
+        cells = [_cell(results, results.get(core, panel.measure, length), panel) for length in lengths]
+        fit = growth(results, core, panel)
+        grows = f"T^{fit[0]:.2f} ({fit[1][0]} to {fit[1][-1]})" if fit else ""
+        counts = [p["parameters"] for (name, _, _), p in results.points.items() if name == core and "parameters" in p]
+        rows.append([core, f"{counts[0]:,}" if counts else "", *cells, grows])
+    headings = ["core", "parameters", *(f"T={length}" for length in lengths), "grows as"]
+    return Table(f"{panel.title}, {panel.unit}", headings, rows)
 
 
 def _cell(results: Results, point: dict[str, Any] | None, panel: Panel) -> str:
-    if point is None:
-        return ""
-    if "problem" in point:
+    if point is not None and "problem" in point:
         return _SHORT[point["problem"]]
-    values = panel.values(point)
-    if not values:
+    if point is None or not (values := panel.values(point)):
         return ""
-    doubt = "~" if panel.unit == "ms" and is_disturbed(results, point) else ""
-    median = doubt + number(statistics.median(values))
-    return median if len(values) == 1 else f"{median} ({number(min(values))}–{number(max(values))})"
+    return ("~" if panel.unit == "ms" and is_disturbed(results, point) else "") + spread(values)
 
 
 def _streaming_table(results: Results) -> Table:
     rows = []
-    for core in results.cores():
-        for point in results.series(core, "streaming")[-1:]:
-            if "problem" in point:
-                rows.append([core, "", "", "", _SHORT[point["problem"]], "", "", ""])
-                continue
-            early, late = (1e3 * statistics.median(point[name]) for name in ("early", "late"))
+    for point in (point for core in results.cores() for point in results.series(core, "streaming")[-1:]):
+        cells = ["", "", "", _SHORT.get(point.get("problem", ""), ""), "", "", ""]
+        if "problem" not in point:
+            early, late = (number(1e3 * statistics.median(point[name])) for name in ("early", "late"))
             ratios = point["ratio"]
-            spread = f" ({min(ratios):.2f}–{max(ratios):.2f})" if len(ratios) > 1 else ""
-            rows.append(
-                [
-                    core,
-                    f"{point['early_steps']:,}",
-                    number(early),
-                    f"{point['steps']:,}",
-                    number(late),
-                    f"{statistics.median(ratios):.2f}{spread}",
-                    number(point["early_state_mb"]),
-                    number(point["late_state_mb"]),
-                ]
-            )
+            around = f" ({min(ratios):.2f}–{max(ratios):.2f})" if len(ratios) > 1 else ""
+            cells = [f"{point['early_steps']:,}", early, f"{point['steps']:,}", late]
+            cells.append(f"{statistics.median(ratios):.2f}{around}")
+            cells += [number(point[name]) for name in ("early_state_mb", "late_state_mb")]
+        rows.append([point["core"], *cells])
     headings = ["core", "early: after", "ms", "late: after", "ms", "late to early", "early state, MB", "late, MB"]
     return Table("Streaming, one step at a time with carried state", headings, rows)
 
 
-def _parameters(results: Results, core: str) -> str:
-    found = next(
-        (p["parameters"] for (name, _, _), p in results.points.items() if name == core and "parameters" in p), 0
-    )
-    return f"{found:,}" if found else ""
-
-
-def noise(results: Results) -> tuple[float, float, float] | None:
-    """Median, smallest and largest milliseconds of the fixed piece of work timed around every point."""
-    values = [1e3 * value for point in results.points.values() for value in point.get("noise", [])]
-    return (statistics.median(values), min(values), max(values)) if values else None
+def _noise(results: Results) -> list[float]:
+    """Milliseconds of the fixed piece of work that is timed around every point."""
+    return [1e3 * value for point in results.points.values() for value in point.get("noise", [])]
 
 
 def is_disturbed(results: Results, point: dict[str, Any]) -> bool:
     """Whether the fixed piece of work took half as long again around this point as it usually did."""
-    usual = noise(results)
-    return usual is not None and 1e3 * max(point.get("noise", [0.0])) > 1.5 * usual[0]
+    found = point.get("noise", [])
+    return bool(found) and 1e3 * max(found) > 1.5 * statistics.median(_noise(results))
 
 
 def summary(point: dict[str, Any]) -> str:
@@ -193,18 +223,12 @@ def legend(results: Results) -> list[str]:
         f'"memory": out of memory above {settings.memory:g} GiB; "time": longer than {settings.seconds:g} s; "–": not '
         "tried, because less has failed. Growth is the log-log slope over the lengths in brackets.",
     ]
-    if found := noise(results):
+    if noise := _noise(results):
         lines.append(
-            f"Noise of the machine: a fixed piece of work, timed around every point, took {number(found[0])} ms "
-            f'({number(found[1])}–{number(found[2])}); "~": it took half as long again around this one.'
+            f"Noise of the machine: a fixed piece of work, timed around every point, took "
+            f"{number(statistics.median(noise))} ms ({number(min(noise))}–{number(max(noise))}); "
+            '"~": it took half as long again around this one.'
         )
     errors = [point for point in results.points.values() if point.get("problem") == "error"]
     lines += [f"{point['core']}, {point['measure']} at T={point['length']}: {point['message']}" for point in errors]
     return lines
-
-
-def write_markdown(results: Results, path: Path, figure: str) -> None:
-    """Writes the tables as a page, with the file name of the figure."""
-    lines = [f"    {one_line(results.environment['command'])}", *legend(results)]
-    lines.append(f"![latency, training step, memory and streaming against length]({figure})")
-    write_atomically(path, markdown(tables(results), "Cores: cost against sequence length", lines))

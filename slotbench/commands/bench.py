@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slotbench import registry
-from slotbench.bench.gpu.plan import MINUTES, STAGES, Settings
+from slotbench.bench.gpu.plan import MINUTES, STAGES
+from slotbench.bench.gpu.plan import Settings as DaySettings
 from slotbench.bench.subjects import SUBJECTS
 from slotbench.commands.arguments import Parser
 from slotbench.errors import UserError, did_you_mean, lines, listing
 
 if TYPE_CHECKING:
-    from slotbench.bench.results import Results
+    from slotbench.bench.report import Table
 
 __all__ = ["main"]
 
@@ -74,7 +75,7 @@ def main(command: str, arguments: list[str]) -> int:
     """Runs the bench that is named first."""
     if not arguments or "--help" in arguments or "-h" in arguments:
         width = max(map(len, SUBJECTS))
-        subjects = "\n".join(f"  {name:<{width}}  {what}" for name, what in SUBJECTS.items())
+        subjects = "\n".join(f"  {name:<{width}}  {subject.what}" for name, subject in SUBJECTS.items())
         stages = ", ".join(stage.name for stage in STAGES)
         print(_USAGE.replace("@SUBJECTS@", subjects).replace("@STAGES@", stages))
         return 0
@@ -131,12 +132,9 @@ def _bench_subject(name: str, arguments: list[str]) -> int:
         parser.add_argument("--config")
     given = parser.parse_args(arguments)
 
-    from rich.console import Console
+    from slotbench.bench.contests import run_subject
 
-    from slotbench.bench.subject_run import run_subject
-    from slotbench.bench.tables import rich_table
-
-    machine, tables, note = run_subject(
+    lines, tables = run_subject(
         name,
         given.out,
         lambda case: print(case, flush=True),
@@ -150,14 +148,22 @@ def _bench_subject(name: str, arguments: list[str]) -> int:
     )
     if not tables:
         raise UserError(f"no case of {name} has {given.only!r} in its name")
+    _show(tables, [*lines, f"wrote {given.out / name}.json, {given.out / name}.md"])
+    return 0
+
+
+def _show(tables: list[Table], lines: list[str]) -> None:
+    from rich.console import Console
+
+    from slotbench.bench.report import rich_table
+
     console = Console()
     for table in tables:
         console.print()
         console.print(rich_table(table))
-    for line in (machine, note, f"wrote {given.out / name}.json, {given.out / name}.md"):
-        if line:
-            console.print(line, markup=False, highlight=False)
-    return 0
+    console.print()
+    for line in lines:
+        console.print(line, markup=False, highlight=False)
 
 
 def _bench_gpu(arguments: list[str]) -> int:
@@ -178,9 +184,9 @@ def _bench_gpu(arguments: list[str]) -> int:
     if given.device == "cpu" and not quick:
         raise UserError("--device cpu would train the papers' sizes on the CPU: add --quick for tiny ones")
     command = shlex.join(["slotbench", "bench", "gpu", *arguments])
-    settings = Settings(given.out.absolute(), given.device, quick, given.minutes, command)
+    settings = DaySettings(given.out.absolute(), given.device, quick, given.minutes, command)
 
-    from slotbench.bench.gpu.driver import run_day
+    from slotbench.bench.gpu.day import run_day
 
     print(f"{', '.join(names)}: {given.minutes:g} minutes at most, results in {given.out}")
     try:
@@ -206,9 +212,9 @@ def _at_least(kind: type, smallest: int | float) -> Any:
 def _bench_cores(given: argparse.Namespace, known: list[str]) -> int:
     import torch
 
-    from slotbench.bench.job import Settings
-    from slotbench.bench.results import BenchError, Results
-    from slotbench.bench.sweep import sweep
+    from slotbench.bench.cores import Results, Settings, sweep
+    from slotbench.bench.plot import draw
+    from slotbench.bench.report import legend, summary, write_report
 
     if given.device == "cuda" and not torch.cuda.is_available():
         raise UserError(lines("there is no CUDA device here", given="--device cuda", expected="--device cpu"))
@@ -226,42 +232,20 @@ def _bench_cores(given: argparse.Namespace, known: list[str]) -> int:
         device=given.device,
         plugins=tuple(str(file.resolve()) for file in given.plugin),
     )
-    try:
-        results = Results.open(given.out / "cores.json", settings, restart=given.restart)
-    except BenchError as error:
-        raise UserError(str(error)) from error
+    results = Results.open(given.out / "cores.json", settings, restart=given.restart)
     if results.points:
         print(f"{results.path} holds {len(results.points)} points already")
+
+    def tell(point: dict[str, Any]) -> None:
+        print(f"{point['core']:<18}{point['measure']:<10} T={point['length']:<5} {summary(point)}", flush=True)
+
     try:
-        sweep(results, lambda point: print(_line(point), flush=True))
+        sweep(results, tell)
     except KeyboardInterrupt:
         print(f"interrupted; {results.path} holds {len(results.points)} points, and the same command resumes from them")
         raise
-    _report(results, given.out)
+    draw(results, given.out / "cores.png")
+    tables = write_report(results, given.out / "cores.md", "cores.png")
+    files = [str(given.out / f"cores.{kind}") for kind in ("json", "md", "png")]
+    _show(tables, [*legend(results), "", f"wrote {', '.join(files)}"])
     return 0
-
-
-def _line(point: dict[str, Any]) -> str:
-    from slotbench.bench.report import summary
-
-    return f"{point['core']:<18}{point['measure']:<10} T={point['length']:<5} {summary(point)}"
-
-
-def _report(results: Results, out: Path) -> None:
-    from rich.console import Console
-
-    from slotbench.bench.plot import draw
-    from slotbench.bench.report import growths, legend, tables, write_markdown
-    from slotbench.bench.tables import rich_table
-
-    results.write(growth=growths(results))
-    draw(results, out / "cores.png")
-    write_markdown(results, out / "cores.md", "cores.png")
-    console = Console()
-    for table in tables(results):
-        console.print()
-        console.print(rich_table(table))
-    console.print()
-    for line in legend(results):
-        console.print(line, markup=False, highlight=False)
-    print(f"\nwrote {', '.join(str(out / f'cores.{kind}') for kind in ('json', 'md', 'png'))}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slotbench.bench.job import Job, Settings
+from slotbench.bench.cores import Job, Settings
 
 PLUGIN = Path(__file__).parent / "bench_cores.py"
 SMALL = {"batch": 1, "slots": 2, "dim": 4, "tokens": 4, "repeats": 2, "seconds": 30.0, "memory": 1.0}

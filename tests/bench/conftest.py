@@ -10,14 +10,14 @@ import pytest
 from bench_jobs import PLUGIN, settings
 
 from slotbench import registry
-from slotbench.bench.results import Results
+from slotbench.bench.cores import Results
 
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """One machine for all tests; to ask this one takes a while."""
     environment = {"device": "Loom x 2", "versions": {"torch": "2.0"}, "command": "slotbench bench cores"}
-    monkeypatch.setattr("slotbench.bench.results.describe_environment", lambda: environment)
+    monkeypatch.setattr("slotbench.bench.cores.describe_environment", lambda: environment)
 
 
 @pytest.fixture

@@ -8,11 +8,9 @@ import sys
 import pytest
 import torch
 
-from slotbench.bench.gpu import kernel_job
-from slotbench.bench.gpu.kernel_inputs import inputs_of
-from slotbench.bench.gpu.kernels import key_of, measure, run
-from slotbench.bench.gpu.plan import Settings
-from slotbench.bench.gpu.records import Items
+from slotbench.bench.gpu import kernels as stage
+from slotbench.bench.gpu.kernels import inputs_of, key_of, measure
+from slotbench.bench.gpu.plan import Items, Settings
 from slotbench.ops import available_kernels
 from slotbench.ops.dispatch import KERNELS
 
@@ -84,7 +82,7 @@ def test_every_op_has_inputs_and_its_kernels_agree(op):
     case = {"sequences": 3, "steps": 5, "width": 32, "kernels": list(KERNELS[op])}
     said: list[dict] = []
     request = {"op": op, "device": "cpu", "rounds": 3, "seconds": 60, "cases": [case]}
-    kernel_job.measure_case(request, 0, said.append)
+    stage.measure_case(request, 0, said.append)
     results = {message["kernel"]: message for message in said if "result" in message}
     absent = {kernel for kernel, reason in available_kernels(op, "cpu").items() if reason is not None}
     assert set(results) == set(KERNELS[op]) >= {"reference", "torch"} | absent
@@ -100,7 +98,7 @@ def test_every_op_has_inputs_and_its_kernels_agree(op):
 
 def test_a_kernel_that_fails_while_it_is_timed_leaves_the_others_their_times(monkeypatch):
     calls: list[str] = []
-    clocked = kernel_job._clocked
+    clocked = stage._clocked
 
     def fails_at_last(way, kernel, times, device):
         calls.append(kernel)
@@ -108,11 +106,11 @@ def test_a_kernel_that_fails_while_it_is_timed_leaves_the_others_their_times(mon
             raise RuntimeError("CUDA out of memory")
         return clocked(way, kernel, times, device)
 
-    monkeypatch.setattr(kernel_job, "_clocked", fails_at_last)
+    monkeypatch.setattr(stage, "_clocked", fails_at_last)
     said: list[dict] = []
     case = {"sequences": 2, "steps": 3, "width": 32, "kernels": ["torch", "reference"]}
     request = {"op": "causal_conv1d", "device": "cpu", "rounds": 4, "seconds": 60, "cases": [case]}
-    kernel_job.measure_case(request, 0, said.append)
+    stage.measure_case(request, 0, said.append)
     first, second = [message for message in said if "result" in message]
     assert (first["kernel"], first["problem"]) == ("torch", "out of memory")
     assert second["kernel"] == "reference"
@@ -125,14 +123,14 @@ def test_a_kernel_that_leaves_the_device_unusable_is_named_and_nothing_more_is_t
             raise RuntimeError("CUDA error: an illegal memory access was encountered\nmore")
         return values(call, kernel)
 
-    values = kernel_job._values
-    monkeypatch.setattr(kernel_job, "_values", illegal)
-    monkeypatch.setattr(kernel_job, "_is_lost", lambda error: True)
+    values = stage._values
+    monkeypatch.setattr(stage, "_values", illegal)
+    monkeypatch.setattr(stage, "_is_lost", lambda error: True)
     said: list[dict] = []
     case = {"sequences": 2, "steps": 3, "width": 32, "kernels": ["torch", "reference"]}
     request = {"op": "causal_conv1d", "device": "cpu", "rounds": 4, "seconds": 60, "cases": [case]}
-    with pytest.raises(kernel_job._DeviceLostError):
-        kernel_job.measure_case(request, 0, said.append)
+    with pytest.raises(stage._DeviceLostError):
+        stage.measure_case(request, 0, said.append)
     assert said[-1] == {
         "result": 0,
         "kernel": "torch",
@@ -154,16 +152,16 @@ def test_a_process_measures_its_cases_one_by_one():
 
 def test_a_wrong_gradient_is_seen():
     call = inputs_of("causal_conv1d", 2, 6, 8, "cpu")
-    right = kernel_job._values(call.head(2, torch.float64), "reference")
+    right = stage._values(call.head(2, torch.float64), "reference")
     wrong = [*right[:-1], right[-1] + 0.5 * right[-1].abs().max()]
-    assert kernel_job._difference(right, right) == 0
-    assert kernel_job._difference(wrong, right) == pytest.approx(0.5)
-    assert kernel_job._difference([right[0] * torch.nan, *right[1:]], right) == torch.inf
-    assert kernel_job._difference([*right[:-1], right[-1] * torch.nan], right) == torch.inf
+    assert stage._difference(right, right) == 0
+    assert stage._difference(wrong, right) == pytest.approx(0.5)
+    assert stage._difference([right[0] * torch.nan, *right[1:]], right) == torch.inf
+    assert stage._difference([*right[:-1], right[-1] * torch.nan], right) == torch.inf
 
 
 def test_an_op_without_inputs_says_where_to_add_them():
-    with pytest.raises(ValueError, match=r"kernel_inputs\.py"):
+    with pytest.raises(ValueError, match=r"gpu/kernels\.py"):
         inputs_of("new_scan", 1, 1, 1, "cpu")
 
 
@@ -176,14 +174,14 @@ def test_kernels_come_from_the_dispatcher_and_a_resumed_stage_measures_the_rest(
             found = {kernel: {"both": [1.0]} for kernel in case["kernels"]}
             yield case, {**found, "gone": {"problem": "not available", "message": "needs a pilot"}}
 
-    monkeypatch.setattr("slotbench.bench.gpu.kernels.measure", measured)
+    monkeypatch.setattr(stage, "measure", measured)
     kernels = {"ssd": ("torch", "brand_new", "gone"), "scan": ("torch", "brand_new", "gone")}
-    monkeypatch.setattr("slotbench.ops.dispatch.KERNELS", kernels)
+    monkeypatch.setattr(stage, "KERNELS", kernels)
     settings = Settings(tmp_path, "cuda", seconds=360.0)
     items = Items(tmp_path, "kernels")
     done = {"sequences": 384, "steps": 6, "width": 128}
     items[key_of("ssd", done)] = {"op": "ssd", **done, "kernels": {"torch": {"both": [2.0]}}}
-    message = run(settings, items)
+    message = stage.kernels(settings, items)
     assert [(op, len(cases)) for op, cases in asked] == [("scan", 8), ("ssd", 7)], "ssd tunes itself: it comes last"
     assert all(names == kernels[op] for op, cases in asked for names in cases)
     assert items[key_of("ssd", done)]["kernels"] == {"torch": {"both": [2.0]}}
@@ -192,4 +190,62 @@ def test_kernels_come_from_the_dispatcher_and_a_resumed_stage_measures_the_rest(
     assert other["gone"] == {"problem": "not available", "message": "needs a pilot"}
     assert message == "ssd: torch, brand_new; scan: torch, brand_new"
     items["broken"] = {"op": "ssd", "kernels": {"gone": {"problem": "error", "message": "no"}}}
-    assert run(settings, items).endswith("; failed somewhere: ssd/gone")
+    assert stage.kernels(settings, items).endswith("; failed somewhere: ssd/gone")
+
+
+# --- on a device
+
+
+@pytest.fixture
+def a_device(monkeypatch) -> list[str]:
+    """A CUDA device whose clock goes a millisecond per call and whose memory grows by a megabyte; what it is told."""
+    told: list[str] = []
+    now = [0.0]
+
+    class Event:
+        def __init__(self, enable_timing: bool) -> None:
+            assert enable_timing
+            self.at = 0.0
+
+        def record(self) -> None:
+            now[0] += 1.0
+            self.at = now[0]
+
+        def elapsed_time(self, other: Event) -> float:
+            return other.at - self.at
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 3_000_000)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 4_000_000)
+    for name in ("synchronize", "empty_cache", "reset_peak_memory_stats"):
+        monkeypatch.setattr(torch.cuda, name, lambda name=name: told.append(name))
+    monkeypatch.setattr(stage, "inputs_of", lambda *sizes: inputs_of(*sizes[:-1], "cpu"))
+    return told
+
+
+def test_kernels_are_timed_by_events_and_their_memory_is_the_devices(a_device):
+    said: list[dict] = []
+    case = {"sequences": 2, "steps": 3, "width": 32, "kernels": ["torch"]}
+    request = {"op": "causal_conv1d", "device": "cuda", "rounds": 3, "seconds": 60, "cases": [case]}
+    stage.measure_case(request, 0, said.append)
+    found = said[-1]
+    # a call of a millisecond is repeated ten times, and these take a millisecond together
+    assert found["forward"] == found["both"] == [pytest.approx(0.1)] * 3
+    assert found["both_mb"] == found["forward_mb"] == 1.0
+    assert a_device.count("synchronize") >= 2 * 2 * 4
+    assert a_device.count("reset_peak_memory_stats") == 2
+
+
+@pytest.mark.gpu
+def test_kernels_are_measured_on_the_device():
+    said: list[dict] = []
+    case = {"sequences": 4, "steps": 16, "width": 64, "kernels": ["reference", "torch"]}
+    for op in ("selective_scan", "ssd", "causal_conv1d", "linear_scan"):
+        request = {"op": op, "device": "cuda", "rounds": 2, "seconds": 60, "cases": [case]}
+        stage.measure_case(request, 0, said.append)
+    results = [message for message in said if "result" in message]
+    assert len(results) == 8
+    for result in results:
+        assert result["error"] < 1e-3
+        assert min(result["both"]) > 0
+        assert result["both_mb"] > 0

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slotbench.bench.gpu.plan import STAGES, Settings
-from slotbench.bench.gpu.records import write_result
+from slotbench.bench.gpu.plan import STAGES, Settings, write_result
 from slotbench.bench.gpu.report import write_report
 from slotbench.files import dump_json
 

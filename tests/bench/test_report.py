@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from PIL import Image
 
 from slotbench.bench.plot import draw
-from slotbench.bench.report import PANELS, growth, growths, legend, summary, tables, write_markdown
-from slotbench.bench.tables import number
+from slotbench.bench.report import PANELS, exponent, growth, legend, number, summary, tables, write_report
 
 INFERENCE, TRAINING, MEMORY, *WORK = PANELS
 
@@ -19,12 +20,17 @@ def row(results, title: str, core: str) -> dict[str, str]:
 
 
 def test_growth_is_the_slope_over_the_upper_three_lengths(measured):
-    fit = growth(measured.series("Square", "inference"), INFERENCE)
-    assert fit.exponent == pytest.approx(2.0)
-    assert fit.lengths == [16, 32, 64]
+    assert exponent([10.0, 20.0, 40.0], [3.0, 12.0, 48.0]) == pytest.approx(2.0)
+    assert growth(measured, "Square", INFERENCE) == (pytest.approx(2.0), [16, 32, 64])
     # a first point off the line is not looked at
     measured.add("Square", "inference", 8, seconds=[9.0], memory_mb=1.0)
-    assert growth(measured.series("Square", "inference"), INFERENCE).exponent == pytest.approx(2.0)
+    assert growth(measured, "Square", INFERENCE)[0] == pytest.approx(2.0)
+
+
+def test_growth_leaves_out_what_failed(measured):
+    assert growth(measured, "Square", TRAINING) == (pytest.approx(2.0), [8, 16])
+    del measured.points["Square", "training", 8]
+    assert growth(measured, "Square", TRAINING) is None, "there is one point"
 
 
 def test_operations_have_a_table_where_they_were_counted(measured):
@@ -38,18 +44,10 @@ def test_operations_have_a_table_where_they_were_counted(measured):
     assert [panel.title for panel in WORK] == ["Operations of inference", "Operations of a training step"]
 
 
-def test_growth_leaves_out_what_failed(measured):
-    fit = growth(measured.series("Square", "training"), TRAINING)
-    assert fit.lengths == [8, 16]
-    assert fit.exponent == pytest.approx(2.0)
-
-
-def test_no_growth_from_one_point(measured):
-    assert growth(measured.series("Square", "training")[:1], TRAINING) is None
-
-
-def test_every_quantity_has_its_growth_in_the_file(measured):
-    found = {(fit["core"], fit["quantity"]): fit["exponent"] for fit in growths(measured)}
+def test_every_quantity_has_its_growth_in_the_file(measured, tmp_path):
+    write_report(measured, tmp_path / "cores.md", "cores.png")
+    stored = json.loads(measured.path.read_text())["growth"]
+    found = {(fit["core"], fit["quantity"]): fit["exponent"] for fit in stored}
     assert found["Line", MEMORY.title] == pytest.approx(1.0)
     assert found["Square", "Peak memory of inference"] == pytest.approx(2.0)
 
@@ -98,7 +96,7 @@ def test_numbers_have_three_digits(value, text):
 
 
 def test_page_has_every_table_and_the_picture(measured, tmp_path):
-    write_markdown(measured, tmp_path / "cores.md", "cores.png")
+    write_report(measured, tmp_path / "cores.md", "cores.png")
     page = (tmp_path / "cores.md").read_text()
     assert "](cores.png)" in page
     for table in tables(measured):

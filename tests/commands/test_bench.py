@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slotbench.bench import sweep
-from slotbench.bench.sweep import Outcome
+from slotbench.bench import cores
 from slotbench.cli import run
 
 CORES = Path(__file__).parents[1] / "bench" / "bench_cores.py"
@@ -30,9 +29,9 @@ def jobs(tiny_components, workspace, monkeypatch) -> list:
                 if stage == "streaming"
                 else {"seconds": [0.1]}
             )
-            yield Outcome(stage, result)
+            yield stage, result
 
-    monkeypatch.setattr(sweep, "run_job", process)
+    monkeypatch.setattr(cores, "run_job", process)
     return started
 
 
@@ -99,10 +98,10 @@ def test_other_settings_in_the_same_place_are_refused(jobs, capsys):
 
 def test_an_interrupt_says_that_the_rest_can_follow(jobs, monkeypatch, capsys):
     def interrupted(job):
-        yield Outcome("inference", {"seconds": [0.1], "memory_mb": 1.0})
+        yield "inference", {"seconds": [0.1], "memory_mb": 1.0}
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sweep, "run_job", interrupted)
+    monkeypatch.setattr(cores, "run_job", interrupted)
     assert run(["bench", "cores", "Plain", "--lengths", "4", *SMALL]) == 130
     assert "bench/cores.json holds 1 points, and the same command resumes from them" in capsys.readouterr().out
     assert len(json.loads(Path("bench/cores.json").read_text())["points"]) == 1

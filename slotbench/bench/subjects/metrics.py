@@ -16,16 +16,13 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
-from slotbench.bench.subjects import Subject
-from slotbench.bench.timing import Contest, Way
+from slotbench.bench.contests import Contest, Way
 from slotbench.evaluation.clip_files import find_clips
 from slotbench.evaluation.file_scores import evaluate, match_clips
 from slotbench.evaluation.score_record import record_of
 from slotbench.metrics.contingency import frame_tables
 from slotbench.metrics.mask_rules import Rules
 from slotbench.metrics.segmentation import ARI, FGARI, MatchedIoU, MeanBestOverlap, Scope
-
-__all__ = ["SUBJECTS"]
 
 OBJECTS, SLOTS = 10, 11
 
@@ -37,7 +34,7 @@ SOFT_CLIPS = 8  # 32 of them take 550 MB
 SCOPES: tuple[Scope, ...] = ("frame", "video")
 
 
-def _metrics(quick: bool) -> Iterator[Contest]:
+def segmentation_metrics(quick: bool) -> Iterator[Contest]:
     """FGARI per scope and kind of labels, at hand as arrays; then every metric from counts that are there."""
     predicted, true = _labels(QUICK_BATCH if quick else BATCH)
     soft = torch.full((min(SOFT_CLIPS, len(true)), true.shape[1], SLOTS, *true.shape[2:]), 0.05)
@@ -66,9 +63,9 @@ def _from_counts(predicted: Tensor, true: Tensor) -> dict[str, Way]:
     return ways
 
 
-def _labels(shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+def _labels(shape: tuple[int, ...], seed: int = 0) -> tuple[Tensor, Tensor]:
     """Predicted and true labels that agree on nine pixels of ten."""
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(seed)
     coarse = (*shape[:-2], shape[-2] // PATCH, shape[-1] // PATCH)
     blocks = torch.randint(0, OBJECTS + 1, coarse, generator=generator)
     true = blocks.repeat_interleave(PATCH, -1).repeat_interleave(PATCH, -2)
@@ -91,7 +88,7 @@ def _scikit_learn(scope: Scope, predicted: Tensor, true: Tensor) -> float:
 CLIP, QUICK_CLIP, FILES = (24, 128, 128), (3, 16, 16), 10
 
 
-def _scoring(quick: bool) -> Iterator[Contest]:
+def scoring(quick: bool) -> Iterator[Contest]:
     """Ids, by the number of clips; then soft masks. All clips are links to ten files, which costs the same."""
     shape, counts = (QUICK_CLIP, (2, 4)) if quick else (CLIP, (25, 250))
     for clips, kind in [*((clips, "ids") for clips in counts), (counts[-1], "soft masks")]:
@@ -141,28 +138,13 @@ def _by_hand(root: Path) -> list[float]:
 
 
 def _write_clips(root: Path, shape: tuple[int, int, int], clips: int, kind: str) -> None:
-    """Discs that move, slots with noise at their rims, in npy files of bytes or of float32."""
-    time, height, width = shape
-    rows, columns = np.mgrid[:height, :width]
+    """Files of bytes or of float32, and links to them for all clips."""
     for side in ("files", "masks", "truth"):
         (root / side).mkdir()
     for number in range(min(FILES, clips)):
-        rng = np.random.default_rng(number)
-        true, slots = np.zeros(shape, np.uint8), np.zeros(shape, np.uint8)
-        place, speed = rng.uniform(0, 1, (OBJECTS, 2)) * (height, width), rng.uniform(-2, 2, (OBJECTS, 2))
-        for frame, one in product(range(time), range(OBJECTS)):
-            row, column = place[one] + speed[one] * frame
-            away = (rows - row) ** 2 + (columns - column) ** 2
-            true[frame][away < (height / 9) ** 2] = one + 1
-            slots[frame][away < (height / 8) ** 2] = (one + frame // (time - 1)) % OBJECTS + 1
-        masks = slots if kind == "ids" else np.where(np.arange(SLOTS)[:, None, None] == slots[:, None], 0.7, 0.03)
-        np.save(root / "files" / f"masks{number}.npy", masks if kind == "ids" else masks.astype(np.float32))
+        slots, true = (labels[0].numpy().astype(np.uint8) for labels in _labels((1, *shape), number))
+        masks = np.where(np.arange(SLOTS)[:, None, None] == slots[:, None], 0.7, 0.03).astype(np.float32)
+        np.save(root / "files" / f"masks{number}.npy", slots if kind == "ids" else masks)
         np.save(root / "files" / f"truth{number}.npy", true)
     for clip, side in product(range(clips), ("masks", "truth")):
         os.symlink(root / "files" / f"{side}{clip % FILES}.npy", root / side / f"{clip:03d}.npy")
-
-
-SUBJECTS = {
-    "segmentation_metrics": Subject(f"FGARI on clips of {BATCH} pixels, {SLOTS} slots", "input", _metrics, rounds=3),
-    "scoring": Subject(f"scoring masks of {CLIP} pixels, {SLOTS} slots, from files", "input", _scoring, rounds=3),
-}

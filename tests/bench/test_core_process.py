@@ -6,9 +6,8 @@ import pytest
 import torch
 from bench_jobs import job
 
-from slotbench.bench.job import Job
-from slotbench.bench.measure import build, curve, megabytes, run
-from slotbench.bench.memory import MemoryMeter, is_out_of_memory
+from slotbench.bench.core_process import build, curve, megabytes, run
+from slotbench.bench.harness import MemoryMeter, is_out_of_memory
 
 
 @pytest.fixture
@@ -93,11 +92,6 @@ def test_tokens_lie_on_a_grid_where_they_can(bench_cores, monkeypatch):
     for tokens in (9, 8):
         build(job("Plain", tokens=tokens))
     assert [spec.grid for spec in seen] == [(3, 3), None]
-
-
-def test_a_job_survives_the_way_to_its_process():
-    sent = job("Plain", "inference", "training", memory=0.5)
-    assert Job.from_json(sent.to_json()) == sent
 
 
 def test_curve_covers_every_step_once_in_order():

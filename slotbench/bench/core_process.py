@@ -1,38 +1,32 @@
 """Measures one core at one length, in a process that may run out of memory or be stopped: `python -m` this module.
 
-The process reads a `Job` as JSON from its standard input, and writes one JSON object per line to its standard output:
-{"begin": STAGE} before a stage, {"result": STAGE, ...} after it, {"failed": STAGE, ...} in its place. The first stage
-is "setup". After a stage that fails, the next ones are not tried.
+The request is a `Job`; the messages are {"begin": STAGE} before a stage, {"result": STAGE, ...} after it, {"failed":
+STAGE, ...} in its place. The first stage is "setup". After a stage that fails, the next ones are not tried.
 """
 
 from __future__ import annotations
 
 import inspect
 import itertools
-import json
 import math
-import os
 import statistics
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from slotbench import registry
+from slotbench.bench.cores import Job, Settings
 from slotbench.bench.flops import count_flops
-from slotbench.bench.job import OUT_OF_MEMORY, Job
-from slotbench.bench.memory import MemoryMeter, is_out_of_memory
+from slotbench.bench.harness import MemoryMeter, Say, clocked, failure, serve
 from slotbench.interfaces import State, TemporalCore, TokenSpec, map_state
 
 __all__ = ["CoreBench", "build"]
 
 # GiB that compiling and loading may take.
 _COMPILER = 2.0
-_TINY = 4
 # A call of fewer seconds is repeated and averaged.
 _SHORT = 0.1
 _MOST_CALLS = 20
@@ -62,12 +56,31 @@ class CoreBench:
         self.memory = MemoryMeter(self.settings.device)
         torch.manual_seed(0)
         self.memory.limit(self.settings.memory + _COMPILER)
-        self._warm_up()
+        self._make_core()
+        for length in (4, 1):  # imports, compiles and loads what a small clip needs: the stages do not pay for it
+            tokens = self._clip(length)
+            with torch.no_grad():
+                self.core(tokens, self.core(tokens).state)
+            self._train(tokens)
+        self.noise()
+        del self.core, self.optimizer
         self.memory.reset()
         self.memory.limit(self.settings.memory)
-        self.core = build(job)
-        self.optimizer = torch.optim.AdamW(self.core.parameters())
+        self._make_core()
         self.parameters = sum(p.numel() for p in self.core.parameters() if p.requires_grad)
+
+    def _make_core(self) -> None:
+        self.core = build(self.job)
+        self.optimizer = torch.optim.AdamW(self.core.parameters())
+
+    def _clip(self, length: int) -> Tensor:
+        settings = self.settings
+        return torch.randn(settings.batch, length, settings.tokens, settings.dim, device=settings.device)
+
+    def _train(self, tokens: Tensor) -> None:
+        self.optimizer.zero_grad()
+        self.core(tokens).slots.square().mean().backward()
+        self.optimizer.step()
 
     def inference(self) -> dict[str, Any]:
         """A forward pass without gradient."""
@@ -82,7 +95,23 @@ class CoreBench:
     def training(self) -> dict[str, Any]:
         """Forward, backward and a step of AdamW."""
         tokens = self._clip(self.job.length)
-        return self._timed(lambda: self._train(self.core, self.optimizer, tokens))
+        return self._timed(lambda: self._train(tokens))
+
+    def _timed(self, call: Callable[[], None], without_gradient: TemporalCore | None = None) -> dict[str, Any]:
+        """Seconds of each repeat after one call that is not timed, the peak memory, and operations if time is left."""
+        begin, device = time.perf_counter(), self.settings.device
+        calls = max(1, min(_MOST_CALLS, math.ceil(_SHORT / max(clocked(call, device), 1e-6))))
+        seconds: list[float] = []
+        while len(seconds) < self.settings.repeats:
+            seconds.append(clocked(call, device, calls) / calls)
+            if time.perf_counter() - begin + calls * seconds[-1] > 0.9 * self.settings.seconds:
+                break
+        found = {"seconds": seconds, "calls": calls, "memory_mb": self.memory.peak()}
+        # counting makes a call slower, of small operations most
+        if time.perf_counter() - begin + _COUNTING * seconds[-1] < 0.9 * self.settings.seconds:
+            flops = count_flops(call, without_gradient)
+            found |= {} if flops is None else {"flops": flops}
+        return found
 
     @torch.no_grad()
     def streaming(self) -> dict[str, Any]:
@@ -90,25 +119,28 @@ class CoreBench:
 
         The two are timed in turns, each from the state that was kept from then, so that both see the same machine.
         """
-        tokens = self._clip(1)
-        begin = time.perf_counter()
+        tokens, settings, begin = self._clip(1), self.settings, time.perf_counter()
         state: State = None
         early_state: State = None
+
+        def step() -> None:
+            nonlocal state
+            state = self.core(tokens, state).state
+
         early = min(_EARLY, self.job.length - 1)
         seconds: list[float] = []
-        while len(seconds) < self.job.length and time.perf_counter() - begin < 0.6 * self.settings.seconds:
+        while len(seconds) < self.job.length and time.perf_counter() - begin < 0.6 * settings.seconds:
             if len(seconds) <= early:
                 early_state = state
-            with self._clock() as clock:
-                state = self.core(tokens, state).state
-            seconds.append(clock[0])
+            seconds.append(clocked(step, settings.device))
+        ways = [lambda: self.core(tokens, early_state), lambda: self.core(tokens, state)]
         medians: list[tuple[float, float]] = []
-        while len(medians) < self.settings.repeats:
+        while len(medians) < settings.repeats:
             turn = time.perf_counter()
-            pairs = [[self._step(tokens, at) for at in (early_state, state)] for _ in range(_TURNS)]
+            pairs = [[clocked(way, settings.device) for way in ways] for _ in range(_TURNS)]
             medians.append((statistics.median(pair[0] for pair in pairs), statistics.median(pair[1] for pair in pairs)))
             now = time.perf_counter()
-            if now + (now - turn) - begin > 0.9 * self.settings.seconds:
+            if now + (now - turn) - begin > 0.9 * settings.seconds:
                 break
         return {
             "steps": len(seconds),
@@ -122,92 +154,22 @@ class CoreBench:
             "memory_mb": self.memory.peak(),
         }
 
-    def _step(self, tokens: Tensor, state: State) -> float:
-        with self._clock() as clock:
-            self.core(tokens, state)
-        return clock[0]
-
     def noise(self) -> float:
         """Seconds of a fixed piece of work that has nothing to do with the core: they tell the load of the machine."""
         matrix = torch.ones(384, 384, device=self.settings.device)
-        times = []
-        for _ in range(5):
-            with self._clock() as clock:
-                for _ in range(4):
-                    matrix @ matrix
-            times.append(clock[0])
-        return statistics.median(times)
-
-    def _warm_up(self) -> None:
-        """Imports, compiles and loads what a small clip needs: the stages neither wait nor pay for it."""
-        core = build(self.job)
-        optimizer = torch.optim.AdamW(core.parameters())
-        for length in (_TINY, 1):
-            tokens = self._clip(length)
-            with torch.no_grad():
-                core(tokens, core(tokens).state)
-            self._train(core, optimizer, tokens)
-        self.noise()
-
-    def _train(self, core: TemporalCore, optimizer: torch.optim.Optimizer, tokens: Tensor) -> None:
-        optimizer.zero_grad()
-        core(tokens).slots.square().mean().backward()
-        optimizer.step()
-
-    def _clip(self, length: int) -> Tensor:
-        return torch.randn(
-            self.settings.batch, length, self.settings.tokens, self.settings.dim, device=self.settings.device
-        )
-
-    def _timed(self, call: Callable[[], None], without_gradient: TemporalCore | None = None) -> dict[str, Any]:
-        """Seconds of each repeat after one call that is not timed, the peak memory, and operations if time is left."""
-        begin = time.perf_counter()
-        with self._clock() as clock:
-            call()
-        calls = max(1, min(_MOST_CALLS, math.ceil(_SHORT / max(clock[0], 1e-6))))
-        seconds: list[float] = []
-        while len(seconds) < self.settings.repeats:
-            with self._clock() as clock:
-                for _ in range(calls):
-                    call()
-            seconds.append(clock[0] / calls)
-            if time.perf_counter() - begin + clock[0] > 0.9 * self.settings.seconds:
-                break
-        found = {"seconds": seconds, "calls": calls, "memory_mb": self.memory.peak()}
-        # counting makes a call slower, of small operations most
-        if time.perf_counter() - begin + _COUNTING * seconds[-1] < 0.9 * self.settings.seconds:
-            flops = count_flops(call, without_gradient)
-            found |= {} if flops is None else {"flops": flops}
-        return found
-
-    @contextmanager
-    def _clock(self) -> Iterator[list[float]]:
-        """Collects the seconds of the block, by the device's own clock where it has one."""
-        found: list[float] = []
-        if self.settings.device != "cuda":
-            begin = time.perf_counter()
-            yield found
-            found.append(time.perf_counter() - begin)
-            return
-        start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        torch.cuda.synchronize()
-        start.record()
-        yield found
-        stop.record()
-        torch.cuda.synchronize()
-        found.append(1e-3 * start.elapsed_time(stop))
+        return statistics.median(clocked(lambda: matrix @ matrix, self.settings.device, 4) for _ in range(5))
 
 
 def megabytes(state: State) -> float:
     """Size of all tensors of a state."""
-    leaves: list[Tensor] = []
+    sizes: list[int] = []
 
     def add(leaf: Tensor) -> Tensor:
-        leaves.append(leaf)
+        sizes.append(leaf.numel() * leaf.element_size())
         return leaf
 
     map_state(add, state)
-    return sum(leaf.numel() * leaf.element_size() for leaf in leaves) / 1e6
+    return sum(sizes) / 1e6
 
 
 def curve(seconds: list[float], points: int = 24) -> list[tuple[int, float]]:
@@ -219,7 +181,7 @@ def curve(seconds: list[float], points: int = 24) -> list[tuple[int, float]]:
     ]
 
 
-def run(job: Job, say: Callable[[dict[str, Any]], None]) -> None:
+def run(job: Job, say: Say) -> None:
     """Runs the stages of a job one after the other, and says so."""
     stage = "setup"
     say({"begin": stage})
@@ -235,19 +197,8 @@ def run(job: Job, say: Callable[[dict[str, Any]], None]) -> None:
             result = stages[stage]()
             say({"result": stage, **result, "noise": [before, bench.noise()], "parameters": bench.parameters})
     except Exception as error:
-        problem = OUT_OF_MEMORY if is_out_of_memory(error) else "error"
-        text = str(error).strip().splitlines()
-        message = f"{type(error).__name__}: {text[0] if text else ''}".strip(": ")
-        say({"failed": stage, "problem": problem, "message": message})
-
-
-def main() -> None:
-    """Runs the job on standard input."""
-    # what a component prints must not get between the messages
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as channel:
-        os.dup2(2, 1)
-        run(Job.from_json(sys.stdin.read()), lambda message: print(json.dumps(message), file=channel, flush=True))
+        say({"failed": stage, **failure(error)})
 
 
 if __name__ == "__main__":
-    main()
+    serve(lambda request, say: run(Job(**{**request, "settings": Settings(**request["settings"])}), say))

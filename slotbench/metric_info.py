@@ -7,10 +7,14 @@ every name that it logs; tables, pages and reports look it up. Runs that were wr
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, Literal
+
+from slotbench.errors import FileError
+from slotbench.records import as_record
 
 __all__ = [
     "MASKS",
@@ -180,13 +184,8 @@ def infos_from_record(record: Any) -> dict[str, MetricInfo]:
     """The infos of a record of any origin: entries of wrong types are left out."""
     found = {}
     for name, given in record.items() if isinstance(record, Mapping) else ():
-        if not isinstance(name, str) or not isinstance(given, Mapping):
-            continue
-        texts = {key: given[key] for key in ("label", "unit", "scope", "masks", "of", "by") if key in given}
-        higher, reference = given.get("higher_is_better"), given.get("reference", "")
-        right = all(isinstance(text, str) for text in texts.values()) and isinstance(higher, bool | None)
-        if right and reference in ("", "baseline", "oracle"):
-            found[name] = MetricInfo(name, higher_is_better=higher, reference=reference, **texts)
+        with contextlib.suppress(FileError):
+            found[name] = as_record({**given, "name": name} if isinstance(given, Mapping) else given, MetricInfo, name)
     return found
 
 

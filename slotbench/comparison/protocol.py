@@ -56,7 +56,7 @@ def read_protocol(record: GridRecord) -> GridProtocol | None:
 
 
 def best_baseline(metric: Metric) -> tuple[str, float] | None:
-    """The baseline that is hardest to beat; None without one, or where nobody has said which direction is better."""
+    """The best baseline; None without one, or where the direction of the metric is unknown."""
     finite = {name: value for name, value in metric.baselines.items() if math.isfinite(value)}
     if metric.higher_is_better is None or not finite:
         return None

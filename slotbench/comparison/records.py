@@ -63,7 +63,7 @@ class ScoredBy:
     Attributes:
         rules: every rule by name, "frames" of a video among them.
         said_of_clips: how many clips of which data, in a few words.
-        clips: what is the same for the same clips alone; None if nobody knows.
+        clips: what is the same for the same clips alone; None if unknown.
     """
 
     rules: Mapping[str, str]
@@ -168,7 +168,7 @@ class Row:
         unfinished: how many of the runs have not finished; their scores are in the cells all the same. Runs that have
             diverged are among them; of those, scores that are no finite numbers are in no cell.
         diverged: how many of them have diverged.
-        steps: optimiser steps of the finished runs; None if they differ or nobody knows.
+        steps: optimiser steps of the finished runs; None if they differ or are unknown.
         seconds: that one of them took to train, median; None if unknown.
         success: how many seeds beat the best baseline of the first metric, and of how many; None without a baseline.
     """

@@ -119,7 +119,7 @@ class Keys:
         seeds: settings that are a run's seed.
         folded: arguments left out because they follow from the class of their component; by that component.
         execution: settings that differ and make no difference to what is compared.
-        are_given: somebody has chosen the columns, so other settings may differ within a row.
+        are_given: the user chose the columns, so other settings may differ within a row.
     """
 
     shown: list[str]

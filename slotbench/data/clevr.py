@@ -156,7 +156,7 @@ class CLEVR(SlotDataModule, Preparable):
                     f"the cache {self.path} has {name} {held}, and {asked} is asked for: set data.{name} to {held}, or "
                     "prepare another cache"
                 )
-        if (shape := cache.fields["frames"]["shape"]) != [1, 3, self.resolution, self.resolution]:
+        if (shape := cache.fields["frames"].shape) != [1, 3, self.resolution, self.resolution]:
             raise DataFilesError(
                 f"the cache {self.path} is damaged: its frames have the shape {shape}; prepare it anew"
             )

@@ -12,15 +12,16 @@ import hashlib
 import json
 import math
 import os
-import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, Literal, cast
 
 import numpy as np
 import torch
+from msgspec import Meta
 from torch import Tensor
 
 from slotbench.checksums import SUMS, add_sums, file_digest
@@ -28,24 +29,64 @@ from slotbench.data.clips import ClipSource
 from slotbench.data.descriptors import too_many_open
 from slotbench.data.preparing import Marks, as_marks, sole_writer
 from slotbench.errors import DataFilesError, FileError
-from slotbench.files import check_regular, open_regular, read_json_object, write_atomically
+from slotbench.files import check_regular, open_regular, write_atomically
 from slotbench.interfaces import VideoBatch
+from slotbench.records import read_record
 
 __all__ = ["ClipCache", "is_cache", "write_cache"]
 
 _COMPLETE, _PARTIAL = "cache.json", "progress.json"
 _TIMED = ("frames", "masks", "actions", "rays")
-_FORMAT = 1
 _BLOCK = 1 << 22
-_MOST_AXES = 16
-_OBJECTS = re.compile(r"objects\.[A-Za-z0-9_]{1,100}")
-_DTYPES = (
-    "bool",
-    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
-    "float16",
-    "float32",
-    "float64",
-)
+_Name = Annotated[str, Meta(pattern=r"^(frames|masks|actions|rays|objects\.[A-Za-z0-9_]{1,100})\Z")]
+_Axes = Annotated[list[Annotated[int, Meta(ge=0, lt=1 << 31)]], Meta(max_length=16)]
+_Type = Literal[
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"
+]
+
+
+@dataclass(frozen=True)
+class _Field:
+    """How the values of one video lie in a file."""
+
+    dtype: _Type
+    shape: _Axes
+    timed: bool
+
+    def __post_init__(self) -> None:
+        if self.timed and not self.shape:
+            raise ValueError("a field that goes with time has no axes")
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of a video."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+@dataclass
+class _State:
+    """What a cache holds, or how far it has come: `cache.json`, `progress.json`."""
+
+    format: Literal[1]
+    description: dict[str, Any]
+    videos: Annotated[int, Meta(ge=0, lt=1 << 40)]
+    fields: dict[_Name, _Field]
+    marks: list[Any] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.fields and not self.videos:
+            return
+        frames = self.fields.get("frames")
+        if frames is None or len(frames.shape) != 4 or not frames.num_bytes:
+            raise ValueError("it has no frames")
+        for name, one in self.fields.items():
+            if one.timed and one.shape[0] != frames.shape[0]:
+                raise ValueError(f"the field {name} has {one.shape[0]} frames, and there are {frames.shape[0]}")
+
+    def as_json(self) -> bytes:
+        """The bytes of its file."""
+        content = {name: value for name, value in asdict(self).items() if value is not None}
+        return json.dumps(content, indent=1).encode()
 
 
 def is_cache(folder: Path) -> bool:
@@ -77,7 +118,7 @@ def write_cache(
     with sole_writer(folder):
         for name in (_COMPLETE, _PARTIAL):
             if (folder / name).is_file():
-                there = _read_state(folder / name)["description"]
+                there = _read_state(folder / name).description
                 if there != json.loads(json.dumps(description)):
                     raise DataFilesError(
                         f"{folder} holds a cache of something else: {_difference(there, description)}; name another "
@@ -104,22 +145,22 @@ def _write(
     state, marks = _resumed(folder, description)
     with ExitStack() as stack:
         files: dict[str, BinaryIO] = {}
-        for batch in batches(state["videos"]):
+        for batch in batches(state.videos):
             fields = _fields(batch)
             layout = {
-                name: {
-                    "dtype": str(values.dtype),
-                    "shape": list(values.shape[1:]),
-                    "timed": name in _TIMED or name.removeprefix("objects.") in timed,
-                }
+                name: _Field(
+                    cast(_Type, str(values.dtype)),
+                    list(values.shape[1:]),
+                    name in _TIMED or name.removeprefix("objects.") in timed,
+                )
                 for name, values in fields.items()
             }
-            if state["fields"] and layout != state["fields"]:
-                raise DataFilesError(f"videos {state['videos']} and on differ from those before: {layout}")
-            state["fields"] = layout
+            if state.fields and layout != state.fields:
+                raise DataFilesError(f"videos {state.videos} and on differ from those before: {layout}")
+            state.fields = layout
             try:
                 for name in layout if not files else ():
-                    files[name] = stack.enter_context(_at(folder, name, layout[name], state["videos"]))
+                    files[name] = stack.enter_context(_at(folder, name, layout[name], state.videos))
                 for name, values in fields.items():
                     content = np.ascontiguousarray(values)
                     files[name].write(content.data)
@@ -127,37 +168,37 @@ def _write(
                 for file in files.values():
                     file.flush()
                     os.fsync(file.fileno())
-                state["videos"] += len(batch)
-                marks.set(state["videos"])
+                state.videos += len(batch)
+                marks.set(state.videos)
                 # only now, so that what it says is written has been
-                _write_json(folder / _PARTIAL, state | {"marks": marks.stored()})
+                write_atomically(folder / _PARTIAL, replace(state, marks=marks.stored()).as_json())
             except OSError as error:
                 raise DataFilesError(
                     f"{folder} cannot be written ({error.strerror or error}): the same command resumes from there"
                 ) from error
             if report is not None:
-                report(state["videos"])
-    if not state["videos"]:
+                report(state.videos)
+    if not state.videos:
         raise DataFilesError(f"nothing to write to {folder}: the source has no videos")
     sums = {_path(folder, name).name: digest for name, digest in marks.sums().items()}
-    add_sums(folder, sums | {_COMPLETE: hashlib.sha256(_as_json(state)).hexdigest()})
+    add_sums(folder, sums | {_COMPLETE: hashlib.sha256(state.as_json()).hexdigest()})
     # last: with it the cache is complete
-    _write_json(folder / _COMPLETE, state)
+    write_atomically(folder / _COMPLETE, state.as_json())
     (folder / _PARTIAL).unlink(missing_ok=True)
-    return int(state["videos"])
+    return state.videos
 
 
-def _resumed(folder: Path, description: dict[str, Any]) -> tuple[dict[str, Any], Marks]:
+def _resumed(folder: Path, description: dict[str, Any]) -> tuple[_State, Marks]:
     """How far an earlier process has come: as far as the files are what it wrote, whatever their size."""
-    anew = {"format": _FORMAT, "description": description, "videos": 0, "fields": {}}
+    anew = _State(1, description, 0, {})
     if not (folder / _PARTIAL).is_file():
         return anew, Marks()
     there = _read_state(folder / _PARTIAL)
-    marks = as_marks(there.pop("marks", None))
+    marks = as_marks(there.marks)
 
     def written(start: int, stop: int) -> Iterator[tuple[str, bytes]]:
-        for name, field in there["fields"].items():
-            size = _item_bytes(field)
+        for name, field in there.fields.items():
+            size = field.num_bytes
             with open_regular(_path(folder, name)) as file:
                 file.seek(size * start)
                 left = size * (stop - start)
@@ -170,13 +211,13 @@ def _resumed(folder: Path, description: dict[str, Any]) -> tuple[dict[str, Any],
         good = marks.verify(written)
     except (FileError, OSError):  # a file that is not there, or that the disk cannot read
         good, marks = 0, Marks()
-    if good < there["videos"]:
+    if good < there.videos:
         print(
-            f"{folder}: {there['videos']} videos had been written, and {good} of them are on the disk as they were; "
+            f"{folder}: {there.videos} videos had been written, and {good} of them are on the disk as they were; "
             "the others are written again",
             file=sys.stderr,
         )
-    return (there | {"videos": good}, marks) if good else (anew, Marks())
+    return (replace(there, videos=good, marks=None), marks) if good else (anew, Marks())
 
 
 class ClipCache(ClipSource):
@@ -197,25 +238,24 @@ class ClipCache(ClipSource):
         self.folder = folder
         if not (folder / _COMPLETE).is_file():
             if (folder / _PARTIAL).is_file():
-                done = _read_state(folder / _PARTIAL)["videos"]
+                done = _read_state(folder / _PARTIAL).videos
                 raise DataFilesError(
                     f"the cache {folder} is not complete ({done} videos so far): run the `slotbench prepare` command "
                     "that began it again, it resumes from there"
                 )
             raise DataFilesError(f"there is no cache at {folder}: `slotbench prepare` writes one")
         state = _read_state(folder / _COMPLETE)
-        self.description: dict[str, Any] = state["description"]
-        self.fields: dict[str, dict[str, Any]] = state["fields"]
+        self.description, self.fields = state.description, state.fields
         for name, field in self.fields.items():
             path = _path(folder, name)
-            expected = _item_bytes(field) * state["videos"]
+            expected = field.num_bytes * state.videos
             size = path.stat().st_size if path.is_file() else 0
             if size != expected or not path.is_file():
                 raise DataFilesError(
                     f"{path} has {size:,} bytes and cache.json says {expected:,}: copy the cache again, or delete it "
                     "and prepare it anew"
                 )
-        self.lengths = np.full(state["videos"], self.fields["frames"]["shape"][0])
+        self.lengths = np.full(state.videos, self.fields["frames"].shape[0])
         self._maps: dict[str, np.ndarray] = {}
 
     def field(self, name: str) -> np.ndarray:
@@ -224,12 +264,12 @@ class ClipCache(ClipSource):
             if name not in self.fields:
                 raise DataFilesError(f"the cache {self.folder} has no {name}: prepare it anew")
             field, path = self.fields[name], _path(self.folder, name)
-            shape = (len(self.lengths), *field["shape"])
-            if not _item_bytes(field):  # nothing can be mapped that has no bytes
-                return np.empty(shape, field["dtype"])
+            shape = (len(self.lengths), *field.shape)
+            if not field.num_bytes:  # nothing can be mapped that has no bytes
+                return np.empty(shape, field.dtype)
             try:
                 # as a plain array: each slice of a memmap costs several times as much
-                self._maps[name] = np.asarray(np.memmap(check_regular(path), field["dtype"], "r", shape=shape))
+                self._maps[name] = np.asarray(np.memmap(check_regular(path), field.dtype, "r", shape=shape))
             except (OSError, ValueError) as error:
                 if isinstance(error, FileError):
                     raise
@@ -249,7 +289,7 @@ class ClipCache(ClipSource):
 
     def _cut(self, name: str, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> Tensor:
         whole = self.field(name)
-        if not self.fields[name]["timed"]:
+        if not self.fields[name].timed:
             return torch.from_numpy(whole[list(videos)])
         parts = [whole[video, start : start + num_frames] for video, start in zip(videos, starts, strict=True)]
         return torch.from_numpy(np.stack(parts))
@@ -270,74 +310,27 @@ def _fields(batch: VideoBatch) -> dict[str, np.ndarray]:
     return {name: value.numpy() for name, value in given.items() if value is not None}
 
 
-def _at(folder: Path, name: str, field: dict[str, Any], videos: int) -> BinaryIO:
+def _at(folder: Path, name: str, field: _Field, videos: int) -> BinaryIO:
     """The file of a field, open for writing after so many videos; what lies behind them is dropped."""
     # not through a link: it might lead anywhere
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     file = os.fdopen(os.open(_path(folder, name), flags, 0o666), "r+b")
-    file.truncate(_item_bytes(field) * videos)
+    file.truncate(field.num_bytes * videos)
     file.seek(0, os.SEEK_END)
     return file
-
-
-def _item_bytes(field: dict[str, Any]) -> int:
-    return math.prod(field["shape"]) * np.dtype(field["dtype"]).itemsize
 
 
 def _path(folder: Path, name: str) -> Path:
     return folder / f"{name}.bin"
 
 
-def _read_state(path: Path) -> dict[str, Any]:
+def _read_state(path: Path) -> _State:
     """What cache.json or progress.json says, if it can be what we wrote."""
     advice = "delete its folder and prepare it anew"
-    try:
-        state = read_json_object(path)
-    except FileError as error:
-        raise DataFilesError(f"{error}: {advice}") from error
-    if state.get("format") != _FORMAT:
-        raise DataFilesError(f"{path} is of format {str(state.get('format'))[:40]}; expected {_FORMAT}: {advice}")
-    if wrong := _wrong(state, path.name == _COMPLETE):
-        raise DataFilesError(f"{path} is damaged: {wrong}; {advice}")
+    state = read_record(path, _State, advice=advice, raising=DataFilesError)
+    if path.name == _COMPLETE and not state.videos:
+        raise DataFilesError(f"{path} is damaged: it has no videos; {advice}")
     return state
-
-
-def _wrong(state: dict[str, Any], complete: bool) -> str | None:
-    videos, fields = state.get("videos"), state.get("fields")
-    if not isinstance(state.get("description"), dict):
-        return "it has no description"
-    if not isinstance(videos, int) or isinstance(videos, bool) or not 0 <= videos < 1 << 40:
-        return "it does not say how many videos there are"
-    if not isinstance(fields, dict) or (not fields and (complete or videos)):
-        return "it does not say which fields there are"
-    for name, field in fields.items():
-        if name not in _TIMED and not _OBJECTS.fullmatch(name):
-            return f"a field is called {name[:80]!r}"
-        if not isinstance(field, dict) or field.get("dtype") not in _DTYPES:
-            return f"the field {name} has no type that a cache can have"
-        shape = field.get("shape")
-        if not isinstance(shape, list) or len(shape) > _MOST_AXES:
-            return f"the field {name} has no shape"
-        if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 1 << 31 for n in shape):
-            return f"the field {name} has no shape"
-        if not isinstance(field.get("timed"), bool) or (field["timed"] and not shape):
-            return f"the field {name} does not say whether it goes with time"
-    if fields:
-        if "frames" not in fields or len(fields["frames"]["shape"]) != 4 or not _item_bytes(fields["frames"]):
-            return "it has no frames"
-        length = fields["frames"]["shape"][0]
-        for name, field in fields.items():
-            if field["timed"] and field["shape"][0] != length:
-                return f"the field {name} has {field['shape'][0]} frames, and there are {length}"
-    return "it has no videos" if complete and not videos else None
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    write_atomically(path, _as_json(content))
-
-
-def _as_json(content: dict[str, Any]) -> bytes:
-    return json.dumps(content, indent=1).encode()
 
 
 def _difference(there: dict[str, Any], asked: dict[str, Any]) -> str:

@@ -8,7 +8,6 @@ import math
 import multiprocessing
 import multiprocessing.connection
 import os
-import re
 import signal
 import threading
 from abc import ABC, abstractmethod
@@ -17,11 +16,14 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from slotbench.errors import DataFilesError
+from msgspec import Meta
+
+from slotbench.errors import DataFilesError, FileError
 from slotbench.files import remove_partials
 from slotbench.locks import Lock
+from slotbench.records import as_record
 
 __all__ = ["Marks", "Preparable", "Report", "as_marks", "in_order", "processes_for", "sole_writer"]
 
@@ -35,7 +37,8 @@ _WORTH_A_PROCESS = 4  # pieces; a process takes seconds to import torch
 _MOST_MARKS = 64
 _LOCK = ".prepare.lock"
 _FORMER_PARTIALS = (".cache.json.*", ".progress.json.*", ".*.progress.json.*", ".SHA256SUMS.*")
-_DIGEST = re.compile("[0-9a-f]{64}")
+_Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+_Stored = Annotated[list[tuple[Annotated[int, Meta(ge=1)], dict[str, _Digest]]], Meta(max_length=2 * _MOST_MARKS)]
 
 
 class Preparable(ABC):
@@ -184,19 +187,12 @@ class Marks:
 
 def as_marks(stored: Any) -> Marks:
     """The marks that `Marks.stored` gave, read back from a file; no marks if they are not in that form."""
-    known: list[tuple[int, dict[str, str]]] = []
-    for entry in stored if isinstance(stored, list) else []:
-        if not isinstance(entry, list) or len(entry) != 2:
-            return Marks()
-        count, sums = entry
-        if not isinstance(count, int) or isinstance(count, bool) or not isinstance(sums, dict):
-            return Marks()
-        if count < 1 or (known and count <= known[-1][0]) or len(known) >= 2 * _MOST_MARKS:
-            return Marks()
-        if not all(isinstance(digest, str) and _DIGEST.fullmatch(digest) for digest in sums.values()):
-            return Marks()
-        known.append((count, sums))
-    return Marks(known)
+    try:
+        known = as_record(stored, _Stored, "the progress")
+    except FileError:
+        return Marks()
+    counts = [count for count, _ in known]
+    return Marks(known) if counts == sorted(set(counts)) else Marks()
 
 
 @contextlib.contextmanager

@@ -171,7 +171,7 @@ class Driver:
         folder = self._folder.point(outcome.id)
         self._submitted.discard(outcome.id)
         if outcome.id not in self._attempts and outcome.exit_code is None and folder.is_running():
-            # somebody was quicker
+            # another process has started it first
             self._elsewhere.add(outcome.id)
             self.progress.states[outcome.id] = "running"
             self._occupy()

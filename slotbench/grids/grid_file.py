@@ -83,7 +83,7 @@ class GridFile:
 
     @property
     def folder(self) -> str:
-        """What the folder of its runs is called if nobody says."""
+        """Default name of the folder of its runs."""
         return self.name or self.path.stem
 
 

@@ -68,7 +68,7 @@ class GridFolder:
         plugins: Sequence[Mapping[str, Any]] = (),
         protocol: Mapping[str, Any] | None = None,
     ) -> None:
-        """Says in the folder what the grid is.
+        """Writes the grid file and the record of the grid.
 
         Args:
             grid: the grid.
@@ -147,10 +147,10 @@ class GridFolder:
 
     @contextmanager
     def driven(self) -> Iterator[None]:
-        """While this holds, nobody else runs the grid; what was left by one that was killed is removed.
+        """Holds the lock of the grid, and removes what a killed driver has left.
 
         Raises:
-            UserError: somebody does already.
+            UserError: another process holds it.
             FileError: a link in the folder leads out of it, or the folder cannot be written.
         """
         make_folder(self.path)

@@ -57,8 +57,8 @@ class Attempt:
         started: ISO time.
         engine: which has started it.
         where: it runs, such as "pid 123".
-        ended: ISO time; None as long as nobody has seen it end.
-        exit_code: negative for a signal; None if nobody knows.
+        ended: ISO time; None until its end is known.
+        exit_code: negative for a signal; None if unknown.
         reason: in words, where the exit code does not say it.
     """
 
@@ -195,7 +195,7 @@ class PointFolder:
         self._append({"attempt": number, "ended": now(), "exit_code": exit_code, "reason": reason})
 
     def settle(self) -> None:
-        """Notes the end of an attempt that nobody has seen end: its driver was gone by then."""
+        """Notes the end of an attempt that ended after its driver was gone."""
         attempts = self.attempts()
         if attempts and attempts[-1].ended is None and not self.is_running():
             ended = self.ended()
@@ -289,7 +289,7 @@ def state_after(code: int | None, reason: str = "") -> State:
     """What the end of an attempt makes of a point that has no result.
 
     Args:
-        code: the exit code, negative for a signal; None if nobody knows.
+        code: the exit code, negative for a signal; None if unknown.
         reason: in words.
     """
     if code is None:

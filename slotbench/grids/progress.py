@@ -220,7 +220,7 @@ class Remaining:
     """What is known of a running point.
 
     Attributes:
-        elapsed: seconds since it was started; None if nobody knows.
+        elapsed: seconds since it was started; None if unknown.
         step: optimiser steps done; None before the first.
         total_steps: that are to be done, if known.
         seconds_per_step: if known.

@@ -73,7 +73,7 @@ def make_record(
     """A record of now, by this version.
 
     Args:
-        data: "name", "version" and "split" of the data set, "unknown" where nobody has said.
+        data: "name", "version" and "split" of the data set, "unknown" where they are not given.
         masks: "source" of the masks, and what they are.
         rules: every rule in force, by name.
         clips: "scored" of "there", "hash" and "names".

@@ -19,7 +19,7 @@ class Launch:
     Attributes:
         rank: its number among the processes of the run; 0 writes the run folder.
         together: whether something from outside (torchrun, srun) has started several, none of which knows the others.
-        job: what the run folder can be named after if nobody names it; None if nothing is unique.
+        job: default name of the run folder; None if nothing is unique.
         token: the same in all processes that were started together, and in no others.
     """
 

@@ -60,7 +60,7 @@ def git_state(folder: Path) -> dict[str, Any] | None:
             check=True,
             timeout=10,
             stdin=subprocess.DEVNULL,
-            # reading must not take the index lock from somebody who is committing, nor ask for a password
+            # reading must not take the index lock from a commit that is being made, nor ask for a password
             env={**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"},
         ).stdout.strip()
 

@@ -32,7 +32,7 @@ def make_ready(folder: RunFolder, differences: Sequence[Difference], config: str
     """Lets a run be resumed from its newest good checkpoint; damaged ones are set aside, with a warning.
 
     Args:
-        folder: of the run, which nobody else trains.
+        folder: of the run, locked by this process.
         differences: of the configuration from that of the run; what was is kept beside what is.
         config: the resolved configuration, as text.
 
@@ -86,7 +86,7 @@ def wait_for_folder(path: Path, rank: int, token: str) -> RunFolder:
         with contextlib.suppress(RunFolderError, OSError):
             folder = RunFolder.open(path)
             info = folder.info
-            # an earlier start may have had the same address; then nobody holds its lock any more
+            # an earlier start may have had the same address; then its lock is free
             is_alive = info.get("host") != socket.gethostname() or folder.is_locked()
             if info.get("attempt", {}).get("token") == token and is_alive:
                 return folder

@@ -50,6 +50,34 @@ def test_new_run_says_what_made_it(tmp_path: Path) -> None:
     assert run.last_checkpoint() is None
 
 
+@pytest.mark.parametrize(
+    ("step", "is_validated", "left"),
+    [
+        (9, True, [(0, "train"), (1, "train"), (1, "val"), (2, "train"), (3, "train"), (3, "val")]),
+        (2, True, [(0, "train"), (1, "train"), (1, "val")]),
+        # the checkpoint was written before the validation of its step
+        (2, False, [(0, "train"), (1, "train")]),
+        (4, False, [(0, "train"), (1, "train"), (1, "val"), (2, "train"), (3, "train")]),
+        (0, True, []),
+    ],
+)
+def test_rows_from_a_step_on_are_dropped(
+    tmp_path: Path, step: int, is_validated: bool, left: list[tuple[int, str]]
+) -> None:
+    run = RunFolder.create(tmp_path)
+    for at in range(4):
+        run.append(at, {"train/loss": 1.0})
+        if at % 2:
+            run.append(at, {"val/loss": 2.0, "val/iou": math.nan})
+    dropped = run.drop_rows_from(step, is_validated=is_validated)
+    kept = [(row["step"], "val" if "val/loss" in row else "train") for row in run.history()]
+    assert kept == left
+    assert dropped == 6 - len(left)
+    run.append(step, {"train/loss": 3.0})
+    assert run.history()[-1] == {"step": step, "train/loss": 3.0}
+    assert all(strict(line) for line in (run.path / "metrics.jsonl").read_text().splitlines())
+
+
 def test_two_runs_of_one_second_never_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class OneMoment(module.datetime):
         @classmethod

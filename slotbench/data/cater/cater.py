@@ -133,7 +133,7 @@ class CATER(SlotDataModule, Preparable):
         if not is_cache(self.path / "videos"):
             return ReleasedVideos(self.path, self.resolution)
         cache = ClipCache(self.path / "videos")
-        side = cache.fields["frames"]["shape"][-1]
+        side = cache.fields["frames"].shape[-1]
         if side != self.resolution:
             raise DataFilesError(
                 f"the cache {self.path} holds frames of {side} pixels and resolution is {self.resolution}: set "

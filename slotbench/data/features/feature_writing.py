@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -24,8 +25,9 @@ from slotbench.data.formats.hdf5 import one_line, opened_hdf5, plain_dataset
 from slotbench.data.formats.images import resize_nearest
 from slotbench.data.preparing import Marks, Report, as_marks, in_order, processes_for, sole_writer
 from slotbench.errors import DataFilesError, FileError
-from slotbench.files import read_json_object, write_atomically
+from slotbench.files import write_atomically
 from slotbench.interfaces import VideoBatch, VideoSpec
+from slotbench.records import Whole, read_record
 
 __all__ = ["write_features"]
 
@@ -80,6 +82,15 @@ def write_features(
             writer.write(extract, spec, report or (lambda what, done, total: None), jobs)
 
 
+@dataclass(frozen=True)
+class _Progress:
+    """How far a file has come, `SPLIT.progress.json`."""
+
+    videos: Whole
+    source: str
+    marks: list[Any] | None = None
+
+
 class _Writer:
     """One split: written to a file of its own, which gets its name when it is complete."""
 
@@ -114,8 +125,8 @@ class _Writer:
                     self._put(file, number, features, batch)
                 # only now, so that what it says is written has been
                 self._marks.set(number + 1)
-                state = {"videos": number + 1, "source": self.description, "marks": self._marks.stored()}
-                write_atomically(self.progress, json.dumps(state))
+                state = _Progress(number + 1, self.description, self._marks.stored())
+                write_atomically(self.progress, json.dumps(asdict(state)))
             except (OSError, RuntimeError) as error:
                 raise DataFilesError(
                     f"{self.partial} cannot be written ({one_line(error)}): the same command resumes from there"
@@ -137,19 +148,18 @@ class _Writer:
             return len(self.videos)
         if not (self.partial.is_file() and self.progress.is_file()):
             return 0
-        state = read_json_object(self.progress)
-        self._check_source(self.partial, str(state.get("source")))
-        self._marks = as_marks(state.get("marks"))
+        state = read_record(self.progress, _Progress, advice="delete it and prepare the features anew")
+        self._check_source(self.partial, state.source)
+        self._marks = as_marks(state.marks)
         try:
             with opened_hdf5(self.partial) as file:
                 good = self._marks.verify(partial(_written, file))
         except FileError:
             good, self._marks = 0, Marks()
-        said = state.get("videos")
-        if isinstance(said, int) and good < said:
+        if good < state.videos:
             print(
-                f"{self.partial}: {said} videos had been written, and {good} of them are on the disk as they were; "
-                "the others are written again",
+                f"{self.partial}: {state.videos} videos had been written, and {good} of them are on the disk as they "
+                "were; the others are written again",
                 file=sys.stderr,
             )
         return good

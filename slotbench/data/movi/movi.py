@@ -168,7 +168,7 @@ class MOVi(StoredVideos, Preparable):
     def _cache(self, split: str) -> ClipCache:
         cache = ClipCache(self.path / split)
         held = cache.description
-        _, channels, height, width = cache.fields["frames"]["shape"]
+        _, channels, height, width = cache.fields["frames"].shape
         if (channels, height, width) != (3, self.resolution, self.resolution):
             raise DataFilesError(
                 f"the cache {self.path} holds frames of {height} pixels and resolution is {self.resolution}: set "

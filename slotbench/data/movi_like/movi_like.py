@@ -255,7 +255,7 @@ class MOViLike(StoredVideos, Preparable):
                     f"the cache {folder} has {name} {held.get(name)} and {value} is asked for: set {name} to what it "
                     "has, or name another cache"
                 )
-        if (shape := cache.fields["frames"]["shape"]) != [self.video_frames, 3, self.resolution, self.resolution]:
+        if (shape := cache.fields["frames"].shape) != [self.video_frames, 3, self.resolution, self.resolution]:
             raise DataFilesError(f"the cache {folder} is damaged: its frames have the shape {shape}; prepare it anew")
         if self.depth and not held.get("depth"):
             raise DataFilesError(f"the cache {folder} was prepared without depth: prepare another with --depth true")

@@ -44,7 +44,7 @@ class Outcome:
 
     Attributes:
         id: the job's.
-        exit_code: of the command, negative for a signal; None if it never ran or nobody knows.
+        exit_code: of the command, negative for a signal; None if it never ran, or unknown.
         reason: in a few words where the exit code does not say it: "preempted", "node failed", "time limit", ...
     """
 

@@ -10,7 +10,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 
 from slotbench.callbacks.media import clip_title
 from slotbench.interfaces import MaskScores, Reporter
-from slotbench.runs.evaluation_record import clip_list_hash, make_record, record_file, write_record
+from slotbench.runs.evaluation_record import mask_record, record_file, write_record
 
 __all__ = ["write_mask_records"]
 
@@ -45,25 +45,16 @@ def write_mask_records(
 def _record(found: MaskScores, trainer: Trainer, dataset: Any, split: str, more: dict[str, Any]) -> dict[str, Any]:
     data = getattr(trainer, "datamodule", None)
     names = [clip_title(dataset, number) for number in found.clips]
-    return make_record(
-        data={
+    return mask_record(
+        found,
+        names,
+        {
             "name": type(dataset if data is None else data).__name__,
             "version": str(getattr(data, "version", "unknown")),
             "split": split,
             **({"masks": "pseudo masks, found by a model"} if getattr(data, "pseudo_masks", False) else {}),
         },
-        masks={"source": found.source, "kinds": {"soft masks": len(names)}, "segments": [found.slots, found.slots]},
-        rules=found.rules,
-        clips={
-            "scored": len(names),
-            "there": max(len(names), len(dataset) if hasattr(dataset, "__len__") else 0),
-            "hash": clip_list_hash(names),
-            "truth": found.truth,
-            "names": names,
-        },
-        frames=found.frames,
-        scores=found.scores,
-        baselines=found.baselines,
+        clips={"there": max(len(names), len(dataset) if hasattr(dataset, "__len__") else 0)},
         more=more,
     )
 

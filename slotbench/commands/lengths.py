@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from slotbench.commands.arguments import Parser, open_device, split_and_load
@@ -13,7 +12,6 @@ from slotbench.runs.checkpoint_choice import DEFAULT
 
 if TYPE_CHECKING:
     from slotbench.config.run_loading import LoadedRun
-    from slotbench.interfaces import VideoBatch
 
 __all__ = ["USAGE", "main"]
 
@@ -104,18 +102,14 @@ def _lengths(loaded: LoadedRun, multiples: list[int], split: Literal["val", "tes
 
 
 def _measure(loaded: LoadedRun, training: int, multiples: list[int], split: str, clips: int, device: Any) -> int:
-    from slotbench.evaluation.length_tables import print_lengths, write_lengths
+    from slotbench.evaluation.batches import batches_of
+    from slotbench.evaluation.length_records import write_lengths
     from slotbench.evaluation.lengths import measure
+    from slotbench.evaluation.tables import print_lengths
     from slotbench.interfaces import Predictor, Reasoner
 
     task, data = loaded.task.to(device), loaded.data
-    loader = data.test_dataloader() if split == "test" else data.val_dataloader()
-
-    def batches() -> Iterator[VideoBatch]:
-        for batch in loader:
-            yield data.on_after_batch_transfer(batch.to(device), 0)
-
-    found = measure(task, batches(), training, multiples, clips)
+    found = measure(task, batches_of(data, split, device), training, multiples, clips)
     context = task.context if isinstance(task, Predictor) else 0
     of = f"{loaded.folder.path}, {loaded.checkpoint.name}, step {loaded.step:,}, {found[-1].clips} clips"
     answers = {score.name: score.label for score in task.reported} if isinstance(task, Reasoner) else {}

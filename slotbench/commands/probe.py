@@ -116,9 +116,8 @@ def _check(given: argparse.Namespace, settings: list[str]) -> None:
 
 
 def _probe(loaded: LoadedRun, given: argparse.Namespace, device: torch.device, data_arguments: set[str]) -> int:
-    from slotbench.evaluation.probe_tables import print_report, write_report
-    from slotbench.evaluation.probe_task import ClipChoice, probe_task
-    from slotbench.evaluation.probing import HeadName, ProbeSettings
+    from slotbench.evaluation.probing import ClipChoice, HeadName, ProbeSettings, probe_task, write_probe
+    from slotbench.evaluation.tables import print_probe
 
     heads: tuple[HeadName, ...] = ("linear", "mlp") if given.head == "both" else (given.head,)
     settings = ProbeSettings(given.match, given.scope, heads, given.restarts, given.seed)
@@ -136,7 +135,7 @@ def _probe(loaded: LoadedRun, given: argparse.Namespace, device: torch.device, d
     )
     with progress_bars() as bars:
         report = probe_task(loaded.task.to(device), loaded.data, choice, settings, bars)
-    print_report(report, settings, f"{loaded.folder.path}, {loaded.checkpoint.name}, step {loaded.step:,}")
+    print_probe(report, settings, f"{loaded.folder.path}, {loaded.checkpoint.name}, step {loaded.step:,}")
     out = given.out or loaded.folder.path / "probe.json"
     of = {
         "run": loaded.folder.info["id"],
@@ -144,6 +143,6 @@ def _probe(loaded: LoadedRun, given: argparse.Namespace, device: torch.device, d
         "step": loaded.step,
         "data": type(loaded.data).__name__,
     }
-    write_report(out, report, of, vars(given) | {"device": str(device), "out": None})
+    write_probe(out, report, of, vars(given) | {"device": str(device), "out": None})
     print(f"wrote {out}")
     return 0

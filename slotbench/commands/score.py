@@ -13,7 +13,7 @@ from slotbench.errors import UserError, lines
 
 if TYPE_CHECKING:
     from slotbench.evaluation.clip_files import Found
-    from slotbench.evaluation.file_scores import Evaluation, Matching
+    from slotbench.evaluation.file_scores import FileScores, Matching
     from slotbench.metrics.mask_rules import Rules
 
 __all__ = ["USAGE", "main"]
@@ -84,12 +84,12 @@ def main(command: str, arguments: list[str]) -> int:
     matching = match_clips(masks, truth, given.allow_missing)
     if given.conventions:
         return _conventions(given, matching, rules)
-    from slotbench.evaluation.earlier import read_earlier
-    from slotbench.evaluation.score_tables import print_evaluation
+    from slotbench.evaluation.score_record import read_earlier
+    from slotbench.evaluation.tables import print_scores
 
     earlier = read_earlier(given.beside, rules, list(matching.pairs))
     found = _evaluate(given, matching, [rules])[0]
-    print_evaluation(found, given.masks, earlier)
+    print_scores(found, given.masks, earlier)
     others = {"MASKS": masks.others, "--truth": truth.others}
     for side, names in others.items():
         if names:
@@ -149,7 +149,7 @@ def _rules(given: argparse.Namespace, masks: Found) -> Rules:
     return Rules(**(values | {"void": tuple(sorted(set(given.void)))}))
 
 
-def _evaluate(given: argparse.Namespace, matching: Matching, rules: list[Rules]) -> list[Evaluation]:
+def _evaluate(given: argparse.Namespace, matching: Matching, rules: list[Rules]) -> list[FileScores]:
     from slotbench.evaluation.baselines import find_videos
     from slotbench.evaluation.file_scores import evaluate
 
@@ -162,14 +162,14 @@ def _evaluate(given: argparse.Namespace, matching: Matching, rules: list[Rules])
 
 def _conventions(given: argparse.Namespace, matching: Matching, rules: Rules) -> int:
     from slotbench.evaluation.conventions import CONVENTIONS, under
-    from slotbench.evaluation.score_tables import print_conventions
+    from slotbench.evaluation.tables import print_conventions
 
     found = _evaluate(given, matching, [under(rules, one) for one in CONVENTIONS])
     print_conventions(found, given.masks)
     return 0
 
 
-def _write(given: argparse.Namespace, found: Evaluation) -> None:
+def _write(given: argparse.Namespace, found: FileScores) -> None:
     from slotbench.evaluation.score_record import record_of
     from slotbench.runs.evaluation_record import write_record
     from slotbench.text import one_line

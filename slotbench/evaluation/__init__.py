@@ -14,8 +14,7 @@ _MODULES = {
     "probe_clips": ("Clips", "collect"),
     "probe_factors": ("Factor", "ProbeError", "choose_factors"),
     "probe_heads": ("fit_linear", "fit_mlp"),
-    "probe_task": ("ClipChoice", "probe_task"),
-    "probing": ("FactorScore", "ProbeReport", "ProbeSettings", "probe"),
+    "probing": ("ClipChoice", "FactorScore", "ProbeReport", "ProbeSettings", "probe", "probe_task"),
     "slot_matching": ("match_by_masks", "match_by_position"),
 }
 

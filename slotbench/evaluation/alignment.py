@@ -13,16 +13,41 @@ from torch.nn import functional as F
 
 from slotbench.data.formats.images import resize_nearest
 from slotbench.errors import UserError
-from slotbench.evaluation.fitting import fit
+from slotbench.evaluation.proportions import fit
 from slotbench.evaluation.soft_masks import NO_SLOT, check_slots_axis, soft_labels
 from slotbench.interfaces import View
 from slotbench.metrics.contingency import frame_tables
 from slotbench.metrics.mask_rules import Rules
 
-__all__ = ["Aligned", "align", "cut", "tables_of"]
+__all__ = ["Aligned", "MaskFacts", "align", "cut", "tables_of"]
 
 _VALUES_AT_ONCE = 1 << 22
 _MOST_CELLS = 1 << 24
+
+
+@dataclass(frozen=True)
+class MaskFacts:
+    """What the masks of a clip are.
+
+    Attributes:
+        kind: "ids" or "soft masks".
+        segments: slots: the axis of soft masks, or the different ids.
+        pixels: of the scored frames.
+        ties: of them, those whose largest share two slots have.
+        unequal: of them, those whose shares do not sum to 1.
+        uncovered: of them, those that no slot has.
+        mask_size: height and width of the masks, as they are in the file.
+        view: the part of the truth's frames that is scored.
+    """
+
+    kind: str
+    segments: int
+    pixels: int
+    ties: int
+    unequal: int
+    uncovered: int
+    mask_size: tuple[int, int]
+    view: View
 
 
 @dataclass(frozen=True)
@@ -34,12 +59,7 @@ class Aligned:
         true: the object of every pixel, 0 = background.
         valid: false where a pixel counts nowhere; None where all count.
         true_ids: the ids that the rows of its tables stand for.
-        segments: slots: the axis of soft masks, or the different ids.
-        ties: pixels whose largest share two slots have.
-        unequal: pixels of soft masks whose shares do not sum to 1.
-        uncovered: pixels that no slot has.
-        mask_size: height and width of the masks, as they are in the file.
-        view: the part of the truth's frames that is scored.
+        facts: about the masks.
         path: of the masks, for messages.
     """
 
@@ -47,12 +67,7 @@ class Aligned:
     true: Integer[Tensor, "time height width"]
     valid: Bool[Tensor, "time height width"] | None
     true_ids: Integer[np.ndarray, " rows"]
-    segments: int
-    ties: int
-    unequal: int
-    uncovered: int
-    mask_size: tuple[int, int]
-    view: View
+    facts: MaskFacts
     path: Path
 
 
@@ -91,19 +106,20 @@ def align(
         if rules.resolution == "masks":
             truth = resize_nearest(truth, *masks.shape[-2:])
     height, width = truth.shape[1:]
-    segments, ties, unequal = masks.shape[1], 0, 0
+    kind, segments, ties, unequal = "soft masks", masks.shape[1], 0, 0
     if masks.ndim == 4:
         bilinear = (height, width) if rules.resize == "bilinear" else masks.shape[-2:]
         labels, ties, unequal = _labels(masks, bilinear, paths[0])
     else:
-        labels, segments = _ids(masks)
+        kind, (labels, segments) = "ids", _ids(masks)
     if tuple(labels.shape[1:]) != (height, width):
         labels = torch.from_numpy(resize_nearest(labels.numpy(), height, width))
     nowhere = (labels == NO_SLOT).numpy()
     uncovered = int(np.count_nonzero(nowhere))
     out = nowhere if uncovered and rules.uncovered == "void" else None
     true, valid, true_ids = _objects(truth, rules, paths[1], out)
-    return Aligned(labels, true, valid, true_ids, segments, ties, unequal, uncovered, mask_size, part, paths[0])
+    facts = MaskFacts(kind, segments, true.numel(), ties, unequal, uncovered, mask_size, part)
+    return Aligned(labels, true, valid, true_ids, facts, paths[0])
 
 
 def cut(values: Shaped[np.ndarray, "time ..."], rules: Rules) -> Shaped[np.ndarray, "frames ..."]:
@@ -196,9 +212,9 @@ def _labels(
             found.append(soft_labels(part, are_logits))
         except ValueError as error:
             raise UserError(f"{path} holds {error} among its soft masks") from error
-    dtype = max((one.labels.dtype for one in found), key=lambda dtype: dtype.itemsize)
-    labels = torch.cat([one.labels.to(dtype) for one in found])
-    return labels, sum(one.ties for one in found), sum(one.unequal for one in found)
+    parts, ties, unequal = zip(*found, strict=True)
+    dtype = max((labels.dtype for labels in parts), key=lambda dtype: dtype.itemsize)
+    return torch.cat([labels.to(dtype) for labels in parts]), sum(ties), sum(unequal)
 
 
 def _ids(masks: Integer[np.ndarray, "time height width"]) -> tuple[Integer[Tensor, "time height width"], int]:

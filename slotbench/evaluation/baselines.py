@@ -15,7 +15,7 @@ from slotbench.data.folders.video_files import VideoFile, open_video
 from slotbench.data.formats.images import resize_bilinear
 from slotbench.errors import UserError, listing
 from slotbench.evaluation.alignment import Aligned, cut
-from slotbench.evaluation.fitting import part_of
+from slotbench.evaluation.proportions import part_of
 from slotbench.metrics.colour_tracker import colour_tracker_labels
 from slotbench.metrics.mask_rules import Rules
 from slotbench.metrics.segmentation_baselines import (
@@ -47,7 +47,7 @@ def baselines_of(
         aligned: the clip.
         frames: in [0, 1], those that are scored; None for the blind ones alone.
     """
-    segments = min(aligned.segments, _MOST_SEGMENTS)
+    segments = min(aligned.facts.segments, _MOST_SEGMENTS)
     # only its shape counts
     blank = torch.zeros(1).expand(1, len(aligned.true), 1, *aligned.true.shape[1:])
     yield "one slot", one_slot_labels(blank)[0]
@@ -106,6 +106,6 @@ def read_frames(
     height, width = aligned.true.shape[1:]
     read = []
     for frame in video.frames([int(place) for place in cut(places, rules)]):
-        part = np.ascontiguousarray(part_of(frame, aligned.view, video.path).transpose(2, 0, 1))
+        part = np.ascontiguousarray(part_of(frame, aligned.facts.view, video.path).transpose(2, 0, 1))
         read.append(resize_bilinear(torch.from_numpy(part)[None], height, width))
     return torch.cat(read).float() / 255

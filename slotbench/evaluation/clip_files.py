@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -23,11 +24,11 @@ from slotbench.arrays import ARRAY_LIMIT, map_npy, npz_names, read_npz
 from slotbench.data.folders.mask_files import MASKS, read_mask_image
 from slotbench.data.folders.names import IMAGES, frame_files, is_hidden, natural_order
 from slotbench.errors import FileError, UserError
-from slotbench.evaluation.about_masks import About, about_npz
-from slotbench.evaluation.frame_numbers import Side
+from slotbench.evaluation.frame_numbers import FrameNumbers
+from slotbench.interfaces import View
 from slotbench.text import one_line
 
-__all__ = ["Clip", "Found", "find_clips", "read_clip"]
+__all__ = ["About", "Clip", "Found", "find_clips", "read_clip"]
 
 MASK_ARRAYS = (MASKS, "soft_masks")
 """The arrays of an npz with several that are taken for its masks, the first that is there."""
@@ -36,6 +37,25 @@ _MOST_CLIPS = 100_000
 _MOST_POINTS = 1 << 31
 """Values of a clip: 64 slots in 100 frames of 512 x 512 are fewer."""
 _WANTED = "ids, integers (time, height, width), or soft masks, floating point (time, slots, height, width)"
+
+_ABOUT_LIMIT = 1 << 24
+_LONGEST_NAME = 1000
+_MOST_PIXELS = 1 << 20
+
+
+@dataclass(frozen=True)
+class About:
+    """What a file says of its masks; nothing by default.
+
+    Attributes:
+        video: what the video is called, and so its truth.
+        frames: their numbers.
+        view: the part of the video's frames that they show.
+    """
+
+    video: str | None = None
+    frames: FrameNumbers | None = None
+    view: View | None = None
 
 
 @dataclass(frozen=True)
@@ -46,7 +66,7 @@ class Clip:
         name: by which it is matched with the other side.
         path: the file or folder, for messages.
         load: reads its values as they are.
-        about: reads what the file says of them.
+        about: what the file says of them, which is read once.
     """
 
     name: str
@@ -194,7 +214,7 @@ def _in_file(path: Path, array: str | None) -> list[Clip]:
 def _array_clip(path: Path, array: str | None) -> Clip:
     if path.suffix.lower() == ".npy":
         return Clip(path.stem, path, lambda: np.asarray(map_npy(path)))
-    return Clip(path.stem, path, lambda: _of_npz(path, array), lambda: about_npz(path))
+    return Clip(path.stem, path, lambda: _of_npz(path, array), cache(lambda: _about_npz(path)))
 
 
 def _of_npz(path: Path, name: str | None) -> np.ndarray:
@@ -212,30 +232,57 @@ def _of_npz(path: Path, name: str | None) -> np.ndarray:
     return found[name]
 
 
+def _about_npz(path: Path) -> About:
+    """What an npz file says: `video`, a text; `frame`, a number for each frame, from 0; `view`, six sizes."""
+    names = [name for name in ("video", "frame", "view") if name in npz_names(path)]
+    found = read_npz(path, names, _ABOUT_LIMIT) if names else {}
+    video, frames, view = found.get("video"), found.get("frame"), found.get("view")
+    if video is not None and (video.ndim or video.dtype.kind != "U" or len(str(video)) > _LONGEST_NAME):
+        raise UserError(f"{path} has an array video that is no name; expected a text, what the video is called")
+    if frames is not None:
+        rising = frames.ndim == 1 and frames.dtype.kind in "iu" and frames.dtype.itemsize <= 8 and len(frames)
+        if not rising or frames[0] < 0 or (frames[1:] <= frames[:-1]).any() or frames[-1] > np.iinfo(np.int64).max:
+            raise UserError(f"{path} has an array frame that is none; expected rising whole numbers, one for each mask")
+        frames = frames.astype(np.int64)
+    return About(
+        None if video is None else str(video),
+        None if frames is None else FrameNumbers(len(frames), frames, from_zero=True),
+        None if view is None else _view(view, path),
+    )
+
+
+def _view(values: np.ndarray, path: Path) -> View:
+    if values.shape == (6,) and values.dtype.kind in "iu":
+        height, width, top, left, rows, columns = (int(value) for value in values)
+        inside = 0 <= top < top + rows <= height <= _MOST_PIXELS and 0 <= left < left + columns <= width <= _MOST_PIXELS
+        if inside:
+            return View((height, width), (top, left, rows, columns))
+    raise UserError(
+        f"{path} has an array view that is none; expected height and width of the video's frames, and top, left, "
+        "height and width of the part that the masks show"
+    )
+
+
 def _has_images(folder: Path) -> bool:
     with os.scandir(folder) as entries:
-        return any(_is_image(entry.name) for entry in entries)
+        return any(Path(entry.name).suffix.lower() in IMAGES and not is_hidden(entry.name) for entry in entries)
 
 
 def _image_clip(name: str, folder: Path) -> Clip:
-    return Clip(name, folder, lambda: _read_images(folder), lambda: About(frames=_numbers(folder)))
+    return Clip(name, folder, lambda: _read_images(folder), cache(lambda: About(frames=_numbers(folder))))
 
 
-def _images(folder: Path) -> list[Path]:
-    return frame_files(folder, IMAGES)
-
-
-def _numbers(folder: Path) -> Side:
+def _numbers(folder: Path) -> FrameNumbers:
     """The frames that the names of the files say: the last number in each, if these rise."""
-    files = _images(folder)
+    files = frame_files(folder, IMAGES)
     found = [re.findall(r"\d{1,15}", file.stem)[-1:] for file in files]
     numbers = np.array([int(number) for one in found for number in one], np.int64)
     rising = len(numbers) == len(files) and bool((np.diff(numbers) > 0).all())
-    return Side(len(files), numbers if rising else None)
+    return FrameNumbers(len(files), numbers if rising else None)
 
 
 def _read_images(folder: Path) -> np.ndarray:
-    files = _images(folder)
+    files = frame_files(folder, IMAGES)
     first = read_mask_image(files[0])
     if first.size * len(files) * 8 > ARRAY_LIMIT:
         raise FileError(f"{folder} has {len(files):,} images of {first.size:,} pixels: more than fit in memory")
@@ -252,7 +299,3 @@ def _read_images(folder: Path) -> np.ndarray:
             found = found.astype(wider)
         found[number] = ids
     return found
-
-
-def _is_image(name: str) -> bool:
-    return Path(name).suffix.lower() in IMAGES and not is_hidden(name)

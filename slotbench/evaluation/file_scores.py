@@ -1,25 +1,25 @@
-"""Masks scored clip by clip, with the baselines of each clip: what is kept of a clip is some numbers."""
+"""Masks of files scored clip by clip, with the baselines of each clip: of a clip some numbers are kept."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from slotbench.data.folders.video_files import VideoFile
 from slotbench.errors import UserError, lines, listing
-from slotbench.evaluation.alignment import Aligned, align, tables_of
+from slotbench.evaluation.alignment import Aligned, MaskFacts, align, tables_of
 from slotbench.evaluation.baselines import baselines_of, read_frames
 from slotbench.evaluation.clip_files import Clip, Found, read_clip
-from slotbench.evaluation.frame_numbers import Side, positions
-from slotbench.interfaces import View
+from slotbench.evaluation.frame_numbers import FrameNumbers, matching_frames
 from slotbench.metrics.clip_scores import ClipScores, score_clip
+from slotbench.metrics.mask_evaluation import MaskEvaluation
 from slotbench.metrics.mask_rules import Rules
 
-__all__ = ["Evaluation", "Matching", "evaluate", "match_clips"]
+__all__ = ["FileScores", "Matching", "evaluate", "match_clips"]
 
 
 @dataclass(frozen=True)
@@ -46,50 +46,52 @@ class Matching:
 
 
 @dataclass
-class Evaluation:
+class FileScores:
     """The scores of a set of masks.
 
     Attributes:
         matching: the clips.
-        rules: in force.
+        masks: their scores, by the rules in force.
+        baselines: scores of each clip by each baseline, by its name.
         names: of the clips, in the order of the scores.
-        masks: scores of each clip.
-        baselines: the same of each baseline, by its name.
-        kinds: clips of "ids" and of "soft masks".
-        lengths: clips by the frames that were scored, with windows by those of a window.
-        sizes: clips by the height and width at which they were scored.
-        mask_sizes: clips by the height and width of the masks, as they are in their files.
-        views: clips of which a part of the truth was scored, by the height and width of the truth and of the part.
-        frames: that were scored.
+        facts: about the masks of each clip, in the same order.
         left_out: frames of the masks that the truth does not have.
-        pixels: of the frames that were scored.
-        ties: of them, those whose largest share two slots have.
-        unequal: of them, those whose shares do not sum to 1.
-        uncovered: of them, those that no slot has.
         ids_of_255: clips of whose truth the id 255 is an object among others, and not the next one.
         new_ids: clips whose masks, or whose truth, have other ids in every frame.
-        segments: the fewest and the most slots, or ids, of a clip.
     """
 
     matching: Matching
-    rules: Rules
-    names: list[str] = field(default_factory=list)
-    masks: list[ClipScores] = field(default_factory=list)
+    masks: MaskEvaluation
     baselines: dict[str, list[ClipScores]] = field(default_factory=dict)
-    kinds: Counter[str] = field(default_factory=Counter)
-    lengths: Counter[int] = field(default_factory=Counter)
-    sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
-    mask_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
-    views: Counter[tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=Counter)
-    frames: int = 0
+    names: list[str] = field(default_factory=list)
+    facts: list[MaskFacts] = field(default_factory=list)
     left_out: int = 0
-    pixels: int = 0
-    ties: int = 0
-    unequal: int = 0
-    uncovered: int = 0
     ids_of_255: int = 0
     new_ids: Counter[str] = field(default_factory=Counter)
-    segments: tuple[int, int] = (0, 0)
+
+    @property
+    def rules(self) -> Rules:
+        """The rules in force."""
+        return self.masks.rules
+
+    @property
+    def segments(self) -> tuple[int, int]:
+        """The fewest and the most slots, or ids, of a clip."""
+        found = [one.segments for one in self.facts]
+        return min(found), max(found)
+
+    def clips_by(self, fact: str) -> Counter[Any]:
+        """Clips by a fact about their masks, such as "kind"."""
+        return Counter(getattr(one, fact) for one in self.facts)
+
+    def total(self, fact: str) -> int:
+        """The sum of a fact about the masks, such as "ties"."""
+        return sum(getattr(one, fact) for one in self.facts)
+
+    def cut(self) -> Counter[tuple[tuple[int, int], tuple[int, int]]]:
+        """Clips of which a part of the truth was scored, by the height and width of the truth and of the part."""
+        views = [one.view for one in self.facts]
+        return Counter((view.frame, view.box[2:]) for view in views if view.box[2:] != view.frame)
 
 
 def match_clips(masks: Found, truth: Found, allow_missing: bool = False) -> Matching:
@@ -139,7 +141,7 @@ def evaluate(
     with_baselines: bool = False,
     say: Callable[[int, int], None] = lambda done, total: None,
     in_order: bool = False,
-) -> list[Evaluation]:
+) -> list[FileScores]:
     """Scores every clip under each set of rules; a clip is read once, and forgotten.
 
     Args:
@@ -154,52 +156,43 @@ def evaluate(
         UserError: a clip cannot be scored as the rules say.
         FileError: a file is damaged.
     """
-    found = [Evaluation(matching, one) for one in rules]
+    found = [FileScores(matching, MaskEvaluation(rules=one)) for one in rules]
     for number, (name, (masks, truth)) in enumerate(matching.pairs.items()):
-        pair = _read(masks, truth, in_order, matching.allow_missing)
+        values, true, places, left_out = _read(masks, truth, in_order, matching.allow_missing)
+        view = masks.about().view
         for one in found:
-            _add_clip(one, name, pair, None if videos is None else videos[name], with_baselines)
+            aligned = align(values, true, one.rules, (masks.path, truth.path), view)
+            _add(one, name, aligned)
+            one.left_out += left_out
+            if with_baselines:
+                frames = None if videos is None else read_frames(videos[name], places, aligned, one.rules)
+                for baseline, labels in baselines_of(aligned, frames):
+                    scores = score_clip(tables_of(labels, aligned), aligned.true_ids, one.rules)
+                    one.baselines.setdefault(baseline, []).append(scores)
         say(number + 1, len(matching.pairs))
     return found
 
 
-class _Pair(NamedTuple):
-    """Masks and truth of the same frames, as they are in their files.
-
-    Attributes:
-        masks: ids or soft masks.
-        truth: ids.
-        places: of the frames in the video.
-        view: what the masks' file says that they show.
-        left_out: frames of the masks that the truth does not have.
-    """
-
-    masks: np.ndarray
-    truth: np.ndarray
-    places: np.ndarray
-    view: View | None
-    left_out: int
-
-
-def _read(masks: Clip, truth: Clip, in_order: bool, allow_missing: bool) -> _Pair:
+def _read(
+    masks: Clip, truth: Clip, in_order: bool, allow_missing: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Masks and truth of the same frames, their places in the video, and how many frames of masks have no truth."""
     values, true = read_clip(masks), read_clip(truth)
-    about = masks.about()
-    sides = [
-        _side(clip, one, said)
-        for clip, one, said in ((masks, values, about.frames), (truth, true, truth.about().frames))
-    ]
-    found = positions(sides[0], sides[1], in_order, (masks.path, truth.path), allow_missing)
-    numbers = sides[0].numbers if sides[0].from_zero and not in_order else None
+    own, others = _frame_numbers(masks, values), _frame_numbers(truth, true)
+    found = matching_frames(own, others, in_order, (masks.path, truth.path), allow_missing)
+    numbers = own.numbers if own.from_zero and not in_order else None
     if found is None:
-        return _Pair(values, true, np.arange(len(values)) if numbers is None else numbers, about.view, 0)
-    left_out = len(values) - len(found.masks)
-    places = found.truth if numbers is None else numbers[found.masks]
-    return _Pair(values[found.masks] if left_out else values, true[found.truth], places, about.view, left_out)
+        return values, true, np.arange(len(values)) if numbers is None else numbers, 0
+    kept, in_truth = found
+    places = in_truth if numbers is None else numbers[kept]
+    left_out = len(values) - len(kept)
+    return values[kept] if left_out else values, true[in_truth], places, left_out
 
 
-def _side(clip: Clip, values: np.ndarray, said: Side | None) -> Side:
+def _frame_numbers(clip: Clip, values: np.ndarray) -> FrameNumbers:
+    said = clip.about().frames
     if said is None:
-        return Side(len(values))
+        return FrameNumbers(len(values))
     if said.length != len(values):
         raise UserError(
             f"{clip.path} has {len(values)} masks, and its array frame {said.length} numbers; expected one each"
@@ -207,44 +200,17 @@ def _side(clip: Clip, values: np.ndarray, said: Side | None) -> Side:
     return said
 
 
-def _add_clip(found: Evaluation, name: str, pair: _Pair, video: VideoFile | None, with_baselines: bool) -> None:
-    masks, truth = found.matching.pairs[name]
-    aligned = align(pair.masks, pair.truth, found.rules, (masks.path, truth.path), pair.view)
+def _add(found: FileScores, name: str, aligned: Aligned) -> None:
     tables = tables_of(aligned.labels, aligned)
+    size = (aligned.true.shape[-2], aligned.true.shape[-1])
+    found.masks.add(tables[None], size, aligned.facts.segments, true_ids=aligned.true_ids)
     found.names.append(name)
-    found.masks.append(score_clip(tables, aligned.true_ids, found.rules))
-    if with_baselines:
-        frames = None if video is None else read_frames(video, pair.places, aligned, found.rules)
-        for baseline, labels in baselines_of(aligned, frames):
-            scores = score_clip(tables_of(labels, aligned), aligned.true_ids, found.rules)
-            found.baselines.setdefault(baseline, []).append(scores)
-    found.left_out += pair.left_out
-    found.kinds["soft masks" if pair.masks.ndim == 4 else "ids"] += 1
-    _add_sizes(found, aligned)
-    _add_ids(found, aligned, tables.numpy())
-
-
-def _add_sizes(found: Evaluation, aligned: Aligned) -> None:
-    height, width = aligned.true.shape[1:]
-    found.lengths[found.rules.window or len(aligned.true)] += 1
-    found.sizes[height, width] += 1
-    found.mask_sizes[aligned.mask_size] += 1
-    if aligned.view.box[2:] != aligned.view.frame:
-        found.views[aligned.view.frame, aligned.view.box[2:]] += 1
-    found.frames += len(aligned.true)
-    found.pixels += aligned.true.numel()
-    found.ties += aligned.ties
-    found.unequal += aligned.unequal
-    found.uncovered += aligned.uncovered
-    fewest, most = found.segments
-    found.segments = min(fewest or aligned.segments, aligned.segments), max(most, aligned.segments)
-
-
-def _add_ids(found: Evaluation, aligned: Aligned, tables: np.ndarray) -> None:
-    """What ids look like that mean something else than they say."""
-    objects = aligned.true_ids[tables.sum((0, 2)) > 0]
+    found.facts.append(aligned.facts)
+    # ids that look like something else than they say
+    counts = tables.numpy()
+    objects = aligned.true_ids[counts.sum((0, 2)) > 0]
     found.ids_of_255 += int(255 in objects and 254 not in objects and len(objects[objects > 0]) > 1)
-    for side, there in (("truth", tables[:, 1:].sum(2) > 0), ("masks", tables.sum(1) > 0)):
+    for side, there in (("truth", counts[:, 1:].sum(2) > 0), ("masks", counts.sum(1) > 0)):
         both = there[1:].any(1) & there[:-1].any(1)
         if both.sum() > 1 and not (there[1:] & there[:-1]).any():
             found.new_ids[side] += 1

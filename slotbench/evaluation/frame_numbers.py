@@ -10,11 +10,11 @@ from jaxtyping import Integer
 
 from slotbench.errors import UserError
 
-__all__ = ["Places", "Side", "positions"]
+__all__ = ["FrameNumbers", "matching_frames"]
 
 
-class Side(NamedTuple):
-    """The frames of one clip on one side.
+class FrameNumbers(NamedTuple):
+    """The frames of masks, or of a truth, and their numbers in the video where the file says them.
 
     Attributes:
         length: how many.
@@ -41,22 +41,10 @@ class Side(NamedTuple):
         return self.numbers is not None and bool((np.diff(self.numbers) == 1).all())
 
 
-class Places(NamedTuple):
-    """Frames that belong together.
-
-    Attributes:
-        masks: their places among those of the masks.
-        truth: their places among those of the truth.
-    """
-
-    masks: Integer[np.ndarray, " frames"]
-    truth: Integer[np.ndarray, " frames"]
-
-
-def positions(
-    masks: Side, truth: Side, in_order: bool, paths: tuple[Path, Path], allow_missing: bool = False
-) -> Places | None:
-    """Which frames of both sides belong together; None to take them as they come.
+def matching_frames(
+    masks: FrameNumbers, truth: FrameNumbers, in_order: bool, paths: tuple[Path, Path], allow_missing: bool = False
+) -> tuple[Integer[np.ndarray, " frames"], Integer[np.ndarray, " frames"]] | None:
+    """The places of the frames that belong together, among the masks and in the truth; None to take them as they come.
 
     Frames of one number belong together. As many frames whose numbers begin at 0 on one side and at 1 on the other are
     the same frames, and names that begin at 1 count from there.
@@ -95,14 +83,14 @@ def positions(
     known = there[places] == wanted
     if not (known.any() if allow_missing else known.all()):
         _refuse(masks, truth, paths)
-    return Places(np.flatnonzero(known), places[known])
+    return np.flatnonzero(known), places[known]
 
 
-def _from_zero(numbers: np.ndarray, side: Side) -> np.ndarray:
+def _from_zero(numbers: np.ndarray, side: FrameNumbers) -> np.ndarray:
     return numbers - 1 if side.numbers is not None and not side.from_zero and numbers[0] == 1 else numbers
 
 
-def _refuse(masks: Side, truth: Side, paths: tuple[Path, Path]) -> NoReturn:
+def _refuse(masks: FrameNumbers, truth: FrameNumbers, paths: tuple[Path, Path]) -> NoReturn:
     raise UserError(
         f"{paths[0]} has {masks.in_words()}, and {paths[1]} has {truth.in_words()}: expected the truth of every frame "
         "of the masks, by its number; give --allow-missing for the frames that both have, or --frames-in-order if they "

@@ -1,4 +1,4 @@
-"""Long clips streamed through a trained task, with the core's state handed on, and what each length has cost."""
+"""Clips of several lengths in one pass: streamed through a trained task from state to state, scored and timed."""
 
 from __future__ import annotations
 
@@ -11,26 +11,23 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
-from jaxtyping import Integer
 from torch import Tensor, nn
 
 from slotbench.errors import UserError
+from slotbench.evaluation.batches import for_each_batch
 from slotbench.interfaces import (
     AnswerScores,
     Predictor,
     Reasoner,
-    Segmentation,
     Segmenter,
     State,
     VideoBatch,
     map_state,
 )
-from slotbench.metrics.clip_scores import ClipScores, score_clips
 from slotbench.metrics.contingency import frame_tables, masks_to_labels
 from slotbench.metrics.frames import frame_mse
-from slotbench.metrics.mask_evaluation import truth_digests
+from slotbench.metrics.mask_evaluation import MaskEvaluation
 from slotbench.metrics.mask_rules import Rules
 
 __all__ = ["AtLength", "measure", "numbers_in"]
@@ -48,11 +45,8 @@ class AtLength:
     Attributes:
         multiple: of the training's length.
         frames: of a clip.
-        scores: of each clip's masks, by their source.
+        masks: scores of the clips' masks, by the source of the masks.
         answers: scores of the answers due with the last frame, and those of baselines, by name.
-        slots: of the masks, by their source.
-        truth: digests of the clips' true objects.
-        size: height and width of the frames.
         error: sum over clips of the mean squared error of the frames that were predicted up to here.
         clips: that were read.
         state_numbers: numbers in the state of one clip after the last frame.
@@ -63,17 +57,27 @@ class AtLength:
 
     multiple: int
     frames: int
-    scores: dict[str, list[ClipScores]] = field(default_factory=dict)
+    masks: dict[str, MaskEvaluation] = field(default_factory=dict)
     answers: dict[str, float] = field(default_factory=dict)
-    slots: dict[str, int] = field(default_factory=dict)
-    truth: list[bytes] = field(default_factory=list)
-    size: tuple[int, int] = (0, 0)
     error: float = 0.0
     clips: int = 0
     state_numbers: int | None = None
     seconds: float = 0.0
     core_seconds: float = 0.0
     steps: int = 0
+
+    def costs(self, context: int) -> dict[str, int | float | None]:
+        """What a step costs, and the error of a prediction after `context` frames, by name."""
+
+        def milliseconds(seconds: float) -> float | None:
+            return 1000 * seconds / self.steps if seconds and self.steps else None
+
+        return {
+            "error": self.error / self.clips if context and self.clips else None,
+            "state_numbers": self.state_numbers,
+            "milliseconds_per_frame": milliseconds(self.seconds),
+            "core_milliseconds_per_frame": milliseconds(self.core_seconds),
+        }
 
 
 def measure(
@@ -103,33 +107,30 @@ def measure(
         UserError: the task is none of these, the core cannot go on beyond a clip, or clips are too short.
     """
     found = [AtLength(multiple, multiple * training_frames) for multiple in multiples]
-    step: Callable[[nn.Module, VideoBatch, list[AtLength], bool], None]
+    measured: Callable[[nn.Module, VideoBatch, list[AtLength]], None]
     if isinstance(task, Reasoner):
         _check_core(task)
-        step = partial(_answer, scores=[task.answer_scores() for _ in found])
+        measured = partial(_answer, scores=[task.answer_scores() for _ in found])
     elif isinstance(task, Segmenter):
         _check_core(task)
-        step = _stream
+        measured = _stream
     elif isinstance(task, Predictor):
-        step = _roll_out
+        measured = _roll_out
     else:
         raise UserError(
             f"{type(task).__name__} gives neither masks of every frame nor predicted frames nor answers; --lengths "
             "takes a run of SlotAutoencoding, VideoPrediction or LongContextReasoning"
         )
-    done = 0
-    with torch.no_grad():
-        for number, batch in enumerate(batches):
-            batch = batch.map(lambda value: value[: num_clips - done])  # noqa: B023  called at once
-            frames = 1 + len(_due(batch)) if isinstance(task, Reasoner) else batch.num_steps
-            if frames < found[-1].frames:
-                raise UserError(f"the clips have {frames} frames; expected {found[-1].frames}")
-            with task.deterministic_sampling(batch, number):
-                step(task, batch, found, number == 0)
-            done += len(batch)
-            report(done)
-            if done >= num_clips:
-                break
+
+    def step(batch: VideoBatch) -> None:
+        frames = 1 + len(_due(batch)) if isinstance(task, Reasoner) else batch.num_steps
+        if frames < found[-1].frames:
+            raise UserError(f"the clips have {frames} frames; expected {found[-1].frames}")
+        measured(task, batch, found)
+        for one in found:
+            one.clips += len(batch)
+
+    for_each_batch(task, batches, num_clips, step, report)
     return found
 
 
@@ -161,31 +162,26 @@ def _check_core(task: nn.Module) -> None:
         )
 
 
-def _stream(task: nn.Module, batch: VideoBatch, found: list[AtLength], first: bool) -> None:
+def _stream(task: nn.Module, batch: VideoBatch, found: list[AtLength]) -> None:
     """Scores the masks of a batch that is read from state to state."""
     assert isinstance(task, Segmenter)
-    labels: dict[str, list[Tensor]] = {}
-    for one, out in _read(task, task.stream, batch, found, [one.frames for one in found], first):
-        for source, masks in _masks(task, out, batch).items():
-            labels.setdefault(source, []).append(masks_to_labels(masks, _size(batch)).to("cpu", torch.int16))
-            one.slots[source] = masks.shape[2]
-    _add_scores(batch, {source: torch.cat(parts, 1) for source, parts in labels.items()}, found, 0)
+    segmented = _Segmented(batch)
+    for out in _read(task, task.stream, batch, found, [one.frames for one in found]):
+        attention = None if out.attention is None else task.attention_masks(out.attention, segmented.size)
+        segmented.add("decoder", out.masks)
+        segmented.add("attention", attention)
+    segmented.score(found)
 
 
-def _answer(
-    task: nn.Module, batch: VideoBatch, found: list[AtLength], first: bool, scores: Sequence[AnswerScores]
-) -> None:
+def _answer(task: nn.Module, batch: VideoBatch, found: list[AtLength], scores: Sequence[AnswerScores]) -> None:
     """Scores, at each length, the answer due before its last frame, of a batch that is read from state to state."""
     assert isinstance(task, Reasoner)
     due = _due(batch)
     steps = [due[one.frames - 2] + 1 for one in found]
-    read = _read(task, task.stream_answers, batch, found, steps, first, steps_per_frame=due[0] + 1)
-    answers = torch.cat([answer for _, answer in read], 1)
+    answers = torch.cat([*_read(task, task.stream_answers, batch, found, steps, steps_per_frame=due[0] + 1)], 1)
     for one, its_scores in zip(found, scores, strict=True):
         its_scores.update(answers[:, : one.frames - 1], batch)
         one.answers = {name: value for name, value in its_scores.compute().items() if "/context_" not in name}
-        one.clips += len(batch)
-        one.size = _size(batch)
 
 
 def _read(
@@ -194,9 +190,8 @@ def _read(
     batch: VideoBatch,
     found: list[AtLength],
     steps: Sequence[int],
-    first: bool,
     steps_per_frame: int = 1,
-) -> Iterator[tuple[AtLength, _Out]]:
+) -> Iterator[_Out]:
     """Reads a batch piece by piece, each from the state that the one before has left, and measures what it takes.
 
     Args:
@@ -205,15 +200,14 @@ def _read(
         batch: clips.
         found: to add times and states to.
         steps: how many have been read at each of these lengths.
-        first: whether this is the first batch, before which everything is called once.
         steps_per_frame: time steps that a frame comes in.
 
     Yields:
-        what was made of a piece, with the length that it belongs to.
+        what was made of a piece.
     """
     core = getattr(task, "core", None)
     ends = _pieces(steps, _PIECE * steps_per_frame)
-    if first:  # compiles what is compiled at a first call, and at one with a state
+    if not found[0].steps:  # the first batch compiles what is compiled at a first call, and at one with a state
         _, state = stream(batch.slice_time(0, ends[0]), None)
         if len(ends) > 1:
             stream(batch.slice_time(ends[0], ends[1]), state)
@@ -230,18 +224,18 @@ def _read(
                 one.seconds += _now(batch) - begin
                 one.steps += (end // steps_per_frame - start // steps_per_frame) * len(batch)
                 start = end
-                yield one, out
+                yield out
         one.core_seconds += watched.seconds
         one.state_numbers = numbers_in(state) // len(batch)
 
 
-def _roll_out(task: nn.Module, batch: VideoBatch, found: list[AtLength], first: bool) -> None:
+def _roll_out(task: nn.Module, batch: VideoBatch, found: list[AtLength]) -> None:
     """Predicts from the task's own context to the end of the longest length, frame by frame."""
     assert isinstance(task, Predictor)
     context = task.context
-    if first:
+    if not found[0].steps:
         list(task.rollout_steps(batch, horizon=2))
-    labels: list[Tensor] = []
+    segmented = _Segmented(batch, context)
     total, at = torch.zeros(len(batch), dtype=torch.float64), context
     steps = iter(task.rollout_steps(batch, horizon=found[-1].frames - context))
     for one in found:
@@ -250,16 +244,14 @@ def _roll_out(task: nn.Module, batch: VideoBatch, found: list[AtLength], first: 
             for decoded in islice(steps, one.frames - at):
                 true = batch.frames[:, at : at + 1].float()
                 total += frame_mse(decoded.reconstruction.float(), true)[:, 0].double().cpu()
-                if decoded.masks is not None and batch.masks is not None:
-                    labels.append(masks_to_labels(decoded.masks, _size(batch)).to("cpu", torch.int16))
-                    one.slots["decoder"] = decoded.masks.shape[2]
+                segmented.add("decoder", decoded.masks)
                 at += 1
                 one.steps += len(batch)
         one.seconds += _now(batch) - begin
         one.core_seconds += watched.seconds
         one.state_numbers = None if watched.state is None else numbers_in(watched.state) // len(batch)
         one.error += float(total.sum()) / (at - context)
-    _add_scores(batch, {"decoder": torch.cat(labels, 1)} if labels else {}, found, context)
+    segmented.score(found)
 
 
 def _due(batch: VideoBatch) -> list[int]:
@@ -267,31 +259,36 @@ def _due(batch: VideoBatch) -> list[int]:
     return (batch.require("target_time")[0] - batch.time[0, 0]).tolist()
 
 
-def _add_scores(
-    batch: VideoBatch,
-    labels: dict[str, Integer[Tensor, "batch time height width"]],
-    found: list[AtLength],
-    skipped: int,
-) -> None:
-    """Scores the masks up to each length; those of a prediction begin after `skipped` frames."""
-    for one in found:
-        one.clips += len(batch)
-        one.size = _size(batch)
-    if batch.masks is None or batch.masks.ndim != 4:
-        return
-    true = batch.masks.cpu()
-    for source, own in labels.items():
-        tables = frame_tables(own, true[:, skipped : skipped + own.shape[1]])[:, :, 0]
-        for one in found:
-            part = tables[:, : one.frames - skipped]
-            one.scores.setdefault(source, []).extend(score_clips(part, np.arange(part.shape[2]), Rules()))
-            if source == next(iter(labels)):
-                one.truth += truth_digests(part)
+class _Segmented:
+    """The masks of a batch, piece by piece, of which only the winning slots are held.
 
+    Args:
+        batch: clips; without true masks of one camera nothing is held.
+        skipped: frames before the first masks.
+    """
 
-def _masks(task: Segmenter, out: Segmentation, batch: VideoBatch) -> dict[str, Tensor]:
-    attention = None if out.attention is None else task.attention_masks(out.attention, _size(batch))
-    return {name: masks for name, masks in (("decoder", out.masks), ("attention", attention)) if masks is not None}
+    def __init__(self, batch: VideoBatch, skipped: int = 0) -> None:
+        self.size = (batch.frames.shape[-2], batch.frames.shape[-1])
+        self._skipped = skipped
+        self._true = None if batch.masks is None or batch.masks.ndim != 4 else batch.masks[:, skipped:].cpu()
+        self._labels: dict[str, list[Tensor]] = {}
+        self._slots: dict[str, int] = {}
+
+    def add(self, source: str, masks: Tensor | None) -> None:
+        """Adds the masks of the next frames, if there are any."""
+        if masks is not None and self._true is not None:
+            self._labels.setdefault(source, []).append(masks_to_labels(masks, self.size).to("cpu", torch.int16))
+            self._slots[source] = masks.shape[2]
+
+    def score(self, found: list[AtLength]) -> None:
+        """Scores the masks up to each length."""
+        for source, parts in self._labels.items():
+            assert self._true is not None
+            labels = torch.cat(parts, 1)
+            tables = frame_tables(labels, self._true[:, : labels.shape[1]])[:, :, 0]
+            for one in found:
+                evaluation = one.masks.setdefault(source, MaskEvaluation(rules=Rules(skip=self._skipped)))
+                evaluation.add(tables[:, : one.frames - self._skipped], self.size, self._slots[source])
 
 
 def _pieces(lengths: Sequence[int], most: int = _PIECE) -> list[int]:
@@ -337,8 +334,3 @@ def _now(batch: VideoBatch) -> float:
     if batch.frames.is_cuda:
         torch.cuda.synchronize(batch.frames.device)
     return time.perf_counter()
-
-
-def _size(batch: VideoBatch) -> tuple[int, int]:
-    height, width = batch.frames.shape[-2:]
-    return height, width

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
+from slotbench.evaluation.batches import for_each_batch
 from slotbench.evaluation.probe_factors import KNOWN, ProbeError, by_object, count_objects
 from slotbench.interfaces import Segmentation, Segmenter, VideoBatch
 from slotbench.metrics.contingency import contingency, masks_to_labels
@@ -85,17 +86,12 @@ def collect(
             "choose a run of a task that does, such as SlotAutoencoding"
         )
     parts: list[Clips] = []
-    done = 0
     task.eval()
-    with torch.no_grad():
-        for index, batch in enumerate(batches):
-            batch = batch.map(lambda value: value[: num_clips - done])  # noqa: B023  called at once
-            with task.deterministic_sampling(batch, index):
-                parts.append(_part(task, batch, masks, min_pixels, names, rows))
-            done += len(batch)
-            report(done)
-            if done >= num_clips:
-                break
+
+    def step(batch: VideoBatch) -> None:
+        parts.append(_part(task, batch, masks, min_pixels, names, rows))
+
+    for_each_batch(task, batches, num_clips, step, report)
     if not parts:
         raise ProbeError("there are no clips to collect")
     return _joined(parts)

@@ -1,26 +1,50 @@
-"""Fits heads to the slots of some clips and scores them on others: what do frozen slots know about their objects?"""
+"""Probing: heads are fitted to the frozen slots of some clips and scored on others, which share no clip with them."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from jaxtyping import Float, Integer
-from torch import Tensor
+from torch import Tensor, nn
 
-from slotbench.evaluation.probe_clips import Clips
-from slotbench.evaluation.probe_factors import POSITIONS, Factor, ProbeError
-from slotbench.evaluation.probe_heads import Head, fit_linear, fit_mlp
-from slotbench.evaluation.probe_scores import accuracy, coefficient_of_determination, mean_baseline, prior_baseline
+from slotbench.evaluation.batches import batches_of
+from slotbench.evaluation.probe_clips import Clips, MaskSource, collect
+from slotbench.evaluation.probe_factors import POSITIONS, Factor, ProbeError, choose_factors
+from slotbench.evaluation.probe_heads import (
+    Head,
+    accuracy,
+    coefficient_of_determination,
+    fit_linear,
+    fit_mlp,
+    mean_baseline,
+    prior_baseline,
+)
 from slotbench.evaluation.slot_matching import MatchScope, match_by_masks, match_by_position, match_with_probe
+from slotbench.files import dump_json, write_atomically
 from slotbench.metrics.segmentation import pairwise_iou
 
-__all__ = ["FactorScore", "HeadName", "MatchName", "ProbeReport", "ProbeSettings", "probe"]
+__all__ = [
+    "ClipChoice",
+    "FactorScore",
+    "HeadName",
+    "MatchName",
+    "ProbeReport",
+    "ProbeSettings",
+    "probe",
+    "probe_task",
+    "write_probe",
+]
 
 MatchName = Literal["masks", "position"]
 HeadName = Literal["linear", "mlp"]
+Split = Literal["train", "val", "test"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +64,36 @@ class ProbeSettings:
     heads: tuple[HeadName, ...] = ("linear", "mlp")
     restarts: int = 5
     seed: int = 0
+
+
+@dataclass(frozen=True)
+class ClipChoice:
+    """Which clips are looked at, and what is kept of them.
+
+    Attributes:
+        fit_split: the split whose clips the heads are fitted to.
+        fit_clips: how many of them at most.
+        split: the split whose clips are scored.
+        clips: how many of them at most.
+        masks: which masks say what a slot covers.
+        min_pixels: an object with fewer visible pixels in a frame is left out of it.
+        categorical: entries of the data's `objects` to read as classes, beside the known ones.
+        continuous: entries to read as numbers.
+        same_length: whether the clips to fit to are made as long as those that are scored, where the data set has
+            `num_frames`: slots late in a clip are not those of its beginning, and training clips are often shorter.
+        rows: the objects that are looked at, by their rows in the annotations; all if there are none.
+    """
+
+    fit_split: Split = "train"
+    fit_clips: int = 500
+    split: Split = "test"
+    clips: int = 500
+    masks: MaskSource = "decoder"
+    min_pixels: int = 1
+    categorical: tuple[str, ...] = ()
+    continuous: tuple[str, ...] = ()
+    same_length: bool = True
+    rows: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -112,8 +166,8 @@ def probe(
         ProbeError: there are no positions to match by, no object has a slot, or no factor varies.
     """
     report("matching slots to objects")
-    matched = _match(fit, test, settings)
-    rows = [_gather(clips, maps) for clips, maps in zip((fit, test), matched.maps, strict=True)]
+    maps, quality = _match(fit, test, settings)
+    rows = [_gather(fit, maps[0]), _gather(test, maps[1])]
     for name, part in zip(("fit to", "score on"), rows, strict=True):
         if not len(part.slots):
             raise ProbeError(f"none of the clips to {name} has a visible object with a slot: take more clips")
@@ -121,8 +175,8 @@ def probe(
     if settings.match == "position" and len(fit) > 1 and len(test) > 1:
         report("the same with slots of other clips")
         fit_other, test_other = (clips.with_slots_of_other_clips() for clips in (fit, test))
-        maps = _match(fit_other, test_other, settings).maps
-        others = [_gather(clips, found) for clips, found in zip((fit_other, test_other), maps, strict=True)]
+        other_maps, _ = _match(fit_other, test_other, settings)
+        others = [_gather(fit_other, other_maps[0]), _gather(test_other, other_maps[1])]
     scores, left_out = [], {}
     for factor in factors:
         report(factor.name)
@@ -134,32 +188,108 @@ def probe(
     if not scores:
         reasons = "; ".join(f"{name} {reason}" for name, reason in left_out.items())
         raise ProbeError(f"there is nothing to probe: {reasons}")
-    matching = {
-        name: _counts(clips, maps) | quality
-        for name, clips, maps, quality in zip(("fit", "test"), (fit, test), matched.maps, matched.quality, strict=True)
-    }
+    matching = {"fit": _counts(fit, maps[0]) | quality[0], "test": _counts(test, maps[1]) | quality[1]}
     return ProbeReport(scores, matching, left_out)
 
 
-@dataclass(frozen=True)
-class _Matched:
-    maps: tuple[Tensor, Tensor]
-    quality: tuple[dict[str, Any], dict[str, Any]]
+def probe_task(
+    task: nn.Module,
+    data: Any,
+    choice: ClipChoice,
+    settings: ProbeSettings,
+    say: Callable[[str, int, int], None] = lambda what, done, total: None,
+) -> ProbeReport:
+    """Collects the clips and probes them.
+
+    Args:
+        task: trained, on the device where it is to compute.
+        data: a `SlotDataModule`; its `num_frames` is changed where lengths are to be the same.
+        choice: of the clips.
+        settings: how slots are matched to objects, and what is fitted to them.
+        say: is told what is being done, how far it is, and of how many (0 where that is not known).
+
+    Raises:
+        ProbeError: the task or the data cannot be probed, or the two sets of clips share some.
+    """
+    device = next((weight.device for weight in task.parameters()), torch.device("cpu"))
+
+    def clips_of(split: Split, num_clips: int) -> Clips:
+        return collect(
+            task,
+            batches_of(data, split, device),
+            num_clips,
+            # a decoder without masks can still be matched by position
+            masks=choice.masks if settings.match == "masks" else None,
+            min_pixels=choice.min_pixels,
+            names=[*choice.categorical, *choice.continuous],
+            rows=choice.rows,
+            report=lambda done: say(f"slots of {split} clips", done, num_clips),
+        )
+
+    test = clips_of(choice.split, choice.clips)
+    if choice.same_length and isinstance(getattr(data, "num_frames", None), int):
+        data.num_frames = test.slots.shape[1]
+    fit = clips_of(choice.fit_split, choice.fit_clips)
+    if both := len(set(fit.fingerprints) & set(test.fingerprints)):
+        raise ProbeError(
+            f"{both} of the {len(test)} {choice.split} clips are also among the {choice.fit_split} clips that the "
+            "heads are fitted to (a set without a test split may test on its validation split): choose another "
+            "--fit-split"
+        )
+    factors = choose_factors(fit.labels, choice.categorical, choice.continuous)
+    return probe(fit, test, factors, settings, lambda what: say(f"probing: {what}", 0, 0))
 
 
-def _match(fit: Clips, test: Clips, settings: ProbeSettings) -> _Matched:
+def write_probe(path: Path, report: ProbeReport, of: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Writes all numbers and how they came about as JSON, whole or not at all.
+
+    Args:
+        path: the file.
+        report: what was found.
+        of: what was probed, such as its "run" and "checkpoint".
+        given: the command's arguments by name; None ones are left out.
+    """
+    record = {
+        **of,
+        "created": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "slotbench": importlib.metadata.version("slotbench"),
+        "arguments": {name: value for name, value in given.items() if value is not None and name != "checkpoint"},
+        "matching": report.matching,
+        "factors": {
+            score.factor.name: {
+                "kind": score.factor.kind,
+                "metric": score.metric,
+                **score.heads,
+                "baselines": score.baselines,
+                "rows_fitted": score.fitted,
+                "rows_scored": score.scored,
+            }
+            for score in report.scores
+        },
+        "left_out": report.left_out,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, dump_json(record, indent=2))
+
+
+def _match(fit: Clips, test: Clips, settings: ProbeSettings) -> tuple[list[Tensor], list[dict[str, Any]]]:
+    """The slots of the objects of both sets, and how good each match is.
+
+    Raises:
+        ProbeError: there is nothing to match by.
+    """
     if settings.match == "masks":
         if fit.tables is None or test.tables is None:
             raise ProbeError("the clips were collected without masks: collect them with masks, or match by position")
-        maps = match_by_masks(fit.tables, settings.scope), match_by_masks(test.tables, settings.scope)
-        return _Matched(maps, (_overlap(fit, maps[0]), _overlap(test, maps[1])))
+        maps = [match_by_masks(fit.tables, settings.scope), match_by_masks(test.tables, settings.scope)]
+        return maps, [_overlap(fit, maps[0]), _overlap(test, maps[1])]
     name = next((name for name in POSITIONS if name in fit.labels), None)
     if name is None:
         raise ProbeError(f"this data has none of {' and '.join(POSITIONS)} to match by: match by masks")
     where = [clips.labels[name].float().expand(-1, clips.slots.shape[1], -1, -1) for clips in (fit, test)]
     found = match_by_position(fit.slots, where[0], fit.visible, settings.scope, settings.restarts, settings.seed)
     on_test = match_with_probe(test.slots, where[1], test.visible, found.probe, settings.scope)
-    return _Matched((found.maps, on_test), ({"matched_by": name, "errors": found.errors}, {"matched_by": name}))
+    return [found.maps, on_test], [{"matched_by": name, "errors": found.errors}, {"matched_by": name}]
 
 
 def _gather(clips: Clips, maps: Tensor) -> _Rows:

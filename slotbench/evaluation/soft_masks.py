@@ -5,8 +5,6 @@ A pixel on which no slot has a share is no slot's, so that its label is -1 and n
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 from jaxtyping import Float, Integer
@@ -14,7 +12,7 @@ from torch import Tensor
 
 from slotbench.metrics.contingency import LEAST_SHARE, masks_to_labels
 
-__all__ = ["NO_SLOT", "SoftLabels", "check_slots_axis", "soft_labels"]
+__all__ = ["NO_SLOT", "check_slots_axis", "soft_labels"]
 
 NO_SLOT = -1
 """The label of a pixel that no slot has."""
@@ -25,25 +23,13 @@ _MOST_SLOTS = 4096
 _AXES = ("time", "slots", "height", "width")
 
 
-class SoftLabels(NamedTuple):
-    """Labels of soft masks, and pixels of them that are special.
+def soft_labels(
+    masks: Float[Tensor, "time slots height width"], are_logits: bool = False
+) -> tuple[Integer[Tensor, "time height width"], int, int]:
+    """The slot of every pixel, and how many pixels are ties, and have shares that do not sum to 1.
 
-    Attributes:
-        labels: the slot with the largest share, the lowest one on a tie; `NO_SLOT` where the largest is
-            below `LEAST_SHARE`.
-        ties: pixels whose largest share two slots have.
-        uncovered: pixels that no slot has.
-        unequal: of the others, those whose shares do not sum to 1, by more than 0.02.
-    """
-
-    labels: Integer[Tensor, "time height width"]
-    ties: int
-    uncovered: int
-    unequal: int
-
-
-def soft_labels(masks: Float[Tensor, "time slots height width"], are_logits: bool = False) -> SoftLabels:
-    """The slot of every pixel.
+    The slot is the one with the largest share, the lowest one on a tie, and `NO_SLOT` where the largest is below
+    `LEAST_SHARE`. Sums may be off by 0.02; pixels of no slot are neither ties nor counted among the sums.
 
     Args:
         masks: shares, or logits that are monotone in them.
@@ -54,7 +40,7 @@ def soft_labels(masks: Float[Tensor, "time slots height width"], are_logits: boo
 
     Example:
         >>> soft_labels(torch.tensor([[[[0.6, 0.5, 0.0]], [[0.4, 0.5, 0.0]]]]))
-        SoftLabels(labels=tensor([[[ 0,  0, -1]]], dtype=torch.int16), ties=1, uncovered=1, unequal=0)
+        (tensor([[[ 0,  0, -1]]], dtype=torch.int16), 1, 0)
     """
     best, total = masks[:, 0].clone(), masks[:, 0].clone()
     for slot in range(1, masks.shape[1]):
@@ -67,11 +53,11 @@ def soft_labels(masks: Float[Tensor, "time slots height width"], are_logits: boo
         winners += masks[:, slot] == best
     nowhere = torch.zeros_like(best, dtype=torch.bool) if are_logits else best < LEAST_SHARE
     # what is below 0 may be in another part of the clip
-    labels, uncovered = masks.argmax(1).to(torch.int16) if are_logits else masks_to_labels(masks), int(nowhere.sum())
-    if uncovered:
+    labels = masks.argmax(1).to(torch.int16) if are_logits else masks_to_labels(masks)
+    if nowhere.any():
         labels = labels.to(torch.int16).masked_fill(nowhere, NO_SLOT)
     away = (total.sub_(1).abs_() > _TOLERANCE) & ~nowhere
-    return SoftLabels(labels, int(((winners != 1) & ~nowhere).sum()), uncovered, int(away.sum()))
+    return labels, int(((winners != 1) & ~nowhere).sum()), int(away.sum())
 
 
 def check_slots_axis(masks: np.ndarray) -> None:

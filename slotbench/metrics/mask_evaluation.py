@@ -1,4 +1,4 @@
-"""Contents of an evaluation record for one kind of masks, gathered over batches and processes."""
+"""Scores of masks by clip and the contents of their record, gathered over batches and processes."""
 
 from __future__ import annotations
 
@@ -23,28 +23,38 @@ __all__ = ["MaskEvaluation", "gathered", "truth_digests"]
 
 @dataclass
 class MaskEvaluation:
-    """The clips whose masks have been scored, by the usual rules: whole clips, at the size of the truth.
+    """Scores of one kind of masks, clip by clip.
 
     Attributes:
         per_clip: keep every score of every clip, tracking included; otherwise only the means, which are given.
+        rules: in force; frames and pixels are already chosen by them.
         slots: of the masks.
+        frames: scored frames.
         clips: by number, the digest of the truth and, with `per_clip`, the scores.
-        lengths: clips by their frames.
+        lengths: clips by the frames of a video: of the whole clip, or of a window.
         sizes: clips by height and width.
     """
 
-    per_clip: bool
+    per_clip: bool = True
+    rules: Rules = field(default_factory=Rules)
     slots: int = 0
+    frames: int = 0
     clips: dict[int, tuple[bytes, ClipScores | None]] = field(default_factory=dict)
     lengths: Counter[int] = field(default_factory=Counter)
     sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
+
+    @property
+    def scores(self) -> list[ClipScores]:
+        """Scores of the clips in the order of their numbers."""
+        return [scores for number in sorted(self.clips) if (scores := self.clips[number][1]) is not None]
 
     def add(
         self,
         tables: Integer[Tensor, "batch time true predicted"],
         size: tuple[int, int],
         slots: int,
-        index: Integer[Tensor, " batch"] | None,
+        index: Integer[Tensor, " batch"] | None = None,
+        true_ids: Integer[np.ndarray, " true"] | None = None,
     ) -> None:
         """Adds clips.
 
@@ -53,15 +63,17 @@ class MaskEvaluation:
             size: height and width of the frames.
             slots: of the masks.
             index: numbers of the clips; None to count on.
+            true_ids: ids that the rows stand for; None for 0, 1, 2, ...
         """
         numbers = range(len(self.clips), len(self.clips) + len(tables)) if index is None else index.tolist()
         digests = truth_digests(tables)
         scores: list[ClipScores | None] = [None] * len(tables)
         if self.per_clip:
-            scores = [*score_clips(tables, np.arange(tables.shape[2]), Rules())]
+            scores = [*score_clips(tables, np.arange(tables.shape[2]) if true_ids is None else true_ids, self.rules)]
         new = {number: one for number, *one in zip(numbers, digests, scores, strict=True) if number not in self.clips}
         self.clips |= {number: (digest, found) for number, (digest, found) in new.items()}
-        self.lengths[tables.shape[1]] += len(new)
+        self.frames += tables.shape[1] * len(new)
+        self.lengths[self.rules.window or tables.shape[1]] += len(new)
         self.sizes[size] += len(new)
         self.slots = max(self.slots, slots)
 
@@ -70,10 +82,11 @@ class MaskEvaluation:
         self.clips |= other.clips
         self.lengths += other.lengths
         self.sizes += other.sizes
+        self.frames += other.frames
         self.slots = max(self.slots, other.slots)
 
     def result(
-        self, source: str, means: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]]
+        self, source: str, means: Mapping[str, float] = {}, baselines: Mapping[str, Mapping[str, float]] = {}
     ) -> MaskScores:
         """Contents of the record.
 
@@ -83,17 +96,17 @@ class MaskEvaluation:
             baselines: means by the baseline's name.
         """
         numbers = sorted(self.clips)
-        found = [scores for number in numbers if (scores := self.clips[number][1]) is not None]
+        found = self.scores
         special = {what: count for what, count in counted(found).items() if what not in ("videos", "frames")}
         truth = hashlib.sha256(b"".join(self.clips[number][0] for number in numbers)).hexdigest()
         return MaskScores(
             source=source,
-            rules=Rules().as_record(),
+            rules=self.rules.as_record(),
             clips=numbers,
             truth=truth,
             slots=self.slots,
             frames={
-                "scored": sum(frames * clips for frames, clips in self.lengths.items()),
+                "scored": self.frames,
                 "lengths": {str(frames): clips for frames, clips in sorted(self.lengths.items())},
                 "sizes": {f"{height}x{width}": clips for (height, width), clips in self.sizes.items()},
                 "special": special,

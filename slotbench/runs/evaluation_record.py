@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Required, TypedDict
 
 from slotbench.files import dump_json, write_atomically
+from slotbench.interfaces import MaskScores
 
 __all__ = [
     "EvaluationRecord",
     "clip_list_hash",
     "differing_rules",
     "make_record",
+    "mask_record",
     "record_file",
     "rules_of",
     "write_record",
@@ -96,6 +98,41 @@ def make_record(
         "baselines": dict(baselines),
         **(more or {}),
     }
+
+
+def mask_record(
+    found: MaskScores,
+    names: Sequence[str],
+    data: Mapping[str, Any],
+    *,
+    masks: Mapping[str, Any] | None = None,
+    clips: Mapping[str, Any] | None = None,
+    frames: Mapping[str, Any] | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The record of one kind of masks.
+
+    Args:
+        found: the scores.
+        names: of the clips, in the order of the scores.
+        data: "name", "version" and "split" of the data set.
+        masks: what they are, where they are not the soft masks of a model.
+        clips: further entries about the clips, such as how many are "there".
+        frames: further entries about the frames.
+        more: further entries.
+    """
+    own = {"source": found.source, "kinds": {"soft masks": len(names)}, "segments": [found.slots, found.slots]}
+    scored = {"scored": len(names), "there": len(names), "hash": clip_list_hash(names), "names": list(names)}
+    return make_record(
+        data=data,
+        masks={**own, **(masks or {})},
+        rules=found.rules,
+        clips={**scored, **({"truth": found.truth} if found.truth else {}), **(clips or {})},
+        frames={**found.frames, **(frames or {})},
+        scores=found.scores,
+        baselines=found.baselines,
+        more=more,
+    )
 
 
 def write_record(path: Path, record: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from slotbench import registry
 from slotbench.commands.plugins import component_page, table_lines
-from slotbench.evaluation import probe_tables as probe_report
+from slotbench.evaluation import tables as probe_report
 from slotbench.evaluation.probe_factors import Factor
 from slotbench.evaluation.probing import FactorScore, ProbeReport, ProbeSettings
 from slotbench.health import findings as doctor_report
@@ -64,6 +64,6 @@ def test_probe(said, capsys):
     score = FactorScore(Factor(NASTY, "continuous"), "r2", 3, 3, {"linear": 0.5}, {"prior": 0.1})
     counts = {"clips": 1, "frames": 1, "rows": 1, "matched_by": "masks", "objects_without_slot": 0, "objects": 1}
     report = ProbeReport([score], {"fit": counts, "test": counts}, {NASTY: NASTY})
-    probe_report.print_report(report, ProbeSettings(heads=("linear",)), f"runs/{NASTY}")
+    probe_report.print_probe(report, ProbeSettings(heads=("linear",)), f"runs/{NASTY}")
     assert is_harmless(out.getvalue())
     assert is_harmless(capsys.readouterr().out)

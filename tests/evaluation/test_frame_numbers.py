@@ -10,58 +10,58 @@ from PIL import Image
 
 from slotbench.cli import run
 from slotbench.errors import UserError
-from slotbench.evaluation.frame_numbers import Side, positions
+from slotbench.evaluation.frame_numbers import FrameNumbers, matching_frames
 
 PATHS = Path("masks"), Path("truth")
 
 
 def named(*numbers):
-    return Side(len(numbers), np.array(numbers))
+    return FrameNumbers(len(numbers), np.array(numbers))
 
 
 def placed(*numbers):
-    return Side(len(numbers), np.array(numbers), from_zero=True)
+    return FrameNumbers(len(numbers), np.array(numbers), from_zero=True)
 
 
 @pytest.mark.parametrize(
     ("masks", "truth", "expected"),
     [
-        (Side(5), Side(5), None),
-        (Side(5), Side(9), None),  # as many are asked for later
+        (FrameNumbers(5), FrameNumbers(5), None),
+        (FrameNumbers(5), FrameNumbers(9), None),  # as many are asked for later
         (named(0, 1, 2), named(1, 2, 3), None),
         (named(1, 2, 3), named(0, 1, 2), None),
-        (named(1, 2, 3), Side(3), None),
+        (named(1, 2, 3), FrameNumbers(3), None),
         (named(7, 8, 9), named(*range(12)), [7, 8, 9]),
         (named(0, 5, 10), named(*range(12)), [0, 5, 10]),
-        (placed(2, 4), Side(6), [2, 4]),
+        (placed(2, 4), FrameNumbers(6), [2, 4]),
         (placed(2, 4), named(*range(1, 7)), [2, 4]),
         (placed(2, 4), named(*range(6)), [2, 4]),
         (placed(2, 4), placed(0, 2, 4, 6), [1, 2]),
         (placed(5), named(0, 5, 10), [1]),
-        (placed(0, 1), Side(2), [0, 1]),
+        (placed(0, 1), FrameNumbers(2), [0, 1]),
     ],
 )
 def test_frames_of_one_number_belong_together(masks, truth, expected):
-    found = positions(masks, truth, False, PATHS)
-    assert (None if found is None else found.truth.tolist()) == expected
-    assert found is None or found.masks.tolist() == list(range(masks.length))
-    assert positions(masks, truth, True, PATHS) is None
+    found = matching_frames(masks, truth, False, PATHS)
+    assert (None if found is None else found[1].tolist()) == expected
+    assert found is None or found[0].tolist() == list(range(masks.length))
+    assert matching_frames(masks, truth, True, PATHS) is None
 
 
 @pytest.mark.parametrize(
     ("masks", "truth", "said"),
     [
-        (placed(24, 25), Side(2), "masks has frames 24 to 25, and truth has 2 frames"),
-        (placed(0, 2, 4), Side(3), "frames 0, 2, 4"),
+        (placed(24, 25), FrameNumbers(2), "masks has frames 24 to 25, and truth has 2 frames"),
+        (placed(0, 2, 4), FrameNumbers(3), "frames 0, 2, 4"),
         (named(10, 11, 12), named(0, 1, 2), "frames 10 to 12, and truth has frames 0 to 2"),
         (named(*range(10)), named(*range(0, 50, 5)), "frames 0, 5, 10, ... 45"),
-        (Side(46), named(*range(0, 50, 5)), "masks has 46 frames, and truth has frames 0, 5, 10, ... 45"),
-        (named(10, 11), Side(50), "frames 10 to 11"),
+        (FrameNumbers(46), named(*range(0, 50, 5)), "masks has 46 frames, and truth has frames 0, 5, 10, ... 45"),
+        (named(10, 11), FrameNumbers(50), "frames 10 to 11"),
     ],
 )
 def test_frames_without_a_truth_are_refused(masks, truth, said):
     with pytest.raises(UserError) as caught:
-        positions(masks, truth, False, PATHS)
+        matching_frames(masks, truth, False, PATHS)
     assert said in str(caught.value)
     assert "--frames-in-order" in str(caught.value)
 
@@ -77,7 +77,7 @@ def test_frames_without_a_truth_may_be_left_out(tmp_path, capsys):
     assert "3 frames of 8 x 8 pixels" in printed
     assert "not scored, without truth: 8 frames of the masks" in printed
     with pytest.raises(UserError):
-        positions(named(7, 9), named(1, 3), False, PATHS, allow_missing=True)
+        matching_frames(named(7, 9), named(1, 3), False, PATHS, allow_missing=True)
 
 
 def ids(frames):

@@ -14,8 +14,8 @@ from slotbench.cli import run
 from slotbench.comparison.run_folders import read_run_folder
 from slotbench.comparison.table import compare
 from slotbench.data.balls.bouncing_balls import BouncingBalls
-from slotbench.evaluation.length_tables import print_lengths
 from slotbench.evaluation.lengths import AtLength
+from slotbench.evaluation.tables import print_lengths
 from slotbench.files import read_json
 
 EXPERIMENT = {

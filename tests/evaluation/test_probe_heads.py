@@ -9,8 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import r2_score
 
-from slotbench.evaluation.probe_heads import fit_linear, fit_mlp
-from slotbench.evaluation.probe_scores import accuracy, coefficient_of_determination, mean_baseline, prior_baseline
+from slotbench.evaluation.probe_heads import (
+    accuracy,
+    coefficient_of_determination,
+    fit_linear,
+    fit_mlp,
+    mean_baseline,
+    prior_baseline,
+)
 
 
 @given(seed=st.integers(0, 2**31), dim=st.integers(1, 8), targets=st.integers(1, 3))

@@ -103,7 +103,7 @@ def test_ties_are_the_lowest_slots_and_are_counted():
     soft[1, 2] = 1
     soft[1, 0, 0, 0] = 1
     aligned = align(soft, np.zeros((2, 4, 4), np.uint8), Rules(), PATHS)
-    assert aligned.ties == 16 + 1
+    assert aligned.facts.ties == 16 + 1
     assert aligned.labels[0].unique().tolist() == [1]
     assert aligned.labels[1, 0].tolist() == [0, 2, 2, 2]
 

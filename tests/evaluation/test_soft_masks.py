@@ -15,19 +15,18 @@ from slotbench.evaluation.soft_masks import NO_SLOT, check_slots_axis, soft_labe
 def test_labels_are_numpys_argmax_but_where_no_slot_has_a_share(seed):
     rng = np.random.default_rng(seed)
     masks = rng.integers(0, 3, (2, rng.integers(1, 5), 3, 4)) / 4
-    found = soft_labels(torch.from_numpy(masks))
+    labels, ties, unequal = soft_labels(torch.from_numpy(masks))
     nowhere = (masks == 0).all(1)
-    assert np.array_equal(found.labels.numpy(), np.where(nowhere, NO_SLOT, masks.argmax(1)))
-    assert found.uncovered == nowhere.sum()
+    assert np.array_equal(labels.numpy(), np.where(nowhere, NO_SLOT, masks.argmax(1)))
     top = (masks == masks.max(1, keepdims=True)).sum(1)
-    assert found.ties == ((top > 1) & ~nowhere).sum()
-    assert found.unequal == ((masks.sum(1) != 1) & ~nowhere).sum()
+    assert ties == ((top > 1) & ~nowhere).sum()
+    assert unequal == ((masks.sum(1) != 1) & ~nowhere).sum()
 
 
 def test_of_300_slots_none_is_taken_for_no_slot():
     masks = torch.zeros(1, 300, 1, 2)
     masks[0, 299, 0, 0] = 1
-    assert soft_labels(masks).labels.tolist() == [[[299, NO_SLOT]]]
+    assert soft_labels(masks)[0].tolist() == [[[299, NO_SLOT]]]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -40,9 +39,9 @@ def test_values_that_are_no_numbers_are_refused(value):
 
 def test_logits_may_be_minus_infinity_where_another_slot_is_not():
     masks = torch.tensor([[[[-torch.inf, 2.0]], [[-3.0, -torch.inf]]]])
-    assert soft_labels(masks, are_logits=True).labels.tolist() == [[[1, 0]]]
+    assert soft_labels(masks, are_logits=True)[0].tolist() == [[[1, 0]]]
     # of logits every pixel is some slot's
-    assert soft_labels(torch.zeros(1, 2, 1, 1), are_logits=True).uncovered == 0
+    assert soft_labels(torch.zeros(1, 2, 1, 1), are_logits=True)[0].item() == 0
 
 
 @pytest.mark.parametrize(("axis", "typed"), [(0, "masks, 0, 1"), (2, "masks, 2, 1"), (3, "masks, -1, 1")])

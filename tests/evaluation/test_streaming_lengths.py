@@ -64,15 +64,15 @@ def test_every_length_has_the_scores_of_clips_that_are_read_whole(core, argument
             out = task.evaluate(batch)
         whole.append((batch, out))
     for one in found:
-        assert set(one.scores) == {"decoder", "attention"}
-        for source, scores in one.scores.items():
+        assert set(one.masks) == {"decoder", "attention"}
+        for source, evaluation in one.masks.items():
             expected = []
             for batch, out in whole:
                 masks = out.masks if source == "decoder" else task.attention_masks(out.attention, (16, 16))
                 labels = masks_to_labels(masks, (16, 16))[:, : one.frames]
                 tables = frame_tables(labels, batch.masks[:, : one.frames])[:, :, 0]
                 expected += score_clips(tables, torch.arange(tables.shape[2]).numpy(), Rules())
-            assert [clip.values for clip in scores] == [
+            assert [clip.values for clip in evaluation.scores] == [
                 {name: (pytest.approx(value, abs=1e-9), count) for name, (value, count) in clip.values.items()}
                 for clip in expected
             ]
@@ -82,8 +82,11 @@ def test_lengths_are_the_first_frames_of_the_same_clips():
     data = clips()
     task = autoencoding(data, "SAVi")
     long, short = (measure(task, batches(data), TRAINED, multiples, 99) for multiples in ([2, 12], [2]))
-    assert [clip.values for clip in long[0].scores["decoder"]] == [clip.values for clip in short[0].scores["decoder"]]
-    assert long[0].truth == short[0].truth != long[1].truth
+    assert [clip.values for clip in long[0].masks["decoder"].scores] == [
+        clip.values for clip in short[0].masks["decoder"].scores
+    ]
+    truth = [one.masks["decoder"].result("decoder").truth for one in (*long, *short)]
+    assert truth[0] == truth[2] != truth[1]
 
 
 def test_the_state_of_a_recurrence_stays_and_that_of_attention_to_all_frames_grows():
@@ -109,7 +112,7 @@ def test_complex_numbers_of_a_state_are_two():
 
 def test_no_more_clips_are_read_than_asked_for():
     (one,) = measure(autoencoding(clips(), "SAVi"), batches(clips()), TRAINED, [2], 1)
-    assert (one.clips, len(one.scores["decoder"])) == (1, 1)
+    assert (one.clips, len(one.masks["decoder"].scores)) == (1, 1)
 
 
 def test_predicted_frames_are_scored_and_the_context_is_not():
@@ -125,7 +128,7 @@ def test_predicted_frames_are_scored_and_the_context_is_not():
         labels = masks_to_labels(rolled.masks, (16, 16))[:, : one.frames - 4]
         tables = frame_tables(labels, batch.masks[:, 4 : one.frames])[:, :, 0]
         expected = score_clips(tables, torch.arange(tables.shape[2]).numpy(), Rules())
-        assert [clip.values for clip in one.scores["decoder"]] == [clip.values for clip in expected]
+        assert [clip.values for clip in one.masks["decoder"].scores] == [clip.values for clip in expected]
         assert one.state_numbers > 0
 
 

@@ -1,9 +1,8 @@
-"""Masks and truth that show different parts of the frames: told by their proportions, and brought to the same part."""
+"""Masks and truth that show different parts of the frames: their proportions tell, and both are cut to one part."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Shaped
@@ -12,23 +11,9 @@ from slotbench.errors import UserError
 from slotbench.interfaces import View
 from slotbench.metrics.mask_rules import Rules
 
-__all__ = ["Fitted", "fit", "part_of"]
+__all__ = ["fit", "part_of", "same_proportion"]
 
 Size = tuple[int, int]
-
-
-class Fitted(NamedTuple):
-    """Masks and truth of one part of the frames, each in its own pixels.
-
-    Attributes:
-        masks: cut where they show more than the truth.
-        truth: cut where it shows more than the masks.
-        view: what is left of the truth's frames.
-    """
-
-    masks: np.ndarray
-    truth: np.ndarray
-    view: View
 
 
 def fit(
@@ -37,8 +22,8 @@ def fit(
     rules: Rules,
     view: View | None,
     paths: tuple[Path, Path],
-) -> Fitted:
-    """Cuts what one side shows and the other does not, as the rule `fit` says.
+) -> tuple[np.ndarray, np.ndarray, View]:
+    """Masks and truth, cut as the rule `fit` says to what both show, and the view that is left of the truth's frames.
 
     Args:
         masks: ids "time height width" or soft masks "time slots height width".
@@ -57,10 +42,15 @@ def fit(
                 f"{paths[0]} does not say what its masks show of the frames (an array view beside them); give --fit "
                 "crop or --fit stretch, or leave --fit out where masks and truth have the same proportion"
             )
-        box = _box_in(true, view, paths)
-        return Fitted(masks, _cut(truth, box), View(true, box))
+        box = _box_in(true, view)
+        if box is None:
+            raise UserError(
+                f"{paths[0]} shows {_said(view.box[2:])} of frames of {_said(view.frame)} pixels, and {paths[1]} has "
+                f"{_said(true)}, the proportion of neither: is it the truth of another video?"
+            )
+        return masks, _cut(truth, box), View(true, box)
     if rules.fit == "stretch" or same_proportion(shown, true):
-        return Fitted(masks, truth, View.whole(*true))
+        return masks, truth, View.whole(*true)
     if rules.fit == "refuse":
         raise UserError(_about_proportions(shown, true, paths))
     wide = [width / height for height, width in (shown, true)]
@@ -69,8 +59,8 @@ def fit(
         raise UserError(f"{_about_proportions(shown, true, paths)}; one lies and one stands, so --fit crop cannot tell")
     if max(wide[1], 1 / wide[1]) > max(wide[0], 1 / wide[0]):
         box = _middle(true, shown)
-        return Fitted(masks, _cut(truth, box), View(true, box))
-    return Fitted(_cut(masks, _middle(shown, true)), truth, View.whole(*true))
+        return masks, _cut(truth, box), View(true, box)
+    return _cut(masks, _middle(shown, true)), truth, View.whole(*true)
 
 
 def same_proportion(one: Size, other: Size) -> bool:
@@ -97,12 +87,12 @@ def part_of(
         UserError: the frame has another proportion.
     """
     size = (frame.shape[0], frame.shape[1])
-    if same_proportion(size, view.frame):
-        top, left, height, width = _scaled(view, size)
-        return frame[top : top + height, left : left + width]
-    if same_proportion(size, view.box[2:]):
-        return frame
-    raise UserError(f"{path} has frames of {_said(size)} pixels, and the truth {_said(view.frame)}: another proportion")
+    box = _box_in(size, view)
+    if box is None:
+        shapes = f"frames of {_said(size)} pixels, and the truth {_said(view.frame)}"
+        raise UserError(f"{path} has {shapes}: another proportion")
+    top, left, height, width = box
+    return frame[top : top + height, left : left + width]
 
 
 def _size(values: np.ndarray) -> Size:
@@ -134,21 +124,11 @@ def _middle(size: Size, proportion: Size) -> tuple[int, int, int, int]:
     return (size[0] - height) // 2, (size[1] - width) // 2, height, width
 
 
-def _box_in(true: Size, view: View, paths: tuple[Path, Path]) -> tuple[int, int, int, int]:
-    """Where in the truth the masks are, which may have been cut as they were."""
-    if same_proportion(true, view.frame):
-        return _scaled(view, true)
-    if same_proportion(true, view.box[2:]):
-        return 0, 0, *true
-    raise UserError(
-        f"{paths[0]} shows {_said(view.box[2:])} of frames of {_said(view.frame)} pixels, and {paths[1]} has "
-        f"{_said(true)}, the proportion of neither: is it the truth of another video?"
-    )
-
-
-def _scaled(view: View, size: Size) -> tuple[int, int, int, int]:
-    """The box of a view in frames of another size."""
-    down, across = size[0] / view.frame[0], size[1] / view.frame[1]
-    top, left, height, width = view.box
-    rows, columns = max(1, round(height * down)), max(1, round(width * across))
-    return min(round(top * down), size[0] - rows), min(round(left * across), size[1] - columns), rows, columns
+def _box_in(size: Size, view: View) -> tuple[int, int, int, int] | None:
+    """Where a view is in frames of a size, which may be larger, or cut already; None for another proportion."""
+    if same_proportion(size, view.frame):
+        down, across = size[0] / view.frame[0], size[1] / view.frame[1]
+        top, left, height, width = view.box
+        rows, columns = max(1, round(height * down)), max(1, round(width * across))
+        return min(round(top * down), size[0] - rows), min(round(left * across), size[1] - columns), rows, columns
+    return (0, 0, *size) if same_proportion(size, view.box[2:]) else None

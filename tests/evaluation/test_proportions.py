@@ -13,7 +13,7 @@ from slotbench.cli import run
 from slotbench.data.folders.video_folder import middle_square
 from slotbench.errors import UserError
 from slotbench.evaluation.alignment import align
-from slotbench.evaluation.fitting import part_of, same_proportion
+from slotbench.evaluation.proportions import part_of, same_proportion
 from slotbench.interfaces import View
 from slotbench.metrics.mask_rules import Rules
 
@@ -49,14 +49,14 @@ def test_a_middle_square_is_compared_with_the_middle_square_of_the_truth():
     truth = walk()
     found = labels(soft(truth[:, :, 16:48]), truth, fit="crop")
     assert np.array_equal(found.labels.numpy(), found.true.numpy())
-    assert found.view == View((32, 64), (0, 16, 32, 32))
+    assert found.facts.view == View((32, 64), (0, 16, 32, 32))
 
 
 def test_wide_masks_are_cut_to_a_truth_that_is_the_middle():
     truth = walk()
     found = labels(soft(truth), truth[:, :, 16:48], fit="crop")
     assert np.array_equal(found.labels.numpy(), truth[:, :, 16:48])
-    assert found.mask_size == (32, 64)
+    assert found.facts.mask_size == (32, 64)
 
 
 @given(st.integers(2, 60), st.integers(2, 60))
@@ -66,7 +66,7 @@ def test_the_rule_cuts_what_predict_cuts(height, width):
     if side == max(height, width):
         return
     found = labels(np.zeros((1, side, side), np.uint8), truth, fit="crop", resize="nearest")
-    top, left, rows, columns = found.view.box
+    top, left, rows, columns = found.facts.view.box
     assert np.array_equal(truth[:, top : top + rows, left : left + columns], middle_square(truth))
 
 
@@ -105,9 +105,9 @@ def test_files_say_which_part_they_show_whatever_the_size_of_the_truth():
     masks, view = soft(truth[:, :, 32:64]), View((32, 64), (0, 32, 32, 32))
     assert np.array_equal(labels(masks, truth, view, fit="file").labels.numpy(), truth[:, :, 32:64])
     double = truth.repeat(2, 1).repeat(2, 2)
-    assert labels(masks, double, view, fit="file").view.box == (0, 64, 64, 64)
+    assert labels(masks, double, view, fit="file").facts.view.box == (0, 64, 64, 64)
     already = labels(masks, truth[:, :, 32:64], view, fit="file")
-    assert already.view.box == (0, 0, 32, 32)
+    assert already.facts.view.box == (0, 0, 32, 32)
     with pytest.raises(UserError, match="the proportion of neither"):
         labels(masks, truth[:, :, :48], view, fit="file")
     with pytest.raises(UserError, match="does not say what its masks show"):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import lightning
 import numpy as np
@@ -22,11 +23,15 @@ from slotbench.interfaces import DataSpec, DescribedClips, Reporter, VideoBatch,
 __all__ = [
     "ClipDataset",
     "LoaderOptions",
+    "SimulatedData",
     "SlotDataModule",
     "Split",
+    "check_choices",
     "check_counts",
     "collate",
     "generator_for",
+    "join_clips",
+    "padded",
     "to_unit_range",
 ]
 
@@ -45,8 +50,31 @@ def collate(parts: list[VideoBatch]) -> VideoBatch:
     return VideoBatch.join(parts)
 
 
+_FIELDS = ("frames", "masks", "target", "target_time", "features")
+
+
+def join_clips(clips: Sequence[Mapping[str, np.ndarray]]) -> VideoBatch:
+    """The batch of clips that are given as arrays by name.
+
+    Args:
+        clips: "frames" (time channels height width), perhaps "masks", "target", "target_time" and "features" as in
+            `VideoBatch`, and whatever `objects` has; the same names in each.
+    """
+    objects = {name: torch.from_numpy(np.stack([clip[name] for clip in clips])) for name in clips[0]}
+    fields: dict[str, Any] = {name: objects.pop(name) for name in _FIELDS if name in objects}
+    time = torch.arange(fields["frames"].shape[1]).repeat(len(clips), 1)
+    return VideoBatch(time=time, objects=objects, **fields)
+
+
+def padded(values: np.ndarray, size: int, axis: int = 0, fill: int = 0) -> np.ndarray:
+    """An array with `size` entries along an axis, those after its own being `fill`."""
+    out = np.full((*values.shape[:axis], size, *values.shape[axis + 1 :]), fill, values.dtype)
+    out[(slice(None),) * axis + (slice(0, values.shape[axis]),)] = values
+    return out
+
+
 def check_counts(**counts: int | None) -> None:
-    """Refuses arguments of a data set that are below 1; None is none that was given.
+    """Checks that the arguments of a data set that are given (not None) are 1 or more.
 
     Raises:
         ValueError: names the argument.
@@ -54,6 +82,17 @@ def check_counts(**counts: int | None) -> None:
     for name, value in counts.items():
         if value is not None and value < 1:
             raise ValueError(f"{name} is {value}; expected 1 or more")
+
+
+def check_choices(**choices: tuple[str, Any]) -> None:
+    """Checks that arguments of a data set, each given with its `Literal`, are among the literal's values.
+
+    Raises:
+        ValueError: names the argument and its values.
+    """
+    for name, (value, kinds) in choices.items():
+        if value not in get_args(kinds):
+            raise ValueError(f"{name} is {value!r}; expected one of {', '.join(get_args(kinds))}")
 
 
 class ClipDataset(Dataset[VideoBatch], DescribedClips, ABC):
@@ -313,6 +352,38 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
             # for the workers' seeds: drawn from torch's own generator, they would depend on which workers run already
             generator=torch.Generator().manual_seed(self.loader.seed),
         )
+
+
+class SimulatedData(SlotDataModule):
+    """Base class of data sets that a simulator makes on the fly: a subclass writes `spec` and `simulate`."""
+
+    @abstractmethod
+    def simulate(self, split: Split, generators: list[np.random.Generator]) -> VideoBatch:
+        """The clips of a split that these random generators determine, one clip for each."""
+
+    def max_eval_frames(self, split: Split) -> int | None:
+        """No limit: clips are simulated."""
+        return None
+
+    def dataset(self, split: Split) -> Dataset[VideoBatch]:
+        """The clips of a split; clip i is a pure function of seed, split and i."""
+        return _SimulatedClips(self, split)
+
+
+class _SimulatedClips(ClipDataset):
+    def __init__(self, data: SimulatedData, split: Split) -> None:
+        super().__init__(data.sizes[split])
+        self.data, self.split = data, split
+
+    def clips(self, indices: Sequence[int]) -> VideoBatch:
+        seed = self.data.loader.seed
+        return self.data.simulate(self.split, [generator_for(seed, self.split, index) for index in indices])
+
+    def __getstate__(self) -> dict[str, Any]:
+        # without the trainer, which no worker needs
+        data = copy.copy(self.data)
+        data.trainer = None
+        return self.__dict__ | {"data": data}
 
 
 def _leave_signals_to_the_main_process(worker: int) -> None:

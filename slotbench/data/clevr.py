@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from slotbench.data.base import LoaderOptions, SlotDataModule, Split, check_counts, collate
+from slotbench.data.base import LoaderOptions, SlotDataModule, Split, check_counts, join_clips
 from slotbench.data.clip_cache import ClipCache, is_cache, write_cache
 from slotbench.data.clips import CutClips
 from slotbench.data.formats.images import resize_bilinear, resize_nearest
-from slotbench.data.formats.tfrecord import Feature, TFRecords, is_gzip, parse_example, stream_gzip
+from slotbench.data.formats.tfrecord import Example, TFRecords, is_gzip, stream_gzip
 from slotbench.data.preparing import Preparable, Report, in_order, processes_for
 from slotbench.errors import DataFilesError
-from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
+from slotbench.interfaces import DataSpec, VideoBatch
 
 __all__ = ["CLEVR"]
 
@@ -28,6 +28,7 @@ _LABELS = ("size", "material", "shape", "color")
 _TIMED = ("positions", "rotation", "pixel_coords", "visibility")
 _PIECE = 64  # scenes that are written at a time
 _PIECE_ON_DISK = 4_000_000  # bytes, compressed, about
+_EXPECTED = "one of CLEVR with masks"
 _FLIP = 4  # tells the generators of flips from those of samples and orders
 _GET = (
     "`gsutil cp gs://multi-object-datasets/clevr_with_masks/clevr_with_masks_train.tfrecords DIR` copies it, and "
@@ -94,9 +95,8 @@ class CLEVR(SlotDataModule, Preparable):
 
     @property
     def spec(self) -> DataSpec:
-        """Three channels in, three channels out."""
-        frame = VideoSpec(channels=3, height=self.resolution, width=self.resolution)
-        return DataSpec(input=frame, target=frame)
+        """Coloured images, which are their own target."""
+        return DataSpec.of_frames(3, self.resolution)
 
     def dataset(self, split: Split) -> Dataset[VideoBatch]:
         """The images of a split.
@@ -106,14 +106,11 @@ class CLEVR(SlotDataModule, Preparable):
         """
         cache = self._cache()
         count = len(cache.lengths)
-        first, last = {
-            "train": (0, count * 70 // 100),
-            "val": (count * 70 // 100, count * 85 // 100),
-            "test": (count * 85 // 100, count),
-        }[split]
-        chosen = np.arange(first, last)
+        edges = [0, count * 70 // 100, count * 85 // 100, count]
+        place = get_args(Split).index(split)
+        chosen = np.arange(edges[place], edges[place + 1])
         if self.max_objects is not None:
-            chosen = chosen[cache.field("objects.num_objects")[first:last] <= self.max_objects]
+            chosen = chosen[cache.field("objects.num_objects")[chosen] <= self.max_objects]
         kind = _Flipped if self.flip and split == "train" else CutClips
         return kind(cache, split, self.sizes[split], 1, self.loader.seed, chosen)
 
@@ -142,7 +139,7 @@ class CLEVR(SlotDataModule, Preparable):
         pieces = iter(lambda: [bytes(record) for record in islice(records, _PIECE)], [])
         return in_order(partial(_scenes, self.path, self.crop, self.resolution), pieces, jobs)
 
-    def _description(self) -> dict[str, object]:
+    def _description(self) -> dict[str, Any]:
         return {"set": "clevr_with_masks", "resolution": self.resolution, "crop": list(self.crop)}
 
     def _cache(self) -> ClipCache:
@@ -150,16 +147,7 @@ class CLEVR(SlotDataModule, Preparable):
             what = "is no cache" if self.path.exists() else "does not exist"
             raise DataFilesError(f"{self.path} {what}; expected a cache of CLEVR with masks: {_GET}")
         cache = ClipCache(self.path)
-        for name, asked in self._description().items():
-            if (held := cache.description.get(name)) != asked:
-                raise DataFilesError(
-                    f"the cache {self.path} has {name} {held}, and {asked} is asked for: set data.{name} to {held}, or "
-                    "prepare another cache"
-                )
-        if (shape := cache.fields["frames"].shape) != [1, 3, self.resolution, self.resolution]:
-            raise DataFilesError(
-                f"the cache {self.path} is damaged: its frames have the shape {shape}; prepare it anew"
-            )
+        cache.check(**self._description())
         return cache
 
 
@@ -190,58 +178,27 @@ def _records(path: Path, first: int, report: Callable[[int], None]) -> Iterator[
 
 
 def _scenes(path: Path, crop: tuple[int, int, int, int], resolution: int, records: list[bytes]) -> VideoBatch:
-    try:
-        return collate([_scene(memoryview(record), crop, resolution) for record in records])
-    except DataFilesError as error:
-        raise DataFilesError(f"{path}: {error}") from error
+    where = f"{path}: a record"
+    return join_clips([_scene(Example(memoryview(record), where, _EXPECTED), crop, resolution) for record in records])
 
 
-def _scene(record: memoryview, crop: tuple[int, int, int, int], resolution: int) -> VideoBatch:
-    features = parse_example(record)
+def _scene(scene: Example, crop: tuple[int, int, int, int], resolution: int) -> dict[str, np.ndarray]:
     top, bottom, left, right = crop
-    image = _bytes(features, "image", (_ROWS, _COLUMNS, 3))[top:bottom, left:right]
-    one_hot = _bytes(features, "mask", (_ENTITIES, _ROWS, _COLUMNS))[:, top:bottom, left:right]
-    # nearest pixels first: there are fewer of them to look for the entity of
-    masks = resize_nearest(one_hot, resolution, resolution).argmax(0).astype(np.uint8)
-    frames = torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1)))[None]
-    visibility = _floats(features, "visibility", ())[1:]
+    image = scene.bytes_of("image", (_ROWS, _COLUMNS, 3))[top:bottom, left:right]
+    one_hot = scene.bytes_of("mask", (_ENTITIES, _ROWS, _COLUMNS))[:, top:bottom, left:right]
+    frame = torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1)))[None]
+    visibility = scene.floats("visibility", (_ENTITIES,))[1:]
     present = visibility > 0
-    position = np.stack([_floats(features, axis, ())[1:] for axis in "xyz"], axis=-1)
-    objects = {
-        "num_objects": torch.tensor([int(present.sum())]),
-        "present": torch.from_numpy(present)[None],
-        "positions": torch.from_numpy(position)[None, None],
-        "rotation": torch.from_numpy(_floats(features, "rotation", ())[1:])[None, None],
-        "pixel_coords": torch.from_numpy(_floats(features, "pixel_coords", (3,))[1:])[None, None],
-        "visibility": torch.from_numpy(visibility)[None, None],
+    codes = {name: scene.bytes_of(name, (_ENTITIES,))[1:].astype(np.int64) for name in _LABELS}
+    return {
+        "frames": resize_bilinear(frame, resolution, resolution, antialias=False).numpy(),
+        # nearest pixels first: there are fewer of them to look for the entity of
+        "masks": resize_nearest(one_hot, resolution, resolution).argmax(0).astype(np.uint8)[None],
+        "num_objects": np.array(present.sum()),
+        "present": present,
+        "positions": np.stack([scene.floats(axis, (_ENTITIES,))[1:] for axis in "xyz"], axis=-1)[None],
+        "rotation": scene.floats("rotation", (_ENTITIES,))[None, 1:],
+        "pixel_coords": scene.floats("pixel_coords", (_ENTITIES, 3))[None, 1:],
+        "visibility": visibility[None],
+        **{f"{name}_label": np.where(present, values, -1) for name, values in codes.items()},
     }
-    for name in _LABELS:
-        codes = _bytes(features, name, (_ENTITIES,))[1:].astype(np.int64)
-        objects[f"{name}_label"] = torch.from_numpy(np.where(present, codes, -1))[None]
-    return VideoBatch(
-        frames=resize_bilinear(frames, resolution, resolution, antialias=False)[None],
-        time=torch.zeros(1, 1, dtype=torch.long),
-        masks=torch.from_numpy(masks)[None, None],
-        objects=objects,
-    )
-
-
-def _bytes(features: dict[str, Feature], name: str, shape: tuple[int, ...]) -> np.ndarray:
-    return _shaped(_feature(features, name).joined(), name, shape)
-
-
-def _floats(features: dict[str, Feature], name: str, shape: tuple[int, ...]) -> np.ndarray:
-    return _shaped(_feature(features, name).floats(), name, (_ENTITIES, *shape))
-
-
-def _feature(features: dict[str, Feature], name: str) -> Feature:
-    if name not in features:
-        found = ", ".join(sorted(features)) or "nothing"
-        raise DataFilesError(f"a record has no {name}; expected one of CLEVR with masks, and found {found}")
-    return features[name]
-
-
-def _shaped(values: np.ndarray, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    if values.size != np.prod(shape):
-        raise DataFilesError(f"a record has {values.size:,} values of {name}; expected {shape}, as in CLEVR with masks")
-    return values.reshape(shape)

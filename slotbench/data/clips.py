@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import ClassVar, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from slotbench.data.base import ClipDataset, SlotDataModule, Split, generator_for
+from slotbench.data.base import (
+    ClipDataset,
+    LoaderOptions,
+    SlotDataModule,
+    Split,
+    check_counts,
+    generator_for,
+    join_clips,
+)
 from slotbench.data.crops import cropped, draw_crop
 from slotbench.errors import DataFilesError
-from slotbench.interfaces import Piece, VideoBatch, View, WholeVideos
+from slotbench.interfaces import DataSpec, Piece, VideoBatch, View, WholeVideos
 
-__all__ = ["ClipSource", "CutClips", "StoredVideos", "VideoPieces"]
+__all__ = ["ClipReader", "ClipSource", "CutClips", "StoredVideos", "VideoPieces"]
+__all__ += ["check_alike", "first_file", "order_of_pass"]
 
 _ORDER, _CROP = 3, 4  # tell the generators of orders and crops from those of samples, whose second number is a split's
 _SUBSET_SEED = 0
@@ -57,6 +68,37 @@ class ClipSource(ABC):
     def view(self, video: int) -> View | None:
         """The part of a video's frames that is read; None, by default, if that is not known."""
         return None
+
+
+class ClipReader(ClipSource):
+    """Videos that are read one clip at a time: a subclass sets `lengths` and writes `clip`."""
+
+    @abstractmethod
+    def clip(self, video: int, frames: range) -> Mapping[str, np.ndarray]:
+        """The arrays of one clip by name, as `join_clips` takes them.
+
+        Args:
+            video: number of the video.
+            frames: numbers of the frames in its file, `stride` apart.
+        """
+
+    def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
+        """Clips, each read by `clip`."""
+        step = self.stride
+        windows = [range(step * start, step * (start + num_frames), step) for start in starts]
+        batch = join_clips(self.clips(videos, windows))
+        batch.objects |= {"video": torch.tensor(videos), "first_frame": torch.tensor(starts) * step}
+        return batch
+
+    def clips(self, videos: Sequence[int], windows: Sequence[range]) -> list[Mapping[str, np.ndarray]]:
+        """The arrays of several clips, one after the other."""
+        return [self.clip(video, frames) for video, frames in zip(videos, windows, strict=True)]
+
+
+@lru_cache(maxsize=4)
+def order_of_pass(seed: int, number: int, count: int) -> np.ndarray:
+    """The order in which pass `number` over the training split reads its `count` videos."""
+    return np.random.default_rng(np.random.SeedSequence([seed, _ORDER, number])).permutation(count)
 
 
 class CutClips(ClipDataset):
@@ -117,7 +159,6 @@ class CutClips(ClipDataset):
         self.num_frames = num_frames
         long_enough = lengths >= num_frames
         self.videos, self.room = videos[long_enough], lengths[long_enough] - num_frames + 1
-        self._order: tuple[int, np.ndarray] | None = None
         if split == "train":
             super().__init__(size)
             return
@@ -175,10 +216,7 @@ class CutClips(ClipDataset):
             video, start = self.places[index].tolist()
             return video, start
         number, turn = divmod(index, len(self.videos))
-        if self._order is None or self._order[0] != number:
-            generator = np.random.default_rng(np.random.SeedSequence([self.seed, _ORDER, number]))
-            self._order = (number, generator.permutation(len(self.videos)))
-        which = int(self._order[1][turn])
+        which = int(order_of_pass(self.seed, number, len(self.videos))[turn])
         start = int(generator_for(self.seed, self.split, index).integers(self.room[which]))
         return int(self.videos[which]), start
 
@@ -265,17 +303,45 @@ class VideoPieces(ClipDataset, WholeVideos):
 class StoredVideos(SlotDataModule):
     """A data set of stored videos: clips cut out of them, and whole videos for `predict`.
 
-    A subclass sets `num_frames` and `eval_frames`, and says in `stored_videos` which videos a split has.
+    A subclass gives the videos of each split in `stored_videos`, and their size in `channels` and `resolution`, or in
+    a `spec` of its own.
 
-    Attributes:
+    Args:
+        loader: batches, workers, sizes, and the seed of the videos' order and of the cuts. Training goes through the
+            videos again and again until there are `train_size` clips; `val_size` and `test_size` are upper bounds.
         num_frames: frames of a training clip.
         eval_frames: frames of a validation or test clip; None for whole videos.
+        stride: reads every `stride`-th frame.
+
+    Attributes:
         crop: the least share of the image that a random crop of a training clip keeps; 1 for whole images.
+
+    Raises:
+        ValueError: for arguments below 1.
     """
 
-    num_frames: int
-    eval_frames: int | None
+    default_sizes: ClassVar[Mapping[Split, int]] = {"train": 1_000_000, "val": 100_000, "test": 100_000}
+    channels: int = 3
+    resolution: int
     crop: float = 1.0
+
+    def __init__(
+        self,
+        loader: LoaderOptions = LoaderOptions(),
+        num_frames: int = 1,
+        eval_frames: int | None = None,
+        stride: int = 1,
+    ) -> None:
+        super().__init__(loader)
+        check_counts(num_frames=num_frames, eval_frames=eval_frames, stride=stride)
+        self.num_frames = num_frames
+        self.eval_frames = eval_frames
+        self.stride = stride
+
+    @property
+    def spec(self) -> DataSpec:
+        """Frames of `resolution` x `resolution` pixels, which are their own target."""
+        return DataSpec.of_frames(self.channels, self.resolution)
 
     @abstractmethod
     def stored_videos(self, split: Split) -> tuple[ClipSource, np.ndarray | None]:
@@ -305,3 +371,34 @@ class StoredVideos(SlotDataModule):
         """The whole videos of a split, piece by piece."""
         source, chosen = self.stored_videos(split)
         return VideoPieces(source, frames, chosen, self.sizes[split], rank, processes)
+
+
+def first_file(folder: Path, what: str, file: Callable[[Split], Path], layout: str) -> Path:
+    """The file of the first split that has one in a folder with a file for each split.
+
+    Args:
+        folder: where the files are.
+        what: their content in words.
+        file: gives the path of a split's file.
+        layout: what a file is expected to hold, in words.
+
+    Raises:
+        DataFilesError: no split has a file.
+    """
+    files = [file(split) for split in get_args(Split)]
+    for path in files:
+        if path.exists():
+            return path
+    reason = "has none of them" if folder.is_dir() else "does not exist"
+    *names, last = (path.name for path in files)
+    raise DataFilesError(f"no {what}: the folder {folder} {reason}; expected {', '.join(names)} or {last}; {layout}")
+
+
+def check_alike(path: Path, spec: DataSpec, expected: DataSpec) -> None:
+    """Checks that the file of a split has the sizes of the files beside it.
+
+    Raises:
+        DataFilesError: it has others.
+    """
+    if spec != expected:
+        raise DataFilesError(f"{path} holds {spec}, and the files beside it {expected}")

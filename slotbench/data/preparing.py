@@ -9,6 +9,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import signal
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -174,6 +175,20 @@ class Marks:
             good, kept = count, {name: digest.copy() for name, digest in digests.items()}
         self._marks = [mark for mark in self._marks if mark[0] <= good]
         self._digests = kept
+        return good
+
+    def resume(self, read: Callable[[int, int], Iterable[tuple[str, Any]]], noted: Any, where: Path) -> int:
+        """`verify` of what lies at `where`; tells the user if there is less than the `noted` number of videos."""
+        try:
+            good = self.verify(read)
+        except (FileError, OSError):  # a file that is not there, or that the disk cannot read
+            good, self._marks, self._digests = 0, [], {}
+        if isinstance(noted, int) and good < noted:
+            print(
+                f"{where}: {noted} videos had been written, and {good} of them are on the disk as they were; the "
+                "others are written again",
+                file=sys.stderr,
+            )
         return good
 
     def last(self) -> int:

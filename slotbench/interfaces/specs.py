@@ -55,6 +55,12 @@ class DataSpec:
     target: VideoSpec
     features: VideoSpec | None = None
 
+    @classmethod
+    def of_frames(cls, channels: int, height: int, width: int | None = None) -> DataSpec:
+        """Frames that are their own target; square without a `width`."""
+        frame = VideoSpec(channels, height, height if width is None else width)
+        return cls(frame, frame)
+
 
 @dataclass(frozen=True)
 class TokenSpec:

@@ -15,7 +15,7 @@ import torch
 from ball_files import write_ball_file
 from feature_files import write_feature_file
 from kinds import Kind, fingerprint
-from PIL import Image
+from media_files import write_maps, write_pictures, write_video
 from slotbench_plugins.released_weights.convs5 import load_tree
 from tfrecord_files import clevr_record, clevr_scene, framed, movi_video, write_clevr, write_movi
 from torch import nn
@@ -209,34 +209,14 @@ def frames() -> np.ndarray:
 
 def pictures(ending: str) -> Any:
     def make(folder: Path) -> Path:
-        (folder / "video" / "a").mkdir(parents=True)
-        for number, frame in enumerate(frames()):
-            Image.fromarray(frame).save(folder / "video" / "a" / f"{number}.{ending}")
-        return folder / "video" / "a" / f"3.{ending}"
+        return write_pictures(folder / "video" / "a", frames(), ending) / f"3.{ending}"
 
     return make
 
 
 def video_file(name: str) -> Any:
     def make(folder: Path) -> Path:
-        path = folder / "video" / name
-        path.parent.mkdir()
-        if path.suffix == ".npy":
-            np.save(path, frames())
-        elif path.suffix == ".npz":
-            np.savez_compressed(path, video=frames())
-        elif path.suffix == ".gif":
-            first, *others = (Image.fromarray(frame) for frame in frames())
-            first.save(path, save_all=True, append_images=others)
-        else:
-            av = pytest.importorskip("av")
-            with av.open(str(path), "w") as container:
-                stream = container.add_stream("mpeg4", rate=25)
-                stream.height, stream.width, stream.gop_size = 2 * SIDE, 3 * SIDE, 3
-                for frame in frames():
-                    container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
-                container.mux(stream.encode())
-        return path
+        return write_video(folder / "video" / name, frames(), between_keys=3)
 
     return make
 
@@ -245,15 +225,8 @@ def mask_file(name: str) -> Any:
     def make(folder: Path) -> Path:
         video_file("a.npy")(folder)
         path = folder / "video" / "masks" / name
-        path.parent.mkdir(parents=True)
         masks = rng().integers(0, 4, frames().shape[:3], dtype=np.uint8)
-        if path.suffix == ".npy":
-            np.save(path, masks)
-        elif path.suffix == ".npz":
-            np.savez(path, masks=masks)
-        else:
-            for number, ids in enumerate(masks):
-                Image.fromarray(ids).save(path.parent / f"{number}.png")
+        write_maps(path.parent / "png" if path.suffix == ".png" else path, masks)
         return path
 
     return make

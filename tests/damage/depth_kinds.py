@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from kinds import Kind, fingerprint
-from PIL import Image
+from media_files import write_maps, write_video
 
 from slotbench.data.folders.depth_video import DepthVideo
 
@@ -20,21 +20,12 @@ def depth_file(name: str) -> Any:
     def make(folder: Path) -> Path:
         rng = np.random.default_rng(0)
         path = folder / "video" / name
-        path.parent.mkdir(parents=True)
-        np.save(folder / "video" / "a.npy", rng.integers(0, 256, (FRAMES, SIDE, SIDE, 3), np.uint8))
+        write_video(folder / "video" / "a.npy", rng.integers(0, 256, (FRAMES, SIDE, SIDE, 3), np.uint8))
         values = rng.integers(1000, 9000, (FRAMES, SIDE, SIDE)).astype(np.uint16)
         if path.parent.name == "depth_valid":
-            (folder / "video" / "depth").mkdir()
-            np.save(folder / "video" / "depth" / "a.npy", values)
+            write_maps(folder / "video" / "depth" / "a.npy", values)
             values = (values > 4000).astype(np.uint16)
-        if path.parent.name == "a":
-            for number, frame in enumerate(values):
-                one = path.with_stem(str(number))
-                Image.fromarray(frame).save(one) if path.suffix == ".png" else np.save(one, frame)
-        elif path.suffix == ".npz":
-            np.savez(path, depth=values)
-        else:
-            np.save(path, values)
+        write_maps(path.parent / path.suffix[1:] if path.parent.name == "a" else path, values)
         return path
 
     return make

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from slotbench.data import clevr
 from slotbench.data.base import Split
 from slotbench.data.clevr import CLEVR
+from slotbench.data.formats.tfrecord import Example
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoBatch
 
@@ -125,10 +126,10 @@ def test_preparing_goes_on_where_it_was_interrupted(
     made: list[int] = []
 
     def interrupted(stop: int) -> Callable[..., VideoBatch]:
-        def make(record: memoryview, *arguments) -> VideoBatch:
+        def make(record: Example, *arguments) -> VideoBatch:
             if len(made) == stop:
                 raise KeyboardInterrupt
-            made.append(len(record))
+            made.append(len(made))
             return scene(record, *arguments)
 
         return make
@@ -167,9 +168,13 @@ def test_what_cannot_be_read_says_what_is_expected(file: Path, cache: Path, tmp_
         CLEVR(str(file)).dataset("train")
     with pytest.raises(DataFilesError, match=r"does not exist; expected the TFRecord file .*gsutil cp"):
         CLEVR(str(tmp_path / "nowhere")).prepare(tmp_path, silent)
-    with pytest.raises(DataFilesError, match=r"has resolution 96, and 64 is asked for: set data.resolution to 96"):
+    with pytest.raises(
+        DataFilesError, match=r"prepared with resolution 96, and resolution is 64: set data.resolution to 96"
+    ):
         CLEVR(str(cache), resolution=64).dataset("train")
-    with pytest.raises(DataFilesError, match=r"has crop \[29, 221, 64, 256\], and \[24, 216, 64, 256\] is asked for"):
+    with pytest.raises(
+        DataFilesError, match=r"prepared with crop \[29, 221, 64, 256\], and crop is \[24, 216, 64, 256\]"
+    ):
         CLEVR(str(cache), resolution=SIDE, crop=(24, 216, 64, 256)).dataset("train")
     with pytest.raises(ValueError, match=r"crop is \(0, 300, 0, 10\); expected"):
         CLEVR(str(cache), crop=(0, 300, 0, 10))

@@ -1,22 +1,21 @@
-"""Bouncing balls from the HDF5 files of R-NEM, where somebody has them."""
+"""Bouncing balls from the HDF5 files of R-NEM, in the layout of its public files."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, get_args
 
 import h5py
 import numpy as np
-import torch
 
-from slotbench.data.base import LoaderOptions, Split, check_counts
-from slotbench.data.clips import ClipSource, StoredVideos
-from slotbench.data.formats.hdf5 import DAMAGED_HDF5, HDF5OfProcess, one_line, opened_hdf5, plain_dataset
+from slotbench.data.base import LoaderOptions, Split
+from slotbench.data.clips import ClipReader, StoredVideos
+from slotbench.data.formats.hdf5 import HDF5OfProcess, opened_hdf5, plain_datasets
 from slotbench.errors import DataFilesError
-from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
+from slotbench.interfaces import DataSpec
 
 __all__ = ["BallFile", "StoredBalls"]
 
@@ -64,12 +63,8 @@ class BallFile(StoredVideos):
         stride: int = 1,
         loader: LoaderOptions = LoaderOptions(),
     ) -> None:
-        super().__init__(loader)
-        check_counts(num_frames=num_frames, eval_frames=eval_frames, stride=stride)
+        super().__init__(loader, num_frames, eval_frames, stride)
         self.path = Path(path).expanduser()
-        self.num_frames = num_frames
-        self.eval_frames = eval_frames
-        self.stride = stride
 
     @cached_property
     def spec(self) -> DataSpec:  # type: ignore[override]
@@ -78,9 +73,7 @@ class BallFile(StoredVideos):
         Raises:
             DataFilesError: there is no file, or one that cannot be read.
         """
-        if not self.path.exists():
-            raise DataFilesError(f"there is no file {self.path}; {_LAYOUT}")
-        with opened_hdf5(self.path) as file:
+        with opened_hdf5(self.path, _LAYOUT) as file:
             there = [split for split in get_args(Split) if file.get(_GROUPS[split], getlink=True) is not None]
         if not there:
             raise DataFilesError(f"{self.path} has none of the groups; {_LAYOUT}")
@@ -91,7 +84,7 @@ class BallFile(StoredVideos):
         return StoredBalls(self.path, split, self.stride), None
 
 
-class StoredBalls(ClipSource):
+class StoredBalls(ClipReader):
     """The clips of one split of a file.
 
     Args:
@@ -110,50 +103,27 @@ class StoredBalls(ClipSource):
     def __init__(self, path: Path, split: Split, stride: int = 1) -> None:
         self.path, self.split, self.stride = path, split, stride
         self._file = HDF5OfProcess(path)
-        if not path.exists():
-            raise DataFilesError(f"there is no file {path}; {_LAYOUT}")
-        with opened_hdf5(path) as file:
+        with opened_hdf5(path, _LAYOUT) as file:
             self._read_layout(file)
 
-    def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
-        """Clips, each with one read per field."""
-        objects = {"video": torch.tensor(videos), "first_frame": torch.tensor(starts)}
-        objects |= {
-            name: torch.from_numpy(_floats(self._cut(name, videos, starts, num_frames))) for name in self._logged
-        }
-        masks = None
-        if self._has_masks:
-            masks = torch.from_numpy(_bytes(self._cut("groups", videos, starts, num_frames)[..., 0], 1))
-        pixels = _bytes(self._cut("features", videos, starts, num_frames), 255)
-        return VideoBatch(
-            frames=torch.from_numpy(np.ascontiguousarray(pixels.transpose(0, 1, 4, 2, 3))),
-            time=torch.arange(num_frames).repeat(len(videos), 1),
-            masks=masks,
-            objects=objects,
-        )
+    def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
+        """A clip, with one read per field."""
+        index = (slice(frames[0], frames[-1] + 1, frames.step), video)
 
-    def _cut(self, name: str, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> np.ndarray:
-        last = (num_frames - 1) * self.stride + 1
-        try:
-            dataset = self._file.opened()[f"{_GROUPS[self.split]}/{name}"]
-            # positions are given in frames of the clip, of which the file has `stride` for each
-            parts = [
-                dataset[start * self.stride : start * self.stride + last : self.stride, video]
-                for video, start in zip(videos, starts, strict=True)
-            ]
-        except DAMAGED_HDF5 as error:
-            raise DataFilesError(
-                f"{self.path} is damaged: {name} of the clips {list(videos)} cannot be read ({one_line(error)})"
-            ) from error
-        return np.stack(parts)
+        def cut(name: str) -> np.ndarray:
+            return self._file.read(f"{_GROUPS[self.split]}/{name}", index, f"the clip {video}")
+
+        found = {"frames": np.ascontiguousarray(_bytes(cut("features"), 255).transpose(0, 3, 1, 2))}
+        if self._has_masks:
+            found["masks"] = _bytes(cut("groups")[..., 0], 1)
+        return found | {name: _floats(cut(name)) for name in self._logged}
 
     def _read_layout(self, file: h5py.File) -> None:
         group = _GROUPS[self.split]
         if not isinstance(file.get(group, getlink=True), h5py.HardLink):
             raise DataFilesError(f"{self.path} has no group {group} of its own; {_LAYOUT}")
         names = ("features", "groups", "positions", "velocities")
-        found = {name: plain_dataset(file, f"{group}/{name}") for name in names}
-        shapes = {name: tuple(item.shape) for name, item in found.items() if item is not None}
+        shapes = {name: tuple(item.shape) for name, item in plain_datasets(file, names, f"{group}/").items()}
         features = shapes.get("features")
         if features is None:
             raise DataFilesError(f"{self.path} has no {group}/features; {_LAYOUT}")
@@ -173,8 +143,7 @@ class StoredBalls(ClipSource):
         by_ball = [name for name in ("positions", "velocities") if len(shapes.get(name, ())) == 4]
         self._logged = [name for name in by_ball if shapes[name][:2] == features[:2] and shapes[name][3] == 2]
         self.lengths = np.full(features[1], (features[0] - 1) // self.stride + 1)
-        frame = VideoSpec(channels=features[4], height=features[2], width=features[3])
-        self.spec = DataSpec(input=frame, target=frame)
+        self.spec = DataSpec.of_frames(features[4], features[2], features[3])
 
 
 def _bytes(values: np.ndarray, scale: int) -> np.ndarray:

@@ -5,12 +5,10 @@ Source: SlotSSM, section 7.2 and appendix B.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset
 
 from slotbench.data.balls.blinking_colours import (
     BACKGROUND,
@@ -23,7 +21,7 @@ from slotbench.data.balls.blinking_colours import (
     rule_classes,
 )
 from slotbench.data.balls.physics import BallWorld, object_log, simulate
-from slotbench.data.base import ClipDataset, LoaderOptions, SlotDataModule, Split, generator_for
+from slotbench.data.base import LoaderOptions, SimulatedData, Split, check_counts
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
 __all__ = ["BlinkingBalls"]
@@ -31,7 +29,7 @@ __all__ = ["BlinkingBalls"]
 _TOKEN = 4  # pixels per side of the squares that a patch is cut into
 
 
-class BlinkingBalls(SlotDataModule):
+class BlinkingBalls(SimulatedData):
     """Blinking Color Balls: the next frame is to be predicted, every ball in the colour that its history determines.
 
     An episode has `num_frames` frames. All but the last, the context, come as a sequence of (T - 1) * P^2 patches,
@@ -79,8 +77,7 @@ class BlinkingBalls(SlotDataModule):
             raise ValueError(f"rule is {rule!r}; expected 'earliest' or 'most_frequent'")
         if num_frames < 2:
             raise ValueError(f"num_frames is {num_frames}; expected 2 or more: one to look at and one to predict")
-        if patches_per_side < 1:
-            raise ValueError(f"patches_per_side is {patches_per_side}; expected 1 or more")
+        check_counts(patches_per_side=patches_per_side)
         unit = _TOKEN * patches_per_side
         if resolution < unit or resolution % unit:
             nearest = max(unit, round(resolution / unit) * unit)
@@ -109,33 +106,12 @@ class BlinkingBalls(SlotDataModule):
             ),
         )
 
-    def max_eval_frames(self, split: Split) -> int | None:
-        """Any number: episodes are simulated."""
-        return None
-
     def overrides_for_length(self, split: Split, frames: int, clips: int) -> dict[str, Any]:
         """Episodes of so many frames, the last target included."""
         return {"num_frames": frames}
 
-    def dataset(self, split: Split) -> Dataset[VideoBatch]:
+    def simulate(self, split: Split, generators: list[np.random.Generator]) -> VideoBatch:
         """The episodes of a split."""
-        return _Episodes(self, split)
-
-
-class _Episodes(ClipDataset):
-    def __init__(self, data: BlinkingBalls, split: Split) -> None:
-        super().__init__(data.sizes[split])
-        # not `data` itself: it would carry a trainer into the workers
-        self.world = data.world
-        self.rule = data.rule
-        self.num_frames = data.num_frames
-        self.patches_per_side = data.patches_per_side
-        self.resolution = data.resolution
-        self.seed = data.loader.seed
-        self.split = split
-
-    def clips(self, indices: Sequence[int]) -> VideoBatch:
-        generators = [generator_for(self.seed, self.split, index) for index in indices]
         # first the balls, then the colours: so the balls move alike whatever is painted
         balls = self.world.draw(generators)
         num_balls, num_context = self.world.num_balls, self.num_frames - 1
@@ -146,7 +122,7 @@ class _Episodes(ClipDataset):
         trajectory = simulate(balls, self.num_frames, self.resolution)
 
         # the class of the background and of each ball, in every frame that is shown and that is asked for
-        shown = np.full((len(indices), num_context, num_balls + 1), WHITE, dtype=np.uint8)
+        shown = np.full((len(generators), num_context, num_balls + 1), WHITE, dtype=np.uint8)
         shown[:, :, 0] = BACKGROUND
         asked = shown.copy()
         np.put_along_axis(shown, context[:, :, :1] + 1, context[:, :, 1:].astype(np.uint8), axis=2)
@@ -156,11 +132,11 @@ class _Episodes(ClipDataset):
         due = (torch.arange(num_context) + 1) * per_frame - 1
         return VideoBatch(
             frames=torch.from_numpy(frames),
-            time=torch.arange(num_context * per_frame).repeat(len(indices), 1),
+            time=torch.arange(num_context * per_frame).repeat(len(frames), 1),
             masks=torch.from_numpy(masks),
             target=torch.from_numpy(target),
             target_masks=torch.from_numpy(trajectory.ids[:, 1:]),
-            target_time=due.repeat(len(indices), 1),
+            target_time=due.repeat(len(frames), 1),
             objects={
                 **object_log(balls, trajectory),
                 "context": torch.from_numpy(context),

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from einops import rearrange
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from slotbench.data.balls.physics import Balls, BallWorld, covered, object_log, simulate
-from slotbench.data.base import ClipDataset, LoaderOptions, SlotDataModule, Split, check_counts, generator_for
-from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
+from slotbench.data.base import LoaderOptions, SimulatedData, Split, check_counts
+from slotbench.interfaces import DataSpec, VideoBatch
 
 __all__ = ["BouncingBalls"]
 
 
-class BouncingBalls(SlotDataModule):
+class BouncingBalls(SimulatedData):
     """Bouncing Balls: clips of white balls on black, simulated on the fly, for video prediction.
 
     Frames have one channel of 0 or 255. In `masks` ball i is i + 1; where two balls touch within a pixel, the first one
@@ -61,9 +58,8 @@ class BouncingBalls(SlotDataModule):
 
     @property
     def spec(self) -> DataSpec:
-        """One channel in, one channel out."""
-        frame = VideoSpec(channels=1, height=self.resolution, width=self.resolution)
-        return DataSpec(input=frame, target=frame)
+        """Frames of one channel, which are their own target."""
+        return DataSpec.of_frames(1, self.resolution)
 
     def oracle_predictions(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
         """Oracles: balls that move straight on, balls that turn at the walls only, and the whole simulator.
@@ -89,32 +85,14 @@ class BouncingBalls(SlotDataModule):
             for name, paths in predictors.items()
         }
 
-    def max_eval_frames(self, split: Split) -> int | None:
-        """Any number: clips are simulated."""
-        return None
-
-    def dataset(self, split: Split) -> Dataset[VideoBatch]:
+    def simulate(self, split: Split, generators: list[np.random.Generator]) -> VideoBatch:
         """Clips of `num_frames` frames for training, of `eval_frames` frames otherwise."""
-        return _Clips(self, split)
-
-
-class _Clips(ClipDataset):
-    def __init__(self, data: BouncingBalls, split: Split) -> None:
-        super().__init__(data.sizes[split])
-        # not `data` itself: it would carry a trainer into the workers
-        self.world = data.world
-        self.num_frames = data.num_frames if split == "train" else data.eval_frames
-        self.resolution = data.resolution
-        self.seed = data.loader.seed
-        self.split = split
-
-    def clips(self, indices: Sequence[int]) -> VideoBatch:
-        balls = self.world.draw([generator_for(self.seed, self.split, index) for index in indices])
-        trajectory = simulate(balls, self.num_frames, self.resolution)
+        balls = self.world.draw(generators)
+        trajectory = simulate(balls, self.num_frames if split == "train" else self.eval_frames, self.resolution)
         frames = (trajectory.ids > 0).view(np.uint8) * np.uint8(255)
         return VideoBatch(
             frames=torch.from_numpy(frames)[:, :, None],
-            time=torch.arange(self.num_frames).repeat(len(indices), 1),
+            time=torch.arange(frames.shape[1]).repeat(len(frames), 1),
             masks=torch.from_numpy(trajectory.ids),
             objects=object_log(balls, trajectory),
         )

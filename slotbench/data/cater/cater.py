@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
-import torch
 from torch.utils.data import Dataset
 
-from slotbench.data.base import ClipDataset, LoaderOptions, SlotDataModule, Split, check_counts, generator_for
+from slotbench.data.base import (
+    ClipDataset,
+    LoaderOptions,
+    SlotDataModule,
+    Split,
+    check_choices,
+    check_counts,
+    generator_for,
+    join_clips,
+    padded,
+)
 from slotbench.data.cater.sampling import Sampling, frame_numbers
 from slotbench.data.cater.scene import MOST_OBJECTS, CaterScene, cell_of
-from slotbench.data.cater.videos import LAYOUT, TIMED, CaterVideos, PreparedVideos, ReleasedVideos, video_pieces
-from slotbench.data.clip_cache import ClipCache, is_cache, write_cache
+from slotbench.data.cater.videos import LAYOUT, TIMED, CaterVideos, ListedVideos, PreparedVideos, ReleasedVideos
+from slotbench.data.clip_cache import ClipCache, cache_videos, is_cache
+from slotbench.data.clips import order_of_pass
 from slotbench.data.preparing import Preparable, Report, processes_for
 from slotbench.errors import DataFilesError
 from slotbench.files import read_text, write_atomically
@@ -29,7 +39,7 @@ Target = Literal["cell", "frames"]
 
 _GRIDS: dict[str, int] = {"localize": 6, "localize_4x4": 4, "localize_8x8": 8}
 _LINE = re.compile(r"(CATER_new_\d{1,12})\.avi\s+(\d{1,4})")
-_ORDER = 3  # tells the generators of orders from those of samples, whose second number is a split's
+_PIECE = 4  # videos that are decoded and written to a cache at a time
 _LISTS = ("train", "val", "train_subsetT", "train_subsetV")
 
 
@@ -90,13 +100,7 @@ class CATER(SlotDataModule, Preparable):
     ) -> None:
         super().__init__(loader)
         check_counts(resolution=resolution, num_frames=num_frames)
-        for name, given, kinds in (
-            ("lists", lists, Lists),
-            ("sampling", sampling, Sampling),
-            ("target", target, Target),
-        ):
-            if given not in get_args(kinds):
-                raise ValueError(f"{name} is {given!r}; expected one of {', '.join(get_args(kinds))}")
+        check_choices(lists=(lists, Lists), sampling=(sampling, Sampling), target=(target, Target))
         self.path = Path(path).expanduser()
         self.resolution = resolution
         self.num_frames = num_frames
@@ -133,16 +137,7 @@ class CATER(SlotDataModule, Preparable):
         if not is_cache(self.path / "videos"):
             return ReleasedVideos(self.path, self.resolution)
         cache = ClipCache(self.path / "videos")
-        side = cache.fields["frames"].shape[-1]
-        if side != self.resolution:
-            raise DataFilesError(
-                f"the cache {self.path} holds frames of {side} pixels and resolution is {self.resolution}: set "
-                f"resolution to {side}, or prepare another cache"
-            )
-        if self.scenes and not cache.description.get("scenes"):
-            raise DataFilesError(
-                f"the cache {self.path} was prepared without scenes: prepare another, or set scenes to false"
-            )
+        cache.check(self.resolution, {"scenes": self.scenes})
         return PreparedVideos(cache)
 
     def prepare(self, out: Path, report: Report, jobs: int | None = None) -> None:
@@ -165,14 +160,12 @@ class CATER(SlotDataModule, Preparable):
             raise DataFilesError(f"there are no lists in {self.path / 'lists'}; {LAYOUT}")
         total = len(names)
         description = {"set": "cater", "resolution": self.resolution, "scenes": self.scenes, "listed": total}
-        source = ReleasedVideos(self.path, self.resolution)
-        report("videos", 0, total)
-        pieces = partial(video_pieces, source, sorted(names), self.scenes, processes_for(jobs, total))
-        write_cache(out / "videos", pieces, description, TIMED, lambda done: report("videos", done, total))
+        source = ListedVideos(ReleasedVideos(self.path, self.resolution), sorted(names), self.scenes)
+        count, told = processes_for(jobs, total), partial(report, "videos")
+        cache_videos(out / "videos", source, description, TIMED, told, count, _PIECE)
         for file, text in lists.items():
             file.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(file, text)
-        report("videos", total, total)
 
     def dataset(self, split: Split) -> Dataset[VideoBatch]:
         """The clips of a split."""
@@ -195,41 +188,31 @@ class _Clips(ClipDataset):
         return self.entries[self._video(index)][0]
 
     def clips(self, indices: Sequence[int]) -> VideoBatch:
-        made = [self._clip(index) for index in indices]
-        tensors = {name: torch.from_numpy(np.stack([clip[name] for clip in made])) for name in made[0]}
-        time = torch.arange(self.num_frames).repeat(len(indices), 1)
-        cells = tensors.pop("target")[..., None, None]
-        labelled = self.target == "cell"
-        return VideoBatch(
-            frames=tensors.pop("frames"),
-            time=time,
-            target=cells if labelled else None,
-            target_time=time[:, -cells.shape[1] :].clone() if labelled else None,
-            objects=tensors,
-        )
+        return join_clips([self._clip(index) for index in indices])
 
     def _video(self, index: int) -> int:
         if self.split != "train":
             return index
         number, place = divmod(index, len(self.entries))
-        return int(_order(self.seed, number, len(self.entries))[place])
+        return int(order_of_pass(self.seed, number, len(self.entries))[place])
 
     def _clip(self, index: int) -> dict[str, np.ndarray]:
         video = self._video(index)
         name, label = self.entries[video]
-        movie = self.videos.movie(name)
-        frames = self._frame_numbers(generator_for(self.seed, self.split, index), len(movie), movie.origin)
-        clip = {"frames": movie.read(frames.tolist()), "video": np.array(video), "frame": frames}
-        if not self.scenes:
-            return clip | {"target": np.array([label])}
-        scene = self.videos.scene(name)
-        if frames[-1] >= len(scene.positions):
-            raise DataFilesError(
-                f"the scene of {movie.origin} has {len(scene.positions)} frames, and {len(movie)} are there"
-            )
-        cells = cell_of(scene.positions[frames, 0], self.grid)
-        cells[-1] = label
-        return clip | {"target": cells} | self._log(scene, frames)
+        length, origin = self.videos.length(name), self.videos.origin(name)
+        frames = self._frame_numbers(generator_for(self.seed, self.split, index), length, origin)
+        clip = {"frames": self.videos.frames(name, frames.tolist()), "video": np.array(video), "frame": frames}
+        cells = np.array([label])
+        if self.scenes:
+            scene = self.videos.scene(name)
+            if frames[-1] >= len(scene.positions):
+                raise DataFilesError(f"the scene of {origin} has {len(scene.positions)} frames, and {length} are there")
+            cells = cell_of(scene.positions[frames, 0], self.grid)
+            cells[-1] = label
+            clip |= self._log(scene, frames)
+        if self.target == "cell":
+            clip |= {"target": cells[:, None, None], "target_time": np.arange(self.num_frames)[-len(cells) :]}
+        return clip
 
     def _frame_numbers(self, rng: np.random.Generator, length: int, origin: str) -> np.ndarray:
         """The frames that a clip shows; of a video of one more than a multiple of the steps, the first is left out."""
@@ -242,22 +225,14 @@ class _Clips(ClipDataset):
     def _log(self, scene: CaterScene, frames: np.ndarray) -> dict[str, np.ndarray]:
         count, last = len(scene.shapes), scene.last_uncovered
         contained = scene.holders[:, 0] >= 0
-        positions = np.zeros((len(frames), MOST_OBJECTS, 3), np.float32)
-        positions[:, :count] = scene.positions[frames]
-        holders = np.full((len(frames), MOST_OBJECTS), -1)
-        holders[:, :count] = scene.holders[frames]
-        shapes = np.full(MOST_OBJECTS, -1)
-        shapes[:count] = scene.shapes
-        ends = {
-            "scale": np.pad(2 * scene.sizes.astype(np.float32), (0, MOST_OBJECTS - count)),
-            "end_cells": np.pad(cell_of(scene.positions[-1], self.grid), (0, MOST_OBJECTS - count)),
-            "end_holders": np.pad(scene.holders[-1], (0, MOST_OBJECTS - count), constant_values=-1),
-        }
-        return ends | {
-            "positions": positions,
-            "holders": holders,
+        return {
+            "scale": padded(2 * scene.sizes.astype(np.float32), MOST_OBJECTS),
+            "end_cells": padded(cell_of(scene.positions[-1], self.grid), MOST_OBJECTS),
+            "end_holders": padded(scene.holders[-1], MOST_OBJECTS, fill=-1),
+            "positions": padded(scene.positions[frames].astype(np.float32), MOST_OBJECTS, axis=1),
+            "holders": padded(scene.holders[frames], MOST_OBJECTS, axis=1, fill=-1),
             "present": np.arange(MOST_OBJECTS) < count,
-            "shape_label": shapes,
+            "shape_label": padded(scene.shapes, MOST_OBJECTS, fill=-1),
             "snitch_state": np.where(contained[frames], 2, 0),
             "last_uncovered": cell_of(scene.positions[last, 0], self.grid),
             "covered": np.array(bool(contained[-1])),
@@ -284,9 +259,3 @@ def _read_list(file: Path, grid: int) -> list[tuple[str, int]]:
     if not found:
         raise DataFilesError(f"{file} names no video; {LAYOUT}")
     return found
-
-
-@lru_cache(maxsize=4)
-def _order(seed: int, number: int, count: int) -> np.ndarray:
-    """The videos in the order of one pass over the training split."""
-    return np.random.default_rng(np.random.SeedSequence([seed, _ORDER, number])).permutation(count)

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from slotbench.errors import DataFilesError
-from slotbench.files import read_json_object
+from slotbench.data.formats.annotations import read_annotations
 
 __all__ = ["MOST_OBJECTS", "SHAPES", "CaterScene", "cell_of", "read_scene"]
 
@@ -79,14 +78,7 @@ def read_scene(path: Path) -> CaterScene:
     Raises:
         DataFilesError: it is not there, or not what it should be.
     """
-    if not path.is_file():
-        raise DataFilesError(f"there is no scene file {path}; give scenes: false to do without")
-    content = read_json_object(path, _MOST_BYTES)
-    try:
-        return _parsed(content)
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError) as error:
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise DataFilesError(f"{path} is no scene of CATER ({reason}); {_LAYOUT}") from error
+    return read_annotations(path, _parsed, "scene of CATER", "scenes", _LAYOUT, _MOST_BYTES)
 
 
 def _parsed(content: dict[str, Any]) -> CaterScene:

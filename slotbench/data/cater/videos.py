@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
+from slotbench.data.base import padded
 from slotbench.data.cater.scene import MOST_OBJECTS, CaterScene, read_scene
 from slotbench.data.clip_cache import ClipCache
+from slotbench.data.clips import ClipReader
 from slotbench.data.formats.avi import MotionJpeg
 from slotbench.data.formats.images import resize_bilinear
-from slotbench.data.preparing import in_order
 from slotbench.errors import DataFilesError
-from slotbench.interfaces import VideoBatch
 
-__all__ = ["LAYOUT", "TIMED", "CaterMovie", "CaterVideos", "PreparedVideos", "ReleasedVideos", "video_pieces"]
+__all__ = ["LAYOUT", "TIMED", "CaterVideos", "ListedVideos", "PreparedVideos", "ReleasedVideos"]
 
 LAYOUT = (
     "expected what the archives of one version of CATER (max2action or all_actions) hold: videos/CATER_new_*.avi, "
@@ -30,37 +29,22 @@ TIMED = ("positions", "holders")
 """The entries of a cache that have an axis of frames after that of videos."""
 
 _MOST_FRAMES = 4096
-_PIECE = 4  # videos that are decoded and written to a cache at a time
-
-
-class CaterMovie(ABC):
-    """The frames of one video, by number.
-
-    Attributes:
-        origin: where it is from, for messages.
-    """
-
-    origin: str
-
-    @abstractmethod
-    def __len__(self) -> int:
-        """Its frames."""
-
-    @abstractmethod
-    def read(self, frames: Sequence[int]) -> np.ndarray:
-        """Bytes "frames 3 resolution resolution"."""
 
 
 class CaterVideos(ABC):
-    """Movies and scenes, by the names that the lists have for videos."""
+    """Videos and their annotations, by the names that the lists have for videos."""
 
     @abstractmethod
-    def movie(self, name: str) -> CaterMovie:
-        """The frames of a video.
+    def length(self, name: str) -> int:
+        """Frames of a video.
 
         Raises:
             DataFilesError: it is not there, or cannot be read.
         """
+
+    @abstractmethod
+    def frames(self, name: str, numbers: Sequence[int]) -> np.ndarray:
+        """Frames of a video by number: bytes "frames 3 resolution resolution"."""
 
     @abstractmethod
     def scene(self, name: str) -> CaterScene:
@@ -70,19 +54,9 @@ class CaterVideos(ABC):
             DataFilesError: it is not there, or not what it should be.
         """
 
-
-class _Released(CaterMovie):
-    def __init__(self, file: Path, resolution: int) -> None:
-        self.movie, self.resolution, self.origin = MotionJpeg(file), resolution, str(file)
-
-    def __len__(self) -> int:
-        return len(self.movie)
-
-    def read(self, frames: Sequence[int]) -> np.ndarray:
-        side = self.resolution
-        # one by one: a frame may be many times as large as it is to be
-        images = (torch.from_numpy(image[None].copy()) for image in self.movie.images(frames, at_least=(side, side)))
-        return np.concatenate([resize_bilinear(image, side, side).numpy() for image in images])
+    @abstractmethod
+    def origin(self, name: str) -> str:
+        """Where a video is from, for messages."""
 
 
 class ReleasedVideos(CaterVideos):
@@ -96,47 +70,89 @@ class ReleasedVideos(CaterVideos):
     def __init__(self, path: Path, resolution: int) -> None:
         self.path, self.resolution = path, resolution
 
-    def movie(self, name: str) -> CaterMovie:
-        """The frames of an AVI file."""
+    def length(self, name: str) -> int:
+        """Frames of an AVI file."""
+        return len(self._movie(name))
+
+    def frames(self, name: str, numbers: Sequence[int]) -> np.ndarray:
+        """Frames of an AVI file, resized."""
+        side = self.resolution
+        # one by one: a frame may be many times as large as it is to be
+        images = self._movie(name).images(numbers, at_least=(side, side))
+        resized = (resize_bilinear(torch.from_numpy(image[None].copy()), side, side) for image in images)
+        return np.concatenate([image.numpy() for image in resized])
+
+    def scene(self, name: str) -> CaterScene:
+        """The annotation of a scene file."""
+        return read_scene(self.path / "scenes" / f"{name}.json")
+
+    def origin(self, name: str) -> str:
+        """The file."""
+        return str(self.path / "videos" / f"{name}.avi")
+
+    def _movie(self, name: str) -> MotionJpeg:
         file = self.path / "videos" / f"{name}.avi"
         if not file.is_file():
             raise DataFilesError(f"there is no video {file}; {LAYOUT}")
-        movie = _Released(file, self.resolution)
+        movie = MotionJpeg(file)
         if len(movie) > _MOST_FRAMES:
             raise DataFilesError(
                 f"{file} has {len(movie):,} frames; expected at most {_MOST_FRAMES:,}: CATER's have 301"
             )
         return movie
 
-    def scene(self, name: str) -> CaterScene:
-        """The annotation of a scene file."""
-        return read_scene(self.path / "scenes" / f"{name}.json")
 
+class ListedVideos(ClipReader):
+    """The released videos of some names, whole, for a cache.
 
-class _Prepared(CaterMovie):
-    def __init__(self, frames: np.ndarray, origin: str) -> None:
-        self.frames, self.origin = frames, origin
+    Args:
+        videos: the released files.
+        names: of the videos, in order.
+        scenes: reads the annotations too.
+    """
 
-    def __len__(self) -> int:
-        return len(self.frames)
+    def __init__(self, videos: ReleasedVideos, names: Sequence[str], scenes: bool) -> None:
+        self.videos, self.names, self.scenes = videos, names, scenes
+        self.lengths = np.full(len(names), videos.length(names[0]))
 
-    def read(self, frames: Sequence[int]) -> np.ndarray:
-        return self.frames[np.asarray(frames)]
+    def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
+        """A whole video, which must be as long as the first one."""
+        name, length = self.names[video], len(frames)
+        origin, own = self.videos.origin(name), self.videos.length(name)
+        if own != length:
+            raise DataFilesError(f"{origin} has {own} frames, and the first video of the lists {length}")
+        found = {"frames": self.videos.frames(name, frames), "number": np.array(number_of(name))}
+        if not self.scenes:
+            return found
+        scene = self.videos.scene(name)
+        if len(scene.positions) != length:
+            raise DataFilesError(f"the scene of {origin} has {len(scene.positions)} frames, not {length}")
+        return found | {
+            # doubles: rounded ones might lie in another cell
+            "positions": padded(scene.positions, MOST_OBJECTS, axis=1),
+            "holders": padded(scene.holders.astype(np.int8), MOST_OBJECTS, axis=1, fill=-1),
+            "shape_label": padded(scene.shapes, MOST_OBJECTS, fill=-1),
+            "sizes": padded(scene.sizes, MOST_OBJECTS),
+        }
 
 
 class PreparedVideos(CaterVideos):
     """The videos of a cache.
 
     Args:
-        cache: which `video_pieces` was written to.
+        cache: of `ListedVideos`.
     """
 
     def __init__(self, cache: ClipCache) -> None:
         self.cache = cache
 
-    def movie(self, name: str) -> CaterMovie:
-        """The frames in the cache, of which those are copied that are asked for."""
-        return _Prepared(self.cache.field("frames")[self._place(name)], f"{name} of {self.cache.folder}")
+    def length(self, name: str) -> int:
+        """Frames of a video of the cache."""
+        return int(self.cache.lengths[self._place(name)])
+
+    def frames(self, name: str, numbers: Sequence[int]) -> np.ndarray:
+        """Frames, copied out of the cache."""
+        return self.cache.field("frames")[self._place(name)][np.asarray(numbers)]
 
     def scene(self, name: str) -> CaterScene:
         """What was read of the scene file."""
@@ -146,6 +162,10 @@ class PreparedVideos(CaterVideos):
         )
         count = int((shapes >= 0).sum())
         return CaterScene(shapes[:count], positions[:, :count], holders[:, :count].astype(np.int64), sizes[:count])
+
+    def origin(self, name: str) -> str:
+        """The name and the cache."""
+        return f"{name} of {self.cache.folder}"
 
     @cached_property
     def _places(self) -> dict[int, int]:
@@ -161,43 +181,3 @@ class PreparedVideos(CaterVideos):
 def number_of(name: str) -> int:
     """The number in the name of a video."""
     return int(name.rpartition("_")[2])
-
-
-def video_pieces(source: ReleasedVideos, names: Sequence[str], scenes: bool, jobs: int, first: int) -> Iterator[Any]:
-    """Whole videos from a place in `names` on, a few at a time, for a cache."""
-    length = len(source.movie(names[0]))
-    pieces = [names[start : start + _PIECE] for start in range(first, len(names), _PIECE)]
-    return in_order(partial(_piece, source, scenes, length), pieces, jobs)
-
-
-def _piece(source: ReleasedVideos, scenes: bool, length: int, names: Sequence[str]) -> VideoBatch:
-    frames = []
-    logs: list[dict[str, np.ndarray]] = []
-    for name in names:
-        movie = source.movie(name)
-        if len(movie) != length:
-            raise DataFilesError(f"{movie.origin} has {len(movie)} frames, and the first video of the lists {length}")
-        frames.append(movie.read(range(length)))
-        log = {"number": np.array(number_of(name))}
-        if scenes:
-            scene = source.scene(name)
-            if len(scene.positions) != length:
-                raise DataFilesError(f"the scene of {movie.origin} has {len(scene.positions)} frames, not {length}")
-            log |= _padded(scene)
-        logs.append(log)
-    return VideoBatch(
-        frames=torch.from_numpy(np.stack(frames)),
-        time=torch.arange(length).repeat(len(names), 1),
-        objects={name: torch.from_numpy(np.stack([log[name] for log in logs])) for name in logs[0]},
-    )
-
-
-def _padded(scene: CaterScene) -> dict[str, np.ndarray]:
-    room = MOST_OBJECTS - len(scene.shapes)
-    return {
-        # doubles: rounded ones might lie in another cell
-        "positions": np.pad(scene.positions, ((0, 0), (0, room), (0, 0))),
-        "holders": np.pad(scene.holders.astype(np.int8), ((0, 0), (0, room)), constant_values=-1),
-        "shape_label": np.pad(scene.shapes, (0, room), constant_values=-1),
-        "sizes": np.pad(scene.sizes, (0, room)),
-    }

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
-import torch
-from torch.utils.data import Dataset
 
-from slotbench.data.base import ClipDataset, LoaderOptions, SlotDataModule, Split, check_counts, generator_for
+from slotbench.data.base import (
+    LoaderOptions,
+    SimulatedData,
+    Split,
+    check_choices,
+    check_counts,
+    join_clips,
+    padded,
+)
 from slotbench.data.cater.sampling import Sampling, frame_numbers
 from slotbench.data.cater_like.scenes import SHAPES, Actions, Episode, EpisodeLaw, Moves, Shape, SnitchState, cells_of
 from slotbench.data.cater_like.views import (
     TABLE_WIDTH,
     Camera,
     Lens,
-    camera_facts,
     camera_path,
     draw_images,
     draw_plan,
     floor_corners,
     object_table,
 )
+from slotbench.data.movi_like.videos import camera_log
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
 __all__ = ["CATERLike"]
@@ -33,7 +38,7 @@ Target = Literal["cell", "frames"]
 _WIDEST = 0.9  # zoom at which the horizon would come into view
 
 
-class CATERLike(SlotDataModule):
+class CATERLike(SimulatedData):
     """Clips in which objects slide, are picked up, turn, and cones cover and carry the snitch; the label is its cell.
 
     The law is that of CATER's public generator: rounds in which every object slides, is picked up and put down or turns
@@ -111,14 +116,8 @@ class CATERLike(SlotDataModule):
         super().__init__(loader)
         check_counts(video_frames=video_frames, num_frames=num_frames, resolution=resolution)
         check_counts(samples_per_side=samples_per_side)
-        for name, given, kinds in (
-            ("observation", observation, Observation),
-            ("sampling", sampling, Sampling),
-            ("target", target, Target),
-            ("camera", camera, Camera),
-        ):
-            if given not in get_args(kinds):
-                raise ValueError(f"{name} is {given!r}; expected one of {', '.join(get_args(kinds))}")
+        check_choices(observation=(observation, Observation), sampling=(sampling, Sampling))
+        check_choices(target=(target, Target), camera=(camera, Camera))
         if num_frames > video_frames:
             raise ValueError(f"num_frames is {num_frames}; expected at most video_frames, which is {video_frames}")
         if not 2 <= grid <= 12:
@@ -146,65 +145,37 @@ class CATERLike(SlotDataModule):
         table = VideoSpec(channels=TABLE_WIDTH, height=self.law.num_objects[1], width=1)
         return DataSpec(input=frame, target=label, features=table if self.observation == "objects" else None)
 
-    def dataset(self, split: Split) -> Dataset[VideoBatch]:
+    def max_eval_frames(self, split: Split) -> int | None:
+        """None but `num_frames`, which show one video of `video_frames` frames."""
+        return 0
+
+    def simulate(self, split: Split, generators: list[np.random.Generator]) -> VideoBatch:
         """The clips of a split."""
-        return _Clips(self, split)
+        return join_clips([self._clip(split, rng) for rng in generators])
 
-
-class _Clips(ClipDataset):
-    def __init__(self, data: CATERLike, split: Split) -> None:
-        super().__init__(data.sizes[split])
-        # not `data` itself: it would carry a trainer into the workers
-        self.law, self.lens, self.grid = data.law, data.lens, data.grid
-        self.observation, self.sampling, self.camera = data.observation, data.sampling, data.camera
-        self.target = data.target
-        self.video_frames, self.num_frames = data.video_frames, data.num_frames
-        self.depth = data.depth
-        self.seed = data.loader.seed
-        self.split: Split = split
-
-    def clips(self, indices: Sequence[int]) -> VideoBatch:
-        made = [self._clip(generator_for(self.seed, self.split, index)) for index in indices]
-        tensors = {name: torch.from_numpy(np.stack([clip[name] for clip in made])) for name in made[0]}
-        time = torch.arange(self.num_frames).repeat(len(indices), 1)
-        cells = tensors.pop("target")[..., None, None] if self.target == "cell" else None
-        return VideoBatch(
-            frames=tensors.pop("frames"),
-            time=time,
-            masks=tensors.pop("masks"),
-            target=cells,
-            target_time=None if cells is None else time.clone(),
-            features=tensors.pop("features", None),
-            objects=tensors,
-        )
-
-    def _clip(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    def _clip(self, split: Split, rng: np.random.Generator) -> dict[str, np.ndarray]:
         episode = self.law.draw(rng, self.video_frames)
         cameras = camera_path(self.camera, rng, self.video_frames)
-        frames = self._frame_numbers(rng)
+        frames = frame_numbers(self.sampling, rng, self.video_frames, self.num_frames, split == "train")
         if self.observation == "objects":
             images, masks = draw_plan(episode, frames, self.lens.resolution)
             seen = {"features": object_table(episode, frames, self.law.num_objects[1])[..., None].swapaxes(1, 2)}
         else:
             film = draw_images(episode, frames, cameras[frames], self.lens)
             images, masks = film.frames, film.masks
-            seen = camera_facts(cameras[frames], self.lens)
+            seen = camera_log(cameras[frames], self.lens.focal_length)
             seen |= {"depth": film.depth} if self.depth else {}
         camera = None if self.observation == "objects" else tuple(cameras[frames[-1]].tolist())
         seen["floor_corners"] = floor_corners(self.grid, camera, self.lens).astype(np.float32)
         if self.target == "cell":
             cells = cells_of(episode.places[frames, 0], self.grid)
             cells[-1] = cells_of(episode.places[-1, 0], self.grid)
-            seen |= {"target": cells}
+            seen |= {"target": cells[:, None, None], "target_time": np.arange(self.num_frames)}
         log = self._log(episode, frames, masks) | self._of_the_snitch(episode, frames, masks)
         return {"frames": images, "masks": masks} | seen | log
 
-    def _frame_numbers(self, rng: np.random.Generator) -> np.ndarray:
-        """The frames of the video that a clip shows."""
-        return frame_numbers(self.sampling, rng, self.video_frames, self.num_frames, self.split == "train")
-
     def _log(self, episode: Episode, frames: np.ndarray, masks: np.ndarray) -> dict[str, np.ndarray]:
-        count = len(episode.shapes)
+        count, room = len(episode.shapes), self.law.num_objects[1]
         ids = np.arange(1, count + 1, dtype=np.uint8)
         centres = episode.places.copy()
         centres[..., 2] += episode.halves
@@ -217,15 +188,15 @@ class _Clips(ClipDataset):
         pixels = (masks[:, None] == ids[:, None, None]).sum((2, 3), dtype=np.int64)
         return {
             "num_objects": np.array(count),
-            "present": np.arange(self.law.num_objects[1]) < count,
-            "positions": self._padded(centres[frames].astype(np.float32), axis=1),
-            "visibility": self._padded(pixels, axis=1),
-            "holders": self._padded(episode.holders[frames], axis=1, fill=-1),
-            "scale": self._padded((2 * episode.halves).astype(np.float32)),
-            "color": self._padded(episode.colors.astype(np.float32)),
-            "end_cells": self._padded(cells_of(centres[-1], self.grid)),
-            "end_holders": self._padded(episode.holders[-1], fill=-1),
-            **{name: self._padded(values.astype(np.int64), fill=-1) for name, values in labels.items()},
+            "present": np.arange(room) < count,
+            "positions": padded(centres[frames].astype(np.float32), room, axis=1),
+            "visibility": padded(pixels, room, axis=1),
+            "holders": padded(episode.holders[frames], room, axis=1, fill=-1),
+            "scale": padded((2 * episode.halves).astype(np.float32), room),
+            "color": padded(episode.colors.astype(np.float32), room),
+            "end_cells": padded(cells_of(centres[-1], self.grid), room),
+            "end_holders": padded(episode.holders[-1], room, fill=-1),
+            **{name: padded(values.astype(np.int64), room, fill=-1) for name, values in labels.items()},
         }
 
     def _of_the_snitch(self, episode: Episode, frames: np.ndarray, masks: np.ndarray) -> dict[str, np.ndarray]:
@@ -247,10 +218,3 @@ class _Clips(ClipDataset):
             "moved_covered": np.array(episode.was_moved),
             "frames_since_seen": np.array(since),
         }
-
-    def _padded(self, values: np.ndarray, axis: int = 0, fill: int = 0) -> np.ndarray:
-        shape = list(values.shape)
-        shape[axis] = self.law.num_objects[1]
-        out = np.full(shape, fill, values.dtype)
-        out[(slice(None),) * axis + (slice(0, values.shape[axis]),)] = values
-        return out

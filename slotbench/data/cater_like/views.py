@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -12,7 +11,7 @@ import numpy as np
 from slotbench.data.cater_like.scenes import HALF_FLOOR, SHAPES, Episode
 from slotbench.data.movi_like.ray_caster import Film, Stage, render
 from slotbench.data.movi_like.scenes import FOCAL_LENGTH, SENSOR_WIDTH, rotation_matrices
-from slotbench.data.movi_like.videos import camera_quaternions, image_positions
+from slotbench.data.movi_like.videos import camera_quaternions, image_positions, surface_gloss
 
 __all__ = ["TABLE_WIDTH", "Camera", "draw_images", "draw_plan", "floor_corners", "object_table"]
 
@@ -25,9 +24,7 @@ radius; one of five shapes; red, green, blue; metal or not."""
 _PLACE, _HEIGHTS, _REACH, _KEY = (0.0, -14.0, 10.0), (8.0, 10.0, 12.0), 10.0, 30
 _BELOW = -50.0  # where covered objects are put, so that neither camera nor lamp meets them
 _LAMP = (5.0, -5.0, 9.0)
-_FLOOR, _FLOOR_GLOSS = (0.58, 0.58, 0.58), (1.0, 0.0, 0.0, 1.0)
-# metal, rubber: shares of diffuse light, highlight, mirroring; log2 of the highlight's exponent
-_GLOSS = np.array([[0.7, 0.9, 0.9, 6.0], [1.0, 0.12, 0.0, 3.0]])
+_FLOOR = (0.58, 0.58, 0.58)
 
 
 @dataclass(frozen=True)
@@ -39,9 +36,14 @@ class Lens:
     samples_per_side: int
 
     @property
+    def focal_length(self) -> float:
+        """In the units of MOVi's camera."""
+        return FOCAL_LENGTH * self.zoom
+
+    @property
     def width(self) -> float:
         """Width of the image at distance 1."""
-        return SENSOR_WIDTH / (FOCAL_LENGTH * self.zoom)
+        return SENSOR_WIDTH / self.focal_length
 
 
 def camera_path(camera: Camera, rng: np.random.Generator, num_frames: int) -> np.ndarray:
@@ -87,7 +89,7 @@ def draw_images(episode: Episode, frames: np.ndarray, cameras: np.ndarray, lens:
         rotations=rotation_matrices(quaternions),
         colors=colors,
         textures=np.zeros((len(colors), 6)),
-        gloss=np.concatenate([[_FLOOR_GLOSS], _GLOSS[episode.materials]]),
+        gloss=surface_gloss(episode.materials),
         light=np.array(_LAMP),
     )
     return render(stage, lens.resolution, lens.samples_per_side)
@@ -144,14 +146,3 @@ def object_table(episode: Episode, frames: np.ndarray, rows: int) -> np.ndarray:
     table[:, :count, 13] = episode.materials == 0
     table[:, :count][episode.holders[frames] >= 0] = 0.0
     return table
-
-
-def camera_facts(cameras: np.ndarray, lens: Lens) -> dict[str, np.ndarray]:
-    """A camera's entries in the log, under the names of MOVi."""
-    return {
-        "camera_positions": cameras.astype(np.float32),
-        "camera_quaternions": camera_quaternions(cameras).astype(np.float32),
-        "camera_focal_length": np.array(FOCAL_LENGTH * lens.zoom, np.float32),
-        "camera_sensor_width": np.array(SENSOR_WIDTH, np.float32),
-        "camera_field_of_view": np.array(2 * math.atan(lens.width / 2), np.float32),
-    }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from slotbench.errors import DataFilesError
-from slotbench.files import read_json_object
+from slotbench.data.formats.annotations import read_annotations
 
 __all__ = ["COLORS", "MATERIALS", "MOST_OBJECTS", "SHAPES", "Appearance", "ClevrerAnnotation", "read_annotation"]
 
@@ -58,14 +58,8 @@ def read_annotation(path: Path, num_frames: int) -> ClevrerAnnotation:
     Raises:
         DataFilesError: it is not there, or not what it should be.
     """
-    if not path.is_file():
-        raise DataFilesError(f"there is no annotation {path}; give annotations: false to do without")
-    content = read_json_object(path)
-    try:
-        return _parsed(content, num_frames)
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError) as error:
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise DataFilesError(f"{path} is no annotation of CLEVRER ({reason}); {_LAYOUT}") from error
+    parse = partial(_parsed, num_frames=num_frames)
+    return read_annotations(path, parse, "annotation of CLEVRER", "annotations", _LAYOUT)
 
 
 def _parsed(content: dict[str, Any], num_frames: int) -> ClevrerAnnotation:

@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
-from slotbench.data.base import LoaderOptions, Split, check_counts
-from slotbench.data.clevrer.videos import (
-    LAYOUT,
-    TIMED,
-    ClevrerVideos,
-    Fit,
-    find_places,
-    movies_of,
-    pieces_of,
-    whole_videos,
-)
-from slotbench.data.clip_cache import ClipCache, is_cache, write_cache
-from slotbench.data.clips import StoredVideos
+from slotbench.data.base import LoaderOptions, Split, check_choices, check_counts
+from slotbench.data.clevrer.videos import LAYOUT, TIMED, ClevrerVideos, Fit, find_places, movies_of
+from slotbench.data.clip_cache import ClipCache, PreparableVideos
+from slotbench.data.clips import ClipSource
 from slotbench.data.folders.video_files import VideoFile
-from slotbench.data.preparing import Preparable, Report, in_order, processes_for
 from slotbench.errors import DataFilesError
-from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
 __all__ = ["CLEVRER"]
 
-_STORED: dict[Split, str] = {"train": "train", "val": "validation", "test": "test"}
-_PIECE = 4  # videos that are decoded and written to a cache at a time
+TestSplit = Literal["test", "validation"]
 
 
-class CLEVRER(StoredVideos, Preparable):
+class CLEVRER(PreparableVideos):
     """The videos of CLEVRER: 128 frames of 480 x 320 pixels, objects that move, enter and collide.
 
     Frames are decoded from the mp4 files by clip and frame, by PyAV (`slotbench[video]`); `slotbench prepare CLEVRER`
@@ -73,7 +59,8 @@ class CLEVRER(StoredVideos, Preparable):
             missing or not what they should be.
     """
 
-    default_sizes: ClassVar[Mapping[Split, int]] = {"train": 1_000_000, "val": 100_000, "test": 100_000}
+    timed: ClassVar[Collection[str]] = TIMED
+    piece: ClassVar[int] = 4
     prepare_arguments: ClassVar[tuple[str, ...]] = ("path", "resolution", "fit", "stride", "masks", "annotations")
 
     def __init__(
@@ -86,119 +73,72 @@ class CLEVRER(StoredVideos, Preparable):
         stride: int = 1,
         masks: bool = True,
         annotations: bool = True,
-        test_split: Literal["test", "validation"] = "test",
+        test_split: TestSplit = "test",
         loader: LoaderOptions = LoaderOptions(val_batch_size=4),
     ) -> None:
-        super().__init__(loader)
-        check_counts(num_frames=num_frames, eval_frames=eval_frames, resolution=resolution, stride=stride)
-        if fit not in get_args(Fit):
-            raise ValueError(f"fit is {fit!r}; expected one of {', '.join(get_args(Fit))}")
-        if test_split not in ("test", "validation"):
-            raise ValueError(f"test_split is {test_split!r}; expected test or validation")
+        super().__init__(loader, num_frames, eval_frames, stride)
+        check_counts(resolution=resolution)
+        check_choices(fit=(fit, Fit), test_split=(test_split, TestSplit))
         self.path = Path(path).expanduser()
-        self.num_frames = num_frames
-        self.eval_frames = eval_frames
         self.resolution = resolution
         self.fit: Fit = fit
-        self.stride = stride
         self.masks = masks
         self.annotations = annotations
         self.test_split = test_split
         self._movies: dict[Path, dict[int, VideoFile]] = {}
 
     @property
-    def spec(self) -> DataSpec:
-        """Three channels in, three channels out."""
-        frame = VideoSpec(channels=3, height=self.resolution, width=self.resolution)
-        return DataSpec(input=frame, target=frame)
-
-    @property
     def pseudo_masks(self) -> bool:
         """Always: the masks are those of a detector."""
         return True
 
-    def stored_videos(self, split: Split) -> tuple[ClevrerVideos | ClipCache, None]:
+    def stored_videos(self, split: Split) -> tuple[ClipSource, None]:
         """The videos of a split, all of them."""
-        stored = self.test_split if split == "test" else _STORED[split]
-        return (self._cache(stored) if is_cache(self.path / stored) else self._released(stored)), None
+        return self.source(split), None
 
-    def prepare(self, out: Path, report: Report, jobs: int | None = None) -> None:
-        """Decodes every split that `path` has into a cache below `out`.
+    def stored_name(self, split: Split) -> str:
+        """The name of a split on the disk."""
+        return self.test_split if split == "test" else super().stored_name(split)
 
-        Raises:
-            DataFilesError: there is nothing to prepare, or `out` holds something else.
-        """
-        if is_cache(self.path / "train"):
-            raise DataFilesError(f"{self.path} is a cache already; name the folder of the released files")
-        present = [stored for stored in _STORED.values() if find_places(self.path, stored) is not None]
-        if not present:
-            self._released("train")
-        for stored in present:
-            self._prepare_split(stored, out / stored, partial(report, stored), jobs)
+    def has(self, stored: str) -> bool:
+        """Whether there are movies of this split."""
+        return find_places(self.path, stored) is not None
 
-    def _prepare_split(self, stored: str, folder: Path, report: Callable[[int, int], None], jobs: int | None) -> None:
-        source = self._released(stored)
-        total = len(source.lengths)
-        description = self._description(stored) | {"annotations": source.annotations}
-        report(0, total)
-        pieces = partial(_pieces, source, processes_for(jobs, total))
-        write_cache(folder, pieces, description, TIMED, lambda done: report(done, total))
-        report(total, total)
-
-    def _description(self, stored: str) -> dict[str, Any]:
-        look = {"resolution": self.resolution, "fit": self.fit, "stride": self.stride, "masks": self.masks}
-        return {"set": "clevrer", "split": stored} | look
-
-    def _released(self, stored: str) -> ClevrerVideos:
+    def released(self, stored: str, verify: bool = False) -> ClevrerVideos:
+        """The videos of a split in mp4 files."""
         places = find_places(self.path, stored)
         if places is None:
             what = "has no such videos" if self.path.is_dir() else "does not exist"
             raise DataFilesError(f"no {stored} split of CLEVRER: the folder {self.path} {what}; {LAYOUT}")
         if places.videos not in self._movies:
             self._movies[places.videos] = movies_of(places)
-        look = (self.resolution, self.fit, self.stride, self.masks, self.annotations)
         if self.annotations and places.annotations is None and stored != "test":
             raise DataFilesError(
                 f"{self.path} has no annotations of the {stored} split; give annotations: false to do without; {LAYOUT}"
             )
+        look = (self.resolution, self.fit, self.stride, self.masks, self.annotations)
         return ClevrerVideos(places, self._movies[places.videos], *look)
 
-    def _cache(self, stored: str) -> ClipCache:
-        cache = _Prepared(self.path / stored, self.stride, self.masks)
-        for name, asked in self._description(stored).items():
-            held = cache.description.get(name)
-            if held != asked and not (name == "masks" and held):
-                raise DataFilesError(
-                    f"the cache {self.path} was prepared with {name} {held} and {name} is {asked}: set it to that, or "
-                    "prepare another cache"
-                )
-        if self.annotations and not cache.description.get("annotations") and stored != "test":
-            raise DataFilesError(
-                f"the cache {self.path} was prepared without annotations: prepare another, or set annotations to false"
-            )
+    def describe(self, stored: str, source: ClevrerVideos) -> dict[str, Any]:
+        """The set, the split, and the arguments that frames, masks and annotations depend on."""
+        look = {"resolution": self.resolution, "fit": self.fit, "stride": self.stride, "masks": self.masks}
+        return {"set": "clevrer", "split": stored, **look, "annotations": source.annotations}
+
+    def opened(self, stored: str) -> ClipCache:
+        """The cache of a split, of frames in this form."""
+        cache = _Prepared(self.path / stored, self.stride)
+        needs = {"masks": self.masks, "annotations": self.annotations and stored != "test"}
+        cache.check(self.resolution, needs, set="clevrer", split=stored, fit=self.fit, stride=self.stride)
+        if not self.masks:
+            cache.fields.pop("masks", None)
         return cache
 
 
 class _Prepared(ClipCache):
-    """A cache of every `stride`-th frame, the masks of which may stay unread."""
-
-    def __init__(self, folder: Path, stride: int, masks: bool) -> None:
-        super().__init__(folder)
-        self.stride = stride
-        if not masks:
-            self.fields.pop("masks", None)
-
-    def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
-        batch = super().read(videos, starts, num_frames)
-        return replace(batch, objects=batch.objects | {"first_frame": batch.objects["first_frame"] * self.stride})
+    """A cache of every `stride`-th frame, whose videos have the names of the release."""
 
     def name(self, video: int, start: int) -> str:
         return f"{self.video_name(video)}_frame{start * self.stride:05d}"
 
     def video_name(self, video: int) -> str:
         return f"video_{int(self.field('objects.number')[video]):05d}"
-
-
-def _pieces(source: ClevrerVideos, jobs: int, first: int) -> Iterator[VideoBatch]:
-    """All videos from number `first` on, whole."""
-    return in_order(partial(whole_videos, source), pieces_of(len(source.lengths), first, _PIECE), jobs)

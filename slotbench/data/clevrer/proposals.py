@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,8 @@ import numpy as np
 from jaxtyping import UInt8
 
 from slotbench.data.clevrer.annotation import Appearance
+from slotbench.data.formats.annotations import read_annotations
 from slotbench.data.formats.coco_runs import decode_coco_runs
-from slotbench.errors import DataFilesError
-from slotbench.files import read_json_object
 
 __all__ = ["pseudo_masks"]
 
@@ -41,14 +41,8 @@ def pseudo_masks(
     Raises:
         DataFilesError: the file is not there, or not what it should be.
     """
-    if not path.is_file():
-        raise DataFilesError(f"there are no proposals {path}; give masks: false to do without")
-    content = read_json_object(path)
-    try:
-        return _painted(content, frames, size, known)
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError) as error:
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise DataFilesError(f"{path} holds no proposals of CLEVRER ({reason}); {_LAYOUT}") from error
+    paint = partial(_painted, numbers=frames, size=size, known=known)
+    return read_annotations(path, paint, "file of proposals of CLEVRER", "masks", _LAYOUT)
 
 
 def _painted(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 import torch
 
+from slotbench.data.base import padded
 from slotbench.data.clevrer.annotation import (
     COLORS,
     MATERIALS,
@@ -21,11 +22,11 @@ from slotbench.data.clevrer.annotation import (
     read_annotation,
 )
 from slotbench.data.clevrer.proposals import pseudo_masks
-from slotbench.data.clips import ClipSource
+from slotbench.data.clips import ClipReader
 from slotbench.data.folders.video_files import VideoFile, open_video
-from slotbench.data.formats.images import resize_bilinear, resize_nearest
+from slotbench.data.formats.images import middle_square, resize_bilinear, resize_nearest
 from slotbench.errors import DataFilesError, listing
-from slotbench.interfaces import VideoBatch, View
+from slotbench.interfaces import View
 
 __all__ = ["LAYOUT", "TIMED", "ClevrerVideos", "Fit", "Places", "find_places", "movies_of"]
 
@@ -102,7 +103,7 @@ def movies_of(places: Places) -> dict[int, VideoFile]:
     return movies
 
 
-class ClevrerVideos(ClipSource):
+class ClevrerVideos(ClipReader):
     """The videos of a split.
 
     Args:
@@ -131,20 +132,6 @@ class ClevrerVideos(ClipSource):
         self.masks, self.annotations = masks, annotations and places.annotations is not None
         self.lengths = np.full(len(self.movies), -(-_FRAMES // stride))
 
-    def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
-        """Clips, with masks and annotations where they are asked for."""
-        made = [
-            self._clip(video, [self.stride * (start + step) for step in range(num_frames)])
-            for video, start in zip(videos, starts, strict=True)
-        ]
-        tensors = {name: torch.from_numpy(np.stack([clip[name] for clip in made])) for name in made[0]}
-        return VideoBatch(
-            frames=tensors.pop("frames"),
-            time=torch.arange(num_frames).repeat(len(videos), 1),
-            masks=tensors.pop("masks", None),
-            objects=tensors | {"video": torch.tensor(videos), "first_frame": torch.tensor(starts) * self.stride},
-        )
-
     def name(self, video: int, start: int) -> str:
         """The name of the video, and the first frame of the clip in it."""
         return f"{self.video_name(video)}_frame{start * self.stride:05d}"
@@ -162,7 +149,8 @@ class ClevrerVideos(ClipSource):
         (image,) = self.movies[video].frames([0])
         return (View.middle_square if self.fit == "crop" else View.whole)(*image.shape[:2])
 
-    def _clip(self, video: int, frames: list[int]) -> dict[str, np.ndarray]:
+    def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
+        """A clip, with masks and annotations where they are asked for."""
         number, images, size = self.numbers[video], [], (0, 0)
         for image in self.movies[video].frames(frames):
             size = image.shape[0], image.shape[1]
@@ -194,44 +182,28 @@ class ClevrerVideos(ClipSource):
         return resize_bilinear(pixels[None], self.resolution, self.resolution)[0].numpy()
 
     def _cut(self, images: np.ndarray) -> np.ndarray:
-        if self.fit == "stretch":
-            return images
-        rows, columns = images.shape[-2:]
-        side = min(rows, columns)
-        top, left = (rows - side) // 2, (columns - side) // 2
-        return images[..., top : top + side, left : left + side]
+        return images if self.fit == "stretch" else middle_square(images)
 
 
-def _log(annotation: ClevrerAnnotation, frames: list[int], stride: int) -> dict[str, np.ndarray]:
+def _log(annotation: ClevrerAnnotation, frames: Sequence[int], stride: int) -> dict[str, np.ndarray]:
     """What `objects` has of an annotation, padded."""
     count, appearances = len(annotation.appearances), annotation.appearances
     # what happened in frames that are not shown belongs to the next one that is
     since = [annotation.collisions[max(0, frame - stride + 1) : frame + 1].any(0) for frame in frames]
     timed = {
-        "positions": annotation.positions[frames],
-        "velocities": annotation.velocities[frames],
-        "inside_view": annotation.inside[frames],
+        "positions": annotation.positions[list(frames)],
+        "velocities": annotation.velocities[list(frames)],
+        "inside_view": annotation.inside[list(frames)],
     }
     labels = {
         "color_label": [COLORS.index(color) for color, _, _ in appearances],
         "material_label": [MATERIALS.index(material) for _, material, _ in appearances],
         "shape_label": [SHAPES.index(shape) for _, _, shape in appearances],
     }
-    room = MOST_OBJECTS - count
     return {
         "num_objects": np.array(count),
         "present": np.arange(MOST_OBJECTS) < count,
-        "collisions": np.pad(np.stack(since), ((0, 0), (0, room), (0, room))),
-        **{name: np.pad(v, ((0, 0), (0, room)) + ((0, 0),) * (v.ndim - 2)) for name, v in timed.items()},
-        **{name: np.pad(np.array(values), (0, room), constant_values=-1) for name, values in labels.items()},
+        "collisions": padded(padded(np.stack(since), MOST_OBJECTS, axis=1), MOST_OBJECTS, axis=2),
+        **{name: padded(values, MOST_OBJECTS, axis=1) for name, values in timed.items()},
+        **{name: padded(np.array(values), MOST_OBJECTS, fill=-1) for name, values in labels.items()},
     }
-
-
-def whole_videos(source: ClevrerVideos, videos: range) -> VideoBatch:
-    """Some videos from beginning to end, for a cache."""
-    return source.read(videos, [0] * len(videos), int(source.lengths[0]))
-
-
-def pieces_of(total: int, first: int, size: int) -> Iterator[range]:
-    """The numbers from `first` on, in pieces."""
-    return (range(start, min(start + size, total)) for start in range(first, total, size))

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 import h5py
 import numpy as np
-import torch
 
 from slotbench.data.base import LoaderOptions, Split, check_counts
-from slotbench.data.clips import ClipSource, StoredVideos
-from slotbench.data.formats.hdf5 import DAMAGED_HDF5, HDF5OfProcess, one_line, opened_hdf5, plain_dataset
+from slotbench.data.clips import ClipReader, StoredVideos, check_alike, first_file
+from slotbench.data.formats.hdf5 import HDF5OfProcess, opened_hdf5, plain_datasets
 from slotbench.errors import DataFilesError
-from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
+from slotbench.interfaces import DataSpec, VideoSpec
 
 __all__ = ["FeatureFile", "StoredFeatures"]
 
-# what may be in a file, and the kinds of numbers that it may have
-_FIELDS = {"features": "f", "frames": "u", "masks": "iu", "num_objects": "iu"}
+# what may be in a file, the kinds of numbers that it may have, and these in words
+_FIELDS = {
+    "features": ("f", "floats"),
+    "frames": ("u", "bytes"),
+    "masks": ("iu", "whole numbers"),
+    "num_objects": ("iu", "whole numbers"),
+}
 _MOST_FRAMES = 1 << 24
 _MOST_BYTES = 1 << 28  # of a frame
 _MOST_CELLS = 1 << 12  # along a side of the grid
@@ -70,11 +74,9 @@ class FeatureFile(StoredVideos):
         max_objects: int | None = None,
         loader: LoaderOptions = LoaderOptions(batch_size=64),
     ) -> None:
-        super().__init__(loader)
-        check_counts(num_frames=num_frames, eval_frames=eval_frames, max_objects=max_objects)
+        super().__init__(loader, num_frames, eval_frames)
+        check_counts(max_objects=max_objects)
         self.path = Path(path).expanduser()
-        self.num_frames = num_frames
-        self.eval_frames = eval_frames
         self.max_objects = max_objects
 
     @cached_property
@@ -84,11 +86,7 @@ class FeatureFile(StoredVideos):
         Raises:
             DataFilesError: there is no file, or one that cannot be read.
         """
-        for split in get_args(Split):
-            if self.file(split).exists():
-                return StoredFeatures(self.file(split)).spec
-        what = "has none of them" if self.path.is_dir() else "does not exist"
-        raise DataFilesError(f"no features: the folder {self.path} {what}; expected train.h5, val.h5 or test.h5")
+        return StoredFeatures(first_file(self.path, "features", self.file, _LAYOUT)).spec
 
     def file(self, split: Split) -> Path:
         """Where a split is."""
@@ -97,12 +95,11 @@ class FeatureFile(StoredVideos):
     def stored_videos(self, split: Split) -> tuple[StoredFeatures, np.ndarray | None]:
         """The videos of a split, and those of them that take part if not all do."""
         source = StoredFeatures(self.file(split))
-        if source.spec != self.spec:
-            raise DataFilesError(f"{source.path} holds {source.spec}, and the files beside it {self.spec}")
+        check_alike(source.path, source.spec, self.spec)
         return source, None if self.max_objects is None else np.flatnonzero(source.object_counts() <= self.max_objects)
 
 
-class StoredFeatures(ClipSource):
+class StoredFeatures(ClipReader):
     """The videos of one file.
 
     Args:
@@ -119,9 +116,7 @@ class StoredFeatures(ClipSource):
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = HDF5OfProcess(path)
-        if not path.exists():
-            raise DataFilesError(f"there is no file {path}; {_LAYOUT}")
-        with opened_hdf5(path) as file:
+        with opened_hdf5(path, _LAYOUT) as file:
             self._read_layout(file)
 
     def object_counts(self) -> np.ndarray:
@@ -134,36 +129,21 @@ class StoredFeatures(ClipSource):
             raise DataFilesError(f"{self.path} has no num_objects, so videos cannot be passed over for their objects")
         return self._counts
 
-    def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
-        """Clips, each with one read per field."""
-        file, places = self._file.opened(), list(zip(videos, starts, strict=True))
-
-        def cut(name: str) -> torch.Tensor:
-            try:
-                dataset = file[name]
-                parts = [dataset[video, start : start + num_frames] for video, start in places]
-            except DAMAGED_HDF5 as error:
-                raise DataFilesError(
-                    f"{self.path} is damaged: {name} of the videos {list(videos)} cannot be read ({one_line(error)})"
-                ) from error
-            return torch.from_numpy(np.stack(parts))
-
-        objects = {"video": torch.tensor(videos), "first_frame": torch.tensor(starts)}
+    def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
+        """A clip, with one read per field."""
+        index = (video, slice(frames.start, frames.stop))
+        names = ("features", "frames", "masks") if self.has_masks else ("features", "frames")
+        found = {name: self._file.read(name, index, f"the video {video}") for name in names}
+        tokens = found["features"][:, int(self.has_class_token) :]
+        # a view: what reads cells as tokens turns the axes back
+        found["features"] = tokens.swapaxes(1, 2).reshape(len(frames), -1, *self.grid)
         if self._counts is not None:
-            objects["num_objects"] = torch.from_numpy(self._counts[list(videos)]).long()
-        tokens = cut("features")[:, :, int(self.has_class_token) :]
-        return VideoBatch(
-            frames=cut("frames"),
-            time=torch.arange(num_frames).repeat(len(videos), 1),
-            masks=cut("masks") if self.has_masks else None,
-            # a view: what reads cells as tokens turns the axes back
-            features=tokens.transpose(2, 3).unflatten(3, self.grid),
-            objects=objects,
-        )
+            found["num_objects"] = self._counts[video].astype(np.int64)
+        return found
 
     def _read_layout(self, file: h5py.File) -> None:
-        found = {name: plain_dataset(file, name) for name in _FIELDS}
-        shapes = {name: tuple(item.shape) for name, item in found.items() if item is not None}
+        found = plain_datasets(file, _FIELDS)
+        shapes = {name: tuple(item.shape) for name, item in found.items()}
         missing = [name for name in ("features", "frames") if name not in shapes]
         missing += [name for name in ("grid", "has_class_token") if name not in file.attrs]
         if missing:
@@ -189,15 +169,12 @@ class StoredFeatures(ClipSource):
                     f"on a grid of {rows} x {cols} {'with' if self.has_class_token else 'without'} a class token; "
                     f"{_LAYOUT}"
                 )
-        for name, kinds in _FIELDS.items():
-            dtype = None if (item := found[name]) is None else item.dtype
-            if dtype is not None and dtype.kind not in kinds:
-                expected_type = "bytes" if name == "frames" else "floats" if name == "features" else "whole numbers"
-                raise DataFilesError(f"{self.path} has {name} of type {dtype}, not {expected_type}; {_LAYOUT}")
-        if (frames_of := found["frames"]) is not None and frames_of.dtype != np.uint8:
-            raise DataFilesError(f"{self.path} has frames of type {frames_of.dtype}, not bytes; {_LAYOUT}")
+        for name, dataset in found.items():
+            kinds, called = _FIELDS[name]
+            if dataset.dtype.kind not in kinds or (name == "frames" and dataset.dtype != np.uint8):
+                raise DataFilesError(f"{self.path} has {name} of type {dataset.dtype}, not {called}; {_LAYOUT}")
         for name in ("features", "frames"):
-            if (item := found[name]) is not None and math.prod(shapes[name][2:]) * item.dtype.itemsize > _MOST_BYTES:
+            if math.prod(shapes[name][2:]) * found[name].dtype.itemsize > _MOST_BYTES:
                 raise DataFilesError(
                     f"{self.path} has {name} of shape {shapes[name]}, too large to be meant; {_LAYOUT}"
                 )

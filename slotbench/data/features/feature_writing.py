@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -21,10 +20,10 @@ from slotbench.checksums import SUMS, add_sums, file_digest, read_sums
 from slotbench.data.base import SlotDataModule, Split
 from slotbench.data.clips import ClipSource, CutClips
 from slotbench.data.features.feature_file import StoredFeatures
-from slotbench.data.formats.hdf5 import one_line, opened_hdf5, plain_dataset
+from slotbench.data.formats.hdf5 import one_line, opened_hdf5, plain_datasets
 from slotbench.data.formats.images import resize_nearest
 from slotbench.data.preparing import Marks, Report, as_marks, in_order, processes_for, sole_writer
-from slotbench.errors import DataFilesError, FileError
+from slotbench.errors import DataFilesError
 from slotbench.files import write_atomically
 from slotbench.interfaces import VideoBatch, VideoSpec
 from slotbench.records import Whole, read_record
@@ -151,18 +150,14 @@ class _Writer:
         state = read_record(self.progress, _Progress, advice="delete it and prepare the features anew")
         self._check_source(self.partial, state.source)
         self._marks = as_marks(state.marks)
-        try:
-            with opened_hdf5(self.partial) as file:
-                good = self._marks.verify(partial(_written, file))
-        except FileError:
-            good, self._marks = 0, Marks()
-        if good < state.videos:
-            print(
-                f"{self.partial}: {state.videos} videos had been written, and {good} of them are on the disk as they "
-                "were; the others are written again",
-                file=sys.stderr,
-            )
-        return good
+        return self._marks.resume(self._written, state.videos, self.partial)
+
+    def _written(self, start: int, stop: int) -> Iterator[tuple[str, bytes]]:
+        """The content of the partial file, of the videos from one number to another."""
+        with opened_hdf5(self.partial) as file:
+            for name, dataset in plain_datasets(file, _FIELDS).items():
+                for video in range(start, stop):
+                    yield name, np.asarray(dataset[video]).tobytes()
 
     def _check_source(self, path: Path, source: str) -> None:
         if source != self.description:
@@ -198,15 +193,6 @@ class _Writer:
         for name, value in values.items():
             file[name][number] = value
             self._marks.update(name, value.tobytes())
-
-
-def _written(file: h5py.File, start: int, stop: int) -> Iterator[tuple[str, bytes]]:
-    """What lies in a file of the videos from one number to another."""
-    for name in _FIELDS:
-        dataset = plain_dataset(file, name)
-        if dataset is not None:
-            for video in range(start, stop):
-                yield name, np.asarray(dataset[video]).tobytes()
 
 
 def _whole(source: ClipSource, length: int, video: int) -> VideoBatch:

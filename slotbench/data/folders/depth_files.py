@@ -25,7 +25,7 @@ from slotbench.data.formats.pictures import read_numbers
 from slotbench.errors import DataFilesError
 from slotbench.files import is_inside
 
-__all__ = ["DEPTH", "VALID", "DepthFile", "check_inside", "find_depth", "resize_depth"]
+__all__ = ["DEPTH", "VALID", "check_inside", "depth_values", "find_depth", "resize_depth"]
 
 DEPTH, VALID = "depth", "depth_valid"
 """The folders of depth and of its masks, beside the videos."""
@@ -33,34 +33,25 @@ DEPTH, VALID = "depth", "depth_valid"
 _SIXTEEN_BITS = ("I;16", "I;16B", "I")
 
 
-class DepthFile:
-    """The depth of one video, in the unit of the file.
+def depth_values(
+    maps: FrameMaps, numbers: Sequence[int], size: tuple[int, ...]
+) -> Float[np.ndarray, "time height width"]:
+    """Depth of these frames as float32, in the unit of the file.
 
-    Args:
-        maps: where it is read from.
+    Raises:
+        DataFilesError: it has another size than the frames, or cannot be read.
     """
-
-    def __init__(self, maps: FrameMaps) -> None:
-        self.maps = maps
-
-    def values(self, numbers: Sequence[int], size: tuple[int, ...]) -> Float[np.ndarray, "time height width"]:
-        """Depth of these frames as float32.
-
-        Raises:
-            DataFilesError: it has another size than the frames, or cannot be read.
-        """
-        found = self.maps.sized(numbers, size)
-        with np.errstate(over="ignore"):  # too large for float32 is infinite, which is no depth
-            return found.astype(np.float32)
+    with np.errstate(over="ignore"):  # too large for float32 is infinite, which is no depth
+        return maps.sized(numbers, size).astype(np.float32)
 
 
-def find_depth(videos: Sequence[VideoFile]) -> list[DepthFile]:
+def find_depth(videos: Sequence[VideoFile]) -> list[FrameMaps]:
     """The depth of all videos.
 
     Raises:
         DataFilesError: a video has none, or not for as many frames.
     """
-    return [DepthFile(maps) for maps in find_maps(videos, DEPTH, _KIND)]
+    return find_maps(videos, DEPTH, _KIND)
 
 
 def check_inside(folder: Path, path: Path) -> Path:

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
-import torch
 
 from slotbench.data.base import LoaderOptions, Split
 from slotbench.data.crops import check_crop
-from slotbench.data.folders.depth_files import DEPTH, VALID, DepthFile, check_inside, find_depth, resize_depth
-from slotbench.data.folders.frame_maps import name_of
-from slotbench.data.folders.mask_files import MASKS, MaskFile, find_masks
+from slotbench.data.folders.depth_files import DEPTH, VALID, check_inside, depth_values, find_depth, resize_depth
+from slotbench.data.folders.frame_maps import FrameMaps, name_of
+from slotbench.data.folders.mask_files import MASKS, find_masks, mask_ids
 from slotbench.data.folders.names import folder_named
-from slotbench.data.folders.video_folder import FolderClips, VideoFolder, middle_square
+from slotbench.data.folders.video_folder import FolderClips, VideoFolder
+from slotbench.data.formats.images import middle_square
 
 __all__ = ["DepthUnit", "DepthVideo"]
 
@@ -97,17 +97,17 @@ class _DepthClips(FolderClips):
     """Clips of videos in a folder with their depth."""
 
     def with_depth(
-        self, depth: list[DepthFile], valid: list[MaskFile] | None, metres: float, invalid: float
+        self, depth: list[FrameMaps], valid: list[FrameMaps] | None, metres: float, invalid: float
     ) -> _DepthClips:
         """These clips with the depth of each video, and what marks it as valid."""
         self.depth, self.valid, self.metres, self.invalid = depth, valid, metres, invalid
         return self
 
-    def beside(self, video: int, numbers: Sequence[int], size: tuple[int, ...]) -> dict[str, torch.Tensor]:
+    def beside(self, video: int, frames: range, size: tuple[int, ...]) -> dict[str, np.ndarray]:
         """The depth of these frames in metres, and where there is some."""
-        stored = self.depth[video].values(numbers, size)
+        stored = depth_values(self.depth[video], frames, size)
         valid = np.isfinite(stored) & (stored > 0) & (stored != np.float32(self.invalid))
         if self.valid is not None:
-            valid &= self.valid[video].ids(numbers, size) > 0
+            valid &= mask_ids(self.valid[video], frames, size) > 0
         depth, kept = resize_depth(middle_square(stored), middle_square(valid), self.resolution)
-        return {"depth": torch.from_numpy(depth * np.float32(self.metres)), "depth_valid": torch.from_numpy(kept)}
+        return {"depth": depth * np.float32(self.metres), "depth_valid": kept}

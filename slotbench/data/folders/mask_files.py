@@ -24,7 +24,7 @@ from slotbench.data.folders.video_file import VideoFile
 from slotbench.data.formats.pictures import read_numbers
 from slotbench.errors import DataFilesError
 
-__all__ = ["MASKS", "MaskFile", "find_masks", "read_mask_image"]
+__all__ = ["MASKS", "find_masks", "mask_ids", "read_mask_image"]
 
 MASKS = "masks"
 """The folder of the masks, beside the videos."""
@@ -32,29 +32,19 @@ MASKS = "masks"
 _GREY = ("1", "L", "P", "I", "I;16", "I;16B")
 
 
-class MaskFile:
-    """The masks of one video.
+def mask_ids(maps: FrameMaps, numbers: Sequence[int], size: tuple[int, ...]) -> np.ndarray:
+    """Ids of these frames as int32.
 
-    Args:
-        maps: where they are read from.
+    Raises:
+        DataFilesError: the masks have another size than the frames, or are not ids.
     """
-
-    def __init__(self, maps: FrameMaps) -> None:
-        self.maps = maps
-
-    def ids(self, numbers: Sequence[int], size: tuple[int, ...]) -> np.ndarray:
-        """Ids of these frames as int32.
-
-        Raises:
-            DataFilesError: they have another size than the frames, or are not ids.
-        """
-        found = self.maps.sized(numbers, size)
-        if found.size and (found.min() < 0 or found.max() > np.iinfo(np.int32).max):
-            raise DataFilesError(f"{self.maps.path} holds ids below 0 or too large; expected 0, 1, 2, ...")
-        return found.astype(np.int32)
+    found = maps.sized(numbers, size)
+    if found.size and (found.min() < 0 or found.max() > np.iinfo(np.int32).max):
+        raise DataFilesError(f"{maps.path} holds ids below 0 or too large; expected 0, 1, 2, ...")
+    return found.astype(np.int32)
 
 
-def find_masks(videos: Sequence[VideoFile], among: str = MASKS) -> list[MaskFile] | None:
+def find_masks(videos: Sequence[VideoFile], among: str = MASKS) -> list[FrameMaps] | None:
     """The masks of all videos, or None where there are none at all.
 
     Args:
@@ -66,7 +56,7 @@ def find_masks(videos: Sequence[VideoFile], among: str = MASKS) -> list[MaskFile
     """
     if not any(folder_named(parent, among).is_dir() for parent in {video.path.parent for video in videos}):
         return None
-    return [MaskFile(maps) for maps in find_maps(videos, among, _KIND)]
+    return find_maps(videos, among, _KIND)
 
 
 def read_mask_image(path: Path) -> np.ndarray:

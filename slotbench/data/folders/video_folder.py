@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, get_args
 
@@ -14,16 +14,16 @@ from PIL import Image
 from torch.utils.data import DataLoader
 
 from slotbench.data.base import LoaderOptions, Split, check_counts
-from slotbench.data.clips import ClipSource, StoredVideos
+from slotbench.data.clips import ClipReader, StoredVideos
 from slotbench.data.folders.found_videos import FoundVideos, find_videos, has_splits, reading_of
-from slotbench.data.folders.frame_maps import name_of
-from slotbench.data.folders.mask_files import MASKS, MaskFile, find_masks
+from slotbench.data.folders.frame_maps import FrameMaps, name_of
+from slotbench.data.folders.mask_files import MASKS, find_masks, mask_ids
 from slotbench.data.folders.video_file import VideoFile
-from slotbench.data.formats.images import resize_bilinear, resize_nearest
+from slotbench.data.formats.images import middle_square, resize_bilinear, resize_nearest
 from slotbench.errors import DataFilesError
-from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec, View
+from slotbench.interfaces import VideoBatch, View
 
-__all__ = ["FolderClips", "VideoFolder", "middle_square"]
+__all__ = ["FolderClips", "VideoFolder"]
 
 _MOST_BYTES = 1 << 28  # of the frames of a clip: 21,845 at 64 x 64 pixels
 
@@ -59,7 +59,6 @@ class VideoFolder(StoredVideos):
 
     maps: ClassVar[Sequence[str]] = (MASKS,)
     """The folders beside the videos that are read with them."""
-    default_sizes: ClassVar[Mapping[Split, int]] = {"train": 1_000_000, "val": 100_000, "test": 100_000}
 
     def __init__(
         self,
@@ -71,24 +70,15 @@ class VideoFolder(StoredVideos):
         channels: int = 3,
         loader: LoaderOptions = LoaderOptions(val_batch_size=4),
     ) -> None:
-        super().__init__(loader)
-        check_counts(num_frames=num_frames, eval_frames=eval_frames, resolution=resolution, stride=stride)
+        super().__init__(loader, num_frames, eval_frames, stride)
+        check_counts(resolution=resolution)
         if channels not in (1, 3):
             raise ValueError(f"channels is {channels}; expected 3, or 1 for grey")
         self.path = Path(path).expanduser()
         self.channels = channels
-        self.num_frames = num_frames
-        self.eval_frames = eval_frames
         self.resolution = resolution
-        self.stride = stride
         self._said = False
         self._found: dict[Split, FoundVideos] = {}
-
-    @property
-    def spec(self) -> DataSpec:
-        """Frames in, the same frames out."""
-        frame = VideoSpec(channels=self.channels, height=self.resolution, width=self.resolution)
-        return DataSpec(input=frame, target=frame)
 
     def stored_videos(self, split: Split) -> tuple[FolderClips, None]:
         """The videos of a split, all of them."""
@@ -137,7 +127,7 @@ class VideoFolder(StoredVideos):
             )
 
 
-class FolderClips(ClipSource):
+class FolderClips(ClipReader):
     """Clips of videos in a folder, cropped and resized.
 
     Args:
@@ -149,49 +139,39 @@ class FolderClips(ClipSource):
     """
 
     def __init__(
-        self, videos: list[VideoFile], masks: list[MaskFile] | None, resolution: int, stride: int, channels: int = 3
+        self, videos: list[VideoFile], masks: list[FrameMaps] | None, resolution: int, stride: int, channels: int = 3
     ) -> None:
         self.videos, self.masks = videos, masks
         self.resolution, self.stride, self.channels = resolution, stride, channels
         self.lengths = np.array([-(-video.length // stride) for video in videos])
 
     def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
-        """Clips, of which only these frames are decoded."""
+        """Clips, if they are not too long to be meant."""
         if num_frames * self.channels * self.resolution**2 > _MOST_BYTES:
             raise DataFilesError(
                 f"a clip of {num_frames:,} frames of {self.videos[videos[0]].path} takes more than {_MOST_BYTES >> 20} "
                 f"MiB at {self.resolution} x {self.resolution} pixels: set num_frames or eval_frames to fewer"
             )
-        clips, masks, more = [], [], []
-        for video, start in zip(videos, starts, strict=True):
-            numbers = [self.stride * (start + frame) for frame in range(num_frames)]
-            clip, size = [], (0, 0)
-            for frame in self.videos[video].frames(numbers):
-                clip.append(_square(frame, self.resolution, self.channels))
-                size = frame.shape[:2]
-            clips.append(torch.stack(clip))
-            if self.masks is not None:
-                ids = self.masks[video].ids(numbers, size)
-                ids = resize_nearest(middle_square(ids), self.resolution, self.resolution)
-                masks.append(torch.from_numpy(ids.copy()))
-            more.append(self.beside(video, numbers, size))
-        return VideoBatch(
-            frames=torch.stack(clips),
-            time=torch.arange(num_frames).repeat(len(videos), 1),
-            masks=torch.stack(masks) if masks else None,
-            objects={
-                "video": torch.tensor(videos),
-                "first_frame": torch.tensor(starts) * self.stride,
-                **{name: torch.stack([of_clip[name] for of_clip in more]) for name in more[0]},
-            },
-        )
+        return super().read(videos, starts, num_frames)
 
-    def beside(self, video: int, numbers: Sequence[int], size: tuple[int, ...]) -> dict[str, torch.Tensor]:
-        """What `objects` is to have of a clip beside where it is from; nothing by default.
+    def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
+        """A clip, of which only these frames are decoded."""
+        images, size = [], (0, 0)
+        for frame in self.videos[video].frames(frames):
+            images.append(_square(frame, self.resolution, self.channels))
+            size = frame.shape[:2]
+        found = {"frames": np.stack(images)}
+        if self.masks is not None:
+            ids = middle_square(mask_ids(self.masks[video], frames, size))
+            found["masks"] = resize_nearest(ids, self.resolution, self.resolution)
+        return found | self.beside(video, frames, size)
+
+    def beside(self, video: int, frames: range, size: tuple[int, ...]) -> dict[str, np.ndarray]:
+        """Further arrays of a clip; none by default.
 
         Args:
-            video: which.
-            numbers: of the frames in the file.
+            video: number of the video.
+            frames: numbers of the frames in the file.
             size: their height and width there.
         """
         return {}
@@ -214,17 +194,9 @@ class FolderClips(ClipSource):
         return str(self.videos[video].path)
 
 
-def _square(frame: np.ndarray, side: int, channels: int) -> torch.Tensor:
+def _square(frame: np.ndarray, side: int, channels: int) -> np.ndarray:
     """The middle of a frame "height width 3" as "channels side side"."""
     if channels == 1:
         frame = np.array(Image.fromarray(frame).convert("L"))[..., None]
     cropped = middle_square(frame.transpose(2, 0, 1))
-    return resize_bilinear(torch.from_numpy(np.ascontiguousarray(cropped))[None], side, side)[0]
-
-
-def middle_square(images: np.ndarray) -> np.ndarray:
-    """The square in the middle of images "... height width"."""
-    rows, columns = images.shape[-2:]
-    size = min(rows, columns)
-    top, left = (rows - size) // 2, (columns - size) // 2
-    return images[..., top : top + size, left : left + size]
+    return resize_bilinear(torch.from_numpy(np.ascontiguousarray(cropped))[None], side, side)[0].numpy()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,30 +19,33 @@ from slotbench.data.descriptors import too_many_open
 from slotbench.errors import DataFilesError, FileError
 from slotbench.files import check_regular, open_regular
 
-__all__ = ["DAMAGED_HDF5", "HDF5OfProcess", "one_line", "opened_hdf5", "plain_dataset"]
+__all__ = ["HDF5OfProcess", "one_line", "opened_hdf5", "plain_dataset", "plain_datasets"]
 
-DAMAGED_HDF5 = (OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, OverflowError, MemoryError)
-"""What h5py raises for a file that is damaged."""
-
+_DAMAGED = (OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, OverflowError, MemoryError)
 _MOST_BYTES = 1 << 30  # of what is unpacked as a whole
 _PACKED = (h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32, h5py.h5z.FILTER_LZF)
 
 
 @contextlib.contextmanager
-def opened_hdf5(path: Path, mode: str = "r") -> Iterator[h5py.File]:
+def opened_hdf5(path: Path, expected: str = "") -> Iterator[h5py.File]:
     """An open file; damage that is met while it is open is raised as one sentence.
+
+    Args:
+        path: the file.
+        expected: in words, what is to be there, for the message if there is no file.
 
     Raises:
         DataFilesError: it is missing, no HDF5 file, or damaged.
     """
-    if mode == "r":
-        open_regular(path).close()
+    if expected and not path.exists():
+        raise DataFilesError(f"there is no file {path}; {expected}")
+    open_regular(path).close()
     try:
-        with h5py.File(path, mode) as file:
+        with h5py.File(path, "r") as file:
             yield file
     except FileError:
         raise
-    except DAMAGED_HDF5 as error:
+    except _DAMAGED as error:
         reason = too_many_open(error) or f"{path} is no HDF5 file, or not a complete one ({one_line(error)})"
         raise DataFilesError(reason) from error
 
@@ -71,8 +74,34 @@ class HDF5OfProcess:
                 raise DataFilesError(too_many_open(error) or f"{self.path} cannot be opened: {error}") from error
         return self._opened[1]
 
+    def read(self, name: str, index: Any, what: str) -> np.ndarray:
+        """The part `index` of the data set `name`.
+
+        Args:
+            name: of the data set.
+            index: as numpy takes it.
+            what: the part in words, for messages.
+
+        Raises:
+            DataFilesError: it cannot be read.
+        """
+        try:
+            return np.asarray(self.opened()[name][index])
+        except FileError:
+            raise
+        except _DAMAGED as error:
+            raise DataFilesError(
+                f"{self.path} is damaged: {name} of {what} cannot be read ({one_line(error)})"
+            ) from error
+
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_opened": None}
+
+
+def plain_datasets(file: h5py.File, names: Iterable[str], within: str = "") -> dict[str, h5py.Dataset]:
+    """The data sets of these names that are there, in the group `within`; see `plain_dataset`."""
+    found = {name: plain_dataset(file, within + name) for name in names}
+    return {name: dataset for name, dataset in found.items() if dataset is not None}
 
 
 def plain_dataset(file: h5py.File, name: str) -> h5py.Dataset | None:

@@ -23,6 +23,7 @@ __all__ = [
     "MOST_PIXELS",
     "check_size",
     "decode_png",
+    "middle_square",
     "refused_if_damaged",
     "resize_bilinear",
     "resize_nearest",
@@ -111,3 +112,11 @@ def resize_nearest(masks: np.ndarray, height: int, width: int) -> np.ndarray:
     down = (2 * np.arange(height) + 1) * rows // (2 * height)
     across = (2 * np.arange(width) + 1) * columns // (2 * width)
     return masks[..., down[:, None], across]
+
+
+def middle_square(images: np.ndarray) -> np.ndarray:
+    """The square in the middle of images "... height width"."""
+    rows, columns = images.shape[-2:]
+    size = min(rows, columns)
+    top, left = (rows - size) // 2, (columns - size) // 2
+    return images[..., top : top + size, left : left + size]

@@ -9,9 +9,11 @@ Source: the descriptions of the TFRecord format and of protocol buffers' wire fo
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
+import math
 import mmap
 import os
 import zlib
@@ -30,7 +32,7 @@ from slotbench.data.descriptors import share_of_descriptors, too_many_open
 from slotbench.errors import DataFilesError, FileError
 from slotbench.files import cache_home, open_regular, write_atomically
 
-__all__ = ["Feature", "TFRecords", "is_gzip", "masked_crc32c", "parse_example", "stream_gzip"]
+__all__ = ["Example", "Feature", "TFRecords", "is_gzip", "masked_crc32c", "parse_example", "stream_gzip"]
 
 Kind = Literal["bytes", "floats", "ints"]
 
@@ -343,6 +345,77 @@ def parse_example(record: memoryview) -> dict[str, Feature]:
     except (IndexError, ValueError) as error:
         raise DataFilesError(f"a record of {len(record):,} bytes is not a tf.train.Example ({error})") from error
     return found
+
+
+class Example:
+    """The features of one record as arrays, with sentences that say where a record is not as expected.
+
+    Args:
+        record: its bytes.
+        where: the record in words, for messages.
+        expected: the records that a reader expects, in words.
+
+    Raises:
+        DataFilesError: the bytes are no `tf.train.Example`.
+    """
+
+    def __init__(self, record: memoryview, where: str, expected: str) -> None:
+        self.where, self._expected = where, expected
+        with self._named():
+            self._features = parse_example(record)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._features
+
+    def floats(self, name: str, shape: tuple[int, ...]) -> Float32[np.ndarray, ...]:
+        """Floats in this shape."""
+        with self._named(name):
+            return self._shaped(self._feature(name).floats(), name, shape)
+
+    def ints(self, name: str, shape: tuple[int, ...] | None) -> Int64[np.ndarray, ...]:
+        """Integers in this shape; all of them for None."""
+        with self._named(name):
+            values = self._feature(name).ints()
+        return values if shape is None else self._shaped(values, name, shape)
+
+    def number(self, name: str) -> int:
+        """A single integer."""
+        return int(self.ints(name, (1,))[0])
+
+    def bytes_of(self, name: str, shape: tuple[int, ...]) -> UInt8[np.ndarray, ...]:
+        """All byte strings as one array in this shape."""
+        with self._named(name):
+            return self._shaped(self._feature(name).joined(), name, shape)
+
+    def byte_strings(self, name: str) -> list[memoryview]:
+        """Byte strings, as views of the record."""
+        with self._named(name):
+            return self._feature(name).byte_strings()
+
+    def damaged(self, reason: str) -> DataFilesError:
+        """The error that says what is wrong with the record."""
+        return DataFilesError(f"{self.where} {reason}")
+
+    def _feature(self, name: str) -> Feature:
+        if name not in self._features:
+            known = ", ".join(sorted(self._features)) or "nothing"
+            raise self.damaged(f"has no {name}; expected {self._expected}, and found {known}")
+        return self._features[name]
+
+    def _shaped(self, values: np.ndarray, name: str, shape: tuple[int, ...]) -> np.ndarray:
+        if values.size != math.prod(shape):
+            raise self.damaged(f"has {values.size:,} values of {name}; expected {math.prod(shape):,}, of shape {shape}")
+        return values.reshape(shape)
+
+    @contextlib.contextmanager
+    def _named(self, name: str = "") -> Iterator[None]:
+        """Puts the place of the record, and the name of the feature, before what is wrong with it."""
+        try:
+            yield
+        except DataFilesError as error:
+            if str(error).startswith(self.where):
+                raise
+            raise DataFilesError(f"{self.where}: {name + ': ' if name else ''}{error}") from error
 
 
 def _contents(values: memoryview, what: str) -> list[memoryview]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import torch
@@ -13,18 +12,18 @@ from jaxtyping import Float, Float64, UInt8
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from slotbench.data.base import ClipDataset, LoaderOptions, SlotDataModule, Split, check_counts, generator_for
+from slotbench.data.base import LoaderOptions, SimulatedData, Split, check_choices, check_counts
 from slotbench.data.compiled import compiled
 from slotbench.data.mnist.digits import digit_pools, load_digits, resize_by_area
 from slotbench.data.mnist.stored_clips import StoredClips
-from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
+from slotbench.interfaces import DataSpec, VideoBatch
 
 __all__ = ["MovedDigits", "MovingMNIST", "move_and_draw", "velocity_after"]
 
 Pool = Literal["split", "train", "all"]
 
 
-class MovingMNIST(SlotDataModule):
+class MovingMNIST(SimulatedData):
     """Moving-MNIST: clips of two drifting handwritten digits on black, generated on the fly, of any length.
 
     A clip draws its digits (the same one may come twice), their places and their directions; all else follows. In every
@@ -91,8 +90,7 @@ class MovingMNIST(SlotDataModule):
             raise ValueError(f"step is {step}; expected more than 0 and at most 1, the way from edge to edge")
         if not 0 <= speed_jitter <= 1:
             raise ValueError(f"speed_jitter is {speed_jitter}; expected a share of the speed, 0 to 1")
-        if pool not in get_args(Pool):
-            raise ValueError(f"pool is {pool!r}; expected one of {', '.join(map(repr, get_args(Pool)))}")
+        check_choices(pool=(pool, Pool))
         if not 0 <= mask_threshold <= 254:
             raise ValueError(f"mask_threshold is {mask_threshold}; expected 0 to 254")
         source = load_digits(digits)
@@ -114,9 +112,8 @@ class MovingMNIST(SlotDataModule):
 
     @property
     def spec(self) -> DataSpec:
-        """One channel in, one channel out."""
-        frame = VideoSpec(channels=1, height=self.resolution, width=self.resolution)
-        return DataSpec(input=frame, target=frame)
+        """Frames of one channel, which are their own target."""
+        return DataSpec.of_frames(1, self.resolution)
 
     def oracle_predictions(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
         """Oracle: the generator itself, with the true digits, from their positions in the last two context frames.
@@ -164,29 +161,15 @@ class MovingMNIST(SlotDataModule):
         """Clips of `num_frames` frames for training, of `eval_frames` frames otherwise."""
         if split == "test" and self.test_file is not None:
             return StoredClips(self.test_file, self.sizes[split], self.eval_frames, self.resolution)
-        return _Clips(self, split)
+        return super().dataset(split)
 
-
-class _Clips(ClipDataset):
-    def __init__(self, data: MovingMNIST, split: Split) -> None:
-        super().__init__(data.sizes[split])
-        # not `data` itself: it would carry a trainer into the workers
-        pool = data.pools[split]
-        self.images = data.images[pool]
-        self.labels = None if data.labels is None else data.labels[pool]
-        self.num_digits = data.num_digits
-        self.num_frames = data.num_frames if split == "train" else data.eval_frames
-        self.resolution = data.resolution
-        self.step, self.speed_jitter = data.step, data.speed_jitter
-        self.mask_threshold = data.mask_threshold
-        self.seed = data.loader.seed
-        self.split = split
-
-    def clips(self, indices: Sequence[int]) -> VideoBatch:
-        drawn = [self._draw(generator_for(self.seed, self.split, index)) for index in indices]
+    def simulate(self, split: Split, generators: list[np.random.Generator]) -> VideoBatch:
+        """The clips of a split, with digits of its pool."""
+        drawn = [self._draw(self.pools[split], generator) for generator in generators]
         which, start, velocity = (np.stack(values) for values in zip(*drawn, strict=True))
         images = self.images[which]
-        made = move_and_draw(images, start, velocity, self.num_frames, self.resolution, self.mask_threshold)
+        num_frames = self.num_frames if split == "train" else self.eval_frames
+        made = move_and_draw(images, start, velocity, num_frames, self.resolution, self.mask_threshold)
         objects = {
             # the generator's doubles stay here: not every device has them
             "positions": torch.from_numpy(made.positions.astype(np.float32)),
@@ -197,14 +180,14 @@ class _Clips(ClipDataset):
             objects["digits"] = torch.from_numpy(self.labels[which])
         return VideoBatch(
             frames=torch.from_numpy(made.frames)[:, :, None],
-            time=torch.arange(self.num_frames).repeat(len(indices), 1),
+            time=torch.arange(num_frames).repeat(len(generators), 1),
             masks=torch.from_numpy(made.masks),
             objects=objects,
         )
 
-    def _draw(self, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Which digits of the pool, where they start, and their velocities."""
-        which = generator.integers(len(self.images), size=self.num_digits)
+    def _draw(self, pool: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The digits of a clip, where they start, and their velocities."""
+        which = pool[generator.integers(len(pool), size=self.num_digits)]
         start = generator.random((self.num_digits, 2))
         angle = generator.random(self.num_digits) * (2 * math.pi)
         speed = np.full((self.num_digits, 1), self.step)

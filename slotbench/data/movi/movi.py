@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Collection
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from slotbench.data.base import LoaderOptions, Split, check_counts
-from slotbench.data.clip_cache import ClipCache, is_cache, write_cache
-from slotbench.data.clips import StoredVideos
+from slotbench.data.clip_cache import ClipCache, PreparableVideos, is_cache
+from slotbench.data.clips import ClipSource
 from slotbench.data.crops import check_crop
 from slotbench.data.movi.record import TIMED, MOViRecords, find_shards
-from slotbench.data.preparing import Preparable, Report, in_order, processes_for
 from slotbench.errors import DataFilesError
-from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
 __all__ = ["MOVi"]
 
-_STORED: dict[Split, str] = {"train": "train", "val": "validation", "test": "test"}
 _WITHOUT_TEST = ("movi_a", "movi_b")
-_PIECE = 16  # videos that are decoded and written to a cache at a time
 
 _GET = (
     "expected the files NAME-{split}.tfrecord-00000-of-00256 and so on, as TensorFlow Datasets keeps them (NAME is "
@@ -32,7 +27,7 @@ _GET = (
 )
 
 
-class MOVi(StoredVideos, Preparable):
+class MOVi(PreparableVideos):
     """MOVi-A to E: videos of objects that fall, roll and collide, with instance masks and the simulator's log.
 
     Clips are read from TFRecords by index, and only their frames are decoded; `slotbench prepare MOVi` writes decoded
@@ -74,7 +69,7 @@ class MOVi(StoredVideos, Preparable):
             missing or not what they should be.
     """
 
-    default_sizes: ClassVar[Mapping[Split, int]] = {"train": 1_000_000, "val": 100_000, "test": 100_000}
+    timed: ClassVar[Collection[str]] = TIMED
     prepare_arguments: ClassVar[tuple[str, ...]] = ("path", "resolution", "num_objects", "depth")
 
     def __init__(
@@ -90,12 +85,9 @@ class MOVi(StoredVideos, Preparable):
         crop: float = 1.0,
         loader: LoaderOptions = LoaderOptions(val_batch_size=16),
     ) -> None:
-        super().__init__(loader)
-        check_counts(num_frames=num_frames, eval_frames=eval_frames, resolution=resolution)
-        check_counts(max_objects=max_objects, num_objects=num_objects)
+        super().__init__(loader, num_frames, eval_frames)
+        check_counts(resolution=resolution, max_objects=max_objects, num_objects=num_objects)
         self.path = Path(path).expanduser()
-        self.num_frames = num_frames
-        self.eval_frames = eval_frames
         self.crop = check_crop(crop)
         self.resolution = resolution
         self.max_objects = max_objects
@@ -103,95 +95,54 @@ class MOVi(StoredVideos, Preparable):
         self.depth = depth
         self.test_split = test_split
 
-    @property
-    def spec(self) -> DataSpec:
-        """Three channels in, three channels out."""
-        frame = VideoSpec(channels=3, height=self.resolution, width=self.resolution)
-        return DataSpec(input=frame, target=frame)
-
-    def stored_videos(self, split: Split) -> tuple[MOViRecords | ClipCache, np.ndarray | None]:
+    def stored_videos(self, split: Split) -> tuple[ClipSource, np.ndarray | None]:
         """The videos of a split, and those of them that take part if not all do."""
-        source = self._source(self._stored(split))
-        chosen = None
-        if self.max_objects is not None:
-            counts = source.field("objects.num_objects") if isinstance(source, ClipCache) else source.object_counts()
-            chosen = np.flatnonzero(counts <= self.max_objects)
-        return source, chosen
+        source = self.source(split)
+        if self.max_objects is None:
+            return source, None
+        if isinstance(source, MOViRecords):
+            return source, np.flatnonzero(source.object_counts() <= self.max_objects)
+        assert isinstance(source, ClipCache)
+        counts = source.field("objects.num_objects")
+        return source, np.flatnonzero(counts <= self.max_objects)
 
-    def prepare(self, out: Path, report: Report, jobs: int | None = None) -> None:
-        """Decodes every split that `path` has into a cache below `out`; compares the checksum of every record.
-
-        Raises:
-            DataFilesError: there is nothing to prepare, or `out` holds something else.
-        """
-        if is_cache(self.path / "train"):
-            raise DataFilesError(f"{self.path} is a cache already; name the folder of the TFRecords")
-        present = [split for split in _STORED.values() if self.path.is_dir() and find_shards(self.path, split)]
-        if not present:
-            raise self._nothing("train")
-        for split in present:
-            self._prepare_split(split, out, report, jobs)
-
-    def _prepare_split(self, split: str, out: Path, report: Report, jobs: int | None) -> None:
-        source = self._records(split, verify=True)
-        total = len(source.lengths)
-        jobs = processes_for(jobs, total // _PIECE)
-        description = {"set": source.set_name, "split": split, "resolution": self.resolution, "depth": self.depth}
-        description["num_objects"] = source.num_objects
-        report(split, 0, total)
-        pieces = partial(_pieces, source, jobs)
-        write_cache(out / split, pieces, description, TIMED, lambda done: report(split, done, total))
-        report(split, total, total)
-
-    def _stored(self, split: Split) -> str:
-        """The name that a split has on the disk."""
+    def stored_name(self, split: Split) -> str:
+        """The name of a split on the disk."""
         if split != "test":
-            return _STORED[split]
+            return super().stored_name(split)
         return self.test_split or ("validation" if self._name() in _WITHOUT_TEST else "test")
 
-    def _name(self) -> str:
-        """movi_a to movi_e, as far as the files say."""
-        if is_cache(self.path / "validation"):
-            return str(ClipCache(self.path / "validation").description.get("set"))
-        shards = find_shards(self.path, "validation") if self.path.is_dir() else []
-        return shards[0].name.partition("-")[0] if shards else ""
+    def has(self, stored: str) -> bool:
+        """Whether there are files of this split."""
+        return bool(self._shards(stored))
 
-    def _source(self, split: str) -> MOViRecords | ClipCache:
-        return self._cache(split) if is_cache(self.path / split) else self._records(split)
-
-    def _records(self, split: str, verify: bool = False) -> MOViRecords:
-        shards = find_shards(self.path, split) if self.path.is_dir() else []
-        if not shards:
-            raise self._nothing(split)
-        return MOViRecords(shards, self.resolution, self.num_objects, self.depth, verify)
-
-    def _cache(self, split: str) -> ClipCache:
-        cache = ClipCache(self.path / split)
-        held = cache.description
-        _, channels, height, width = cache.fields["frames"].shape
-        if (channels, height, width) != (3, self.resolution, self.resolution):
-            raise DataFilesError(
-                f"the cache {self.path} holds frames of {height} pixels and resolution is {self.resolution}: set "
-                f"resolution to {height}, or prepare another cache"
-            )
-        if self.depth and not held.get("depth"):
-            raise DataFilesError(f"the cache {self.path} was prepared without depth: prepare another with --depth true")
-        return cache
-
-    def _nothing(self, split: str) -> DataFilesError:
+    def released(self, stored: str, verify: bool = False) -> MOViRecords:
+        """The videos of a split in TFRecords."""
+        if shards := self._shards(stored):
+            return MOViRecords(shards, self.resolution, self.num_objects, self.depth, verify)
         what = "has no such files" if self.path.is_dir() else "does not exist"
-        hint = "; test_split=validation tests on what it has" if split == "test" and self.path.is_dir() else ""
-        return DataFilesError(
-            f"no {split} split of MOVi: the folder {self.path} {what}; {_GET.format(split=split)}{hint}"
+        hint = "; test_split=validation tests on what it has" if stored == "test" and self.path.is_dir() else ""
+        raise DataFilesError(
+            f"no {stored} split of MOVi: the folder {self.path} {what}; {_GET.format(split=stored)}{hint}"
         )
 
+    def describe(self, stored: str, source: MOViRecords) -> dict[str, Any]:
+        """The set, the split, and the arguments that frames and annotations depend on."""
+        look = {"resolution": self.resolution, "depth": self.depth, "num_objects": source.num_objects}
+        return {"set": source.set_name, "split": stored, **look}
 
-def _pieces(source: MOViRecords, jobs: int, first: int) -> Iterator[VideoBatch]:
-    """All videos from number `first` on, whole."""
-    total = len(source.lengths)
-    pieces = (range(start, min(start + _PIECE, total)) for start in range(first, total, _PIECE))
-    return in_order(partial(_piece, source), pieces, jobs)
+    def opened(self, stored: str) -> ClipCache:
+        """The cache of a split, of frames of this resolution."""
+        cache = ClipCache(self.path / stored)
+        cache.check(self.resolution, {"depth": self.depth})
+        return cache
 
+    def _shards(self, stored: str) -> list[Path]:
+        return find_shards(self.path, stored) if self.path.is_dir() else []
 
-def _piece(source: MOViRecords, videos: range) -> VideoBatch:
-    return source.read(videos, [0] * len(videos), int(source.lengths[0]))
+    def _name(self) -> str:
+        """The set's name in the files, movi_a to movi_e; empty without files."""
+        if is_cache(self.path / "validation"):
+            return str(ClipCache(self.path / "validation").description.get("set"))
+        shards = self._shards("validation")
+        return shards[0].name.partition("-")[0] if shards else ""

@@ -6,25 +6,23 @@ sequence of fixed-size fields is stored flat; one of variable length as its valu
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import filterfalse, islice
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import torch
 
-from slotbench.data.clips import ClipSource
+from slotbench.data.base import padded
+from slotbench.data.clips import ClipReader
 from slotbench.data.formats.images import decode_png, resize_bilinear, resize_nearest
-from slotbench.data.formats.tfrecord import Feature, TFRecords, parse_example
+from slotbench.data.formats.tfrecord import Example, TFRecords
 from slotbench.errors import DataFilesError
-from slotbench.interfaces import VideoBatch
 
 __all__ = ["TIMED", "MOViRecords", "find_shards"]
 
-Decoded = TypeVar("Decoded")
+_EXPECTED = "a record of MOVi as TensorFlow Datasets writes it"
 
 # per instance and frame, with the shape of one value
 _MOVING: dict[str, tuple[int, ...]] = {
@@ -47,7 +45,7 @@ _MOST_OBJECTS = {"movi_a": 10, "movi_b": 10, "movi_c": 10}
 _MOST_OBJECTS_ELSEWHERE = 23
 
 
-class MOViRecords(ClipSource):
+class MOViRecords(ClipReader):
     """The videos of one split, decoded frame by frame as they are asked for.
 
     Args:
@@ -72,173 +70,107 @@ class MOViRecords(ClipSource):
         if not len(self.records):
             raise DataFilesError(f"{shards[0]} and the files beside it have no records: copy them again")
         first = self._example(0)
-        self.num_frames = self._number(first, "metadata/num_frames", 0)
-        images = len(self._byte_strings(first, "video", 0))
+        self.num_frames = first.number("metadata/num_frames")
+        images = len(first.byte_strings("video"))
         if not 1 <= self.num_frames == images:
-            raise DataFilesError(
-                f"{self.records.where(0)} says {self.num_frames:,} frames and has {images:,}: it is damaged"
-            )
+            raise first.damaged(f"says {self.num_frames:,} frames and has {images:,}: it is damaged")
         self.lengths = np.full(len(self.records), self.num_frames)
 
     def object_counts(self) -> np.ndarray:
         """The number of objects of each video; looks into every record, without decoding."""
-        return np.array([self._count(self._example(index), index) for index in range(len(self.records))])
+        return np.array([self._count(self._example(index)) for index in range(len(self.records))])
 
-    def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
-        """Clips; only their frames are decoded."""
-        frames = np.empty((len(videos), num_frames, 3, self.resolution, self.resolution), np.uint8)
-        masks = np.empty((len(videos), num_frames, self.resolution, self.resolution), np.uint8)
-        logs = []
-        for clip, (video, start) in enumerate(zip(videos, starts, strict=True)):
-            example = self._example(video)
-            window = slice(start, start + num_frames)
-            self._fill(frames[clip], self._pngs(example, "video", video)[window], video)
-            self._fill(masks[clip, :, None], self._pngs(example, "segmentations", video)[window], video)
-            logs.append(self._log(example, video, window))
-        objects = {name: torch.from_numpy(np.stack([log[name] for log in logs])) for name in logs[0]}
-        return VideoBatch(
-            frames=torch.from_numpy(frames),
-            time=torch.arange(num_frames).repeat(len(videos), 1),
-            masks=torch.from_numpy(masks),
-            objects=objects | {"video": torch.tensor(videos), "first_frame": torch.tensor(starts)},
-        )
+    def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
+        """A clip, of which only these frames are decoded."""
+        example, window, side = self._example(video), slice(frames.start, frames.stop), self.resolution
+        images = np.empty((len(frames), 3, side, side), np.uint8)
+        masks = np.empty((len(frames), 1, side, side), np.uint8)
+        self._fill(images, example, "video", window)
+        self._fill(masks, example, "segmentations", window)
+        return {"frames": images, "masks": masks[:, 0], **self._log(example, window)}
 
-    def _fill(self, out: np.ndarray, pngs: list[memoryview], video: int) -> None:
+    def _fill(self, out: np.ndarray, example: Example, name: str, window: slice) -> None:
         """Decodes images into `out`, "time channels height width", in its size."""
-        for number, png in enumerate(pngs):
+        size = out.shape[-2:]
+        for number, png in enumerate(self._pngs(example, name, window)):
             try:
                 image = decode_png(png)
             except DataFilesError as error:
-                raise DataFilesError(f"{self.records.where(video)}: {error}") from error
+                raise DataFilesError(f"{example.where}: {error}") from error
             if len(image) != out.shape[1]:
-                raise DataFilesError(
-                    f"{self.records.where(video)}: an image has {len(image)} channels; expected {out.shape[1]}"
-                )
+                raise example.damaged(f"has an image of {len(image)} channels; expected {out.shape[1]}")
             if image.dtype == np.uint16 and out.dtype == np.uint8:
-                raise DataFilesError(f"{self.records.where(video)}: an image has 16 bits per channel; expected 8")
-            if image.shape[-2:] != out.shape[-2:]:
-                size = out.shape[-2:]
-                if len(image) == 3:
-                    image = resize_bilinear(torch.from_numpy(image)[None], *size)[0].numpy()
-                else:
-                    image = resize_nearest(image, *size)
-            out[number] = image
+                raise example.damaged("has an image of 16 bits per channel; expected 8")
+            if image.shape[-2:] != size and len(image) == 3:
+                image = resize_bilinear(torch.from_numpy(image)[None], *size)[0].numpy()
+            out[number] = resize_nearest(image, *size)
 
-    def _log(self, example: dict[str, Feature], video: int, window: slice) -> dict[str, np.ndarray]:
+    def _log(self, example: Example, window: slice) -> dict[str, np.ndarray]:
         """What the simulator says about the frames of the window: "time objects ..." or "objects ..."."""
-        count = self._count(example, video)
-        log = {"num_objects": np.array(count), "present": np.arange(self.num_objects) < count}
+        count, room = self._count(example), self.num_objects
+        log = {"num_objects": np.array(count), "present": np.arange(room) < count}
         for name, shape in _MOVING.items():
-            values = self._values(example, f"instances/{name}", (count, self.num_frames, *shape), video)
-            log[name] = self._padded(values.swapaxes(0, 1)[window], axis=1)
-        visible = self._ints(example, "instances/visibility", (count, self.num_frames), video)
-        log["visibility"] = self._padded(visible.T[window], axis=1)
-        log["bboxes"] = self._padded(self._boxes(example, count, video)[window], axis=1)
+            values = example.floats(f"instances/{name}", (count, self.num_frames, *shape))
+            log[name] = padded(values.swapaxes(0, 1)[window], room, axis=1)
+        visible = example.ints("instances/visibility", (count, self.num_frames))
+        log["visibility"] = padded(visible.T[window], room, axis=1)
+        log["bboxes"] = padded(self._boxes(example, count)[window], room, axis=1)
         for name, shape in _CONSTANT.items():
             if f"instances/{name}" in example:
-                log[name] = self._padded(self._values(example, f"instances/{name}", (count, *shape), video))
+                log[name] = padded(example.floats(f"instances/{name}", (count, *shape)), room)
         for name in _LABELS:
             if f"instances/{name}" in example:
-                log[name] = self._padded(self._ints(example, f"instances/{name}", (count,), video), fill=-1)
+                log[name] = padded(example.ints(f"instances/{name}", (count,)), room, fill=-1)
         for name, shape in _CAMERA_MOVING.items():
-            log[f"camera_{name}"] = self._values(example, f"camera/{name}", (self.num_frames, *shape), video)[window]
+            log[f"camera_{name}"] = example.floats(f"camera/{name}", (self.num_frames, *shape))[window]
         for name in _CAMERA_CONSTANT:
-            log[f"camera_{name}"] = self._values(example, f"camera/{name}", (), video)
+            log[f"camera_{name}"] = example.floats(f"camera/{name}", ())
         if "background_color" in example:
-            log["background_color"] = self._values(example, "background_color", (3,), video)
+            log["background_color"] = example.floats("background_color", (3,))
         if self.depth:
-            log["depth"] = self._depth(example, video, window)
+            log["depth"] = self._depth(example, window)
         return log
 
-    def _boxes(self, example: dict[str, Feature], count: int, video: int) -> np.ndarray:
+    def _boxes(self, example: Example, count: int) -> np.ndarray:
         """Boxes "time objects 4"; zeros where an object is not to be seen, for which none is stored."""
         boxes = np.zeros((self.num_frames, count, 4), np.float32)
-        rows = self._ints(example, "instances/bbox_frames/ragged_row_lengths_0", (count,), video)
-        frames = self._ints(example, "instances/bbox_frames/ragged_flat_values", None, video)
-        values = self._values(example, "instances/bboxes/ragged_flat_values", (len(frames), 4), video)
+        rows = example.ints("instances/bbox_frames/ragged_row_lengths_0", (count,))
+        frames = example.ints("instances/bbox_frames/ragged_flat_values", None)
+        values = example.floats("instances/bboxes/ragged_flat_values", (len(frames), 4))
         in_range = bool(((frames >= 0) & (frames < self.num_frames)).all())
         if not in_range or bool((rows < 0).any() | (rows > self.num_frames).any()) or rows.sum() != len(frames):
-            raise DataFilesError(f"{self.records.where(video)} has boxes of frames that it has not: it is damaged")
+            raise example.damaged("has boxes of frames that it has not: it is damaged")
         boxes[frames, np.repeat(np.arange(count), rows)] = values
         return boxes
 
-    def _depth(self, example: dict[str, Feature], video: int, window: slice) -> np.ndarray:
+    def _depth(self, example: Example, window: slice) -> np.ndarray:
         """Distance from the camera in the simulator's units: "time height width"."""
-        nearest, farthest = self._values(example, "metadata/depth_range", (2,), video)
-        pngs = self._pngs(example, "depth", video)[window]
-        stored = np.empty((len(pngs), 1, self.resolution, self.resolution), np.float32)
-        self._fill(stored, pngs, video)
+        nearest, farthest = example.floats("metadata/depth_range", (2,))
+        stored = np.empty((window.stop - window.start, 1, self.resolution, self.resolution), np.float32)
+        self._fill(stored, example, "depth", window)
         return stored[:, 0] / np.float32(65535) * (farthest - nearest) + nearest
 
-    def _padded(self, values: np.ndarray, axis: int = 0, fill: int = 0) -> np.ndarray:
-        shape = list(values.shape)
-        shape[axis] = self.num_objects
-        out = np.full(shape, fill, values.dtype)
-        out[(slice(None),) * axis + (slice(0, values.shape[axis]),)] = values
-        return out
-
-    def _count(self, example: dict[str, Feature], video: int) -> int:
-        count = self._number(example, "metadata/num_instances", video)
+    def _count(self, example: Example) -> int:
+        count = example.number("metadata/num_instances")
         if count < 0:
-            raise DataFilesError(f"{self.records.where(video)} has {count} objects: it is damaged")
+            raise example.damaged(f"has {count} objects: it is damaged")
         if count > self.num_objects:
-            raise DataFilesError(
-                f"{self.records.where(video)} has {count} objects, and annotations have room for {self.num_objects}: "
-                f"set num_objects to the most that a video of {self.set_name} has"
+            raise example.damaged(
+                f"has {count} objects, and annotations have room for {self.num_objects}: set num_objects to the most "
+                f"that a video of {self.set_name} has"
             )
         return count
 
-    def _example(self, video: int) -> dict[str, Feature]:
-        try:
-            return parse_example(self.records[video])
-        except DataFilesError as error:
-            raise DataFilesError(f"{self.records.where(video)}: {error}") from error
+    def _example(self, video: int) -> Example:
+        return Example(self.records[video], self.records.where(video), _EXPECTED)
 
-    def _feature(self, example: dict[str, Feature], name: str, video: int) -> Feature:
-        if name not in example:
-            known = ", ".join(sorted(example)) or "nothing"
-            raise DataFilesError(
-                f"{self.records.where(video)} has no {name}; expected a record of MOVi as TensorFlow Datasets writes "
-                f"it, and found {known}"
-            )
-        return example[name]
-
-    def _values(self, example: dict[str, Feature], name: str, shape: tuple[int, ...], video: int) -> np.ndarray:
-        feature = self._feature(example, name, video)
-        return self._shaped(self._decoded(feature.floats, name, video), name, shape, video)
-
-    def _ints(self, example: dict[str, Feature], name: str, shape: tuple[int, ...] | None, video: int) -> np.ndarray:
-        values = self._decoded(self._feature(example, name, video).ints, name, video)
-        return values if shape is None else self._shaped(values, name, shape, video)
-
-    def _number(self, example: dict[str, Feature], name: str, video: int) -> int:
-        return int(self._ints(example, name, (1,), video)[0])
-
-    def _byte_strings(self, example: dict[str, Feature], name: str, video: int) -> list[memoryview]:
-        return self._decoded(self._feature(example, name, video).byte_strings, name, video)
-
-    def _decoded(self, decode: Callable[[], Decoded], name: str, video: int) -> Decoded:
-        try:
-            return decode()
-        except DataFilesError as error:
-            raise DataFilesError(f"{self.records.where(video)}: {name}: {error}") from error
-
-    def _shaped(self, values: np.ndarray, name: str, shape: tuple[int, ...], video: int) -> np.ndarray:
-        if len(values) != math.prod(shape):
-            raise DataFilesError(
-                f"{self.records.where(video)}: {name} has {len(values)} values; expected {math.prod(shape)} in the "
-                f"shape {shape}"
-            )
-        return values.reshape(shape)
-
-    def _pngs(self, example: dict[str, Feature], name: str, video: int) -> list[memoryview]:
-        pngs = self._byte_strings(example, name, video)
+    def _pngs(self, example: Example, name: str, window: slice) -> list[memoryview]:
+        pngs = example.byte_strings(name)
         if len(pngs) != self.num_frames:
-            raise DataFilesError(
-                f"{self.records.where(video)}: {name} has {len(pngs)} frames; expected {self.num_frames}, as many as "
-                "the first record says"
+            raise example.damaged(
+                f"has {len(pngs)} frames of {name}; expected {self.num_frames}, as many as the first record says"
             )
-        return pngs
+        return pngs[window]
 
 
 def find_shards(folder: Path, split: str) -> list[Path]:

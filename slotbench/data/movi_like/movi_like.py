@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,16 +14,15 @@ import numpy as np
 import torch
 
 from slotbench.data.base import LoaderOptions, Split, check_counts
-from slotbench.data.clip_cache import ClipCache, write_cache
+from slotbench.data.clip_cache import ClipCache, cache_videos
 from slotbench.data.clips import StoredVideos
 from slotbench.data.crops import check_crop
 from slotbench.data.movi.record import TIMED
 from slotbench.data.movi_like.scenes import Level, SceneLaw, mujoco_version
 from slotbench.data.movi_like.videos import SimulatedVideos
-from slotbench.data.preparing import Preparable, Report, in_order, processes_for
+from slotbench.data.preparing import Preparable, Report, processes_for
 from slotbench.errors import DataFilesError, FileError
 from slotbench.files import cache_home, check_writable
-from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 from slotbench.locks import Lock
 
 __all__ = ["MOViLike"]
@@ -84,7 +82,6 @@ class MOViLike(StoredVideos, Preparable):
             files of `path` are missing or not what they should be.
     """
 
-    default_sizes: ClassVar[Mapping[Split, int]] = {"train": 1_000_000, "val": 100_000, "test": 100_000}
     prepare_arguments: ClassVar[tuple[str, ...]] = (
         "level", "resolution", "num_objects", "video_frames", "object_sizes", "spread", "zoom", "lowest_camera",
         "samples_per_side", "depth", "scene_seed", "train_videos", "val_videos", "test_videos",
@@ -112,9 +109,8 @@ class MOViLike(StoredVideos, Preparable):
         crop: float = 1.0,
         loader: LoaderOptions = LoaderOptions(val_batch_size=16),
     ) -> None:
-        super().__init__(loader)
+        super().__init__(loader, num_frames, eval_frames)
         check_counts(resolution=resolution, samples_per_side=samples_per_side, video_frames=video_frames)
-        check_counts(num_frames=num_frames, eval_frames=eval_frames)
         check_counts(train_videos=train_videos, val_videos=val_videos, test_videos=test_videos)
         for name, frames in {"num_frames": num_frames, "eval_frames": eval_frames}.items():
             if frames is not None and frames > video_frames:
@@ -125,8 +121,6 @@ class MOViLike(StoredVideos, Preparable):
             raise ValueError(f"zoom is {zoom}; expected {_WIDEST} or more, for a camera that sees floor only")
         self.law = SceneLaw(level, num_objects, object_sizes, float(spread), float(lowest_camera))
         self.path = None if path is None else Path(path).expanduser()
-        self.num_frames = num_frames
-        self.eval_frames = eval_frames
         self.crop = check_crop(crop)
         self.video_frames = video_frames
         self.resolution = resolution
@@ -135,12 +129,6 @@ class MOViLike(StoredVideos, Preparable):
         self.depth = depth
         self.scene_seed = scene_seed
         self.videos: dict[Split, int] = {"train": train_videos, "val": val_videos, "test": test_videos}
-
-    @property
-    def spec(self) -> DataSpec:
-        """Three channels in, three channels out."""
-        frame = VideoSpec(channels=3, height=self.resolution, width=self.resolution)
-        return DataSpec(input=frame, target=frame)
 
     @property
     def version(self) -> str:
@@ -186,14 +174,13 @@ class MOViLike(StoredVideos, Preparable):
             self._write(split, out / stored, report, jobs)
 
     def _write(self, split: Split, folder: Path, report: Report, jobs: int | None = None) -> None:
-        jobs = None if jobs is None else processes_for(jobs, self.videos[split])
+        total, stored = self.videos[split], _STORED[split]
+        jobs = None if jobs is None else processes_for(jobs, total)
         source = self.simulated(split, torch.get_num_threads() if jobs is None else 1)
-        total = self.videos[split]
-        report(_STORED[split], 0, total)
-        pieces = partial(_pieces, source, jobs or 1)
-        written = partial(report, _STORED[split])
-        write_cache(folder, pieces, self._description(split), TIMED, lambda done: written(done, total))
-        report(_STORED[split], total, total)
+        if jobs is not None and jobs > 1:
+            source.read([0], [0], 1)  # compiles, which only one process should do
+        size = _PIECE if jobs is None else max(1, _PIECE // jobs)
+        cache_videos(folder, source, self._description(split), TIMED, partial(report, stored), jobs or 1, size)
 
     def _look(self) -> dict[str, Any]:
         """The arguments that a video depends on; one that came later only where it is not what it was before."""
@@ -247,35 +234,12 @@ class MOViLike(StoredVideos, Preparable):
 
     def _given(self, folder: Path, split: Split) -> ClipCache:
         cache = ClipCache(folder)
-        held = {"lowest_camera": _LOWEST_CAMERA} | cache.description
-        asked = {"lowest_camera": self.law.lowest_camera} | self._look() | {"set": "MOViLike"}
-        for name, value in asked.items():
-            if held.get(name) != value:
-                raise DataFilesError(
-                    f"the cache {folder} has {name} {held.get(name)} and {value} is asked for: set {name} to what it "
-                    "has, or name another cache"
-                )
-        if (shape := cache.fields["frames"].shape) != [self.video_frames, 3, self.resolution, self.resolution]:
-            raise DataFilesError(f"the cache {folder} is damaged: its frames have the shape {shape}; prepare it anew")
-        if self.depth and not held.get("depth"):
-            raise DataFilesError(f"the cache {folder} was prepared without depth: prepare another with --depth true")
+        cache.description.setdefault("lowest_camera", _LOWEST_CAMERA)
+        asked: dict[str, Any] = {"set": "MOViLike", "lowest_camera": self.law.lowest_camera} | self._look()
+        cache.check(needs={"depth": self.depth}, **asked)
         if len(cache.lengths) < self.videos[split]:
             raise DataFilesError(
                 f"the cache {folder} has {len(cache.lengths)} videos and {self.videos[split]} are asked for: set "
                 f"{split}_videos to that or less"
             )
         return cache
-
-
-def _pieces(source: SimulatedVideos, jobs: int, first: int) -> Iterator[VideoBatch]:
-    """All videos from number `first` on, whole."""
-    total = len(source.lengths)
-    if jobs > 1 and first < total:
-        _piece(source, range(first, first + 1))  # compiles, which only one should do
-    size = _PIECE if jobs == 1 else max(1, _PIECE // jobs)
-    pieces = (range(start, min(start + size, total)) for start in range(first, total, size))
-    return in_order(partial(_piece, source), pieces, jobs)
-
-
-def _piece(source: SimulatedVideos, videos: range) -> VideoBatch:
-    return source.read(videos, [0] * len(videos), source.num_frames)

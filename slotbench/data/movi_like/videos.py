@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import torch
 
-from slotbench.data.base import Split, generator_for
-from slotbench.data.clips import ClipSource
+from slotbench.data.base import Split, generator_for, padded
+from slotbench.data.clips import ClipReader
 from slotbench.data.movi.record import TIMED
 from slotbench.data.movi_like.scenes import (
     FOCAL_LENGTH,
@@ -21,9 +20,8 @@ from slotbench.data.movi_like.scenes import (
     rotation_matrices,
     simulate,
 )
-from slotbench.interfaces import VideoBatch
 
-__all__ = ["SimulatedVideos", "camera_quaternions", "image_positions"]
+__all__ = ["SimulatedVideos", "camera_log", "camera_quaternions", "image_positions", "surface_gloss"]
 
 # metal, rubber: shares of diffuse light, highlight, mirroring; log2 of the highlight's exponent
 _GLOSS = np.array([[0.7, 0.9, 0.9, 6.0], [1.0, 0.12, 0.0, 3.0]])
@@ -32,7 +30,7 @@ _FLOOR_GLOSS = np.array([[1.0, 0.0, 0.0, 1.0]])
 _CUT = ("frames", "masks", *TIMED)
 
 
-class SimulatedVideos(ClipSource):
+class SimulatedVideos(ClipReader):
     """The videos of one split; what video i is depends on the split, i and these arguments alone.
 
     Args:
@@ -77,25 +75,18 @@ class SimulatedVideos(ClipSource):
         # a child's stream, for the sample of this number draws from the parent's where to cut
         return self.law.draw(generator_for(self.seed, self.split, video).spawn(1)[0])
 
-    def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
-        """Clips, for which the whole videos are made."""
-        if self.threads > 1:
-            self._video(videos[0])  # compiles, which only one can do
-            with ThreadPoolExecutor(self.threads) as pool:
-                made = list(pool.map(self._video, videos))
-        else:
-            made = [self._video(video) for video in videos]
-        cut = [
-            {name: value[start : start + num_frames] if name in _CUT else value for name, value in video.items()}
-            for video, start in zip(made, starts, strict=True)
-        ]
-        tensors = {name: torch.from_numpy(np.stack([video[name] for video in cut])) for name in cut[0]}
-        return VideoBatch(
-            frames=tensors.pop("frames"),
-            time=torch.arange(num_frames).repeat(len(videos), 1),
-            masks=tensors.pop("masks"),
-            objects=tensors | {"video": torch.tensor(videos), "first_frame": torch.tensor(starts)},
-        )
+    def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
+        """A clip, for which the whole video is made."""
+        made = self._video(video)
+        return {name: value[frames.start : frames.stop] if name in _CUT else value for name, value in made.items()}
+
+    def clips(self, videos: Sequence[int], windows: Sequence[range]) -> list[Mapping[str, np.ndarray]]:
+        """Several clips, on as many threads as are asked for."""
+        if self.threads == 1:
+            return super().clips(videos, windows)
+        self._video(videos[0])  # compiles, which only one can do
+        with ThreadPoolExecutor(self.threads) as pool:
+            return list(pool.map(self.clip, videos, windows))
 
     def _video(self, video: int) -> dict[str, np.ndarray]:
         from slotbench.data.movi_like.ray_caster import Stage, render
@@ -103,10 +94,9 @@ class SimulatedVideos(ClipSource):
         scene = self.scene(video)
         motion = simulate(scene, self.num_frames)
         cameras = scene.cameras[0] + np.linspace(0.0, 1.0, self.num_frames)[:, None] * np.diff(scene.cameras, axis=0)
-        facing = camera_quaternions(cameras)
         stage = Stage(
             cameras=cameras,
-            camera_rotations=rotation_matrices(facing),
+            camera_rotations=rotation_matrices(camera_quaternions(cameras)),
             width=SENSOR_WIDTH / self.focal_length,
             shapes=scene.shapes,
             halves=scene.scales / 2,
@@ -114,27 +104,23 @@ class SimulatedVideos(ClipSource):
             rotations=rotation_matrices(motion.quaternions),
             colors=scene.colors,
             textures=scene.textures,
-            gloss=np.concatenate([_FLOOR_GLOSS, _GLOSS[scene.materials]]),
+            gloss=surface_gloss(scene.materials),
             light=scene.lamp,
         )
         film = render(stage, self.resolution, self.samples_per_side)
         log = self._log(scene, motion, film.masks)
         log |= {
-            "camera_positions": cameras.astype(np.float32),
-            "camera_quaternions": facing.astype(np.float32),
-            "camera_focal_length": np.array(self.focal_length, np.float32),
-            "camera_sensor_width": np.array(SENSOR_WIDTH, np.float32),
-            "camera_field_of_view": np.array(2 * math.atan(stage.width / 2), np.float32),
+            **camera_log(cameras, self.focal_length),
             "background_color": scene.colors[0, 0].astype(np.float32),
         }
         if self.depth:
             log["depth"] = film.depth
         seen_at = image_positions(motion.positions, stage.cameras, stage.camera_rotations, stage.width)
-        log["image_positions"] = self._padded(seen_at.astype(np.float32), axis=1)
+        log["image_positions"] = padded(seen_at.astype(np.float32), self.law.num_objects[1], axis=1)
         return {"frames": film.frames, "masks": film.masks} | log
 
     def _log(self, scene: Scene, motion: Trajectory, masks: np.ndarray) -> dict[str, np.ndarray]:
-        count = len(scene.shapes)
+        count, room = len(scene.shapes), self.law.num_objects[1]
         seen = masks[:, None] == np.arange(1, count + 1, dtype=np.uint8)[:, None, None]
         moving = {
             "positions": motion.positions,
@@ -160,19 +146,28 @@ class SimulatedVideos(ClipSource):
         }
         return {
             "num_objects": np.array(count),
-            "present": np.arange(self.law.num_objects[1]) < count,
-            "visibility": self._padded(seen.sum((2, 3), dtype=np.int64), axis=1),
-            **{name: self._padded(values.astype(np.float32), axis=1) for name, values in moving.items()},
-            **{name: self._padded(values.astype(np.float32)) for name, values in constant.items()},
-            **{name: self._padded(values.astype(np.int64), fill=-1) for name, values in labels.items()},
+            "present": np.arange(room) < count,
+            "visibility": padded(seen.sum((2, 3), dtype=np.int64), room, axis=1),
+            **{name: padded(values.astype(np.float32), room, axis=1) for name, values in moving.items()},
+            **{name: padded(values.astype(np.float32), room) for name, values in constant.items()},
+            **{name: padded(values.astype(np.int64), room, fill=-1) for name, values in labels.items()},
         }
 
-    def _padded(self, values: np.ndarray, axis: int = 0, fill: int = 0) -> np.ndarray:
-        shape = list(values.shape)
-        shape[axis] = self.law.num_objects[1]
-        out = np.full(shape, fill, values.dtype)
-        out[(slice(None),) * axis + (slice(0, values.shape[axis]),)] = values
-        return out
+
+def surface_gloss(materials: np.ndarray) -> np.ndarray:
+    """`Stage.gloss` of the floor and of objects of these materials, 0 metal and 1 rubber."""
+    return np.concatenate([_FLOOR_GLOSS, _GLOSS[materials]])
+
+
+def camera_log(cameras: np.ndarray, focal_length: float) -> dict[str, np.ndarray]:
+    """The entries of `objects` about a camera with centres "time 3" that looks at the origin, under MOVi's names."""
+    return {
+        "camera_positions": cameras.astype(np.float32),
+        "camera_quaternions": camera_quaternions(cameras).astype(np.float32),
+        "camera_focal_length": np.array(focal_length, np.float32),
+        "camera_sensor_width": np.array(SENSOR_WIDTH, np.float32),
+        "camera_field_of_view": np.array(2 * math.atan(SENSOR_WIDTH / focal_length / 2), np.float32),
+    }
 
 
 def camera_quaternions(cameras: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -11,16 +11,15 @@ import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
-from torch.utils.data import Dataset
 
-from slotbench.data.base import ClipDataset, LoaderOptions, SlotDataModule, Split, check_counts, generator_for
+from slotbench.data.base import LoaderOptions, SimulatedData, Split, check_counts
 from slotbench.data.sprites.world import COLOURS, DrawnSprites, Sprites, SpriteWorld, Texture, draw_sprites
-from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
+from slotbench.interfaces import DataSpec, VideoBatch
 
 __all__ = ["MovingSprites"]
 
 
-class MovingSprites(SlotDataModule):
+class MovingSprites(SimulatedData):
     """Moving Sprites: flat shapes appear in the first frames, drift in straight lines and leave; some cover others.
 
     In each of the first `birth_frames` frames every sprite that is not there yet appears with `birth_probability`, so
@@ -93,10 +92,8 @@ class MovingSprites(SlotDataModule):
 
     @property
     def spec(self) -> DataSpec:
-        """Three channels in, three channels out."""
-        side = self.world.resolution
-        frame = VideoSpec(channels=3, height=side, width=side)
-        return DataSpec(input=frame, target=frame)
+        """Coloured frames, which are their own target."""
+        return DataSpec.of_frames(3, self.world.resolution)
 
     def oracle_predictions(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
         """Oracle: the sprites that have appeared go on at their true velocity, with their true shapes and colours.
@@ -121,13 +118,17 @@ class MovingSprites(SlotDataModule):
         frames = torch.from_numpy(drawn.frames.reshape(batch_size, count, *drawn.frames.shape[1:]))
         return frames.transpose(1, 2).to(batch.frames.device).float() / 255
 
-    def max_eval_frames(self, split: Split) -> int | None:
-        """Any number: clips are simulated."""
-        return None
-
-    def dataset(self, split: Split) -> Dataset[VideoBatch]:
+    def simulate(self, split: Split, generators: list[np.random.Generator]) -> VideoBatch:
         """Clips of `num_frames` frames for training, of `eval_frames` frames otherwise."""
-        return _Clips(self, split)
+        num_frames = self.num_frames if split == "train" else self.eval_frames
+        sprites = self.world.draw(generators, num_frames)
+        drawn = draw_sprites(sprites, num_frames, self.world.resolution)
+        return VideoBatch(
+            frames=torch.from_numpy(drawn.frames),
+            time=torch.arange(num_frames).repeat(len(generators), 1),
+            masks=torch.from_numpy(drawn.masks),
+            objects=_log(sprites, drawn),
+        )
 
     def _logged(self, batch: VideoBatch) -> Sprites:
         """The sprites of a batch, from its log."""
@@ -143,27 +144,6 @@ class MovingSprites(SlotDataModule):
             colours=log["color_label"],
             textures=log["textures"].astype(np.float64) if "textures" in log else plain,
             backgrounds=log["backgrounds"].astype(np.float64) if "backgrounds" in log else None,
-        )
-
-
-class _Clips(ClipDataset):
-    def __init__(self, data: MovingSprites, split: Split) -> None:
-        super().__init__(data.sizes[split])
-        # not `data` itself: it would carry a trainer into the workers
-        self.world = data.world
-        self.num_frames = data.num_frames if split == "train" else data.eval_frames
-        self.seed = data.loader.seed
-        self.split = split
-
-    def clips(self, indices: Sequence[int]) -> VideoBatch:
-        generators = [generator_for(self.seed, self.split, index) for index in indices]
-        sprites = self.world.draw(generators, self.num_frames)
-        drawn = draw_sprites(sprites, self.num_frames, self.world.resolution)
-        return VideoBatch(
-            frames=torch.from_numpy(drawn.frames),
-            time=torch.arange(self.num_frames).repeat(len(indices), 1),
-            masks=torch.from_numpy(drawn.masks),
-            objects=_log(sprites, drawn),
         )
 
 

@@ -13,22 +13,21 @@ b758c32 and 0f18aff; the files themselves lie elsewhere and have not been opened
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from jaxtyping import UInt8
 
 from slotbench.arrays import map_npy
-from slotbench.data.base import LoaderOptions, Split, check_counts
-from slotbench.data.clips import ClipSource, StoredVideos
+from slotbench.data.base import LoaderOptions, Split
+from slotbench.data.clips import ClipReader, StoredVideos, check_alike, first_file
 from slotbench.data.tracking.run_lengths import decode_runs
 from slotbench.errors import DataFilesError, FileError
 from slotbench.files import read_json
-from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
+from slotbench.interfaces import DataSpec
 
 __all__ = ["MultiObjectTracking", "TrackedVideos"]
 
@@ -83,8 +82,7 @@ class MultiObjectTracking(StoredVideos):
         eval_frames: int | None = 10,
         loader: LoaderOptions = LoaderOptions(),
     ) -> None:
-        super().__init__(loader)
-        check_counts(num_frames=num_frames, eval_frames=eval_frames)
+        super().__init__(loader, num_frames, eval_frames)
         for key, value in {"name": name, "test_set": test_set}.items():
             if not value or Path(value).name != value:
                 raise ValueError(f"{key} is {value!r}; expected a part of a file's name, such as 'vmds' or 'test'")
@@ -92,8 +90,6 @@ class MultiObjectTracking(StoredVideos):
         self.name = name
         self.annotations = None if annotations is None else Path(annotations).expanduser()
         self.test_set = test_set
-        self.num_frames = num_frames
-        self.eval_frames = eval_frames
 
     @cached_property
     def spec(self) -> DataSpec:  # type: ignore[override]
@@ -102,12 +98,7 @@ class MultiObjectTracking(StoredVideos):
         Raises:
             DataFilesError: there is no file, or one that cannot be read.
         """
-        for split in get_args(Split):
-            if self.file(split).exists():
-                return TrackedVideos(self.file(split)).spec
-        what = "has none of them" if self.path.is_dir() else "does not exist"
-        files = ", ".join(self.file(split).name for split in get_args(Split))
-        raise DataFilesError(f"no videos of {self.name}: the folder {self.path} {what}; expected {files}; {_ARRAYS}")
+        return TrackedVideos(first_file(self.path, f"videos of {self.name}", self.file, _ARRAYS)).spec
 
     def file(self, split: Split) -> Path:
         """Where the videos of a split are."""
@@ -129,15 +120,14 @@ class MultiObjectTracking(StoredVideos):
     def stored_videos(self, split: Split) -> tuple[TrackedVideos, None]:
         """The videos of a split; all of them take part."""
         source = TrackedVideos(self.file(split), self.annotation_file(split))
-        if source.spec != self.spec:
-            raise DataFilesError(f"{source.path} holds {source.spec}, and the files beside it {self.spec}")
+        check_alike(source.path, source.spec, self.spec)
         return source, None
 
     def _called(self, split: Split) -> str:
         return self.test_set if split == "test" else split
 
 
-class TrackedVideos(ClipSource):
+class TrackedVideos(ClipReader):
     """The videos of one npy file, with the masks of one annotation file.
 
     Args:
@@ -155,8 +145,7 @@ class TrackedVideos(ClipSource):
     def __init__(self, path: Path, annotations: Path | None = None) -> None:
         self.path, self.annotations = path, annotations
         values = self._values()
-        frame = VideoSpec(channels=3, height=values.shape[3], width=values.shape[4])
-        self.spec = DataSpec(input=frame, target=frame)
+        self.spec = DataSpec.of_frames(3, *values.shape[3:])
         self.lengths = np.full(len(values), values.shape[1])
         self._videos: list[list[Any]] | None = None
         if annotations is not None:
@@ -165,22 +154,14 @@ class TrackedVideos(ClipSource):
             if not self.lengths.min():
                 raise DataFilesError(f"{annotations} has a video without frames; {_ANNOTATIONS}")
 
-    def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
-        """Clips, with masks where there are annotations."""
+    def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
+        """A clip, with masks where there are annotations."""
         # mapped anew, so that nothing that is open goes into a worker
-        values, places = self._values(), list(zip(videos, starts, strict=True))
-        frames = np.stack([values[video, start : start + num_frames] for video, start in places])
-        objects = {"video": torch.tensor(videos), "first_frame": torch.tensor(starts)}
-        masks = None
+        found = {"frames": self._values()[video, frames.start : frames.stop]}
         if self._videos is not None:
-            numbers = [self._numbers(video) for video in videos]
-            objects["num_objects"] = torch.tensor([len(ids) for ids in numbers])
-            clips = [
-                self._masks(video, start, num_frames, ids) for (video, start), ids in zip(places, numbers, strict=True)
-            ]
-            masks = torch.from_numpy(np.stack(clips))
-        time = torch.arange(num_frames).repeat(len(videos), 1)
-        return VideoBatch(frames=torch.from_numpy(frames), time=time, masks=masks, objects=objects)
+            numbers = self._numbers(video)
+            found |= {"num_objects": np.array(len(numbers)), "masks": self._masks(video, frames, numbers)}
+        return found
 
     def _values(self) -> np.ndarray:
         try:
@@ -203,18 +184,16 @@ class TrackedVideos(ClipSource):
             )
         return {i: number for number, i in enumerate(ids, start=1)}
 
-    def _masks(
-        self, video: int, start: int, num_frames: int, numbers: Mapping[int, int]
-    ) -> UInt8[np.ndarray, "time height width"]:
+    def _masks(self, video: int, frames: range, numbers: Mapping[int, int]) -> UInt8[np.ndarray, "time height width"]:
         assert self._videos is not None
-        frame = self.spec.input
-        masks = np.zeros((num_frames, frame.height, frame.width), dtype=np.uint8)
-        for step in range(num_frames):
-            for text, i in self._objects(video, start + step, self._videos[video][start + step]):
+        size = self.spec.input.height, self.spec.input.width
+        masks = np.zeros((len(frames), *size), dtype=np.uint8)
+        for mask, frame in zip(masks, frames, strict=True):
+            for text, i in self._objects(video, frame, self._videos[video][frame]):
                 try:
-                    masks[step][decode_runs(text, frame.height, frame.width)] = numbers[i]
+                    mask[decode_runs(text, *size)] = numbers[i]
                 except DataFilesError as error:
-                    raise DataFilesError(f"{self.annotations}, video {video}, frame {start + step}: {error}") from error
+                    raise DataFilesError(f"{self.annotations}, video {video}, frame {frame}: {error}") from error
         return masks
 
     def _objects(self, video: int, place: int, frame: Any) -> list[tuple[str, int]]:

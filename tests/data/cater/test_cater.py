@@ -175,7 +175,10 @@ def test_cells_are_those_of_the_released_rule_on_every_edge() -> None:
         ),
         (lambda folder: (folder / "videos/CATER_new_000005.avi").unlink(), r"there is no video .*5.avi; expected what"),
         (lambda folder: (folder / "videos/CATER_new_000005.avi").write_bytes(b"RIFF"), "cannot be read as an AVI file"),
-        (lambda folder: (folder / "scenes/CATER_new_000005.json").unlink(), "no scene file .* give scenes: false"),
+        (
+            lambda folder: (folder / "scenes/CATER_new_000005.json").unlink(),
+            "there is no scene of CATER .* give scenes: false",
+        ),
         (
             lambda folder: (folder / "scenes/CATER_new_000005.json").write_text('{"objects": []}'),
             r"is no scene of CATER \(0 objects\); expected `objects`",
@@ -247,7 +250,9 @@ def test_a_cache_has_what_the_files_have(folder: Path, cache: Path, arguments: d
 def test_a_cache_of_something_else_and_a_video_of_another_length_are_refused(
     folder: Path, cache: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(DataFilesError, match=r"holds frames of 8 pixels and resolution is 16: set resolution to 8"):
+    with pytest.raises(
+        DataFilesError, match=r"prepared with resolution 8, and resolution is 16: set data.resolution to 8"
+    ):
         data_of(cache, resolution=16).dataset("test")
     with pytest.raises(DataFilesError, match="is a cache already"):
         data_of(cache).prepare(tmp_path / "again", lambda what, done, total: None)
@@ -262,5 +267,7 @@ def test_a_cache_of_something_else_and_a_video_of_another_length_are_refused(
         data_of(other).prepare(tmp_path / "out", lambda what, done, total: None, jobs=1)
     bare = tmp_path / "bare"
     data_of(folder, scenes=False).prepare(bare, lambda what, done, total: None, jobs=1)
-    with pytest.raises(DataFilesError, match="was prepared without scenes: prepare another, or set scenes to false"):
+    with pytest.raises(
+        DataFilesError, match=r"was prepared without scenes: prepare another .* or set data.scenes to false"
+    ):
         data_of(bare).dataset("test")

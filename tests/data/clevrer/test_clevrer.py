@@ -140,9 +140,9 @@ def test_a_cache_has_what_the_files_have(folder: Path, cache: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"stride": 1}, "was prepared with stride 2 and stride is 1: set it to that, or prepare another"),
-        ({"stride": 2, "resolution": 8}, "was prepared with resolution 16 and resolution is 8"),
-        ({"stride": 2, "fit": "crop"}, "was prepared with fit stretch and fit is crop"),
+        ({"stride": 1}, "was prepared with stride 2, and stride is 1: set data.stride to 2, or prepare another"),
+        ({"stride": 2, "resolution": 8}, "was prepared with resolution 16, and resolution is 8"),
+        ({"stride": 2, "fit": "crop"}, "was prepared with fit stretch, and fit is crop"),
     ],
 )
 def test_a_cache_of_something_else_is_refused(cache: Path, arguments: dict[str, Any], sentence: str) -> None:
@@ -212,7 +212,7 @@ def proposed(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
         ),
         (annotated(lambda c: c["collision"].append({"frame_id": 128, "object_ids": [0, 1]})), "collision in frame 128"),
         (annotated(lambda c: c["collision"].append({"frame_id": 1 << 70, "object_ids": [0, 1]})), "collision in frame"),
-        (proposed(lambda c: c.pop("frames")), "holds no proposals of CLEVRER .'frames'.; expected `frames`"),
+        (proposed(lambda c: c.pop("frames")), "is no file of proposals of CLEVRER .'frames'.; expected `frames`"),
         (proposed(lambda c: c["frames"].pop(2)), "it has no frame 2"),
         (proposed(lambda c: c["frames"][2]["objects"][0]["mask"].update(size=[1 << 20, 1 << 20])), r"a mask of \[104"),
         (proposed(lambda c: c["frames"][2]["objects"][0]["mask"].update(counts="oooo")), "a mask that is cut off"),
@@ -253,7 +253,7 @@ def test_an_object_that_a_frame_does_not_list_is_outside(tmp_path: Path) -> None
     ("arguments", "sentence"),
     [
         ({"fit": "squeeze"}, "fit is 'squeeze'; expected one of stretch, crop"),
-        ({"test_split": "val"}, "test_split is 'val'; expected test or validation"),
+        ({"test_split": "val"}, "test_split is 'val'; expected one of test, validation"),
         ({"stride": 0}, "stride is 0; expected 1 or more"),
     ],
 )

@@ -8,10 +8,11 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import media_files
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from media_files import write_maps, write_pictures
 
 from slotbench.data.folders.depth_files import resize_depth
 from slotbench.data.folders.depth_video import DepthVideo
@@ -30,28 +31,19 @@ def depth_map() -> np.ndarray:
 
 
 def write_video(folder: Path, name: str = "a") -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    np.save(folder / f"{name}.npy", np.random.default_rng(0).integers(0, 256, (FRAMES, ROWS, COLUMNS, 3), np.uint8))
-    return folder
+    frames = np.random.default_rng(0).integers(0, 256, (FRAMES, ROWS, COLUMNS, 3), np.uint8)
+    return media_files.write_video(folder / f"{name}.npy", frames).parent
 
 
-def write_depth(folder: Path, kind: str, values: np.ndarray, name: str = "a") -> Path:
-    """Depth in the form `kind`, in a folder beside the videos; returns what was written."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if kind in ("png", "maps"):
-        (folder / name).mkdir()
-        for number, frame in enumerate(values):
-            if kind == "png":
-                Image.fromarray(frame.astype(np.uint16)).save(folder / name / f"{number}.png")
-            else:
-                np.save(folder / name / f"{number}.npy", frame.astype(np.float32))
-        return folder / name
-    path = folder / f"{name}.{kind}"
-    if kind == "npz":
-        np.savez(path, depth=values.astype(np.float64), other=np.zeros(3))
-    else:
-        np.save(path, values.astype(np.int32))
-    return path
+def write_depth(folder: Path, kind: str, values: np.ndarray) -> None:
+    """Depth of the video `a` in the form `kind`, in a folder beside the videos."""
+    dtype, name = {
+        "npy": (np.int32, "a.npy"),
+        "npz": (np.float64, "a.npz"),
+        "png": (np.uint16, "a/png"),
+        "maps": (np.float32, "a/npy"),
+    }[kind]
+    write_maps(folder / name, values.astype(dtype))
 
 
 def clips(path: Path, split: str = "test", **arguments: Any) -> VideoBatch:
@@ -101,13 +93,7 @@ def test_sparse_depth_has_a_mask_a_number_for_none_and_nothing_that_is_no_distan
     write_depth(write_video(tmp_path) / "depth", "maps", values)
     marked = np.ones((FRAMES, ROWS, COLUMNS), np.uint8)
     marked[:, -1] = 0
-    if kind == "npy":
-        (tmp_path / "depth_valid").mkdir()
-        np.save(tmp_path / "depth_valid" / "a.npy", marked)
-    else:
-        (tmp_path / "depth_valid" / "a").mkdir(parents=True)
-        for number, frame in enumerate(marked):
-            Image.fromarray(255 * frame).save(tmp_path / "depth_valid" / "a" / f"{number}.png")
+    write_maps(tmp_path / "depth_valid" / ("a.npy" if kind == "npy" else "a/png"), 255 * marked)
     objects = clips(tmp_path, invalid=65535.0).objects
     valid = objects["depth_valid"][0, 0]
     assert valid[0].tolist() == [False, False, False, True, True, True, True, True]
@@ -149,8 +135,7 @@ def test_masks_of_objects_come_too_and_splits_are_folders(tmp_path: Path) -> Non
     for split in ("train", "test"):
         folder = write_video(tmp_path / split)
         write_depth(folder / "depth", "npy", depth_map())
-        (folder / "masks").mkdir()
-        np.save(folder / "masks" / "a.npy", np.ones((FRAMES, ROWS, COLUMNS), np.uint8))
+        write_maps(folder / "masks" / "a.npy", np.ones((FRAMES, ROWS, COLUMNS), np.uint8))
     batch = clips(tmp_path, "train", num_frames=3)
     assert batch.masks is not None
     assert (batch.masks == 1).all()
@@ -180,10 +165,7 @@ def test_a_video_without_depth_is_named_and_what_was_expected(tmp_path: Path) ->
 
 
 def test_images_that_are_no_depth_are_refused(tmp_path: Path) -> None:
-    folder = write_video(tmp_path) / "depth" / "a"
-    folder.mkdir(parents=True)
-    for number in range(FRAMES):
-        Image.new("RGB", (COLUMNS, ROWS)).save(folder / f"{number}.png")
+    folder = write_pictures(write_video(tmp_path) / "depth" / "a", np.zeros((FRAMES, ROWS, COLUMNS, 3), np.uint8))
     with pytest.raises(DataFilesError, match=r"0.png is an image in RGB; expected depth as grey values of 16 bits"):
         clips(tmp_path)
     (folder / "0.png").write_bytes(b"no image")
@@ -225,8 +207,7 @@ def test_links_that_lead_out_of_the_folder_are_refused(what: str, tmp_path: Path
     kind = "npy" if what == "depth/a.npy" else "maps"
     write_depth(inside / "depth", kind, depth_map())
     for folder in ("masks", "depth_valid"):
-        (inside / folder).mkdir()
-        np.save(inside / folder / "a.npy", np.ones((FRAMES, ROWS, COLUMNS), np.uint8))
+        write_maps(inside / folder / "a.npy", np.ones((FRAMES, ROWS, COLUMNS), np.uint8))
     clips(inside)
     outside.mkdir()
     (inside / what).rename(outside / "taken")

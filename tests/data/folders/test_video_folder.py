@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from media_files import write_maps, write_movie, write_pictures
+from media_files import write_video as write
 from PIL import Image
 
 from slotbench.data.base import Split
@@ -25,33 +27,6 @@ def video(rows: int = 12, columns: int = 20) -> np.ndarray:
     top, left = (rows - side) // 2, (columns - side) // 2
     out[:, top : top + side, left : left + side] = np.array(GREYS, np.uint8)[:, None, None, None]
     return out
-
-
-def write(path: Path, frames: np.ndarray) -> None:
-    if path.suffix == ".npz":
-        np.savez(path, video=frames)
-    elif path.suffix == ".npy":
-        np.save(path, frames[..., 0])
-    elif path.suffix == ".gif":
-        first, *others = (Image.fromarray(frame) for frame in frames)
-        first.save(path, save_all=True, append_images=others)
-    elif path.suffix == ".mp4":
-        write_mp4(path, frames)
-    else:
-        path.mkdir(parents=True)
-        for number, frame in enumerate(frames):
-            Image.fromarray(frame).save(path / f"frame{number}.png")
-
-
-def write_mp4(path: Path, frames: np.ndarray) -> None:
-    av = pytest.importorskip("av")
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("mpeg4", rate=25)
-        stream.height, stream.width = frames.shape[1:3]
-        stream.gop_size = 7
-        for frame in frames:
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
-        container.mux(stream.encode())
 
 
 def clips(path: Path, split: Split = "test", indices: tuple[int, ...] = (0,), **arguments: int | None) -> VideoBatch:
@@ -91,13 +66,6 @@ def test_a_folder_of_everything_is_read_in_the_order_of_names(tmp_path: Path) ->
 def test_one_video_can_be_named_itself(name: str, tmp_path: Path) -> None:
     write(tmp_path / name, video())
     assert clips(tmp_path / name, eval_frames=None).frames.shape[1] == 30
-
-
-def test_a_stride_takes_every_so_manieth_frame(tmp_path: Path) -> None:
-    write(tmp_path / "a.npz", video())
-    batch = clips(tmp_path, indices=(0, 1), eval_frames=4, stride=4)
-    assert batch.frames[:, :, 0, 4, 4].tolist() == [list(GREYS[0:16:4]), list(GREYS[16:32:4])]
-    assert batch.objects["first_frame"].tolist() == [0, 16]
 
 
 def test_folders_of_the_splits_names_are_the_splits(tmp_path: Path) -> None:
@@ -197,19 +165,10 @@ def masks(rows: int = 12, columns: int = 20) -> np.ndarray:
     return out
 
 
-@pytest.mark.parametrize("kind", ["npz", "npy", "images"])
+@pytest.mark.parametrize("kind", ["walk.npz", "walk.npy", "walk/png"])
 def test_masks_beside_the_videos_come_with_the_clips(kind: str, tmp_path: Path) -> None:
     write(tmp_path / "walk.npz", video())
-    folder = tmp_path / "masks"
-    folder.mkdir()
-    if kind == "npz":
-        np.savez(folder / "walk.npz", masks=masks(), other=np.zeros(3))
-    elif kind == "npy":
-        np.save(folder / "walk.npy", masks().astype(np.uint16))
-    else:
-        (folder / "walk").mkdir()
-        for number, frame in enumerate(masks()):
-            Image.fromarray(frame.astype(np.uint16)).save(folder / "walk" / f"{number}.png")
+    write_maps(tmp_path / "masks" / kind, masks() if kind == "walk.npz" else masks().astype(np.uint16))
     batch = clips(tmp_path, eval_frames=4, stride=3)
     assert batch.masks is not None
     assert batch.masks.shape == (1, 4, 8, 8)
@@ -232,8 +191,7 @@ def test_masks_beside_the_videos_come_with_the_clips(kind: str, tmp_path: Path) 
 )
 def test_masks_that_do_not_belong_to_the_video_are_refused(wrong: np.ndarray, message: str, tmp_path: Path) -> None:
     write(tmp_path / "walk.npz", video())
-    (tmp_path / "masks").mkdir()
-    np.savez(tmp_path / "masks" / "walk.npz", masks=wrong)
+    write_maps(tmp_path / "masks" / "walk.npz", wrong)
     with pytest.raises(DataFilesError, match=message):
         clips(tmp_path, eval_frames=30)
 
@@ -241,16 +199,14 @@ def test_masks_that_do_not_belong_to_the_video_are_refused(wrong: np.ndarray, me
 def test_every_video_has_masks_or_none_has(tmp_path: Path) -> None:
     for name in ("walk", "run"):
         write(tmp_path / f"{name}.npz", video())
-    (tmp_path / "masks").mkdir()
-    np.savez(tmp_path / "masks" / "walk.npz", masks=masks())
+    write_maps(tmp_path / "masks" / "walk.npz", masks())
     with pytest.raises(DataFilesError, match=r"has no masks of .*run.npz; expected masks of every video"):
         clips(tmp_path, eval_frames=4)
     (tmp_path / "masks" / "run").mkdir()
     Image.new("RGB", (20, 12)).save(tmp_path / "masks" / "run" / "0.png")
     with pytest.raises(DataFilesError, match="masks of 1 frames, and"):
         clips(tmp_path, eval_frames=4)
-    for number in range(30):
-        Image.new("RGB", (20, 12)).save(tmp_path / "masks" / "run" / f"{number}.png")
+    write_pictures(tmp_path / "masks" / "run", video())
     with pytest.raises(DataFilesError, match="is an image in RGB; expected ids of objects"):
         clips(tmp_path, eval_frames=4)
 
@@ -258,7 +214,7 @@ def test_every_video_has_masks_or_none_has(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["playlist", "list"])
 def test_a_movie_that_names_other_files_is_not_followed(kind: str, tmp_path: Path) -> None:
     pytest.importorskip("av")
-    write_mp4(tmp_path / "private.mp4", video())
+    write_movie(tmp_path / "private.mp4", video())
     (tmp_path / "videos").mkdir()
     named = tmp_path / "private.mp4"
     playlist = f"#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:10,\n{named}\n#EXT-X-ENDLIST\n"

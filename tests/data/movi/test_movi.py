@@ -293,11 +293,11 @@ def test_an_image_that_is_not_what_it_says_ends_with_file_and_record(
 @pytest.mark.parametrize(
     ("changed", "complaint"),
     [
-        ({"metadata/num_instances": np.array([], np.int64)}, "metadata/num_instances has 0 values; expected 1"),
-        ({"metadata/num_instances": np.array([0])}, "instances/positions has 216 values; expected 0"),
+        ({"metadata/num_instances": np.array([], np.int64)}, "has 0 values of metadata/num_instances; expected 1"),
+        ({"metadata/num_instances": np.array([0])}, "has 216 values of instances/positions; expected 0"),
         ({"metadata/num_instances": np.array([-2])}, "has -2 objects"),
         ({"metadata/num_frames": np.array([10**15])}, "says 1,000,000,000,000,000 frames and has 24"),
-        ({"instances/visibility": np.array([1, 2])}, "instances/visibility has 2 values; expected 72"),
+        ({"instances/visibility": np.array([1, 2])}, "has 2 values of instances/visibility; expected 72"),
         ({"instances/bbox_frames/ragged_row_lengths_0": np.array([1, 2, -1])}, "boxes of frames that it has not"),
         ({"segmentations": [tfrecord_files.png(np.zeros((SIDE, SIDE, 3), np.uint8))] * 24}, "3 channels; expected 1"),
         ({"segmentations": [tfrecord_files.png(np.zeros((SIDE, SIDE), np.uint16))] * 24}, "16 bits per channel"),
@@ -329,7 +329,9 @@ def test_data_sets_can_be_sent_to_other_processes(folder: Path, cache: Path) -> 
 
 
 def test_a_cache_says_what_it_cannot_give(cache: Path, folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataFilesError, match="holds frames of 16 pixels and resolution is 128: set resolution to 16"):
+    with pytest.raises(
+        DataFilesError, match=r"prepared with resolution 16, and resolution is 128: set data.resolution to 16"
+    ):
         MOVi(str(cache)).dataset("train")
     MOVi(str(folder), resolution=8).prepare(tmp_path, silent)
     with pytest.raises(DataFilesError, match="prepared without depth"):

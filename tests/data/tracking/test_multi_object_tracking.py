@@ -146,7 +146,7 @@ def test_arrays_of_another_layout_are_refused(tmp_path, values) -> None:
 
 
 def test_an_empty_folder_is_refused_with_the_names_of_the_files(tmp_path) -> None:
-    with pytest.raises(DataFilesError, match=r"has none of them; expected vor_train.npy, vor_val.npy, vor_test.npy"):
+    with pytest.raises(DataFilesError, match=r"has none of them; expected vor_train.npy, vor_val.npy or vor_test.npy"):
         _ = data(tmp_path, name="vor").spec
     with pytest.raises(ValueError, match="expected a part of a file's name"):
         data(tmp_path, name="../vmds")

@@ -1,0 +1,230 @@
+"""The laws of every reader of stored videos, on files in the layout of each; a new reader is one more row of `READERS`.
+
+What a file's values mean, and the sentences about values that cannot be, is tested for each reader by itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from ball_files import write_ball_file
+from clevrer_files import write_clevrer
+from feature_files import write_feature_file
+from media_files import write_maps, write_video
+from tfrecord_files import movi_video, write_movi
+from torch import Tensor
+from tracking_files import write_tracking_files
+
+from slotbench.data.balls.ball_file import BallFile
+from slotbench.data.base import LoaderOptions
+from slotbench.data.clevrer.clevrer import CLEVRER
+from slotbench.data.clips import StoredVideos
+from slotbench.data.features.feature_file import FeatureFile
+from slotbench.data.folders.depth_video import DepthVideo
+from slotbench.data.folders.video_folder import VideoFolder
+from slotbench.data.movi.movi import MOVi
+from slotbench.data.tracking.multi_object_tracking import MultiObjectTracking
+from slotbench.errors import DataFilesError
+from slotbench.interfaces import VideoBatch
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader: what writes its files below a folder, and what reads them there.
+
+    Args:
+        write: writes all splits.
+        kind: the data set.
+        arguments: beside `path` and the frames of clips.
+        within: what `path` names in the folder.
+        prepared: whether the files are prepared to a cache, which is read in their place.
+    """
+
+    write: Callable[[Path], Any]
+    kind: type[StoredVideos]
+    arguments: dict[str, Any]
+    within: str = ""
+    prepared: bool = False
+
+    def data(self, folder: Path, **arguments: Any) -> StoredVideos:
+        given = {"num_frames": 2, "eval_frames": 2, **self.arguments, **arguments}
+        if "loader" in given:
+            given["loader"] = LoaderOptions(**given["loader"])
+        return self.kind(path=str(folder / self.within), **given)  # type: ignore[call-arg]
+
+
+def write_features(folder: Path) -> None:
+    for split in ("train", "val", "test"):
+        write_feature_file(folder / f"{split}.h5")
+
+
+def write_tracking(folder: Path) -> None:
+    for split in ("train", "val", "test"):
+        write_tracking_files(folder, split=split)
+
+
+def write_folder(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    for split in ("train", "val", "test"):
+        for number in range(3):
+            write_video(folder / split / f"{number}.npy", rng.integers(0, 256, (9, 8, 12, 3), dtype=np.uint8))
+            for kind in ("masks", "depth"):
+                write_maps(folder / split / kind / f"{number}.npy", rng.integers(0, 4, (9, 8, 12), dtype=np.uint8))
+
+
+def write_movi_a(folder: Path) -> None:
+    videos = [movi_video(seed, 16, num_objects=3 + seed) for seed in range(4)]
+    write_movi(folder / "movi_a" / "128x128" / "1.0.0", {"train": videos, "validation": videos[:3]})
+
+
+MOVI: dict[str, Any] = {"resolution": 16, "depth": True}
+READERS = {
+    "BallFile": Reader(lambda folder: write_ball_file(folder / "balls.h5"), BallFile, {}, "balls.h5"),
+    "FeatureFile": Reader(write_features, FeatureFile, {}),
+    "MultiObjectTracking": Reader(write_tracking, MultiObjectTracking, {}),
+    "VideoFolder": Reader(write_folder, VideoFolder, {"resolution": 8}),
+    "DepthVideo": Reader(write_folder, DepthVideo, {"resolution": 8, "unit": "metres"}),
+    "MOVi": Reader(write_movi_a, MOVi, MOVI),
+    "MOVi, prepared": Reader(write_movi_a, MOVi, MOVI, prepared=True),
+    "CLEVRER": Reader(write_clevrer, CLEVRER, {"resolution": 8}),
+    "CLEVRER, prepared": Reader(write_clevrer, CLEVRER, {"resolution": 8}, prepared=True),
+}
+
+
+@pytest.fixture(scope="module", params=READERS)
+def reader(request: pytest.FixtureRequest) -> Reader:
+    return READERS[request.param]
+
+
+@pytest.fixture(scope="module")
+def folder(reader: Reader, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    files = tmp_path_factory.mktemp("files")
+    reader.write(files)
+    if not reader.prepared:
+        return files
+    cache = tmp_path_factory.mktemp("cache")
+    reader.data(files).prepare(cache, lambda *told: None, jobs=1)  # type: ignore[attr-defined]
+    return cache
+
+
+def everything(batch: VideoBatch) -> dict[str, Tensor]:
+    return {name: value for name, value in vars(batch).items() if isinstance(value, Tensor)} | batch.objects
+
+
+def test_clips_have_the_sizes_of_the_specification(reader: Reader, folder: Path) -> None:
+    data = reader.data(folder)
+    for split in ("train", "val"):
+        batch, frame = data.dataset(split).clips([0, 1]), data.spec.input
+        assert batch.frames.shape == (2, 2, frame.channels, frame.height, frame.width)
+        assert batch.frames.dtype == torch.uint8
+        assert batch.time.tolist() == [[0, 1], [0, 1]]
+        assert batch.require("masks").shape == (2, 2, frame.height, frame.width)
+        assert {"video", "first_frame"} <= set(batch.objects)
+    assert data.spec.target == data.spec.input
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_a_clip_depends_on_its_index_alone_in_any_process(reader: Reader, folder: Path, split: Any) -> None:
+    dataset = reader.data(folder).dataset(split)
+    together = everything(dataset.clips([2, 0, 1]))
+    sent = pickle.loads(pickle.dumps(dataset))
+    assert len(pickle.dumps(dataset)) < 100_000
+    apart = everything(VideoBatch.join([sent.clips([index]) for index in (2, 0, 1)]))
+    assert together.keys() == apart.keys()
+    for name, value in together.items():
+        assert value.dtype == apart[name].dtype
+        assert torch.equal(value, apart[name]), name
+
+
+def test_training_goes_through_all_videos_in_each_pass_and_cuts_them_anywhere(reader: Reader, folder: Path) -> None:
+    data = reader.data(folder, loader={"train_size": 10_000, "seed": 1})
+    dataset = data.dataset("train")
+    lengths = dataset.source.lengths
+    count = len(lengths)
+    places = [dataset.place(index) for index in range(20 * count)]
+    passes = np.array([video for video, _ in places]).reshape(20, count)
+    assert (np.sort(passes, 1) == np.arange(count)).all()
+    assert len(np.unique(passes, axis=0)) > 1
+    starts = {start for _, start in places}
+    assert min(starts) >= 0
+    assert max(starts) <= lengths.max() - 2
+    assert len(starts) > min(4, lengths.max() - 2)
+    other = reader.data(folder, loader={"train_size": 10_000, "seed": 2}).dataset("train")
+    assert places != [other.place(index) for index in range(20 * count)]
+
+
+@pytest.mark.parametrize("stride", [1, 3])
+def test_a_clip_shows_the_frames_of_the_video_that_it_names(reader: Reader, folder: Path, stride: int) -> None:
+    given = {"stride": stride} if "stride" in inspect.signature(reader.kind).parameters and not reader.prepared else {}
+    if stride > 1 and not given:
+        pytest.skip("reads every frame")
+    whole = reader.data(folder).dataset("train").source
+    batch = reader.data(folder, **given).dataset("train").clips(range(6))
+    for clip, (video, first) in enumerate(
+        zip(batch.objects["video"].tolist(), batch.objects["first_frame"].tolist(), strict=True)
+    ):
+        expected = whole.read([video], [0], int(whole.lengths[video]))
+        frames = slice(first, first + stride + 1, stride)
+        assert torch.equal(batch.frames[clip], expected.frames[0, frames])
+        assert torch.equal(batch.require("masks")[clip], expected.require("masks")[0, frames])
+        for name in {"positions", "depth"} & batch.objects.keys():
+            assert torch.equal(batch.objects[name][clip], expected.objects[name][0, frames]), name
+
+
+def test_evaluation_goes_through_each_video_and_a_limit_takes_the_same_clips_for_every_seed(
+    reader: Reader, folder: Path
+) -> None:
+    dataset = reader.data(folder).dataset("val")
+    lengths = dataset.source.lengths
+    expected = [[video, start] for video, length in enumerate(lengths) for start in range(0, length - 1, 2)]
+    assert dataset.places.tolist() == expected
+    limited = [reader.data(folder, loader={"val_size": 3, "seed": seed}).dataset("val") for seed in (0, 1)]
+    assert limited[0].places.tolist() == limited[1].places.tolist()
+    assert len(limited[0]) == 3
+    whole = reader.data(folder, eval_frames=None).dataset("val")
+    assert len(whole) == len(lengths)
+    assert reader.data(folder).max_eval_frames("val") == lengths.min()
+
+
+def test_clips_that_no_video_has_are_refused(reader: Reader, folder: Path) -> None:
+    message = r"clips of 999 frames are asked for, and the longest video of the val split has \d+: set num_frames or"
+    with pytest.raises(DataFilesError, match=message):
+        reader.data(folder, eval_frames=999).dataset("val")
+    for name in ("num_frames", "eval_frames"):
+        with pytest.raises(ValueError, match=f"{name} is 0; expected 1 or more"):
+            reader.data(folder, **{name: 0})
+
+
+def test_files_that_are_not_there_are_named_with_what_was_expected(reader: Reader, tmp_path: Path) -> None:
+    with pytest.raises(DataFilesError, match=r"nowhere.*expected") as refused:
+        reader.data(tmp_path / "nowhere").dataset("val")
+    assert str(refused.value).isprintable()
+
+
+def test_a_cache_has_what_the_files_have_and_is_refused_to_other_arguments(tmp_path: Path) -> None:
+    for name in ("MOVi", "CLEVRER"):
+        reader = READERS[name]
+        files, cache = tmp_path / name, tmp_path / f"{name}_cache"
+        reader.write(files)
+        reader.data(files).prepare(cache, lambda *told: None, jobs=1)  # type: ignore[attr-defined]
+        for split in ("train", "val"):
+            released, prepared = (everything(reader.data(at).dataset(split).clips([0, 3])) for at in (files, cache))
+            assert released.keys() == prepared.keys()
+            for key, value in released.items():
+                assert value.dtype == prepared[key].dtype
+                assert torch.equal(value, prepared[key]), key
+        sentence = r"was prepared with resolution \d+, and resolution is 32: set data.resolution to \d+, or prepare"
+        with pytest.raises(DataFilesError, match=sentence):
+            reader.data(cache, resolution=32).dataset("val")
+        with pytest.raises(DataFilesError, match="is a cache already; name the folder of the released files"):
+            reader.data(cache).prepare(tmp_path / "again", lambda *told: None)  # type: ignore[attr-defined]
+        with pytest.raises(DataFilesError, match="holds a cache of something else: resolution is"):
+            reader.data(files, resolution=32).prepare(cache, lambda *told: None, jobs=1)  # type: ignore[attr-defined]

@@ -322,9 +322,9 @@ def test_prepared_folders_are_read_and_say_what_they_cannot_give(tmp_path: Path,
     path = str(tmp_path)
     assert torch.equal(clips(small(path=path), "val", [0]).frames, clips(small(), "val", [0]).frames)
     assert len(small(path=path, val_videos=1).dataset("val")) == 1  # type: ignore[arg-type]
-    with pytest.raises(DataFilesError, match=r"has level a and cam is asked for: set level"):
+    with pytest.raises(DataFilesError, match=r"prepared with level a, and level is cam: set data.level to a"):
         small(path=path, level="cam").dataset("val")
-    with pytest.raises(DataFilesError, match=r"has lowest_camera 30.0 and 60.0 is asked for: set lowest_camera"):
+    with pytest.raises(DataFilesError, match=r"prepared with lowest_camera 30.0, and lowest_camera is 60.0: set data.lowest"):
         small(path=path, lowest_camera=60).dataset("val")
     with pytest.raises(DataFilesError, match="prepared without depth"):
         small(path=path, depth=True).dataset("val")

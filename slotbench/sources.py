@@ -21,6 +21,7 @@ __all__ = [
     "defines_class",
     "docstring_from_source",
     "first_sentence",
+    "meanings_from_source",
     "section",
     "spelled",
     "summary_from_source",
@@ -70,6 +71,35 @@ def docstring_from_source(target: str) -> str:
             first = min(parts, key=lambda part: (part.lineno, part.col_offset), default=None)
             return inspect.cleandoc(str(first.value)) if first is not None else ""
     return ""
+
+
+def meanings_from_source(target: str, names: Iterable[str]) -> dict[str, str]:
+    """What arguments of a class mean: the "Args" of its docstring, and of those of its bases where it leaves one out.
+
+    Args:
+        target: "module:class".
+        names: of the arguments.
+    """
+    found: dict[str, str] = {}
+    while target and set(names) - set(found):
+        found = section(docstring_from_source(target), "Args") | found
+        target = _base_of(target)
+    return found
+
+
+def _base_of(target: str) -> str:
+    """The first base of a class, as "module:class"; empty if the source does not say."""
+    module_name, _, class_name = target.partition(":")
+    file = _source_file(module_name)
+    if file is None or file.suffix != ".py":
+        return ""
+    body = ast.parse(file.read_text(encoding="utf-8"), filename=str(file)).body
+    imports = _imports(body)
+    for node in body:
+        if isinstance(node, ast.ClassDef) and node.name == class_name:
+            base = node.bases[0] if node.bases else None
+            return ":".join(imports.get(base.id, (module_name, base.id))) if isinstance(base, ast.Name) else ""
+    return _base_of(":".join(imports[class_name])) if class_name in imports else ""
 
 
 def _imports(body: list[ast.stmt]) -> dict[str, tuple[str, str]]:

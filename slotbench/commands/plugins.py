@@ -13,7 +13,14 @@ from rich.console import Console
 from slotbench import registry
 from slotbench.commands.arguments import split_and_load
 from slotbench.errors import UserError, did_you_mean
-from slotbench.sources import Argument, arguments_from_source, docstring_from_source, section, spelled
+from slotbench.sources import (
+    Argument,
+    arguments_from_source,
+    docstring_from_source,
+    meanings_from_source,
+    section,
+    spelled,
+)
 from slotbench.text import one_line, printable
 
 __all__ = ["USAGE", "component_page", "main", "table_lines"]
@@ -89,13 +96,12 @@ def component_page(entry: registry.Entry, width: int) -> Iterator[str]:
     if entry.error:
         yield f"  {entry.state}: {printable(entry.error)}"
         return
-    docstring, arguments = _declared(entry)
+    docstring, arguments, meanings = _declared(entry)
     papers = " ".join(_paragraph(docstring, "Source: ").removeprefix("Source: ").split())
     about = docstring.partition("\nSource: ")[0].partition("\nArgs:\n")[0].partition("\nRaises:\n")[0].strip()
     for paragraph in about.split("\n\n") if about else ():
         yield ""
         yield from _filled(paragraph, width)
-    meanings = section(docstring, "Args")
     if arguments:
         yield from ("", "Arguments")
     for name, argument in arguments.items():
@@ -110,13 +116,14 @@ def component_page(entry: registry.Entry, width: int) -> Iterator[str]:
         yield from _filled(papers, width, "  ")
 
 
-def _declared(entry: registry.Entry) -> tuple[str, dict[str, Argument]]:
-    """The docstring and the constructor's arguments."""
+def _declared(entry: registry.Entry) -> tuple[str, dict[str, Argument], dict[str, str]]:
+    """The docstring, the constructor's arguments and what they mean."""
     arguments = arguments_from_source(entry.target)
     if arguments is not None:
-        return docstring_from_source(entry.target), arguments
+        return docstring_from_source(entry.target), arguments, meanings_from_source(entry.target, arguments)
     component = registry.load(entry.kind, entry.name)
-    return inspect.getdoc(component) or "", {
+    docstring = inspect.getdoc(component) or ""
+    arguments = {
         name: Argument(
             "" if given.annotation is given.empty else inspect.formatannotation(given.annotation),
             repr(given.default),
@@ -124,6 +131,7 @@ def _declared(entry: registry.Entry) -> tuple[str, dict[str, Argument]]:
         )
         for name, given in inspect.signature(component).parameters.items()
     }
+    return docstring, arguments, section(docstring, "Args")
 
 
 def _paragraph(docstring: str, start: str) -> str:

@@ -44,10 +44,14 @@ class SlotEncoder(nn.Module):
         self.output = xavier_linear(dim, dim)
 
     def forward(
-        self, tokens: Float[Tensor, "batch tokens context_dim"]
-    ) -> tuple[Float[Tensor, "batch slots dim"], Float[Tensor, "batch slots tokens"]]:
-        """(slots, the last layer's cross-attention averaged over heads, which sums to 1 over the tokens)."""
+        self, tokens: Float[Tensor, "*batch tokens context_dim"]
+    ) -> tuple[Float[Tensor, "*batch slots dim"], Float[Tensor, "*batch slots tokens"]]:
+        """(slots, the last layer's cross-attention averaged over heads, which sums to 1 over the tokens).
+
+        No information crosses the leading axes, such as time.
+        """
+        batch, tokens = tokens.shape[:-2], tokens.flatten(0, -3)
         slots = self.queries[None]
         for layer in self.layers:
             slots, weights = layer(slots, tokens)
-        return self.output(slots), mean_over_heads(weights)
+        return self.output(slots).unflatten(0, batch), mean_over_heads(weights).unflatten(0, batch)

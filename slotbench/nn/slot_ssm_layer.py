@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from jaxtyping import Float
@@ -12,13 +13,25 @@ from slotbench.nn.linear import MLP
 from slotbench.nn.mamba import MambaBlock, MambaState
 from slotbench.nn.mamba2 import Mamba2Block, Mamba2State
 
-__all__ = ["MixerName", "SSMName", "SSMState", "SlotSSMLayer", "SlotSSMStack"]
+__all__ = [
+    "MixerName",
+    "SSMBlock",
+    "SSMName",
+    "SSMState",
+    "SlotSSMLayer",
+    "SlotSSMStack",
+    "slot_mixers",
+    "ssm_blocks",
+]
 
 MixerName = Literal["attention_mlp", "attention", "mlp", "none"]
 """What may follow a layer's SSM: attention over the slots and an MLP on each (the paper's), one of the two, nothing."""
 
 SSMName = Literal["mamba", "mamba2"]
 """The state space models that a layer can carry its slots through time with."""
+
+SSMBlock = MambaBlock | Mamba2Block
+"""Either of them."""
 
 SSMState = MambaState | Mamba2State
 """The state of either."""
@@ -35,7 +48,7 @@ class SlotSSMLayer(nn.Module):
         mixer: what lets slots exchange information within a step.
     """
 
-    def __init__(self, dim: int, ssm: MambaBlock | Mamba2Block, mixer: nn.Module):
+    def __init__(self, dim: int, ssm: SSMBlock, mixer: nn.Module):
         super().__init__()
         self.ssm_norm = nn.LayerNorm(dim)
         self.ssm = ssm
@@ -106,43 +119,23 @@ class SlotSSMStack(nn.ModuleList):
     Args:
         dim: width of a slot.
         num_layers: layers, at least one.
-        num_heads: heads of the mixers' attention.
-        mlp_ratio: hidden width of the mixers' MLPs in units of `dim`.
-        ssm: "mamba" for `MambaBlock`, "mamba2" for `Mamba2Block`.
-        state_dim: SSM state per channel.
-        expand: inner width of an SSM block in units of `dim`.
-        conv_width: steps that an SSM block's causal convolution sees.
-        head_dim: channels that share a decay in Mamba-2, a divisor of int(expand * dim); Mamba has no heads.
-        exact_zoh: discretise the input matrix exactly instead of Mamba's first-order form.
-        kernel: which kernel of `slotbench.ops.selective_scan` (of `slotbench.ops.ssd` for Mamba-2) runs the scan.
-        mixer: what follows the SSM of every layer, a `MixerName`.
+        make_block: makes a layer's SSM block from the width of a slot, such as `ssm_blocks` returns.
+        make_mixer: makes what follows it, such as `slot_mixers` returns.
 
     Raises:
-        ValueError: `num_layers` below 1, `num_heads` does not divide `dim`, `head_dim` the inner width of Mamba-2, or
-            an unknown `mixer`.
+        ValueError: `num_layers` below 1.
     """
 
     def __init__(
         self,
         dim: int,
         num_layers: int = 2,
-        num_heads: int = 4,
-        mlp_ratio: int = 4,
-        ssm: SSMName = "mamba",
-        state_dim: int = 16,
-        expand: float = 1.25,
-        conv_width: int = 4,
-        head_dim: int = 20,
-        exact_zoh: bool = False,
-        kernel: str = "auto",
-        mixer: MixerName = "attention_mlp",
+        make_block: Callable[[int], SSMBlock] = MambaBlock,
+        make_mixer: Callable[[int], nn.Module] = SlotMixer,
     ):
         if num_layers < 1:
             raise ValueError(f"num_layers must be at least 1, got {num_layers}")
-        super().__init__()
-        for _ in range(num_layers):
-            block = _block(ssm, dim, state_dim, expand, conv_width, head_dim, exact_zoh, kernel)
-            self.append(SlotSSMLayer(dim, block, _mixer(mixer, dim, num_heads, mlp_ratio)))
+        super().__init__(SlotSSMLayer(dim, make_block(dim), make_mixer(dim)) for _ in range(num_layers))
 
     def forward(
         self, slots: Float[Tensor, "batch time slots dim"], state: tuple[SSMState, ...] | None = None
@@ -155,30 +148,39 @@ class SlotSSMStack(nn.ModuleList):
         return slots, tuple(states)
 
 
-def _block(
+def ssm_blocks(
     ssm: SSMName,
-    dim: int,
-    state_dim: int,
-    expand: float,
-    conv_width: int,
-    head_dim: int,
-    exact_zoh: bool,
-    kernel: str,
-) -> MambaBlock | Mamba2Block:
+    state_dim: int = 16,
+    expand: float = 1.25,
+    conv_width: int = 4,
+    head_dim: int = 20,
+    exact_zoh: bool = False,
+    kernel: str = "auto",
+) -> Callable[[int], SSMBlock]:
+    """A factory of SSM blocks from their width: of `MambaBlock`, which has no heads, or of `Mamba2Block`.
+
+    Raises:
+        ValueError: an unknown `ssm`.
+    """
     if ssm == "mamba":
-        return MambaBlock(dim, state_dim, expand, conv_width, exact_zoh=exact_zoh, kernel=kernel)
+        return lambda dim: MambaBlock(dim, state_dim, expand, conv_width, exact_zoh=exact_zoh, kernel=kernel)
     if ssm == "mamba2":
-        return Mamba2Block(dim, state_dim, expand, conv_width, head_dim, exact_zoh=exact_zoh, kernel=kernel)
+        return lambda dim: Mamba2Block(dim, state_dim, expand, conv_width, head_dim, exact_zoh=exact_zoh, kernel=kernel)
     raise ValueError(f"no state space model is named '{ssm}': use 'mamba' or 'mamba2'")
 
 
-def _mixer(mixer: MixerName, dim: int, num_heads: int, mlp_ratio: int) -> nn.Module:
+def slot_mixers(mixer: MixerName, num_heads: int = 4, mlp_ratio: int = 4) -> Callable[[int], nn.Module]:
+    """A factory of slot mixers from the width of a slot.
+
+    Raises:
+        ValueError: an unknown `mixer`.
+    """
     if mixer == "attention_mlp":
-        return SlotMixer(dim, num_heads, mlp_ratio)
+        return lambda dim: SlotMixer(dim, num_heads, mlp_ratio)
     if mixer == "attention":
-        return SlotAttentionMixer(dim, num_heads)
+        return lambda dim: SlotAttentionMixer(dim, num_heads)
     if mixer == "mlp":
-        return SlotMLP(dim, mlp_ratio)
+        return lambda dim: SlotMLP(dim, mlp_ratio)
     if mixer == "none":
-        return nn.Identity()
+        return nn.Identity
     raise ValueError(f"mixer={mixer!r} is none of attention_mlp, attention, mlp, none")

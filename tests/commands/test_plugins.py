@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from slotbench import cli, registry
+from slotbench.sources import arguments_from_source, meanings_from_source
 
 FILE = '''
 from slotbench import registry
@@ -51,6 +52,20 @@ def test_a_component_is_shown_with_its_arguments_defaults_module_and_paper_witho
     assert page[page.index("  dim: int = 64") + 1] == "      width of a slot."
     assert "  token_spec: TokenSpec" in page
     assert page[page.index("Source") + 1].startswith("  Jiang, Deng, Singh, Lee, Ahn")
+
+
+def test_every_argument_of_a_built_in_component_has_a_meaning_of_its_own_or_of_a_base():
+    targets = [entry.target for kind in registry.KINDS for entry in registry.entries(kind)]
+    for target in (target for target in targets if target.startswith("slotbench")):
+        arguments = arguments_from_source(target)
+        assert arguments is not None, target
+        assert set(arguments) <= set(meanings_from_source(target, arguments)), target
+
+
+def test_a_meaning_of_ones_own_goes_before_that_of_a_base():
+    meanings = meanings_from_source("slotbench_plugins.cores.single_state_ssm:SingleStateSSM", ["dim", "state_dim"])
+    assert meanings["dim"].startswith("width of the one slot")
+    assert meanings["state_dim"] == "SSM state per channel."
 
 
 def test_a_component_whose_source_does_not_say_its_arguments_is_imported(tmp_path, capsys, monkeypatch):

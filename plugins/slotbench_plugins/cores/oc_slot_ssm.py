@@ -12,7 +12,7 @@ from slotbench.interfaces import Aggregation, CoreOutput, SlotSpec, TemporalCore
 from slotbench.nn.inverted_attention import InvertedAttention
 from slotbench.nn.linear import xavier_linear
 from slotbench.nn.slot_init import InitialisedSlots, LearnedSlots, SlotInit, initial_slots
-from slotbench.nn.slot_ssm_layer import MixerName, SlotSSMStack, SSMName, SSMState
+from slotbench.nn.slot_ssm_layer import MixerName, SlotSSMStack, SSMName, SSMState, slot_mixers, ssm_blocks
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 
 
@@ -147,16 +147,8 @@ class OCSlotSSM(InitialisedSlots, TemporalCore):
         self.layers = SlotSSMStack(
             dim,
             num_layers,
-            num_heads,
-            mlp_ratio,
-            ssm,
-            state_dim,
-            expand,
-            conv_width,
-            head_dim,
-            exact_zoh,
-            kernel,
-            mixer,
+            ssm_blocks(ssm, state_dim, expand, conv_width, head_dim, exact_zoh, kernel),
+            slot_mixers(mixer, num_heads, mlp_ratio),
         )
         token_dim = token_spec.dim if token_projection == "per_layer" else None
         self.readers = nn.ModuleList(

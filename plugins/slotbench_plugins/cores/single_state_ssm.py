@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from jaxtyping import Float
-from torch import Tensor
-
-from slotbench.interfaces import CoreOutput, SlotSpec, TemporalCore, TokenSpec
-from slotbench.nn.slot_encoder import SlotEncoder
-from slotbench.nn.slot_ssm_layer import SlotSSMStack, SSMName, SSMState
+from slotbench.interfaces import TokenSpec
+from slotbench.nn.slot_ssm_layer import SSMName
+from slotbench_plugins.cores.split_ssm import SplitSSM
 
 
-class SingleStateSSM(TemporalCore):
+class SingleStateSSM(SplitSSM):
     """`SlotSSM` with its state in one piece: one learned query reads the tokens, one sequence runs through the layers.
+
+    It is `SplitSSM` with one slot and without its linear maps. `CoreOutput.attention` is where the query looked.
 
     The mixers stay, so that a layer has the weights of a SlotSSM layer of the same width; their attention over one slot
     is a linear map. At equal `dim` the model has as many weights as `SlotSSM` but `num_slots` - 1 queries, and
@@ -22,18 +21,7 @@ class SingleStateSSM(TemporalCore):
 
     Args:
         token_spec: what the encoder hands over.
-        dim: width of the one slot.
-        num_layers: SSM layers.
-        num_heads: heads of every attention.
-        encoder_layers: self-cross layers of the encoder.
-        mlp_ratio: hidden width of the MLPs in units of `dim`.
-        ssm: the block that carries a sequence through time, "mamba" or "mamba2".
-        state_dim: SSM state per channel.
-        expand: inner width of the SSM block in units of `dim`.
-        conv_width: steps that the SSM block's causal convolution sees.
-        head_dim: channels that share a decay in Mamba-2; must divide the inner width. Mamba has no heads.
-        exact_zoh: discretise the input matrix exactly instead of Mamba's first-order form.
-        kernel: which kernel of `slotbench.ops.selective_scan` (of `slotbench.ops.ssd` for Mamba-2) runs the scan.
+        dim: width of the one slot; the other arguments are those of `SplitSSM`.
 
     Raises:
         ValueError: no layers, `num_heads` does not divide `dim`, or `head_dim` the inner width of Mamba-2.
@@ -55,20 +43,20 @@ class SingleStateSSM(TemporalCore):
         exact_zoh: bool = False,
         kernel: str = "auto",
     ):
-        super().__init__()
-        self.slot_spec = SlotSpec(num_slots=1, dim=dim)
-        self.encoder = SlotEncoder(token_spec.dim, 1, dim, encoder_layers, num_heads, mlp_ratio)
-        self.layers = SlotSSMStack(
-            dim, num_layers, num_heads, mlp_ratio, ssm, state_dim, expand, conv_width, head_dim, exact_zoh, kernel
-        )
-
-    def forward(
-        self, tokens: Float[Tensor, "batch time tokens dim"], state: tuple[SSMState, ...] | None = None
-    ) -> CoreOutput:
-        """One slot after every step, where it looked, and one state of the SSM per layer with leaves "batch 1 ..."."""
-        batch, time = tokens.shape[:2]
-        slot, attention = self.encoder(tokens.flatten(0, 1))
-        slot, state = self.layers(slot.unflatten(0, (batch, time)), state)
-        return CoreOutput(
-            slots=slot, attention=attention.unflatten(0, (batch, time)), state=state, attention_kind="reading"
+        super().__init__(
+            token_spec,
+            num_slots=1,
+            dim=dim,
+            stack_dim=None,
+            num_layers=num_layers,
+            num_heads=num_heads,
+            encoder_layers=encoder_layers,
+            mlp_ratio=mlp_ratio,
+            ssm=ssm,
+            state_dim=state_dim,
+            expand=expand,
+            conv_width=conv_width,
+            head_dim=head_dim,
+            exact_zoh=exact_zoh,
+            kernel=kernel,
         )

@@ -148,9 +148,8 @@ class SlotRNN(RecurrentCore):
 
     def per_step(self, tokens: Float[Tensor, "batch time tokens token_dim"]) -> SlotRNNInputs:
         """Encodes the steps into slots and projects these onto the first layer's gates."""
-        slots, attention = self.encoder(tokens.flatten(0, 1))
-        gates = self.layers[0].gru.input_gates(slots)
-        return SlotRNNInputs(*(leaf.unflatten(0, tokens.shape[:2]) for leaf in (gates, attention)))
+        slots, attention = self.encoder(tokens)
+        return SlotRNNInputs(self.layers[0].gru.input_gates(slots), attention)
 
     def cell(
         self, inputs: SlotRNNInputs, state: SlotRNNState

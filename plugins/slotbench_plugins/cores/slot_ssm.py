@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from slotbench.interfaces import CoreOutput, SlotSpec, TemporalCore, TokenSpec
 from slotbench.nn.slot_encoder import SlotEncoder
-from slotbench.nn.slot_ssm_layer import MixerName, SlotSSMStack, SSMName, SSMState
+from slotbench.nn.slot_ssm_layer import MixerName, SlotSSMStack, SSMName, SSMState, slot_mixers, ssm_blocks
 
 
 class SlotSSM(TemporalCore):
@@ -85,31 +85,20 @@ class SlotSSM(TemporalCore):
         self.layers = SlotSSMStack(
             dim,
             num_layers,
-            num_heads,
-            mlp_ratio,
-            ssm,
-            state_dim,
-            expand,
-            conv_width,
-            head_dim,
-            exact_zoh,
-            kernel,
-            mixer,
+            ssm_blocks(ssm, state_dim, expand, conv_width, head_dim, exact_zoh, kernel),
+            slot_mixers(mixer, num_heads, mlp_ratio),
         )
 
     def forward(
         self, tokens: Float[Tensor, "batch time tokens dim"], state: tuple[SSMState, ...] | None = None
     ) -> CoreOutput:
         """Slots after every step, and one state of the SSM per layer with leaves "batch slots ..."."""
-        batch, time = tokens.shape[:2]
         x, attention, states = tokens, None, []
         for index, layer in enumerate(self.layers):
             if str(index) in self.encoders:
-                # No information crosses time in the encoder, so time is folded into the batch.
-                x, weights = self.encoders[str(index)](x.flatten(0, 1))
-                x = x.unflatten(0, (batch, time))
+                x, weights = self.encoders[str(index)](x)
                 # Only the first layer's slots look at the tokens.
-                attention = weights.unflatten(0, (batch, time)) if index == 0 else None
+                attention = weights if index == 0 else None
             x, layer_state = layer(x, None if state is None else state[index])
             states.append(layer_state)
         return CoreOutput(slots=x, attention=attention, state=tuple(states), attention_kind="reading")

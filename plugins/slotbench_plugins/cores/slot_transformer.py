@@ -65,14 +65,10 @@ class SlotTransformer(TemporalCore):
         self, tokens: Float[Tensor, "batch time tokens dim"], state: CausalTransformerState | None = None
     ) -> CoreOutput:
         """Slots after every step, where they looked, and the cache of every layer with the index of the next step."""
-        batch, time = tokens.shape[:2]
-        # No information crosses time in the encoder, so time is folded into the batch.
-        slots, attention = self.encoder(tokens.flatten(0, 1))
-        slots, state = self.transformer(slots.unflatten(0, (batch, time)), state)
-        return CoreOutput(
-            slots=slots, attention=attention.unflatten(0, (batch, time)), state=state, attention_kind="reading"
-        )
+        slots, attention = self.encoder(tokens)
+        slots, state = self.transformer(slots, state)
+        return CoreOutput(slots, attention, state, "reading")
 
-    def slot_parameters(self) -> dict[str, int]:
+    def slot_parameters(self) -> dict[str, int] | None:
         """The encoder's learned queries: everything after it treats all slots alike."""
         return {"encoder.queries": 0}

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from slotbench.interfaces import CoreOutput, SlotSpec, TemporalCore, TokenSpec
 from slotbench.nn.linear import xavier_linear
 from slotbench.nn.slot_encoder import SlotEncoder
-from slotbench.nn.slot_ssm_layer import SlotSSMStack, SSMName, SSMState
+from slotbench.nn.slot_ssm_layer import SlotSSMStack, SSMName, SSMState, slot_mixers, ssm_blocks
 
 
 class SplitSSM(TemporalCore):
@@ -20,8 +20,8 @@ class SplitSSM(TemporalCore):
     layers, mapped back and split once.
 
     Every slot that comes out depends on every slot that went in, through weights of its own. So the slots do not follow
-    a permutation of the queries, and `CoreOutput.attention` is None: what a query looked at is not what the slot of
-    the same number is about.
+    a permutation of the queries, and `CoreOutput.attention` is None where there are several: what a query looked at is
+    not what the slot of the same number is about.
 
     Source: SlotSSM (Jiang et al., NeurIPS 2024), section 7.1, "Single State SSM (Split)". Where to concatenate, how
     wide the stack is and the two linear maps are not given there: plain concatenation would make the layers
@@ -79,16 +79,20 @@ class SplitSSM(TemporalCore):
             self.split = xavier_linear(stack_dim, joint_dim)
         width = joint_dim if stack_dim is None else stack_dim
         self.layers = SlotSSMStack(
-            width, num_layers, num_heads, mlp_ratio, ssm, state_dim, expand, conv_width, head_dim, exact_zoh, kernel
+            width,
+            num_layers,
+            ssm_blocks(ssm, state_dim, expand, conv_width, head_dim, exact_zoh, kernel),
+            slot_mixers("attention_mlp", num_heads, mlp_ratio),
         )
 
     def forward(
         self, tokens: Float[Tensor, "batch time tokens dim"], state: tuple[SSMState, ...] | None = None
     ) -> CoreOutput:
         """Slots after every step, and one state of the SSM per layer with leaves "batch 1 ..."."""
-        slots, _ = self.encoder(tokens.flatten(0, 1))
-        joined = self.join(rearrange(slots, "(batch time) slots dim -> batch time 1 (slots dim)", batch=len(tokens)))
-        joined, state = self.layers(joined, state)
-        split = self.split(joined)
-        slots = rearrange(split, "batch time 1 (slots dim) -> batch time slots dim", slots=self.slot_spec.num_slots)
-        return CoreOutput(slots=slots, attention=None, state=state)
+        num_slots = self.slot_spec.num_slots
+        slots, attention = self.encoder(tokens)
+        joined, state = self.layers(
+            self.join(rearrange(slots, "batch time slots dim -> batch time 1 (slots dim)")), state
+        )
+        slots = rearrange(self.split(joined), "batch time 1 (slots dim) -> batch time slots dim", slots=num_slots)
+        return CoreOutput(slots, attention, state, "reading") if num_slots == 1 else CoreOutput(slots, None, state)

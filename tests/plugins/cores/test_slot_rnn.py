@@ -29,7 +29,7 @@ class SlotsAreTokens(nn.Module):
         self.queries = queries
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return x, torch.eye(x.shape[1]).expand(x.shape[0], -1, -1)
+        return x, torch.eye(x.shape[-2]).expand(*x.shape[:-2], -1, -1)
 
 
 def with_slots_as_tokens(**arguments) -> SlotRNN:
@@ -122,7 +122,7 @@ def test_the_encoder_sees_all_steps_of_a_call_at_once(monkeypatch):
     forward = core.encoder.forward
     monkeypatch.setattr(core.encoder, "forward", lambda x: calls.append(x.shape) or forward(x))
     core(tokens())
-    assert calls == [(12, 5, 12)]
+    assert calls == [(2, 6, 5, 12)]
 
 
 def test_the_norm_of_the_mixer_stands_where_one_says():

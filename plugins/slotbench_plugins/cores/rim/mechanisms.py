@@ -264,10 +264,10 @@ class Mechanisms(RecurrentCore):
         )
 
     def per_step(self, tokens: Float[Tensor, "batch time tokens token_dim"], draws: Draws | None = None) -> RIMInputs:
-        """Keys and values of the tokens, or of what an encoder of single steps makes of them."""
+        """Keys and values of the tokens, or of what the encoder makes of those of each step."""
         if self.encoder is None:
             return RIMInputs(*self.input_attention.keys_values(tokens))
-        inputs, attention = (leaf.unflatten(0, tokens.shape[:2]) for leaf in self.encoder(tokens.flatten(0, 1)))
+        inputs, attention = self.encoder(tokens)
         return RIMInputs(*self.input_attention.keys_values(inputs), attention, slots=inputs)
 
     def cell(self, inputs: RIMInputs, state: RIMState) -> CoreStep:

@@ -137,7 +137,8 @@ def test_rim_in_its_authors_settings_starts_from_zeros_and_small_weights(folder)
         if name.startswith("input_attention"):
             assert dict(core.named_parameters())[name].std().item() == pytest.approx(0.01, rel=0.2), name
             assert value.std().item() == pytest.approx(0.01, rel=0.2), name
-    for name in ("expose_inactive_update", "mask_inactive_reads", "drops_what_is_read", "top_k"):
+    assert core.input_attention.drops_what_is_read is original.input_attention.drops_what_is_read is True
+    for name in ("expose_inactive_update", "mask_inactive_reads", "top_k"):
         assert getattr(core, name) == getattr(original, name), name
 
 

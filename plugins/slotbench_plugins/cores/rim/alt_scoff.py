@@ -8,7 +8,7 @@ from slotbench.interfaces import TokenSpec
 from slotbench.nn.slot_init import SlotInit
 from slotbench_plugins.cores.rim.cell import Communication, InputAttention
 from slotbench_plugins.cores.rim.frame_slots import SlotNorm, frame_slots
-from slotbench_plugins.cores.rim.mechanisms import DisabledMode, Initial, check_modules
+from slotbench_plugins.cores.rim.mechanisms import CommunicationMode, DisabledMode, Initial, Parts, check_modules
 from slotbench_plugins.cores.rim.object_files import ObjectFiles
 from slotbench_plugins.cores.rim.schemata import Schemata
 
@@ -23,9 +23,7 @@ class ALTSCOFF(ObjectFiles):
     `AltSCOFFCell`.
 
     Args:
-        token_spec: what the encoder hands over.
-        num_slots: object files.
-        dim: width of a file's state.
+        token_spec: the output of the encoder. Arguments that are not here are those of `Mechanisms`.
         num_schemata: GRUs that the files share.
         num_inputs: slots of a frame that Slot Attention finds before; None for the tokens themselves.
         slot_dim: width of a frame's slot.
@@ -33,8 +31,6 @@ class ALTSCOFF(ObjectFiles):
         slot_mlp_dim: hidden width of the MLP of the slot attention.
         slot_norm: as in `OCRIM`.
         slot_init: where the slots of a frame start, as in `OCRIM`.
-        top_k: active files per step; all of them if None.
-        initial: states before the first step, as in `RIM`.
         input_attention: what is normalised first, see `InputAttention`.
         input_key_dim: width of the queries and keys of the input attention.
         input_value_dim: width of what a file reads.
@@ -43,14 +39,11 @@ class ALTSCOFF(ObjectFiles):
         scaled: whether their scores are divided by the root of that width.
         temperature: of the softmax whose gradient trains the choice; `core.temperature` may be set to anneal it.
         sample_in_evaluation: whether the choice is drawn in evaluation too, by the number of the clip and the step.
-        communication: whether files attend to all files, each to itself alone, or there is none.
         communication_heads: heads of the communication.
         communication_key_dim: width of its queries and keys, per head.
         communication_value_dim: width of its values, per head.
         communication_output: what follows its heads, as in `RIM`.
         communication_dropout: probability, as in `RIM`.
-        disabled_slots: files that are switched off.
-        disabled_mode: what becomes of them, see `Mechanisms.disabled_mode`.
         projection_std: standard deviation of the initial weights of each file's own maps; Xavier-uniform if None.
 
     Raises:
@@ -79,7 +72,7 @@ class ALTSCOFF(ObjectFiles):
         scaled: bool = True,
         temperature: float = 0.5,
         sample_in_evaluation: bool = False,
-        communication: Literal["full", "self", "off"] = "full",
+        communication: CommunicationMode = "full",
         communication_heads: int = 4,
         communication_key_dim: int = 16,
         communication_value_dim: int = 16,
@@ -93,10 +86,7 @@ class ALTSCOFF(ObjectFiles):
         check_modules(num_slots, top_k)
         encoder = frame_slots(token_spec, num_inputs, slot_dim, slot_iterations, slot_mlp_dim, slot_norm, slot_init)
         input_dim = token_spec.dim if encoder is None else slot_dim
-        super().__init__(
-            dim,
-            num_slots,
-            top_k,
+        parts = Parts(
             encoder,
             InputAttention(
                 num_slots,
@@ -106,6 +96,7 @@ class ALTSCOFF(ObjectFiles):
                 input_value_dim,
                 normalisation=input_attention,
                 std=projection_std,
+                dropout=input_dropout,
             ),
             Schemata(
                 num_schemata,
@@ -128,9 +119,14 @@ class ALTSCOFF(ObjectFiles):
                 communication_dropout,
                 std=projection_std,
             ),
+        )
+        super().__init__(
+            num_slots,
+            dim,
+            top_k,
+            parts,
             initial=initial,
-            input_dropout=input_dropout,
-            communication_mode=communication,
+            communication=communication,
             disabled_slots=disabled_slots,
             disabled_mode=disabled_mode,
         )

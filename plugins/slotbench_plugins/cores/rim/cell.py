@@ -66,6 +66,8 @@ class InputAttention(nn.Module):
         null_row: where the null input stands among the inputs; of no effect but on the order of the weights. "none":
             there is no null input, and the last input is taken for it when modules are chosen.
         std: standard deviation of the initial weights of grouped maps; Xavier-uniform if None.
+        dropout: probability of dropout.
+        dropout_on: whether that is on the weights or on what is read.
     """
 
     def __init__(
@@ -82,10 +84,14 @@ class InputAttention(nn.Module):
         bias: bool = False,
         null_row: NullRow = "last",
         std: float | None = None,
+        dropout: float = 0.0,
+        dropout_on: Literal["weights", "read"] = "weights",
     ):
         super().__init__()
         self.num_heads = num_heads
         self.normalisation = normalisation
+        self.dropout = nn.Dropout(dropout)
+        self.drops_what_is_read = dropout_on == "read"
         self.null_index = 0 if null_row == "first" else -1
         self.has_null = null_row != "none"
         # the mean over heads of q k / sqrt(key_dim) is one product of the concatenated heads
@@ -132,6 +138,14 @@ class InputAttention(nn.Module):
             scores = scores.masked_fill(~among[:, None], -torch.inf)
         shares = scores.softmax(dim=-2) + EPSILON
         return shares / shares.sum(dim=-1, keepdim=True)
+
+    def read(
+        self, weights: Float[Tensor, "batch modules rows"], values: Float[Tensor, "batch rows value_dim"]
+    ) -> Float[Tensor, "batch modules value_dim"]:
+        """What each module reads, the sum of the values by their weights, with dropout."""
+        if self.drops_what_is_read:
+            return self.dropout(torch.matmul(weights.to(values.dtype), values))
+        return torch.matmul(self.dropout(weights).to(values.dtype), values)
 
     def null_weights(self, weights: Float[Tensor, "batch modules rows"]) -> Float[Tensor, "batch modules"]:
         """Each module's attention to the null input."""

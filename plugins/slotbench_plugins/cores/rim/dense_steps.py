@@ -38,7 +38,7 @@ class DenseSteps(NamedTuple):
 
 def dense_steps_apply(attention: InputAttention, units: nn.Module, communication: Communication | None) -> bool:
     """Whether these parts are such that `dense_steps` can be taken: GRUs, and maps of every module's own."""
-    plain = type(units) is GroupGRU and type(attention.query) is GroupLinear
+    plain = type(units) is GroupGRU and type(attention.query) is GroupLinear and not attention.drops_what_is_read
     return plain and (communication is None or type(communication.query_key) is GroupLinear)
 
 
@@ -46,7 +46,6 @@ def dense_steps(
     attention: InputAttention,
     units: GroupGRU,
     communication: Communication | None,
-    dropout: nn.Dropout,
     keys: Float[Tensor, "batch time rows key_dim"],
     values: Float[Tensor, "batch time rows value_dim"],
     hidden: Float[Tensor, "batch modules dim"],
@@ -57,7 +56,6 @@ def dense_steps(
         attention: of the modules to the inputs.
         units: by which modules update themselves.
         communication: by which modules hear one another; None for none.
-        dropout: on the weights of the input attention.
         keys: of the inputs and of the null input.
         values: of the inputs and of the null input.
         hidden: the states before the first step.
@@ -78,7 +76,7 @@ def dense_steps(
         else:
             shares = scores.softmax(dim=-2) + EPSILON
             weights = shares / shares.sum(dim=-1, keepdim=True)
-        read = torch.matmul(dropout(weights), value).transpose(0, 1)
+        read = attention.read(weights, value).transpose(0, 1)
         input_gates = torch.baddbmm(units.input_bias, read, units.input_weight)
         state = gru_update(input_gates, hidden_gates, state)
         if communication is not None and maps is not None:

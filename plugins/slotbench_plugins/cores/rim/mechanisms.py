@@ -14,12 +14,24 @@ from slotbench.nn.parameters import without_decay
 from slotbench_plugins.cores.rim.cell import Communication, InputAttention, block_gradient, most_relevant
 from slotbench_plugins.cores.rim.dense_steps import dense_steps, dense_steps_apply
 from slotbench_plugins.cores.rim.draws import Draws
-from slotbench_plugins.cores.rim.groups import GroupGRU
+from slotbench_plugins.cores.rim.groups import GroupGRU, GroupLSTM
 
-__all__ = ["DisabledMode", "Initial", "Mechanisms", "RIMInputs", "RIMState", "check_modules"]
+__all__ = [
+    "CommunicationMode",
+    "DisabledMode",
+    "Initial",
+    "Mechanisms",
+    "Parts",
+    "RIMInputs",
+    "RIMState",
+    "check_modules",
+]
 
 Initial = Literal["learned", "zeros", "normal"]
 """States before the first step."""
+
+CommunicationMode = Literal["full", "self", "off"]
+"""Whom modules hear: all, each itself alone, or none."""
 
 DisabledMode = Literal["removed", "code"]
 """What becomes of disabled modules: as if they were not there, or what the thesis' code does."""
@@ -79,27 +91,42 @@ def check_modules(
         )
 
 
-class Mechanisms(RecurrentCore):
-    """A core whose slots are the states of modules; a subclass makes the parts and says what the inputs are.
+class Parts(NamedTuple):
+    """What modules are made of.
 
-    Args:
-        dim: width of a module's state.
-        num_slots: modules.
-        top_k: active modules per step.
-        evaluation_top_k: active modules per step in evaluation; `top_k` if None.
+    Attributes:
         encoder: makes the inputs out of the tokens; None where the tokens are the inputs.
         input_attention: by which modules read the inputs.
         units: by which modules update themselves: (read, state) to a state, for LSTMs (read, state, memory) to both.
         communication: by which modules hear one another, if they do.
-        memory: whether `units` has a memory.
-        initial: states before the first step.
-        input_dropout: probability of dropout, on the weights of the input attention or on what is read.
-        input_dropout_on: which of the two.
-        communication_mode: whom modules hear: all, each itself alone, or none.
-        expose_inactive_update: see `RIM`.
-        mask_inactive_reads: see `RIM`.
+    """
+
+    encoder: nn.Module | None
+    input_attention: InputAttention
+    units: nn.Module
+    communication: Communication | None
+
+
+class Mechanisms(RecurrentCore):
+    """A core whose slots are the states of modules; a subclass makes the parts and says what the inputs are.
+
+    Args:
+        num_slots: modules.
+        dim: width of a module's state.
+        top_k: active modules per step; all of them if None.
+        parts: what the modules are made of.
+        initial: states before the first step: learned ones, zeros, or normal noise (anew for every clip in training,
+            the same for all clips in evaluation).
+        communication: whether active modules attend to all modules ("full"), each to itself alone ("self"), or there
+            is none ("off").
+        expose_inactive_update: whether others see, of a module that is not active, the state that it would have had, in
+            place of the state that it keeps.
+        mask_inactive_reads: whether a module that is not active reads zeros; otherwise it reads as the others do. It
+            keeps its state either way, so this matters only to those who see its update (`expose_inactive_update`).
         disabled_slots: modules that are switched off.
-        disabled_mode: what becomes of them.
+        disabled_mode: what becomes of them: "removed", or as in the thesis' "code", see `Mechanisms.disabled_mode`.
+        evaluation_top_k: active modules per step in evaluation, for models that are trained with few and tested with
+            more; as many as in training if None.
 
     Attributes:
         path: "cell" runs the readable cell at every step; "auto" takes a faster way with the same result where all
@@ -112,19 +139,13 @@ class Mechanisms(RecurrentCore):
 
     def __init__(
         self,
-        dim: int,
         num_slots: int,
+        dim: int,
         top_k: int,
-        encoder: nn.Module | None,
-        input_attention: InputAttention,
-        units: nn.Module,
-        communication: Communication | None,
+        parts: Parts,
         *,
-        memory: bool = False,
         initial: Initial = "learned",
-        input_dropout: float = 0.1,
-        input_dropout_on: Literal["weights", "read"] = "weights",
-        communication_mode: Literal["full", "self", "off"] = "full",
+        communication: CommunicationMode = "full",
         expose_inactive_update: bool = False,
         mask_inactive_reads: bool = True,
         disabled_slots: Sequence[int] = (),
@@ -139,21 +160,16 @@ class Mechanisms(RecurrentCore):
         self.top_k = top_k
         self.evaluation_top_k = evaluation_top_k
         self.initial = initial
-        self.communication_mode = communication_mode
+        self.communication_mode = communication
         self.expose_inactive_update = expose_inactive_update
         self.mask_inactive_reads = mask_inactive_reads
-        self.has_memory = memory
         self.disabled_slots = tuple(disabled_slots)
         self.disabled_mode = disabled_mode
         self.path: Literal["auto", "cell"] = "auto"
-        self.encoder = encoder
-        self.input_attention = input_attention
-        self.input_dropout = nn.Dropout(input_dropout)
-        self.drops_what_is_read = input_dropout_on == "read"
-        self.units = units
-        self.communication = communication
+        self.encoder, self.input_attention, self.units, self.communication = parts
+        self.has_memory = isinstance(self.units, GroupLSTM)
         if initial == "learned":
-            self.initial_modules = without_decay(nn.Parameter(torch.randn(1 + memory, num_slots, dim)))
+            self.initial_modules = without_decay(nn.Parameter(torch.randn(1 + self.has_memory, num_slots, dim)))
 
     @property
     def num_active(self) -> int:
@@ -235,7 +251,7 @@ class Mechanisms(RecurrentCore):
             return super().run(inputs, state)
         communication = None if self.communication_mode == "off" else self.communication
         assert isinstance(self.units, GroupGRU)
-        parts = (self.input_attention, self.units, communication, self.input_dropout)
+        parts = (self.input_attention, self.units, communication)
         hidden, weights, heard = dense_steps(*parts, inputs.keys, inputs.values, state.hidden)
         attention = self.input_attention.input_weights(weights)
         if inputs.attention is not None:
@@ -256,7 +272,6 @@ class Mechanisms(RecurrentCore):
             and type(self).cell is Mechanisms.cell
             and self.num_active == state.hidden.shape[1]
             and not self.disabled_slots
-            and not self.drops_what_is_read
             and (self.communication is None or self.communication_mode != "self")
             and dense_steps_apply(self.input_attention, self.units, self.communication)
             and inputs.keys.dtype == state.hidden.dtype == self.input_attention.key.weight.dtype
@@ -279,12 +294,7 @@ class Mechanisms(RecurrentCore):
         if active is not None:
             chosen = weights * active[..., None]
             reading = chosen if self.mask_inactive_reads else weights
-        if not self.drops_what_is_read:
-            reading = self.input_dropout(reading)
-        read = torch.matmul(reading.to(inputs.values.dtype), inputs.values)
-        if self.drops_what_is_read:
-            read = self.input_dropout(read)
-        after, details = self._update(read, state, inputs.noise)
+        after, details = self._update(self.input_attention.read(reading, inputs.values), state, inputs.noise)
         if enabled is not None:
             after = _zero_the_others(after, enabled)
         hidden, heard = self._communicate(after.hidden, state.hidden, active, among)

@@ -13,7 +13,7 @@ from slotbench.nn.slot_init import SlotInit
 from slotbench_plugins.cores.rim.cell import Communication, InputAttention
 from slotbench_plugins.cores.rim.frame_slots import FrameSlots, PastGradient, SlotNorm
 from slotbench_plugins.cores.rim.groups import group_units
-from slotbench_plugins.cores.rim.mechanisms import DisabledMode, Initial, check_modules
+from slotbench_plugins.cores.rim.mechanisms import CommunicationMode, DisabledMode, Initial, Parts, check_modules
 from slotbench_plugins.cores.rim.slot_inputs import SlotInputs
 
 
@@ -34,9 +34,7 @@ class OCRIM(SlotInputs):
     3.20-3.23. The settings of its text and its code are `OCRIM.thesis` and `OCRIM.code`; see docs/papers/rim.md.
 
     Args:
-        token_spec: what the encoder hands over.
-        num_slots: modules.
-        dim: width of a module's state.
+        token_spec: the output of the encoder. Arguments that are not here are those of `Mechanisms`.
         num_inputs: slots of a frame; None for the tokens themselves.
         slot_dim: width of a frame's slot.
         slot_iterations: corrections per frame.
@@ -48,30 +46,23 @@ class OCRIM(SlotInputs):
         slot_init: where a frame's slots start: drawn anew for every frame, as in the thesis ("gaussian"), or from one
             learned vector each, the same in every frame ("learned"). What is drawn hides the frame from modules that
             have learned nothing yet: see docs/papers/rim.md, which has measurements.
-        top_k: active modules per step; all of them if None.
         cell_type: recurrent unit of every module.
-        initial: states before the first step, as in `RIM`.
         input_attention: what is normalised first, see `InputAttention`.
         input_key_dim: width of its queries and keys.
         input_value_dim: width of what a module reads.
         input_dropout: probability of dropout on its weights.
         share_query: whether all modules make their queries with one map; needs another start than zeros.
-        communication: whether active modules attend to all modules, each to itself alone, or there is none.
         communication_heads: heads of the communication.
         communication_key_dim: width of its queries and keys, per head.
         communication_value_dim: width of its values, per head.
         communication_output: what follows its heads, as in `RIM`.
         communication_dropout: probability, as in `RIM`.
-        expose_inactive_update: as in `RIM`.
-        disabled_slots: modules that are switched off.
-        disabled_mode: what becomes of them: "removed", or as in the thesis' "code", see `Mechanisms.disabled_mode`.
         head_dim: hidden width of an MLP that turns the modules' states into slots as wide as those of a frame, for one
             decoder of both (`VideoPrediction.reconstruct_share`); None for the states as slots. The thesis' code has
             256, where it does so.
         init: initial weights: ours ("plain"), or those of the thesis' code.
         past_slots_gradient: whether the gradient goes back through the frame before ("kept"), or stops there, as in the
             thesis' code ("stopped").
-        evaluation_top_k: active modules per step in evaluation, as in `RIM`.
 
     Raises:
         ValueError: `top_k` is not between 1 and `num_slots`, a number is below 1, `share_query` with a start from
@@ -99,7 +90,7 @@ class OCRIM(SlotInputs):
         input_value_dim: int = 64,
         input_dropout: float = 0.1,
         share_query: bool = False,
-        communication: Literal["full", "self", "off"] = "full",
+        communication: CommunicationMode = "full",
         communication_heads: int = 4,
         communication_key_dim: int = 16,
         communication_value_dim: int = 16,
@@ -136,10 +127,7 @@ class OCRIM(SlotInputs):
                 slot_init=slot_init,
                 init=init,
             )
-        super().__init__(
-            dim,
-            num_slots,
-            top_k,
+        parts = Parts(
             encoder,
             InputAttention(
                 num_slots,
@@ -150,6 +138,7 @@ class OCRIM(SlotInputs):
                 normalisation=input_attention,
                 share_query=share_query,
                 std=std,
+                dropout=input_dropout,
             ),
             group_units(cell_type, num_slots, input_value_dim, dim),
             None
@@ -164,10 +153,14 @@ class OCRIM(SlotInputs):
                 communication_dropout,
                 std=std,
             ),
-            memory=cell_type == "lstm",
+        )
+        super().__init__(
+            num_slots,
+            dim,
+            top_k,
+            parts,
             initial=initial,
-            input_dropout=input_dropout,
-            communication_mode=communication,
+            communication=communication,
             expose_inactive_update=expose_inactive_update,
             disabled_slots=disabled_slots,
             disabled_mode=disabled_mode,

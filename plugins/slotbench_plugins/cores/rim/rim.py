@@ -11,7 +11,14 @@ from slotbench.interfaces import TokenSpec
 from slotbench.nn.slot_encoder import SlotEncoder
 from slotbench_plugins.cores.rim.cell import Communication, InputAttention
 from slotbench_plugins.cores.rim.groups import group_units
-from slotbench_plugins.cores.rim.mechanisms import DisabledMode, Initial, Mechanisms, check_modules
+from slotbench_plugins.cores.rim.mechanisms import (
+    CommunicationMode,
+    DisabledMode,
+    Initial,
+    Mechanisms,
+    Parts,
+    check_modules,
+)
 
 RIMInit = Literal["plain", "thesis", "original"]
 
@@ -38,9 +45,7 @@ class RIM(Mechanisms):
     differ, see docs/papers/rim.md.
 
     Args:
-        token_spec: what the encoder hands over.
-        num_slots: modules.
-        dim: width of a module's state.
+        token_spec: the output of the encoder. Arguments that are not here are those of `Mechanisms`.
         top_k: active modules per step; two thirds of them, rounded, if None (4 of 6, as in the original).
         num_inputs: a slot encoder reads the tokens of a step into so many inputs ("num_slots": as many as there are
             modules); None for the tokens themselves.
@@ -49,8 +54,6 @@ class RIM(Mechanisms):
         mlp_ratio: hidden width of the slot encoder's MLPs in units of `dim`.
         cell_type: recurrent unit of every module.
         lstm_bias: whether LSTMs have biases; GRUs have them.
-        initial: states before the first step: learned ones, zeros, or normal noise (anew for every clip in training,
-            the same for all clips in evaluation).
         input_attention: what is normalised first, see `InputAttention`.
         input_heads: heads of the input attention.
         input_key_dim: width of its queries and keys.
@@ -60,25 +63,16 @@ class RIM(Mechanisms):
         input_dropout_on: whether that is on the weights or on what has been read.
         share_query: whether all modules make their queries with one map; needs another start than zeros.
         null_row: where the null input stands among the inputs; of no effect on slots and gradients.
-        communication: whether active modules attend to all modules, each to itself alone, or there is none.
         communication_heads: heads of the communication.
         communication_key_dim: width of its queries and keys, per head.
         communication_value_dim: width of its values, per head.
         communication_output: what follows its heads, see `Communication`. "linear" has no bound:
             start it small (`projection_std`), as the thesis does, or the states can grow without end.
         communication_dropout: probability, on its weights ("linear") or output ("gated").
-        expose_inactive_update: whether others see, of a module that is not active, the state that it would have had, in
-            place of the state that it keeps.
-        mask_inactive_reads: whether a module that is not active reads zeros; otherwise it reads as the others do. It
-            keeps its state either way, so this matters only to those who see its update (`expose_inactive_update`).
         projection_std: standard deviation of the initial weights of the modules' own projections; if None, that of
             `init`, which is Xavier's for "plain" and 0.01 for the others.
-        disabled_slots: modules that are switched off.
-        disabled_mode: what becomes of them: "removed", or as in the thesis' "code", see `Mechanisms.disabled_mode`.
         init: initial weights of keys, values, units and gate: ours ("plain"), or those of the "thesis" or of the
             "original" authors' code.
-        evaluation_top_k: active modules per step in evaluation, for models that are trained with few and tested with
-            more; as many as in training if None.
 
     Raises:
         ValueError: `top_k` or `evaluation_top_k` is not between 1 and `num_slots`, a size is below 1, `share_query`
@@ -107,7 +101,7 @@ class RIM(Mechanisms):
         input_dropout_on: Literal["weights", "read"] = "weights",
         share_query: bool = False,
         null_row: Literal["first", "last"] = "last",
-        communication: Literal["full", "self", "off"] = "full",
+        communication: CommunicationMode = "full",
         communication_heads: int = 4,
         communication_key_dim: int = 16,
         communication_value_dim: int = 16,
@@ -129,10 +123,7 @@ class RIM(Mechanisms):
         if num_inputs is not None:
             count = num_slots if num_inputs == "num_slots" else num_inputs
             encoder = SlotEncoder(token_spec.dim, count, dim, encoder_layers, num_heads, mlp_ratio)
-        super().__init__(
-            dim,
-            num_slots,
-            top_k,
+        parts = Parts(
             encoder,
             InputAttention(
                 num_slots,
@@ -146,6 +137,8 @@ class RIM(Mechanisms):
                 bias=input_bias,
                 null_row=null_row,
                 std=projection_std,
+                dropout=input_dropout,
+                dropout_on=input_dropout_on,
             ),
             group_units(cell_type, num_slots, input_value_dim, dim, lstm_bias=lstm_bias),
             None
@@ -160,11 +153,14 @@ class RIM(Mechanisms):
                 communication_dropout,
                 std=projection_std,
             ),
-            memory=cell_type == "lstm",
+        )
+        super().__init__(
+            num_slots,
+            dim,
+            top_k,
+            parts,
             initial=initial,
-            input_dropout=input_dropout,
-            input_dropout_on=input_dropout_on,
-            communication_mode=communication,
+            communication=communication,
             expose_inactive_update=expose_inactive_update,
             mask_inactive_reads=mask_inactive_reads,
             disabled_slots=disabled_slots,

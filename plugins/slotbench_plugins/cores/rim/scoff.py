@@ -9,7 +9,7 @@ from slotbench.interfaces import TokenSpec
 from slotbench.nn.slot_init import SlotInit
 from slotbench_plugins.cores.rim.cell import Communication, InputAttention, NullRow
 from slotbench_plugins.cores.rim.frame_slots import SlotNorm, frame_slots
-from slotbench_plugins.cores.rim.mechanisms import DisabledMode, check_modules
+from slotbench_plugins.cores.rim.mechanisms import CommunicationMode, DisabledMode, Parts, check_modules
 from slotbench_plugins.cores.rim.object_files import ObjectFiles
 from slotbench_plugins.cores.rim.schemata import Schemata
 
@@ -32,9 +32,7 @@ class SCOFF(ObjectFiles):
     M.Sc. thesis, TU Delft, 2022, section 3.5, describes it.
 
     Args:
-        token_spec: what the encoder hands over.
-        num_slots: object files.
-        dim: width of a file's state.
+        token_spec: the output of the encoder. Arguments that are not here are those of `Mechanisms`.
         num_schemata: GRUs that the files share.
         num_inputs: slots of a frame that Slot Attention finds before (OC-SCOFF); None for the tokens themselves.
         slot_dim: width of a frame's slot.
@@ -42,7 +40,6 @@ class SCOFF(ObjectFiles):
         slot_mlp_dim: hidden width of the MLP of the slot attention.
         slot_norm: as in `OCRIM`.
         slot_init: where the slots of a frame start, as in `OCRIM`.
-        top_k: active files per step; all of them if None.
         input_attention: what is normalised first, see `InputAttention`.
         input_key_dim: width of the queries and keys of the input attention.
         input_value_dim: width of what a file reads; `dim` if None.
@@ -52,13 +49,10 @@ class SCOFF(ObjectFiles):
         scaled: whether their scores are divided by the root of that width.
         temperature: of the softmax whose gradient trains the choice; `core.temperature` may be set to anneal it.
         sample_in_evaluation: whether the choice is drawn in evaluation too, by the number of the clip and the step.
-        communication: whether files attend to all files, each to itself alone, or there is none.
         communication_heads: heads of the communication.
         communication_key_dim: width of its queries and keys, per head.
         communication_value_dim: width of its values, per head.
         communication_dropout: probability of dropout before its tanh.
-        disabled_slots: files that are switched off.
-        disabled_mode: what becomes of them, see `Mechanisms.disabled_mode`.
 
     Raises:
         ValueError: `top_k` is not between 1 and `num_slots`, a number is below 1, a `temperature` that is not positive,
@@ -87,7 +81,7 @@ class SCOFF(ObjectFiles):
         scaled: bool = True,
         temperature: float = 0.5,
         sample_in_evaluation: bool = False,
-        communication: Literal["full", "self", "off"] = "full",
+        communication: CommunicationMode = "full",
         communication_heads: int = 2,
         communication_key_dim: int = 32,
         communication_value_dim: int = 32,
@@ -99,10 +93,7 @@ class SCOFF(ObjectFiles):
         check_modules(num_slots, top_k)
         encoder = frame_slots(token_spec, num_inputs, slot_dim, slot_iterations, slot_mlp_dim, slot_norm, slot_init)
         value_dim = dim if input_value_dim is None else input_value_dim
-        super().__init__(
-            dim,
-            num_slots,
-            top_k,
+        parts = Parts(
             encoder,
             InputAttention(
                 num_slots,
@@ -113,6 +104,7 @@ class SCOFF(ObjectFiles):
                 normalisation=input_attention,
                 share_query=True,
                 null_row=null_row,
+                dropout=input_dropout,
             ),
             Schemata(num_schemata, value_dim, dim, schema_key_dim, scaled=scaled, temperature=temperature),
             None
@@ -127,9 +119,14 @@ class SCOFF(ObjectFiles):
                 communication_dropout,
                 shared=True,
             ),
+        )
+        super().__init__(
+            num_slots,
+            dim,
+            top_k,
+            parts,
             initial="normal",
-            input_dropout=input_dropout,
-            communication_mode=communication,
+            communication=communication,
             disabled_slots=disabled_slots,
             disabled_mode=disabled_mode,
         )

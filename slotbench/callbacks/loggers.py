@@ -16,7 +16,9 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from slotbench.files import plain, read_json_object_or_none
 from slotbench.lightning_compat import ClosableWandbLogger
+from slotbench.records import valid_part
 from slotbench.runs.folder import RunFolder
+from slotbench.runs.grid_record import PointRecord
 from slotbench.runs.wandb_compat import PART, is_set_off, is_set_offline, login_problem, mirror_settings
 
 __all__ = ["MODES", "RunFolderLogger", "RunWandbLogger", "wandb_logger"]
@@ -148,8 +150,7 @@ def wandb_logger(folder: RunFolder, mode: str, project: str, config: dict[str, A
     wandb_id = info.get("wandb_id") or (os.environ.get("WANDB_RUN_ID") if in_sweep else None) or _new_id(info["id"])
     if in_sweep:
         project = os.environ.get("WANDB_PROJECT") or project
-    before = info.get("wandb_part")
-    part = before + 1 if isinstance(before, int) else 1
+    part = info.get("wandb_part", 0) + 1
     folder.update(wandb_id=wandb_id, wandb_mode=mode, wandb_project=project, wandb_part=part)
     group = info.get("group") or (folder.path.resolve().parent.name if point else None)
     return RunWandbLogger(
@@ -189,8 +190,7 @@ def _say(sentence: str) -> None:
 
 def _point(folder: RunFolder) -> str | None:
     """The id of the grid's point that the run is of, if it is."""
-    point = (read_json_object_or_none(folder.path / "point.json") or {}).get("id")
-    return point if isinstance(point, str) else None
+    return valid_part(read_json_object_or_none(folder.path / "point.json") or {}, PointRecord).get("id")
 
 
 def _new_id(run_id: str) -> str:

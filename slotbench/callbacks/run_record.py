@@ -22,6 +22,7 @@ from slotbench.metric_info import infos_as_record, without_stage
 from slotbench.nn.parameters import trainable_parameters
 from slotbench.ops import chosen_kernels
 from slotbench.runs.folder import RunFolder
+from slotbench.runs.run_info import BestScore
 
 __all__ = ["RunRecord"]
 
@@ -112,7 +113,7 @@ class RunRecord(Callback):
         if isinstance(pl_module, Reporter) and pl_module.monitor is not None:
             name, direction = pl_module.monitor
             directions[name] = direction == "max"
-        best: dict[str, Any] = dict(self._folder.info.get("best", {}))
+        best: dict[str, BestScore] = dict(self._folder.info.get("best", {}))
         for name, higher in directions.items():
             value, before = metrics.get(name), best.get(name)
             if value is None or value != value:

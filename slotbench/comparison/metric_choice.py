@@ -6,7 +6,6 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
@@ -104,15 +103,10 @@ def _matching(given: str, known: Sequence[str]) -> list[str]:
 def _headlines(runs: Sequence[RunRecord]) -> dict[str, Metric]:
     found: dict[str, Metric] = {}
     for run in runs:
-        for headline in _records(run):
-            name = str(headline["metric"])
-            found.setdefault(name, Metric(name, str(headline.get("label") or name), headline.get("higher_is_better")))
+        for headline in run.info.get("headlines", ()):
+            name = headline["metric"]
+            found.setdefault(name, Metric(name, headline.get("label") or name, headline.get("higher_is_better")))
     return found
-
-
-def _records(run: RunRecord) -> list[dict[str, Any]]:
-    headlines = run.info.get("headlines")
-    return [item for item in headlines or [] if isinstance(item, dict) and "metric" in item]
 
 
 def _described(name: str, infos: Mapping[str, MetricInfo]) -> Metric:
@@ -126,7 +120,7 @@ def _references(
     """What baselines and what oracles score in a run, by the run's headlines or else as they were logged."""
     baselines: dict[str, float] = {}
     oracles: dict[str, float] = {}
-    for headline in _records(run):
+    for headline in run.info.get("headlines", ()):
         if headline["metric"] == name:
             own_baselines, own_oracles = split_references(headline)
             baselines, oracles = baselines | own_baselines, oracles | own_oracles

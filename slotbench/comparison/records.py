@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from slotbench.errors import UserError
+from slotbench.runs.run_info import RunInfo
 
 __all__ = [
     "RULES",
@@ -22,6 +23,7 @@ __all__ = [
     "Curve",
     "Metric",
     "Row",
+    "RunDetails",
     "RunRecord",
     "ScoredBy",
     "UnknownNameError",
@@ -71,6 +73,15 @@ class ScoredBy:
     clips: str | None = None
 
 
+class RunDetails(RunInfo, total=False):
+    """The record of a run, with what a comparison and Weights & Biases add to it."""
+
+    project: str
+    job_type: str
+    tags: list[str]
+    problem: str
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """One run, whatever has recorded it.
@@ -98,7 +109,7 @@ class RunRecord:
     settings: Mapping[str, Any]
     summary: Mapping[str, float]
     best: Mapping[str, float] = field(default_factory=dict)
-    info: Mapping[str, Any] = field(default_factory=dict)
+    info: RunDetails = field(default_factory=RunDetails)
     curves: Callable[[int], Mapping[str, Curve]] = lambda limit: {}
     media: Sequence[Path] = ()
     scored_by: Mapping[str, ScoredBy] = field(default_factory=dict)

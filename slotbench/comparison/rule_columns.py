@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from slotbench.comparison.records import RULES, Curve, Metric, RunRecord
+from slotbench.runs.run_info import Headline
 
 __all__ = ["apart_by_rules", "rule_notes"]
 
@@ -90,26 +91,21 @@ def _renamed(run: RunRecord, names: Mapping[str, str]) -> RunRecord:
     def own(name: str) -> str:
         return names.get(name, name)
 
-    headlines = run.info.get("headlines")
-    info: dict[str, Any] = dict(run.info)
-    if isinstance(headlines, list):
-        info["headlines"] = [
-            {**item, "metric": own(item["metric"]), "label": _labelled(item, names)}
-            if isinstance(item, dict) and item.get("metric") in names
-            else item
-            for item in headlines
-        ]
+    headlines: list[Headline] = [
+        {**item, "metric": own(item["metric"]), "label": _labelled(item, names)} if item["metric"] in names else item
+        for item in run.info.get("headlines", ())
+    ]
     return replace(
         run,
         summary={own(name): value for name, value in run.summary.items()},
         best={own(name): value for name, value in run.best.items()},
         scored_by={own(name): value for name, value in run.scored_by.items()},
-        info=info,
+        info={**run.info, "headlines": headlines},
         curves=partial(_renamed_curves, run.curves, dict(names)),
     )
 
 
-def _labelled(headline: Mapping[str, Any], names: Mapping[str, str]) -> str:
+def _labelled(headline: Headline, names: Mapping[str, str]) -> str:
     metric = headline["metric"]
     return f"{headline.get('label') or metric}{names[metric].removeprefix(metric)}"
 

@@ -16,12 +16,13 @@ import numpy as np
 from slotbench.comparison.absence import over_absence
 from slotbench.comparison.evaluations import read_evaluations
 from slotbench.comparison.metric_rows import last_values, read_curves
-from slotbench.comparison.records import ComparisonError, Curve, RunRecord
+from slotbench.comparison.records import ComparisonError, Curve, RunDetails, RunRecord
 from slotbench.comparison.settings import flat_settings
 from slotbench.errors import FileError
-from slotbench.files import is_inside, own_file, read_json, read_json_object_or_none, regular_files
+from slotbench.files import is_inside, own_file, read_json, regular_files
 from slotbench.records import numbers, valid_part
 from slotbench.runs.folder import CONFIG, METRICS, RECORD, RunFolder
+from slotbench.runs.grid_record import PointRecord
 from slotbench.runs.run_info import RunInfo
 from slotbench.yaml_files import read_yaml
 
@@ -66,7 +67,7 @@ def read_run_folder(path: Path) -> RunRecord:
     """
     info = _record(path)
     result, problems = _result(path)
-    state = str(info.get("state", "unknown"))
+    state = info.get("state", "unknown")
     if result is not None:
         # that it has diverged is how a run may come to its end
         state = "diverged" if "diverged" in (result.get("state"), state) else "finished"
@@ -74,27 +75,28 @@ def read_run_folder(path: Path) -> RunRecord:
         state, doubt = _state_now(path, state)
         problems += [doubt] if doubt else []
     settings, problem = _settings(path)
-    settings = {key: value for key, value in settings.items() if key != _chained(path)}
-    known = {**info, **(result or {})}
-    logged = known.get("metrics")
-    summary, lost = (numbers(logged), "") if isinstance(logged, Mapping) and logged else _logged(path)
-    best = known.get("best")
-    bests = best.items() if isinstance(best, Mapping) else ()
+    chained = _chained(path)
+    settings = {key: value for key, value in settings.items() if key != chained}
+    known: RunDetails = {**info, **(result or {})}
+    logged = known.pop("metrics", None)
+    summary, lost = (numbers(logged), "") if logged else _logged(path)
+    best = known.pop("best", {})
     media, hidden = _media(path)
     evaluations = read_evaluations(path, known.get("metrics_step"))
     problems = [text for text in (*problems, problem, lost, hidden, *evaluations.problems) if text]
-    left_out = ("metrics", "best", "problem")
+    known.pop("problem", None)
+    if problems:
+        known["problem"] = "; ".join(problems)
     return RunRecord(
-        id=str(info.get("id") or path.name),
-        name=str(info.get("name") or path.parent.name),
+        id=info.get("id") or path.name,
+        name=info.get("name") or path.parent.name,
         source=str(path),
         state=state,
         settings=settings,
         # what was logged counts where both say it
         summary={**evaluations.scores, **summary},
-        best=numbers({name: item.get("value") for name, item in bests if isinstance(item, Mapping)}),
-        info={key: value for key, value in known.items() if key not in left_out}
-        | ({"problem": "; ".join(problems)} if problems else {}),
+        best=numbers({name: item["value"] for name, item in best.items()}),
+        info=known,
         curves=partial(_curves, path, summary, evaluations.scores),
         media=media,
         scored_by=evaluations.scored_by,
@@ -182,8 +184,7 @@ def _settings(path: Path) -> tuple[dict[str, Any], str]:
 def _chained(path: Path) -> str | None:
     """The setting that names the run that a point of a chain starts from, another one for each point."""
     with contextlib.suppress(FileError):
-        into = (read_json_object_or_none(own_file(path, POINT)) or {}).get("into")
-        return into if isinstance(into, str) else None
+        return valid_part(read_json(own_file(path, POINT)), PointRecord).get("into")
     return None
 
 

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from slotbench.comparison.metric_choice import choose_metrics, find_metric, scores
 from slotbench.comparison.protocol import GridProtocol, protocol_notes, success
@@ -170,19 +170,17 @@ def _seed(run: RunRecord) -> tuple[int, str]:
 
 def _parameters(runs: Sequence[RunRecord]) -> int | None:
     """The number that all of them have that say it; None if they differ."""
-    found = {run.info["parameters"].get("total") for run in runs if isinstance(run.info.get("parameters"), Mapping)}
-    number = found.pop() if len(found) == 1 else None
-    return number if isinstance(number, int) else None
+    found = {run.info["parameters"].get("total") for run in runs if "parameters" in run.info}
+    return found.pop() if len(found) == 1 else None
 
 
 def _steps(runs: Sequence[RunRecord]) -> int | None:
     found = {run.info.get("step") for run in runs if run.state == "finished"}
-    number = found.pop() if len(found) == 1 else None
-    return number if isinstance(number, int) else None
+    return found.pop() if len(found) == 1 else None
 
 
-def _median(found: Sequence[Any]) -> float | None:
-    numbers = [float(value) for value in found if isinstance(value, int | float)]
+def _median(found: Sequence[float | None]) -> float | None:
+    numbers = [float(value) for value in found if value is not None]
     return statistics.median(numbers) if numbers else None
 
 

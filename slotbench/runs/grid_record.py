@@ -6,7 +6,16 @@ from typing import Any, Required, TypedDict
 
 from slotbench.runs.run_info import PluginEntry
 
-__all__ = ["GridRecord", "PointEntry", "ProtocolEntry"]
+__all__ = ["GridRecord", "PointEntry", "PointRecord", "ProtocolEntry"]
+
+
+class PointRecord(TypedDict, total=False):
+    """What `point.json` holds, in the folder of a point."""
+
+    id: str
+    fingerprint: str
+    after: str
+    into: str
 
 
 class PointEntry(TypedDict, total=False):

@@ -8,7 +8,7 @@ import msgspec
 
 from slotbench.records import Amount, Whole
 
-__all__ = ["Headline", "PluginEntry", "RunInfo"]
+__all__ = ["BestScore", "Headline", "PluginEntry", "RunInfo"]
 
 
 class Headline(TypedDict, total=False):
@@ -21,6 +21,13 @@ class Headline(TypedDict, total=False):
     baselines: dict[str, Any]
     oracles: dict[str, Any]
     floors: dict[str, Any]
+
+
+class BestScore(TypedDict, total=False):
+    """The best value of a metric, and the step of its validation."""
+
+    value: Required[Any]
+    step: int
 
 
 class PluginEntry(TypedDict, total=False):
@@ -59,7 +66,7 @@ class RunInfo(TypedDict, total=False):
     kernels: dict[str, Any]
     attempt: dict[str, Any]
     metrics: dict[str, Any]
-    best: dict[str, Any]
+    best: dict[str, BestScore]
     metric_infos: dict[str, Any]
     headlines: list[Headline]
     resumed: list[dict[str, Any]]
@@ -67,5 +74,6 @@ class RunInfo(TypedDict, total=False):
     plugins: list[PluginEntry]
     final_validation: bool
     wandb_mode: str
+    wandb_part: Whole
     begun_in: str
     held: dict[str, Any]

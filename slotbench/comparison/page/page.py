@@ -234,7 +234,8 @@ def _by_run(row: Row, name: str, cell: Cell) -> list[Any]:
 
 
 def _run(run: RunRecord, common: Mapping[str, Any]) -> dict[str, Any]:
-    info = {name: plain(run.info[name]) for name in _INFO if run.info.get(name) is not None}
+    known: Mapping[str, Any] = run.info
+    info = {name: plain(known[name]) for name in _INFO if known.get(name) is not None}
     own = {key: value for key, value in run.settings.items() if key not in common}
     named = {"id": run.id, "name": run.name, "source": run.source, "state": run.state}
     return {**named, "seed": plain(run.settings.get("seed_everything")), **info, "own": plain(own)}

@@ -18,10 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from slotbench.comparison.records import ComparisonError, Curve, RunRecord, thinned, whole
+from slotbench.comparison.records import ComparisonError, Curve, RunDetails, RunRecord, thinned, whole
 from slotbench.comparison.run_folders import images_in
 from slotbench.comparison.settings import flat_settings
-from slotbench.comparison.wandb.rows import MetricRows, WandbInfo, metrics_of, step_of
+from slotbench.comparison.wandb.rows import MetricRows, metrics_of, step_of
 from slotbench.errors import FileError
 from slotbench.files import is_inside, open_regular, own_file, read_json
 from slotbench.records import valid_part
@@ -175,7 +175,7 @@ def _read_run(run_id: str, paths: Sequence[Path]) -> RunRecord:
         **{key: value for key, value in around.items() if key in _FROM_RUN},
         "problem": "" if told else "its W&B log is empty: it was killed as it started",
     }
-    info = valid_part({key: value for key, value in given.items() if value not in (None, "", [])}, WandbInfo)
+    info = valid_part({key: value for key, value in given.items() if value not in (None, "", [])}, RunDetails)
     try:
         settings = flat_settings(config)
     except FileError as error:
@@ -216,10 +216,8 @@ def _run_folder(path: Path, run_id: str) -> RunInfo:
     return record if record.get("wandb_id") == run_id else {}
 
 
-def _best(around: Mapping[str, Any]) -> dict[str, float]:
-    best = around.get("best")
-    known = best.items() if isinstance(best, dict) else ()
-    return metrics_of({name: item.get("value") for name, item in known if isinstance(item, dict)})
+def _best(around: RunInfo) -> dict[str, float]:
+    return metrics_of({name: item["value"] for name, item in around.get("best", {}).items()})
 
 
 def _media(folders: Iterator[Path]) -> tuple[Path, ...]:

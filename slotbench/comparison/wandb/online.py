@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from slotbench.comparison.records import ComparisonError, Curve, RunRecord, whole
+from slotbench.comparison.records import ComparisonError, Curve, RunDetails, RunRecord, whole
 from slotbench.comparison.settings import flat_settings, plain_value
-from slotbench.comparison.wandb.rows import MetricRows, WandbInfo, metrics_of
+from slotbench.comparison.wandb.rows import MetricRows, metrics_of
 from slotbench.errors import FileError
 from slotbench.records import valid_part
 from slotbench.runs.wandb_compat import login_problem, login_server
@@ -180,7 +180,7 @@ def _record(run: Any, where: WandbAddress) -> RunRecord:
         state=STATES.get(run.state, "unknown"),
         settings=settings,
         summary=metrics_of(summary),
-        info=valid_part({key: value for key, value in info.items() if value not in (None, "", [])}, WandbInfo),
+        info=valid_part({key: value for key, value in info.items() if value not in (None, "", [])}, RunDetails),
         curves=partial(_curves, run, where),
     )
 

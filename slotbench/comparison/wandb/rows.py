@@ -10,21 +10,11 @@ import numpy as np
 from slotbench.comparison.records import Curve, thinned, whole
 from slotbench.metric_info import is_reference
 from slotbench.records import real
-from slotbench.runs.run_info import RunInfo
 
-__all__ = ["MetricRows", "WandbInfo", "metrics_of", "step_of"]
+__all__ = ["MetricRows", "metrics_of", "step_of"]
 
 _STEP = "trainer/global_step"
 _NO_METRICS = frozenset({_STEP, "epoch", "seconds"})
-
-
-class WandbInfo(RunInfo, total=False):
-    """The record of a run with what Weights & Biases alone knows of it."""
-
-    project: str
-    job_type: str
-    tags: list[str]
-    problem: str
 
 
 def metrics_of(row: Mapping[str, Any]) -> dict[str, float]:

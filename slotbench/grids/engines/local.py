@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import signal
-import subprocess
 import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from slotbench.errors import FileError
-from slotbench.files import open_to_append
 from slotbench.grids.engines.base import Engine, EngineError, Job, Outcome
-from slotbench.grids.ledger import PointFolder, now
-from slotbench.locks import Lock, LockedError
+from slotbench.grids.engines.worker import CommandProcess, PointTaken
 
 __all__ = ["LocalEngine", "cards"]
 
 _PATIENCE = 120.0
 # what a scheduler or a run above us has set is not about the jobs
-_NOT_HANDED_ON = ("SLURM_", "SLOTBENCH_RUN_DIR")
+_NOT_PASSED_ON = ("SLURM_", "SLOTBENCH_RUN_DIR")
 
 
 class LocalEngine(Engine):
@@ -41,7 +38,7 @@ class LocalEngine(Engine):
             raise EngineError(f"--jobs is {jobs}; expected 1 or more")
         self._jobs = jobs
         self._queue: deque[Job] = deque()
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._running: dict[str, CommandProcess] = {}
         self._ended: list[Outcome] = []
         self._cards = cards() if jobs > 1 else []
         self._card_of: dict[str, str] = {}
@@ -54,9 +51,9 @@ class LocalEngine(Engine):
     def poll(self) -> list[Outcome]:
         """The jobs that have ended; starts the next ones in their places."""
         for job_id, process in list(self._running.items()):
-            if (code := process.poll()) is not None:
+            if process.exit_code is not None:
                 del self._running[job_id]
-                self._ended.append(Outcome(job_id, code))
+                self._ended.append(Outcome(job_id, process.exit_code))
         self._start()
         ended, self._ended = self._ended, []
         return ended
@@ -76,7 +73,7 @@ class LocalEngine(Engine):
             process.terminate()
         until = time.monotonic() + _PATIENCE
         try:
-            while time.monotonic() < until and any(process.poll() is None for process in self._running.values()):
+            while time.monotonic() < until and any(process.exit_code is None for process in self._running.values()):
                 time.sleep(0.02)
         except KeyboardInterrupt:
             self.kill()
@@ -93,30 +90,16 @@ class LocalEngine(Engine):
     def _start(self) -> None:
         while self._queue and len(self._running) + self.occupied < self._jobs:
             job = self._queue.popleft()
-            lock = Lock(PointFolder(job.folder).lock)
-            environment = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_HANDED_ON)}
             if self._cards:
-                environment["CUDA_VISIBLE_DEVICES"] = self._card_of[job.id] = self._freest_card()
+                card = self._card_of[job.id] = self._freest_card()
+                job = replace(job, environment={"CUDA_VISIBLE_DEVICES": card, **job.environment})
             try:
-                lock.acquire()
-                with open_to_append(job.log) as log:
-                    log.write(f"=== {now()} {shlex.join(job.command)}\n".encode())
-                    self._running[job.id] = subprocess.Popen(
-                        job.command,
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=subprocess.STDOUT,
-                        env={**environment, **job.environment},
-                        start_new_session=True,
-                        pass_fds=(lock.descriptor,),
-                    )
-            except LockedError:
-                self._ended.append(Outcome(job.id, None, "another process runs it"))
+                self._running[job.id] = CommandProcess(job, without=_NOT_PASSED_ON, own_session=True)
+            except PointTaken as error:
+                self._ended.append(Outcome(job.id, None, str(error)))
             except (OSError, FileError) as error:
                 # a full disk, or no such program: the other points may do better
                 self._ended.append(Outcome(job.id, 1, f"could not be started: {error}"))
-            finally:
-                lock.release()
 
     def _freest_card(self) -> str:
         taken = Counter(self._card_of[job_id] for job_id in self._running)

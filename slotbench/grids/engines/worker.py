@@ -19,7 +19,7 @@ from slotbench.locks import Lock, LockedError
 __all__ = ["STOPPED", "THREAD_VARIABLES", "CommandProcess", "PointTaken"]
 
 STOPPED = frozenset({128 + signal.SIGTERM, 128 + signal.SIGINT, -signal.SIGTERM, -signal.SIGINT, -signal.SIGUSR2})
-"""Exit codes of a command that somebody has stopped, so that it can be resumed."""
+"""Exit codes of a command that a signal has stopped, so that it can be resumed."""
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
@@ -31,7 +31,7 @@ class PointTaken(Exception):  # noqa: N818  a fact, not a failure
 
 
 class CommandProcess:
-    """A job's command, running, and holding the lock of the point's folder as the local engine's do.
+    """A job's command, running, which holds the lock of the point's folder through an inherited descriptor.
 
     May be used from a signal handler: nothing here waits for a lock that the interrupted code could hold.
 
@@ -40,13 +40,19 @@ class CommandProcess:
         without: beginnings of names of environment variables that the command is not to see.
         threads: for the command, where this machine knows better than the driver's; None leaves them.
         locked: whether to take the folder's lock; False in the further processes of one point.
+        own_session: whether it runs in a session of its own, which Ctrl-C on the terminal does not reach.
 
     Raises:
         PointTaken: another process has the lock.
     """
 
     def __init__(
-        self, job: Job, without: tuple[str, ...] = (), threads: int | None = None, locked: bool = True
+        self,
+        job: Job,
+        without: tuple[str, ...] = (),
+        threads: int | None = None,
+        locked: bool = True,
+        own_session: bool = False,
     ) -> None:
         environment = {key: value for key, value in os.environ.items() if not (without and key.startswith(without))}
         environment |= job.environment
@@ -64,6 +70,7 @@ class CommandProcess:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
+                    start_new_session=own_session,
                     pass_fds=() if lock is None else (lock.descriptor,),
                 )
         finally:

@@ -160,6 +160,8 @@ def grid(folder: Path) -> Path:
         number = place.begin("local", "here")
         place.end(number, 1, "failed")
         (place.path / "run.json").write_text(json.dumps({"id": point.id, "state": "failed", "step": 3}))
+        place.log.write_text("ValueError: no\n")
+    (runs.point(made.points[0].id).path / "result.json").write_text(json.dumps({"state": "finished", "step": 3}))
     return runs.path
 
 
@@ -273,9 +275,10 @@ KINDS: dict[str, Kind] = {
     "grid: its file": Kind(grid_file("widths.yaml"), stands, named=False),
     "grid: the base": Kind(grid_file("base.yaml"), stands, named=False),
     "grid: grid.json": Kind(grid_file("grid.json"), stands_in_folder),
-    "grid: point.json": Kind(grid_file("point.json"), stands, tolerant=True),
-    "grid: attempts.jsonl": Kind(grid_file("attempts.jsonl"), stands, tolerant=True),
-    "grid: run.json": Kind(grid_file("run.json"), stands, tolerant=True),
+    **{
+        f"grid: {name}": Kind(grid_file(name), stands, tolerant=True)
+        for name in ("point.json", "attempts.jsonl", "run.json", "result.json", "log.txt")
+    },
     # a log without any score in it is seen by the scores that are not there
     "W&B: log": Kind(wandb_log, read_log, named=False),
     "table: stored": Kind(stored_table, against),

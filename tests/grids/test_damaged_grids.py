@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import random
 from pathlib import Path
 
 import pytest
 
 from slotbench.commands.grid.opening import open_grid
 from slotbench.errors import FileError, UserError
-from slotbench.files import read_json_object_or_none
 from slotbench.grids.grid_file import read_grid_file
 from slotbench.grids.grid_folder import GridFolder
 from slotbench.grids.ledger import STATES, PointFolder
@@ -102,23 +100,6 @@ def test_a_point_stands_somewhere_whatever_its_files_say(tmp_path: Path, name: s
             assert status.state in STATES
             assert status.step is None or status.step >= 0
             point.settle()
-
-
-@pytest.mark.parametrize("name", ["run.json", "result.json", "attempts.jsonl", "log.txt", "point.json"])
-def test_no_damage_ends_the_status_of_a_point(tmp_path: Path, name: str) -> None:
-    point = PointFolder(tmp_path / "point")
-    point.path.mkdir()
-    line = json.dumps(
-        {"attempt": 1, "ended": "now", "exit_code": 1, "step": 7, "metrics": {"val/loss": 0.5}, "state": "failed"}
-    )
-    draw = random.Random(name)
-    whole = (line + "\n").encode()
-    for _ in range(100):
-        at = draw.randrange(len(whole))
-        junk = draw.choice([b"", b"\xff\xfe", b"[" * 5000, b"9" * 5000, b"\0" * 9, b"null", b'"'])
-        (point.path / name).write_bytes(whole[:at] + junk + whole[at + draw.randrange(5) :])
-        assert point.status(["val/loss"]).state in STATES
-        assert isinstance(read_json_object_or_none(point.path / name), dict | None)
 
 
 @pytest.mark.parametrize("name", ["run.json", "result.json", "attempts.jsonl", "log.txt", ".attempt.lock", ".lock"])

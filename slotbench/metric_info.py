@@ -30,6 +30,7 @@ __all__ = [
     "legacy_direction",
     "legacy_info",
     "legacy_reference",
+    "reference_of",
     "score_beside",
     "without_stage",
 ]
@@ -169,6 +170,22 @@ def score_beside(logged: str, known: Mapping[str, MetricInfo]) -> str:
     info = info_of(logged, known)
     kept = logged.removesuffix(without_stage(logged)) if logged.startswith("lengths/") else ""
     return f"{kept}{info.without_masks if info.name == without_stage(logged) else without_stage(logged)}"
+
+
+def reference_of(logged: str, score: str, known: Mapping[str, MetricInfo]) -> tuple[Reference, str] | None:
+    """The kind and the name of a logged baseline or oracle, if it is one of the score's.
+
+    Args:
+        logged: of any score, such as "val/baseline/mse/black".
+        score: as `score_beside` names it.
+        known: what the run has written, by name without the stage.
+    """
+    if not is_reference(logged):
+        return None
+    info = known.get(without_stage(logged))
+    if info is None:
+        return legacy_reference(logged, score)
+    return (info.reference, info.by) if info.of == score else None
 
 
 def infos_as_record(infos: Mapping[str, MetricInfo]) -> dict[str, dict[str, Any]]:

@@ -185,7 +185,7 @@ def _write_page(comparison: Comparison, file: Path) -> None:
 
 def _send(comparison: Comparison, given: argparse.Namespace) -> None:
     if given.wandb_report or given.wandb_workspace:
-        from slotbench.comparison.wandb.report import make_report, make_workspace
+        from slotbench.comparison.wandb.workspaces import make_report, make_workspace
 
         if given.wandb_report:
             print(f"report: {make_report(comparison, given.wandb_report)}", file=sys.stderr)

@@ -13,6 +13,7 @@ from typing import Any
 from slotbench.comparison.records import ScoredBy
 from slotbench.errors import FileError
 from slotbench.files import own_file, read_json_object
+from slotbench.metric_info import without_stage
 from slotbench.records import numbers, read_record, real
 from slotbench.runs.evaluation_record import EvaluationRecord, rules_of
 from slotbench.text import one_line
@@ -21,7 +22,6 @@ __all__ = ["Evaluations", "read_evaluations"]
 
 _RECORD = re.compile(r"(val|(?:test|lengths)-\d{8}-\d{6}(?:-\d{1,3})?)(?:-(\d{1,4}T))?-([A-Za-z]\w{0,39})\.json")
 _DATED = re.compile(r"(test|lengths)-(\d{8}-\d{6})(?:-(\d{1,3}))?\.json")
-_BASELINE = re.compile(r"(lengths/\d{1,4}T)/baseline/(.+)")
 _MOST_FILES, _MOST_RECORDS, _MOST_SCORES, _MOST_RULES, _LONGEST = 10_000, 64, 500, 60, 40
 
 
@@ -76,8 +76,10 @@ def read_evaluations(folder: Path, step: Any = None) -> Evaluations:
 
 def _as_logged(name: str) -> str:
     """A baseline of long clips, "lengths/4T/baseline/NAME/ANSWER", as training logs one; any other score as it is."""
-    match = _BASELINE.fullmatch(name)
-    return f"val/baseline/{match[1]}/{match[2]}" if match else name
+    score = without_stage(name)
+    if not (name.startswith("lengths/") and score.startswith("baseline/")):
+        return name
+    return f"val/baseline/{name.removesuffix(score)}{score.removeprefix('baseline/')}"
 
 
 def _add(found: Evaluations, record: Mapping[str, Any], stage: str, source: str, step: Any) -> None:

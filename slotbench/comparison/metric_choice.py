@@ -16,9 +16,8 @@ from slotbench.metric_info import (
     info_of,
     infos_from_record,
     is_reference,
-    legacy_reference,
+    reference_of,
     score_beside,
-    without_stage,
 )
 from slotbench.runs.oracles import split_references
 
@@ -126,14 +125,7 @@ def _references(
             baselines, oracles = baselines | own_baselines, oracles | own_oracles
     score = score_beside(name.partition(RULES)[0], infos)
     for logged, value in run.summary.items():
-        if not is_reference(logged):
-            continue
-        known = infos.get(without_stage(logged))
-        if known is not None:
-            found = (known.reference, known.by) if known.of == score else None
-        else:
-            found = legacy_reference(logged, score)
-        if found is not None:
+        if (found := reference_of(logged, score, infos)) is not None:
             (oracles if found[0] == "oracle" else baselines).setdefault(found[1], value)
     return baselines, oracles
 

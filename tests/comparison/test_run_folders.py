@@ -133,7 +133,7 @@ LAST = {"val/baseline/top1/seen/last seen": 1.0, "val/baseline/top1/unseen_97+/l
 
 def test_a_point_stands_at_the_first_frame_of_its_bin():
     assert over_absence(SCORES | CONE) == {"absence/top1": {0: 0.9, 25: 0.5, 97: 0.2}}
-    assert baselines_over_absence([SCORES | CONE | LAST]) == {
+    assert baselines_over_absence([(SCORES | CONE | LAST, {})]) == {
         "absence/top1": {"any cone": {0: 0.1, 97: 0.7}, "last seen": {0: 1.0, 97: 0.05}}
     }
 
@@ -141,6 +141,8 @@ def test_a_point_stands_at_the_first_frame_of_its_bin():
 def test_baselines_that_runs_do_not_agree_on_and_single_points_are_left_out():
     elsewhere = CONE | {"val/baseline/top1/seen/any cone": 0.2}
     single = {"val/baseline/top1/seen/uniform": 0.03}
-    found = baselines_over_absence([SCORES | CONE | LAST, SCORES, SCORES | elsewhere | LAST | single])
+    found = baselines_over_absence(
+        (summary, {}) for summary in (SCORES | CONE | LAST, SCORES, SCORES | elsewhere | LAST | single)
+    )
     assert found == {"absence/top1": {"last seen": {0: 1.0, 97: 0.05}}}
     assert over_absence({"val/top1/seen": 0.9}) == {}

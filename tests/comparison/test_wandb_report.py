@@ -13,7 +13,7 @@ from wandb.sdk.lib import wbauth
 
 from slotbench.comparison.records import Comparison, ComparisonError, RunRecord
 from slotbench.comparison.table import compare
-from slotbench.comparison.wandb.report import config_key, make_report, make_workspace
+from slotbench.comparison.wandb.workspaces import config_key, make_report, make_workspace
 
 # of the library's own making, as it is imported
 pytestmark = pytest.mark.filterwarnings("ignore:[\\s\\S]*Pydantic:DeprecationWarning")

@@ -29,6 +29,7 @@ from slotbench.comparison.page.media import embed
 from slotbench.comparison.records import Cell, Comparison, ComparisonError, Row, RunRecord
 from slotbench.configurations import shortest_keys
 from slotbench.files import plain, write_atomically
+from slotbench.metric_info import infos_from_record
 
 __all__ = ["describe", "write_html"]
 
@@ -172,7 +173,9 @@ def _baseline_curves(runs: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
         curve: {
             name: {"x": sorted(points), "y": [_score(points[x]) for x in sorted(points)]} for name, points in of.items()
         }
-        for curve, of in baselines_over_absence(run.summary for run in runs).items()
+        for curve, of in baselines_over_absence(
+            (run.summary, infos_from_record(run.info.get("metric_infos"))) for run in runs
+        ).items()
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -39,6 +39,31 @@ _MAX_STEPS = 100
 _PANELS = {"mse": "squared error per pixel", "psnr": "PSNR, dB", "ssim": "SSIM", "lpips": "LPIPS"}
 
 _FUNCTIONS = {"mse": frame_mse, "psnr": frame_psnr, "ssim": frame_ssim}
+
+
+class _Whose(NamedTuple):
+    """Whose frames are scored, which the keys of curves say here and in checkpoints.
+
+    Attributes:
+        reference: "baseline" or "oracle"; empty for the model and its variants.
+        name: of the reference or the variant; empty for the model.
+    """
+
+    reference: str
+    name: str
+
+    @classmethod
+    def of(cls, key: str) -> _Whose:
+        """Reads "" for the model, "baseline|NAME", "oracle|NAME", or the name of a variant of the model."""
+        kind, bar, name = key.partition("|")
+        return cls(kind, name) if bar else cls("", key)
+
+    @property
+    def affixes(self) -> tuple[str, str]:
+        """What the logged names of its scores begin and end with."""
+        if self.reference:
+            return f"{self.reference}/rollout_", f"/{self.name}"
+        return "rollout_", f"_{self.name}" if self.name else ""
 
 
 class RolloutScores(Scores):
@@ -198,7 +223,7 @@ class RolloutScores(Scores):
         """Every score of the evaluation that ends, by name; keeps its curves as the latest."""
         curves = self._curves()
         if keep_references:
-            self.latest = {name: found for name, found in self.latest.items() if "|" in name} | curves
+            self.latest = self._references() | curves
         return super().close(keep_references)
 
     def panels(self) -> dict[str, dict[str, list[float]]]:
@@ -206,10 +231,9 @@ class RolloutScores(Scores):
         if "" not in self.latest:
             return {}
         named: dict[str, Curves] = {}
-        for whose, curves in self.latest.items():
-            kind, bar, name = whose.partition("|")
-            if bar:
-                named[f"oracle: {name}" if kind == "oracle" else name] = curves
+        for key, curves in self._references().items():
+            whose = _Whose.of(key)
+            named[f"oracle: {whose.name}" if whose.reference == "oracle" else whose.name] = curves
         return {
             _PANELS[score]: {"this run": self.latest[""][score]}
             | {name: curves[score] for name, curves in named.items() if score in curves}
@@ -218,12 +242,16 @@ class RolloutScores(Scores):
 
     def kept(self) -> dict[str, Any]:
         """What a checkpoint is to hold: the references, and their curves."""
-        return super().kept() | {"curves": {name: by for name, by in self.latest.items() if "|" in name}}
+        return super().kept() | {"curves": self._references()}
 
     def restore(self, kept: dict[str, Any]) -> None:
         """Takes over what `kept` returned."""
         super().restore(kept)
         self.latest = dict(kept["curves"])
+
+    def _references(self) -> dict[str, Curves]:
+        """The latest curves of baselines and oracles."""
+        return {key: curves for key, curves in self.latest.items() if _Whose.of(key).reference}
 
     def _curves(self) -> dict[str, Curves]:
         """The curves that have been updated, by whose they are and the score's name."""
@@ -251,7 +279,7 @@ def curve_values(curves: Mapping[str, Curves], means_until: Sequence[int] = ()) 
         scores = dict(found_curves)
         if "capped" in scores:
             found["rollout_capped"] = float(np.mean(scores.pop("capped")))
-        found |= summarise(scores, *_named_for(whose), means_until)
+        found |= summarise(scores, *_Whose.of(whose).affixes, means_until)
     return found
 
 
@@ -271,22 +299,16 @@ def frames_ahead(known: Mapping[str, Curves], of: Iterable[str] = ("",)) -> dict
         >>> frames_ahead(curves)
         {'rollout_frames_ahead': 2.0}
     """
-    baselines = [curves["mse"] for whose, curves in known.items() if whose.startswith("baseline|")]
+    baselines = [curves["mse"] for key, curves in known.items() if _Whose.of(key).reference == "baseline"]
     if not baselines:
         return {}
     lowest = [min(step) for step in zip(*baselines, strict=True)]
     found = {}
     for whose in of:
         behind = [not error < best for error, best in zip(known[whose]["mse"], lowest, strict=True)]
-        prefix, suffix = _named_for(whose)
+        prefix, suffix = _Whose.of(whose).affixes
         found[f"{prefix}frames_ahead{suffix}"] = float([*behind, True].index(True))
     return found
-
-
-def _named_for(whose: str) -> tuple[str, str]:
-    """What the names of the scores of a model, a variant of it or a reference begin and end with."""
-    kind, bar, name = whose.partition("|")
-    return (f"{kind}/rollout_", f"/{name}") if bar else ("rollout_", f"_{whose}" if whose else "")
 
 
 def summarise(

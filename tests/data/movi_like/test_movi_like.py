@@ -324,7 +324,9 @@ def test_prepared_folders_are_read_and_say_what_they_cannot_give(tmp_path: Path,
     assert len(small(path=path, val_videos=1).dataset("val")) == 1  # type: ignore[arg-type]
     with pytest.raises(DataFilesError, match=r"prepared with level a, and level is cam: set data.level to a"):
         small(path=path, level="cam").dataset("val")
-    with pytest.raises(DataFilesError, match=r"prepared with lowest_camera 30.0, and lowest_camera is 60.0: set data.lowest"):
+    with pytest.raises(
+        DataFilesError, match=r"prepared with lowest_camera 30.0, and lowest_camera is 60.0: set data.lowest"
+    ):
         small(path=path, lowest_camera=60).dataset("val")
     with pytest.raises(DataFilesError, match="prepared without depth"):
         small(path=path, depth=True).dataset("val")

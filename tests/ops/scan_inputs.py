@@ -14,7 +14,7 @@ NAMES = ("u", "delta", "A", "B", "C", "D", "z", "state")
 
 
 def scan_inputs(
-    batch: int, time: int, dim: int, num_states: int, *, dtype: torch.dtype = torch.float64, seed: int = 0
+    batch: int, time: int, dim: int = 4, num_states: int = 3, *, dtype: torch.dtype = torch.float64, seed: int = 0
 ) -> dict[str, Tensor]:
     """Leaves that require gradients, by argument name; drawn in float64, so that dtypes see the same numbers."""
     generator = torch.Generator().manual_seed(seed)
@@ -94,12 +94,9 @@ def values_and_gradients(
     inputs: dict[str, Tensor], scan: str | Callable[..., tuple[Tensor, Tensor]], seed: int = 1
 ) -> dict[str, Tensor]:
     """y, the last state, and the gradient of a random linear function of both for every input."""
-    if isinstance(scan, str):
-        y, last = selective_scan(**inputs, kernel=scan)
-    else:
-        y, last = scan(**inputs)
+    y, last = selective_scan(**inputs, kernel=scan) if isinstance(scan, str) else scan(**inputs)
     generator = torch.Generator().manual_seed(seed)
-    weights = [torch.randn(x.shape, generator=generator, dtype=torch.float64).to(x) for x in (y, last)]
+    weights = [torch.randn(x.shape, generator=generator, dtype=_widest(x)).to(x) for x in (y, last)]
     gradients = torch.autograd.grad((y, last), list(inputs.values()), weights)
     return {"y": y, "last state": last} | {f"grad {name}": g for name, g in zip(inputs, gradients, strict=True)}
 
@@ -108,10 +105,16 @@ def assert_agree(actual: dict[str, Tensor], expected: dict[str, Tensor], toleran
     """Every entry within `tolerance` of the expected one, relative to its norm."""
     assert actual.keys() == expected.keys()
     for name, value in expected.items():
-        error = (actual[name].double().cpu() - value.double().cpu()).norm() / (value.double().norm() + 1e-30)
+        assert actual[name].shape == value.shape, name
+        mine, wanted = (x.cpu().to(_widest(value)) for x in (actual[name], value))
+        error = (mine - wanted).norm() / (wanted.norm() + 1e-30)
         assert error <= tolerance, f"{name} is off by {error:.1e} of its norm"
 
 
 def without(inputs: dict[str, Tensor], *names: str) -> dict[str, Tensor]:
     """The inputs but those of these names."""
     return {name: value for name, value in inputs.items() if name not in names}
+
+
+def _widest(x: Tensor) -> torch.dtype:
+    return torch.complex128 if x.is_complex() else torch.float64

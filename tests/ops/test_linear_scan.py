@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scan_inputs import linear_scan_inputs, without
+from scan_inputs import assert_agree, linear_scan_inputs, values_and_gradients, without
 from torch import Tensor
 
 from slotbench.ops import available_kernels, chosen_kernels, dispatch, linear_scan
@@ -16,25 +16,8 @@ EVERY = ("reference", *FAST)
 DECAYS = ("state", "time state", "batch time state")
 
 
-def values_and_gradients(
-    inputs: dict[str, Tensor], scan: str | Callable[..., tuple[Tensor, Tensor]], seed: int = 1
-) -> dict[str, Tensor]:
-    """The states, the last of them, and the gradient of a random linear function of both for every input."""
-    states, last = linear_scan(**inputs, kernel=scan) if isinstance(scan, str) else scan(**inputs)
-    generator = torch.Generator().manual_seed(seed)
-    weights = [torch.randn(x.shape, generator=generator, dtype=torch.complex128).to(x) for x in (states, last)]
-    gradients = torch.autograd.grad((states, last), list(inputs.values()), weights)
-    names = [f"gradient of {name}" for name in inputs]
-    return {"states": states, "last state": last} | dict(zip(names, gradients, strict=True))
-
-
-def assert_agree(actual: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float) -> None:
-    """Every entry within `tolerance` of the expected one, relative to its norm."""
-    assert actual.keys() == expected.keys()
-    for name, value in expected.items():
-        assert actual[name].shape == value.shape, name
-        error = (actual[name].cpu() - value.cpu()).norm() / (value.norm() + 1e-30)
-        assert error <= tolerance, f"{name} is off by {error:.1e} of its norm"
+def results(inputs: dict[str, Tensor], kernel: str) -> dict[str, Tensor]:
+    return values_and_gradients(inputs, partial(linear_scan, kernel=kernel))
 
 
 @pytest.mark.parametrize("kernel", EVERY)
@@ -68,9 +51,9 @@ def test_kernels_agree_with_the_reference_in_value_and_every_gradient(
     inputs = linear_scan_inputs(batch, time, space, num_states, decay=decay, seed=seed)
     if not with_state:
         inputs = without(inputs, "state")
-    expected = values_and_gradients(inputs, "reference")
+    expected = results(inputs, "reference")
     for kernel in FAST:
-        assert_agree(values_and_gradients(inputs, kernel), expected, 1e-10)
+        assert_agree(results(inputs, kernel), expected, 1e-10)
 
 
 @pytest.mark.parametrize("decay", DECAYS)
@@ -79,10 +62,10 @@ def test_kernels_agree_with_the_reference_in_value_and_every_gradient(
 def test_kernels_agree_at_every_length_from_a_zero_and_from_a_random_state(time, batch, decay):
     inputs = linear_scan_inputs(batch, time, (2, 2), 8, decay=decay)
     for case in (inputs, without(inputs, "state")):
-        expected = values_and_gradients(case, "reference")
+        expected = results(case, "reference")
         for kernel in FAST:
-            actual = values_and_gradients(case, kernel)
-            assert (actual["states"] - expected["states"]).abs().max() < 1e-10
+            actual = results(case, kernel)
+            assert (actual["y"] - expected["y"]).abs().max() < 1e-10
             assert_agree(actual, expected, 1e-10)
 
 
@@ -111,7 +94,7 @@ def test_a_clip_in_pieces_equals_the_whole_with_its_gradients(kernel, cuts):
             pieces.append(states)
         return torch.cat(pieces, dim=1), state
 
-    assert_agree(values_and_gradients(inputs, in_pieces), values_and_gradients(inputs, kernel), 1e-10)
+    assert_agree(values_and_gradients(inputs, in_pieces), results(inputs, kernel), 1e-10)
 
 
 @pytest.mark.parametrize("kernel", EVERY)
@@ -174,9 +157,9 @@ def test_keeps_the_states_and_never_a_decay_of_their_size(kernel, decay):
 @pytest.mark.parametrize("kernel", EVERY)
 def test_complex64_is_near_complex128(kernel):
     for decay in DECAYS:
-        expected = values_and_gradients(linear_scan_inputs(2, 300, (4, 4), 16, decay=decay), "reference")
+        expected = results(linear_scan_inputs(2, 300, (4, 4), 16, decay=decay), "reference")
         inputs = linear_scan_inputs(2, 300, (4, 4), 16, decay=decay, dtype=torch.complex64)
-        actual = values_and_gradients(inputs, kernel)
+        actual = results(inputs, kernel)
         assert {value.dtype for value in actual.values()} == {torch.complex64}
         assert_agree(actual, expected, 1e-5)
 
@@ -185,9 +168,9 @@ def test_complex64_is_near_complex128(kernel):
 def test_one_input_of_complex128_makes_the_result_complex128(kernel):
     inputs = linear_scan_inputs(dtype=torch.complex64)
     inputs["decay"] = inputs["decay"].detach().to(torch.complex128).requires_grad_()
-    actual = values_and_gradients(inputs, kernel)
-    assert actual["states"].dtype == actual["last state"].dtype == torch.complex128
-    assert actual["gradient of drive"].dtype == torch.complex64
+    actual = results(inputs, kernel)
+    assert actual["y"].dtype == actual["last state"].dtype == torch.complex128
+    assert actual["grad drive"].dtype == torch.complex64
 
 
 @pytest.mark.parametrize("kernel", EVERY)
@@ -198,7 +181,7 @@ def test_autocast_changes_nothing(kernel):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return linear_scan(**x, kernel=kernel)
 
-    assert_agree(values_and_gradients(inputs, under_autocast), values_and_gradients(inputs, kernel), 0.0)
+    assert_agree(values_and_gradients(inputs, under_autocast), results(inputs, kernel), 0.0)
 
 
 @pytest.mark.parametrize("kernel", EVERY)
@@ -206,8 +189,8 @@ def test_autocast_changes_nothing(kernel):
 def test_long_clips_and_their_gradients_are_finite(kernel, magnitude):
     inputs = linear_scan_inputs(1, 4096, (2,), 4, dtype=torch.complex64)
     inputs["decay"] = torch.polar(torch.full((4,), magnitude), torch.linspace(0, 3, 4)).requires_grad_()
-    results = values_and_gradients(inputs, kernel)
-    assert all(torch.isfinite(torch.view_as_real(value)).all() for value in results.values())
+    found = results(inputs, kernel)
+    assert all(torch.isfinite(torch.view_as_real(value)).all() for value in found.values())
     if magnitude == 1:
         first = torch.autograd.grad(linear_scan(**inputs, kernel=kernel)[1].abs().sum(), inputs["drive"])[0][:, 0]
         assert first.abs().min() > 0.1
@@ -226,7 +209,7 @@ def test_samples_and_places_do_not_touch_one_another(kernel):
 @pytest.mark.parametrize("kernel", FAST)
 def test_inputs_may_be_views_with_any_strides_and_conjugates(kernel):
     inputs = linear_scan_inputs(decay="batch time state")
-    expected = values_and_gradients(
+    expected = results(
         {name: value.detach().conj_physical().requires_grad_() for name, value in inputs.items()}, kernel
     )
 
@@ -236,10 +219,10 @@ def test_inputs_may_be_views_with_any_strides_and_conjugates(kernel):
         )
 
     actual = values_and_gradients(inputs, of_views)
-    for name in ("states", "last state"):
+    for name in ("y", "last state"):
         torch.testing.assert_close(actual[name], expected[name])
     for name in inputs:
-        torch.testing.assert_close(actual[f"gradient of {name}"], expected[f"gradient of {name}"].conj_physical())
+        torch.testing.assert_close(actual[f"grad {name}"], expected[f"grad {name}"].conj_physical())
 
 
 @pytest.mark.parametrize("kernel", EVERY)
@@ -262,9 +245,9 @@ def test_numba_gives_the_same_bits_on_any_number_of_threads():
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        expected = [values_and_gradients(inputs, "numba") for inputs in cases]
+        expected = [results(inputs, "numba") for inputs in cases]
         torch.set_num_threads(3)
-        actual = [values_and_gradients(inputs, "numba") for inputs in cases]
+        actual = [results(inputs, "numba") for inputs in cases]
     finally:
         torch.set_num_threads(threads)
     for one, three in zip(expected, actual, strict=True):
@@ -310,7 +293,7 @@ def test_auto_takes_the_compiled_kernel_on_the_cpu_and_the_parallel_one_on_cuda_
 @pytest.mark.parametrize("kernel", ["torch", "associative"])
 @pytest.mark.parametrize("decay", DECAYS)
 def test_kernels_on_cuda_agree_with_the_reference_on_the_cpu(kernel, decay):
-    expected = values_and_gradients(linear_scan_inputs(2, 100, (4, 4), 16, decay=decay), "reference")
+    expected = results(linear_scan_inputs(2, 100, (4, 4), 16, decay=decay), "reference")
     inputs = linear_scan_inputs(2, 100, (4, 4), 16, decay=decay, dtype=torch.complex64)
     inputs = {name: value.detach().cuda().requires_grad_() for name, value in inputs.items()}
-    assert_agree(values_and_gradients(inputs, kernel), expected, 1e-4)
+    assert_agree(results(inputs, kernel), expected, 1e-4)

@@ -143,30 +143,6 @@ def test_one_channel_per_head_is_the_selective_scan_with_one_rate_per_channel(ke
     assert_agree(results(inputs, kernel), values_and_gradients(inputs, as_selective_scan), 1e-9)
 
 
-@pytest.mark.parametrize("kernel", FAST)
-@pytest.mark.parametrize("left_out", [("D",), ("state",), ("D", "state")])
-def test_optional_inputs_can_be_left_out(left_out, kernel):
-    inputs = {name: value for name, value in ssd_inputs(2, 40).items() if name not in left_out}
-    assert_agree(results(inputs, kernel), results(inputs, "reference"), 1e-9)
-    if "state" in left_out:
-        zeros = {**inputs, "state": torch.zeros(2, 4, 3, 5, dtype=torch.float64)}
-        assert torch.equal(ssd(**inputs, kernel=kernel)[0], ssd(**zeros, kernel=kernel)[0])
-
-
-@pytest.mark.parametrize("kernel", FAST)
-def test_the_fast_kernels_pass_gradcheck(kernel):
-    inputs = ssd_inputs(1, 34, 2, 1, 1, 2)  # longer than a chunk
-    assert torch.autograd.gradcheck(lambda *x: ssd(*x, kernel=kernel), tuple(inputs.values()))
-
-
-@pytest.mark.parametrize("kernel", FAST)
-def test_the_exact_hold_differs_and_has_the_reference_gradients(kernel):
-    inputs = ssd_inputs(2, 40)
-    exact = results(inputs, kernel, exact_zoh=True)
-    assert_agree(exact, results(inputs, "reference", exact_zoh=True), 1e-9)
-    assert not torch.allclose(exact["y"], results(inputs, kernel)["y"])
-
-
 @pytest.mark.parametrize("kernel", EVERY)
 def test_the_exact_hold_of_a_constant_input_ends_where_the_differential_equation_does(kernel):
     """h' = A h + B x from 0 with constant x is (exp(A t) - 1) / A B x, however the time is cut into steps."""
@@ -178,12 +154,6 @@ def test_the_exact_hold_of_a_constant_input_ends_where_the_differential_equation
 
 
 @pytest.mark.parametrize("kernel", EVERY)
-def test_float32_is_near_float64(kernel):
-    expected = results(ssd_inputs(4, 150, num_states=16), "reference")
-    assert_agree(results(ssd_inputs(4, 150, num_states=16, dtype=torch.float32), kernel), expected, 1e-5)
-
-
-@pytest.mark.parametrize("kernel", EVERY)
 def test_small_steps_after_huge_ones_keep_their_precision(kernel):
     """The sum of the exponents of a chunk is huge; what separates two of its later steps is small."""
     inputs = {name: value.detach() for name, value in ssd_inputs(2, 30).items()}
@@ -192,108 +162,6 @@ def test_small_steps_after_huge_ones_keep_their_precision(kernel):
     torch.testing.assert_close(
         ssd(**single, kernel=kernel)[1], ssd(**inputs, kernel="reference")[1].float(), rtol=1e-4, atol=1e-5
     )
-
-
-@pytest.mark.parametrize("kernel", EVERY)
-@pytest.mark.parametrize("cuts", [range(1, 40), [1], [31, 33], [32]])
-def test_a_clip_in_pieces_equals_the_whole_with_its_gradients(kernel, cuts):
-    inputs = ssd_inputs(2, 40)
-
-    def in_pieces(state: Tensor, A: Tensor, D: Tensor, **in_time: Tensor) -> tuple[Tensor, Tensor]:
-        ys = []
-        for begin, end in zip([0, *cuts], [*cuts, 40], strict=True):
-            piece = {name: value[:, begin:end] for name, value in in_time.items()}
-            y, state = ssd(A=A, D=D, state=state, kernel=kernel, **piece)
-            ys.append(y)
-        return torch.cat(ys, dim=1), state
-
-    assert_agree(values_and_gradients(inputs, in_pieces), results(inputs, kernel), 1e-9)
-
-
-@pytest.mark.parametrize("kernel", EVERY)
-def test_no_output_sees_a_later_input(kernel):
-    inputs = ssd_inputs(2, 40)
-    y, _ = ssd(**inputs, kernel=kernel)
-    for name in ("x", "delta", "B", "C"):
-        (gradient,) = torch.autograd.grad(y[:, :20].sum(), inputs[name], retain_graph=True)
-        assert not gradient[:, 20:].any(), name
-        assert gradient[:, 19].abs().min() > 0, name
-
-
-@pytest.mark.parametrize("kernel", EVERY)
-def test_the_gradient_of_the_returned_state_alone_reaches_the_inputs(kernel):
-    inputs = ssd_inputs(2, 6)
-    _, last = ssd(**inputs, kernel=kernel)
-    names = ("x", "delta", "A", "B", "state")
-    for name, gradient in zip(names, torch.autograd.grad(last.sum(), [inputs[name] for name in names]), strict=True):
-        assert gradient.abs().max() > 0, name
-
-
-@pytest.mark.parametrize("kernel", EVERY)
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_inputs_are_computed_in_float32(kernel, dtype):
-    inputs = {name: value.detach().to(dtype) for name, value in ssd_inputs(2, 12).items()}
-    y, last = ssd(**inputs, kernel=kernel)
-    expected, expected_last = ssd(**{n: x.float() for n, x in inputs.items()}, kernel="reference")
-    assert y.dtype == dtype
-    assert last.dtype == torch.float32
-    torch.testing.assert_close(y, expected.to(dtype), rtol=1e-2, atol=1e-4)
-    torch.testing.assert_close(last, expected_last, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("kernel", EVERY)
-def test_autocast_changes_nothing(kernel):
-    inputs = ssd_inputs(2, 40, dtype=torch.float32)
-
-    def under_autocast(**x: Tensor) -> tuple[Tensor, Tensor]:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            return ssd(**x, kernel=kernel)
-
-    assert_agree(values_and_gradients(inputs, under_autocast), results(inputs, kernel), 1e-6)
-
-
-@pytest.mark.parametrize("kernel", FAST)
-def test_autocast_around_the_backward_pass_changes_nothing(kernel):
-    inputs = ssd_inputs(2, 40, dtype=torch.float32)
-    expected = results(inputs, kernel)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert_agree(results(inputs, kernel), expected, 1e-6)
-
-
-@pytest.mark.parametrize("kernel", FAST)
-def test_long_clips_and_their_first_gradient_are_finite(kernel):
-    inputs = ssd_inputs(1, 4096, dtype=torch.float32)
-    assert all(torch.isfinite(value).all() for value in results(inputs, kernel).values())
-    slow = {**inputs, "A": (inputs["A"] * 1e-5).detach()}
-    (gradient,) = torch.autograd.grad(ssd(**slow, kernel=kernel)[0][:, -1].sum(), inputs["x"])
-    assert gradient[:, 0].norm() > 0
-
-
-@pytest.mark.parametrize("kernel", EVERY)
-def test_inputs_a_thousand_times_too_large_give_no_nan(kernel):
-    inputs = ssd_inputs(2, 40, dtype=torch.float32)
-    scaled = {name: (value * 1e3).detach().requires_grad_() for name, value in inputs.items()}
-    assert not any(torch.isnan(value).any() for value in results(scaled, kernel).values())
-
-
-@pytest.mark.parametrize("kernel", EVERY)
-def test_samples_do_not_touch_one_another(kernel):
-    inputs = {name: value.detach() for name, value in ssd_inputs(3, 9).items()}
-    before = ssd(**inputs, kernel=kernel)[0]
-    inputs["x"][0] += 1
-    after = ssd(**inputs, kernel=kernel)[0]
-    assert torch.equal(before[1:], after[1:])
-    assert not torch.equal(before[0], after[0])
-
-
-@pytest.mark.parametrize("kernel", FAST)
-def test_inputs_may_be_views_with_any_strides(kernel):
-    inputs = ssd_inputs(3, 40)
-    strided = {
-        name: value.detach().transpose(0, -1).contiguous().transpose(0, -1).requires_grad_()
-        for name, value in inputs.items()
-    }
-    assert_agree(results(strided, kernel), results(inputs, kernel), 1e-12)
 
 
 @pytest.mark.parametrize("kernel", FAST)

@@ -297,7 +297,7 @@ def test_outcomes_are_kept_one_by_one_and_a_second_run_leaves_them_out(tmp_path)
     (tmp_path / "tests" / "test_others.py").write_text("import a_package_that_is_not_there")
     (tmp_path / "tests" / "test_broken.py").write_text("import no_such_thing  # mark.gpu")
     slow = "import pytest\n@pytest.mark.gpu\ndef test_tunes():\n    with open('ran', 'a') as log: log.write('slow ')"
-    (tmp_path / "tests" / "test_mamba2.py").write_text(slow)
+    (tmp_path / "tests" / "test_ssm_blocks.py").write_text(slow)
     assert stage(tmp_path) == 11
     found = Items(tmp_path / "out", "gpu_tests")
     assert found[RUNNING] == {"test": "tests/test_some.py::test_crashes"}

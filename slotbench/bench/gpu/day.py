@@ -315,7 +315,7 @@ def _driver() -> str | None:
 # --- the tests marked gpu
 
 _NEEDED = ("pytest", "hypothesis", "beartype")
-_SLOW = ("test_ssd", "test_mamba2")  # mamba-ssm's kernels of Mamba-2 tune themselves for a minute or two per size
+_SLOW = ("test_ssd", "test_ssm_blocks")  # mamba-ssm's kernels of Mamba-2 tune themselves for a minute or two per size
 
 
 def gpu_tests(settings: Settings, items: Items) -> str:

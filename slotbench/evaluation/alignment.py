@@ -212,9 +212,8 @@ def _labels(
             found.append(soft_labels(part, are_logits))
         except ValueError as error:
             raise UserError(f"{path} holds {error} among its soft masks") from error
-    parts, ties, unequal = zip(*found, strict=True)
-    dtype = max((labels.dtype for labels in parts), key=lambda dtype: dtype.itemsize)
-    return torch.cat([labels.to(dtype) for labels in parts]), sum(ties), sum(unequal)
+    labels, ties, unequal = zip(*found, strict=True)
+    return torch.cat(labels), sum(ties), sum(unequal)
 
 
 def _ids(masks: Integer[np.ndarray, "time height width"]) -> tuple[Integer[Tensor, "time height width"], int]:

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
 
-from slotbench.metrics.contingency import LEAST_SHARE, masks_to_labels
+from slotbench.metrics.contingency import masks_to_labels
 
 __all__ = ["NO_SLOT", "check_slots_axis", "soft_labels"]
 
@@ -42,22 +42,15 @@ def soft_labels(
         >>> soft_labels(torch.tensor([[[[0.6, 0.5, 0.0]], [[0.4, 0.5, 0.0]]]]))
         (tensor([[[ 0,  0, -1]]], dtype=torch.int16), 1, 0)
     """
-    best, total = masks[:, 0].clone(), masks[:, 0].clone()
-    for slot in range(1, masks.shape[1]):
-        torch.maximum(best, masks[:, slot], out=best)
-        total += masks[:, slot]
-    if not bool(best.isfinite().all()):  # the largest of numbers is none if one of them is
+    largest = masks.amax(1)
+    if not bool(largest.isfinite().all()):  # the largest of numbers is none if one of them is
         raise ValueError("values that are no numbers (nan or infinite)")
-    winners = torch.zeros(best.shape, dtype=torch.int16, device=masks.device)
-    for slot in range(masks.shape[1]):
-        winners += masks[:, slot] == best
-    nowhere = torch.zeros_like(best, dtype=torch.bool) if are_logits else best < LEAST_SHARE
     # what is below 0 may be in another part of the clip
-    labels = masks.argmax(1).to(torch.int16) if are_logits else masks_to_labels(masks)
-    if nowhere.any():
-        labels = labels.to(torch.int16).masked_fill(nowhere, NO_SLOT)
-    away = (total.sub_(1).abs_() > _TOLERANCE) & ~nowhere
-    return labels, int(((winners != 1) & ~nowhere).sum()), int(away.sum())
+    labels = (masks.argmax(1) if are_logits else masks_to_labels(masks)).to(torch.int16)
+    nowhere = labels == masks.shape[1]
+    ties = (masks == largest[:, None]).sum(1, dtype=torch.int16) > 1
+    unequal = (masks.sum(1) - 1).abs() > _TOLERANCE
+    return labels.masked_fill(nowhere, NO_SLOT), int((ties & ~nowhere).sum()), int((unequal & ~nowhere).sum())
 
 
 def check_slots_axis(masks: np.ndarray) -> None:

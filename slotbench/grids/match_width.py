@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import shlex
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -63,48 +65,29 @@ def find_width(count: Callable[[int], int], budget: int, step: int = 1) -> Searc
         step: widths are multiples of it.
     """
     largest = _LARGEST_WIDTH // step
-    refusal = ""
+    refusals: list[str] = []
 
-    def first_accepted(start: int, stop: int) -> tuple[int, int] | None:
-        """(multiple, parameters) of the first accepted width from `start` on, before `stop`."""
-        nonlocal refusal
-        for multiple in range(start, min(stop, start + _PATIENCE)):
+    @cache
+    def accepted(start: int) -> tuple[int, int] | None:
+        """(width, parameters) of the first accepted multiple from `start` on."""
+        for multiple in range(start, min(largest + 1, start + _PATIENCE)):
             try:
-                return multiple, count(multiple * step)
+                return multiple * step, count(multiple * step)
             except RefusedError as error:
-                refusal = refusal or str(error)
+                refusals.append(str(error))
         return None
 
-    below: tuple[int, int] | None = None
-    above: tuple[int, int] | None = None
-    start = 1
-    while above is None:
-        found = first_accepted(start, largest + 1)
-        if found is None:
-            break
-        if found[1] > budget:
-            above = found
-        else:
-            below = found
-            start = 2 * found[0]
-    if above is None and below is None:
-        return Search(None, None, refusal)
-    # every accepted width from `low` to `high` is still in question
-    low = below[0] + 1 if below else 1
-    high = above[0] if above else low
-    while low < high:
-        middle = (low + high) // 2
-        found = first_accepted(middle, high)
-        if found is None:
-            high = middle
-        elif found[1] > budget:
-            above, high = found, middle
-        else:
-            below, low = found, found[0] + 1
-    return Search(
-        below=(below[0] * step, below[1]) if below else None,
-        above=(above[0] * step, above[1]) if above else None,
-    )
+    def is_over(start: int) -> bool:
+        found = accepted(start)
+        return found is None or found[1] > budget
+
+    high = 1
+    while high <= largest and not is_over(high):
+        high *= 2
+    low = high // 2
+    first_over = low + 1 + bisect_left(range(low + 1, min(high, largest + 1)), True, key=is_over)
+    below, above = accepted(first_over - 1) if first_over > 1 else None, accepted(first_over)
+    return Search(below, above, "" if below or above else refusals[0])
 
 
 @dataclass(frozen=True)

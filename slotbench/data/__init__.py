@@ -1,4 +1,4 @@
-"""Data sets: each is found by its name (`slotbench.build("BouncingBalls")`), what they share is taken from here.
+"""Data sets, which are found by name (`slotbench.build("BouncingBalls")`), and the base classes that they share.
 
 Importing the package imports no module, and so no torch: a name does, when it is asked for. The data sets are not among
 the names: the parser would write the shorter path into configurations, which name a data set's own module.

@@ -54,7 +54,7 @@ _FIELDS = ("frames", "masks", "target", "target_time", "features")
 
 
 def join_clips(clips: Sequence[Mapping[str, np.ndarray]]) -> VideoBatch:
-    """The batch of clips that are given as arrays by name.
+    """Joins clips, given as arrays by name, to a batch.
 
     Args:
         clips: "frames" (time channels height width), perhaps "masks", "target", "target_time" and "features" as in
@@ -67,7 +67,7 @@ def join_clips(clips: Sequence[Mapping[str, np.ndarray]]) -> VideoBatch:
 
 
 def padded(values: np.ndarray, size: int, axis: int = 0, fill: int = 0) -> np.ndarray:
-    """An array with `size` entries along an axis, those after its own being `fill`."""
+    """Pads an array with `fill` to `size` entries along an axis."""
     out = np.full((*values.shape[:axis], size, *values.shape[axis + 1 :]), fill, values.dtype)
     out[(slice(None),) * axis + (slice(0, values.shape[axis]),)] = values
     return out
@@ -85,7 +85,7 @@ def check_counts(**counts: int | None) -> None:
 
 
 def check_choices(**choices: tuple[str, Any]) -> None:
-    """Checks that arguments of a data set, each given with its `Literal`, are among the literal's values.
+    """Checks that arguments of a data set are among the values of the `Literal` that comes with each.
 
     Raises:
         ValueError: names the argument and its values.
@@ -107,7 +107,7 @@ class ClipDataset(Dataset[VideoBatch], DescribedClips, ABC):
 
     @abstractmethod
     def clips(self, indices: Sequence[int]) -> VideoBatch:
-        """The clips of these indices; what clip i is depends on nothing but i."""
+        """The clips of these indices; clip i depends on nothing but i."""
 
     def one_per_video(self) -> ClipDataset:
         """The data set with one clip of each video; the data set itself by default."""
@@ -182,7 +182,7 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
     """
 
     default_sizes: ClassVar[Mapping[Split, int]] = {"train": 1_000_000, "val": 1000, "test": 1000}
-    """Clips of each split where the `loader` does not say."""
+    """Clips of each split for which the `loader` has no size."""
 
     def __init__(self, loader: LoaderOptions = LoaderOptions()) -> None:
         super().__init__()
@@ -201,12 +201,12 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
 
     @property
     def version(self) -> str:
-        """Which edition of the data this is, for the records of evaluations."""
+        """The edition of the data, for the records of evaluations."""
         return "unknown"
 
     @property
     def pseudo_masks(self) -> bool:
-        """Whether `masks` are what a model has found, so that a score against them is none against the truth."""
+        """Whether `masks` are predictions of a model, so that scores against them do not compare with the truth."""
         return False
 
     @abstractmethod
@@ -214,7 +214,7 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
         """The clips of a split, by index; each is a `VideoBatch` of one clip."""
 
     def reading(self, splits: Sequence[Split] = _SPLITS) -> str | None:
-        """What was read of the user's own files and what was left out, in two lines; None, by default, says nothing."""
+        """A summary in two lines of the user's files: those that are read, and those left out; None by default."""
         return None
 
     def max_eval_frames(self, split: Split) -> int | None:
@@ -251,7 +251,7 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
         return {}
 
     def layers(self, batch: VideoBatch) -> Tensor | None:
-        """Every object alone on black, also where others cover it; None by default, where the set does not know.
+        """Every object alone on black, hidden parts included; None, by default, if the set does not know them.
 
         Args:
             batch: clips with their log.
@@ -262,7 +262,7 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
         return None
 
     def train_dataloader(self) -> DataLoader[VideoBatch]:
-        """Training batches, in order of index; where an epoch is fewer than there are, the next one reads on."""
+        """Training batches in order of index; after an epoch of fewer batches, the next one reads on."""
         loader = self._loader("train", self.loader.batch_size)
         loader.epoch_batches = self._batches_of_an_epoch
         return loader

@@ -58,7 +58,7 @@ class CLEVR(SlotDataModule, Preparable):
         resolution: pixels per side.
         crop: first row, last row, first column and last column (the last ones exclusive) of 240 x 320 pixels.
         max_objects: passes over scenes of more objects; null takes all.
-        flip: mirrors half of the training images. What "objects" says about positions is left as it is.
+        flip: mirrors half of the training images. Positions in "objects" stay as they are.
         loader: batches, workers, sizes, and the seed of the scenes' order and of the flips. Training goes through the
             scenes again and again until there are `train_size`; `val_size` and `test_size` take a random subset.
 

@@ -68,7 +68,7 @@ class _Field:
 
 @dataclass
 class _State:
-    """What a cache holds, or how far it has come: `cache.json`, `progress.json`."""
+    """The content of `cache.json`, or of `progress.json` while a cache is written."""
 
     format: Literal[1]
     description: dict[str, Any]
@@ -109,10 +109,10 @@ def write_cache(
     Args:
         folder: where to.
         batches: gives the videos from a number on, in batches of any size, each whole and all of one layout.
-        description: what they are and how they were made, in JSON's types; a reader gets it back, and a cache of
-            another description is not overwritten.
+        description: content and origin of the videos, in JSON's types; readers get it back, and a cache of another
+            description is not overwritten.
         timed: the `objects` that have an axis of frames after that of videos, which a cut in time cuts.
-        report: is told after each batch how many videos have been written.
+        report: called after each batch with the number of videos written.
 
     Raises:
         DataFilesError: the folder holds another cache or cannot be written, or a batch has a field that a cache cannot
@@ -222,7 +222,7 @@ class ClipCache(ClipSource):
         stride: frames of the videos' files from one frame of the cache to the next.
 
     Attributes:
-        description: what was given to `write_cache`.
+        description: the one given to `write_cache`.
         lengths: frames of each video.
 
     Raises:
@@ -339,7 +339,7 @@ def cache_videos(
         source: of videos of one length.
         description: see `write_cache`.
         timed: see `write_cache`.
-        report: is told how many videos have been written, and how many there are.
+        report: called with the number of videos written and their total.
         jobs: processes that read them.
         size: videos that are read and written at a time.
     """
@@ -432,7 +432,7 @@ def _fields(batch: VideoBatch) -> dict[str, np.ndarray]:
     if batch.held_out is not None:
         raise DataFilesError("a cache holds the views of one batch; this one has views that are held out")
     given = {name: getattr(batch, name) for name in _TIMED}
-    # where a clip is from is said by who reads it
+    # readers add where a clip is from
     given |= {f"objects.{name}": value for name, value in batch.objects.items() if name not in ("video", "first_frame")}
     return {name: value.numpy() for name, value in given.items() if value is not None}
 
@@ -452,7 +452,7 @@ def _path(folder: Path, name: str) -> Path:
 
 
 def _read_state(path: Path) -> _State:
-    """What cache.json or progress.json says, if it can be what we wrote."""
+    """The content of cache.json or progress.json."""
     advice = "delete its folder and prepare it anew"
     state = read_record(path, _State, advice=advice, raising=DataFilesError)
     if path.name == _COMPLETE and not state.videos:

@@ -189,15 +189,15 @@ class CutClips(ClipDataset):
         return self.source.name(*self.place(index))
 
     def video_origin(self, video: int) -> str:
-        """What the source says."""
+        """That of the source."""
         return self.source.origin(video)
 
     def video_name(self, video: int) -> str | None:
-        """What the source says."""
+        """That of the source."""
         return self.source.video_name(video)
 
     def view(self, video: int) -> View | None:
-        """What the source says."""
+        """That of the source."""
         return self.source.view(video)
 
     def one_per_video(self) -> ClipDataset:
@@ -288,11 +288,11 @@ class VideoPieces(ClipDataset, WholeVideos):
         return self.source.origin(piece.video)
 
     def video_name(self, video: int) -> str | None:
-        """What the source says."""
+        """That of the source."""
         return self.source.video_name(video)
 
     def view(self, video: int) -> View | None:
-        """What the source says."""
+        """That of the source."""
         return self.source.view(video)
 
     def frame_numbers(self, piece: Piece) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Functions compiled by numba at their first call ever, and read from disk by later processes.
 
-What such a function uses stands in its own file: the cache on disk notices a change of that file, not of an import.
+Such a function uses names of its own file only: the cache on disk notices a change of that file, not of an import.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def cropped(batch: VideoBatch, crop: Crop) -> VideoBatch:
     """The part of every frame in the rectangle, in the size of the frame, with its masks, depth and boxes.
 
     A pixel of masks and depth takes what lies under its centre. Boxes are those of the part that is left, zeros where
-    nothing is. What a crop makes untrue is left out of `objects`: positions in the image, visible pixels, the field of
+    nothing is. `objects` loses entries that a crop makes untrue: positions in the image, visible pixels, the field of
     view.
 
     Args:

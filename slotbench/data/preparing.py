@@ -29,7 +29,7 @@ from slotbench.records import as_record
 __all__ = ["Marks", "Preparable", "Report", "as_marks", "in_order", "processes_for", "sole_writer"]
 
 Report = Callable[[str, int, int], None]
-"""Is told what is being prepared, how much of it is done, and how much there is (videos, or bytes of a file)."""
+"""Called with the name of the work, the amount done, and the total (videos, or bytes of a file)."""
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
@@ -54,13 +54,13 @@ class Preparable(ABC):
 
         Args:
             out: the folder.
-            report: is told how far it has come.
-            jobs: processes that work on it, which change no byte of what is written; None for what the machine has.
+            report: called with the progress.
+            jobs: processes that work on it, which change no byte of the result; None for as many as the machine has.
         """
 
 
 def processes_for(asked: int | None, pieces: int) -> int:
-    """How many processes to work with: as many as asked for, or as cores if there is enough to do for them.
+    """The number of processes to use: the given one, or that of the cores if there is enough work for them.
 
     Raises:
         DataFilesError: fewer than one is asked for.
@@ -74,7 +74,7 @@ def processes_for(asked: int | None, pieces: int) -> int:
 
 
 def in_order(work: Callable[[Piece], Result], pieces: Iterable[Piece], jobs: int) -> Iterator[Result]:
-    """`work` of every piece, one after the other as they come, whatever process has done it.
+    """Yields `work(piece)` for every piece in order, whichever process computes it.
 
     A few pieces are worked on ahead of the one that is waited for. With one job all is done in this process.
 
@@ -129,8 +129,8 @@ def _end_with_parent() -> None:
 class Marks:
     """The checksums of what has been written so far, remembered at up to 64 places on the way.
 
-    What lies on the disk is compared with them before writing continues, behind the last place up to which all is as it
-    was written. As the work grows places are forgotten, so that those that stay are spread over all of it.
+    Before writing continues, the files on the disk are compared with them, and writing continues behind the last place
+    up to which they match. As the work grows places are forgotten, so that those that stay are spread over all of it.
 
     Args:
         known: the places of an earlier process, each a number of pieces and the checksums of the files up to there.
@@ -145,7 +145,7 @@ class Marks:
         self._digests.setdefault(name, hashlib.sha256()).update(content)
 
     def set(self, count: int) -> None:
-        """Says that so many pieces are on the disk for good."""
+        """Records that so many pieces are on the disk for good."""
         self._marks.append((count, self.sums()))
         if len(self._marks) > _MOST_MARKS:
             # the one whose neighbours are nearest to each other, so that those that stay are spread over the way
@@ -192,7 +192,7 @@ class Marks:
         return good
 
     def last(self) -> int:
-        """How many pieces have been said to be on the disk."""
+        """The number of pieces recorded as being on the disk."""
         return self._marks[-1][0] if self._marks else 0
 
     def stored(self) -> list[Any]:

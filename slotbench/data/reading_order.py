@@ -55,7 +55,7 @@ class InOrder(SequentialSampler, DistributedSampler):  # type: ignore[misc]  # b
         start, self.start = self.start, 0
         if self.batches is None or self.batches * self._batch_size >= self._length:
             return map(self._index, range(start, self._length))
-        # `epoch` is what Lightning says by `set_epoch`
+        # Lightning sets `epoch` with `set_epoch`
         first, length = self.epoch * self.batches * self._batch_size, self.batches * self._batch_size
         return (self._full_batch_index(place) % self._total for place in range(first + start, first + length))
 
@@ -89,16 +89,16 @@ class ResumableLoader(DataLoader[VideoBatch]):
     """
 
     epoch_batches: Callable[[ResumableLoader], int | None] | None = None
-    _handed_out = 0
+    _yielded = 0
     _skipped = 0
 
     def __iter__(self) -> Iterator[VideoBatch]:  # type: ignore[override]
         batches_of_epoch = None if self.epoch_batches is None else self.epoch_batches(self)
         # after all batches of an epoch the next one begins
-        self._handed_out, self._skipped = self._skipped % (batches_of_epoch or len(self)), 0
+        self._yielded, self._skipped = self._skipped % (batches_of_epoch or len(self)), 0
         if isinstance(self.sampler, InOrder):
             self.sampler.batches = batches_of_epoch
-            self.sampler.start = self._handed_out * (self.batch_size or 1)
+            self.sampler.start = self._yielded * (self.batch_size or 1)
         batches = super().__iter__()
         while True:
             try:
@@ -111,12 +111,12 @@ class ResumableLoader(DataLoader[VideoBatch]):
                 if (reason := too_many_open(error)) is not None:
                     raise DataFilesError(reason) from error
                 raise
-            self._handed_out += 1
+            self._yielded += 1
             yield batch
 
     def state_dict(self) -> dict[str, int]:
-        """How many batches of the epoch have been handed out."""
-        return {"batches": self._handed_out}
+        """The number of batches of the epoch that the loader has yielded."""
+        return {"batches": self._yielded}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Makes the next pass begin after that many batches, or at the first if these were all of an epoch."""

@@ -1,4 +1,4 @@
-"""Whether what was prepared still lies there as it was written."""
+"""Checks that prepared files are still as they were written."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def damaged_in(folder: Path, report: Callable[[int, int], None] | None = None) -
 
     Args:
         folder: one of `Prepared.complete`.
-        report: is told how many bytes have been read, and how many there are.
+        report: called with the number of bytes read and their total.
     """
     total = sum((folder / file).stat().st_size for file in read_sums(folder) if (folder / file).is_file())
     read = 0

@@ -65,8 +65,14 @@ def test_a_clip_depends_on_seed_split_and_index_alone(name: str) -> None:
 @pytest.mark.parametrize("name", simulators())
 def test_frames_are_bytes_of_the_size_announced_and_masks_know_no_other_ids(name: str) -> None:
     data = make(name)
+    lengths = {"train": getattr(data, "num_frames", 0), "val": getattr(data, "eval_frames", 0)}
     for split in ("train", "val"):
         batch, spec = clips(data, split, [0, 1]), data.spec.input
+        if data.spec.target == spec:
+            assert batch.num_steps == lengths[split]
+            assert batch.target is None
+            assert batch.objects["velocities"].shape == batch.objects["positions"].shape
+            assert batch.objects["positions"].shape[1] == batch.num_steps
         assert batch.frames.dtype == torch.uint8
         assert batch.frames.shape[2:] == (spec.channels, spec.height, spec.width)
         assert batch.frames.amax() == 255

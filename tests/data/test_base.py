@@ -1,5 +1,4 @@
 import copy
-import pickle
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -78,26 +77,6 @@ def test_workers_run_torch_on_one_thread_and_stay_between_epochs() -> None:
         assert all((batch.objects["threads"] == 1).all() for batch in loader)
 
 
-@pytest.mark.parametrize("kind", [BlinkingBalls, BouncingBalls])
-def test_seeds_splits_and_indices_all_give_different_clips(kind: type[SlotDataModule]) -> None:
-    starts = set()
-    for seed in (0, 1):
-        for split in ("train", "val", "test"):
-            log = (
-                kind(resolution=16, loader=LoaderOptions(seed=seed))
-                .dataset(split)
-                .clips(range(40))
-                .objects["positions"]
-            )
-            starts |= {clip.tobytes() for clip in log[:, 0].numpy()}
-    assert len(starts) == 2 * 3 * 40
-
-
-def test_the_same_seed_gives_the_same_clips_again() -> None:
-    first, again = (everything([BlinkingBalls(loader=LoaderOptions(seed=3)).dataset("test")[11]]) for _ in range(2))
-    assert all(torch.equal(value, again[name]) for name, value in first.items())
-
-
 def test_a_generator_depends_on_seed_split_and_index_only() -> None:
     assert generator_for(1, "val", 5).integers(1 << 60) == generator_for(1, "val", 5).integers(1 << 60)
     draws = {int(generator_for(s, p, i).integers(1 << 60)) for s in (0, 1) for p in ("train", "val") for i in (0, 1)}
@@ -150,13 +129,6 @@ def test_bytes_become_floats_in_the_unit_range_and_floats_stay() -> None:
         assert scaled.target is batch.target
     grey = VideoBatch(torch.full((1, 1, 1, 1, 1), 51, dtype=torch.uint8), torch.zeros(1, 1, dtype=torch.long))
     assert to_unit_range(grey).frames.item() == pytest.approx(0.2)
-
-
-@pytest.mark.parametrize("kind", [BlinkingBalls, BouncingBalls])
-def test_sets_can_be_sent_to_another_process(kind: type[SlotDataModule]) -> None:
-    dataset = kind(resolution=16).dataset("val")
-    sent = pickle.loads(pickle.dumps(dataset))
-    assert torch.equal(sent[3].frames, dataset[3].frames)
 
 
 @pytest.mark.parametrize("name", ["batch_size", "val_batch_size", "train_size", "val_size", "test_size"])

@@ -12,7 +12,7 @@ import torch
 from forked import Forked
 
 from slotbench.checksums import damaged_files, read_sums
-from slotbench.data.clip_cache import ClipCache, write_cache
+from slotbench.data.clip_cache import ClipCache, is_cache, write_cache
 from slotbench.data.preparing import Marks, as_marks
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoBatch
@@ -89,6 +89,17 @@ def test_what_was_changed_is_written_again(damage: str, tmp_path: Path) -> None:
     assert write_cache(tmp_path, pieces(None, asked), {"set": "made up"}) == VIDEOS
     assert is_right(tmp_path)
     assert asked[0] == (0 if damage == "deleted" else 11)
+
+
+def test_a_cache_that_is_not_complete_is_not_read_and_one_of_nothing_is_not_made(tmp_path: Path) -> None:
+    interrupted(tmp_path / "half")
+    with pytest.raises(DataFilesError, match=r"is not complete \(30 videos so far\)"):
+        ClipCache(tmp_path / "half")
+    write_cache(tmp_path / "half", pieces(None), {"set": "made up"})
+    write_cache(tmp_path / "half", lambda first: pytest.fail("it is complete"), {"set": "made up"})
+    with pytest.raises(DataFilesError, match="has no videos"):
+        write_cache(tmp_path / "none", lambda first: [], {})
+    assert not is_cache(tmp_path / "none")
 
 
 def test_a_complete_cache_whose_file_was_cut_off_is_not_called_done(tmp_path: Path) -> None:

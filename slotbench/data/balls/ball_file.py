@@ -1,4 +1,4 @@
-"""Bouncing balls from the HDF5 files of R-NEM, in the layout of its public files."""
+"""Bouncing balls in the HDF5 files of R-NEM."""
 
 from __future__ import annotations
 
@@ -147,11 +147,11 @@ class StoredBalls(ClipReader):
 
 
 def _bytes(values: np.ndarray, scale: int) -> np.ndarray:
-    """Values from 0 to 255 / scale, times scale, as bytes; what is outside is cut off, and what is no number is 0."""
+    """Values from 0 to 255 / scale, times scale, as bytes; values outside are clipped, and NaN is 0."""
     return (np.nan_to_num(values.astype(np.float64)).clip(0, 255 / scale) * scale).round().astype(np.uint8)
 
 
 def _floats(values: np.ndarray) -> np.ndarray:
-    """Single precision; what does not fit is infinite."""
+    """Single precision; values that do not fit are infinite."""
     with np.errstate(over="ignore"):
         return values.astype(np.float32)

@@ -40,7 +40,7 @@ class Balls:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """What the balls did, and their image: `ids` is 0 for background and i + 1 for ball i."""
+    """Trajectories of balls and their image: `ids` is 0 for background and i + 1 for ball i."""
 
     positions: Float[np.ndarray, "batch frames objects 2"]
     velocities: Float[np.ndarray, "batch frames objects 2"]
@@ -119,7 +119,7 @@ class BallWorld:
 
 
 def object_log(balls: Balls, trajectory: Trajectory) -> dict[str, Tensor]:
-    """What a sample tells about its balls: "positions" and "velocities" by frame, "radii" and "masses"."""
+    """The log of a sample's balls: "positions" and "velocities" by frame, "radii" and "masses"."""
     log = {"positions": trajectory.positions, "velocities": trajectory.velocities}
     log |= {"radii": balls.radii, "masses": balls.masses}
     # the simulator's doubles stay here: not every device has them

@@ -49,7 +49,7 @@ class CATER(SlotDataModule, Preparable):
     `path` holds videos/, lists/ and, unless `scenes` is false, scenes/, as in the released archives; `max2action` and
     `all_actions` are folders of their own. The test split is the released val.txt, which papers report; train_subsetT
     and train_subsetV, 80 and 20 per cent of train.txt, are for training and validation. `path` may also be what
-    `slotbench prepare CATER` has written: decoded frames, what the scenes say, and the lists.
+    `slotbench prepare CATER` has written: decoded frames, the annotations of the scenes, and the lists.
 
     A video has 301 frames. A clip shows `num_frames` of them: of as many segments of equal length one frame each, in
     training drawn at random, else the last, so that an evaluation clip ends with the frame that is asked about. With
@@ -129,10 +129,10 @@ class CATER(SlotDataModule, Preparable):
         return _read_list(self.path / "lists" / self.lists / f"{name}.txt", self.grid)
 
     def videos(self) -> CaterVideos:
-        """Where movies and scenes are read from.
+        """The source of movies and scenes.
 
         Raises:
-            DataFilesError: a cache holds something else than is asked for.
+            DataFilesError: a cache was prepared with other arguments.
         """
         if not is_cache(self.path / "videos"):
             return ReleasedVideos(self.path, self.resolution)

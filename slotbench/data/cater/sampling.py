@@ -1,4 +1,4 @@
-"""Which frames of a video a clip shows: one of each segment, consecutive ones, or any."""
+"""The frames of a video that a clip shows: one of each segment, consecutive ones, or random ones."""
 
 from __future__ import annotations
 

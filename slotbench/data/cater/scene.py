@@ -1,4 +1,4 @@
-"""What the scene file of a CATER video says: where every object is in every frame, and which cone covers which."""
+"""Scene files of CATER: the place of every object in every frame, and which cone covers which object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the videos and scenes of CATER are read from: the released files, or a cache of them."""
+"""Sources of the videos and scenes of CATER: the released files, or a cache of them."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class PreparedVideos(CaterVideos):
         return self.cache.field("frames")[self._place(name)][np.asarray(numbers)]
 
     def scene(self, name: str) -> CaterScene:
-        """What was read of the scene file."""
+        """The annotation in the cache."""
         place = self._place(name)
         shapes, sizes, positions, holders = (
             self.cache.field(f"objects.{field}")[place] for field in ("shape_label", "sizes", "positions", "holders")

@@ -65,8 +65,8 @@ class CATERLike(SimulatedData):
     "end_cells" and "end_holders" (batch objects; of the last frame), and "floor_corners" (batch grid+1 grid+1 2; where
     the corners of the cells are in the last image, as "image_positions" of MOVi are, rows along y of the floor).
 
-    Source: Girdhar and Ramanan, "CATER", ICLR 2020, and its public generator; SlotSSM, section 7.4. What we could not
-    read there is in docs/cater.md.
+    Source: Girdhar and Ramanan, "CATER", ICLR 2020, and its public generator; SlotSSM, section 7.4. What they leave
+    open is in docs/cater.md.
 
     Args:
         observation: "images" or "objects".
@@ -146,7 +146,7 @@ class CATERLike(SimulatedData):
         return DataSpec(input=frame, target=label, features=table if self.observation == "objects" else None)
 
     def max_eval_frames(self, split: Split) -> int | None:
-        """None but `num_frames`, which show one video of `video_frames` frames."""
+        """0: a clip shows `num_frames` frames of a whole video."""
         return 0
 
     def simulate(self, split: Split, generators: list[np.random.Generator]) -> VideoBatch:

@@ -158,7 +158,7 @@ def _try_contain(rng, shapes, radii, heights, gap, places, holders, busy, start,
 def simulate_into(rng, shapes, radii, heights, most_movers, gap, last_round, ends, places, turns, holders):  # type: ignore[no-untyped-def]
     """Lets the objects move, in place.
 
-    What it is given:
+    Arguments:
 
     - `rng`: numpy's generator.
     - `shapes`: "objects".

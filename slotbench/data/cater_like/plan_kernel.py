@@ -11,7 +11,7 @@ __all__ = ["plan_into"]
 def plan_into(places, radii, tops, square, seen, colors, half_floor, frames, masks):  # type: ignore[no-untyped-def]
     """Fills `frames` "time 3 side side" and `masks`, y upwards; what is higher is drawn over what is lower.
 
-    What it is given:
+    Arguments:
 
     - `places`: "time objects 3".
     - `radii`: of discs, or half the diagonal of squares "objects".

@@ -1,4 +1,4 @@
-"""Scenes of `CATERLike`: which objects there are and how they look, and what becomes of them in an episode."""
+"""Scenes of `CATERLike`: the objects, their looks, and their motion in an episode."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _SPARE = 30  # frames at the end in which no round of the released moves begins
 
 
 class SnitchState:
-    """What `objects["snitch_state"]` says of a step."""
+    """Values of `objects["snitch_state"]`, one for each step."""
 
     VISIBLE, OCCLUDED, CONTAINED, CARRIED = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)
 class Episode:
-    """What happens in a video, frame by frame; object 0 is the snitch.
+    """A video as objects and their motion, frame by frame; object 0 is the snitch.
 
     Attributes:
         shapes: 0 cube, 1 cylinder, 2 sphere, 3 cone, 4 the snitch "objects".
@@ -91,7 +91,7 @@ class Episode:
 
 @dataclass(frozen=True)
 class EpisodeLaw:
-    """What episodes are drawn from.
+    """The distribution of episodes.
 
     Args:
         num_objects: fewest and most objects, the snitch and the cones among them.

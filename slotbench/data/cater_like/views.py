@@ -1,4 +1,4 @@
-"""What is given of an episode: images of a camera, or a plan of the floor and a table of the objects."""
+"""Observations of an episode: images of a camera, or a plan of the floor and a table of the objects."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def draw_plan(episode: Episode, frames: np.ndarray, side: int) -> tuple[np.ndarr
 
 
 def object_table(episode: Episode, frames: np.ndarray, rows: int) -> np.ndarray:
-    """What is to be known of every object that no cone covers, a row each: "steps rows TABLE_WIDTH".
+    """The table of all objects that no cone covers, a row for each: "steps rows TABLE_WIDTH".
 
     Rows of covered objects, and those beyond the last object, are zero.
     """

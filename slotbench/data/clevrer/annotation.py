@@ -1,4 +1,4 @@
-"""What the annotation of a CLEVRER video says: which objects there are, how they move, and when they collide."""
+"""Annotations of CLEVRER videos: the objects, their motion, and their collisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The released masks of CLEVRER: what Mask R-CNN has found in each frame. They are pseudo masks, and no truth."""
+"""The released masks of CLEVRER: detections of Mask R-CNN in each frame, which are pseudo masks and not the truth."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class ClevrerVideos(ClipReader):
         return (View.middle_square if self.fit == "crop" else View.whole)(*image.shape[:2])
 
     def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
-        """A clip, with masks and annotations where they are asked for."""
+        """A clip, with masks and annotations if the data set reads them."""
         number, images, size = self.numbers[video], [], (0, 0)
         for image in self.movies[video].frames(frames):
             size = image.shape[0], image.shape[1]
@@ -186,7 +186,7 @@ class ClevrerVideos(ClipReader):
 
 
 def _log(annotation: ClevrerAnnotation, frames: Sequence[int], stride: int) -> dict[str, np.ndarray]:
-    """What `objects` has of an annotation, padded."""
+    """The entries of `objects` from an annotation, padded."""
     count, appearances = len(annotation.appearances), annotation.appearances
     # what happened in frames that are not shown belongs to the next one that is
     since = [annotation.collisions[max(0, frame - stride + 1) : frame + 1].any(0) for frame in frames]

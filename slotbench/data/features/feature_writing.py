@@ -53,10 +53,10 @@ def write_features(
         spec: their sizes.
         resolution: pixels per side of the frames (bicubic, no anti-aliasing) and masks (nearest) that are written.
         out: the folder.
-        description: what is written and how it was made, in JSON's types; files of something else are not touched.
+        description: content and origin of the features, in JSON's types; files of another one are not touched.
         splits: those to write; of these, the ones that the data set does not have are left out.
-        report: is told the split, how many of its videos have been written, and how many there are.
-        jobs: processes that read the videos; None for what the machine has.
+        report: called with the split, the number of its videos written, and their total.
+        jobs: processes that read the videos; None for as many as the machine has.
 
     Raises:
         DataFilesError: the data set has none of the splits, no stored videos, or videos of different lengths; `out`

@@ -20,7 +20,7 @@ from slotbench.data.formats.images import middle_square
 __all__ = ["DepthUnit", "DepthVideo"]
 
 DepthUnit = Literal["metres", "centimetres", "millimetres"]
-"""What the numbers in the files count."""
+"""The unit of the numbers in the files."""
 
 _METRES: dict[str, float] = {"metres": 1.0, "centimetres": 0.01, "millimetres": 0.001}
 
@@ -99,7 +99,7 @@ class _DepthClips(FolderClips):
     def with_depth(
         self, depth: list[FrameMaps], valid: list[FrameMaps] | None, metres: float, invalid: float
     ) -> _DepthClips:
-        """These clips with the depth of each video, and what marks it as valid."""
+        """These clips with the depth of each video and the masks of valid depth."""
         self.depth, self.valid, self.metres, self.invalid = depth, valid, metres, invalid
         return self
 

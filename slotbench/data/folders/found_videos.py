@@ -1,4 +1,4 @@
-"""What there is in a folder of videos: those of a split, what was left out and why, and both in two lines."""
+"""The videos in a folder: those of a split, the files that are left out and why, and a summary in two lines."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def find_videos(path: Path, split: Split, maps: Sequence[str] = (MASKS,)) -> Fou
         raise DataFilesError(f"there is no video in {folder}; {_EXPECTED}")
     found = _in_folder(folder, maps)
     beside = [file for file in visible(path) if file.name.lower() not in get_args(Split)]
-    return FoundVideos(found.videos, [*(_said(file, "beside the splits") for file in beside), *found.left_out])
+    return FoundVideos(found.videos, [*(_left_out(file, "beside the splits") for file in beside), *found.left_out])
 
 
 def reading_of(path: Path, found: Mapping[str, FoundVideos], clips: Mapping[str, int | None], stride: int) -> str:
-    """What was read of a folder, in two lines: its videos; what was left out, and why.
+    """A summary of a folder in two lines: its videos; the files that are left out, and why.
 
     Args:
         path: the folder.
@@ -117,7 +117,7 @@ def _in_folder(folder: Path, maps: Sequence[str]) -> FoundVideos:
     if not beside and not stacks:
         alone = FrameFolder.open(folder)
         if alone is not None:
-            return FoundVideos([alone], [_said(folder / name, "among the frames") for name in alone.others])
+            return FoundVideos([alone], [_left_out(folder / name, "among the frames") for name in alone.others])
     if beside and not stacks and len(pictures) > 1:
         _refuse_frames_beside(folder, beside)
     videos, left_out = [], []
@@ -126,9 +126,9 @@ def _in_folder(folder: Path, maps: Sequence[str]) -> FoundVideos:
         if video is not None:
             videos.append(video)
             if isinstance(video, FrameFolder):
-                left_out += [_said(file / name, "among the frames", file.name) for name in video.others]
+                left_out += [_left_out(file / name, "among the frames", file.name) for name in video.others]
         else:
-            left_out.append(_said(file, _why_none(file)))
+            left_out.append(_left_out(file, _why_none(file)))
     left_out += _unread_maps(folder, videos, maps)
     if not videos:
         more = f"; {listing(left_out, 4)} is none" if left_out else ""
@@ -178,11 +178,11 @@ def _unread_maps(folder: Path, videos: Sequence[VideoFile], maps: Sequence[str])
             continue
         if place not in read:
             is_depth = place.name.lower() in (DEPTH, VALID) and place.name.lower() not in maps
-            yield _said(place, "DepthVideo reads it" if is_depth else f"{place.name.lower()} is read")
+            yield _left_out(place, "DepthVideo reads it" if is_depth else f"{place.name.lower()} is read")
             continue
         for file in visible(place):
             if file.name not in names and file.stem not in names:
-                yield _said(file, "no video of this name", place.name)
+                yield _left_out(file, "no video of this name", place.name)
 
 
 def _too_short(split: str, found: FoundVideos, frames: int | None, stride: int) -> Iterator[str]:
@@ -204,7 +204,7 @@ def _sizes(videos: Sequence[VideoFile]) -> Iterator[tuple[int, int]]:
         yield frame.shape[0], frame.shape[1]
 
 
-def _said(file: Path, why: str, within: str = "") -> str:
+def _left_out(file: Path, why: str, within: str = "") -> str:
     name = f"{within}/{file.name}" if within else file.name
     return f"{one_line(name, 80)} ({why})"
 

@@ -1,4 +1,4 @@
-"""Maps of the frames of a video, a number for each pixel, in files beside it: what masks and depth have in common.
+"""Maps of the frames of a video, a number for each pixel, in files beside it: the base of masks and depth.
 
 The maps of `walk.mp4` in a folder `NAME` beside it are one of
 
@@ -27,7 +27,7 @@ __all__ = ["FrameMaps", "MapKind", "check_map", "find_maps", "name_of", "read_np
 
 @dataclass(frozen=True)
 class MapKind:
-    """What the maps of a folder are.
+    """A kind of maps, such as masks or depth.
 
     Attributes:
         name: what they are called in messages.
@@ -114,7 +114,7 @@ def find_maps(videos: Sequence[VideoFile], folder: str, kind: MapKind) -> list[F
 
 
 def name_of(video: VideoFile) -> str:
-    """What the maps of a video are called; a folder of images may have a dot in its name."""
+    """The name of a video's maps; a folder of images may have a dot in its name."""
     return video.path.name if video.path.is_dir() else video.path.stem
 
 

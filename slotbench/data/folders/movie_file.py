@@ -145,7 +145,7 @@ class MovieFile(VideoFile):
 
     @contextlib.contextmanager
     def _opened(self, trouble: str) -> Iterator[tuple[Any, Any]]:
-        """The movie as PyAV sees it, and its images; handed over as bytes, so that it can name no other file."""
+        """The movie as PyAV sees it, and its images; opened as bytes, so that it can name no other file."""
         import av
 
         only = {"format_whitelist": _CONTAINERS}

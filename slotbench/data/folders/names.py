@@ -1,6 +1,6 @@
 """Which files of a folder count, and in which order: one rule for videos, frames, masks and depth maps.
 
-- What begins with a dot is hidden and passed over, and so is what systems leave behind (`Thumbs.db`, `__MACOSX`).
+- Names that begin with a dot are hidden and skipped, and so is what systems leave behind (`Thumbs.db`, `__MACOSX`).
 - Frames come in the order of the numbers in their names. A point or comma between digits is a decimal one (0.25 before
   0.5) unless two names would then have one number: with 1.1 and 1.10 in a folder it separates whole numbers. A minus is
   one at the beginning of a name or after a sign that is no letter or digit (`t=-0.5`), else it separates (`frame-1`).

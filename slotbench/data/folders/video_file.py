@@ -1,4 +1,4 @@
-"""What every kind of video file offers: its length, and its frames by number."""
+"""Base class of video files: a length, and frames by number."""
 
 from __future__ import annotations
 

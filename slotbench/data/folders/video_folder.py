@@ -77,7 +77,7 @@ class VideoFolder(StoredVideos):
         self.path = Path(path).expanduser()
         self.channels = channels
         self.resolution = resolution
-        self._said = False
+        self._warned = False
         self._found: dict[Split, FoundVideos] = {}
 
     def stored_videos(self, split: Split) -> tuple[FolderClips, None]:
@@ -99,26 +99,26 @@ class VideoFolder(StoredVideos):
         """Two lines: the videos of these splits, as far as they have any; what was left out, and why."""
         found: dict[str, FoundVideos] = {}
         for split in splits:
-            # what is missing is said by who needs it
+            # a missing split is an error of whoever reads it
             with contextlib.suppress(DataFilesError):
                 found[split] = self.found(split)
         clips = {split: self.num_frames if split == "train" else self.eval_frames for split in found}
         return reading_of(self.path, found, clips, self.stride) if found else None
 
     def val_dataloader(self) -> DataLoader[VideoBatch]:
-        """Validation batches; says so if they are of the training's videos."""
-        self._say_what_is_measured()
+        """Validation batches; warns if they show the training's videos."""
+        self._warn_of_shared_videos()
         return super().val_dataloader()
 
     def test_dataloader(self) -> DataLoader[VideoBatch]:
-        """Test batches; says so if they are of the training's videos."""
-        self._say_what_is_measured()
+        """Test batches; warns if they show the training's videos."""
+        self._warn_of_shared_videos()
         return super().test_dataloader()
 
-    def _say_what_is_measured(self) -> None:
+    def _warn_of_shared_videos(self) -> None:
         first = self.trainer is None or self.trainer.is_global_zero
-        if first and not self._said and not has_splits(self.path):
-            self._said = True
+        if first and not self._warned and not has_splits(self.path):
+            self._warned = True
             warnings.warn(
                 f"{self.path} has no folders train, val and test, so that training, validation and test have the same "
                 "videos: their scores do not say how a model that was trained on them does on others. Move some videos "

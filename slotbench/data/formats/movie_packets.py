@@ -17,11 +17,11 @@ _LONGEST_REORDERING = 17  # frames that a decoder holds back; H.264 and HEVC all
 
 
 class FrameLostError(Exception):
-    """Decoding did not give the frames that the packets promise; says which."""
+    """A frame that the packets promise cannot be decoded; the message names it."""
 
 
 class Decoded(Protocol):
-    """What is asked of a frame that was decoded."""
+    """A decoded frame, as far as `MoviePackets` reads it."""
 
     @property
     def key_frame(self) -> bool:
@@ -36,7 +36,7 @@ AnyFrame = TypeVar("AnyFrame", bound=Decoded)
 
 
 class MoviePackets:
-    """What is known of a movie without decoding it: its packets, numbered in the order in which they are decoded.
+    """The packets of a movie, numbered in the order in which they are decoded; read without decoding.
 
     Frames are numbered in the order in which a decoder gives them, which is that of display. Display times say how many
     frames come before a key frame though they are decoded after it (open groups of pictures), and are of no other use:

@@ -1,4 +1,4 @@
-"""What the file of a picture says of itself before anything is decoded: how many pictures, whether they are exact.
+"""Headers of picture files, read before anything is decoded: the number of pictures, and whether they are exact.
 
 Each walk is bounded, and refuses what would take minutes to decode: a JPEG of thousands of scans, a TIFF whose
 directories or strips have no end, an animation of more frames than can be meant.
@@ -30,7 +30,7 @@ _LOSSY_TIFF = {6, 7, 33003, 33004, 33005, 34712, 34892, 50001, 50002}  # JPEG, J
 
 @dataclass(frozen=True)
 class Layout:
-    """What a file holds.
+    """The content of a picture file.
 
     Attributes:
         kind: its name in words, such as "a JPEG".
@@ -46,7 +46,7 @@ class Layout:
 
 
 def layout_of(file: IO[bytes]) -> Layout:
-    """What an open file of a picture holds; it is at its beginning before and after.
+    """The content of an open picture file, which is at its beginning before and after.
 
     Raises:
         ValueError: it would take too long to decode, or is damaged.

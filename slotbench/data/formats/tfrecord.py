@@ -93,7 +93,7 @@ class TFRecords:
             self._maps.move_to_end(shard)
             return self._maps[shard]
         while len(self._maps) >= self._most_open:
-            # not closed by hand: a record that somebody still reads keeps its map alive
+            # not closed by hand: a record that is still in use keeps its map alive
             self._maps.popitem(last=False)
         path = self.files[shard]
         try:
@@ -123,7 +123,7 @@ def stream_gzip(path: Path, first: int = 0, report: Callable[[int], None] | None
     Args:
         path: the file.
         first: records to pass over.
-        report: is told after each record how many bytes of the file have been read.
+        report: called after each record with the number of bytes of the file read.
 
     Raises:
         DataFilesError: the file is cut off, damaged, or no gzipped TFRecord file.
@@ -183,7 +183,7 @@ def _index(files: list[Path]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _is_index(stored: dict[str, np.ndarray], key: dict[str, np.ndarray]) -> bool:
-    """Whether an index that was found says of every record a place in a file that is there."""
+    """Whether a stored index places every record within one of the files."""
     shards, starts, lengths = arrays = [stored[name] for name in ("shards", "starts", "lengths")]
     if any(values.shape != (len(shards),) or values.dtype != np.int64 for values in arrays):
         return False
@@ -348,7 +348,7 @@ def parse_example(record: memoryview) -> dict[str, Feature]:
 
 
 class Example:
-    """The features of one record as arrays, with sentences that say where a record is not as expected.
+    """The features of one record as arrays; errors name the record and the feature.
 
     Args:
         record: its bytes.
@@ -393,7 +393,7 @@ class Example:
             return self._feature(name).byte_strings()
 
     def damaged(self, reason: str) -> DataFilesError:
-        """The error that says what is wrong with the record."""
+        """The error of a damaged record, with its place."""
         return DataFilesError(f"{self.where} {reason}")
 
     def _feature(self, name: str) -> Feature:

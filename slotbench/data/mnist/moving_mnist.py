@@ -154,7 +154,7 @@ class MovingMNIST(SimulatedData):
         return found
 
     def max_eval_frames(self, split: Split) -> int | None:
-        """Any number: clips are simulated; of clips from a file those that are asked for anyway."""
+        """No limit for simulated clips; `eval_frames` for clips from a file."""
         return self.eval_frames if split == "test" and self.test_file is not None else None
 
     def dataset(self, split: Split) -> Dataset[VideoBatch]:
@@ -198,7 +198,7 @@ class MovingMNIST(SimulatedData):
 
 @dataclass(frozen=True)
 class MovedDigits:
-    """What the digits did, and their image: `masks` is 0 for background and i + 1 for digit i."""
+    """Trajectories of digits and their images; `masks` is 0 for background and i + 1 for digit i."""
 
     positions: Float64[np.ndarray, "batch time objects 2"]
     velocities: Float64[np.ndarray, "batch time objects 2"]

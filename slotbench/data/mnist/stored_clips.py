@@ -1,4 +1,4 @@
-"""The published test clips of Moving-MNIST, where somebody has them."""
+"""The published test clips of Moving-MNIST, from a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EXPECTED = (
 
 
 class StoredClips(ClipDataset):
-    """Clips of an npy file with an axis of time before that of clips, read as they are asked for.
+    """Clips of an npy file with an axis of time before that of clips, read on demand.
 
     Args:
         path: the file.

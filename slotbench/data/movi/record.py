@@ -46,7 +46,7 @@ _MOST_OBJECTS_ELSEWHERE = 23
 
 
 class MOViRecords(ClipReader):
-    """The videos of one split, decoded frame by frame as they are asked for.
+    """The videos of one split, of which frames are decoded on demand.
 
     Args:
         shards: the split's files.
@@ -106,7 +106,7 @@ class MOViRecords(ClipReader):
             out[number] = resize_nearest(image, *size)
 
     def _log(self, example: Example, window: slice) -> dict[str, np.ndarray]:
-        """What the simulator says about the frames of the window: "time objects ..." or "objects ..."."""
+        """The simulator's log of the frames of the window: "time objects ..." or "objects ..."."""
         count, room = self._count(example), self.num_objects
         log = {"num_objects": np.array(count), "present": np.arange(room) < count}
         for name, shape in _MOVING.items():

@@ -47,7 +47,7 @@ class MOViLike(StoredVideos, Preparable):
     The videos are made once and kept: the first run writes those of the splits that it uses to
     `$SLOTBENCH_CACHE/MOViLike` (or `$XDG_CACHE_HOME/slotbench/MOViLike`, or `~/.cache/slotbench/MOViLike`), runs that
     start meanwhile wait for it, and later ones with the same arguments read them. `slotbench prepare MOViLike` writes
-    them where one likes, and `path` may name that.
+    them to a folder that `path` may name.
 
     Fields, names, shapes, units and the cutting into clips are those of `MOVi`, and `objects` has all of the per-object
     entries of MOVi-A to E that make sense here: "category" is the shape again, "is_dynamic" is 1, "background_color"
@@ -136,7 +136,7 @@ class MOViLike(StoredVideos, Preparable):
         return hashlib.sha256(json.dumps({"format": _FORMAT, **self._look()}).encode()).hexdigest()[:16]
 
     def max_eval_frames(self, split: Split) -> int | None:
-        """Videos are simulated as long as one likes; a cache that is named has those that it has."""
+        """No limit for simulated videos; `video_frames` for a cache that `path` names."""
         return self.video_frames if self.path is not None else None
 
     def overrides_for_length(self, split: Split, frames: int, clips: int) -> dict[str, Any]:
@@ -183,7 +183,7 @@ class MOViLike(StoredVideos, Preparable):
         cache_videos(folder, source, self._description(split), TIMED, partial(report, stored), jobs or 1, size)
 
     def _look(self) -> dict[str, Any]:
-        """The arguments that a video depends on; one that came later only where it is not what it was before."""
+        """The arguments that a video depends on; `lowest_camera`, a later one, only if it is not the default."""
         later = {} if self.law.lowest_camera == _LOWEST_CAMERA else {"lowest_camera": self.law.lowest_camera}
         return later | {
             "level": self.law.level,
@@ -204,7 +204,7 @@ class MOViLike(StoredVideos, Preparable):
         return {"set": "MOViLike", "split": _STORED[split], **self._look(), **held, **made_with}
 
     def _kept(self, split: Split) -> ClipCache:
-        """The cache in the user's cache folder, which the first who asks writes."""
+        """The cache in the user's cache folder, written on first use."""
         description = self._description(split)
         key = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:16]
         folder = cache_home() / "MOViLike" / f"{self.law.level}-{self.resolution}-{_STORED[split]}-{key}"

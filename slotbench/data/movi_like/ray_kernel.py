@@ -144,7 +144,7 @@ def _meet(shapes, halves, solids, time, i, ox, oy, oz, dx, dy, dz):  # type: ign
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _first(shapes, halves, solids, windows, time, x, y, ox, oy, oz, dx, dy, dz):  # type: ignore[no-untyped-def]
-    """What a ray meets first (0 the floor or nothing), how far away, and the normal there in the object's axes."""
+    """The first object on a ray (0 the floor or nothing), its distance, and the normal there in the object's axes."""
     found, distance = 0, FAR
     nx, ny, nz = 0.0, 0.0, 1.0
     if dz < 0.0:

@@ -1,4 +1,4 @@
-"""Scenes of `MOViLike`: what lies where and looks how, and how mujoco lets it move."""
+"""Scenes of `MOViLike`: objects, camera and light, and the motion that mujoco simulates."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _TRIES, _RESTARTS = 200, 200
 
 @dataclass(frozen=True)
 class Scene:
-    """How a video begins; arrays are per object unless said otherwise.
+    """The start of a video; arrays are per object where no shape is given.
 
     Attributes:
         shapes: 0 cube, 1 cylinder, 2 sphere.
@@ -112,7 +112,7 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class SceneLaw:
-    """What scenes are drawn from.
+    """The distribution of scenes.
 
     Args:
         level: "a", "tex", "cam" or "hard".

@@ -1,4 +1,4 @@
-"""Videos of `MOViLike`, simulated and drawn when they are asked for, with MOVi's annotations."""
+"""Videos of `MOViLike`, simulated and drawn on demand, with MOVi's annotations."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CUT = ("frames", "masks", *TIMED)
 
 
 class SimulatedVideos(ClipReader):
-    """The videos of one split; what video i is depends on the split, i and these arguments alone.
+    """The videos of one split; video i depends on the split, i and these arguments alone.
 
     Args:
         law: what scenes are drawn from.
@@ -71,7 +71,7 @@ class SimulatedVideos(ClipReader):
         self.lengths = np.full(num_videos, num_frames)
 
     def scene(self, video: int) -> Scene:
-        """How a video begins."""
+        """The start of a video."""
         # a child's stream, for the sample of this number draws from the parent's where to cut
         return self.law.draw(generator_for(self.seed, self.split, video).spawn(1)[0])
 

@@ -148,7 +148,7 @@ class MovingSprites(SimulatedData):
 
 
 def _log(sprites: Sprites, drawn: DrawnSprites) -> dict[str, Tensor]:
-    """What a sample tells about its sprites."""
+    """The log of a sample's sprites."""
     present = sprites.births >= 0
     age = np.maximum(np.arange(drawn.masks.shape[1])[:, None] - sprites.births[:, None], 0)
     velocities = np.broadcast_to(sprites.velocities[:, None], (*age.shape, 2))

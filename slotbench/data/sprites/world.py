@@ -44,7 +44,7 @@ _FIXED_DRAWS = 7  # shape, colour, size, aspect, place (2), direction
 
 @dataclass(frozen=True)
 class Sprites:
-    """The sprites of some clips, all that it takes to draw them.
+    """The sprites of some clips, with all that is needed to draw them.
 
     Attributes:
         births: the frame in which each appears, -1 for never.

@@ -1,6 +1,6 @@
 """The public sets for multi-object tracking: Video Multi-dSprites, Sprites-MOT, Video Objects Room.
 
-What is known of their files, from the code of github.com/ecker-lab/object-centric-representation-benchmark (commits
+The layout of their files, from the code of github.com/ecker-lab/object-centric-representation-benchmark (commits
 b758c32 and 0f18aff; the files themselves lie elsewhere and have not been opened here):
 
 - `ocrb/data/extract_data.py` turns NAME.hdf5 into `NAME/NAME_KEY.npy`; `dataloader.py` reads the keys train, val and

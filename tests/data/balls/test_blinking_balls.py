@@ -122,14 +122,6 @@ def test_rule_patches_and_resolution_change_neither_motion_nor_draws(seed: int) 
     assert torch.equal(longer.objects["positions"][:, :6], first.objects["positions"])
 
 
-def test_a_clip_is_the_same_alone_and_in_a_batch() -> None:
-    dataset = BlinkingBalls(resolution=16).dataset("val")
-    (together,) = dataset.__getitems__([5, 3, 900])
-    for place, index in enumerate([5, 3, 900]):
-        for name, value in tensors(dataset[index]).items():
-            assert torch.equal(value[0], tensors(together)[name][place]), name
-
-
 # exact, by enumeration of all histories: P(white), then of the coloured balls how often two rules agree
 FREQUENCIES = [
     (3, 5, 0.1317, 0.9526, 0.5033, 0.5453),
@@ -163,21 +155,3 @@ def test_colour_frequencies_are_the_exact_ones(
     check(answers["earliest"] == answers["most_frequent"], coloured, same)
     check(answers["last"] == answers["earliest"], coloured, last_earliest)
     check(answers["last"] == answers["most_frequent"], coloured, last_frequent)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"resolution": 62}, "resolution is 62 at patches_per_side=4; expected a multiple of 16.*use resolution=64"),
-        (
-            {"resolution": 32, "patches_per_side": 16},
-            "expected a multiple of 64, because each patch is cut into tokens",
-        ),
-        ({"patches_per_side": 0}, "patches_per_side is 0; expected 1 or more"),
-        ({"num_frames": 1}, "num_frames is 1; expected 2 or more"),
-        ({"num_balls": 40}, "no room for num_balls=40"),
-    ],
-)
-def test_impossible_arguments_are_refused_with_a_reason(arguments: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        BlinkingBalls(**arguments)

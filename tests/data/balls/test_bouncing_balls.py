@@ -9,21 +9,6 @@ from slotbench.data.balls.physics import covered
 from slotbench.data.base import LoaderOptions
 
 
-def test_clips_have_the_shapes_of_the_specification() -> None:
-    data = BouncingBalls(num_balls=3, resolution=32)
-    for split, length in (("train", 20), ("val", 30), ("test", 30)):
-        batch = data.dataset(split).clips([0, 1])
-        assert batch.frames.shape == (2, length, 1, 32, 32)
-        assert batch.masks is not None
-        assert batch.masks.shape == (2, length, 32, 32)
-        assert batch.time.tolist() == [list(range(length))] * 2
-        assert batch.objects["positions"].shape == batch.objects["velocities"].shape == (2, length, 3, 2)
-        assert batch.objects["radii"].shape == batch.objects["masses"].shape == (2, 3)
-        assert batch.target is None
-    assert (data.spec.input.channels, data.spec.input.height, data.spec.input.width) == (1, 32, 32)
-    assert data.spec.target == data.spec.input
-
-
 def test_frames_are_white_where_a_ball_is_and_black_elsewhere() -> None:
     batch = BouncingBalls().dataset("train").clips(range(8))
     assert batch.frames.dtype == torch.uint8
@@ -38,12 +23,6 @@ def test_masks_lie_where_the_log_says_the_balls_are() -> None:
         rows, columns = np.nonzero(batch.masks[0, 11].numpy() == ball + 1)
         centre = (np.array([columns.mean(), rows.mean()]) + 0.5) * 10 / 64
         np.testing.assert_allclose(centre, batch.objects["positions"][0, 11, ball], atol=0.3)
-
-
-@pytest.mark.parametrize("name", ["num_frames", "eval_frames", "resolution"])
-def test_sizes_below_one_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} is 0; expected 1 or more"):
-        BouncingBalls(**{name: 0})
 
 
 def test_balls_that_meet_nothing_go_on_as_the_simulator_does():

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cater_files import FRAMES, jpeg, scene_of, write_avi, write_cater
+from cater_files import FRAMES, jpeg, write_avi, write_cater
 
 from slotbench.data.base import LoaderOptions, Split
 from slotbench.data.cater.cater import CATER
@@ -163,41 +163,6 @@ def test_cells_are_those_of_the_released_rule_on_every_edge() -> None:
     assert cell_of(np.array([3.0, -3.2]), 6) == 5  # the released script would give the first cell of the next row
     assert cell_of(np.array([-0.1, 2.9]), 4) == 13
     assert cell_of(np.array([2.9, 2.9]), 8) == 63
-
-
-@pytest.mark.parametrize(
-    ("spoil", "sentence"),
-    [
-        (lambda folder: (folder / "lists/localize/val.txt").unlink(), r"there is no list .*val.txt; expected what"),
-        (
-            lambda folder: (folder / "lists/localize/val.txt").write_text("CATER_new_000005.avi 36\n"),
-            r"line 1 of .*val.txt is 'CATER_new_000005.avi 36'; expected .* a cell below 36",
-        ),
-        (lambda folder: (folder / "videos/CATER_new_000005.avi").unlink(), r"there is no video .*5.avi; expected what"),
-        (lambda folder: (folder / "videos/CATER_new_000005.avi").write_bytes(b"RIFF"), "cannot be read as an AVI file"),
-        (
-            lambda folder: (folder / "scenes/CATER_new_000005.json").unlink(),
-            "there is no scene of CATER .* give scenes: false",
-        ),
-        (
-            lambda folder: (folder / "scenes/CATER_new_000005.json").write_text('{"objects": []}'),
-            r"is no scene of CATER \(0 objects\); expected `objects`",
-        ),
-    ],
-)
-def test_what_is_wrong_with_the_files_is_one_sentence(tmp_path: Path, spoil, sentence: str) -> None:
-    folder = write_cater(tmp_path / "set")
-    spoil(folder)
-    with pytest.raises(DataFilesError, match=sentence):
-        clips(data_of(folder), "test", [0])
-
-
-def test_a_scene_whose_object_is_lost_is_refused(tmp_path: Path) -> None:
-    scene = scene_of(1)
-    del scene["objects"][0]["locations"]["7"]
-    (tmp_path / "a.json").write_text(json.dumps(scene))
-    with pytest.raises(DataFilesError, match="an object has no place in some frame"):
-        read_scene(tmp_path / "a.json")
 
 
 def test_any_cone_is_a_baseline_where_the_scenes_know_sizes(folder: Path, tmp_path: Path) -> None:

@@ -273,25 +273,6 @@ def test_a_moving_camera_goes_around_and_looks_from_far_enough() -> None:
     assert torch.equal(both[0].objects["end_cells"], both[1].objects["end_cells"])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ({"num_frames": 121}, "num_frames is 121; expected at most video_frames, which is 120"),
-        ({"grid": 1}, "grid is 1; expected 2 to 12"),
-        ({"num_cones": 0}, "num_cones is 0; expected 1 or more"),
-        ({"num_objects": (2, 6)}, "expected the fewest and the most, at least 3"),
-        ({"other_shapes": ["gear"]}, "expected some of cube, cylinder, sphere, cone"),
-        ({"observation": "sounds"}, "observation is 'sounds'; expected one of images, objects"),
-        ({"observation": "objects", "depth": True}, "depth is that of images"),
-        ({"zoom": 0.5}, "zoom is 0.5; expected 0.9 or more"),
-        ({"actions": "one"}, "actions is 'one'; expected one of all, max2"),
-    ],
-)
-def test_arguments_that_cannot_be_are_refused(arguments: dict[str, object], sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        small(**arguments)
-
-
 def test_cones_are_as_many_as_asked_for_and_the_snitch_comes_first() -> None:
     data = small(observation="objects", num_cones=3, other_shapes=["cube"], loader=LoaderOptions(seed=3))
     log = clips(data, 10).objects

@@ -66,15 +66,6 @@ def test_frames_of_videos_are_independent_images(folder):
     assert len(everything) == VIDEOS * FRAMES
 
 
-def test_a_subset_of_the_images_is_scored_the_same_for_every_seed(folder):
-    places = [
-        FeatureFile(str(folder), loader=LoaderOptions(test_size=4, seed=seed)).dataset("test").places for seed in (0, 1)
-    ]
-    assert np.array_equal(*places)
-    assert len({tuple(place) for place in places[0].tolist()}) == 4
-    assert len(FeatureFile(str(folder), eval_frames=None).dataset("val")) == VIDEOS
-
-
 def test_videos_of_many_objects_are_passed_over(folder):
     data = FeatureFile(str(folder), max_objects=4, loader=LoaderOptions(train_size=8))
     assert set(data.dataset("train").videos.tolist()) == {0, 1}
@@ -100,46 +91,14 @@ def test_other_processes_open_the_file_themselves(folder):
         assert torch.equal(ours.features, theirs.features)
 
 
-@pytest.mark.parametrize("missing", ["features", "frames", "grid", "has_class_token"])
-def test_a_file_without_a_part_is_refused(tmp_path, missing):
-    path = write_feature_file(tmp_path / "a.h5", without=(missing,))
-    with pytest.raises(DataFilesError, match=f"has no {missing}; expected `features`"):
-        StoredFeatures(path)
-
-
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("masks", np.zeros((VIDEOS, FRAMES, SIDE, SIDE + 1), np.uint8)),
-        ("num_objects", np.zeros(VIDEOS + 1, np.int64)),
-        ("frames", np.zeros((VIDEOS, FRAMES, SIDE, SIDE, 3), np.uint8)),
-        ("features", np.zeros((VIDEOS, FRAMES, 9, WIDTH), np.float16)),
-    ],
-)
-def test_what_does_not_fit_is_refused_by_name(tmp_path, name, values):
-    path = write_feature_file(tmp_path / "a.h5", without=(name,))
-    with h5py.File(path, "a") as file:
-        file[name] = values
-    with pytest.raises(DataFilesError, match=f"has {name} of shape .* does not fit .* 2 x 4 without a class token"):
-        StoredFeatures(path)
-
-
 def test_what_is_no_such_file_is_refused(tmp_path, folder):
     with pytest.raises(
         DataFilesError, match=r"the folder nowhere does not exist; expected train.h5, val.h5 or test.h5"
     ):
         _ = FeatureFile("nowhere").spec
-    (folder / "val.h5").write_bytes(b"no HDF5")
-    with pytest.raises(DataFilesError, match="is no HDF5 file"):
-        FeatureFile(str(folder)).dataset("val")
-    (folder / "val.h5").unlink()
-    with pytest.raises(DataFilesError, match=r"there is no file .*val\.h5; .*slotbench prepare NAME --features"):
-        FeatureFile(str(folder)).dataset("val")
     write_feature_file(folder / "test.h5", side=16)
     with pytest.raises(DataFilesError, match="and the files beside it"):
         FeatureFile(str(folder)).dataset("test")
-    with pytest.raises(ValueError, match="num_frames is 0"):
-        FeatureFile(str(folder), num_frames=0)
 
 
 class Cells:

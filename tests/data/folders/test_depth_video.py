@@ -72,13 +72,6 @@ def test_crops_of_training_clips_keep_depth_that_was_there(tmp_path: Path) -> No
     assert torch.equal(cut["depth_valid"], cut["depth"] > 0)
 
 
-def test_a_stride_takes_the_depth_of_the_frames_that_are_read(tmp_path: Path) -> None:
-    write_depth(write_video(tmp_path) / "depth", "png", depth_map())
-    data = DepthVideo(str(tmp_path), 0.001, resolution=ROWS, eval_frames=3, stride=2)
-    depth = data.dataset("test").clips([0]).objects["depth"][0]
-    np.testing.assert_allclose(depth.numpy(), depth_map()[::2, :, 2:10] / 1000, rtol=1e-6)
-
-
 @pytest.mark.parametrize(("unit", "metres"), [("metres", 1.0), ("centimetres", 0.01), (0.5, 0.5)])
 def test_the_unit_is_the_users(unit: Any, metres: float, tmp_path: Path) -> None:
     write_depth(write_video(tmp_path) / "depth", "npy", depth_map())
@@ -140,28 +133,6 @@ def test_masks_of_objects_come_too_and_splits_are_folders(tmp_path: Path) -> Non
     assert batch.masks is not None
     assert (batch.masks == 1).all()
     assert batch.objects["depth"].dtype == torch.float32
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (np.ones((FRAMES - 1, ROWS, COLUMNS)), r"a.npy has depth of 4 frames, and .*a.npy has 5 frames"),
-        (np.ones((FRAMES, ROWS, COLUMNS + 1)), r"a.npy has depth of 8 x 13 pixels, and the video has frames of 8 x 12"),
-        (np.ones((FRAMES, ROWS)), r"a.npy holds int32 values of shape \(5, 8\)"),
-        (np.ones((FRAMES, ROWS, COLUMNS, 1)), r"expected numbers of shape \(time, height, width\)"),
-    ],
-)
-def test_depth_that_does_not_belong_to_the_video_is_refused(wrong: np.ndarray, message: str, tmp_path: Path) -> None:
-    write_depth(write_video(tmp_path) / "depth", "npy", wrong)
-    with pytest.raises(DataFilesError, match=message):
-        clips(tmp_path)
-
-
-def test_a_video_without_depth_is_named_and_what_was_expected(tmp_path: Path) -> None:
-    write_video(tmp_path)
-    write_depth(write_video(tmp_path, "b") / "depth", "npy", depth_map())
-    with pytest.raises(DataFilesError, match=r"no depth of .*b.npy; expected .*depth/NAME.npz"):
-        clips(tmp_path)
 
 
 def test_images_that_are_no_depth_are_refused(tmp_path: Path) -> None:

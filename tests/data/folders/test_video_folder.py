@@ -180,22 +180,6 @@ def test_masks_beside_the_videos_come_with_the_clips(kind: str, tmp_path: Path) 
     assert piece.masks[0, :, 0, 0].tolist() == [3, 0] * 15
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (masks()[:-1], r"has masks of 29 frames, and .*walk.npz has 30 frames"),
-        (masks(10), r"has masks of 10 x 20 pixels, and the video has frames of 12 x 20"),
-        (masks().astype(float), r"holds float64 values of shape .*expected integers of shape \(time, height, width\)"),
-        (-masks(), r"holds ids below 0"),
-    ],
-)
-def test_masks_that_do_not_belong_to_the_video_are_refused(wrong: np.ndarray, message: str, tmp_path: Path) -> None:
-    write(tmp_path / "walk.npz", video())
-    write_maps(tmp_path / "masks" / "walk.npz", wrong)
-    with pytest.raises(DataFilesError, match=message):
-        clips(tmp_path, eval_frames=30)
-
-
 def test_every_video_has_masks_or_none_has(tmp_path: Path) -> None:
     for name in ("walk", "run"):
         write(tmp_path / f"{name}.npz", video())

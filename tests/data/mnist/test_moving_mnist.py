@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from slotbench.data.base import LoaderOptions, SlotDataModule, collate
+from slotbench.data.base import LoaderOptions, SlotDataModule
 from slotbench.data.mnist import moving_mnist
 from slotbench.data.mnist.digits import DigitsError, load_digits
 from slotbench.data.mnist.moving_mnist import MovingMNIST, move_and_draw, velocity_after
@@ -28,39 +28,10 @@ def everything(batch: VideoBatch) -> dict[str, Tensor]:
     return {k: v for k, v in vars(batch).items() if isinstance(v, Tensor)} | batch.objects
 
 
-def test_clips_have_the_shapes_of_the_specification() -> None:
-    data = MovingMNIST(num_digits=3, num_frames=7, eval_frames=9, resolution=40, digit_size=20)
-    for split, length in (("train", 7), ("val", 9), ("test", 9)):
-        batch = clips(data, split, [0, 1])
-        assert batch.frames.shape == (2, length, 1, 40, 40)
-        assert batch.frames.dtype == torch.uint8
-        assert batch.masks is not None
-        assert batch.masks.shape == (2, length, 40, 40)
-        assert batch.time.tolist() == [list(range(length))] * 2
-        assert batch.objects["positions"].shape == batch.objects["velocities"].shape == (2, length, 3, 2)
-        assert batch.objects["digit_images"].shape == (2, 3, 20, 20)
-        assert batch.objects["digits"].shape == (2, 3)
-        assert batch.target is None
-    assert (data.spec.input.channels, data.spec.input.height, data.spec.input.width) == (1, 40, 40)
-    assert data.spec.target == data.spec.input
-
-
 def test_a_clip_of_a_thousand_frames_begins_like_a_short_one() -> None:
     long, short = (clips(MovingMNIST(eval_frames=length), "test", [3]) for length in (1301, 20))
     assert long.frames.shape[1] == 1301
     assert torch.equal(long.frames[:, :20], short.frames)
-
-
-def test_a_clip_depends_on_seed_split_and_index_alone() -> None:
-    data = MovingMNIST(num_frames=6, eval_frames=6)
-    together = everything(clips(data, "val", [4, 0, 9]))
-    apart = everything(collate([clips(MovingMNIST(num_frames=6, eval_frames=6), "val", [i]) for i in (4, 0, 9)]))
-    for name, value in together.items():
-        assert torch.equal(value, apart[name]), name
-    other_seed = clips(MovingMNIST(num_frames=6, eval_frames=6, loader=LoaderOptions(seed=1)), "val", [4])
-    other_split = clips(data, "test", [4])
-    for other in (other_seed, other_split):
-        assert not torch.equal(other.objects["positions"][0], together["positions"][0])
 
 
 def test_frames_are_the_brightest_of_the_digits_at_their_truncated_places() -> None:
@@ -241,25 +212,6 @@ def test_the_continuation_uses_the_last_two_frames_of_context_only() -> None:
     batch.frames[:, 5:] = 0.5
     assert torch.equal(data.oracle_predictions(batch, 5, 7)["generator, last two frames"], expected)
     assert data.oracle_predictions(batch, 1, 7) == {}
-
-
-@pytest.mark.parametrize(
-    ("wrong", "complaint"),
-    [
-        ({"num_frames": 0}, "num_frames is 0; expected 1 or more"),
-        ({"eval_frames": 0}, "eval_frames is 0; expected 1 or more"),
-        ({"digit_size": 0}, "digit_size is 0; expected 1 or more"),
-        ({"num_digits": 0}, "num_digits is 0; expected 1 to 255"),
-        ({"num_digits": 256}, "num_digits is 256; expected 1 to 255"),
-        ({"resolution": 27}, "resolution is 27 and digit_size 28"),
-        ({"step": 0.0}, "step is 0.0; expected more than 0"),
-        ({"step": 1.5}, "step is 1.5; expected more than 0 and at most 1"),
-        ({"mask_threshold": 255}, "mask_threshold is 255; expected 0 to 254"),
-    ],
-)
-def test_arguments_that_cannot_be_are_refused(wrong: dict, complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        MovingMNIST(**wrong)
 
 
 def move_and_draw_reference(

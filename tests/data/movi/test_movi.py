@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import struct
 import zlib
 from pathlib import Path
@@ -14,10 +13,7 @@ import torch
 from tfrecord_files import framed, movi_record, movi_video, write_movi
 from torch import Tensor
 
-from slotbench.data import clip_cache
-from slotbench.data.base import LoaderOptions, Split
-from slotbench.data.clip_cache import ClipCache, write_cache
-from slotbench.data.mnist.moving_mnist import MovingMNIST
+from slotbench.data.base import Split
 from slotbench.data.movi import record as reading
 from slotbench.data.movi.movi import MOVi
 from slotbench.errors import DataFilesError
@@ -113,67 +109,11 @@ def test_only_the_frames_of_a_clip_are_decoded(folder: Path, monkeypatch: pytest
     assert len(decoded) == 2 * 6
 
 
-@pytest.mark.parametrize("kind", ["records", "cache"])
-def test_a_training_clip_is_a_cut_of_the_video_it_names(
-    kind: str, folder: Path, cache: Path, videos: list[dict]
-) -> None:
-    data = MOVi(str(folder if kind == "records" else cache), resolution=SIDE)
-    batch = clips(data, "train", list(range(10)))
-    for clip in range(10):
-        video = videos[int(batch.objects["video"][clip])]
-        first = int(batch.objects["first_frame"][clip])
-        count = len(video["visibility"])
-        assert np.array_equal(batch.frames[clip], video["video"][first : first + 6].transpose(0, 3, 1, 2))
-        assert np.array_equal(batch.masks[clip], video["segmentations"][first : first + 6])  # type: ignore[index]
-        cut = video["instances"]["positions"][:, first : first + 6].swapaxes(0, 1)
-        assert np.array_equal(batch.objects["positions"][clip, :, :count], cut)
-        assert batch.time[clip].tolist() == [0, 1, 2, 3, 4, 5]
-
-
-def test_each_pass_shows_every_video_once_in_another_order_and_cut(folder: Path) -> None:
-    batch = clips(MOVi(str(folder), resolution=SIDE), "train", list(range(50)))
-    passes = batch.objects["video"].reshape(10, 5)
-    assert (passes.sort(1).values == torch.arange(5)).all()
-    assert len({tuple(row.tolist()) for row in passes}) > 5
-    starts = {(int(v), int(s)) for v, s in zip(batch.objects["video"], batch.objects["first_frame"], strict=True)}
-    assert len(starts) > 25
-    assert {start for _, start in starts} <= set(range(19))
-
-
 def test_cuts_begin_at_every_frame_that_leaves_room(folder: Path) -> None:
     for num_frames, starts in ((6, 19), (23, 2), (24, 1)):
         dataset = MOVi(str(folder), num_frames=num_frames).dataset("train")
         drawn = [dataset.place(index)[1] for index in range(600)]  # type: ignore[attr-defined]
         assert set(drawn) == set(range(starts))
-
-
-def test_a_training_clip_depends_on_seed_and_index_alone(folder: Path, cache: Path) -> None:
-    together = everything(clips(MOVi(str(folder), resolution=SIDE), "train", [12, 3]))
-    for path in (folder, cache):
-        alone = everything(clips(MOVi(str(path), resolution=SIDE), "train", [3]))
-        for name, value in together.items():
-            assert torch.equal(value[1:], alone[name]), name
-    places = [
-        clips(MOVi(str(folder), resolution=SIDE, loader=LoaderOptions(seed=seed)), "train", list(range(10)))
-        .objects["first_frame"]
-        .tolist()
-        for seed in (0, 1)
-    ]
-    assert places[0] != places[1]
-
-
-def test_evaluation_clips_follow_each_other_and_limits_take_a_fixed_subset(folder: Path) -> None:
-    data = MOVi(str(folder), resolution=SIDE, eval_frames=7)
-    objects = clips(data, "val", list(range(len(data.dataset("val"))))).objects  # type: ignore[arg-type]
-    assert objects["video"].tolist() == [0, 0, 0, 1, 1, 1]
-    assert objects["first_frame"].tolist() == [0, 7, 14] * 2
-    limited = [
-        MOVi(str(folder), resolution=SIDE, eval_frames=1, loader=LoaderOptions(val_size=9, seed=s)).dataset("val")
-        for s in (0, 1)
-    ]
-    chosen = [dataset.clips(range(9)).objects["first_frame"].tolist() for dataset in limited]  # type: ignore[attr-defined]
-    assert chosen[0] == chosen[1]
-    assert chosen[0] != list(range(9))
 
 
 @pytest.mark.parametrize("kind", ["records", "cache"])
@@ -211,12 +151,6 @@ def test_the_test_split_is_that_of_the_set(folder: Path, tmp_path: Path) -> None
     assert len(MOVi(str(tmp_path), resolution=SIDE).dataset("test")) == 3  # type: ignore[arg-type]
 
 
-def test_the_sizes_are_known_before_there_are_files() -> None:
-    spec = MOVi("nowhere", resolution=48).spec
-    assert (spec.input.channels, spec.input.height, spec.input.width) == (3, 48, 48)
-    assert spec.target == spec.input
-
-
 def test_missing_files_are_named_with_what_was_expected(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(DataFilesError, match=r"folder .*nowhere does not exist; expected .*tfrecord-00000.*gsutil"):
         MOVi(str(tmp_path / "nowhere")).dataset("train")
@@ -231,13 +165,9 @@ def test_missing_files_are_named_with_what_was_expected(folder: Path, tmp_path: 
         MOVi(str(tmp_path / "a")).dataset("train")
 
 
-def test_too_many_objects_and_too_few_frames_say_what_to_set(folder: Path) -> None:
+def test_too_many_objects_say_what_to_set(folder: Path) -> None:
     with pytest.raises(DataFilesError, match=r"has [4-7] objects, and annotations have room for 3: set num_objects"):
         clips(MOVi(str(folder), resolution=SIDE, num_objects=3), "train", list(range(5)))
-    with pytest.raises(DataFilesError, match=r"clips of 25 frames are asked for, and the longest .* has 24"):
-        MOVi(str(folder), num_frames=25).dataset("train")
-    with pytest.raises(ValueError, match="eval_frames is 0; expected 1 or more"):
-        MOVi(str(folder), eval_frames=0)
 
 
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:
@@ -320,71 +250,14 @@ def test_a_video_without_objects_is_read(tmp_path: Path) -> None:
     assert not batch.objects["present"].any()
 
 
-def test_data_sets_can_be_sent_to_other_processes(folder: Path, cache: Path) -> None:
-    for path in (folder, cache):
-        dataset = MOVi(str(path), resolution=SIDE).dataset("train")
-        before = dataset[1].frames
-        assert torch.equal(pickle.loads(pickle.dumps(dataset))[1].frames, before)
-        assert len(pickle.dumps(dataset)) < 20_000
-
-
-def test_a_cache_says_what_it_cannot_give(cache: Path, folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(
-        DataFilesError, match=r"prepared with resolution 16, and resolution is 128: set data.resolution to 16"
-    ):
-        MOVi(str(cache)).dataset("train")
+def test_a_cache_says_what_it_cannot_give(folder: Path, tmp_path: Path) -> None:
     MOVi(str(folder), resolution=8).prepare(tmp_path, silent)
     with pytest.raises(DataFilesError, match="prepared without depth"):
         MOVi(str(tmp_path), resolution=8, depth=True).dataset("train")
-    with pytest.raises(DataFilesError, match="is a cache already"):
-        MOVi(str(cache), resolution=SIDE).prepare(tmp_path / "again", silent)
-    with pytest.raises(DataFilesError, match=r"holds a cache of something else: resolution is 8 and 16 is asked for"):
-        MOVi(str(folder), resolution=SIDE).prepare(tmp_path, silent)
     with (tmp_path / "train" / "frames.bin").open("r+b") as file:
         file.truncate(100)
     with pytest.raises(DataFilesError, match=r"frames.bin has 100 bytes and cache.json says"):
         MOVi(str(tmp_path), resolution=8).dataset("train")
-
-
-def test_an_interrupted_cache_is_not_read_and_goes_on_where_it_was(tmp_path: Path) -> None:
-    source = MovingMNIST(num_frames=3, resolution=32, digit_size=14).dataset("train")
-    asked: list[int] = []
-
-    def pieces(first: int, stop: int | None = None):
-        for index in range(first, 7, 2):
-            if index == stop:
-                raise KeyboardInterrupt
-            asked.append(index)
-            yield source.clips(range(index, min(index + 2, 7)))  # type: ignore[attr-defined]
-
-    with pytest.raises(KeyboardInterrupt):
-        write_cache(tmp_path, lambda first: pieces(first, stop=4), {"set": "digits"}, ("positions", "velocities"))
-    with pytest.raises(DataFilesError, match=r"is not complete \(4 videos so far\)"):
-        ClipCache(tmp_path)
-    # as if it had been killed while it wrote the next piece
-    with (tmp_path / "frames.bin").open("ab") as file:
-        file.write(b"half a video")
-    assert write_cache(tmp_path, pieces, {"set": "digits"}, ("positions", "velocities")) == 7
-    assert asked == [0, 2, 4, 6]
-    cache = ClipCache(tmp_path)
-    whole = source.clips(range(7))  # type: ignore[attr-defined]
-    again = cache.read(range(7), [0] * 7, 3)
-    for name, value in everything(whole).items():
-        assert torch.equal(value, everything(again)[name]), name
-    cut = cache.read([5], [1], 2)
-    assert torch.equal(cut.objects["positions"], whole.objects["positions"][5:6, 1:3])
-    assert torch.equal(cut.objects["digits"], whole.objects["digits"][5:6])
-    assert write_cache(tmp_path, lambda first: pytest.fail("it is complete"), {"set": "digits"}) == 7
-    assert sorted(path.suffix for path in tmp_path.iterdir() if path.suffix != ".bin") == [
-        "",
-        ".json",
-    ]
-
-
-def test_a_cache_of_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataFilesError, match="has no videos"):
-        write_cache(tmp_path, lambda first: [], {})
-    assert not clip_cache.is_cache(tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["records", "cache"])

@@ -26,21 +26,6 @@ def clips(data: MovingSprites, split: str = "test", count: int = 32) -> VideoBat
 LAW = clips(MovingSprites(resolution=64), count=500)
 
 
-def test_clips_have_the_shapes_of_the_specification() -> None:
-    data = MovingSprites(num_sprites=4, num_frames=7, eval_frames=9, resolution=32)
-    for split, length in (("train", 7), ("val", 9), ("test", 9)):
-        batch = clips(data, split, 2)
-        assert batch.frames.shape == (2, length, 3, 32, 32)
-        assert batch.frames.dtype == torch.uint8
-        assert batch.require("masks").shape == (2, length, 32, 32)
-        assert batch.time.tolist() == [list(range(length))] * 2
-        assert batch.objects["positions"].shape == batch.objects["velocities"].shape == (2, length, 4, 2)
-        assert batch.objects["bboxes"].shape == (2, length, 4, 4)
-        assert batch.target is None
-    assert (data.spec.input.channels, data.spec.input.height, data.spec.input.width) == (3, 32, 32)
-    assert data.spec.target == data.spec.input
-
-
 def test_the_papers_split_has_11520_and_1280_clips() -> None:
     data = MovingSprites()
     assert (len(data.dataset("train")), len(data.dataset("test"))) == (11_520, 1280)  # type: ignore[arg-type]
@@ -206,25 +191,6 @@ def test_oracle_predictions_read_no_frame_and_nothing_of_what_appears_later() ->
     batch.objects["positions"] = batch.objects["positions"] * torch.nan
     batch.frames = batch.frames * 0
     assert torch.equal(data.oracle_predictions(batch, 4, 10)["constant velocity"], expected)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ({"num_sprites": 0}, "num_sprites is 0; expected 1 to 255"),
-        ({"resolution": 0}, "resolution is 0; expected 1 or more"),
-        ({"base_size": 65.0}, "base_size is 65.0; expected pixels of a frame of 64"),
-        ({"speed": -1.0}, "speed is -1.0"),
-        ({"colours": ("white",)}, r"colours is \['white'\]; expected one or more of red, green, blue"),
-        ({"colours": ()}, r"colours is \[\]"),
-        ({"birth_probability": 0.0}, "birth_probability is 0.0; expected more than 0 and at most 1"),
-        ({"birth_frames": 0}, "birth_frames is 0; expected 1 or more"),
-        ({"eval_frames": 0}, "eval_frames is 0; expected 1 or more"),
-    ],
-)
-def test_arguments_that_cannot_be_are_refused(arguments: dict, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        MovingSprites(**arguments)
 
 
 def sum_errors(data: MovingSprites) -> dict[str, float]:

@@ -1,0 +1,99 @@
+"""Every reader of stored videos: what writes its files in small, and what reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import video_archive
+from ball_files import write_ball_file
+from cater_files import write_cater
+from clevrer_files import write_clevrer
+from feature_files import write_feature_file
+from media_files import write_maps, write_video
+from tfrecord_files import movi_video, write_movi
+from tracking_files import write_tracking_files
+
+from slotbench.data.balls.ball_file import BallFile
+from slotbench.data.base import LoaderOptions
+from slotbench.data.cater.cater import CATER
+from slotbench.data.clevrer.clevrer import CLEVRER
+from slotbench.data.features.feature_file import FeatureFile
+from slotbench.data.folders.depth_video import DepthVideo
+from slotbench.data.folders.video_folder import VideoFolder
+from slotbench.data.movi.movi import MOVi
+from slotbench.data.tracking.multi_object_tracking import MultiObjectTracking
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader: what writes its files below a folder, and what reads them there.
+
+    Args:
+        write: writes all splits.
+        kind: the data set.
+        arguments: beside `path` and `frames`.
+        within: what `path` names in the folder.
+        frames: of clips, by argument.
+        prepared: whether the files are prepared to a cache, which is read in their place.
+    """
+
+    write: Callable[[Path], Any]
+    kind: Callable[..., Any]
+    arguments: dict[str, Any]
+    within: str = ""
+    prepared: bool = False
+    frames: dict[str, int] = field(default_factory=lambda: {"num_frames": 2, "eval_frames": 2})
+
+    def data(self, folder: Path, **arguments: Any) -> Any:
+        given = {**self.frames, **self.arguments, **arguments}
+        if "loader" in given:
+            given["loader"] = LoaderOptions(**given["loader"])
+        return self.kind(path=str(folder / self.within), **given)
+
+
+def write_features(folder: Path) -> None:
+    for split in ("train", "val", "test"):
+        write_feature_file(folder / f"{split}.h5")
+
+
+def write_tracking(folder: Path) -> None:
+    for split in ("train", "val", "test"):
+        write_tracking_files(folder, split=split)
+
+
+def write_folder(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    for split in ("train", "val", "test"):
+        for number in range(3):
+            write_video(folder / split / f"{number}.npy", rng.integers(0, 256, (9, 8, 12, 3), dtype=np.uint8))
+            for kind in ("masks", "depth"):
+                write_maps(folder / split / kind / f"{number}.npy", rng.integers(0, 4, (9, 8, 12), dtype=np.uint8))
+
+
+def write_movi_a(folder: Path) -> None:
+    videos = [movi_video(seed, 16, num_objects=3 + seed) for seed in range(4)]
+    write_movi(folder / "movi_a" / "128x128" / "1.0.0", {"train": videos, "validation": videos[:3]})
+
+
+MOVI: dict[str, Any] = {"resolution": 16, "depth": True}
+READERS = {
+    "BallFile": Reader(lambda folder: write_ball_file(folder / "balls.h5"), BallFile, {}, "balls.h5"),
+    "FeatureFile": Reader(write_features, FeatureFile, {}),
+    "MultiObjectTracking": Reader(write_tracking, MultiObjectTracking, {}),
+    "VideoFolder": Reader(write_folder, VideoFolder, {"resolution": 8}),
+    "DepthVideo": Reader(write_folder, DepthVideo, {"resolution": 8, "unit": "metres"}),
+    "MOVi": Reader(write_movi_a, MOVi, MOVI),
+    "MOVi, prepared": Reader(write_movi_a, MOVi, MOVI, prepared=True),
+    "CLEVRER": Reader(write_clevrer, CLEVRER, {"resolution": 8}),
+    "VideoArchive": Reader(video_archive.write_archive, video_archive.VideoArchive, {}),
+    "CLEVRER, prepared": Reader(write_clevrer, CLEVRER, {"resolution": 8}, prepared=True),
+}
+
+CATER_FILES = Reader(
+    lambda folder: write_cater(folder / "set"), CATER, {"resolution": 8}, "set", frames={"num_frames": 4}
+)
+"""Its clips are of any frames of a video, so that the laws of consecutive ones are not its own."""

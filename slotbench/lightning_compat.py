@@ -130,7 +130,20 @@ class FinalStep(Protocol):
 
 
 def validate_after_last_step(trainer: Trainer, final: FinalStep) -> None:
-    """Has the training loop validate the final weights if that is due, however the training comes to its end."""
+    """Has the training loop validate the final weights if that is due, however the training comes to its end.
+
+    `trainer.validate` after `fit` gives the same scores, and does not replace this:
+
+    - Lightning's ModelCheckpoint and EarlyStopping ignore validations outside of `fit`, so that the final weights could
+      not become the best checkpoint; the row of scores would have the number of the next step.
+    - `fit` calls `on_fit_end` before: state, result, curves and report of a run would be written without these scores,
+      and a run killed between the two calls would count as finished. By then the strategy is torn down, so that no
+      callback can validate in `on_fit_end` either.
+    - A training that is resumed at its last step skips its loop, and with it the hooks of its end.
+
+    `trainer.should_stop`, set at the last step, makes Lightning validate there and also log a row of training losses
+    that `log_every_n_steps` leaves out; it does nothing for a training resumed at its last step.
+    """
     loop: Any = trainer.fit_loop
     if type(loop) is _FitLoop and type(loop.epoch_loop) is _TrainingEpochLoop:
         loop.__class__, loop.epoch_loop.__class__ = _EndingLoop, _EndingEpochLoop

@@ -21,7 +21,8 @@ ROWS = [
     ["grids", "comparison", "health", "bench"],
     ["config"],
     ["callbacks", "tasks", "evaluation", "slotbench_plugins", "templates"],
-    ["lightning_compat", "runs", "data", "pretrained", "metrics", "registry"],
+    ["lightning_compat", "runs", "data", "figures", "registry"],
+    ["pretrained", "metrics"],
     ["nn", "testing"],
     ["ops"],
 ]

@@ -144,7 +144,7 @@ def draw_band(axis, steps: list[int], values: list, colour, label: str, middle=s
 
 def draw_curves(axis, curves: dict[str, list[list[float]]], steps: list[int]) -> None:
     """A line per core, the mean over its seeds, in a band from the worst to the best of them."""
-    from slotbench.tasks.pictures import SLOT_COLOURS
+    from slotbench.figures.painting import SLOT_COLOURS
 
     for index, (core, seeds) in enumerate(curves.items()):
         colour = SLOT_COLOURS[index % len(SLOT_COLOURS)] / 255
@@ -186,14 +186,15 @@ def draw_rollouts_of(runs: dict[str, list[Run]], path: Path) -> None:
     import torch
     from PIL import Image
 
-    from slotbench.tasks.pictures import contact_sheet, paint_frame, paint_overlay
+    from slotbench.figures.painting import paint_frame, paint_overlay
+    from slotbench.figures.sheets import Row, contact_sheet
 
     first = next(iter(runs.values()))[0]
     data = first.data(val_batch_size=2)
     batch = data.on_after_batch_transfer(next(iter(data.val_dataloader())), 0)
     horizon = first.load().horizon
     shown = [round(step * (horizon - 1) / 7) for step in range(8)]
-    rows, names = [], []
+    rows: list[Row] = []
     for clip in range(2):
         for core, found in runs.items():
             task = found[0].load()
@@ -201,20 +202,20 @@ def draw_rollouts_of(runs: dict[str, list[Run]], path: Path) -> None:
                 predicted = task.rollout(batch).reconstruction[clip]
             seen, future = batch.frames[clip, task.context - 1], batch.frames[clip, task.context :]
             if len(rows) % (len(runs) + 1) == 0:
-                rows.append([paint_frame(seen), *(paint_frame(future[t]) for t in shown)])
-                names.append("truth")
+                rows.append(Row("truth", [paint_frame(seen), *(paint_frame(future[t]) for t in shown)]))
             if (future == future[:, :1]).all():
-                rows.append([paint_frame(seen), *(paint_overlay(future[t], predicted[t]) for t in shown)])
+                images = [paint_overlay(future[t], predicted[t]) for t in shown]
             else:
-                rows.append([paint_frame(seen), *(paint_frame(predicted[t]) for t in shown)])
-            names.append(core.replace("Transformer", "Transf.").replace("SingleState", "Single"))
+                images = [paint_frame(predicted[t]) for t in shown]
+            name = core.replace("Transformer", "Transf.").replace("SingleState", "Single")
+            rows.append(Row(name, [paint_frame(seen), *images]))
     labels = ["last seen", *(f"+{t + 1}" for t in shown)]
-    Image.fromarray(contact_sheet(rows, labels, names)).save(path)
+    Image.fromarray(contact_sheet(rows, labels)).save(path)
 
 
 def draw_discovery_of(runs: dict[str, list[Run]], path: Path) -> None:
     """Scores of the decoder's masks over the training, every run a line, with the best of the baselines."""
-    from slotbench.tasks.pictures import SLOT_COLOURS
+    from slotbench.figures.painting import SLOT_COLOURS
 
     figure, axes = figure_of(3)
     baselines = baselines_of(next(iter(runs.values()))[0])
@@ -243,30 +244,28 @@ def draw_slots_of(runs: dict[str, list[Run]], path: Path) -> None:
     import torch
     from PIL import Image
 
+    from slotbench.figures.painting import match_slots, paint_frame, paint_objects, paint_slots_over
+    from slotbench.figures.sheets import Row, contact_sheet
     from slotbench.metrics.contingency import masks_to_labels
-    from slotbench.tasks.pictures import contact_sheet, paint_frame
-    from slotbench.tasks.slot_pictures import match_slots, paint_objects, paint_slots_over
 
     first = next(iter(runs.values()))[0]
     data = first.data(val_batch_size=8)
     batch = data.on_after_batch_transfer(next(iter(data.val_dataloader())), 0)
-    rows, names = [], []
+    rows: list[Row] = []
     for clip in (1, 4):
         frames, true, size = batch.frames[clip], batch.masks[clip], (96, 96)
-        rows.append([paint_frame(frame) for frame in frames])
-        names.append("frame")
+        rows.append(Row("frame", [paint_frame(frame) for frame in frames]))
         for core, found in runs.items():
             task = found[0].load()
             with torch.no_grad():
                 masks = task.evaluate(batch.map(lambda value: value[clip : clip + 1])).masks[0]  # noqa: B023
             labels = masks_to_labels(masks)
-            if len(names) % (len(runs) + 2) == 1:
+            if len(rows) % (len(runs) + 2) == 1:
                 partners = match_slots(labels, true, masks.shape[1])
-                rows.append([paint_objects(mask, partners, size) for mask in true])
-                names.append("truth")
-            rows.append([paint_slots_over(frame, label, size) for frame, label in zip(frames, labels, strict=True)])
-            names.append(core)
-    Image.fromarray(contact_sheet(rows, [f"t = {t}" for t in range(len(rows[0]))], names)).save(path)
+                rows.append(Row("truth", [paint_objects(mask, partners, size) for mask in true]))
+            images = [paint_slots_over(frame, label, size) for frame, label in zip(frames, labels, strict=True)]
+            rows.append(Row(core, images))
+    Image.fromarray(contact_sheet(rows, [f"t = {t}" for t in range(len(rows[0].images))])).save(path)
 
 
 def draw_context_of(runs: dict[str, list[Run]], path: Path, longest: int) -> None:

@@ -41,7 +41,7 @@ def told(name: str) -> str:
 
 def colours(count: int) -> list:
     """As many colours as there are variants."""
-    from slotbench.tasks.pictures import SLOT_COLOURS
+    from slotbench.figures.painting import SLOT_COLOURS
 
     return [SLOT_COLOURS[index % len(SLOT_COLOURS)] / 255 for index in range(count)]
 

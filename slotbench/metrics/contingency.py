@@ -27,6 +27,7 @@ __all__ = [
     "frame_tables",
     "integer_ids",
     "masks_to_labels",
+    "resized_masks",
 ]
 
 Labels = Integer[Tensor, "batch time *views rows cols"] | Bool[Tensor, "batch time *views rows cols"]
@@ -243,6 +244,18 @@ def _sums_to_one(masks: Tensor, axis: int) -> bool:
         return True
     sums = masks.sum(axis, dtype=torch.promote_types(masks.dtype, torch.float32))
     return bool((sums - 1).abs().amax() < 0.01)
+
+
+def resized_masks(
+    masks: Float[Tensor, "*batch slots rows cols"], size: tuple[int, int]
+) -> Float[Tensor, "*batch slots height width"]:
+    """Masks at another size (height, width), bilinear; in float32 at least."""
+    if tuple(masks.shape[-2:]) == tuple(size):
+        return masks
+    flat = masks.reshape(-1, *masks.shape[-3:])
+    flat = flat.float() if masks.dtype.itemsize < 4 else flat
+    resized = F.interpolate(flat, tuple(size), mode="bilinear", align_corners=False)
+    return resized.unflatten(0, masks.shape[:-3])
 
 
 def masks_to_labels(

@@ -1,39 +1,34 @@
-"""A task that decodes frames from slots: what it reads, what the slots cover, and what is predicted and shown of it."""
+"""AutoencodingTask, the base of tasks that decode every frame from slots and score what each slot has taken."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
-from torch.nn import functional as F
 
+from slotbench.figures.slot_panels import slot_panel, slot_video
+from slotbench.figures.slot_recording import SlotRecording
+from slotbench.figures.slot_stories import STORIES, SlotStory, story_pictures
 from slotbench.interfaces import CoreOutput, Decoded, Segmentation, Segmenter, State, VideoBatch
-from slotbench.metrics.contingency import masks_to_labels
+from slotbench.metrics.contingency import masks_to_labels, resized_masks
 from slotbench.metrics.discovery_scores import DiscoveryScores
-from slotbench.pretrained.feature_extractor import FeatureExtractor
 from slotbench.tasks.pieces import (
     WHOLE,
-    SlotRecording,
     StreamPosition,
     continue_stream,
     frame_by_frame,
     may_be_cut,
     piece_frames,
 )
-from slotbench.tasks.slot_pictures import slot_panel, slot_video
-from slotbench.tasks.slot_story import STORIES, SlotStory, numbered_pictures
 from slotbench.tasks.slot_task import SlotTask
 
-__all__ = ["Autoencoded", "AutoencodingTask", "Pixels", "frame_size", "resized_masks"]
-
-Pixels = Literal["unit", "signed"]
-"""The range of pixels that a decoder paints: [0, 1] or [-1, 1]."""
+__all__ = ["Autoencoded", "AutoencodingTask", "frame_size"]
 
 
 @dataclass
@@ -58,70 +53,67 @@ def frame_size(batch: VideoBatch) -> tuple[int, int]:
     return height, width
 
 
-def resized_masks(masks: Float[Tensor, "batch time slots rows cols"], size: tuple[int, int]) -> Tensor:
-    """Masks at another size, bilinear."""
-    if tuple(masks.shape[-2:]) == size:
-        return masks
-    resized = F.interpolate(masks.flatten(0, 1).float(), size=size, mode="bilinear", align_corners=False)
-    return resized.unflatten(0, masks.shape[:2])
-
-
 class AutoencodingTask(SlotTask, Segmenter):
-    """Encodes frames or their features, and decodes them from slots; a subclass says what is learned and scored.
+    """Encodes every frame, and decodes an image from its slots; a subclass says what is learned and scored.
+
+    By default the encoder reads the frames and the decoder paints them in [0, 1]. A subclass overrides `read` to give
+    the encoder something else, `image` where the decoder's output has another range or is no image, and `painted` and
+    `painted_truth` where something else than the reconstructed frames is shown.
 
     Attributes:
-        pixels: the range that the decoder paints pixels in.
-        extractor: the frozen network whose features are read and reconstructed in place of pixels, if there is one.
-        learns_features: whether features are read, of the extractor or of the data.
         eval_window: in evaluation, each step is computed from so many last frames alone; None for all.
-        slot_pictures: whether to show also what became of each slot, of frames alone.
+        slot_pictures: whether to show also what became of each slot, if images are painted.
     """
 
-    pixels: Pixels
-    extractor: FeatureExtractor | None
-    learns_features: bool
-    eval_window: int | None
+    eval_window: int | None = None
     slot_pictures: bool = False
     _position: StreamPosition | None = None
 
     @frame_by_frame
     def forward(self, batch: VideoBatch) -> Autoencoded:
         """Slots of every frame, and what the decoder makes of them."""
-        read = self._read(batch)
+        read = self.read(batch)
         return self._decode(batch, read, self.core(self.encoder(read), self.core.first_state(batch)))
 
     def evaluate(self, batch: VideoBatch) -> Autoencoded:
         """The same as in validation and test: through windows, if `eval_window` is set."""
         if self.eval_window is None:
             return self(batch)
-        read = self._read(batch)
+        read = self.read(batch)
         state = self.core.first_state(batch)
         return self._decode(batch, read, continue_stream(self.core, self.encoder(read), state, self.eval_window)[0])
 
     def stream(self, batch: VideoBatch, state: State | None) -> tuple[Autoencoded, State]:
         """The next frames, as if the clips had been read whole."""
-        read = self._read(batch)
+        read = self.read(batch)
         state = self.core.first_state(batch) if state is None else state
         out, state = continue_stream(self.core, self.encoder(read), state, self.eval_window)
         return self._decode(batch, read, out), state
 
-    def target(self, batch: VideoBatch) -> Float[Tensor, "batch time channels rows cols"]:
-        """What is to be reconstructed, in the decoder's range."""
-        return self._target(self._read(batch))
+    def read(self, batch: VideoBatch) -> VideoBatch:
+        """The batch that the encoder reads."""
+        return batch
+
+    def image(
+        self, painted: Float[Tensor, "*batch channels height width"]
+    ) -> Float[Tensor, "*batch channels height width"] | None:
+        """The decoder's output as images in [0, 1]; None if it is none."""
+        return painted.clamp(0, 1)
 
     def frames(self, decoded: Decoded) -> Float[Tensor, "batch time channels height width"]:
-        """What the decoder painted, as frames in [0, 1].
+        """The decoder's output as frames in [0, 1].
 
         Raises:
-            ValueError: it painted features.
+            ValueError: it is no image.
         """
-        if self.learns_features:
+        painted = self.image(decoded.reconstruction)
+        if painted is None:
             raise ValueError("this task reconstructs features, which are no frames")
-        return self._unit(decoded.reconstruction)
+        return painted
 
-    def painted(self, out: Autoencoded) -> Float[Tensor, "batch time channels height width"]:
-        """The frames in [0, 1] that are shown and saved of a clip."""
-        return self.frames(out.decoded)
+    def painted(self, out: Autoencoded) -> Float[Tensor, "batch time channels height width"] | None:
+        """The frames in [0, 1] that are shown and saved of a clip; None if there are none."""
+        return self.image(out.decoded.reconstruction)
 
     def painted_truth(self, batch: VideoBatch) -> Float[Tensor, "batch time channels height width"] | None:
         """What is to be painted, in [0, 1], where that is something else than the frames; None by default."""
@@ -159,7 +151,7 @@ class AutoencodingTask(SlotTask, Segmenter):
             found |= {"masks": out.masks, "labels": masks_to_labels(out.masks, frame_size(batch))}
         if (attention := self._attention(out, batch)) is not None:
             found["attention"] = attention
-        return found if self.learns_features else found | self._found(out, batch)
+        return found | self._found(out, batch)
 
     @property
     def piece_frames(self) -> int:
@@ -171,8 +163,7 @@ class AutoencodingTask(SlotTask, Segmenter):
 
     def recording(self, folder: Path, frames: int, save: Sequence[str] = ()) -> SlotRecording:
         """Gathers what `predict_step` makes of the pieces of one video."""
-        components = None if self.learns_features else self._components
-        return SlotRecording(folder, frames, components, keep_soft_masks="soft_masks" in save)
+        return SlotRecording(folder, frames, self._components, keep_soft_masks="soft_masks" in save)
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """A panel per clip: frames, reconstruction, slots over the frames, and each slot's own image.
@@ -181,49 +172,35 @@ class AutoencodingTask(SlotTask, Segmenter):
         """
         with self.deterministic_sampling(batch, 0):
             out = self.evaluate(batch)
-        components = None if self.learns_features or out.decoded.components is None else out.decoded.components
-        shown = {"components": None if components is None else self._unit(components)}
-        panels = self._drawn(slot_panel, batch, out, shown | {"attention_masks": self._attention(out, batch)})
-        if not self.slot_pictures or self.learns_features:
+        alone = out.decoded.components
+        components = None if alone is None else self.image(alone)
+        shown = self._shown(out, batch, components=components, attention_masks=self._attention(out, batch))
+        panels = {name: slot_panel(**clip) for name, clip in shown.items()}
+        if not self.slot_pictures or (painted := self.painted(out)) is None:
             return panels
-        decoded = Decoded(self.painted(out), out.masks, shown["components"])
-        frames, grid = (batch.frames, batch.frames, decoded.reconstruction), self.encoder.token_spec.grid
-        stories = (
-            SlotStory.of_clip(clip, frames, out.core, decoded, true_masks=batch.masks, grid=grid)
-            for clip in range(min(len(batch), STORIES))
-        )
-        return panels | numbered_pictures(list(stories))
+        decoded = Decoded(painted, out.masks, components)
+        grid = self.encoder.token_spec.grid
+        stories = SlotStory.of_clips(batch.frames, batch.frames, out.core, decoded, batch.masks, grid)
+        return panels | story_pictures(stories[:STORIES])
 
     def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """Of each clip, side by side: frames, reconstruction, slots over the frames, and the truth."""
         with self.deterministic_sampling(batch, 0):
             out = self.evaluate(batch)
-        return self._drawn(slot_video, batch, out, {})
+        return {name: slot_video(**clip) for name, clip in self._shown(out, batch).items()}
 
-    def _drawn(
-        self, draw: Callable[..., np.ndarray], batch: VideoBatch, out: Autoencoded, more: dict[str, Tensor | None]
-    ) -> dict[str, np.ndarray]:
-        """What `draw` makes of each clip, if there are masks to draw."""
+    def _shown(self, out: Autoencoded, batch: VideoBatch, **more: Tensor | None) -> dict[str, dict[str, Any]]:
+        """The arguments of a figure of each clip, by its name, if there are masks to draw."""
         if out.masks is None:
             return {}
-        painted = None if self.learns_features else self.painted(out)
-        shown = {"reconstruction": painted, "masks": out.masks, "true_masks": batch.masks} | more
-        shown |= {"target": None if self.learns_features else self.painted_truth(batch)}
+        painted = self.painted(out)
+        truth = None if painted is None else self.painted_truth(batch)
+        shown = {"frames": batch.frames, "masks": out.masks, "true_masks": batch.masks}
+        shown |= {"reconstruction": painted, "target": truth} | more
         return {
-            f"clip_{i}": draw(batch.frames[i], **{name: x if x is None else x[i] for name, x in shown.items()})
+            f"clip_{i}": {name: None if values is None else values[i] for name, values in shown.items()}
             for i in range(len(batch))
         }
-
-    def _read(self, batch: VideoBatch) -> VideoBatch:
-        """The batch that the encoder reads: with features in the place of frames, where features are learned."""
-        if not self.learns_features:
-            return batch
-        if self.extractor is not None:
-            found = self.extractor(batch.frames)
-        else:
-            found = batch.require("features").to(next(self.encoder.parameters()).dtype)
-        # what has a pixel for each of the frames' does not go with them
-        return replace(batch, frames=found, features=None, masks=None, rays=None)
 
     def _decode(self, batch: VideoBatch, read: VideoBatch, out: CoreOutput) -> Autoencoded:
         decoded = self.decoder(out.slots, read)
@@ -247,17 +224,12 @@ class AutoencodingTask(SlotTask, Segmenter):
 
     def _found(self, out: Autoencoded, batch: VideoBatch) -> dict[str, Tensor]:
         """What a prediction says of a clip beside slots and masks: the frames that are shown of it."""
-        return {"frames": self.painted(out)}
+        painted = self.painted(out)
+        return {} if painted is None else {"frames": painted}
 
     def _attention(self, out: Autoencoded, batch: VideoBatch) -> Tensor | None:
         return None if out.attention is None else self.attention_masks(out.attention, frame_size(batch))
 
     def _components(self, batch: VideoBatch, slots: Tensor) -> Tensor | None:
-        components = self.decoder(slots, self._read(batch)).components
-        return None if components is None else self._unit(components)
-
-    def _target(self, read: VideoBatch) -> Tensor:
-        return 2 * read.frames - 1 if self.pixels == "signed" and not self.learns_features else read.frames
-
-    def _unit(self, painted: Tensor) -> Tensor:
-        return ((painted + 1) / 2 if self.pixels == "signed" else painted).clamp(0, 1)
+        components = self.decoder(slots, self.read(batch)).components
+        return None if components is None else self.image(components)

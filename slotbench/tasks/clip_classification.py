@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -13,6 +12,8 @@ from torch.nn import functional as F
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from slotbench.figures.charts import absence_chart
+from slotbench.figures.labels import label_sheet, watching_slot
 from slotbench.interfaces import (
     DataSpec,
     Decoded,
@@ -26,12 +27,11 @@ from slotbench.interfaces import (
     VideoBatch,
     VideoSpec,
 )
+from slotbench.metrics.contingency import resized_masks
 from slotbench.metrics.label_scores import LabelScores, grid_distances
 from slotbench.metrics.scores import Score
-from slotbench.tasks.autoencoding import resized_masks
+from slotbench.tasks.features import features_as_frames
 from slotbench.tasks.frame_losses import at_least_float32
-from slotbench.tasks.labels.pictures import absence_chart, label_sheet
-from slotbench.tasks.labels.watching import watching_slot
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import Decay
 from slotbench.tasks.part_checks import check_choices, check_logits
@@ -198,8 +198,4 @@ class ClipClassification(SlotTask, Segmenter):
 
     def _read(self, batch: VideoBatch) -> VideoBatch:
         """The batch that the encoder reads: with features in the place of frames, where the data brings them."""
-        if self.data_spec.features is None:
-            return batch
-        found = batch.require("features").to(next(self.encoder.parameters()).dtype)
-        # what has a pixel for each of the frames' does not go with them
-        return replace(batch, frames=found, features=None, masks=None, rays=None)
+        return batch if self.data_spec.features is None else features_as_frames(batch, self.encoder)

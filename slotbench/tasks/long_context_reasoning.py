@@ -14,6 +14,8 @@ from torch.nn import functional as F
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from slotbench.figures.painting import paint_classes, paint_slots
+from slotbench.figures.sheets import Row, contact_sheet
 from slotbench.interfaces import (
     DataSpec,
     Decoded,
@@ -36,7 +38,6 @@ from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import Decay
 from slotbench.tasks.part_checks import check_logits
-from slotbench.tasks.pictures import contact_sheet, paint_classes, paint_slots
 from slotbench.tasks.slot_task import SlotTask
 
 __all__ = ["LongContextReasoning"]
@@ -209,7 +210,7 @@ class LongContextReasoning(SlotTask, Reasoner):
             row = [*frames[i], paint_classes(target[i], palette), paint_classes(predicted[i], palette)]
             if decoded.masks is not None:
                 row.append(paint_slots(masks_to_labels(decoded.masks[i, -1]), predicted[i]))
-            rows.append(row)
+            rows.append(Row("", row))
         return {"predictions": contact_sheet(rows, labels)}
 
 

@@ -23,6 +23,7 @@ from slotbench.interfaces import (
     TokenSpec,
     VideoBatch,
     VideoSpec,
+    WindowedCore,
     check_unit_range,
 )
 
@@ -30,10 +31,12 @@ __all__ = [
     "PartName",
     "check_batch",
     "check_choices",
+    "check_counts",
     "check_first_output",
     "check_logits",
     "check_views",
     "check_whole_frames",
+    "check_window",
     "spec_of",
 ]
 
@@ -136,6 +139,22 @@ def check_choices(**chosen: tuple[str, Any]) -> None:
     for name, (given, choices) in chosen.items():
         if given not in get_args(choices):
             raise ValueError(f"no {name} named {given!r}; choose one of {', '.join(get_args(choices))}")
+
+
+def check_counts(kind: str, **counts: int) -> None:
+    """Refuses a negative number of clips or frames, each with the name of its argument."""
+    for name, count in counts.items():
+        if count < 0:
+            raise ValueError(f"{name} is {count}; expected a number of {kind}, or 0 for none")
+
+
+def check_window(core: nn.Module, window: int | None) -> None:
+    """Refuses an `eval_window` that the core cannot read."""
+    if window is not None and (window < 1 or not isinstance(core, WindowedCore)):
+        raise ValueError(
+            f"eval_window={window} asks {type(core).__name__} to read the last {window} frames at each step: give at "
+            "least 1, and a core that can (PSB), or leave it out"
+        )
 
 
 class _FirstOutput:

@@ -20,21 +20,24 @@ from slotbench.interfaces import (
     TokenSpec,
     VideoBatch,
     VideoSpec,
-    WindowedCore,
 )
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.lpips import LPIPS
 from slotbench.metrics.mask_metrics import mask_headlines
 from slotbench.metrics.scores import Score
 from slotbench.pretrained.feature_extractor import FeatureExtractor
-from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask, Pixels
+from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask
+from slotbench.tasks.features import features_as_frames
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import Decay
-from slotbench.tasks.part_checks import check_choices, check_whole_frames
+from slotbench.tasks.part_checks import check_choices, check_counts, check_whole_frames, check_window
 
-__all__ = ["SlotAutoencoding"]
+__all__ = ["Pixels", "SlotAutoencoding"]
+
+Pixels = Literal["unit", "signed"]
+"""The range of pixels that a decoder paints: [0, 1] or [-1, 1]."""
 
 
 class SlotAutoencoding(AutoencodingTask):
@@ -73,7 +76,7 @@ class SlotAutoencoding(AutoencodingTask):
         lpips_weights: a file with AlexNet's features, for LPIPS in the test; see `GivenWeights`.
         lpips_heads: a file with LPIPS's heads, if they are not in `lpips_weights`.
         slot_pictures: in every evaluation also show what each slot painted, when it was active, where it looked and
-            which way it went, as far as core and decoder tell (`slotbench.tasks.slot_story`); not of features.
+            which way it went, as far as core and decoder tell (`slotbench.figures.slot_stories`); not of features.
 
     Raises:
         ValueError: the target is not a frame like the input, an argument cannot be, or the core has no window.
@@ -109,13 +112,8 @@ class SlotAutoencoding(AutoencodingTask):
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay, parts)
         frame = self.data_spec.input
         check_choices(pixels=(pixels, Pixels))
-        if baseline_clips < 0:
-            raise ValueError(f"baseline_clips is {baseline_clips}; expected a number of clips, or 0 for no baselines")
-        if eval_window is not None and (eval_window < 1 or not isinstance(self.core, WindowedCore)):
-            raise ValueError(
-                f"eval_window={eval_window} asks {type(self.core).__name__} to read the last {eval_window} frames at "
-                "each step: give at least 1, and a core that can (PSB), or leave it out"
-            )
+        check_counts("clips", baseline_clips=baseline_clips)
+        check_window(self.core, eval_window)
         self.pixels: Pixels = pixels
         self.extractor = extractor
         self.learns_features = read is not None
@@ -144,6 +142,22 @@ class SlotAutoencoding(AutoencodingTask):
         )
         return scores if self.learns_features else (*scores, Score("psnr/frame", "reconstruction: PSNR per frame, dB"))
 
+    def read(self, batch: VideoBatch) -> VideoBatch:
+        """The batch that the encoder reads: with features in the place of frames, where features are learned."""
+        return features_as_frames(batch, self.encoder, self.extractor) if self.learns_features else batch
+
+    def image(
+        self, painted: Float[Tensor, "*batch channels height width"]
+    ) -> Float[Tensor, "*batch channels height width"] | None:
+        """The decoder's output as images in [0, 1]; None if it is features."""
+        if self.learns_features:
+            return None
+        return ((painted + 1) / 2 if self.pixels == "signed" else painted).clamp(0, 1)
+
+    def target(self, batch: VideoBatch) -> Float[Tensor, "batch time channels rows cols"]:
+        """What is to be reconstructed, in the decoder's range."""
+        return self._target(self.read(batch))
+
     def loss(self, output: Autoencoded, batch: VideoBatch) -> Float[Tensor, ""]:
         """Mean squared error over clips, frames, channels and pixels (or features), plus the decoder's own terms."""
         target, painted = self._target(output.read), output.decoded.reconstruction
@@ -163,3 +177,9 @@ class SlotAutoencoding(AutoencodingTask):
             scores.update_frames(self.frames(out.decoded).float(), batch.frames.float(), lpips)
         self._score_masks(out, batch, scores)
         return self.loss(out, batch)
+
+    def _target(self, read: VideoBatch) -> Tensor:
+        return 2 * read.frames - 1 if self.pixels == "signed" and not self.learns_features else read.frames
+
+    def _components(self, batch: VideoBatch, slots: Tensor) -> Tensor | None:
+        return None if self.learns_features else super()._components(batch, slots)

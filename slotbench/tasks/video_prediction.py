@@ -100,7 +100,7 @@ class VideoPrediction(RolloutTask):
             and 1 - w times that of the prediction. 0 for the prediction alone, as in the thesis; 0.5 in other runs of
             its author's code. For cores that have such slots (`OCRIM`).
         slot_pictures: in every evaluation and in `predict`, also show what each slot painted, when it was active, where
-            it looked and which way it went, as far as core and decoder tell (`slotbench.tasks.slot_story`).
+            it looked and which way it went, as far as core and decoder tell (`slotbench.figures.slot_stories`).
 
     Raises:
         ValueError: the target is not a frame like the input, or an argument cannot be.

@@ -20,9 +20,9 @@ from slotbench import registry
 from slotbench.callbacks.collapse import _as_frames
 from slotbench.data.base import collate
 from slotbench.errors import UserError
+from slotbench.figures.painting import paint_frame
 from slotbench.interfaces import Encoder, SlotSpec, TokenSpec, VideoBatch, VideoSpec, to_unit_range
 from slotbench.metrics import frame_mse, frame_psnr, frame_ssim
-from slotbench.tasks.pictures import paint_frame
 from slotbench.testing.frame_laws import INPUT, SLOTS, random_batch, random_slots
 
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from slotbench.interfaces import VideoBatch
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.frames import frame_psnr, frame_ssim
 from slotbench.metrics.segmentation import ARI, FGARI, MatchedIoU, MeanBestOverlap
@@ -88,3 +89,33 @@ def test_several_objects_are_averaged_apart():
     values = scores.compute()
     assert values["fg_ari/video/decoder"] == 0.5
     assert values["fg_ari_several/video/decoder"] == 0
+
+
+def baselines_of(clips, bound, order=(0, 1, 2), numbered=True):
+    """Baselines of three clips, of which those below the bound are to count, given one by one in this order."""
+    scores = DiscoveryScores(baseline_clips=bound)
+    frames = torch.rand(3, 4, 3, 8, 8, generator=torch.Generator().manual_seed(2))
+    for i in order:
+        one = VideoBatch(
+            frames[i : i + 1],
+            torch.arange(4)[None],
+            masks=clips[1][i : i + 1],
+            index=torch.tensor([i]) if numbered else None,
+        )
+        scores.update_baselines(one, 5)
+    return scores.compute()
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
+def test_baselines_are_of_the_first_clips_of_the_set_whatever_the_order(clips, order):
+    found = baselines_of(clips, 2, order)
+    assert found == baselines_of(clips, 9, (0, 1)) != baselines_of(clips, 9)
+    assert found["baseline/ari/video/one slot"] == 0
+
+
+def test_clips_without_numbers_are_counted_as_they_come(clips):
+    assert baselines_of(clips, 2, numbered=False) == baselines_of(clips, 9, (0, 1))
+
+
+def test_no_baseline_clips_are_no_baselines(clips):
+    assert baselines_of(clips, 0) == {}

@@ -9,12 +9,12 @@ from prediction_tasks import ball_clips, batch_of, image_task, make_task, quiet_
 
 from slotbench.data.balls.bouncing_balls import BouncingBalls
 from slotbench.data.base import LoaderOptions
+from slotbench.figures.rollouts import rollout_video
 from slotbench.interfaces import DataSpec, Decoded, VideoBatch
 from slotbench.metrics.frames import frame_mse, frame_psnr, frame_ssim
 from slotbench.registry import load
 from slotbench.tasks.frame_losses import frame_loss, truncate_to_bytes
 from slotbench.tasks.optimisation import WarmupStepsCosine
-from slotbench.tasks.pictures import paint_rollout
 from slotbench.tasks.rollouts import rollout
 from slotbench.tasks.rollouts.scores import summarise
 from slotbench.tasks.video_prediction import VideoPrediction
@@ -192,5 +192,5 @@ def test_videos_show_context_and_horizon_of_two_clips(data):
         predicted = task.rollout(batch).reconstruction
     assert set(videos) == {"rollout_0", "rollout_1"}
     for i in range(2):
-        assert (videos[f"rollout_{i}"] == paint_rollout(batch.frames[i], predicted[i])).all()
+        assert (videos[f"rollout_{i}"] == rollout_video(batch.frames[i], predicted[i])).all()
         assert len(videos[f"rollout_{i}"]) == 9

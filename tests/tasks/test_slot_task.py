@@ -139,6 +139,28 @@ def test_scores_are_those_of_every_clip_and_headlines_stand_beside_their_referen
     assert [headline.metric for headline in task.headlines()] == ["test/accuracy", "test/loss"]
 
 
+@pytest.mark.parametrize("stage", ["validate", "test", "predict"])
+def test_evaluation_draws_by_the_number_of_the_batch_and_leaves_the_random_state_of_the_run(data, stage):
+    drawn = []
+
+    class Drawing(Classification):
+        def forward(self, batch: VideoBatch) -> Decoded:
+            drawn.append(torch.rand(3))
+            return super().forward(batch)
+
+        def predict(self, batch: VideoBatch) -> dict[str, Tensor]:
+            return {"classes": self(batch).reconstruction}
+
+    task, trainer = make_task(data, Drawing), quiet_trainer()
+    before = torch.get_rng_state()
+    for _ in range(2):
+        trainer.predict(task, data) if stage == "predict" else getattr(trainer, stage)(task, data, verbose=False)
+    assert torch.equal(torch.get_rng_state(), before)
+    expected = [torch.rand(3, generator=torch.Generator().manual_seed(number)) for number in (0, 1)]
+    assert len(drawn) == 4
+    assert all(torch.equal(*pair) for pair in zip(drawn, 2 * expected, strict=True))
+
+
 def test_the_sanity_check_before_a_training_counts_for_nothing(data):
     task = make_task(data)
     logged = logged_by(task)

@@ -29,11 +29,11 @@ from slotbench.interfaces import (
     TokenSpec,
     VideoBatch,
     VideoSpec,
-    WindowedCore,
 )
-from slotbench.metrics.mask_metrics import mask_headline
+from slotbench.metrics.contingency import resized_masks
+from slotbench.metrics.mask_metrics import mask_headline, mask_headlines
 from slotbench.metrics.scores import Score, Stage
-from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask, frame_size, resized_masks
+from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask, frame_size
 from slotbench.tasks.codes.code_scores import CodeScores
 from slotbench.tasks.codes.mask_decoding import MaskDecoding, hidden_gradients
 from slotbench.tasks.codes.tokenizing import CodeSum, checked_tokenizer, fit_tokenizer, reconstruction_loss
@@ -41,7 +41,13 @@ from slotbench.tasks.codes.trained_tokenizer import trained_tokenizer
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import ClipBy, Decay
-from slotbench.tasks.part_checks import check_choices, check_first_output, check_whole_frames
+from slotbench.tasks.part_checks import (
+    check_choices,
+    check_counts,
+    check_first_output,
+    check_whole_frames,
+    check_window,
+)
 from slotbench.tasks.pieces import frame_by_frame
 
 __all__ = ["CodeAutoencoding"]
@@ -136,7 +142,8 @@ class CodeAutoencoding(AutoencodingTask):
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay, codes)
         assert built is not None  # without a data_spec the line above raises
         check_choices(clip_by=(clip_by, ClipBy), loss_sum=(loss_sum, CodeSum))
-        _check_numbers(sampled_clips, baseline_clips, eval_window, self.core)
+        check_counts("clips", sampled_clips=sampled_clips, baseline_clips=baseline_clips)
+        check_window(self.core, eval_window)
         if not isinstance(self.decoder, AutoregressiveDecoder):
             raise PartError(
                 f"CodeAutoencoding needs a decoder that predicts codes one after the other, and "
@@ -153,7 +160,6 @@ class CodeAutoencoding(AutoencodingTask):
         self.trains_tokenizer = any(parameter.requires_grad for parameter in built.parameters())
         self.part_rates, self.constant_parts = part_rates or {}, constant_parts
         self.clip_by, self.loss_sum = clip_by, loss_sum
-        self.pixels, self.extractor, self.learns_features = "unit", None, False
         self.eval_window = eval_window
         self.sampled_clips, self.temperature = sampled_clips, temperature
         self.declare_scores(*(CodeScores(built.code_spec.channels, baseline_clips) for _ in range(2)))
@@ -167,20 +173,12 @@ class CodeAutoencoding(AutoencodingTask):
     @property
     def reported(self) -> tuple[Score, ...]:
         """Object discovery as elsewhere; cross-entropy and whether slots help; quality of frames beside its bound."""
-        of_its_own = mask_headline("fg_ari", "mask_decoder", "the same of the mask decoder: FG-ARI")
-        painted = () if self.mask_decoder is None else (of_its_own,)
+        masks = [mask_headline("fg_ari", "attention", "the same of the core's attention: FG-ARI")]
+        if self.mask_decoder is not None:
+            masks.append(mask_headline("fg_ari", "mask_decoder", "the same of the mask decoder: FG-ARI"))
         return (
-            Score(
-                "fg_ari/video/decoder", "objects told apart: FG-ARI per video", references="fg_ari/video", of_masks=True
-            ),
-            Score("miou/video/decoder", "masks that fit: mIoU per video", references="miou/video", of_masks=True),
-            Score(
-                "fg_ari/video/attention",
-                "the same of the core's attention: FG-ARI",
-                references="fg_ari/video",
-                of_masks=True,
-            ),
-            *painted,
+            *mask_headlines("fg_ari", "miou"),
+            *masks,
             Score("cross_entropy", "codes: cross-entropy, nats per code", higher_is_better=False),
             Score("slot_gap", "nats per code lost with another clip's slots (0: not used)"),
             Score("psnr/frame", "frames from slots: PSNR per frame, dB"),
@@ -235,7 +233,7 @@ class CodeAutoencoding(AutoencodingTask):
             tokenized = self.tokenizer(batch.frames)
             read, terms["tokenizer"] = _coded(batch, tokenized.codes), self._tokenizer_loss(tokenized, batch)
         else:
-            read = self._read(batch)
+            read = self.read(batch)
         out = self._decode(batch, read, self.core(self.encoder(read), self.core.first_state(batch)))
         if self.mask_decoder is not None:
             terms["mask_decoder"] = self.mask_decoder.loss(out.slots, read)
@@ -318,7 +316,7 @@ class CodeAutoencoding(AutoencodingTask):
         if masks is not None:
             self._checks.append(check_first_output(masks.decoder, "decoder", self.data_spec.input))
 
-    def _read(self, batch: VideoBatch) -> VideoBatch:
+    def read(self, batch: VideoBatch) -> VideoBatch:
         """The batch with the codes of its frames as the target."""
         with no_grad():
             return _coded(batch, self.tokenizer.encode(batch.frames))
@@ -345,14 +343,3 @@ def _tokenizer(run: str | None, tokenizer: Callable[[VideoSpec], Tokenizer] | No
         assert run is not None
         return trained_tokenizer(run, frame)
     return checked_tokenizer(tokenizer(frame))
-
-
-def _check_numbers(sampled: int, baselines: int, window: int | None, core: TemporalCore) -> None:
-    for name, value in {"sampled_clips": sampled, "baseline_clips": baselines}.items():
-        if value < 0:
-            raise ValueError(f"{name} is {value}; expected a number of clips, or 0 for none")
-    if window is not None and (window < 1 or not isinstance(core, WindowedCore)):
-        raise ValueError(
-            f"eval_window={window} asks {type(core).__name__} to read the last {window} frames at each step: give at "
-            "least 1, and a core that can (PSB), or leave it out"
-        )

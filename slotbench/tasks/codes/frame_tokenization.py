@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from slotbench.figures.slot_panels import frame_panel
 from slotbench.interfaces import DataSpec, Tokenized, Tokenizer, VideoBatch, VideoSpec
 from slotbench.metrics.scores import Score
 from slotbench.nn.patch_codebook import cut_patches, fit_codebook, join_patches, nearest_entries
@@ -25,9 +26,7 @@ from slotbench.tasks.codes.tokenizing import (
 )
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import Decay
-from slotbench.tasks.part_checks import check_choices, check_whole_frames
-from slotbench.tasks.pictures import contact_sheet, paint_frame
-from slotbench.tasks.slot_pictures import shown_times
+from slotbench.tasks.part_checks import check_choices, check_counts, check_whole_frames
 from slotbench.tasks.task import Task
 
 __all__ = ["FrameTokenization"]
@@ -77,8 +76,7 @@ class FrameTokenization(Task):
         super().__init__(optimizer, schedule, init_from, data_spec, decay)
         check_whole_frames(self.data_spec, "FrameTokenization reconstructs the frames that it reads", "MOViLike")
         check_choices(loss_sum=(loss_sum, CodeSum))
-        if baseline_frames < 0:
-            raise ValueError(f"baseline_frames is {baseline_frames}; expected a number of frames, or 0 for none")
+        check_counts("frames", baseline_frames=baseline_frames)
         self.tokenizer = checked_tokenizer(tokenizer(self.data_spec.input))
         self.loss_sum: CodeSum = loss_sum
         self.baseline_frames = baseline_frames
@@ -145,12 +143,10 @@ class FrameTokenization(Task):
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """A panel per clip: frames, and the same decoded from their codes."""
-        return {f"clip_{i}": self._panel(batch.frames[i], self.predict(batch)["frames"][i]) for i in range(len(batch))}
-
-    def _panel(self, frames: Tensor, painted: Tensor) -> np.ndarray:
-        chosen = shown_times(len(frames))
-        rows = [[paint_frame(row[t]) for t in chosen] for row in (frames, painted)]
-        return contact_sheet(rows, [f"t = {t}" for t in chosen], ["frame", "from codes"])
+        painted = self.predict(batch)["frames"]
+        return {
+            f"clip_{i}": frame_panel({"frame": batch.frames[i], "from codes": painted[i]}) for i in range(len(batch))
+        }
 
     def _baselines(self, batch: VideoBatch) -> dict[str, Tensor]:
         """What simple ways make of the frames of a batch."""

@@ -26,17 +26,16 @@ from slotbench.interfaces import (
 from slotbench.metrics.depth.floor import floor_depth
 from slotbench.metrics.depth.means import DepthMeans, counted_pixels
 from slotbench.metrics.depth.scores import DepthScores
+from slotbench.metrics.mask_metrics import mask_headlines
 from slotbench.metrics.scores import Score
 from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask
 from slotbench.tasks.depth.transforms import DEPTH_TRANSFORMS, DepthTransformName
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import Decay
-from slotbench.tasks.part_checks import check_choices, check_logits, check_whole_frames
+from slotbench.tasks.part_checks import check_choices, check_counts, check_logits, check_whole_frames
 
 __all__ = ["DepthAutoencoding"]
-
-_OF_OBJECTS = "masks of the objects"
 
 Depth = Float[Tensor, "batch time height width"]
 
@@ -104,8 +103,7 @@ class DepthAutoencoding(AutoencodingTask):
             raise ValueError(f"target_mean is {target_mean} and target_std {target_std}; expected numbers, std above 0")
         if not 0 < depth_range[0] < depth_range[1] < float("inf"):
             raise ValueError(f"depth_range is {list(depth_range)}; expected the nearest and the farthest, both above 0")
-        if baseline_clips < 0:
-            raise ValueError(f"baseline_clips is {baseline_clips}; expected a number of clips, or 0 for no baselines")
+        check_counts("clips", baseline_clips=baseline_clips)
         parts = None
         if data_spec is not None:
             check_whole_frames(data_spec, "DepthAutoencoding predicts depth of the frames that it reads", "MOViLike")
@@ -113,7 +111,6 @@ class DepthAutoencoding(AutoencodingTask):
             parts = DataSpec(frame, VideoSpec(channels=1, height=frame.height, width=frame.width))
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay, parts)
         check_logits(self.decoder, "depth has other values: give")
-        self.pixels, self.extractor, self.learns_features, self.eval_window = "unit", None, False, None
         self.depth_target: DepthTransformName = depth_target
         self.depth_range = depth_range
         self.transform = DEPTH_TRANSFORMS[depth_target].standardised(target_mean, target_std)
@@ -130,22 +127,15 @@ class DepthAutoencoding(AutoencodingTask):
     @property
     def reported(self) -> tuple[Score, ...]:
         """Errors of depth on all pixels and on those of objects, and the masks' scores as elsewhere."""
+        names = {"depth_abs_rel": "mean |p - d| / d", "depth_rmse": "RMSE in the data's unit"}
+        groups = {"all": ("depth of all pixels", None), "objects": ("depth of objects", "masks of the objects")}
         return (
-            Score("depth_abs_rel/all", "depth of all pixels: mean |p - d| / d", higher_is_better=False),
-            Score("depth_rmse/all", "depth of all pixels: RMSE in the data's unit", higher_is_better=False),
-            Score(
-                "depth_abs_rel/objects", "depth of objects: mean |p - d| / d", higher_is_better=False, needs=_OF_OBJECTS
+            *(
+                Score(f"{name}/{group}", f"{whose}: {label}", higher_is_better=False, needs=needs)
+                for group, (whose, needs) in groups.items()
+                for name, label in names.items()
             ),
-            Score(
-                "depth_rmse/objects",
-                "depth of objects: RMSE in the data's unit",
-                higher_is_better=False,
-                needs=_OF_OBJECTS,
-            ),
-            Score(
-                "fg_ari/video/decoder", "objects told apart: FG-ARI per video", references="fg_ari/video", of_masks=True
-            ),
-            Score("miou/video/decoder", "masks that fit: mIoU per video", references="miou/video", of_masks=True),
+            *mask_headlines("fg_ari", "miou"),
             Score("largest_slot/decoder", "share of the largest slot", higher_is_better=False),
         )
 
@@ -205,10 +195,7 @@ class DepthAutoencoding(AutoencodingTask):
         if depth is None or depth.shape[:2] != batch.time.shape:  # a slice in time does not cut it
             return None
         depth, valid = self.true_depth(batch)
-        return (self._unit(self.transform.target(depth)) * valid)[:, :, None]
-
-    def _target(self, read: VideoBatch) -> Float[Tensor, "batch time 1 height width"]:
-        return self.transform.target(self.true_depth(read)[0])[:, :, None]
+        return (self.image(self.transform.target(depth)) * valid)[:, :, None]
 
     def _baselines(self, batch: VideoBatch) -> dict[str, dict[str, Tensor]]:
         """Depth that takes no learning, by name and group of pixels."""
@@ -221,7 +208,7 @@ class DepthAutoencoding(AutoencodingTask):
                 found.setdefault("empty floor", {})[group] = floor.clamp(*self.depth_range)
         return found
 
-    def _unit(self, painted: Tensor) -> Tensor:
+    def image(self, painted: Float[Tensor, "*batch height width"]) -> Float[Tensor, "*batch height width"]:
         """Transformed depth as brightness: 1 for the nearest that a training has seen, 0 for the farthest."""
         span = self.means.span if self.means.span[0] < self.means.span[1] else painted.new_tensor(self.depth_range)
         near, far = self.transform.target(span.to(painted)).unbind()

@@ -10,11 +10,11 @@ import torch
 from einops import rearrange
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from slotbench.interfaces import Decoded
 from slotbench.metric_info import MetricInfo
 from slotbench.metrics.colour_tracker import simple_trackers
+from slotbench.metrics.contingency import resized_masks
 from slotbench.metrics.frames import frame_sum_mse
 from slotbench.metrics.means import Mean
 from slotbench.metrics.objects.cell_identity import CellIdentity, objects_of_cells
@@ -125,7 +125,7 @@ class ObjectScores(nn.Module):
         self._labels, self._ids = [], []
         for time, step in enumerate(steps):
             if step.masks is not None:
-                masks = _resized(step.masks, step.reconstruction)
+                masks = resized_masks(step.masks, (step.reconstruction.shape[-2], step.reconstruction.shape[-1]))
                 self._labels.append(track_labels(masks, step.reconstruction))
                 parts = step.reconstruction[:, :, None] if step.components is None else step.components
                 self._ids.append(objects_of_cells(masks[:, :, :, None] * parts, layers[:, time : time + 1]))
@@ -230,10 +230,3 @@ def visible_parts(frames: Frames, masks: Ids) -> Layers:
 def _named(name: str, whose: str, suffix: str = "") -> str:
     kind, bar, reference = whose.partition("|")
     return f"{kind}/{name}{suffix}/{reference}" if bar else f"{name}{whose}{suffix}"
-
-
-def _resized(masks: Tensor, frames: Frames) -> Float[Tensor, "batch time slots height width"]:
-    if masks.shape[-2:] == frames.shape[-2:]:
-        return masks
-    flat = F.interpolate(masks.flatten(0, 1), frames.shape[-2:], mode="bilinear", align_corners=False)
-    return flat.unflatten(0, masks.shape[:2])

@@ -14,7 +14,16 @@ from torch import Tensor
 
 from slotbench.interfaces import CoreOutput, Decoded, Decoder, Encoder, State, TemporalCore, VideoBatch
 
-__all__ = ["PIECE", "Feedback", "forced_loss", "in_pieces", "painted_alone", "roll_out", "simple_predictions"]
+__all__ = [
+    "PIECE",
+    "Feedback",
+    "forced_loss",
+    "in_pieces",
+    "painted_alone",
+    "roll_out",
+    "simple_predictions",
+    "traced_rollout",
+]
 
 PIECE = 32
 """Frames that an evaluation holds at once, however long the clip."""
@@ -82,6 +91,36 @@ def roll_out(
                 watch(out)
 
     return go_on(slots, state)
+
+
+def traced_rollout(
+    parts: tuple[Encoder, TemporalCore, Decoder],
+    paint: Callable[[Decoded], Tensor],
+    batch: VideoBatch,
+    context: int,
+    horizon: int,
+    feedback: Feedback,
+) -> tuple[Float[Tensor, "batch steps channels height width"], CoreOutput, Decoded]:
+    """What a roll-out reads, the core's output and the painted frames of every step, those of the context too.
+
+    The arguments are those of `roll_out`; a step reads a frame and paints the next one.
+    """
+    outputs: list[CoreOutput] = []
+    steps = list(roll_out(parts, paint, batch, context, horizon, feedback, watch=outputs.append))
+    attention = [output.attention for output in outputs if output.attention is not None]
+    output = CoreOutput(
+        torch.cat([output.slots for output in outputs], dim=1),
+        torch.cat(attention, dim=1) if attention else None,
+        outputs[-1].state,
+        outputs[-1].attention_kind,
+        {name: torch.cat([output.details[name] for output in outputs], dim=1) for name in outputs[0].details},
+    )
+    made = parts[2](output.slots)
+    rolled = torch.cat([step.reconstruction for step in steps], dim=1)
+    if feedback == "threshold":
+        rolled = (rolled > 0.5).to(rolled)
+    read = torch.cat([batch.frames[:, :context], rolled[:, :-1]], dim=1)
+    return read, output, Decoded(paint(made), made.masks, painted_alone(made, paint))
 
 
 def painted_alone(decoded: Decoded, paint: Callable[[Decoded], Tensor]) -> Tensor | None:

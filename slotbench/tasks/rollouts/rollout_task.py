@@ -11,20 +11,26 @@ from jaxtyping import Float
 from torch import Tensor
 
 from slotbench.data.base import SlotDataModule
+from slotbench.figures.charts import horizon_chart
+from slotbench.figures.rollouts import rollout_sheet, rollout_video
+from slotbench.figures.slot_stories import STORIES, SlotStory, story_pictures
 from slotbench.interfaces import CoreOutput, Decoded, Predictor, VideoBatch
 from slotbench.metrics.objects.utilisation import cell_utilisation
 from slotbench.metrics.scores import Score
 from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.part_checks import check_choices
-from slotbench.tasks.pictures import draw_horizon, paint_rollout
 from slotbench.tasks.pieces import may_be_cut
 from slotbench.tasks.rollouts.groups import RolloutGroups
 from slotbench.tasks.rollouts.objects import ObjectScores, visible_parts
-from slotbench.tasks.rollouts.pictures import rollout_sheet
-from slotbench.tasks.rollouts.rollout import Feedback, forced_loss, in_pieces, roll_out, simple_predictions
+from slotbench.tasks.rollouts.rollout import (
+    Feedback,
+    forced_loss,
+    in_pieces,
+    roll_out,
+    simple_predictions,
+    traced_rollout,
+)
 from slotbench.tasks.rollouts.scores import RolloutScores
-from slotbench.tasks.rollouts.stories import rollout_stories
-from slotbench.tasks.slot_story import STORIES, numbered_pictures
 from slotbench.tasks.slot_task import SlotTask
 
 __all__ = ["RolloutTask"]
@@ -65,7 +71,7 @@ class RolloutTask(SlotTask, Predictor):
             group_size: clips per group in the test.
             thresholds_in_test: score thresholded feedback too in the test.
             object_scores: score what becomes of the objects, as `ObjectScores` says.
-            slot_pictures: also show what became of each slot, as `slotbench.tasks.slot_story` says.
+            slot_pictures: also show what became of each slot, as `slotbench.figures.slot_stories` says.
 
         Raises:
             ValueError: an argument cannot be.
@@ -225,22 +231,32 @@ class RolloutTask(SlotTask, Predictor):
         if self.slot_pictures:
             clips = batch.map(lambda value: value[:STORIES])
             with self.deterministic_sampling(clips, 0):
-                parts = (self.encoder, self.core, self.decoder)
-                stories = rollout_stories(parts, self.frames, clips, self.context, self.horizon, self.feedback)
-            found |= numbered_pictures(stories)
+                found |= story_pictures(self.slot_stories(clips))
         return found
+
+    def slot_stories(self, batch: VideoBatch) -> list[SlotStory]:
+        """A story of each clip: the predictions that follow true frames, and then the roll-out.
+
+        Step t reads frame t and paints frame t + 1.
+        """
+        last = self.context + self.horizon
+        parts = (self.encoder, self.core, self.decoder)
+        read, output, decoded = traced_rollout(parts, self.frames, batch, self.context, self.horizon, self.feedback)
+        masks = None if batch.masks is None else batch.masks[:, 1:last]
+        grid = self.encoder.token_spec.grid
+        return SlotStory.of_clips(read, batch.frames[:, 1:last], output, decoded, masks, grid, self.context)
 
     def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """Roll-outs of the first two clips, beside what really followed."""
         clips = batch.map(lambda value: value[:2])
         with self.deterministic_sampling(clips, 0):
             predicted, last = self.rollout(clips).reconstruction, self.context + self.horizon
-        return {f"rollout_{i}": paint_rollout(clips.frames[i, :last], predicted[i]) for i in range(len(clips))}
+        return {f"rollout_{i}": rollout_video(clips.frames[i, :last], predicted[i]) for i in range(len(clips))}
 
     def plots(self) -> dict[str, np.ndarray]:
         """Each score against the step of the horizon, beside baselines and oracles, as of the last evaluation."""
         panels = self.scores_of(self._stage).panels()
-        return {"horizon": draw_horizon(panels)} if panels else {}
+        return {"horizon": horizon_chart(panels)} if panels else {}
 
     def _future(self, batch: VideoBatch) -> Float[Tensor, "batch horizon channels height width"]:
         future = batch.frames[:, self.context : self.context + self.horizon]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from slotbench.errors import UserError
+from slotbench.figures.painting import match_slots
 from slotbench.interfaces import VideoBatch
 from slotbench.metrics import (
     ARI,
@@ -25,7 +26,6 @@ from slotbench.metrics import (
 )
 from slotbench.metrics.contingency import LEAST_SHARE, compact_ids, contingency, integer_ids
 from slotbench.metrics.segmentation import adjusted_rand_index
-from slotbench.tasks.slot_pictures import match_slots
 
 pytestmark = pytest.mark.usefixtures("unchecked_shapes")  # wrong ones are given on purpose
 

@@ -72,7 +72,7 @@ def test_vectors_that_are_shared_are_counted_once_and_trained_through_both_parts
     assert counts["total"] == counts["encoder"] + counts["core"] + counts["decoder"] - shared
     said = _opening("fit", task, data, quiet_trainer(), None)
     assert f" - {shared} shared = {counts['total']:,} trainable parameters" in said
-    batch = task._read(data.on_after_batch_transfer(next(iter(data.val_dataloader())), 0))
+    batch = task.read(data.on_after_batch_transfer(next(iter(data.val_dataloader())), 0))
     tokens = task.encoder(batch)
     of_encoder = torch.autograd.grad(tokens.square().sum(), task.encoder.codes.weight)[0]
     slots = task.core(tokens.detach()).slots.detach()

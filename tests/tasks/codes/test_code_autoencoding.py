@@ -109,7 +109,7 @@ def test_the_gap_is_what_another_clips_slots_cost():
     scores = CodeScores(6)
     task.score(batch, scores)
     found = scores.close()
-    slots, read = task.evaluate(batch).slots.detach(), task._read(batch)
+    slots, read = task.evaluate(batch).slots.detach(), task.read(batch)
     task.requires_grad_(False)
     expected = [
         F.cross_entropy(task.decoder(given, read).reconstruction.flatten(0, 1), read.target.flatten(0, 1))

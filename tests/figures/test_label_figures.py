@@ -8,9 +8,8 @@ import torch
 
 from slotbench.data.base import LoaderOptions, to_unit_range
 from slotbench.data.cater_like.cater_like import CATERLike
+from slotbench.figures.labels import label_sheet, outermost, watching_slot
 from slotbench.interfaces import VideoBatch
-from slotbench.tasks.labels.pictures import label_sheet
-from slotbench.tasks.labels.watching import outermost, watching_slot
 
 SIDE = 16
 

@@ -1,24 +1,22 @@
-"""Pictures of labels of clips: some frames, what became of the snitch, and the predicted cell beside the true one."""
+"""Labels of clips: some frames, what became of the snitch, the true and the predicted cell, and the watching slot."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import groupby, pairwise
 from math import isqrt
 
 import numpy as np
-from jaxtyping import Float, Int, UInt8
-
-# not pyplot: it would pick a window system and keep every figure alive
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+import torch
+from jaxtyping import Float, Int
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
+from torch.nn import functional as F
 
+from slotbench.figures.painting import Painted, paint_frame, resize
+from slotbench.figures.sheets import Entry, Row, contact_sheet
 from slotbench.interfaces import VideoBatch
-from slotbench.tasks.pictures import Entry, contact_sheet, paint_frame
 
-__all__ = ["absence_chart", "label_sheet"]
+__all__ = ["label_sheet", "outermost", "watching_slot"]
 
 _SHOWN, _SIDE, _RIBBON = 6, 96, 10
 _STATES: tuple[Entry, ...] = (
@@ -36,7 +34,7 @@ def label_sheet(
     logits: Float[Tensor, "batch classes"],
     cells: bool,
     slots: Int[Tensor, "batch time"] | None = None,
-) -> UInt8[np.ndarray, "height width 3"]:
+) -> Painted:
     """A row per clip: frames in order, with the states of the snitch in a ribbon below, and the probability of a label.
 
     Cells of a grid are shown as seen from above, brighter where more likely, framed green where the snitch is
@@ -53,12 +51,12 @@ def label_sheet(
     labels = batch.require("target")[:, -1].flatten().cpu().numpy()
     ends = np.linspace(0, batch.num_steps, min(_SHOWN, batch.num_steps) + 1).round().astype(int)
     states, corners = batch.objects.get("snitch_state"), batch.objects.get("floor_corners")
-    rows, names = [], []
+    rows = []
     for i in range(len(batch)):
         images = []
         answer = int(probabilities[i].argmax())
         for start, end in pairwise(ends):
-            image = _resized(paint_frame(batch.frames[i, end - 1]))
+            image = _square(paint_frame(batch.frames[i, end - 1]))
             if cells and corners is not None and end == batch.num_steps:
                 image = _on_floor(image, corners[i].cpu().numpy(), int(labels[i]), answer)
             ribbons = [] if states is None else [_state_ribbon(states[i, start:end].cpu().numpy())]
@@ -67,45 +65,63 @@ def label_sheet(
         paint = _cells if cells else _bars
         beside = paint(probabilities[i], int(labels[i]), answer)
         below = np.full((len(images[0]) - _SIDE, _SIDE, 3), 255, np.uint8)
-        rows.append([*images, np.concatenate([beside, below])])
-        names.append(f"is {labels[i]}\nsaid {answer}")
+        rows.append(Row(f"is {labels[i]}\nsaid {answer}", [*images, np.concatenate([beside, below])]))
     entries = [*(_STATES if states is not None else ()), (_TRUE, "true label"), (_ANSWER, "predicted label")]
     entries += [(_PALE, "number of the slot that looks most at it")] if slots is not None else []
     columns = [f"step {end}" for end in ends[1:]] + ["cells" if cells else "classes"]
-    return contact_sheet(rows, columns, names, cell=rows[0][0].shape[:2], entries=entries)
+    return contact_sheet(rows, columns, rows[0].images[0].shape[:2], entries)
 
 
-def absence_chart(
-    found: Mapping[str, Mapping[int, float]], score: str = "Top-1"
-) -> UInt8[np.ndarray, "height width 3"]:
-    """A score against the frames since the snitch was last seen: a line of the model, dashed ones of baselines.
+def outermost(holders: Int[Tensor, "batch time objects"]) -> Int[Tensor, "batch time"]:
+    """What is to be seen in the place of object 0: itself, or the cone over it, or the cone over that.
 
     Args:
-        found: values by the first number of frames of each bin, 0 for clips in which it is visible at the end; by the
-            baseline's name, and "model".
-        score: what it is.
+        holders: what is directly over each object, -1 for nothing.
     """
-    bins = sorted({first for values in found.values() for first in values})
-    figure = Figure(figsize=(5.2, 3.4), dpi=110, layout="constrained")
-    canvas = FigureCanvasAgg(figure)
-    axis = figure.subplots()
-    for name, values in found.items():
-        there = [first for first in bins if first in values]
-        style = {"color": "black", "linewidth": 2.0} if name == "model" else {"linestyle": "--", "linewidth": 1.2}
-        axis.plot([bins.index(first) for first in there], [values[first] for first in there], "o", ls="-", label=name)
-        axis.lines[-1].set(**style)
-    axis.set_xticks(range(len(bins)), [f"from {first}" if first else "in sight" for first in bins], fontsize=8)
-    axis.set_xlabel("frames of the video since the snitch was last seen, up to the next mark", fontsize=8)
-    axis.set_ylabel(score, fontsize=8)
-    axis.set_ylim(-0.03, 1.03)
-    axis.tick_params(axis="y", labelsize=8)
-    axis.legend(fontsize=7, loc="best")
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+    seen = torch.zeros_like(holders[..., 0])
+    for _ in range(holders.shape[-1]):
+        above = holders.gather(-1, seen[..., None])[..., 0]
+        seen = torch.where(above >= 0, above, seen)
+    return seen
 
 
-def _resized(image: np.ndarray) -> np.ndarray:
-    return np.array(Image.fromarray(image).resize((_SIDE, _SIDE), Image.Resampling.NEAREST))
+def watching_slot(
+    attention: Float[Tensor, "batch time slots tokens"] | None,
+    batch: VideoBatch,
+    grid: tuple[int, int] | None,
+    tokens_are_objects: bool,
+) -> Int[Tensor, "batch time"] | None:
+    """The slot that looks most at object 0, or at what is to be seen in its place; -1 where nothing of it is in sight.
+
+    Args:
+        attention: of the slots to the tokens, by either norm; None if the core has none.
+        batch: with "holders" in `objects`, and masks in which object i is i + 1.
+        grid: rows and columns of the tokens, if they are cells of the frames.
+        tokens_are_objects: whether token i is object i.
+
+    Returns:
+        None if that cannot be told.
+    """
+    holders = batch.objects.get("holders")
+    if attention is None or holders is None:
+        return None
+    seen = outermost(holders)
+    if tokens_are_objects:
+        if attention.shape[-1] != holders.shape[-1]:
+            return None
+        at = F.one_hot(seen, attention.shape[-1])
+    else:
+        if grid is None or batch.masks is None or grid[0] * grid[1] != attention.shape[-1]:
+            return None
+        own = (batch.masks == (seen + 1)[..., None, None]).to(attention.dtype)
+        at = F.adaptive_avg_pool2d(own, grid).flatten(2)
+    at = at.to(attention.dtype)
+    looks = torch.einsum("btsn,btn->bts", attention, at)
+    return torch.where(at.sum(-1) > 0, looks.argmax(-1), -1)
+
+
+def _square(image: np.ndarray) -> np.ndarray:
+    return resize(image, (_SIDE, _SIDE), smooth=False)
 
 
 def _state_ribbon(states: np.ndarray) -> np.ndarray:
@@ -148,7 +164,7 @@ def _on_floor(image: np.ndarray, corners: np.ndarray, label: int, answer: int) -
 def _cells(probabilities: np.ndarray, label: int, answer: int) -> np.ndarray:
     side = isqrt(len(probabilities))
     light = np.sqrt(probabilities.reshape(side, side)[::-1])  # y upwards
-    image = _resized(np.repeat((light * 255).astype(np.uint8)[..., None], 3, axis=2))
+    image = _square(np.repeat((light * 255).astype(np.uint8)[..., None], 3, axis=2))
     for cell, colour, inset in ((label, _TRUE, 0), (answer, _ANSWER, 3)):
         row, column = side - 1 - cell // side, cell % side
         top, left = row * _SIDE // side + inset, column * _SIDE // side + inset

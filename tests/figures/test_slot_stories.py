@@ -12,13 +12,12 @@ from matplotlib import colormaps
 
 from slotbench.data.base import LoaderOptions
 from slotbench.data.sprites.moving_sprites import MovingSprites
+from slotbench.figures import slot_stories
+from slotbench.figures.painting import SLOT_COLOURS
+from slotbench.figures.slot_charts import activity_chart, centres, track_chart
+from slotbench.figures.slot_stories import SlotStory, component_sheet, reading_sheet, story_pictures
 from slotbench.interfaces import CoreOutput, Decoded
 from slotbench.registry import load
-from slotbench.tasks import slot_story
-from slotbench.tasks.pictures import SLOT_COLOURS
-from slotbench.tasks.rollouts.stories import rollout_stories
-from slotbench.tasks.slot_charts import activity_chart, centres, track_chart
-from slotbench.tasks.slot_story import SlotStory, component_sheet, reading_sheet, story_pictures
 from slotbench.tasks.video_prediction import VideoPrediction
 
 CONTEXT, HORIZON, SIDE, CELL, GAP, LABEL = 3, 2, 16, 64, 6, 18
@@ -63,7 +62,7 @@ def test_without_components_each_slot_has_its_share_of_the_picture() -> None:
 
 def test_shown_steps_of_a_roll_out_end_with_its_last_and_say_so() -> None:
     frames = torch.zeros(19, 3, SIDE, SIDE)
-    story = SlotStory(frames, frames, frames, first=1, alone_from=9)
+    story = SlotStory(frames, frames, frames, context=10)
     steps = story.shown_steps()
     assert (len(steps), steps[0], steps[-1], 9 in steps) == (8, 4, 18, True)
     assert [story.column(t) for t in (4, 8, 9, 18)] == ["t = 5", "t = 9", "+1", "+10"]
@@ -107,8 +106,13 @@ def test_a_slots_percentage_is_what_it_has_won_or_what_it_has_spent(monkeypatch,
     attention = torch.tensor([[[1.0, 0, 0, 0], [0, 1, 1, 1]]]) if competes else torch.full((1, 2, 4), 0.25)
     black = torch.zeros(1, 3, SIDE, SIDE)
     named: list[str] = []
-    sheet = slot_story.contact_sheet
-    monkeypatch.setattr(slot_story, "contact_sheet", lambda *given: (named.extend(given[2]), sheet(*given))[1])
+    sheet = slot_stories.contact_sheet
+
+    def name_rows(rows, *more):
+        named.extend(row.name for row in rows)
+        return sheet(rows, *more)
+
+    monkeypatch.setattr(slot_stories, "contact_sheet", name_rows)
     reading_sheet(SlotStory(black, black, black, attention=attention, grid=(2, 2), competes=competes))
     assert named[1] == says
 
@@ -166,9 +170,8 @@ def test_a_story_has_the_steps_of_the_roll_out_after_those_of_the_context(monkey
         monkeypatch.setattr("slotbench.tasks.rollouts.rollout.PIECE", piece)
     data = sprites()
     model, batch = task(data), val_batch(data)
-    parts = (model.encoder, model.core, model.decoder)
     with torch.no_grad(), model.deterministic_sampling(batch, 0):
-        stories = rollout_stories(parts, model.frames, batch, CONTEXT, HORIZON, "probability")
+        stories = model.slot_stories(batch)
     with torch.no_grad(), model.deterministic_sampling(batch, 0):
         rolled = model.rollout(batch)
     story = stories[1]
@@ -217,7 +220,7 @@ def test_an_autoencoding_task_shows_its_slots_too() -> None:
 
 def test_nothing_is_drawn_of_what_is_not_told() -> None:
     story = halves()
-    assert story_pictures(SlotStory(story.true, story.painted, story.read)) == {}
+    assert story_pictures([SlotStory(story.true, story.painted, story.read)]) == {}
     output = CoreOutput(torch.zeros(1, 3, 2, 4), None, None)
-    told = SlotStory.of_clip(0, (story.read[None],) * 3, output, Decoded(story.painted[None]))
+    told = SlotStory.of_clips(story.read[None], story.true[None], output, Decoded(story.painted[None]))
     assert story_pictures(told) == {}

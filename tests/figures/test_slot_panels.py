@@ -10,10 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slotbench.figures.painting import SLOT_COLOURS, match_slots, paint_objects, paint_slots_over
+from slotbench.figures.sheets import Row, contact_sheet
+from slotbench.figures.slot_panels import slot_panel, slot_video
 from slotbench.metrics.contingency import contingency
 from slotbench.metrics.segmentation import matched_iou, pairwise_iou
-from slotbench.tasks.pictures import SLOT_COLOURS, contact_sheet
-from slotbench.tasks.slot_pictures import match_slots, paint_objects, paint_slots_over, slot_panel, slot_video
 
 LABEL, GAP, GROUND = 18, 6, 250
 CLOSE = {"rtol": 0, "atol": 1.01}
@@ -227,9 +228,11 @@ def test_a_video_without_truth_or_reconstruction_has_fewer_panels():
 
 def test_long_row_labels_widen_the_margin_and_bars_stand_beside_their_rows():
     picture = np.zeros((10, 10, 3), np.uint8)
-    plain = contact_sheet([[picture]], ["a"], ["short"])
-    wide = contact_sheet([[picture]], ["a"], ["a label that needs more room\nand more"])
-    barred = contact_sheet([[picture], [picture]], ["a"], ["x", "y"], [None, (1, 2, 3)], (20, 30))
+    bare, plain, wide = (
+        contact_sheet([Row(name, [picture])], ["a"]) for name in ("", "short", "a label that needs more room\nand more")
+    )
+    barred = contact_sheet([Row("x", [picture]), Row("y", [picture], (1, 2, 3))], ["a"], (20, 30))
+    assert bare.shape[1] == 96 + 2 * GAP
     assert wide.shape[1] > plain.shape[1]
     assert wide.shape[0] == plain.shape[0]
     assert barred.shape[0] == LABEL + 2 * (20 + GAP) + GAP

@@ -1,4 +1,4 @@
-"""Charts of one clip: which slots were active and what they did over time, and the tracks of objects and of slots."""
+"""Charts of the slots of one clip: when each was active, how much it read and painted, and its track."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Integer, UInt8
-
-# not pyplot: it would pick a window system and keep every figure alive
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from jaxtyping import Float, Integer
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from slotbench.figures.charts import chart_pixels
+from slotbench.figures.painting import Painted, slot_colour
+from slotbench.metrics.contingency import resized_masks
 from slotbench.metrics.objects.clear_mot import ClearMOT, track_labels
-from slotbench.tasks.pictures import SLOT_COLOURS
 
 __all__ = ["activity_chart", "centres", "track_chart"]
 
@@ -27,17 +26,15 @@ _MARKERS = "osD^vP*X<>hd"
 def activity_chart(
     details: Mapping[str, Tensor],
     painting: Float[Tensor, "steps slots"] | None = None,
-    first: int = 0,
-    alone_from: int | None = None,
-) -> UInt8[np.ndarray, "chart_height chart_width 3"]:
+    context: int | None = None,
+) -> Painted:
     """A ribbon per slot over time: when it was active, how much it read and painted, and which schema it took.
 
     Args:
         details: of one clip, "steps ...": `active`, `reads`, `schemata` and `communication`, of which those are drawn
             that there are.
         painting: each slot's share of what is painted.
-        first: number of the first step's frame.
-        alone_from: the first step of the roll-out, which is marked.
+        context: true frames before a roll-out, whose begin is marked; None where every frame is read.
     """
     ribbons: list[tuple[str, Tensor | None]] = []
     if "active" in details:
@@ -53,7 +50,6 @@ def activity_chart(
     rows = len(ribbons)
     figure = Figure(figsize=(7.6 + 3.0 * (heard is not None), 0.8 + rows * (0.65 + 0.19 * slots)), dpi=110)
     figure.set_layout_engine("constrained")
-    canvas = FigureCanvasAgg(figure)
     parts: Any = [figure, None] if heard is None else figure.subfigures(1, 2, width_ratios=(7.6, 3.0))
     left, right = parts
     axes = left.subplots(rows, 1, sharex=True, squeeze=False)[:, 0]
@@ -70,12 +66,12 @@ def activity_chart(
         axis.tick_params(axis="x", labelsize=8)
         for tick, slot in zip(axis.get_yticklabels(), range(slots), strict=True):
             tick.set_bbox({"facecolor": _rgb(slot), "edgecolor": "none", "pad": 1.2})
-        if alone_from is not None:
-            axis.axvline(alone_from - 0.5, color="black", linewidth=1.4, linestyle="--")
-    _label_time(axes[-1], len(next(iter(details.values()))), first, alone_from)
+        if context is not None:
+            axis.axvline(context - 1.5, color="black", linewidth=1.4, linestyle="--")
+    _label_time(axes[-1], len(next(iter(details.values()))), context)
     if right is not None and heard is not None:
         _draw_heard(right, heard)
-    return _pixels(canvas)
+    return chart_pixels(figure)
 
 
 def track_chart(
@@ -85,7 +81,7 @@ def track_chart(
     masks: Float[Tensor, "steps slots rows cols"],
     alone_from: int = 0,
     dark: bool = False,
-) -> UInt8[np.ndarray, "chart_height chart_width 3"]:
+) -> Painted:
     """Where the objects went and where the slots' masks did, over all that was seen in grey.
 
     A mark for each frame; the first of a track is hollow, and at its last stands the object's id or the slot's number.
@@ -99,13 +95,10 @@ def track_chart(
         alone_from: the first step of the roll-out, from which on the slots are drawn.
         dark: whether dark pixels belong to no slot.
     """
-    size = tuple(painted.shape[-2:])
-    if tuple(masks.shape[-2:]) != size:
-        masks = torch.nn.functional.interpolate(masks, size, mode="bilinear", align_corners=False)
+    masks = resized_masks(masks, (painted.shape[-2], painted.shape[-1]))
     labels = track_labels(masks, painted if dark else None)[alone_from:]
     panels = 1 + (true_masks is not None)
     figure = Figure(figsize=(4.1 * panels, 4.65), dpi=110, layout="constrained")
-    canvas = FigureCanvasAgg(figure)
     axes = figure.subplots(1, panels, squeeze=False)[0]
     where = "in the roll-out" if alone_from else "in the clip"
     if true_masks is not None:
@@ -122,7 +115,7 @@ def track_chart(
     if not found:
         axes[-1].text(0.5, 0.5, "no slot paints more than five pixels", ha="center", transform=axes[-1].transAxes)
     axes[-1].set_title(f"slots' masks {where}\n{_score(labels, true_masks, alone_from)}", fontsize=9)
-    return _pixels(canvas)
+    return chart_pixels(figure)
 
 
 def centres(labels: Integer[Tensor, "steps height width"]) -> dict[int, Float[np.ndarray, "steps 2"]]:
@@ -214,18 +207,14 @@ def _draw_heard(figure: Any, heard: Float[Tensor, "steps slots others"]) -> None
     figure.colorbar(image, ax=axis, orientation="horizontal", fraction=0.06, pad=0.02).ax.tick_params(labelsize=7)
 
 
-def _label_time(axis: Any, steps: int, first: int, alone_from: int | None) -> None:
+def _label_time(axis: Any, steps: int, context: int | None) -> None:
+    first = 0 if context is None else 1  # a roll-out paints the frame after the one that is read
     every = max(1, steps // 12)
     ticks = list(range(0, steps, every))
     axis.set_xticks(ticks, [str(first + step) for step in ticks], fontsize=8)
-    after = "" if alone_from is None else "; right of the dashed line the model reads its own frames"
+    after = "" if context is None else "; right of the dashed line the model reads its own frames"
     axis.set_xlabel(f"frame that is painted{after}", fontsize=8)
 
 
 def _rgb(slot: int) -> np.ndarray:
-    return SLOT_COLOURS[slot % len(SLOT_COLOURS)] / 255
-
-
-def _pixels(canvas: FigureCanvasAgg) -> UInt8[np.ndarray, "chart_height chart_width 3"]:
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+    return np.array(slot_colour(slot)) / 255

@@ -1,4 +1,4 @@
-"""The strip that a roll-out is shown as."""
+"""Sheets and videos of roll-outs, and their legends."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from slotbench.figures.rollouts import rollout_sheet, rollout_video
+from slotbench.figures.sheets import Row, contact_sheet, legend
 from slotbench.interfaces import Decoded
-from slotbench.tasks.pictures import contact_sheet, legend, paint_rollout
-from slotbench.tasks.rollouts.pictures import rollout_sheet
 
 BAND, KEY, LOOKING, ALONE = 14, 36, (240, 190, 60), (70, 70, 70)
 
@@ -20,7 +20,7 @@ def panels(strip: np.ndarray, width: int, height: int) -> list[np.ndarray]:
 
 def test_truth_prediction_and_both_stand_side_by_side() -> None:
     true, predicted = torch.rand(5, 1, 64, 70), torch.rand(2, 1, 64, 70)
-    video = paint_rollout(true, predicted)
+    video = rollout_video(true, predicted)
     assert video.shape == (5, 64 + BAND + 2 + KEY, 3 * 70 + 4, 3)
     assert video.dtype == np.uint8
     bytes_ = (true[:, 0] * 255).round().byte().numpy()
@@ -34,7 +34,7 @@ def test_truth_prediction_and_both_stand_side_by_side() -> None:
 
 
 def test_the_border_tells_when_the_model_is_on_its_own() -> None:
-    video = paint_rollout(torch.zeros(4, 1, 64, 64), torch.zeros(1, 1, 64, 64))
+    video = rollout_video(torch.zeros(4, 1, 64, 64), torch.zeros(1, 1, 64, 64))
     for time, colour in enumerate([LOOKING, LOOKING, LOOKING, ALONE]):
         for column in (0, 65, 130, 195):
             assert (video[time, BAND:-KEY, column] == colour).all()
@@ -43,7 +43,7 @@ def test_the_border_tells_when_the_model_is_on_its_own() -> None:
 
 def test_small_frames_are_enlarged_until_the_names_fit() -> None:
     frames = torch.rand(2, 3, 10, 12)
-    video = paint_rollout(frames, frames[1:])
+    video = rollout_video(frames, frames[1:])
     left = panels(video[1], 72, 60)[0]
     expected = (frames[1] * 255).round().byte().permute(1, 2, 0).numpy()
     assert np.array_equal(left, expected.repeat(6, 0).repeat(6, 1))
@@ -58,11 +58,11 @@ def test_small_frames_are_enlarged_until_the_names_fit() -> None:
 
 def test_more_predicted_than_true_frames_are_refused() -> None:
     with pytest.raises(ValueError, match="3 predicted frames and 2 true ones"):
-        paint_rollout(torch.zeros(2, 1, 4, 4), torch.zeros(3, 1, 4, 4))
+        rollout_video(torch.zeros(2, 1, 4, 4), torch.zeros(3, 1, 4, 4))
 
 
 def test_below_a_roll_out_stand_the_frame_and_the_colours() -> None:
-    video = paint_rollout(torch.zeros(4, 1, 64, 64), torch.zeros(2, 1, 64, 64))
+    video = rollout_video(torch.zeros(4, 1, 64, 64), torch.zeros(2, 1, 64, 64))
     frame, colours = video[:, -KEY : -KEY // 2], video[:, -KEY // 2 :]
     # context in the colour of its border, then white; every frame has its own number
     assert [set(map(tuple, part.reshape(-1, 3).tolist())) - {(0, 0, 0)} for part in frame] == [
@@ -80,7 +80,7 @@ def test_below_a_roll_out_stand_the_frame_and_the_colours() -> None:
 def test_a_sheet_of_roll_outs_has_a_legend_below_unchanged_pictures() -> None:
     frames, decoded = torch.rand(2, 7, 1, 16, 16), Decoded(torch.rand(2, 4, 1, 16, 16), torch.rand(2, 4, 3, 16, 16))
     sheet = rollout_sheet(frames, decoded, 3)
-    bare = contact_sheet([[np.zeros((16, 16, 3), np.uint8)] * 5] * 8, ["x"] * 5, ["truth"] * 8)
+    bare = contact_sheet([Row("truth", [np.zeros((16, 16, 3), np.uint8)] * 5)] * 8, ["x"] * 5)
     assert sheet.shape[1] == bare.shape[1]
     below = sheet[bare.shape[0] :]
     assert len(below) > 30

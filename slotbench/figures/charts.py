@@ -1,0 +1,75 @@
+"""Charts as images: scores over the predicted frames, and over the frames since an object was last seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+# not pyplot: it would pick a window system and keep every figure alive
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from slotbench.figures.painting import SLOT_COLOURS, Painted
+
+__all__ = ["absence_chart", "chart_pixels", "horizon_chart"]
+
+
+def chart_pixels(figure: Figure) -> Painted:
+    """A matplotlib figure as an image."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+
+def horizon_chart(panels: Mapping[str, Mapping[str, Sequence[float]]]) -> Painted:
+    """Curves over the predicted frames, a panel per score: the first of each bold, baselines dashed, oracles dotted.
+
+    Args:
+        panels: title of the panel -> name of the curve -> its values, one per predicted frame. An oracle's name begins
+            with "oracle:".
+    """
+    figure = Figure(figsize=(4.2 * len(panels), 3.2), dpi=120, layout="constrained")
+    for axis, (title, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        for index, (name, values) in enumerate(curves.items()):
+            steps = range(1, len(values) + 1)
+            if index == 0:
+                axis.plot(steps, values, color="#2563eb", linewidth=2.2, label=name, zorder=3)
+            else:
+                colour = SLOT_COLOURS[(index - 1) % len(SLOT_COLOURS)] / 255
+                style = ":" if name.startswith("oracle:") else "--"
+                axis.plot(steps, values, color=colour, linewidth=1.2, linestyle=style, label=name)
+        axis.set_title(title, loc="left", fontsize=10)
+        axis.set_xlabel("frames after the context", fontsize=9)
+        axis.tick_params(labelsize=8)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(alpha=0.2)
+        if all(value >= 0 for values in curves.values() for value in values):
+            axis.set_ylim(bottom=0)
+    figure.axes[0].legend(fontsize=7.5, frameon=False)
+    return chart_pixels(figure)
+
+
+def absence_chart(found: Mapping[str, Mapping[int, float]], score: str = "Top-1") -> Painted:
+    """A score against the frames since the snitch was last seen: a line of the model, dashed ones of baselines.
+
+    Args:
+        found: values by the first number of frames of each bin, 0 for clips in which it is visible at the end; by the
+            baseline's name, and "model".
+        score: what it is.
+    """
+    bins = sorted({first for values in found.values() for first in values})
+    figure = Figure(figsize=(5.2, 3.4), dpi=110, layout="constrained")
+    axis = figure.subplots()
+    for name, values in found.items():
+        there = [first for first in bins if first in values]
+        style = {"color": "black", "linewidth": 2.0} if name == "model" else {"linestyle": "--", "linewidth": 1.2}
+        axis.plot([bins.index(first) for first in there], [values[first] for first in there], "o", ls="-", label=name)
+        axis.lines[-1].set(**style)
+    axis.set_xticks(range(len(bins)), [f"from {first}" if first else "in sight" for first in bins], fontsize=8)
+    axis.set_xlabel("frames of the video since the snitch was last seen, up to the next mark", fontsize=8)
+    axis.set_ylabel(score, fontsize=8)
+    axis.set_ylim(-0.03, 1.03)
+    axis.tick_params(axis="y", labelsize=8)
+    axis.legend(fontsize=7, loc="best")
+    return chart_pixels(figure)

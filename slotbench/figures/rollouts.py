@@ -1,0 +1,98 @@
+"""A roll-out beside what really followed, as a sheet of some clips and as a video of one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from slotbench.figures.painting import Colour, Painted, paint_frame, paint_overlay, paint_slots
+from slotbench.figures.sheets import DIM, Entry, Row, contact_sheet, film_strip, legend
+from slotbench.interfaces import Decoded
+from slotbench.metrics.contingency import masks_to_labels
+
+__all__ = ["rollout_sheet", "rollout_video"]
+
+_OVERLAY: tuple[Entry, ...] = (((0, 255, 0), "truth"), ((255, 0, 0), "prediction"), ((255, 255, 0), "both"))
+_MAX_CLIPS, _MAX_COLUMNS = 3, 10
+_PANEL, _CONTEXT, _BLACK, _WHITE = 64, (240, 190, 60), (0, 0, 0), (230, 230, 230)
+
+
+def rollout_sheet(frames: Float[Tensor, "batch time channels height width"], decoded: Decoded, context: int) -> Painted:
+    """Per clip: what followed, what was predicted, both over one another, and which slot painted each pixel.
+
+    Shows at most three clips, and of each at most ten frames, evenly spaced. A legend below says what the rows and
+    columns are.
+
+    Args:
+        frames: the true clips, context and horizon.
+        decoded: the roll-out.
+        context: true frames that it started from.
+    """
+    horizon = decoded.reconstruction.shape[1]
+    true = frames[:, context : context + horizon]
+    steps = range(0, horizon, max(1, math.ceil(horizon / _MAX_COLUMNS)))
+    labels = [f"seen {context}"] + [f"+{step + 1}" for step in steps]
+    rows: list[Row] = []
+    for i in range(min(len(frames), _MAX_CLIPS)):
+        predicted = decoded.reconstruction[i]
+        seen = paint_frame(frames[i, context - 1])
+        rows.append(Row("truth", [seen, *(paint_frame(true[i, t]) for t in steps)]))
+        rows.append(Row("prediction", [seen, *(paint_frame(predicted[t]) for t in steps)]))
+        rows.append(Row("both", [seen, *(paint_overlay(true[i, t], predicted[t]) for t in steps)]))
+        if decoded.masks is not None:
+            masks = masks_to_labels(decoded.masks[i])
+            slots = (paint_slots(masks[t], (predicted[t].mean(0) > 0.5).long()) for t in steps)
+            rows.append(Row("slots", [seen, *slots]))
+    entries: list[Entry] = [
+        (None, f"seen {context}: the last of {context} true frames that the model reads (context)."),
+        (None, f"+n: the n-th of {horizon} frames that follow."),
+        (None, "truth: as they were."),
+        (None, "prediction: as the model says, from its own frames."),
+        (None, "both, over one another:"),
+        *_OVERLAY,
+    ]
+    if decoded.masks is not None:
+        entries.append((None, "slots: the slot that painted each pixel, dark where the prediction is."))
+    return contact_sheet(rows, labels, entries=entries)
+
+
+def rollout_video(
+    true: Float[Tensor, "time channels height width"], predicted: Float[Tensor, "horizon channels height width"]
+) -> UInt8[np.ndarray, "time strip_height strip_width 3"]:
+    """A video of a roll-out: truth, prediction and both over one another, side by side with their names above.
+
+    What comes before the first predicted frame is context: it is shown in all three places, in a yellow border, which
+    is grey for predicted frames. Below stand the number of the frame, whether it is context or predicted, and the
+    colours of the third place. Small frames are enlarged by whole pixels so that the names fit.
+
+    Args:
+        true: the clip from its first frame of context to the last frame predicted, in [0, 1].
+        predicted: its last frames as the model has them, in [0, 1].
+    """
+    context = len(true) - len(predicted)
+    if context < 0:
+        raise ValueError(f"{len(predicted)} predicted frames and {len(true)} true ones; expected at least as many true")
+    factor = math.ceil(_PANEL / true.shape[-1])
+    shown = torch.cat([true[:context], predicted])
+    panels = {
+        "truth": [paint_frame(frame) for frame in true],
+        "prediction": [paint_frame(frame) for frame in shown],
+        "both": [paint_overlay(frame, other) for frame, other in zip(true, shown, strict=True)],
+    }
+    enlarged = {name: np.stack(video).repeat(factor, 1).repeat(factor, 2) for name, video in panels.items()}
+    strips = film_strip(enlarged, [_CONTEXT] * context + [DIM] * len(predicted))
+    names = [f"frame {t + 1}: context" for t in range(context)]
+    names += [f"frame {context + t + 1}: predicted (+{t + 1})" for t in range(len(predicted))]
+    keys = [_key(name, _CONTEXT if t < context else _WHITE, strips.shape[2]) for t, name in enumerate(names)]
+    return np.concatenate([strips, np.stack(keys)], axis=1)
+
+
+def _key(text: str, ink: Colour, width: int) -> Painted:
+    """The lines below a frame of a roll-out."""
+    lines: Sequence[tuple[Sequence[Entry], Colour]] = (([(None, text)], ink), (_OVERLAY, _WHITE))
+    return np.concatenate([legend(entries, width, _BLACK, colour, sharp=True) for entries, colour in lines])

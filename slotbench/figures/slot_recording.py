@@ -1,0 +1,146 @@
+"""The figures and arrays of a whole video, gathered from what a task predicts of its pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from slotbench.figures.painting import evenly_spaced, match_slots
+from slotbench.figures.slot_panels import slot_panel, slot_strips
+from slotbench.files import make_folder, remove_file
+from slotbench.interfaces import Recording, VideoBatch, rounded_shares, to_unit_range
+from slotbench.metrics.contingency import masks_to_labels
+
+__all__ = ["SlotRecording"]
+
+_CHUNK, _MATCHED_FRAMES = 32, 200
+_IMAGES = ("frames", "reconstruction", "target")
+
+
+class SlotRecording(Recording):
+    """Gathers what `predict_step` returns for the pieces of one video, frame by frame, in files of its folder.
+
+    Args:
+        folder: where to keep what is large until the end; removed by `close`.
+        frames: of the whole video.
+        components: makes each slot's own image, in [0, 1], out of the batch of one frame and its slots; None where
+            slots have none.
+        keep_soft_masks: whether `arrays` is to have them, which take the most room.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        frames: int,
+        components: Callable[[VideoBatch, Tensor], Tensor | None] | None = None,
+        keep_soft_masks: bool = False,
+    ) -> None:
+        self._keep_soft_masks = keep_soft_masks
+        self._folder, self._frames, self._components = folder, frames, components
+        self._maps: dict[str, np.ndarray] = {}
+        self._done = 0
+        self._times = evenly_spaced(0, frames - 1)
+        self._shown: list[dict[str, Tensor]] = []
+        self._slots = 0
+
+    def add(self, batch: VideoBatch, found: Mapping[str, Tensor]) -> None:
+        """The next piece, and what the model made of it."""
+        batch = to_unit_range(batch)
+        self._slots = found["slots"].shape[2]
+        images = {"frames": batch.frames, "reconstruction": found.get("frames"), "target": found.get("target")}
+        kept = {name: _bytes(values[0]) for name, values in images.items() if values is not None}
+        kept |= {name: found[name][0].float() for name in ("slots", "depth") if name in found}
+        if "masks" in found:
+            kept["labels"] = masks_to_labels(found["masks"][0])
+            if self._keep_soft_masks:
+                kept["soft_masks"] = rounded_shares(found["masks"][0])
+        if batch.masks is not None:
+            kept["true_masks"] = batch.masks[0].to(torch.int32)
+        for name, values in kept.items():
+            self._map(name, values)[self._done : self._done + len(values)] = values.cpu().numpy()
+        for step in range(batch.num_steps):
+            if self._done + step in self._times and "masks" in found:
+                self._shown.append(self._of_one_frame(batch, found, step))
+        self._done += batch.num_steps
+
+    def pictures(self) -> dict[str, np.ndarray]:
+        """The panel: at most eight frames, evenly spaced, with the share of the whole video that each slot wins."""
+        if not self._shown:
+            return {}
+        shown: dict[str, Any] = {name: torch.cat([frame[name] for frame in self._shown]) for name in self._shown[0]}
+        # the last one is of pixels that no slot has
+        parts = [np.bincount(part.ravel(), minlength=self._slots + 1) for part in _chunks(self._maps["labels"])]
+        shares = torch.as_tensor(np.sum(parts, axis=0)[: self._slots] / self._maps["labels"].size)
+        shown = {"reconstruction": None} | shown
+        return {"panel": slot_panel(**shown, times=self._times, shares=shares, partners=self._partners())}
+
+    def videos(self) -> dict[str, Iterator[np.ndarray]]:
+        """Frame by frame and side by side: the frame, its reconstruction, the slots over it, and the true objects."""
+        return {"video": self._strips()} if "labels" in self._maps else {}
+
+    def arrays(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+        """Those of the arrays of `predict --save` that were kept, mapped into memory."""
+        found = {name: self._maps["labels" if name == "masks" else name] for name in names}
+        if "masks" in found and found["masks"].dtype != np.uint8:
+            found["masks"] = found["masks"].view(np.uint16)
+        return found
+
+    def close(self) -> None:
+        """Removes the files."""
+        for name in list(self._maps):
+            del self._maps[name]
+            remove_file(self._folder / f"{name}.npy")
+        if self._folder.is_dir():
+            self._folder.rmdir()
+
+    def _map(self, name: str, values: Tensor) -> np.ndarray:
+        if name not in self._maps:
+            make_folder(self._folder)
+            array = values.cpu().numpy()
+            shape = (self._frames, *array.shape[1:])
+            file = self._folder / f"{name}.npy"
+            self._maps[name] = np.lib.format.open_memmap(file, "w+", dtype=array.dtype, shape=shape)
+        return self._maps[name]
+
+    def _of_one_frame(self, batch: VideoBatch, found: Mapping[str, Tensor], step: int) -> dict[str, Tensor]:
+        one, at = batch.slice_time(step, step + 1), slice(step, step + 1)
+        sources = {"masks": "masks", "reconstruction": "frames", "attention_masks": "attention", "target": "target"}
+        shown = {name: found[source][0, at] for name, source in sources.items() if source in found}
+        shown["frames"] = one.frames[0]
+        if one.masks is not None:
+            shown["true_masks"] = one.masks[0]
+        if self._components is not None and (alone := self._components(one, found["slots"][:, at])) is not None:
+            shown["components"] = alone[0]
+        return {name: value.detach().cpu() for name, value in shown.items()}
+
+    def _partners(self) -> dict[int, int] | None:
+        if "true_masks" not in self._maps:
+            return None
+        # objects of a long video are matched by some of its frames
+        every = -(-self._frames // _MATCHED_FRAMES)
+        labels, truth = (torch.from_numpy(self._maps[name][::every].copy()) for name in ("labels", "true_masks"))
+        return match_slots(labels, truth, self._slots)
+
+    def _strips(self) -> Iterator[np.ndarray]:
+        partners = self._partners()
+        for start in range(0, self._frames, _CHUNK):
+            part: dict[str, Any] = {
+                name: torch.from_numpy(self._maps[name][start : start + _CHUNK].copy())
+                for name in (*_IMAGES, "labels", "true_masks")
+                if name in self._maps
+            }
+            part |= {name: part[name] / 255 for name in _IMAGES if name in part}
+            yield from slot_strips(**{"reconstruction": None} | part, partners=partners)
+
+
+def _bytes(frames: Tensor) -> Tensor:
+    return (frames.float().clamp(0, 1) * 255).round().to(torch.uint8)
+
+
+def _chunks(values: np.ndarray) -> Iterator[np.ndarray]:
+    return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))

@@ -1,1 +1,0 @@
-"""Labels of clips: how they are shown, and what the slots looked at."""

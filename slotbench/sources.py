@@ -80,26 +80,25 @@ def meanings_from_source(target: str, names: Iterable[str]) -> dict[str, str]:
         target: "module:class".
         names: of the arguments.
     """
-    found: dict[str, str] = {}
-    while target and set(names) - set(found):
-        found = section(docstring_from_source(target), "Args") | found
-        target = _base_of(target)
+    found = section(docstring_from_source(target), "Args")
+    for base in _bases(target):
+        if missing := set(names) - set(found):
+            found = meanings_from_source(base, missing) | found
     return found
 
 
-def _base_of(target: str) -> str:
-    """The first base of a class, as "module:class"; empty if the source does not say."""
+def _bases(target: str) -> list[str]:
+    """The bases of a class that its source names, as "module:class"."""
     module_name, _, class_name = target.partition(":")
     file = _source_file(module_name)
     if file is None or file.suffix != ".py":
-        return ""
+        return []
     body = ast.parse(file.read_text(encoding="utf-8"), filename=str(file)).body
     imports = _imports(body)
-    for node in body:
-        if isinstance(node, ast.ClassDef) and node.name == class_name:
-            base = node.bases[0] if node.bases else None
-            return ":".join(imports.get(base.id, (module_name, base.id))) if isinstance(base, ast.Name) else ""
-    return _base_of(":".join(imports[class_name])) if class_name in imports else ""
+    if class_name in imports:
+        return _bases(":".join(imports[class_name]))
+    bases = [base for node in body if isinstance(node, ast.ClassDef) and node.name == class_name for base in node.bases]
+    return [":".join(imports.get(base.id, (module_name, base.id))) for base in bases if isinstance(base, ast.Name)]
 
 
 def _imports(body: list[ast.stmt]) -> dict[str, tuple[str, str]]:

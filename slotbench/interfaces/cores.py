@@ -104,6 +104,9 @@ class TemporalCore(nn.Module, ABC):
     Streaming, roll-out and truncated back-propagation are all the same call on shorter clips: nothing is cached on the
     module, the caller passes `state` from one call to the next. The laws that every registered core must keep are
     in `slotbench.testing.laws`.
+
+    Args:
+        token_spec: the output of the encoder.
     """
 
     slot_spec: SlotSpec

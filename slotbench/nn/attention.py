@@ -1,7 +1,7 @@
 """Multi-head attention for the short sequences of slot models: a few slots, a few dozen tokens.
 
 Projections that share an input are one matrix product, and the weights are computed explicitly: at these sizes that is
-as fast as the fused kernel, and slot models report the weights. Long self-attention, whose weights nobody asks for,
+as fast as the fused kernel, and slot models report the weights. Long self-attention, whose weights are not needed,
 goes through `scaled_dot_product_attention`, which never stores them.
 """
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from slotbench.nn.linear import MLP, xavier_linear
 
-__all__ = ["CrossAttention", "SelfAttention", "SelfCrossLayer", "SlotMixer"]
+__all__ = ["CrossAttention", "SelfAttention", "SelfCrossLayer", "SlotAttentionMixer", "SlotMixer"]
 
 LONG_SEQUENCE = 48
 """From this many keys on the fused kernel is at least as fast as explicit weights, and it saves memory."""
@@ -177,7 +177,30 @@ class SelfCrossLayer(nn.Module):
         return queries + self.mlp(self.mlp_norm(queries)), weights
 
 
-class SlotMixer(nn.Module):
+class SlotAttentionMixer(nn.Module):
+    """A slot mixer without its MLP: self-attention over a set of slots with a residual and a LayerNorm before it.
+
+    Source: SlotSSM's public code, which has no MLP by default.
+
+    Args:
+        dim: width of a slot.
+        num_heads: heads of the attention.
+
+    Raises:
+        ValueError: `num_heads` does not divide `dim`.
+    """
+
+    def __init__(self, dim: int, num_heads: int = 4):
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(dim)
+        self.attention = SelfAttention(dim, num_heads)
+
+    def forward(self, slots: Float[Tensor, "batch slots dim"]) -> Float[Tensor, "batch slots dim"]:
+        """Each set of slots on its own."""
+        return slots + self.attention(self.attention_norm(slots))
+
+
+class SlotMixer(SlotAttentionMixer):
     """Self-attention over a set of slots, then an MLP on each, both with a residual and a LayerNorm before it.
 
     There is neither mask nor position, so permuting the slots permutes the output.
@@ -194,13 +217,11 @@ class SlotMixer(nn.Module):
     """
 
     def __init__(self, dim: int, num_heads: int = 4, mlp_ratio: int = 4):
-        super().__init__()
-        self.attention_norm = nn.LayerNorm(dim)
-        self.attention = SelfAttention(dim, num_heads)
+        super().__init__(dim, num_heads)
         self.mlp_norm = nn.LayerNorm(dim)
         self.mlp = MLP(dim, mlp_ratio * dim)
 
     def forward(self, slots: Float[Tensor, "batch slots dim"]) -> Float[Tensor, "batch slots dim"]:
         """Each set of slots on its own."""
-        slots = slots + self.attention(self.attention_norm(slots))
+        slots = super().forward(slots)
         return slots + self.mlp(self.mlp_norm(slots))

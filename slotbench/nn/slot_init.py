@@ -34,7 +34,7 @@ SlotInit = Literal["learned", "gaussian"]
 """One learned vector per slot, or a draw for each clip from one learned distribution."""
 
 Condition = Literal["none", "boxes", "centres"]
-"""What slots are told of the objects in a clip's first frame: nothing, their boxes, or the boxes' centres."""
+"""What slots know of the objects in a clip's first frame: nothing, their boxes, or the boxes' centres."""
 
 _CLIPS: ContextVar[Sequence[int] | None] = ContextVar("clips", default=None)
 

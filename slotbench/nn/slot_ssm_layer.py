@@ -8,7 +8,7 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from slotbench.nn.attention import SelfAttention, SlotMixer
+from slotbench.nn.attention import SlotAttentionMixer, SlotMixer
 from slotbench.nn.linear import MLP
 from slotbench.nn.mamba import MambaBlock, MambaState
 from slotbench.nn.mamba2 import Mamba2Block, Mamba2State
@@ -66,29 +66,6 @@ class SlotSSMLayer(nn.Module):
         slots = slots + change.unflatten(0, (batch, num_slots)).transpose(1, 2)
         mixed = self.mixer(slots.flatten(0, 1)).unflatten(0, (batch, time))
         return mixed, type(folded)(*(leaf.unflatten(0, (batch, num_slots)) for leaf in folded))
-
-
-class SlotAttentionMixer(nn.Module):
-    """A slot mixer without its MLP: self-attention over a set of slots with a residual and a LayerNorm before it.
-
-    Source: SlotSSM's public code, which has no MLP by default.
-
-    Args:
-        dim: width of a slot.
-        num_heads: heads of the attention.
-
-    Raises:
-        ValueError: `num_heads` does not divide `dim`.
-    """
-
-    def __init__(self, dim: int, num_heads: int = 4):
-        super().__init__()
-        self.attention_norm = nn.LayerNorm(dim)
-        self.attention = SelfAttention(dim, num_heads)
-
-    def forward(self, slots: Float[Tensor, "batch slots dim"]) -> Float[Tensor, "batch slots dim"]:
-        """Each set of slots on its own."""
-        return slots + self.attention(self.attention_norm(slots))
 
 
 class SlotMLP(nn.Module):

@@ -32,7 +32,7 @@ class ConvLSTM(TemporalCore):
     Spatiotemporal Modeling", NeurIPS 2023, section 5.1; layers as in the public code.
 
     Args:
-        token_spec: what the encoder hands over; without a grid its tokens count as one row.
+        token_spec: the output of the encoder; without a grid its tokens count as one row.
         dim: channels of the images inside, the state's included, and width of a slot.
         num_layers: layers, at least one.
         kernel_size: cells along each side of the kernels, an odd number.

@@ -40,7 +40,6 @@ class ConvS5(TemporalCore):
     Modeling", NeurIPS 2023, section 3 and appendix B; what the paper leaves open follows its code.
 
     Args:
-        token_spec: what the encoder hands over.
         dim: channels of every layer (U).
         state_dim: real states per pixel, an even number; half as many complex ones are kept (S; P = S/2).
         num_layers: layers.

@@ -26,7 +26,7 @@ class FrameTransformer(TemporalCore):
     ours.
 
     Args:
-        token_spec: what the encoder hands over; without a grid its tokens count as one row.
+        token_spec: the output of the encoder; without a grid its tokens count as one row.
         dim: width inside, an even number; a multiple of 4 where a frame has several patches.
         num_layers: layers of attention and MLP, at least one.
         num_heads: heads of every attention.

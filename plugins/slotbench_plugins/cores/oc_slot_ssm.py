@@ -83,7 +83,6 @@ class OCSlotSSM(InitialisedSlots, TemporalCore):
     `slotbench_plugins.released_weights.slotssm` reads.
 
     Args:
-        token_spec: what the encoder hands over.
         num_slots: slots per step, the same in all layers.
         dim: width of a slot.
         num_layers: layers, each with weights of its own.

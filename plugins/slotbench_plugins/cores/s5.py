@@ -36,7 +36,7 @@ class S5(TemporalCore):
     baseline of ConvS5 (Smith et al., NeurIPS 2023), appendix D, and its code.
 
     Args:
-        token_spec: what the encoder hands over; tokens without a grid are one row.
+        token_spec: the output of the encoder; tokens without a grid are one row.
         dim: width of the sequences.
         state_dim: real states of a sequence, an even number; half as many complex ones are kept.
         num_layers: layers.

@@ -47,7 +47,7 @@ class SAViState(NamedTuple):
 class SAVi(InitialisedSlots, RecurrentCore):
     """Slot Attention corrects the slots by each frame; a transformer block predicts those of the next frame from them.
 
-    A step hands over the corrected slots; the predictor runs between two frames, and not after the last one. Frames
+    A step returns the corrected slots; the predictor runs between two frames, and not after the last one. Frames
     wait for one another, and so do the iterations of a frame, but keys and values of all frames are computed at once.
     `num_slots` (with drawn or conditioned slots), `num_iterations` and `first_iterations` may be set to other numbers
     after training.
@@ -70,7 +70,6 @@ class SAVi(InitialisedSlots, RecurrentCore):
     is this core with a `condition`, behind `ResNetTransformerEncoder`, with depth as the target.
 
     Args:
-        token_spec: what the encoder hands over.
         num_slots: slots per step.
         dim: width of a slot.
         num_iterations: corrections per frame.
@@ -87,7 +86,7 @@ class SAVi(InitialisedSlots, RecurrentCore):
         norm_eps: epsilon of the LayerNorms: 1e-5 in STEVE's code, 1e-6 in flax and with it in SAVi's.
         predictor_mlp_ratio: that of the predictor's, if it is another one; STEVE's code has 1 in the corrector and 4
             in the predictor.
-        condition: what slots are told of a clip's first frame: "none", "boxes" or "centres".
+        condition: what slots know of the objects in a clip's first frame: "none", "boxes" or "centres".
 
     Raises:
         ValueError: a number below 1, heads that do not divide `dim`, an unknown `slot_init`, `corrector_mlp`, `init` or

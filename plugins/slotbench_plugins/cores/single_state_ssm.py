@@ -20,7 +20,6 @@ class SingleStateSSM(SplitSSM):
     Source: SlotSSM (Jiang et al., NeurIPS 2024), section 7.1, "Single State SSM". Its width is not given there.
 
     Args:
-        token_spec: what the encoder hands over.
         dim: width of the one slot; the other arguments are those of `SplitSSM`.
 
     Raises:

@@ -35,7 +35,6 @@ class SlotAttention(InitialisedSlots, TemporalCore):
     aggregations, Krimmel et al., TMLR 2024. One frame at a time on video: PSB (Singh et al., 2024), Appendix D.4.
 
     Args:
-        token_spec: what the encoder hands over.
         num_slots: slots per step.
         dim: width of a slot.
         num_iterations: corrections per frame; the paper has 3.

@@ -92,7 +92,6 @@ class SlotRNN(RecurrentCore):
     number of layers are not stated there.
 
     Args:
-        token_spec: what the encoder hands over.
         num_slots: slots.
         dim: width of a slot.
         num_layers: GRU layers.

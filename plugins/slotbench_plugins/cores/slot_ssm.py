@@ -24,7 +24,6 @@ class SlotSSM(TemporalCore):
     not stated there.
 
     Args:
-        token_spec: what the encoder hands over.
         num_slots: slots, or one number per layer.
         dim: width of a slot.
         num_layers: SSM layers.

@@ -29,7 +29,6 @@ class SlotTransformer(TemporalCore):
     and the window are not given there.
 
     Args:
-        token_spec: what the encoder hands over.
         num_slots: slots.
         dim: width of a slot, an even number.
         num_layers: layers of attention and MLP.

@@ -1,4 +1,4 @@
-"""Split single-state SSM: slots are read and handed over, but one state space model carries them all through time."""
+"""Split single-state SSM: slots come in and go out, but one state space model carries them all through time."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ class SplitSSM(TemporalCore):
     `num_slots` squared times as large.
 
     Args:
-        token_spec: what the encoder hands over.
-        num_slots: slots that are read, and handed over.
+        num_slots: slots that come in, and go out.
         dim: width of a slot.
         stack_dim: width of the layers. 48 makes the model of the default sizes about as large as SlotSSM of the same.
             None leaves the two linear maps out: the layers run on the concatenation, `num_slots * dim` wide.

@@ -15,7 +15,6 @@ class Transformer(SlotTransformer):
     Source: SlotSSM (Jiang et al., NeurIPS 2024), section 7.1, "Transformer". Its width is not given there.
 
     Args:
-        token_spec: what the encoder hands over.
         dim: width of the vector of a step, an even number; the other arguments are those of `SlotTransformer`.
 
     Raises:

@@ -34,7 +34,7 @@ class VideoTransformer(TemporalCore):
     pre-norm layers, the last LayerNorm, the mean as the pooling and the positions are ours.
 
     Args:
-        token_spec: what the encoder hands over; tokens of another width than `dim` are mapped to it once. Without a
+        token_spec: the output of the encoder; tokens of another width than `dim` are mapped to it once. Without a
             grid they count as one row.
         dim: width of a token inside and of a slot, a multiple of 4.
         num_layers: layers of attention and MLP.

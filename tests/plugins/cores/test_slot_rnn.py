@@ -93,29 +93,6 @@ def test_a_state_of_zeros_is_the_start_of_a_clip():
     assert [leaf.shape for leaf in zeros] == 2 * [(2, 3, 16)]
 
 
-def test_equal_queries_give_equal_slots_for_ever_and_the_default_start_does_not():
-    core = small()
-    assert torch.pdist(core(tokens()).slots[0, -1]).min() > 0.1
-    with torch.no_grad():
-        core.encoder.queries.copy_(core.encoder.queries[:1].expand(3, -1))
-    slots = core(tokens()).slots
-    torch.testing.assert_close(slots, slots[:, :, :1].expand_as(slots))
-
-
-def test_slots_can_be_added_with_the_same_weights():
-    few, many = small(3), small(4)
-    weights = few.state_dict()
-    weights["encoder.queries"] = torch.cat([weights["encoder.queries"], torch.randn(1, 16).double()])
-    many.load_state_dict(weights)
-    assert many(tokens()).slots.shape == (2, 6, 4, 16)
-
-
-def test_attention_says_which_tokens_a_slot_read():
-    attention = small()(tokens()).attention
-    assert attention.shape == (2, 6, 3, 5)
-    torch.testing.assert_close(attention.sum(dim=-1), torch.ones(2, 6, 3, dtype=torch.float64))
-
-
 def test_the_encoder_sees_all_steps_of_a_call_at_once(monkeypatch):
     core = small()
     calls = []

@@ -60,12 +60,6 @@ def test_the_first_layer_has_an_encoder_even_where_there_are_as_many_tokens_as_s
     assert list(core.encoders) == ["0"]
 
 
-def test_attention_says_which_tokens_a_slot_read():
-    output = small()(tokens())
-    assert output.attention.shape == (2, 6, 3, 5)
-    torch.testing.assert_close(output.attention.sum(dim=-1), torch.ones(2, 6, 3))
-
-
 def test_state_is_one_pair_per_layer_and_slot():
     state = small(num_layers=2, state_dim=7, expand=1.5, conv_width=3)(tokens(batch=4)).state
     assert [leaf.shape for layer in state for leaf in layer] == 2 * [(4, 3, 2, 24), (4, 3, 24, 7)]
@@ -110,27 +104,6 @@ def test_the_mixer_joins_slots_of_a_step_and_the_scan_carries_that_on():
     for step, reached in ((1, False), (2, True), (4, True)):
         (gradient,) = torch.autograd.grad(x[:, step, 0].square().sum(), slots, retain_graph=True)
         assert gradient[:, 2, 1].any().item() is reached
-
-
-def test_equal_queries_give_equal_slots_for_ever_and_the_default_start_does_not():
-    core = small()
-    slots = core(tokens()).slots
-    assert torch.pdist(slots[0, -1]).min() > 0.1
-    with torch.no_grad():
-        core.encoders["0"].queries.copy_(core.encoders["0"].queries[:1].expand(3, -1))
-    slots = core(tokens()).slots
-    torch.testing.assert_close(slots, slots[:, :, :1].expand_as(slots))
-
-
-def test_slots_can_be_added_with_the_same_weights():
-    few, many = small(3).double(), small(4).double()
-    weights = few.state_dict()
-    weights["encoders.0.queries"] = torch.cat([weights["encoders.0.queries"], torch.randn(1, 16)])
-    assert [name for name, value in many.state_dict().items() if value.shape != few.state_dict()[name].shape] == [
-        "encoders.0.queries"
-    ]
-    many.load_state_dict(weights)
-    assert many(tokens().double()).slots.shape == (2, 6, 4, 16)
 
 
 def test_only_the_last_encoders_queries_are_declared_as_slot_parameters():

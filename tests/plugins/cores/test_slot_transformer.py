@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from slotbench_plugins.cores.slot_transformer import SlotTransformer
@@ -64,14 +66,6 @@ def test_the_order_of_earlier_steps_matters():
     assert (small()(x).slots[:, -1] - small()(swapped).slots[:, -1]).abs().max() > 1e-3
 
 
-def test_all_slots_of_a_step_get_the_same_position():
-    core = small()
-    with torch.no_grad():
-        core.encoder.queries.copy_(core.encoder.queries[:1].expand(3, -1))
-    slots = core(tokens()).slots
-    torch.testing.assert_close(slots, slots[:, :, :1].expand_as(slots))
-
-
 def test_steps_far_beyond_the_training_clips_have_positions_of_their_own_and_stay_finite():
     core, x = small(window=4), tokens(batch=1, time=1).expand(-1, 300, -1, -1)
     slots = core(x).slots
@@ -105,12 +99,6 @@ def test_without_training_or_with_a_state_no_offset_is_drawn():
     assert core.train()(x, state).state.next_step.tolist() == [12, 12]
 
 
-def test_attention_says_which_tokens_a_slot_read():
-    output = small()(tokens())
-    assert output.attention.shape == (2, 6, 3, 5)
-    torch.testing.assert_close(output.attention.sum(dim=-1), torch.ones(2, 6, 3, dtype=torch.float64))
-
-
 def test_cache_of_a_long_clip_is_two_numbers_per_token_and_channel():
     caches = SlotTransformer(SPEC, num_slots=6)(tokens(batch=1, time=20).float()).state.caches
     assert [sum(part.numel() for part in cache) for cache in caches] == 2 * [2 * 20 * 6 * 64]
@@ -139,52 +127,19 @@ def test_arguments_that_cannot_be_are_refused(arguments, message):
         SlotTransformer(SPEC, **arguments)
 
 
-def small_single(**arguments) -> Transformer:
-    torch.manual_seed(0)
-    return Transformer(SPEC, dim=16, num_heads=2, encoder_layers=1, **arguments).double().eval()
-
-
-def test_there_is_one_embedding_per_step():
-    core = small_single()
-    output = core(tokens())
-    assert core.slot_spec == SlotSpec(num_slots=1, dim=16)
-    assert output.slots.shape == (2, 6, 1, 16)
-    assert output.attention.shape == (2, 6, 1, 5)
-
-
-def test_a_step_sees_itself_and_every_earlier_one_and_exactly_nothing_later():
-    x = tokens().requires_grad_()
-    slots = small_single()(x).slots
-    for step in range(6):
-        (gradient,) = torch.autograd.grad(slots[:, step].square().sum(), x, retain_graph=True)
-        assert gradient[0].flatten(1).any(dim=-1).tolist() == (step + 1) * [True] + (5 - step) * [False]
-
-
-@pytest.mark.parametrize("window", [None, 1, 3])
-def test_streaming_of_one_vector_per_step_equals_the_clip_in_parallel(window):
-    core, x, state, steps = small_single(window=window), tokens(time=8), None, []
-    for step in x.split(1, dim=1):
-        output = core(step, state)
-        steps.append(output.slots)
-        state = output.state
-    torch.testing.assert_close(torch.cat(steps, dim=1), core(x).slots, rtol=1e-9, atol=1e-9)
-    assert state.next_step.tolist() == [8, 8]
-
-
-def test_it_is_the_slot_transformer_of_one_slot():
-    ours = small_single()
-    theirs = SlotTransformer(SPEC, num_slots=1, dim=16, num_heads=2, encoder_layers=1).double()
-    theirs.load_state_dict(ours.state_dict())
-    torch.testing.assert_close(theirs(tokens()).slots, ours(tokens()).slots)
-
-
-def test_training_clips_begin_at_random_indices():
-    core = small_single(random_offset=3).train()
-    assert set((core(tokens(batch=64, time=2)).state.next_step - 2).tolist()) == {0, 1, 2, 3}
-
-
-def test_an_odd_width_is_refused_for_one_vector_per_step():
-    with pytest.raises(ValueError, match="even dim"):
-        Transformer(SPEC, dim=15, num_heads=5)
-    with pytest.raises(ValueError, match="window=0"):
-        Transformer(SPEC, window=0)
+def test_the_transformer_is_the_slot_transformer_of_one_slot():
+    arguments = {"dim": 16, "num_layers": 3, "num_heads": 2, "encoder_layers": 1, "mlp_ratio": 2}
+    cores = []
+    for build in (partial(SlotTransformer, num_slots=1), Transformer):
+        torch.manual_seed(0)
+        cores.append(build(SPEC, window=3, random_offset=5, **arguments).double())
+    slots, single = cores
+    assert single.slot_spec == SlotSpec(num_slots=1, dim=16)
+    assert single.transformer.random_offset == 5
+    assert all(torch.equal(value, slots.state_dict()[name]) for name, value in single.state_dict().items())
+    first, second = (core.eval()(tokens()) for core in cores)
+    assert torch.equal(first.slots, second.slots)
+    assert second.attention.shape == (2, 6, 1, 5)
+    assert single.slot_parameters() is None
+    with pytest.raises(TypeError, match="num_slots"):
+        Transformer(SPEC, num_slots=2)

@@ -80,7 +80,7 @@ class JointInteraction(nn.Module):
     """Each slot attends to all slots of all steps that it may see, at once.
 
     Source: PSB (Singh et al., 2024), Section 5.3, an ablation; whether it keeps the bias of the offset in time is not
-    said there, and it does here.
+    given there, and it does here.
 
     Args:
         dim: width of a slot.

@@ -49,7 +49,7 @@ class PSB(InitialisedSlots, WindowedCore):
     The LayerNorm on the initial slots is that of the public code.
 
     Args:
-        token_spec: what the encoder hands over; tokens of another width than `dim` are mapped to it once.
+        token_spec: the output of the encoder; tokens of another width than `dim` are mapped to it once.
         num_slots: slots per step.
         dim: width of a slot.
         num_layers: layers, each with weights of its own; the paper has 3.

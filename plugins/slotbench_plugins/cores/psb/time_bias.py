@@ -95,7 +95,7 @@ class BucketTimeBias(nn.Module):
         return self.table[:, self.buckets(offsets)]
 
     def buckets(self, offsets: Integer[Tensor, " offsets"]) -> Integer[Tensor, " offsets"]:
-        """The bucket of each offset; with `causal` later keys, which nobody sees, are in that of the step itself."""
+        """The bucket of each offset; with `causal` later keys, which are masked, are in that of the step itself."""
         count = self.table.shape[1]
         first = torch.zeros_like(offsets)
         if not self.causal:

@@ -22,8 +22,9 @@ class ALTSCOFF(ObjectFiles):
     Source: the code of Lin, "Modular Neural Networks for Video Prediction", M.Sc. thesis, TU Delft, 2022,
     `AltSCOFFCell`.
 
+    Arguments that are not explained here are those of `Mechanisms`.
+
     Args:
-        token_spec: the output of the encoder. Arguments that are not here are those of `Mechanisms`.
         num_schemata: GRUs that the files share.
         num_inputs: slots of a frame that Slot Attention finds before; None for the tokens themselves.
         slot_dim: width of a frame's slot.

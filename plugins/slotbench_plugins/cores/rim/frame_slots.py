@@ -169,7 +169,7 @@ class FrameSlots(nn.Module):
 
     @property
     def draws(self) -> bool:
-        """Slots are drawn, from noise that the caller hands over."""
+        """Whether slots are drawn, from the noise that `forward` takes."""
         return isinstance(self.slots, GaussianSlots)
 
     def forward(

@@ -23,7 +23,6 @@ class GRU(TemporalCore):
     width there is 600 on Moving MNIST, as much as six modules together, and 258 on Moving Sprites.
 
     Args:
-        token_spec: what the encoder hands over.
         dim: width of the state.
         initial: state before the first step: "zeros", as in the text of the source, or "normal" noise for every clip,
             as in its author's code, in training drawn anew and in evaluation by the number of the clip.

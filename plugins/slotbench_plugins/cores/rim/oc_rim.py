@@ -33,8 +33,9 @@ class OCRIM(SlotInputs):
     Source: Lin, "Modular Neural Networks for Video Prediction", M.Sc. thesis, TU Delft, 2022, section 3.4 and Eq
     3.20-3.23. The settings of its text and its code are `OCRIM.thesis` and `OCRIM.code`; see docs/papers/rim.md.
 
+    Arguments that are not explained here are those of `Mechanisms`.
+
     Args:
-        token_spec: the output of the encoder. Arguments that are not here are those of `Mechanisms`.
         num_inputs: slots of a frame; None for the tokens themselves.
         slot_dim: width of a frame's slot.
         slot_iterations: corrections per frame.

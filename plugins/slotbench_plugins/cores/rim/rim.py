@@ -44,8 +44,9 @@ class RIM(Mechanisms):
     Lin, "Modular Neural Networks for Video Prediction", M.Sc. thesis, TU Delft, 2022, section 3.3. Where the two
     differ, see docs/papers/rim.md.
 
+    Arguments that are not explained here are those of `Mechanisms`.
+
     Args:
-        token_spec: the output of the encoder. Arguments that are not here are those of `Mechanisms`.
         top_k: active modules per step; two thirds of them, rounded, if None (4 of 6, as in the original).
         num_inputs: a slot encoder reads the tokens of a step into so many inputs ("num_slots": as many as there are
             modules); None for the tokens themselves.

@@ -31,8 +31,9 @@ class SCOFF(ObjectFiles):
     Source: Goyal et al., "Object Files and Schemata", 2020, as Lin, "Modular Neural Networks for Video Prediction",
     M.Sc. thesis, TU Delft, 2022, section 3.5, describes it.
 
+    Arguments that are not explained here are those of `Mechanisms`.
+
     Args:
-        token_spec: the output of the encoder. Arguments that are not here are those of `Mechanisms`.
         num_schemata: GRUs that the files share.
         num_inputs: slots of a frame that Slot Attention finds before (OC-SCOFF); None for the tokens themselves.
         slot_dim: width of a frame's slot.

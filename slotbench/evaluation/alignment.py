@@ -52,7 +52,7 @@ class MaskFacts:
 
 @dataclass(frozen=True)
 class Aligned:
-    """One clip, ready to be counted.
+    """Masks and truth of one clip in the same frames, at one size.
 
     Attributes:
         labels: the slot of every pixel, -1 where no slot has it.
@@ -78,17 +78,17 @@ def align(
     paths: tuple[Path, Path],
     view: View | None = None,
 ) -> Aligned:
-    """Cuts both to what is scored, in time and in the image, brings them to one size, and renumbers the truth.
+    """Cuts masks and truth to the scored frames and pixels, resizes them to one size, and renumbers the truth.
 
     Args:
         masks: ids "time height width", or soft masks "time slots height width".
         truth: ids "time height width".
         rules: in force.
         paths: of masks and truth, for messages.
-        view: what the masks' file says that they show of the frames.
+        view: the part of the frames that the masks show, if their file has it.
 
     Raises:
-        UserError: another number of frames, a size that the rules do not allow, numbers that are none, too many ids.
+        UserError: numbers of frames differ, the rules do not allow the size, values are not finite, or ids too many.
     """
     if truth.ndim != 3:
         raise UserError(
@@ -123,7 +123,7 @@ def align(
 
 
 def cut(values: Shaped[np.ndarray, "time ..."], rules: Rules) -> Shaped[np.ndarray, "frames ..."]:
-    """The frames that are scored; with windows, whole windows."""
+    """The scored frames; with windows, whole windows."""
     values = values[rules.skip : rules.first]
     return values[: len(values) // rules.window * rules.window] if rules.window else values
 
@@ -199,7 +199,7 @@ def _check_size(masks: np.ndarray, size: tuple[int, ...], rules: Rules, paths: t
 def _labels(
     masks: Shaped[np.ndarray, "time slots rows cols"], size: tuple[int, ...], path: Path
 ) -> tuple[Integer[Tensor, "time height width"], int, int]:
-    """The slot of each pixel, how many pixels have two, and of how many the shares do not sum to 1."""
+    """The slot of each pixel, the number of ties, and the number of pixels whose shares do not sum to 1."""
     height, width = size
     step = max(1, _VALUES_AT_ONCE // (masks.shape[1] * height * width))
     found, are_logits = [], bool(masks.min() < 0)

@@ -1,4 +1,4 @@
-"""Segmentations that learn nothing, to stand beside masks in the same table; some see the frames, some do not."""
+"""Trivial segmentations as baselines of masks: blind ones, and ones that see the frames."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def find_videos(path: Path, names: Mapping[str, str]) -> dict[str, VideoFile]:
 def read_frames(
     video: VideoFile, places: Integer[np.ndarray, " frames"], aligned: Aligned, rules: Rules
 ) -> Float[Tensor, "time channels height width"]:
-    """The frames that are scored, what is scored of them, at the size of the score.
+    """The scored frames, cut and resized as the masks are.
 
     Args:
         video: of the clip.

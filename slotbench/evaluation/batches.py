@@ -39,7 +39,7 @@ def for_each_batch(
         batches: clips on the task's device.
         num_clips: how many to take; fewer if there are fewer.
         step: takes a batch.
-        report: is told how many clips are done.
+        report: called with the number of clips that are done.
     """
     done = 0
     for number, batch in enumerate(batches):

@@ -1,4 +1,4 @@
-"""Clips of masks by name, in a folder or one file, and how one of them is read within bounds.
+"""Clips of masks by name, in a folder or in one file.
 
     MASKS/walk.npz, MASKS/walk.npy   an array per clip; of an npz the array "masks", or the only one
     MASKS/walk/                      a PNG per frame in the order of their names, grey or with a palette
@@ -45,7 +45,7 @@ _MOST_PIXELS = 1 << 20
 
 @dataclass(frozen=True)
 class About:
-    """What a file says of its masks; nothing by default.
+    """Metadata of the masks in a file.
 
     Attributes:
         video: what the video is called, and so its truth.
@@ -66,7 +66,7 @@ class Clip:
         name: by which it is matched with the other side.
         path: the file or folder, for messages.
         load: reads its values as they are.
-        about: what the file says of them, which is read once.
+        about: reads their metadata, once.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Clip:
 
 @dataclass(frozen=True)
 class Found:
-    """What there is at a path.
+    """Clips at a path.
 
     Attributes:
         clips: by name, in the natural order of the names.
@@ -233,7 +233,7 @@ def _of_npz(path: Path, name: str | None) -> np.ndarray:
 
 
 def _about_npz(path: Path) -> About:
-    """What an npz file says: `video`, a text; `frame`, a number for each frame, from 0; `view`, six sizes."""
+    """Metadata of an npz file: `video`, a text; `frame`, a number for each frame, from 0; `view`, six sizes."""
     names = [name for name in ("video", "frame", "view") if name in npz_names(path)]
     found = read_npz(path, names, _ABOUT_LIMIT) if names else {}
     video, frames, view = found.get("video"), found.get("frame"), found.get("view")
@@ -273,7 +273,7 @@ def _image_clip(name: str, folder: Path) -> Clip:
 
 
 def _numbers(folder: Path) -> FrameNumbers:
-    """The frames that the names of the files say: the last number in each, if these rise."""
+    """Frame numbers from the names of files: the last number in each, if these rise."""
     files = frame_files(folder, IMAGES)
     found = [re.findall(r"\d{1,15}", file.stem)[-1:] for file in files]
     numbers = np.array([int(number) for one in found for number in one], np.int64)

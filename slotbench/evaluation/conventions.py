@@ -18,14 +18,14 @@ class Convention:
         name: of the project.
         rules: what differs from the usual rules.
         scores: what it publishes, by its heading in the table and our name of it.
-        says: in a few words.
-        source: where it says so.
+        summary: in a few words.
+        source: where it is described.
     """
 
     name: str
     rules: Mapping[str, object]
     scores: Mapping[str, str]
-    says: str
+    summary: str
     source: str
 
 

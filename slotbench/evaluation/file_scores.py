@@ -1,4 +1,4 @@
-"""Masks of files scored clip by clip, with the baselines of each clip: of a clip some numbers are kept."""
+"""Masks of files scored clip by clip, with the baselines of each clip; only numbers are kept of a clip."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["FileScores", "Matching", "evaluate", "match_clips"]
 
 @dataclass(frozen=True)
 class Matching:
-    """Which clips of both sides are scored together.
+    """Pairs of masks and truth.
 
     Attributes:
         pairs: masks and truth, by name.
@@ -41,7 +41,7 @@ class Matching:
     allow_missing: bool = False
 
     def videos(self) -> dict[str, str]:
-        """What the video of each clip is called, as its truth is."""
+        """The name of the video of each clip, which is that of its truth."""
         return {name: truth.name for name, (_, truth) in self.pairs.items()}
 
 
@@ -95,7 +95,7 @@ class FileScores:
 
 
 def match_clips(masks: Found, truth: Found, allow_missing: bool = False) -> Matching:
-    """Pairs by name, or by the video that masks say they are of; one clip on each side is a pair whatever its name.
+    """Pairs clips by name, or by the video that masks name; one clip on each side is a pair whatever its name.
 
     Args:
         masks: what there is of masks.
@@ -149,7 +149,7 @@ def evaluate(
         rules: one evaluation is returned for each.
         videos: frames of the clips, for the baselines that see them.
         with_baselines: score baselines as well.
-        say: is told how many clips are done, of how many.
+        say: called with the number of clips that are done, and of all.
         in_order: frames of both sides belong together as they come, whatever numbers the files say.
 
     Raises:
@@ -190,14 +190,14 @@ def _read(
 
 
 def _frame_numbers(clip: Clip, values: np.ndarray) -> FrameNumbers:
-    said = clip.about().frames
-    if said is None:
+    found = clip.about().frames
+    if found is None:
         return FrameNumbers(len(values))
-    if said.length != len(values):
+    if found.length != len(values):
         raise UserError(
-            f"{clip.path} has {len(values)} masks, and its array frame {said.length} numbers; expected one each"
+            f"{clip.path} has {len(values)} masks, and its array frame {found.length} numbers; expected one each"
         )
-    return said
+    return found
 
 
 def _add(found: FileScores, name: str, aligned: Aligned) -> None:

@@ -1,4 +1,4 @@
-"""Which frames of the truth the frames of masks are, where files say their numbers."""
+"""Frames of masks paired with those of the truth by the numbers that files give."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["FrameNumbers", "matching_frames"]
 
 
 class FrameNumbers(NamedTuple):
-    """The frames of masks, or of a truth, and their numbers in the video where the file says them.
+    """The frames of masks, or of a truth, and their numbers in the video where the file gives them.
 
     Attributes:
         length: how many.

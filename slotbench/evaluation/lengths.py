@@ -40,7 +40,7 @@ _PIECE = 16
 
 @dataclass
 class AtLength:
-    """What was measured of clips up to a length.
+    """Measurements of clips up to a length.
 
     Attributes:
         multiple: of the training's length.
@@ -88,7 +88,7 @@ def measure(
     num_clips: int,
     report: Callable[[int], None] = lambda done: None,
 ) -> list[AtLength]:
-    """One pass over clips, with everything that is known of their first frames at every length.
+    """Scores and times the first frames of clips at every length, in one pass.
 
     Memory does not grow with the clips but by their frames and a byte or two for each pixel of the masks: the model
     sees 16 frames at a time, and its state.
@@ -101,7 +101,7 @@ def measure(
         training_frames: frames of a training clip.
         multiples: of them, ascending.
         num_clips: how many to take; fewer if there are fewer.
-        report: is told how many clips are done.
+        report: called with the number of clips that are done.
 
     Raises:
         UserError: the task is none of these, the core cannot go on beyond a clip, or clips are too short.
@@ -303,7 +303,7 @@ def _pieces(lengths: Sequence[int], most: int = _PIECE) -> list[int]:
 
 @dataclass
 class _Watched:
-    """What the calls of a core have taken, and the state that the last one has left."""
+    """Seconds in the calls of a core, and the state after the last one."""
 
     seconds: float = 0.0
     state: State | None = None
@@ -311,7 +311,7 @@ class _Watched:
 
 @contextmanager
 def _watched(core: nn.Module | None, batch: VideoBatch) -> Iterator[_Watched]:
-    """Looks on while the core is called; a core that is never called by itself leaves zeros."""
+    """Times the calls of a core; 0 for a core that is never called by itself."""
     found = _Watched()
     if core is None:
         yield found

@@ -1,4 +1,4 @@
-"""Runs a trained task over clips, and keeps of each clip what probing needs: its slots, labels and tables of counts."""
+"""Slots of clips with the labels of their objects, collected from a trained task for probing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MaskSource = Literal["decoder", "attention"]
 
 @dataclass(frozen=True)
 class Clips:
-    """What is kept of some clips.
+    """Slots of clips, and the labels of their objects.
 
     Attributes:
         slots: of every frame, frozen.
@@ -75,7 +75,7 @@ def collect(
         min_pixels: an object with fewer visible pixels in a frame is left out of that frame.
         names: entries of `objects` to keep beside the known ones.
         rows: the objects to keep, by their rows in the annotations; all if there are none.
-        report: is told how many clips are done.
+        report: called with the number of clips that are done.
 
     Raises:
         ProbeError: the task has no slots or no such masks, or the data no instance masks or no annotations.

@@ -1,4 +1,4 @@
-"""What there is to read off a slot: the entries of a batch's `objects` that say something about each object."""
+"""Factors: the entries of a batch's `objects` that probes predict from slots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heads on frozen slots, by scikit-learn, and how much of a factor they have read beside what needs no slot."""
+"""Heads on frozen slots, by scikit-learn, their scores, and baselines that need no slot."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class ProbeSettings:
 
 @dataclass(frozen=True)
 class ClipChoice:
-    """Which clips are looked at, and what is kept of them.
+    """Clips to probe, and what to keep of them.
 
     Attributes:
         fit_split: the split whose clips the heads are fitted to.
@@ -160,7 +160,7 @@ def probe(
         test: other clips, of the same data and task.
         factors: what to read.
         settings: how.
-        report: is told what is being done.
+        report: called with the step that begins.
 
     Raises:
         ProbeError: there are no positions to match by, no object has a slot, or no factor varies.
@@ -206,7 +206,7 @@ def probe_task(
         data: a `SlotDataModule`; its `num_frames` is changed where lengths are to be the same.
         choice: of the clips.
         settings: how slots are matched to objects, and what is fitted to them.
-        say: is told what is being done, how far it is, and of how many (0 where that is not known).
+        say: called with the step, the number done, and of all (0 where it is unknown).
 
     Raises:
         ProbeError: the task or the data cannot be probed, or the two sets of clips share some.
@@ -241,7 +241,7 @@ def probe_task(
 
 
 def write_probe(path: Path, report: ProbeReport, of: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Writes all numbers and how they came about as JSON, whole or not at all.
+    """Writes all scores and settings as JSON, whole or not at all.
 
     Args:
         path: the file.

@@ -1,4 +1,4 @@
-"""Masks and truth that show different parts of the frames: their proportions tell, and both are cut to one part."""
+"""Masks and truth of different proportions, which show different parts of the frames, cut to a common part."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fit(
         masks: ids "time height width" or soft masks "time slots height width".
         truth: ids.
         rules: in force.
-        view: what the masks' file says that they show of the frames.
+        view: the part of the frames that the masks show, if their file has it.
         paths: of masks and truth, for messages.
 
     Raises:
@@ -45,8 +45,8 @@ def fit(
         box = _box_in(true, view)
         if box is None:
             raise UserError(
-                f"{paths[0]} shows {_said(view.box[2:])} of frames of {_said(view.frame)} pixels, and {paths[1]} has "
-                f"{_said(true)}, the proportion of neither: is it the truth of another video?"
+                f"{paths[0]} shows {_pixels(view.box[2:])} of frames of {_pixels(view.frame)} pixels, and {paths[1]} "
+                f"has {_pixels(true)}, the proportion of neither: is it the truth of another video?"
             )
         return masks, _cut(truth, box), View(true, box)
     if rules.fit == "stretch" or same_proportion(shown, true):
@@ -89,7 +89,7 @@ def part_of(
     size = (frame.shape[0], frame.shape[1])
     box = _box_in(size, view)
     if box is None:
-        shapes = f"frames of {_said(size)} pixels, and the truth {_said(view.frame)}"
+        shapes = f"frames of {_pixels(size)} pixels, and the truth {_pixels(view.frame)}"
         raise UserError(f"{path} has {shapes}: another proportion")
     top, left, height, width = box
     return frame[top : top + height, left : left + width]
@@ -99,14 +99,14 @@ def _size(values: np.ndarray) -> Size:
     return values.shape[-2], values.shape[-1]
 
 
-def _said(size: Size) -> str:
+def _pixels(size: Size) -> str:
     return f"{size[0]} x {size[1]}"
 
 
 def _about_proportions(shown: Size, true: Size, paths: tuple[Path, Path]) -> str:
     turned = ": are rows and columns exchanged?" if same_proportion(shown[::-1], true) else ""
     return (
-        f"{paths[0]} has masks of {_said(shown)} pixels (height x width), and {paths[1]} {_said(true)}, another "
+        f"{paths[0]} has masks of {_pixels(shown)} pixels (height x width), and {paths[1]} {_pixels(true)}, another "
         f"proportion{turned or ':'} give --fit crop if one shows the middle of what the other shows, or --fit stretch "
         "if one was squeezed or stretched"
     )

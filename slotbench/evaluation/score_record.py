@@ -71,11 +71,11 @@ def read_earlier(paths: Sequence[Path], rules: Rules, names: Sequence[str]) -> d
         record = read_record(path, EvaluationRecord, advice="expected what slotbench score --out wrote")
         differing = differing_rules([{"rules": rules.as_record()}, record])
         if differing:
-            said = {
+            rules_of_both = {
                 one_line(name, 40): f"{_value(there)} in {path.name}, {_value(here)} here"
                 for name, (here, there) in differing.items()
             }
-            raise UserError(lines(f"{path} was scored by other rules: they cannot stand in one table", **said))
+            raise UserError(lines(f"{path} was scored by other rules: they cannot stand in one table", **rules_of_both))
         if record["clips"].get("hash") != clip_list_hash(names):
             raise UserError(
                 f"{path} was scored on other clips ({_value(record['clips'].get('scored'))} there, {len(names)} here): "
@@ -86,7 +86,7 @@ def read_earlier(paths: Sequence[Path], rules: Rules, names: Sequence[str]) -> d
 
 
 def _summary(given: Any) -> Summary | None:
-    """A score as a record has it; None where it is none."""
+    """A score of a record; None for any other value."""
     if not isinstance(given, Mapping):
         return None
     mean, beyond = number(given.get("mean")), given.get("longer_than")

@@ -1,4 +1,4 @@
-"""Which slot an object is in: one slot per object, and one object per slot.
+"""Matching of objects and slots: one slot per object, and one object per slot.
 
 By masks, each object has the slot that covers it best (SlotSSM, Section 7.3). By position, without masks, the slots
 from which positions can be read best (PSB, Appendix E.1, after Dang-Nhu, 2021). Both need the best of all injective
@@ -65,7 +65,7 @@ class PositionProbe:
 
 @dataclass(frozen=True)
 class PositionMatch:
-    """What matching by position ended with.
+    """Result of matching by position.
 
     Attributes:
         maps: the slot of each object.

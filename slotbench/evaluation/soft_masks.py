@@ -1,4 +1,4 @@
-"""What a soft mask says of a pixel: the slot with the largest share, or that none has it; and which axis is the slots'.
+"""Labels of soft masks: the slot with the largest share of a pixel, or none; and a check of the axis of slots.
 
 A pixel on which no slot has a share is no slot's, so that its label is -1 and not that of the lowest slot.
 """
@@ -62,7 +62,7 @@ def check_slots_axis(masks: np.ndarray) -> None:
         masks: "time slots height width", any numbers.
 
     Raises:
-        ValueError: says which axis it is, and what to type.
+        ValueError: they do; the message names the axis, and what to type.
     """
     thin = tuple(slice(None, None, -(-length // _LOOKED_AT)) for length in masks.shape)
     alike = []

@@ -81,7 +81,7 @@ def print_conventions(evaluations: Sequence[FileScores], masks: Path, console: C
     for convention, found in zip(CONVENTIONS, evaluations, strict=True):
         scores = summaries(found.masks.scores)
         cells = [_cell(scores.get(convention.scores.get(heading, ""))) for heading in headings]
-        table.add_row(convention.name, *cells, convention.says)
+        table.add_row(convention.name, *cells, convention.summary)
     after = [*_clip_lines(evaluations[0]), *(f"{one.name}: {one.source}" for one in CONVENTIONS)]
     _print(console or _console(), f"score {masks}: the same masks under six conventions", table, after)
 
@@ -128,7 +128,13 @@ def print_lengths(
 
 
 def print_probe(report: ProbeReport, settings: ProbeSettings, of: str) -> None:
-    """Prints a line per factor, and what was matched with what; `of` says of which run, for the headline."""
+    """Prints a line per factor, and how slots and objects were matched.
+
+    Args:
+        report: the scores.
+        settings: how they were computed.
+        of: the run, for the headline.
+    """
     # prior and mean never meet in a line
     guess = {"prior": "guess", "mean": "guess"}
     baselines = list(dict.fromkeys(guess.get(name, name) for score in report.scores for name in score.baselines))
@@ -168,7 +174,7 @@ def _print(console: Console, title: str, table: Table, after: Iterable[str] = ()
 
 
 def _console() -> Console:
-    """Standard output; what reads it in the place of a person gets lines as long as they are."""
+    """Standard output, with long lines where it is not a terminal."""
     console = Console()
     return console if console.is_terminal else Console(width=160)
 
@@ -201,7 +207,7 @@ def _number(name: str, value: int | float | None) -> str:
 
 
 def _clip_lines(found: FileScores) -> list[str]:
-    """How many clips were scored of those there, and which are missing; then what they are."""
+    """How many clips were scored, of which sizes, and which are missing."""
     matching = found.matching
     sizes = ", ".join(f"{height} x {width}" for height, width in list(found.masks.sizes)[:3])
     fewest, most = found.segments

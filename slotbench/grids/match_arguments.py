@@ -1,4 +1,4 @@
-"""The command line of `slotbench match`, taken apart: which cores, what goes to a core, and everything else."""
+"""The arguments of `slotbench match`: the cores, the settings of cores, and those of everything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `slotbench match` found: its table, what to type for it, and the files of the matched cores."""
+"""The table of `slotbench match`, the flags of each match, and the files of the matched cores."""
 
 from __future__ import annotations
 

@@ -118,8 +118,8 @@ class Counts:
 class Model:
     """Data and task of a command line, parsed once and built as often as there are sizes to count.
 
-    Nothing is trained or simulated: the data set only says its sizes, and weights lie on torch's meta device wherever
-    the components can be built there.
+    Nothing is trained or simulated: only the sizes of the data set are read, and weights lie on torch's meta device
+    wherever the components can be built there.
 
     Args:
         arguments: settings as `slotbench fit` takes them.
@@ -191,7 +191,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 @dataclass(frozen=True)
 class Budget:
-    """How many parameters there may be.
+    """The number of parameters to match.
 
     Attributes:
         parameters: their number.
@@ -216,7 +216,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Size:
-    """A value of the argument, and the parameters that the model then has."""
+    """A value of the argument, and the parameters of the model with it."""
 
     value: int
     counts: Counts
@@ -224,7 +224,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Match:
-    """What was found for a core.
+    """The match of a core.
 
     Attributes:
         core: its name.

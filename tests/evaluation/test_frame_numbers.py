@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from scored_arrays import scored
 
-from slotbench.cli import run
 from slotbench.errors import UserError
 from slotbench.evaluation.frame_numbers import FrameNumbers, matching_frames
 
@@ -71,7 +71,7 @@ def test_frames_without_a_truth_may_be_left_out(tmp_path, capsys):
     pictures(tmp_path / "truth" / "walk", truth[::5], range(0, 11, 5))
     pictures(tmp_path / "masks" / "walk", truth, range(11))
     assert scored(tmp_path, capsys)[0] == 2
-    code, printed = scored(tmp_path, capsys, "--allow-missing")
+    code, printed, _ = scored(tmp_path, capsys, "--allow-missing")
     assert code == 0
     assert "mIoU per video ↑ 1.000" in printed
     assert "3 frames of 8 x 8 pixels" in printed
@@ -91,16 +91,11 @@ def pictures(folder, values, numbers):
         Image.fromarray(frame).save(folder / f"frame{number:05d}.png")
 
 
-def scored(tmp_path, capsys, *more):
-    code = run(["score", str(tmp_path / "masks"), "--truth", str(tmp_path / "truth"), "--no-baselines", *more])
-    return code, " ".join("".join(capsys.readouterr()).split())
-
-
 def test_pictures_of_some_frames_are_compared_with_those_of_the_truth(tmp_path, capsys):
     truth = ids(12)
     pictures(tmp_path / "truth" / "walk", truth, range(12))
     pictures(tmp_path / "masks" / "walk", truth[4:8], range(4, 8))
-    code, printed = scored(tmp_path, capsys)
+    code, printed, _ = scored(tmp_path, capsys)
     assert code == 0
     assert "mIoU per video ↑ 1.000" in printed
     assert "4 frames of 8 x 8 pixels" in printed
@@ -110,7 +105,7 @@ def test_pictures_that_count_from_another_number_are_refused(tmp_path, capsys):
     truth = ids(4)
     pictures(tmp_path / "truth" / "walk", truth, range(4))
     pictures(tmp_path / "masks" / "walk", truth, range(10, 14))
-    code, printed = scored(tmp_path, capsys)
+    code, printed, _ = scored(tmp_path, capsys)
     assert code == 2
     assert "frames 10 to 13" in printed
     assert scored(tmp_path, capsys, "--frames-in-order")[0] == 0
@@ -129,7 +124,7 @@ def test_arrays_may_say_their_frames_and_their_video(tmp_path, capsys):
             frame=np.arange(start, start + 4),
             video=np.array("walk"),
         )
-    code, printed = scored(tmp_path, capsys, "--allow-missing")
+    code, printed, _ = scored(tmp_path, capsys, "--allow-missing")
     assert code == 0
     assert "2 clips scored of 3 there" in printed
     assert "mIoU per video ↑ 1.000" in printed
@@ -151,6 +146,6 @@ def test_what_a_file_says_of_its_masks_is_checked(tmp_path, capsys, more, said):
         np.savez(tmp_path / side / "a.npz", masks=ids(4), **(more if side == "masks" else {}))
         np.savez(tmp_path / side / "b.npz", masks=ids(4), **(more if side == "masks" else {}))
     (tmp_path / "truth" / "b.npz").rename(tmp_path / "truth" / "c.npz")
-    code, printed = scored(tmp_path, capsys, "--allow-missing")
+    code, printed, _ = scored(tmp_path, capsys, "--allow-missing")
     assert code == 2
     assert said in printed

@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
+from scored_arrays import means, scored
 from written_masks import clip
 
-from slotbench.cli import run
-
 TRUE, SLOTS, SOFT = clip(1)
-
-
-def scored(folder, capsys, masks, truth, *more):
-    for name, values in (("masks", masks), ("truth", truth)):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-        np.save(folder / name / "a.npy", values)
-    out = folder / "out.json"
-    command = ["score", str(folder / "masks"), "--truth", str(folder / "truth"), "--no-baselines", "--out", str(out)]
-    code = run([*command, *more])
-    printed = " ".join("".join(capsys.readouterr()).split())
-    return code, printed, json.loads(out.read_text()) if code == 0 else {}
-
-
-def means(record):
-    return {name: one["mean"] for name, one in record["scores"].items()}
 
 
 def layers(ids, slots=5):
@@ -34,9 +16,9 @@ def layers(ids, slots=5):
 
 def test_pixels_that_no_mask_covers_are_a_segment_of_their_own_and_never_slot_0(tmp_path, capsys):
     # the slots from 1 on alone: what was slot 0 is covered by none
-    code, printed, found = scored(tmp_path, capsys, layers(SLOTS)[:, 1:], TRUE)
+    code, printed, found = scored(tmp_path, capsys, masks=layers(SLOTS)[:, 1:], truth=TRUE)
     assert code == 0
-    _, _, whole = scored(tmp_path, capsys, layers(SLOTS), TRUE)
+    _, _, whole = scored(tmp_path, capsys, masks=layers(SLOTS), truth=TRUE)
     assert means(found) == pytest.approx(means(whole))
     uncovered = int((SLOTS == 0).sum())
     assert (
@@ -50,62 +32,65 @@ def test_pixels_that_no_mask_covers_are_a_segment_of_their_own_and_never_slot_0(
 def test_pixels_that_no_mask_covers_may_count_nowhere(tmp_path, capsys):
     masks = layers(SLOTS)
     masks[:, :, :, :6] = 0
-    code, printed, found = scored(tmp_path, capsys, masks, TRUE, "--uncovered", "void")
+    code, printed, found = scored(tmp_path, capsys, "--uncovered", "void", masks=masks, truth=TRUE)
     assert code == 0
     assert "they count nowhere (--uncovered void)" in printed
-    _, _, part = scored(tmp_path, capsys, SLOTS[:, :, 6:], TRUE[:, :, 6:])
+    _, _, part = scored(tmp_path, capsys, masks=SLOTS[:, :, 6:], truth=TRUE[:, :, 6:])
     assert means(found) == pytest.approx(means(part))
-    _, _, absent = scored(tmp_path, capsys, masks, TRUE, "--uncovered", "void", "--absent", "zero")
+    _, _, absent = scored(tmp_path, capsys, "--uncovered", "void", "--absent", "zero", masks=masks, truth=TRUE)
     assert absent["rules"]["uncovered"] == "void"
 
 
 def test_ids_below_0_are_no_slots(tmp_path, capsys):
     ids = np.where(SLOTS == 0, -1, SLOTS.astype(np.int16))
     ids[0, SLOTS[0] == 0] = -7
-    code, printed, found = scored(tmp_path, capsys, ids, TRUE)
+    code, printed, found = scored(tmp_path, capsys, masks=ids, truth=TRUE)
     assert code == 0
     assert "are no slot's" in printed
-    assert means(found) == pytest.approx(means(scored(tmp_path, capsys, SLOTS, TRUE)[2]))
+    assert means(found) == pytest.approx(means(scored(tmp_path, capsys, masks=SLOTS, truth=TRUE)[2]))
 
 
 def test_a_true_id_below_0_has_to_be_named(tmp_path, capsys):
     truth = TRUE.astype(np.int32)
     truth[:, :3] = -1
-    code, printed, _ = scored(tmp_path, capsys, SLOTS, truth)
+    code, printed, _ = scored(tmp_path, capsys, masks=SLOTS, truth=truth)
     assert code == 2
     assert (
         "has pixels of id -1, which is no object's; give --void -1 if they count nowhere, or --background -1" in printed
     )
-    assert means(scored(tmp_path, capsys, SLOTS, truth, "--void", "-1")[2]) == pytest.approx(
-        means(scored(tmp_path, capsys, SLOTS[:, 3:], TRUE[:, 3:])[2])
+    assert means(scored(tmp_path, capsys, "--void", "-1", masks=SLOTS, truth=truth)[2]) == pytest.approx(
+        means(scored(tmp_path, capsys, masks=SLOTS[:, 3:], truth=TRUE[:, 3:])[2])
     )
 
 
 def test_an_id_of_255_is_said(tmp_path, capsys):
     truth = TRUE.copy()
     truth[:, :3] = 255
-    assert "id 255 is an object in the truth of 1 clips; give --void 255" in scored(tmp_path, capsys, SLOTS, truth)[1]
-    assert "id 255" not in scored(tmp_path, capsys, SLOTS, truth, "--void", "255")[1]
+    assert (
+        "id 255 is an object in the truth of 1 clips; give --void 255"
+        in scored(tmp_path, capsys, masks=SLOTS, truth=truth)[1]
+    )
+    assert "id 255" not in scored(tmp_path, capsys, "--void", "255", masks=SLOTS, truth=truth)[1]
     # black and white masks of one object
-    assert "id 255" not in scored(tmp_path, capsys, SLOTS, (TRUE > 0).astype(np.uint8) * 255)[1]
+    assert "id 255" not in scored(tmp_path, capsys, masks=SLOTS, truth=(TRUE > 0).astype(np.uint8) * 255)[1]
 
 
 def test_ids_that_are_new_in_every_frame_are_said(tmp_path, capsys):
     new = 10 * np.arange(1, len(TRUE) + 1)[:, None, None] + TRUE
     assert (
         "truth: no id is in two frames running in 1 clips"
-        in scored(tmp_path, capsys, SLOTS, np.where(TRUE > 0, new, 0).astype(np.uint8))[1]
+        in scored(tmp_path, capsys, masks=SLOTS, truth=np.where(TRUE > 0, new, 0).astype(np.uint8))[1]
     )
-    assert "masks: no id is in two frames running in 1 clips" in scored(tmp_path, capsys, new, TRUE)[1]
-    assert "two frames running" not in scored(tmp_path, capsys, SLOTS, TRUE)[1]
+    assert "masks: no id is in two frames running in 1 clips" in scored(tmp_path, capsys, masks=new, truth=TRUE)[1]
+    assert "two frames running" not in scored(tmp_path, capsys, masks=SLOTS, truth=TRUE)[1]
 
 
 def test_shares_that_do_not_sum_to_1_are_said_and_the_largest_counts(tmp_path, capsys):
-    code, printed, found = scored(tmp_path, capsys, 3 * SOFT, TRUE)
+    code, printed, found = scored(tmp_path, capsys, masks=3 * SOFT, truth=TRUE)
     assert code == 0
     assert f"shares of {SLOTS.size:,} pixels (100.00%) do not sum to 1" in printed
-    assert means(found) == pytest.approx(means(scored(tmp_path, capsys, SLOTS, TRUE)[2]))
-    assert "do not sum to 1" not in scored(tmp_path, capsys, SOFT / SOFT.sum(1, keepdims=True), TRUE)[1]
+    assert means(found) == pytest.approx(means(scored(tmp_path, capsys, masks=SLOTS, truth=TRUE)[2]))
+    assert "do not sum to 1" not in scored(tmp_path, capsys, masks=SOFT / SOFT.sum(1, keepdims=True), truth=TRUE)[1]
 
 
 SUMMED = SOFT / SOFT.sum(1, keepdims=True)
@@ -126,7 +111,7 @@ SUMMED = SOFT / SOFT.sum(1, keepdims=True)
 )
 def test_masks_in_another_form_are_refused_with_what_to_type(tmp_path, capsys, masks, said):
     truth = TRUE[:5] if len(masks) == 5 and masks.shape[1] == 5 else TRUE
-    code, printed, _ = scored(tmp_path, capsys, masks, truth)
+    code, printed, _ = scored(tmp_path, capsys, masks=masks, truth=truth)
     assert code == 2
     assert said in printed, printed
 
@@ -141,6 +126,6 @@ def test_masks_in_another_form_are_refused_with_what_to_type(tmp_path, capsys, m
     ],
 )
 def test_a_truth_in_another_form_is_refused_with_what_to_type(tmp_path, capsys, truth, said):
-    code, printed, _ = scored(tmp_path, capsys, SLOTS, truth)
+    code, printed, _ = scored(tmp_path, capsys, masks=SLOTS, truth=truth)
     assert code == 2
     assert said in printed, printed

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scored_arrays import scored
 
-from slotbench.cli import run
 from slotbench.data.folders.video_folder import middle_square
 from slotbench.errors import UserError
 from slotbench.evaluation.alignment import align
@@ -125,15 +125,12 @@ def test_frames_for_baselines_are_cut_as_the_truth_is():
 
 def test_the_command_says_what_was_cut(tmp_path, capsys):
     truth = walk()
-    for name, values in (("truth", truth), ("masks", soft(truth[:, :, 16:48]))):
-        (tmp_path / name).mkdir()
-        np.save(tmp_path / name / "walk.npy", values)
-    command = ["score", str(tmp_path / "masks"), "--truth", str(tmp_path / "truth"), "--no-baselines"]
-    assert run(command) == 2
-    assert "another proportion" in " ".join(capsys.readouterr().err.split())
-    assert run([*command, "--fit", "crop"]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
+    code, printed, _ = scored(tmp_path, capsys, masks=soft(truth[:, :, 16:48]), truth=truth)
+    assert code == 2
+    assert "another proportion" in printed
+    code, printed, _ = scored(tmp_path, capsys, "--fit", "crop")
+    assert code == 0
     assert "cut: of 1 clips, 32 x 32 pixels of the truth's 32 x 64 are scored" in printed
     assert "the side that shows more cut to the middle that the other shows" in printed
     assert "mIoU per video ↑ 1.000" in printed
-    assert run([*command, "--fit", "middle"]) == 2
+    assert scored(tmp_path, capsys, "--fit", "middle")[0] == 2

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from scipy.optimize import linear_sum_assignment
+from scored_arrays import means
 from sklearn.metrics import adjusted_rand_score
 
 from slotbench import cli
@@ -41,10 +42,6 @@ def record(folder, *arguments, masks="masks", truth="truth"):
     out = folder / "record.json"
     score(folder / masks, "--truth", folder / truth, "--out", out, *arguments)
     return json.loads(out.read_text())
-
-
-def means(found, part="scores"):
-    return {name: one["mean"] for name, one in found[part].items()}
 
 
 def clips(folder):

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from slotbench import cli
-from slotbench.config.command_line import read_experiment
-from slotbench.config.parser import parse
+from slotbench.config.command_line import resolve
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "experiments").rglob("*.yaml")]
@@ -63,5 +62,4 @@ def test_every_command_is_one_and_every_file_of_the_repository_that_it_names_is_
 @pytest.mark.parametrize("words", trained(), ids=" ".join)
 def test_every_training_is_one_that_the_parser_takes(words, monkeypatch):
     monkeypatch.chdir(ROOT)
-    options, arguments, settings = read_experiment(list(words))
-    assert "class_path" in parse("fit", arguments, settings, options).yaml()
+    assert "class_path" in resolve(list(words)).yaml()

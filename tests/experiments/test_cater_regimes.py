@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from slotbench.config.command_line import read_experiment
-from slotbench.config.parser import parse
+from slotbench.config.command_line import resolve
 from slotbench.grids.expansion import Grid, expand
 from slotbench.grids.grid_file import read_grid_file
 
@@ -31,8 +30,7 @@ def chain() -> Grid:
 
 
 def resolved(arguments: list[str]) -> dict[str, Any]:
-    options, words, settings = read_experiment(arguments)
-    return yaml.safe_load(parse("fit", words, settings, options).yaml())
+    return yaml.safe_load(resolve(arguments).yaml())
 
 
 @pytest.mark.parametrize("core", CORES)

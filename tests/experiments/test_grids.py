@@ -21,8 +21,7 @@ from tiny_experiments import tiny_overrides
 
 from slotbench.cli import run
 from slotbench.commands.grid.check import problems
-from slotbench.config.command_line import read_experiment
-from slotbench.config.parser import parse
+from slotbench.config.command_line import resolve
 from slotbench.config.settings import without_replaced
 from slotbench.grids.choosing import covering
 from slotbench.grids.expansion import Grid, Point, expand
@@ -123,8 +122,7 @@ def cases(points: Callable[[Path], Iterable[Point]]) -> list[Any]:
 
 def resolved(arguments: Iterable[str]) -> dict[str, Any]:
     """The complete configuration of a command line of `fit`."""
-    options, words, settings = read_experiment([*arguments])
-    config = yaml.safe_load(parse("fit", words, settings, options).yaml())
+    config = yaml.safe_load(resolve([*arguments]).yaml())
     assert isinstance(config, dict)
     return config
 

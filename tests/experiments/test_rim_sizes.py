@@ -10,8 +10,7 @@ import pytest
 import torch
 import yaml
 
-from slotbench.config.command_line import read_experiment
-from slotbench.config.parser import parse
+from slotbench.config.command_line import resolve
 from slotbench.grids.expansion import expand
 from slotbench.grids.grid_file import read_grid_file
 from slotbench.interfaces import TokenSpec, VideoSpec
@@ -63,8 +62,7 @@ def rows(path: Path) -> dict[str, tuple[str, ...]]:
 @cache
 def resolved(arguments: tuple[str, ...]) -> dict[str, Any]:
     """What the parser makes of a command line; it raises for what it refuses."""
-    options, words, settings = read_experiment([*arguments])
-    return yaml.safe_load(parse("fit", words, settings, options).yaml())
+    return yaml.safe_load(resolve([*arguments]).yaml())
 
 
 def built(kind: str, part: dict[str, Any], *specs: Any) -> torch.nn.Module:

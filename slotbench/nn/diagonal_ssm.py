@@ -77,6 +77,7 @@ class DiagonalDynamics(nn.Module):
             raise ValueError(f"state_dim must be even, states come in conjugate pairs; got {state_dim}")
         if step_rescale <= 0:
             raise ValueError(f"step_rescale must be positive, got {step_rescale}")
+        self.blocks = blocks
         self.clip_eigs = clip_eigs
         self.step_rescale = step_rescale
         log_step = initial_log_step(state_dim // 2)
@@ -90,6 +91,10 @@ class DiagonalDynamics(nn.Module):
         """The eigenvalues in use, clipped if configured so, in complex128."""
         real = self.Lambda_re.double()
         return torch.complex(real.clamp(max=LARGEST_REAL_PART) if self.clip_eigs else real, self.Lambda_im.double())
+
+    def hippo_basis(self) -> Complex[Tensor, "state half"]:
+        """The eigenvectors of the HiPPO matrix, into which input and output maps are rotated, see `hippo_basis`."""
+        return hippo_basis(2 * len(self.log_step), self.blocks)
 
     def forward(self, step_scale: Float[Tensor, "*steps"] | None = None) -> Discretised:
         """Decay and gain of every state, for all steps alike or for each of `step_scale`.

@@ -14,14 +14,14 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from slotbench.interfaces import CoreOutput, SlotSpec, State, TemporalCore, TokenSpec
-from slotbench.nn.diagonal_ssm import DiagonalDynamics, Initialisation, as_complex, as_pairs, hippo_basis
+from slotbench.nn.diagonal_ssm import DiagonalDynamics, Initialisation, as_complex, as_pairs
 from slotbench.nn.grid import grid_of, to_images
 from slotbench.nn.linear import lecun_linear, lecun_normal_
 from slotbench.nn.parameters import WhileUnchanged
 from slotbench.nn.resnet_blocks import NORM_EPS
 from slotbench.ops import linear_scan
 from slotbench.ops.frame_conv import PreparedConv
-from slotbench_plugins.cores._frame_activations import FrameActivationName, frame_activation
+from slotbench_plugins.cores._frame_activations import FrameActivation, FrameActivationName, frame_activation
 
 LONG_SKIPS = {8: 3, 11: 6}
 """Layer -> the layer whose input is added to its own, where `skip_connections` are on."""
@@ -105,29 +105,13 @@ class ConvS5(TemporalCore):
         self.skips = LONG_SKIPS if skip_connections else {}
         self.checkpoint_layers = checkpoint_layers
         self.input_map = lecun_linear(token_spec.dim, dim)
+        initialisation = initialisation or self.default_initialisation
         layers = nn.ModuleList()
         for _ in range(num_layers):
-            ssm = ConvStateSpace(
-                dim,
-                state_dim,
-                b_kernel,
-                c_kernel,
-                blocks=blocks,
-                initialisation=initialisation or self.default_initialisation,
-                clip_eigs=clip_eigs,
-                step_rescale=step_rescale,
-                kernel=kernel,
-            )
-            layers.append(
-                ConvS5Layer(
-                    ssm,
-                    activation,
-                    activation_kernel,
-                    squeeze_excite=squeeze_excite,
-                    prenorm=prenorm,
-                    dropout=dropout,
-                )
-            )
+            dynamics = DiagonalDynamics(state_dim, blocks, initialisation, clip_eigs, step_rescale)
+            ssm = ConvStateSpace(dim, dynamics, b_kernel, c_kernel, kernel=kernel)
+            block = frame_activation(activation, dim, activation_kernel, squeeze_excite)
+            layers.append(ConvS5Layer(ssm, block, prenorm=prenorm, dropout=dropout))
         self.layers: Sequence[ConvS5Layer] = layers  # type: ignore[assignment]
 
     @classmethod
@@ -219,17 +203,13 @@ class ConvStateSpace(nn.Module):
 
     Args:
         dim: channels of input and output.
-        state_dim: real states per pixel, an even number; half as many complex ones are kept.
+        dynamics: eigenvalues and step sizes; B and C start in the HiPPO basis, whichever the eigenvalues are.
         b_kernel: size of the input kernel B, odd.
         c_kernel: size of the output kernel C, odd.
-        blocks: blocks of the HiPPO matrix.
-        initialisation: how the eigenvalues start; B and C are rotated into the HiPPO basis in any case.
-        clip_eigs: hold the eigenvalues' real parts at -1e-4 or below.
-        step_rescale: factor of all step sizes.
         kernel: kernel of `slotbench.ops.linear_scan`; `slotbench.ops.set_kernel` changes it.
 
     Raises:
-        ValueError: an even kernel, a `state_dim` that is no multiple of 2 * blocks, or `step_rescale` not positive.
+        ValueError: an even kernel.
     """
 
     kernel_op = "linear_scan"
@@ -237,14 +217,10 @@ class ConvStateSpace(nn.Module):
     def __init__(
         self,
         dim: int,
-        state_dim: int = 64,
+        dynamics: DiagonalDynamics,
         b_kernel: int = 3,
         c_kernel: int = 3,
         *,
-        blocks: int = 1,
-        initialisation: Initialisation = "hippo",
-        clip_eigs: bool = True,
-        step_rescale: float = 1.0,
         kernel: str = "auto",
     ):
         super().__init__()
@@ -252,11 +228,11 @@ class ConvStateSpace(nn.Module):
             if size < 1 or size % 2 == 0:
                 raise ValueError(f"{name} must be odd so that it has a centre, got {size}")
         self.kernel = kernel
-        self.dynamics = DiagonalDynamics(state_dim, blocks, initialisation, clip_eigs, step_rescale)
-        half = state_dim // 2
+        self.dynamics = dynamics
+        half = len(dynamics.log_step)
         self.B = nn.Parameter(torch.empty(half, dim, b_kernel, b_kernel, 2))
         self.C = nn.Parameter(torch.empty(dim, half, c_kernel, c_kernel, 2))
-        self._initialise_maps(hippo_basis(state_dim, blocks))
+        self._initialise_maps(dynamics.hippo_basis())
 
     @torch.no_grad()
     def _initialise_maps(self, basis: Complex[Tensor, "state half"]) -> None:
@@ -324,35 +300,30 @@ class ConvS5Layer(nn.Module):
 
     Args:
         ssm: the recurrence; gives the layer its width.
-        activation: name of the activation block, a `FrameActivationName`.
-        activation_kernel: size of the activation block's convolutions, odd.
-        squeeze_excite: gate the channels of each frame in the activation block.
+        activation: the activation block, such as `frame_activation` returns.
         prenorm: put the LayerNorm before the state space model instead of at the end.
         dropout: share of the activation block's outputs that are dropped, the same at all steps of a call.
 
     Raises:
-        ValueError: no such activation block, an even kernel, or `dropout` outside [0, 1).
+        ValueError: `dropout` outside [0, 1).
     """
 
     def __init__(
         self,
         ssm: ConvStateSpace,
-        activation: FrameActivationName = "resnet",
-        activation_kernel: int = 3,
+        activation: FrameActivation,
         *,
-        squeeze_excite: bool = False,
         prenorm: bool = False,
         dropout: float = 0.0,
     ):
         super().__init__()
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout is a share in [0, 1), got {dropout}")
-        dim = ssm.B.shape[1]
         self.prenorm = prenorm
         self.dropout = dropout
         self.ssm = ssm
-        self.activation = frame_activation(activation, dim, activation_kernel, squeeze_excite)
-        self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
+        self.activation = activation
+        self.norm = nn.LayerNorm(ssm.B.shape[1], eps=NORM_EPS)
 
     def forward(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -12,7 +13,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from slotbench.interfaces import CoreOutput, SlotSpec, TemporalCore, TokenSpec
-from slotbench.nn.diagonal_ssm import DiagonalDynamics, Initialisation, as_complex, as_pairs, hippo_basis
+from slotbench.nn.diagonal_ssm import DiagonalDynamics, Initialisation, as_complex, as_pairs
 from slotbench.nn.grid import grid_of
 from slotbench.nn.linear import lecun_linear, lecun_normal_
 from slotbench.nn.resnet_blocks import NORM_EPS
@@ -84,11 +85,9 @@ class S5(TemporalCore):
         self.slot_spec = SlotSpec(num_slots=rows * cols, dim=output_dim, grid=self.grid)
         self.into_patches = lecun_linear(token_spec.dim * patch**2, dim, bias=False)
         self.out_of_patches = lecun_linear(dim, output_dim * patch**2, bias=False)
+        make_dynamics = partial(DiagonalDynamics, state_dim, blocks, initialisation, clip_eigs, step_rescale)
         self.layers = nn.ModuleList(
-            S5Layer(
-                S5StateSpace(dim, state_dim, blocks, initialisation, clip_eigs, step_rescale, kernel), prenorm, dropout
-            )
-            for _ in range(num_layers)
+            S5Layer(S5StateSpace(dim, make_dynamics(), kernel), prenorm, dropout) for _ in range(num_layers)
         )
 
     def forward(
@@ -161,36 +160,21 @@ class S5StateSpace(nn.Module):
 
     Args:
         dim: width of input and output.
-        state_dim: real states, an even number; half as many complex ones are kept.
-        blocks: blocks of the HiPPO matrix.
-        initialisation: how the eigenvalues start; B and C are rotated into the HiPPO basis in any case.
-        clip_eigs: hold the eigenvalues' real parts at -1e-4 or below.
-        step_rescale: factor of all step sizes.
+        dynamics: eigenvalues and step sizes; B and C start in the HiPPO basis, whichever the eigenvalues are.
         kernel: kernel of `slotbench.ops.linear_scan`; `slotbench.ops.set_kernel` changes it.
-
-    Raises:
-        ValueError: a `state_dim` that is no multiple of 2 * blocks, or `step_rescale` not positive.
     """
 
     kernel_op = "linear_scan"
 
-    def __init__(
-        self,
-        dim: int,
-        state_dim: int = 64,
-        blocks: int = 1,
-        initialisation: Initialisation = "hippo",
-        clip_eigs: bool = True,
-        step_rescale: float = 1.0,
-        kernel: str = "auto",
-    ):
+    def __init__(self, dim: int, dynamics: DiagonalDynamics, kernel: str = "auto"):
         super().__init__()
         self.kernel = kernel
-        self.dynamics = DiagonalDynamics(state_dim, blocks, initialisation, clip_eigs, step_rescale)
-        self.B = nn.Parameter(torch.empty(state_dim // 2, dim, 2))
-        self.C = nn.Parameter(torch.empty(dim, state_dim // 2, 2))
+        self.dynamics = dynamics
+        half = len(dynamics.log_step)
+        self.B = nn.Parameter(torch.empty(half, dim, 2))
+        self.C = nn.Parameter(torch.empty(dim, half, 2))
         self.D = nn.Parameter(torch.randn(dim))
-        self._initialise_maps(hippo_basis(state_dim, blocks))
+        self._initialise_maps(dynamics.hippo_basis())
 
     @torch.no_grad()
     def _initialise_maps(self, basis: Complex[Tensor, "state half"]) -> None:

@@ -6,15 +6,20 @@ import math
 
 import pytest
 import torch
+from slotbench_plugins.cores._frame_activations import ResNetActivation
 from slotbench_plugins.cores.conv_s5 import ConvS5Layer, ConvS5State, ConvStateSpace
 from torch.nn import functional
 
 from slotbench.nn.diagonal_ssm import DiagonalDynamics, hippo_basis, hippo_eigenvalues
 
 
-def state_space(dim=3, state_dim=8, b_kernel=3, c_kernel=3, **options):
+def state_space(dim=3, state_dim=8, b_kernel=3, c_kernel=3, **dynamics):
     torch.manual_seed(0)
-    return ConvStateSpace(dim, state_dim, b_kernel, c_kernel, **options).double()
+    return ConvStateSpace(dim, DiagonalDynamics(state_dim, **dynamics), b_kernel, c_kernel).double()
+
+
+def residual_layer(state_dim=8, **options):
+    return ConvS5Layer(state_space(32, state_dim), ResNetActivation(32), **options).double()
 
 
 def clip(batch=2, time=5, rows=4, cols=3, dim=3, seed=1):
@@ -32,7 +37,7 @@ def steps_and_maps(ssm):
 
 @torch.no_grad()
 def test_golden_numbers():
-    ssm = ConvStateSpace(2, 4, clip_eigs=False).double()
+    ssm = state_space(2, 4, clip_eigs=False)
     p, q = torch.arange(2.0).double()[:, None], torch.arange(18.0).double()
     b = torch.complex(torch.sin(0.3 * (q + 1) + p), torch.cos(0.2 * (q + 1) - p)).reshape(2, 2, 3, 3)
     n = torch.arange(36.0).double()
@@ -205,8 +210,7 @@ def test_state_of_a_pixel_hears_of_what_the_input_kernel_covers():
 
 
 def test_maps_start_with_half_the_he_variance_in_each_part():
-    torch.manual_seed(0)
-    ssm = ConvStateSpace(32, 64, 3, 5)
+    ssm = state_space(32, 64, 3, 5)
     for part in ssm.B.unbind(-1):
         assert part.std().item() == pytest.approx((1 / (32 * 9)) ** 0.5, rel=0.05)
     for part in ssm.C.unbind(-1):
@@ -217,8 +221,7 @@ def test_maps_start_with_half_the_he_variance_in_each_part():
 
 
 def test_gradients_of_a_layer_are_those_of_its_outputs():
-    torch.manual_seed(0)
-    layer = ConvS5Layer(ConvStateSpace(32, 4)).double()
+    layer = residual_layer(4)
     inputs = clip(1, 5, 4, 4, 32).requires_grad_()
     state = torch.randn(1, 4, 4, 2, dtype=torch.complex128, requires_grad=True)
     names = [name for name, _ in layer.named_parameters()]
@@ -246,10 +249,9 @@ def test_gradients_of_the_recurrence_in_each_entry(scale):
 
 
 def test_residual_and_norm_of_a_layer():
-    torch.manual_seed(0)
     x = 0.01 * clip(dim=32)
     for prenorm in (False, True):
-        layer = ConvS5Layer(ConvStateSpace(32, 8), prenorm=prenorm).double()
+        layer = residual_layer(prenorm=prenorm)
         normal = (x - x.mean(-1, keepdim=True)) / torch.sqrt(x.var(-1, correction=0, keepdim=True) + 1e-6)
         inputs = normal if prenorm else x
         y = layer.ssm(inputs)[0]
@@ -262,8 +264,7 @@ def test_residual_and_norm_of_a_layer():
 
 
 def test_dropout_is_the_same_at_all_steps_and_off_in_evaluation():
-    torch.manual_seed(0)
-    layer, x = ConvS5Layer(ConvStateSpace(32, 8), dropout=0.5, prenorm=True).double(), clip(time=3, dim=32)
+    layer, x = residual_layer(dropout=0.5, prenorm=True), clip(time=3, dim=32)
     layer.activation.forward = lambda outputs, inputs: torch.ones_like(outputs)
     change = layer(x)[0] - x
     torch.testing.assert_close(change, change[:, :1].expand_as(change), rtol=0, atol=1e-12)
@@ -273,12 +274,12 @@ def test_dropout_is_the_same_at_all_steps_and_off_in_evaluation():
 
 def test_errors_say_what_to_give():
     with pytest.raises(ValueError, match="b_kernel must be odd"):
-        ConvStateSpace(4, 4, b_kernel=2)
+        state_space(4, 4, b_kernel=2)
     with pytest.raises(ValueError, match="conjugate pairs"):
-        ConvStateSpace(4, 5)
+        state_space(4, 5)
     with pytest.raises(ValueError, match="multiple of 2 \\* blocks = 8"):
-        ConvStateSpace(4, 12, blocks=4)
+        state_space(4, 12, blocks=4)
     with pytest.raises(ValueError, match="step_rescale must be positive"):
-        ConvStateSpace(4, 4, step_rescale=0.0)
+        state_space(4, 4, step_rescale=0.0)
     with pytest.raises(ValueError, match="share"):
-        ConvS5Layer(ConvStateSpace(4, 4), dropout=1.0)
+        residual_layer(dropout=1.0)

@@ -9,6 +9,7 @@ from slotbench_plugins.cores.s5 import S5, S5StateSpace
 from torch.nn import functional
 
 from slotbench.interfaces import TokenSpec
+from slotbench.nn.diagonal_ssm import DiagonalDynamics
 
 SPEC = TokenSpec(dim=5, num_tokens=24, grid=(4, 6))
 
@@ -27,7 +28,7 @@ def test_the_released_model_has_its_number_of_parameters():
 
 def test_recurrence_is_that_of_the_parameters():
     torch.manual_seed(0)
-    ssm = S5StateSpace(5, 8).double()
+    ssm = S5StateSpace(5, DiagonalDynamics(8)).double()
     inputs = clip()
     eigenvalues = torch.complex(ssm.dynamics.Lambda_re, ssm.dynamics.Lambda_im)
     decay = torch.exp(eigenvalues * ssm.dynamics.log_step.exp())
@@ -43,7 +44,7 @@ def test_recurrence_is_that_of_the_parameters():
 
 def test_recurrence_is_that_of_conv_s5_with_kernels_of_one_cell():
     torch.manual_seed(0)
-    conv, ssm = ConvStateSpace(5, 8, 1, 1).double(), S5StateSpace(5, 8).double()
+    conv, ssm = ConvStateSpace(5, DiagonalDynamics(8), 1, 1).double(), S5StateSpace(5, DiagonalDynamics(8)).double()
     with torch.no_grad():
         ssm.dynamics.load_state_dict(conv.dynamics.state_dict())
         ssm.B.copy_(conv.B[:, :, 0, 0])
@@ -89,7 +90,7 @@ def test_patches_do_not_hear_of_each_other():
 
 def test_maps_start_as_in_the_authors_code():
     torch.manual_seed(0)
-    ssm = S5StateSpace(128, 64)
+    ssm = S5StateSpace(128, DiagonalDynamics(64))
     for part in (*ssm.B.unbind(-1),):
         # a real map of variance 1 / 64 rotated: half of it in each part
         assert part.std().item() == pytest.approx((0.5 / 64) ** 0.5, rel=0.05)

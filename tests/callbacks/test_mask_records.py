@@ -7,43 +7,20 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tiny_discovery import tiny_discovery, train
 
 from slotbench.cli import run
 from slotbench.data.balls.bouncing_balls import BouncingBalls
 from slotbench.files import read_json
 from slotbench.runs.evaluation_record import clip_list_hash
 
-EXPERIMENT = {
-    "model": {
-        "class_path": "SlotAutoencoding",
-        "init_args": {
-            "encoder": {"class_path": "PatchEncoder", "init_args": {"dim": 8}},
-            "core": {"class_path": "SAVi", "init_args": {"num_slots": 3, "dim": 8, "num_iterations": 1}},
-            "decoder": {"class_path": "SpatialBroadcastDecoder", "init_args": {"channels": 4}},
-            "baseline_clips": 2,
-        },
-    },
-    "data": {
-        "class_path": "BouncingBalls",
-        "init_args": {"num_balls": 2, "num_frames": 2, "eval_frames": 3, "resolution": 16}
-        | {"loader": {"batch_size": 4, "val_batch_size": 4, "val_size": 6, "test_size": 5}},
-    },
-    "trainer": {"max_steps": 2, "val_check_interval": 1, "check_val_every_n_epoch": None, "accelerator": "cpu"}
-    | {"enable_progress_bar": False, "num_sanity_val_steps": 0},
-}
+EXPERIMENT = tiny_discovery(clips=(6, 5), baseline_clips=2)
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("scored")
-    (folder / "tiny.yaml").write_text(yaml.safe_dump(EXPERIMENT))
-    patch = pytest.MonkeyPatch()
-    # the command sets it, for processes that it starts
-    patch.setenv("SLOTBENCH_RUN_DIR", "")
-    path = folder / "runs" / "tiny"
-    assert run(["fit", "--config", str(folder / "tiny.yaml"), "--run_dir", str(path)]) == 0
+    path = train(EXPERIMENT, tmp_path_factory.mktemp("scored") / "runs" / "tiny")
     assert run(["test", str(path)]) == 0
-    patch.undo()
     return path
 
 

@@ -6,44 +6,19 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
+from tiny_discovery import tiny_discovery, train
 
 from slotbench.cli import run
 from slotbench.data.balls.bouncing_balls import BouncingBalls
 from slotbench.runs.folder import RunFolder
 
-EXPERIMENT = {
-    "model": {
-        "class_path": "SlotAutoencoding",
-        "init_args": {
-            "encoder": {"class_path": "PatchEncoder", "init_args": {"dim": 8}},
-            "core": {"class_path": "SAVi", "init_args": {"num_slots": 3, "dim": 8, "num_iterations": 1}},
-            "decoder": {"class_path": "SpatialBroadcastDecoder", "init_args": {"channels": 4}},
-            "baseline_clips": 0,
-        },
-    },
-    "data": {
-        "class_path": "BouncingBalls",
-        "init_args": {"num_balls": 2, "num_frames": 2, "eval_frames": 3, "resolution": 16}
-        | {"loader": {"batch_size": 4, "val_batch_size": 8, "val_size": 8, "test_size": 12}},
-    },
-    "trainer": {"max_steps": 2, "val_check_interval": 2, "check_val_every_n_epoch": None, "accelerator": "cpu"}
-    | {"enable_progress_bar": False},
-}
+EXPERIMENT = tiny_discovery(clips=(8, 12))
 QUICK = ["--fit-clips", "10", "--head", "linear"]
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("probed")
-    (folder / "tiny.yaml").write_text(yaml.safe_dump(EXPERIMENT))
-    patch = pytest.MonkeyPatch()
-    # the command sets it, for processes that it starts
-    patch.setenv("SLOTBENCH_RUN_DIR", "")
-    assert run(["fit", "--config", str(folder / "tiny.yaml"), "--runs_dir", str(folder / "runs")]) == 0
-    patch.undo()
-    (path,) = (folder / "runs" / "tiny").iterdir()
-    return path
+    return train(EXPERIMENT, tmp_path_factory.mktemp("probed") / "runs" / "tiny")
 
 
 def results(path: Path) -> dict:

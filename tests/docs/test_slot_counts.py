@@ -12,26 +12,12 @@ import yaml
 from docs_scripts import docs_script
 from PIL import Image
 from scipy.stats import ttest_ind
+from tiny_discovery import tiny_discovery
 
 from slotbench.cli import run
 from slotbench.data.base import LoaderOptions
 
-EXPERIMENT = {
-    "model": {
-        "class_path": "SlotAutoencoding",
-        "init_args": {
-            "encoder": {"class_path": "PatchEncoder", "init_args": {"dim": 8}},
-            "core": {"class_path": "SlotAttention", "init_args": {"num_slots": 3, "dim": 8, "num_iterations": 1}},
-            "decoder": {"class_path": "SpatialBroadcastDecoder", "init_args": {"channels": 4}},
-        },
-    },
-    "data": {
-        "class_path": "BouncingBalls",
-        "init_args": {"num_balls": 2, "num_frames": 2, "eval_frames": 2, "resolution": 16}
-        | {"loader": {"batch_size": 4, "val_batch_size": 4, "val_size": 4, "test_size": 10}},
-    },
-    "trainer": {"max_steps": 2, "limit_val_batches": 0, "accelerator": "cpu", "enable_progress_bar": False},
-}
+EXPERIMENT = tiny_discovery("SlotAttention", eval_frames=2, clips=(4, 10), baseline_clips=10)
 
 
 @pytest.fixture(scope="module")

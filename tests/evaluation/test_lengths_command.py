@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from rich.console import Console
+from tiny_discovery import tiny_discovery, train
 
 from slotbench.cli import run
 from slotbench.comparison.run_folders import read_run_folder
@@ -18,37 +19,12 @@ from slotbench.evaluation.lengths import AtLength
 from slotbench.evaluation.tables import print_lengths
 from slotbench.files import read_json
 
-EXPERIMENT = {
-    "model": {
-        "class_path": "SlotAutoencoding",
-        "init_args": {
-            "encoder": {"class_path": "PatchEncoder", "init_args": {"dim": 8}},
-            "core": {"class_path": "SAVi", "init_args": {"num_slots": 3, "dim": 8, "num_iterations": 1}},
-            "decoder": {"class_path": "SpatialBroadcastDecoder", "init_args": {"channels": 4}},
-            "baseline_clips": 0,
-        },
-    },
-    "data": {
-        "class_path": "BouncingBalls",
-        "init_args": {"num_balls": 2, "num_frames": 2, "eval_frames": 3, "resolution": 16}
-        | {"loader": {"batch_size": 4, "val_batch_size": 4, "val_size": 2, "test_size": 5}},
-    },
-    "trainer": {"max_steps": 1, "val_check_interval": 1, "check_val_every_n_epoch": None, "accelerator": "cpu"}
-    | {"enable_progress_bar": False, "num_sanity_val_steps": 0},
-}
+EXPERIMENT = tiny_discovery(steps=1, clips=(2, 5))
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("long")
-    (folder / "tiny.yaml").write_text(yaml.safe_dump(EXPERIMENT))
-    patch = pytest.MonkeyPatch()
-    # the command sets it, for processes that it starts
-    patch.setenv("SLOTBENCH_RUN_DIR", "")
-    path = folder / "runs" / "tiny"
-    assert run(["fit", "--config", str(folder / "tiny.yaml"), "--run_dir", str(path)]) == 0
-    patch.undo()
-    return path
+    return train(EXPERIMENT, tmp_path_factory.mktemp("long") / "runs" / "tiny")
 
 
 def test_every_length_is_printed_written_and_compared(trained, capsys):

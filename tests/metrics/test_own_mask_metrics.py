@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 import torch
-import yaml
 from jaxtyping import Integer
+from tiny_discovery import tiny_discovery, train
 from torch import Tensor
 
 from slotbench.cli import run
@@ -17,24 +17,7 @@ from slotbench.comparison.table import compare
 from slotbench.metrics.mask_metrics import MASK_METRICS, MaskMetric, add_mask_metric
 from slotbench.metrics.segmentation import SegmentationMetric
 
-CONFIG = {
-    "model": {
-        "class_path": "SlotAutoencoding",
-        "init_args": {
-            "encoder": {"class_path": "PatchEncoder", "init_args": {"dim": 8}},
-            "core": {"class_path": "SAVi", "init_args": {"num_slots": 3, "dim": 8, "num_iterations": 1}},
-            "decoder": {"class_path": "SpatialBroadcastDecoder", "init_args": {"channels": 4}},
-            "baseline_clips": 2,
-        },
-    },
-    "data": {
-        "class_path": "BouncingBalls",
-        "init_args": {"num_balls": 2, "num_frames": 2, "eval_frames": 2, "resolution": 16}
-        | {"loader": {"batch_size": 4, "val_batch_size": 4, "val_size": 4, "test_size": 4}},
-    },
-    "trainer": {"max_steps": 2, "val_check_interval": 1, "check_val_every_n_epoch": None, "accelerator": "cpu"}
-    | {"enable_progress_bar": False, "num_sanity_val_steps": 0},
-}
+CONFIG = tiny_discovery(eval_frames=2, baseline_clips=2)
 PURITY = "pixels in a slot of one object: purity per video"
 IMPURITY = "accuracy lost to mixed slots"
 
@@ -60,21 +43,15 @@ class Impurity(Purity):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory):
     """Runs of two seeds with both metrics, the folder of all runs, and what the last one printed."""
-    folder, patch = tmp_path_factory.mktemp("own"), pytest.MonkeyPatch()
-    patch.setenv("SLOTBENCH_RUN_DIR", "")
+    folder = tmp_path_factory.mktemp("own")
     known = dict(MASK_METRICS)
     add_mask_metric(MaskMetric("purity", "purity", Purity, PURITY))
     add_mask_metric(MaskMetric("accuracy_lost", "accuracy lost", Impurity, IMPURITY))
-    (folder / "tiny.yaml").write_text(yaml.safe_dump(CONFIG))
     for seed in ("0", "1"):
-        path = folder / "runs" / f"seed{seed}"
-        assert (
-            run(["fit", "--config", str(folder / "tiny.yaml"), "--run_dir", str(path), "--seed_everything", seed]) == 0
-        )
+        train(CONFIG, folder / "runs" / f"seed{seed}", "--seed_everything", seed)
     yield folder / "runs"
     MASK_METRICS.clear()
     MASK_METRICS.update(known)
-    patch.undo()
 
 
 def test_the_report_the_table_and_the_page_have_them_with_their_directions(trained, tmp_path, capsys):

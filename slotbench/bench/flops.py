@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 __all__ = ["count_flops"]
 
@@ -46,41 +47,22 @@ def count_flops(call: Callable[[], object], module: nn.Module | None = None) -> 
 
 
 def _product(out: Shape, left: Shape, right: Shape, *_: Any, **__: Any) -> int:
-    """`out` plus a product of matrices, alone or in a batch."""
-    *batch, rows, inner = left
-    return 2 * _size(batch) * rows * inner * right[-1]
-
-
-def _matrix_vector(out: Shape, matrix: Shape, vector: Shape, *_: Any, **__: Any) -> int:
-    return 2 * _size(matrix)
+    """`out` plus a product of matrices, alone or in a batch, or of a matrix and a vector."""
+    return 2 * math.prod(left) * (right[-1] if len(right) > 1 else 1)
 
 
 def _attention(query: Shape, key: Shape, value: Shape, *_: Any, **__: Any) -> int:
-    """Logits and weighted values."""
-    *batch, queries, dim = query
-    return 2 * _size(batch) * queries * key[-2] * (dim + value[-1])
+    return sdpa_flop_count(query, key, value)
 
 
 def _attention_backward(gradient: Shape, query: Shape, key: Shape, value: Shape, *_: Any, **__: Any) -> int:
-    """Logits again; gradients of values, weights, queries and keys."""
-    *batch, queries, dim = query
-    return 2 * _size(batch) * queries * key[-2] * (3 * dim + 2 * value[-1])
-
-
-def _size(shape: Shape) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size
+    return sdpa_backward_flop_count(gradient, query, key, value)
 
 
 _ATEN = torch.ops.aten
 _MORE: dict[Any, Callable[..., int]] = {
-    _ATEN.addmm_: _product,
-    _ATEN.baddbmm_: _product,
-    _ATEN.addmv: _matrix_vector,
-    _ATEN.addmv_: _matrix_vector,
+    **dict.fromkeys((_ATEN.addmm_, _ATEN.baddbmm_, _ATEN.addmv, _ATEN.addmv_), _product),
     _ATEN._scaled_dot_product_flash_attention_for_cpu: _attention,
     _ATEN._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
 }
-"""What PyTorch's counter has no formula for: products in place, and its fused attention on a CPU."""
+"""What PyTorch's counter does not look up: products in place, and its fused attention on a CPU."""

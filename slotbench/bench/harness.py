@@ -10,6 +10,7 @@ import ctypes
 import gc
 import itertools
 import json
+import math
 import os
 import queue
 import re
@@ -163,6 +164,7 @@ def messages(
     patience: float,
     *,
     start: float = 0.0,
+    deadline: float = math.inf,
     errors: IO[str] | None = None,
     env: dict[str, str] | None = None,
 ) -> Iterator[dict[str, Any]]:
@@ -173,6 +175,7 @@ def messages(
         request: for its standard input.
         patience: seconds that it may take for a message.
         start: more seconds for the first two messages: imports and compilation.
+        deadline: of all, by the monotonic clock.
         errors: its standard error goes there; by default to that of this process.
         env: its environment.
     """
@@ -193,7 +196,8 @@ def messages(
             process.stdin.write(json.dumps(request))
             process.stdin.close()
             for count in itertools.count():
-                line = lines.get(timeout=patience + (start if count < 2 else 0))
+                seconds = min(patience + (start if count < 2 else 0), deadline - time.monotonic())
+                line = lines.get(timeout=max(seconds, 0.0))
                 if line is None:
                     yield {"ended": process.wait()}
                     return

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import torch
 
 from slotbench.bench.gpu import day as driver
-from slotbench.bench.gpu.day import DONE, FAILED, WORK_LEFT, marked_files, run_stage
-from slotbench.bench.gpu.plan import RUNNING, STAGES, Items, OutOfTimeError, Settings, limit_of, problem_of, read_result
+from slotbench.bench.gpu import plan
+from slotbench.bench.gpu.day import marked_files
+from slotbench.bench.gpu.plan import (
+    DONE,
+    FAILED,
+    RUNNING,
+    STAGES,
+    Items,
+    OutOfTimeError,
+    Settings,
+    limit_of,
+    problem_of,
+    run_command,
+)
 from slotbench.bench.gpu.report import outcomes
 from slotbench.bench.gpu.training import CASES
 from slotbench.bench.harness import OUT_OF_TIME
@@ -24,96 +35,107 @@ from slotbench.errors import UserError
 from slotbench.ops.dispatch import KERNELS
 
 NAMES = [stage.name for stage in STAGES]
-START = """
-import os, signal, subprocess, sys, time
-from slotbench.bench.gpu.plan import Items, Settings
-settings = Settings.from_json(sys.stdin.read())
-name = sys.argv[1]
-items = Items(settings.out, name)
-items[f"piece {len(items)}"] = {"pid": os.getpid(), "limit": settings.seconds}
-items.message = f"{len(items)} pieces"
-items.write()
-"""
+Stage = Callable[[Settings, Items], object]
+FACTS = {"device": "Loom 9000", "torch": "2.99"}
 
 
 @pytest.fixture
-def a_device(monkeypatch) -> None:
-    monkeypatch.setattr(driver, "device_of", lambda kind: ("Loom 9000", "2.99"))
+def day(tmp_path, monkeypatch) -> Callable[..., tuple[list[str], str]]:
+    """Runs stages that put a piece of work on disk, and then do what a test asks of them."""
+    monkeypatch.setattr(driver, "facts_of", lambda kind: FACTS)
     monkeypatch.setattr(driver, "_LEAST", 0.0)
-    monkeypatch.setattr(driver, "_PATIENCE", 3.0)
+    monkeypatch.setattr(plan, "_PATIENCE", 3.0)
+
+    def run(names=NAMES, *, minutes: float = 40, restart: bool = False, **behaviours: Stage):
+        def function(stage):
+            def stand_in(settings: Settings, items: Items) -> str:
+                items[f"piece {len(items)}"] = {"limit": items.left()}
+                behaviours.get(stage.name, lambda settings, items: None)(settings, items)
+                return f"{len(items)} pieces"
+
+            return stand_in
+
+        monkeypatch.setattr(driver, "_function", function)
+        said: list[str] = []
+        settings = Settings(tmp_path, "cuda", minutes=minutes, command="slotbench bench gpu --out here")
+        left = driver.run_day(settings, names, said.append, restart=restart)
+        return left, "".join(said)
+
+    return run
 
 
-def commands(**behaviours: str):
-    """Stages that put a piece of work on disk, and then do what is said of them, or end well."""
-    return lambda name: [sys.executable, "-P", "-c", START + behaviours.get(name, ""), name]
+def state(stage: str, out: Path) -> str:
+    return Items(out, stage).result["state"]
 
 
-def day(out: Path, names=NAMES, *, minutes: float = 40, restart: bool = False, **behaviours: str):
-    said: list[str] = []
-    settings = Settings(out, "cuda", minutes=minutes, command="slotbench bench gpu --out here")
-    left = driver.run_day(settings, names, said.append, restart=restart, command=commands(**behaviours))
-    return left, "".join(said)
-
-
-def pieces(out: Path, stage: str) -> int:
-    result = read_result(out, stage)
-    return len(result["items"]) if result else len(Items(out, stage))
-
-
-def test_every_stage_is_done_once_and_has_a_line(a_device, tmp_path):
-    left, said = day(tmp_path)
+def test_every_stage_is_done_once_and_has_a_line(day, tmp_path):
+    left, said = day()
     assert left == []
     assert [line.split()[0] for line in said.splitlines()] == NAMES
-    assert [read_result(tmp_path, name)["state"] for name in NAMES] == [DONE] * len(NAMES)
-    assert not list(tmp_path.glob("*.part.json"))
-    kept = read_result(tmp_path, "kernels")
+    assert [state(name, tmp_path) for name in NAMES] == [DONE] * len(NAMES)
+    kept = Items(tmp_path, "kernels").result
     assert kept["command"] == "slotbench bench gpu --out here"
     assert kept["commit"]
     assert kept["date"].startswith("20")
     before = (tmp_path / "kernels.json").read_bytes()
-    left, said = day(tmp_path)
+    left, said = day()
     assert left == []
     assert said.count("done before: 1 pieces") == len(NAMES)
     assert (tmp_path / "kernels.json").read_bytes() == before
 
 
-def test_a_page_that_cannot_be_written_does_not_end_the_run(a_device, tmp_path, monkeypatch):
+def test_a_page_that_cannot_be_written_does_not_end_the_run(day, tmp_path, monkeypatch):
     def broken(settings):
         raise KeyError("commit")
 
     monkeypatch.setattr(driver, "write_report", broken)
-    left, said = day(tmp_path, ["kernels", "cores"])
+    left, said = day(["kernels", "cores"])
     assert left == []
     assert "report.md cannot be written: KeyError: 'commit'" in said
 
 
-def test_a_failure_is_a_result_and_the_next_stage_runs(a_device, tmp_path):
-    left, said = day(tmp_path, ["kernels", "cores", "training"], cores="os.kill(os.getpid(), signal.SIGSEGV)")
+def test_a_failure_is_a_result_and_the_next_stage_runs(day, tmp_path):
+    def fails(settings, items):
+        items["first"] = {"problem": "error", "message": "no"}
+        raise ValueError("one\ntwo")
+
+    left, said = day(["kernels", "cores", "training"], cores=fails)
     assert left == ["cores"]
-    result = read_result(tmp_path, "cores")
-    assert result["state"] == FAILED
-    assert len(result["items"]) == 1
-    assert read_result(tmp_path, "training")["state"] == DONE
+    assert state("cores", tmp_path) == FAILED
+    assert Items(tmp_path, "cores").summary("run") == "2 runs, 1 failed"
+    assert "failed in 0 s: ValueError: one\n" in said
+    assert "two" in (tmp_path / "cores.log").read_text()
+    assert state("training", tmp_path) == DONE
     assert "cores      " in said
-    day(tmp_path, ["cores"])
-    assert read_result(tmp_path, "cores")["state"] == FAILED, "a failure is not tried again unless asked for"
-    assert day(tmp_path, ["cores"], restart=True)[0] == []
+    day(["cores"])
+    assert state("cores", tmp_path) == FAILED, "a failure is not tried again unless asked for"
+    assert day(["cores"], restart=True)[0] == []
 
 
-def test_a_stage_is_stopped_at_its_limit_with_all_that_it_has_started(a_device, tmp_path):
-    child = "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
-    child += "items['child'] = {'pid': child.pid}\ntime.sleep(60)"
+CHILD = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+open(sys.argv[1], "w").write(str(child.pid))
+time.sleep(60)
+"""
+
+
+def test_a_stage_is_stopped_at_its_limit_with_all_that_it_has_started(day, tmp_path):
+    def spawns(settings, items):
+        command = [sys.executable, "-c", CHILD, str(tmp_path / "pid")]
+        assert run_command(command, items.left(), items.log) is None
+        raise OutOfTimeError("3 runs, 2 not begun")
+
     began = time.monotonic()
-    left, _ = day(tmp_path, ["kernels", "cores"], minutes=0.6, kernels=child)  # 5.4 s each
+    left, _ = day(["kernels", "cores"], minutes=0.6, kernels=spawns)  # 5.4 s each
     assert time.monotonic() - began < 40
     assert left == ["kernels"]
-    result = read_result(tmp_path, "kernels")
-    assert result["state"] == OUT_OF_TIME
-    assert read_result(tmp_path, "cores")["state"] == DONE
-    assert not is_running(result["items"]["child"]["pid"])
-    left, _ = day(tmp_path, ["kernels"])
-    assert left == []
-    assert pieces(tmp_path, "kernels") == 3, "it resumes with what it had"
+    assert state("kernels", tmp_path) == OUT_OF_TIME
+    assert state("cores", tmp_path) == DONE
+    assert Items(tmp_path, "kernels").result["message"] == "3 runs, 2 not begun"
+    assert not is_running(int((tmp_path / "pid").read_text()))
+    assert day(["kernels"])[0] == []
+    assert len(Items(tmp_path, "kernels")) == 2, "it resumes with what it had"
 
 
 def is_running(pid: int) -> bool:
@@ -121,32 +143,32 @@ def is_running(pid: int) -> bool:
     return status.exists() and "State:\tZ" not in status.read_text()
 
 
-def test_a_signal_ends_the_run_and_the_same_command_resumes(a_device, tmp_path):
+def test_a_signal_ends_the_run_and_the_same_command_resumes(day, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        day(tmp_path, ["cores", "training"], cores="os.kill(os.getppid(), signal.SIGTERM); time.sleep(60)")
-    assert read_result(tmp_path, "cores") is None
-    assert pieces(tmp_path, "cores") == 1
-    assert read_result(tmp_path, "training") is None
-    assert day(tmp_path, ["cores", "training"])[0] == []
-    assert (pieces(tmp_path, "cores"), pieces(tmp_path, "training")) == (2, 1)
+        day(["cores", "training"], cores=lambda settings, items: os.kill(os.getpid(), signal.SIGTERM))
+    assert state("cores", tmp_path) == ""
+    assert len(Items(tmp_path, "cores")) == 1
+    assert state("training", tmp_path) == ""
+    assert day(["cores", "training"])[0] == []
+    assert (len(Items(tmp_path, "cores")), len(Items(tmp_path, "training"))) == (2, 1)
 
 
-def test_restart_drops_the_stages_that_are_named_and_no_others(a_device, tmp_path):
-    day(tmp_path)
+def test_restart_drops_the_stages_that_are_named_and_no_others(day, tmp_path):
+    day()
     (tmp_path / "training").mkdir()
     (tmp_path / "training" / "old").touch()
     others = {name: (tmp_path / f"{name}.json").read_bytes() for name in NAMES if name != "training"}
-    assert day(tmp_path, ["training"], restart=True)[0] == []
+    assert day(["training"], restart=True)[0] == []
     assert not (tmp_path / "training").exists()
     assert {name: (tmp_path / f"{name}.json").read_bytes() for name in others} == others
 
 
-def test_a_stage_that_the_time_does_not_reach_is_not_begun(a_device, tmp_path, monkeypatch):
+def test_a_stage_that_the_time_does_not_reach_is_not_begun(day, tmp_path, monkeypatch):
     monkeypatch.setattr(driver, "_LEAST", 20.0)
-    left, said = day(tmp_path, ["experiment"], minutes=0.2)
+    left, said = day(["experiment"], minutes=0.2)
     assert left == ["experiment"]
     assert "not begun" in said
-    assert read_result(tmp_path, "experiment") is None
+    assert state("experiment", tmp_path) == ""
 
 
 def test_limits_are_shares_of_the_time_and_the_last_stage_has_the_rest():
@@ -158,30 +180,12 @@ def test_limits_are_shares_of_the_time_and_the_last_stage_has_the_rest():
     assert limit_of(STAGES[0], 40, 5) == 5
 
 
-def test_results_of_another_device_are_refused(a_device, tmp_path, monkeypatch):
-    day(tmp_path, ["machine"])
-    monkeypatch.setattr(driver, "device_of", lambda kind: ("Loom 9001", "2.99"))
+def test_results_of_another_device_are_refused(day, tmp_path, monkeypatch):
+    day(["machine"])
+    monkeypatch.setattr(driver, "facts_of", lambda kind: {**FACTS, "device": "Loom 9001"})
     with pytest.raises(UserError, match="holds results of device Loom 9000 in place of Loom 9001"):
-        day(tmp_path, ["machine"])
-    assert day(tmp_path, restart=True)[0] == []
-
-
-def test_a_stage_says_how_it_ended(tmp_path):
-    settings = Settings(tmp_path)
-
-    def fails(settings, items):
-        items["first"] = {"problem": "error", "message": "no"}
-        raise ValueError("one\ntwo")
-
-    def has_work_left(settings, items):
-        raise OutOfTimeError("3 runs, 2 not begun")
-
-    assert run_stage(fails, settings, Items(tmp_path, "a")) == 1
-    assert Items(tmp_path, "a") == {"first": {"problem": "error", "message": "no"}}
-    assert "ValueError: one" in (tmp_path / "a.part.json").read_text()
-    assert run_stage(has_work_left, settings, Items(tmp_path, "b")) == WORK_LEFT
-    assert run_stage(lambda settings, items: items.summary("run"), settings, Items(tmp_path, "a")) == 0
-    assert "1 run, 1 failed" in (tmp_path / "a.part.json").read_text()
+        day(["machine"])
+    assert day(restart=True)[0] == []
 
 
 def test_without_a_gpu_there_is_one_sentence(tmp_path, monkeypatch, capsys):
@@ -216,10 +220,19 @@ def test_the_driver_leaves_the_device_alone():
 # --- the machine
 
 TORCH = """
+from types import SimpleNamespace
 __version__ = "2.99+cu1"
-class cuda:
-    is_available = staticmethod(lambda: {available})
-    get_device_name = staticmethod(lambda: "Loom 9000")
+version = SimpleNamespace(cuda="13.0")
+backends = SimpleNamespace(
+    cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=False)), cudnn=SimpleNamespace(allow_tf32=True)
+)
+card = SimpleNamespace(major=9, minor=0, total_memory=80 * 2**30, multi_processor_count=132)
+cuda = SimpleNamespace(
+    is_available=lambda: AVAILABLE,
+    get_device_name=lambda index=0: "Loom 9000",
+    get_device_properties=lambda index: card,
+)
+get_num_threads = lambda: 1
 """
 
 
@@ -235,25 +248,17 @@ def a_torch(tmp_path, monkeypatch):
 
 
 def test_the_device_is_asked_for_in_a_process_of_its_own(a_torch):
-    a_torch(TORCH.format(available=True))
-    assert driver.device_of("cuda") == ("Loom 9000", "2.99+cu1")
-    a_torch(TORCH.format(available=False))
-    assert driver.device_of("cuda") == ("", "torch 2.99+cu1 finds no CUDA device here")
-    assert driver.device_of("cpu") == (driver.processor(), "2.99+cu1")
-    a_torch("raise OSError('libcudart.so not found\\nand so on')")
-    assert driver.device_of("cuda") == ("", "torch does not start here: libcudart.so not found")
-
-
-def test_the_facts_of_a_card_are_recorded(monkeypatch):
-    card = SimpleNamespace(major=9, minor=0, total_memory=80 * 2**30, multi_processor_count=132)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: card)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "Loom 9000")
-    monkeypatch.setattr(driver, "_driver", lambda: "580.1")
-    facts = driver._facts("cuda")
-    assert (facts["device"], facts["driver"], facts["capability"]) == ("Loom 9000", "580.1", "9.0")
-    assert (facts["memory, GiB"], facts["multiprocessors"]) == (80.0, 132)
-    assert facts["torch"] == torch.__version__
+    a_torch(TORCH.replace("AVAILABLE", "True"))
+    facts = driver.facts_of("cuda")
+    assert (facts["device"], facts["torch"], facts["capability"]) == ("Loom 9000", "2.99+cu1", "9.0")
+    assert (facts["memory, GiB"], facts["multiprocessors"], facts["TF32 in convolutions"]) == (80.0, 132, True)
     assert facts["processor"] == driver.processor()
+    assert facts["environment"]["device"] == "Loom 9000"
+    a_torch(TORCH.replace("AVAILABLE", "False"))
+    assert driver.facts_of("cuda") == {"error": "torch 2.99+cu1 finds no CUDA device here"}
+    assert driver.facts_of("cpu")["device"] == driver.processor()
+    a_torch("raise OSError('libcudart.so not found\\nand so on')")
+    assert driver.facts_of("cuda") == {"error": "torch does not start here: libcudart.so not found"}
 
 
 # --- the tests marked gpu
@@ -282,36 +287,41 @@ def test_crashes():
 """
 
 
-def stage(folder: Path) -> int:
-    command = [sys.executable, "-P", "-m", "slotbench.bench.gpu.day", "gpu_tests"]
-    settings = Settings(folder / "out", seconds=60.0).to_json()
-    return subprocess.run(command, input=settings, text=True, cwd=folder, capture_output=True).returncode
-
-
-def test_outcomes_are_kept_one_by_one_and_a_second_run_leaves_them_out(tmp_path):
+def test_outcomes_are_kept_one_by_one_and_a_second_run_leaves_them_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "tests").mkdir()
-    (tmp_path / "out").mkdir()
     (tmp_path / "crash").touch()
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = gpu: needs one\naddopts = --not-an-option\n")
-    (tmp_path / "tests" / "test_some.py").write_text(MARKED)
+    (tmp_path / "tests" / "test_this.py").write_text(MARKED)
     (tmp_path / "tests" / "test_others.py").write_text("import a_package_that_is_not_there")
     (tmp_path / "tests" / "test_broken.py").write_text("import no_such_thing  # mark.gpu")
     slow = "import pytest\n@pytest.mark.gpu\ndef test_tunes():\n    with open('ran', 'a') as log: log.write('slow ')"
     (tmp_path / "tests" / "test_ssm_blocks.py").write_text(slow)
-    assert stage(tmp_path) == 11
-    found = Items(tmp_path / "out", "gpu_tests")
-    assert found[RUNNING] == {"test": "tests/test_some.py::test_crashes"}
-    assert outcomes(found) == "1 passed, 2 failed, 1 skipped"
-    assert "off by one" in problem_of(found["tests/test_some.py::test_off"])
-    assert "no_such_thing" in problem_of(found["tests/test_broken.py"])
+    settings, items = Settings(tmp_path), Items(tmp_path, "gpu_tests", 60.0)
+    with pytest.raises(RuntimeError, match="pytest ended with code 11"):
+        driver.gpu_tests(settings, items)
+    assert items[RUNNING] == {"test": "tests/test_this.py::test_crashes"}
+    assert outcomes(items) == "1 passed, 1 failed, 1 skipped"
     (tmp_path / "crash").unlink()
-    assert stage(tmp_path) == 0
-    found = Items(tmp_path / "out", "gpu_tests")
-    assert RUNNING not in found
-    assert outcomes(found) == "3 passed, 2 failed, 1 skipped"
+    assert driver.gpu_tests(settings, items) == "3 passed, 2 failed, 1 skipped"
+    assert RUNNING not in items
+    assert "no_such_thing" in problem_of(items["tests/test_broken.py"])
+    assert problem_of(items["tests/test_this.py::test_off"]) == "failed"
     assert (tmp_path / "ran").read_text().split() == ["fine", "off", "crashes", "crashes", "slow"]
-    said = json.loads((tmp_path / "out" / "gpu_tests.part.json").read_text())["message"]
-    assert said == "3 passed, 2 failed, 1 skipped"
+
+
+def test_a_failure_is_kept_with_its_message():
+    log = (
+        "tests/a.py::test_x[1 2] PASSED\n"
+        "tests/a.py::test_y FAILED\n"
+        "tests/a.py::test_z Fatal Python error: Segmentation fault\n"
+        "FAILED tests/a.py::test_y - AssertionError: off by one\n"
+    )
+    assert driver.test_outcomes(log) == {
+        "tests/a.py::test_x[1 2]": {"outcome": "passed"},
+        "tests/a.py::test_y": {"outcome": "failed", "problem": "failed", "message": "AssertionError: off by one"},
+        RUNNING: {"test": "tests/a.py::test_z"},
+    }
 
 
 def test_files_with_the_mark_are_found_and_no_others(tmp_path):
@@ -322,11 +332,10 @@ def test_files_with_the_mark_are_found_and_no_others(tmp_path):
     assert marked_files(tmp_path) == [str(tmp_path / "ops" / "test_a.py"), str(tmp_path / "test_c.py")]
 
 
-def test_without_a_checkout_there_is_a_sentence(tmp_path):
-    (tmp_path / "out").mkdir()
-    assert stage(tmp_path) == 1
-    said = json.loads((tmp_path / "out" / "gpu_tests.part.json").read_text())["message"]
-    assert said.endswith("run the command in a checkout of slotbench")
+def test_without_a_checkout_there_is_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RuntimeError, match="run the command in a checkout of slotbench"):
+        driver.gpu_tests(Settings(tmp_path), Items(tmp_path, "gpu_tests"))
 
 
 # --- every stage
@@ -337,20 +346,20 @@ def test_every_stage_runs_on_a_cpu(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(Path(__file__).parents[2])
     command = ["bench", "gpu", "--device", "cpu", "--quick", "--minutes", "240", "--out", str(tmp_path)]
     assert run(command) == 0, capsys.readouterr().out
-    results = {stage.name: read_result(tmp_path, stage.name) for stage in STAGES}
-    assert {result["state"] for result in results.values()} == {"done"}
-    problems = [(name, problem_of(item)) for name, result in results.items() for item in result["items"].values()]
+    results = {name: Items(tmp_path, name) for name in NAMES}
+    assert {items.result["state"] for items in results.values()} == {"done"}
+    problems = [(name, problem_of(item)) for name, items in results.items() for item in items.values()]
     assert [problem for problem in problems if problem[1]] == []
-    kernels = results["kernels"]["items"].values()
+    kernels = results["kernels"].values()
     assert {item["op"] for item in kernels} == set(KERNELS)
     for item in kernels:
         ran = {name: one for name, one in item["kernels"].items() if one.get("problem") != "not available"}
         assert {"reference", "torch"} <= ran.keys()
         assert max(one["error"] for one in ran.values()) < 1e-4
-    training = results["training"]["items"]
+    training = results["training"]
     assert len(training) == 2 * len(CASES)
     assert all(item["steps"] == 2 and item["steps_per_second"] > 0 for item in training.values())
-    experiment = results["experiment"]["items"]["run"]
+    experiment = results["experiment"]["run"]
     first = experiment["headlines"][0]
     assert first["metric"] in experiment["metrics"]
     assert first["baselines"]

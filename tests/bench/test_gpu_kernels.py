@@ -168,7 +168,7 @@ def test_an_op_without_inputs_says_where_to_add_them():
 def test_kernels_come_from_the_dispatcher_and_a_resumed_stage_measures_the_rest(tmp_path, monkeypatch):
     asked = []
 
-    def measured(request):
+    def measured(request, deadline, log):
         asked.append((request["op"], [case["kernels"] for case in request["cases"]]))
         for case in request["cases"]:
             found = {kernel: {"both": [1.0]} for kernel in case["kernels"]}
@@ -177,8 +177,8 @@ def test_kernels_come_from_the_dispatcher_and_a_resumed_stage_measures_the_rest(
     monkeypatch.setattr(stage, "measure", measured)
     kernels = {"ssd": ("torch", "brand_new", "gone"), "scan": ("torch", "brand_new", "gone")}
     monkeypatch.setattr(stage, "KERNELS", kernels)
-    settings = Settings(tmp_path, "cuda", seconds=360.0)
-    items = Items(tmp_path, "kernels")
+    settings = Settings(tmp_path, "cuda")
+    items = Items(tmp_path, "kernels", 360.0)
     done = {"sequences": 384, "steps": 6, "width": 128}
     items[key_of("ssd", done)] = {"op": "ssd", **done, "kernels": {"torch": {"both": [2.0]}}}
     message = stage.kernels(settings, items)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slotbench.bench.gpu.plan import STAGES, Settings, write_result
+from slotbench.bench.gpu.plan import STAGES, Items, Settings
 from slotbench.bench.gpu.report import write_report
 from slotbench.files import dump_json
 
@@ -20,8 +20,15 @@ def out(tmp_path):
 
 
 def store(out, stage, state="done", **items) -> None:
-    made = {"seconds": 90.0, "commit": "commit 0123 with changes", "date": "2031-02-03T04:05:06"}
-    write_result(out, stage, {"state": state, "message": f"{stage} | said", "items": items, **made})
+    found = Items(out, stage)
+    found.update(items)
+    found.write(
+        state=state,
+        message=f"{stage} | said",
+        seconds=90.0,
+        commit="commit 0123 with changes",
+        date="2031-02-03T04:05:06",
+    )
 
 
 def page(out, *, quick: bool = False) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from slotbench.bench.gpu import training
-from slotbench.bench.gpu.plan import Items, OutOfTimeError, Settings, write_result
+from slotbench.bench.gpu.plan import Items, OutOfTimeError, Settings
 from slotbench.yaml_files import read_yaml
 
 ROOT = Path(__file__).parents[2]
@@ -71,29 +71,29 @@ def test_digits_that_stand_in_can_be_read(tmp_path):
 
 
 def test_every_family_is_trained_in_fp32_before_any_in_bf16(fake_fit, tmp_path):
-    items = Items(tmp_path, "training")
-    assert training.training(Settings(tmp_path, seconds=600), items) == "10 runs"
+    items = Items(tmp_path, "training", 600)
+    assert training.training(Settings(tmp_path), items) == "10 runs"
     assert [fit.precision for fit in fake_fit.made] == ["fp32"] * 5 + ["bf16"] * 5
     assert {fit.steps for fit in fake_fit.made} == {training.STEPS}
     assert sum(fit.seconds + training.START / 2 for fit in fake_fit.made[:1]) == pytest.approx(60, abs=1)
     # all are there: nothing is left for a second time
-    assert training.training(Settings(tmp_path, seconds=600), Items(tmp_path, "training")) == "10 runs"
+    assert training.training(Settings(tmp_path), Items(tmp_path, "training", 600)) == "10 runs"
     assert len(fake_fit.made) == 10
 
 
 def test_a_training_that_fails_is_an_item_and_the_next_is_begun(fake_fit, tmp_path):
     fake_fit.outcome = {"problem": "out of memory", "message": "CUDA out of memory"}
-    items = Items(tmp_path, "training")
-    assert training.training(Settings(tmp_path, seconds=600), items) == "10 runs, 10 failed"
+    items = Items(tmp_path, "training", 600)
+    assert training.training(Settings(tmp_path), items) == "10 runs, 10 failed"
     assert items["PSB, bf16"]["message"] == "CUDA out of memory"
 
 
 def test_trainings_for_which_there_is_no_time_are_left_for_another_run(fake_fit, tmp_path, monkeypatch):
     clock = itertools.count(0, 60)
-    monkeypatch.setattr(training.time, "monotonic", lambda: float(next(clock)))
-    items = Items(tmp_path, "training")
+    items = Items(tmp_path, "training", 480)
+    monkeypatch.setattr(items, "left", lambda: 480.0 - 60 - next(clock))
     with pytest.raises(OutOfTimeError, match="7 runs, 3 not begun"):
-        training.training(Settings(tmp_path, seconds=480), items)
+        training.training(Settings(tmp_path), items)
     assert len(fake_fit.made) == 7
     assert min(fit.seconds for fit in fake_fit.made) == 10.0
 
@@ -130,21 +130,13 @@ def test_a_configuration_over_another_keeps_arguments_of_the_same_class_alone():
     assert below["core"]["init_args"] == {"x": 1, "y": 2}
 
 
-@pytest.mark.parametrize(
-    ("seconds", "expected"), [(0.4, "00:00:00:01"), (75.2, "00:00:01:15"), (2 * 86400 + 3661, "02:01:01:01")]
-)
-def test_durations_are_as_the_trainer_takes_them(seconds, expected):
-    assert training._clock_time(seconds) == expected
-
-
 def chosen(out: Path, fake_fit, seconds: float, trained: float | None, probed: float | None) -> dict:
     out.mkdir(exist_ok=True)
     if trained is not None:
-        items = {"SlotSSM, fp32": {"steps_per_second": trained}}
-        write_result(out, "training", {"state": "done", "message": "", "items": items})
+        Items(out, "training")["SlotSSM, fp32"] = {"steps_per_second": trained}
     fake_fit.outcome = {"problem": "error", "message": "no"} if probed is None else {"steps_per_second": probed}
-    items = Items(out, "experiment")
-    training.experiment(Settings(out, seconds=seconds), items)
+    items = Items(out, "experiment", seconds)
+    training.experiment(Settings(out), items)
     return items["choice"]
 
 
@@ -176,6 +168,6 @@ def test_the_experiment_is_the_papers_in_size_and_has_its_scores(fake_fit, tmp_p
     before = len(fake_fit.made)
     (tmp_path / "experiment" / "run" / "result.json").unlink()
     (tmp_path / "experiment" / "run").rmdir()
-    training.experiment(Settings(tmp_path, seconds=60.0), Items(tmp_path, "experiment"))
+    training.experiment(Settings(tmp_path), Items(tmp_path, "experiment", 60.0))
     assert len(fake_fit.made) == before + 1
     assert fake_fit.made[-1].steps == fit.steps

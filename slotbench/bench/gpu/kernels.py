@@ -11,12 +11,14 @@ None is of all that have none yet. After an error that leaves the device unusabl
 from __future__ import annotations
 
 import math
+import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,7 +26,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from slotbench import ops
-from slotbench.bench.gpu.plan import UNAVAILABLE, Items, Settings
+from slotbench.bench.gpu.plan import UNAVAILABLE, Items, OutOfTimeError, Settings
 from slotbench.bench.harness import (
     OUT_OF_TIME,
     MemoryMeter,
@@ -45,7 +47,7 @@ SHAPES, QUICK_SHAPES = ((384, 6), (384, 24), (96, 300), (32, 2560)), ((4, 3), (2
 """Sequences (clips times slots) and steps of each."""
 WIDTHS, QUICK_WIDTHS = (128, 384), (32,)
 ROUNDS, QUICK_ROUNDS = 10, 2
-STATES, HEAD_DIM, TAPS = 16, 32, 4
+HEAD_DIM, TAPS = 32, 4
 _SLOW_OPS = ("ssd",)  # last: a kernel tunes itself for a minute or more at every new size, and time may run out there
 _PATIENCE = 90.0  # seconds without a message after which a kernel is given up: compilation, and its slowest call
 _COMPARED = 2  # sequences whose values are compared with the reference in double precision
@@ -61,15 +63,16 @@ def kernels(settings: Settings, items: Items) -> str:
     """Measures what has no item yet; returns the kernels that ran, by op, and those that failed."""
     shapes, widths = (QUICK_SHAPES, QUICK_WIDTHS) if settings.quick else (SHAPES, WIDTHS)
     sizes = [{"sequences": n, "steps": steps, "width": width} for width in widths for n, steps in shapes]
+    seconds = items.left()
     for op, names in sorted(KERNELS.items(), key=lambda item: item[0] in _SLOW_OPS):
         request = {
             "op": op,
             "device": settings.device,
             "rounds": QUICK_ROUNDS if settings.quick else ROUNDS,
-            "seconds": 0.6 * settings.seconds / (len(KERNELS) * len(sizes)),
+            "seconds": 0.6 * seconds / (len(KERNELS) * len(sizes)),
             "cases": [{**size, "kernels": names} for size in sizes if key_of(op, size) not in items],
         }
-        for size, found in measure(request):
+        for size, found in measure(request, deadline=items.deadline, log=items.log):
             items[key_of(op, size)] = {"op": op, **size, "kernels": {name: found[name] for name in names}}
     ran: dict[str, list[str]] = {item["op"]: [] for item in items.values()}
     failed: list[str] = []
@@ -89,7 +92,12 @@ def key_of(op: str, size: dict[str, Any]) -> str:
 
 
 def measure(
-    request: dict[str, Any], command: list[str] | None = None, patience: float = _PATIENCE
+    request: dict[str, Any],
+    command: list[str] | None = None,
+    *,
+    patience: float = _PATIENCE,
+    deadline: float = math.inf,
+    log: Path | None = None,
 ) -> Iterator[tuple[dict[str, int], dict[str, Any]]]:
     """Each case's size, and its kernels' numbers or problems, when the case has ended.
 
@@ -97,6 +105,11 @@ def measure(
         request: of the process, which is started again without the kernel that took it down.
         command: of the process.
         patience: seconds without a message after which the kernel at hand is given up.
+        deadline: of all, by the monotonic clock.
+        log: gets what the process prints.
+
+    Raises:
+        OutOfTimeError: the deadline has passed.
     """
     cases = request["cases"]
     found: list[dict[str, Any]] = [{} for _ in cases]
@@ -107,16 +120,20 @@ def measure(
     while left := [index for index in range(len(cases)) if missing(index)]:
         asked = [{**cases[index], "kernels": missing(index)} for index in left]
         at_hand, kernel, progress = left[0], None, False
-        for message in messages(command or python(__name__), {**request, "cases": asked}, patience):
-            if "begin" in message:
-                at_hand, kernel = left[message["begin"]], message["kernel"]
-            elif "result" in message:
-                index, name, progress = left[message.pop("result")], message.pop("kernel"), True
-                found[index] |= dict.fromkeys([name] if name else missing(index), message)
-                if not missing(index):
-                    yield _size(cases[index]), found[index]
-            else:
-                code = message["ended"]
+        with open(log or os.devnull, "a", encoding="utf-8") as errors:
+            request = {**request, "cases": asked}
+            for message in messages(command or python(__name__), request, patience, deadline=deadline, errors=errors):
+                if "begin" in message:
+                    at_hand, kernel = left[message["begin"]], message["kernel"]
+                elif "result" in message:
+                    index, name, progress = left[message.pop("result")], message.pop("kernel"), True
+                    found[index] |= dict.fromkeys([name] if name else missing(index), message)
+                    if not missing(index):
+                        yield _size(cases[index]), found[index]
+                else:
+                    code = message["ended"]
+        if time.monotonic() > deadline:
+            raise OutOfTimeError("its time was up; the same command measures the kernels that are left")
         blame = {"problem": "error", "message": f"the process ended with code {code}"}
         if code is None:
             blame = {"problem": OUT_OF_TIME, "message": "no word for too long"}
@@ -290,7 +307,7 @@ class Call:
         return torch.autograd.grad(y, self.inputs, weights)
 
 
-def inputs_of(op: str, sequences: int, steps: int, width: int, device: str) -> Call:
+def inputs_of(op: str, sequences: int, steps: int, width: int, device: str, states: int = 16) -> Call:
     """Random inputs in single precision as a block of a model gives them, the same ones at every call.
 
     Args:
@@ -299,6 +316,7 @@ def inputs_of(op: str, sequences: int, steps: int, width: int, device: str) -> C
         steps: of each.
         width: channels.
         device: "cuda" or "cpu".
+        states: of a state space model, per channel or head.
 
     Raises:
         ValueError: there is no such op here.
@@ -312,15 +330,15 @@ def inputs_of(op: str, sequences: int, steps: int, width: int, device: str) -> C
         return functional.softplus(randn(*shape) - 3)
 
     if op == "selective_scan":
-        A = -torch.arange(1.0, STATES + 1, device=device).repeat(width, 1)
+        A = -torch.arange(1.0, states + 1, device=device).repeat(width, 1)
         given = [randn(sequences, steps, width), rate(sequences, steps, width), A]
-        given += [randn(sequences, steps, STATES), randn(sequences, steps, STATES), randn(width)]
+        given += [randn(sequences, steps, states), randn(sequences, steps, states), randn(width)]
         given += [randn(sequences, steps, width)]
         call = Call(given, lambda x, kernel: ops.selective_scan(*x, kernel=kernel))
     elif op == "ssd":
         heads = max(1, width // HEAD_DIM)
         given = [randn(sequences, steps, heads, width // heads), rate(sequences, steps, heads), -1 - rate(heads)]
-        given += [randn(sequences, steps, 1, STATES), randn(sequences, steps, 1, STATES)]
+        given += [randn(sequences, steps, 1, states), randn(sequences, steps, 1, states)]
         call = Call(given, lambda x, kernel: ops.ssd(*x, kernel=kernel))
     elif op == "causal_conv1d":
         given = [randn(sequences, steps, width), randn(width, TAPS), randn(width)]

@@ -1,32 +1,26 @@
-"""The stages of a GPU day, what its command asked for, and the files of a stage.
+"""The stages of a GPU day, what its command asked for, and the file of a stage.
 
-`STAGE.part.json` is written by a stage after every piece of work, `STAGE.json` by the driver when the stage has ended,
-and then the other goes. A piece of work is an *item*, by a key of its own; an item with a "problem" has failed.
+A piece of work of a stage is an *item*, by a key of its own; an item with a "problem" has failed.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from slotbench.files import dump_json, read_json_object_or_none, write_atomically
 
-__all__ = [
-    "MINUTES",
-    "RUNNING",
-    "STAGES",
-    "UNAVAILABLE",
-    "Items",
-    "OutOfTimeError",
-    "Settings",
-    "Stage",
-    "limit_of",
-    "problem_of",
-    "read_result",
-    "write_result",
-]
+__all__ = ["MINUTES", "STAGES", "Items", "OutOfTimeError", "Settings", "Stage", "limit_of", "problem_of", "run_command"]
+
+DONE, FAILED = "done", "failed"
+"""The states of a stage that has ended, beside `OUT_OF_TIME`."""
 
 MINUTES = 40.0
 """Minutes that the whole day may take by default; the limits of the stages are shares of it."""
@@ -36,6 +30,8 @@ UNAVAILABLE = "not available"
 
 RUNNING = "running"
 """Key of the test that has begun and not ended: it is there at the end where a test has taken the process down."""
+
+_PATIENCE = 20.0  # seconds from the signal that ends a command to the one that kills it
 
 
 @dataclass(frozen=True)
@@ -78,7 +74,6 @@ class Settings:
         quick: tiny sizes: to see that every stage runs.
         minutes: of the whole day.
         command: as it was typed.
-        seconds: of the stage at hand; the driver fills it in.
     """
 
     out: Path
@@ -86,17 +81,6 @@ class Settings:
     quick: bool = False
     minutes: float = MINUTES
     command: str = "slotbench bench gpu"
-    seconds: float = 0.0
-
-    def to_json(self) -> str:
-        """The settings on one line."""
-        return json.dumps({**asdict(self), "out": str(self.out)})
-
-    @classmethod
-    def from_json(cls, text: str) -> Settings:
-        """The settings that `to_json` has written."""
-        fields = json.loads(text)
-        return cls(**{**fields, "out": Path(fields["out"])})
 
 
 def limit_of(stage: Stage, minutes: float, left: float) -> float:
@@ -111,30 +95,43 @@ def limit_of(stage: Stage, minutes: float, left: float) -> float:
 
 
 class OutOfTimeError(RuntimeError):
-    """A stage has ended in time, with work left that another run of the command can do."""
+    """The time of a stage is up, with work left that another run of the command can do."""
 
 
 class Items(dict[str, dict[str, Any]]):
-    """The items of a stage by key, on disk after every change; those of an interrupted stage are there already.
+    """The items of a stage by key, in `OUT/STAGE.json` after every change; those of an interrupted stage are there.
 
     Args:
         out: folder of all results.
         stage: its name.
+        seconds: that the stage may take from now on.
+
+    Attributes:
+        result: what the file has beside them: "state" (`DONE`, `FAILED` or `OUT_OF_TIME` once the stage has ended),
+            "message", "seconds", "limit", "commit", "date" and "command".
+        log: the file of what the commands of the stage print.
+        deadline: of the stage, by the monotonic clock.
     """
 
-    def __init__(self, out: Path, stage: str) -> None:
-        self.path = out / f"{stage}.part.json"
-        stored = read_json_object_or_none(self.path) or {}
-        self.message = str(stored.get("message") or "")
-        super().__init__(stored["items"] if isinstance(stored.get("items"), dict) else {})
+    def __init__(self, out: Path, stage: str, seconds: float = 0.0) -> None:
+        self.path, self.log = out / f"{stage}.json", out / f"{stage}.log"
+        self.deadline = time.monotonic() + seconds
+        self.result = {"stage": stage, "state": "", "message": "", **(read_json_object_or_none(self.path) or {})}
+        found = self.result.pop("items", None)
+        super().__init__(found if isinstance(found, dict) else {})
+
+    def left(self) -> float:
+        """Seconds that are left."""
+        return self.deadline - time.monotonic()
 
     def __setitem__(self, key: str, item: dict[str, Any]) -> None:
         super().__setitem__(key, item)
         self.write()
 
-    def write(self) -> None:
-        """Writes all items, in one step."""
-        write_atomically(self.path, dump_json({"message": self.message, "items": dict(self)}, indent=1) + "\n")
+    def write(self, **result: Any) -> None:
+        """Writes the file in one step, with changes to the result."""
+        self.result |= result
+        write_atomically(self.path, dump_json({**self.result, "items": dict(self)}, indent=1) + "\n")
 
     def summary(self, noun: str) -> str:
         """How many there are, and how many of them failed: "10 runs, 1 failed"."""
@@ -147,13 +144,31 @@ def problem_of(item: dict[str, Any]) -> str | None:
     return ": ".join(str(item[key]) for key in ("problem", "message") if item.get(key)) if item.get("problem") else None
 
 
-def read_result(out: Path, stage: str) -> dict[str, Any] | None:
-    """The result of a stage that has ended; None if it has not."""
-    found = read_json_object_or_none(out / f"{stage}.json")
-    return found if found is not None and {"state", "items", "message"} <= found.keys() else None
+def run_command(command: Sequence[str], seconds: float, log: Path) -> int | None:
+    """The exit code of a command, whose output is added to a log; None if its time was up.
+
+    It is ended then, as by an interrupt, with all that it has started: a training writes its checkpoint first.
+    """
+    with open(log, "ab") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            return process.wait(max(seconds, 0.0))
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            _end(process)
 
 
-def write_result(out: Path, stage: str, result: dict[str, Any]) -> None:
-    """Writes the result, and removes the file that the stage wrote as it went."""
-    write_atomically(out / f"{stage}.json", dump_json(result, indent=1) + "\n")
-    (out / f"{stage}.part.json").unlink(missing_ok=True)
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            until = time.monotonic() + _PATIENCE
+            while time.monotonic() < until:
+                process.poll()
+                os.killpg(process.pid, 0)  # raises where the group is empty
+                time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

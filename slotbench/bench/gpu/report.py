@@ -12,7 +12,7 @@ from typing import Any
 from slotbench.bench import report as cores_report
 from slotbench.bench.cores import Results
 from slotbench.bench.cores import Settings as CoresSettings
-from slotbench.bench.gpu.plan import RUNNING, STAGES, UNAVAILABLE, Settings, problem_of, read_result
+from slotbench.bench.gpu.plan import RUNNING, STAGES, UNAVAILABLE, Items, Settings, problem_of
 from slotbench.bench.report import Table, markdown, number, spread
 from slotbench.files import read_json_object_or_none, write_atomically
 from slotbench.text import one_line
@@ -34,10 +34,10 @@ _TRAINING = (
 
 def write_report(settings: Settings) -> Path:
     """Writes OUT/report.md from the results that there are; a stage without one is named as such."""
-    results = {stage.name: read_result(settings.out, stage.name) for stage in STAGES}
-    ended = [result for result in results.values() if result is not None]
+    results = {stage.name: Items(settings.out, stage.name) for stage in STAGES}
+    ended = [items.result for items in results.values() if items.result["state"]]
     identity = read_json_object_or_none(settings.out / "gpu.json") or {}
-    facts = ((results["machine"] or {}).get("items") or {}).get("facts", {})
+    facts = results["machine"].get("facts", {})
     device = one_line(facts.get("device") or identity.get("device") or "an unknown device")
     # several commits and days, where the day was resumed later
     commits = dict.fromkeys(str(result.get("commit", "no commit")) for result in ended)
@@ -49,9 +49,8 @@ def write_report(settings: Settings) -> Path:
     parts.append(_section("Stages", [_stages(results)]))
     sections = {"machine": _machine, "gpu_tests": _tests, "kernels": _kernels, "cores": _cores}
     for name, section in {**sections, "training": _training, "experiment": _experiment}.items():
-        result = results[name]
         try:
-            parts += [section(result["items"], settings.out)] if result is not None and result["items"] else []
+            parts += [section(results[name], settings.out)] if results[name] else []
         except Exception as error:  # it must not end the day that it reports
             why = one_line(f"{type(error).__name__}: {error}")
             parts += [f"## {name}", f"The results cannot be shown ({why}); they are in {name}.json."]
@@ -60,24 +59,21 @@ def write_report(settings: Settings) -> Path:
     return path
 
 
-def outcomes(items: dict[str, dict[str, Any]]) -> str:
+def outcomes(items: Items) -> str:
     """How many tests passed, failed and were skipped, in words."""
     found = Counter(item["outcome"] for key, item in items.items() if key != RUNNING)
     return ", ".join(f"{found[outcome]} {outcome}" for outcome in ("passed", "failed", "skipped"))
-
-
-Items = dict[str, dict[str, Any]]
 
 
 def _section(heading: str, made: Iterable[Table], lines: Iterable[str] = ()) -> str:
     return re.sub(r"^#", "##", markdown(made, heading, lines), flags=re.MULTILINE)
 
 
-def _stages(results: dict[str, dict[str, Any] | None]) -> Table:
+def _stages(results: dict[str, Items]) -> Table:
     rows = []
     for stage in STAGES:
         cells = ["no result", "", ""]
-        if found := results[stage.name]:
+        if (found := results[stage.name].result)["state"]:
             cells = [found["state"], one_line(found["message"]), f"{found['seconds'] / 60:.1f}"]
         rows.append([stage.name, *cells, f"{stage.planned:g}"])
     return Table("What was run", ["stage", "state", "what came of it", "minutes", "planned"], rows, words=3)

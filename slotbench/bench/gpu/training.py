@@ -6,19 +6,16 @@ import copy
 import json
 import os
 import shutil
-import subprocess
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from slotbench.bench.gpu.plan import Items, OutOfTimeError, Settings, problem_of, read_result
+from slotbench.bench.gpu.plan import Items, OutOfTimeError, Settings, problem_of, run_command
 from slotbench.bench.harness import OUT_OF_MEMORY, OUT_OF_TIME, python
-from slotbench.files import read_json_object, read_json_object_or_none, write_atomically
+from slotbench.files import read_json_object_or_none, write_atomically
 from slotbench.yaml_files import read_yaml
 
 __all__ = [
@@ -48,14 +45,17 @@ def cores(settings: Settings, items: Items) -> str:
     command = python("slotbench", "bench", "cores", *CORES[: 1 if settings.quick else None], "--out", str(out))
     command += ["--device", settings.device, *(_QUICK_SIZES if settings.quick else _SIZES)]
     items["command"] = {"command": command[3:], "points": None}
-    done = subprocess.run(command, stdin=subprocess.DEVNULL)
-    if done.returncode:
-        raise RuntimeError(f"slotbench bench cores ended with code {done.returncode}; cores.log says more")
-    points = read_json_object(out / "cores.json")["points"]
+    code = run_command(command, items.left(), items.log)
+    if code:
+        raise RuntimeError(f"slotbench bench cores ended with code {code}; cores.log says more")
+    points = (read_json_object_or_none(out / "cores.json") or {"points": []})["points"]
     failed = [point for point in points if point.get("problem") == "error"]
     items["command"] |= {"points": len(points), "errors": len(failed)}
     items.write()
-    return f"{len(points)} points{f', {len(failed)} errors' if failed else ''}"
+    message = f"{len(points)} points{f', {len(failed)} errors' if failed else ''}"
+    if code is None:
+        raise OutOfTimeError(message)
+    return message
 
 
 # --- one training
@@ -64,7 +64,6 @@ PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed"}
 """Names in the report, and what Lightning calls them."""
 START = 60.0
 """Seconds that a training may take beside its steps: imports, workers, the device, the last checkpoint."""
-_PATIENCE = 30.0  # seconds from the signal that ends a training to the one that kills it
 
 
 def fit(
@@ -92,7 +91,7 @@ def fit(
         The numbers of the run's record, with a "problem" and a "message" where something went wrong.
     """
     trainer: dict[str, Any] = {"accelerator": "gpu" if settings.device == "cuda" else "cpu", "devices": 1}
-    trainer |= {"precision": PRECISIONS[precision], "max_steps": steps, "max_time": _clock_time(seconds)}
+    trainer |= {"precision": PRECISIONS[precision], "max_steps": steps, "max_time": {"seconds": round(seconds)}}
     command = python("slotbench", "fit", "--config", f"{folder}.yaml", "--run_dir", str(folder))
     if to_its_end:
         command.append("--allow-changes")  # the time that is left is another one
@@ -101,19 +100,12 @@ def fit(
         command.append("--no-final-validation")
         trainer |= {"limit_val_batches": 0, "num_sanity_val_steps": 0, "log_every_n_steps": 10}
     write_atomically(Path(f"{folder}.yaml"), json.dumps(merged(config, {"trainer": trainer}), indent=1))  # JSON is YAML
-    with open(f"{folder}.log", "w+", encoding="utf-8", errors="replace") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
-        timed_out = False
-        try:
-            process.wait(seconds + START)
-        except subprocess.TimeoutExpired:
-            timed_out = True
-        finally:
-            _end(process)
-        log.seek(0)
-        printed = [line.strip() for line in log if line.strip()]
-    found = outcome(read_json_object_or_none(folder / "run.json") or {}, process.returncode, printed)
-    if timed_out:
+    log = Path(f"{folder}.log")
+    log.unlink(missing_ok=True)
+    code = run_command(command, seconds + START, log)
+    printed = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    found = outcome(read_json_object_or_none(folder / "run.json") or {}, code or 0, printed)
+    if code is None:
         found |= {"problem": OUT_OF_TIME, "message": f"longer than {seconds + START:.0f} s with its start"}
     return found
 
@@ -143,24 +135,6 @@ def outcome(record: Mapping[str, Any], code: int, printed: list[str]) -> dict[st
         lost = "out of memory" in f"{message} {' '.join(printed[-40:])}".lower() or "OutOfMemory" in message
         found |= {"problem": OUT_OF_MEMORY if lost else "error", "message": message}
     return found
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Lets a training that is still there write its checkpoint, then ends it."""
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _clock_time(seconds: float) -> str:
-    """As Lightning's trainer takes a duration: DD:HH:MM:SS."""
-    whole = timedelta(seconds=max(1, round(seconds)))
-    minutes, rest = divmod(whole.seconds, 60)
-    return f"{whole.days:02d}:{minutes // 60:02d}:{minutes % 60:02d}:{rest:02d}"
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -221,13 +195,12 @@ def training(settings: Settings, items: Items) -> str:
     Raises:
         OutOfTimeError: some could not be begun.
     """
-    began = time.monotonic()
     folder = settings.out / "training"
     folder.mkdir(parents=True, exist_ok=True)
     pairs = [(case, precision) for precision in PRECISIONS for case in CASES]
     waiting = [(case, precision) for case, precision in pairs if f"{case.family}, {precision}" not in items]
     for index, (case, precision) in enumerate(waiting):
-        left = settings.seconds - (time.monotonic() - began)
+        left = items.left()
         if left < START / 2 + _LEAST:
             break
         # half of what a start may take, as most take less; a quick one has two steps, however slow
@@ -303,15 +276,13 @@ _VALIDATIONS = 4
 
 def experiment(settings: Settings, items: Items) -> str:
     """Trains by the first plan that has enough steps by the measured speed; an interrupted one is resumed."""
-    began = time.monotonic()
     folder = settings.out / "experiment"
     folder.mkdir(parents=True, exist_ok=True)
     if "choice" not in items:
-        items["choice"] = _choice(settings, items, began)
+        items["choice"] = _choice(settings, items)
     plan, steps = items["choice"]["plan"], items["choice"]["steps"]
-    left = settings.seconds - (time.monotonic() - began) - START
     config = plan_config(plan, steps, quick=settings.quick)
-    found = fit(settings, config, folder / "run", steps, max(left, 10.0), to_its_end=True)
+    found = fit(settings, config, folder / "run", steps, max(items.left() - START, 10.0), to_its_end=True)
     result = read_json_object_or_none(folder / "run" / "result.json") or {}
     items["run"] = {**found, "headlines": result.get("headlines", []), "metrics": result.get("metrics", {})}
     if (problem := problem_of(items["run"])) is not None:
@@ -347,21 +318,21 @@ def steps_that_fit(seconds: float, per_second: float | None) -> int:
     return int(_SHARE * max(0.0, seconds - START) * per_second) if per_second else 0
 
 
-def _choice(settings: Settings, items: Items, began: float) -> dict[str, Any]:
+def _choice(settings: Settings, items: Items) -> dict[str, Any]:
     """The plan and its steps, and the speeds by which it was chosen: that of the stage `training`, and of a probe."""
-    trained = ((read_result(settings.out, "training") or {}).get("items") or {}).get("SlotSSM, fp32") or {}
+    trained = Items(settings.out, "training").get("SlotSSM, fp32", {})
     speeds = {_OWN: trained.get("steps_per_second") if problem_of(trained) is None else None}
     plan, steps = _LAPTOP, read_yaml(LAPTOP)["trainer"]["max_steps"]
     if settings.quick:
         plan, steps = _WHOLE, _VALIDATIONS
-    elif (own := steps_that_fit(settings.seconds, speeds[_OWN])) >= PLANS[_OWN]:
+    elif (own := steps_that_fit(items.left(), speeds[_OWN])) >= PLANS[_OWN]:
         plan, steps = _OWN, own
     else:
         config = plan_config(_WHOLE, _PROBE_STEPS, quick=False)
         items["probe"] = fit(settings, config, settings.out / "experiment" / "probe", _PROBE_STEPS, _PROBE_SECONDS)
         if problem_of(items["probe"]) is None:
             speeds[_WHOLE] = items["probe"]["steps_per_second"]
-        whole = steps_that_fit(settings.seconds - (time.monotonic() - began), speeds.get(_WHOLE))
+        whole = steps_that_fit(items.left(), speeds.get(_WHOLE))
         if whole >= PLANS[_WHOLE]:
             plan, steps = _WHOLE, whole
     return {"plan": plan, "steps": steps, "steps_per_second": speeds}

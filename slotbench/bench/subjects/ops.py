@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +14,7 @@ from torch.nn import functional
 
 from slotbench import ops
 from slotbench.bench.contests import Contest, Way, by_shape
+from slotbench.bench.gpu.kernels import inputs_of
 from slotbench.nn.resnet_blocks import ResNetBlock
 from slotbench.ops.gated_norm import gated_rms_norm
 
@@ -41,31 +41,15 @@ def _rate(*shape: int) -> Tensor:
 
 
 def selective_scan(quick: bool) -> list[Contest]:
-    """Kernels by shape, through the outputs and through the last state."""
+    """Kernels by shape, on the inputs that a GPU day has too."""
     shapes = [(8, 20, 64, 16), (2, 160, 64, 16)] if quick else SELECTIVE_SCAN
     memory = tuple(_kernels("selective_scan"))
     return by_shape(shapes, _scan_ways, "reference", lambda *shape: (2, 4, *shape[2:]), memory=memory)
 
 
 def _scan_ways(batch: int, steps: int, inner: int, states: int) -> dict[str, Way]:
-    torch.manual_seed(0)
-    inputs: dict[str, Any] = {
-        "u": torch.randn(batch, steps, inner),
-        "delta": _rate(batch, steps, inner),
-        "A": -torch.arange(1.0, states + 1).repeat(inner, 1),
-        "B": torch.randn(batch, steps, states),
-        "C": torch.randn(batch, steps, states),
-        "D": torch.randn(inner),
-        "z": torch.randn(batch, steps, inner),
-        "state": torch.randn(batch, inner, states),
-    }
-    given = [value.requires_grad_() for value in inputs.values()]
-    outer = (torch.randn(batch, steps, inner), torch.randn(batch, inner, states))
-
-    def run(kernel: str) -> tuple[Tensor, ...]:
-        return grad(ops.selective_scan(**inputs, kernel=kernel), given, outer)
-
-    return {kernel: partial(run, kernel) for kernel in _kernels("selective_scan")}
+    call = inputs_of("selective_scan", batch, steps, inner, "cpu", states)
+    return {kernel: partial(call.both, kernel) for kernel in _kernels("selective_scan")}
 
 
 def ssd(quick: bool) -> list[Contest]:

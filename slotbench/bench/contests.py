@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from typing import Any
 
 import torch
 
-from slotbench.bench.harness import MemoryMeter, python, thread_variables
+from slotbench.bench.harness import MemoryMeter, Say, messages, python, serve, thread_variables
 from slotbench.bench.report import Table, exponent, markdown, number
 from slotbench.bench.subjects import SUBJECTS, contests_of
 from slotbench.files import dump_json, write_atomically
@@ -316,17 +317,15 @@ def _peak_memory(request: dict[str, Any], threads: int) -> float:
     """Megabytes beyond the inputs.
 
     Raises:
-        RuntimeError: the process failed; with the last line that it wrote.
+        RuntimeError: the process failed; its error is on the terminal.
     """
-    command, env = python("slotbench.bench.contests"), thread_variables(threads)
-    done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, env=env)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise RuntimeError(f"memory of {request['way']} on {request['label']}: {last}")
-    return float(done.stdout.split()[-1])
+    for message in messages(python("slotbench.bench.contests"), request, math.inf, env=thread_variables(threads)):
+        if "ended" not in message:
+            return float(message["memory_mb"])
+    raise RuntimeError(f"memory of {request['way']} on {request['label']} could not be measured")
 
 
-def _measure(request: dict[str, Any]) -> float:
+def _measure(request: dict[str, Any], say: Say) -> None:
     contests = contests_of(request["subject"], request["quick"], **request["options"])
     contest = next(contest for contest in contests if contest.label == request["label"])
     if contest.small is not None:
@@ -335,10 +334,9 @@ def _measure(request: dict[str, Any]) -> float:
     meter = MemoryMeter("cpu")
     meter.reset()
     result = way()
-    peak = meter.peak()
+    say({"memory_mb": meter.peak()})
     del result
-    return peak
 
 
 if __name__ == "__main__":
-    print(_measure(json.load(sys.stdin)))
+    serve(_measure)

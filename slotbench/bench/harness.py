@@ -197,7 +197,7 @@ def messages(
             process.stdin.close()
             for count in itertools.count():
                 seconds = min(patience + (start if count < 2 else 0), deadline - time.monotonic())
-                line = lines.get(timeout=max(seconds, 0.0))
+                line = lines.get(timeout=None if seconds == math.inf else max(seconds, 0.0))
                 if line is None:
                     yield {"ended": process.wait()}
                     return

@@ -60,8 +60,8 @@ OUT/SUBJECT.json and OUT/SUBJECT.md.
   --config FILE       training_step: the experiment (default: experiments/blinking_balls.yaml)
 
 slotbench bench gpu does in one go what wants a GPU, in a checkout of slotbench: @STAGES@.
-Each stage is a process of its own with a time limit, whose failure is a result; a stage that has a result is not run
-again, so the same command resumes. Writes OUT/STAGE.json after each stage, and OUT/report.md.
+Each stage has a time limit, and its failure is a result; a stage that has a result is not run again, so the same
+command resumes. Writes OUT/STAGE.json after each stage, and OUT/report.md.
 
   --minutes N         for all stages together (default: 40)
   --stages A,B        only these

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from slotbench import registry
-from slotbench.bench.flops import count_flops
+from slotbench.bench.core_process import count_flops
 from slotbench.interfaces import TemporalCore, TokenSpec
 
 B, L, D, N = 2, 16, 32, 4

@@ -48,20 +48,20 @@ SUBJECTS = {
         "frames x channels x rows x columns",
     ),
     "temporal_attention": Subject(
-        "attention", "attention over the slots of all earlier steps, fused against written out", "batch, steps, slots"
+        "ops", "attention over the slots of all earlier steps, fused against written out", "batch, steps, slots"
     ),
     "cross_attention": Subject(
-        "attention",
+        "ops",
         "slots that read tokens: with keys and values of the tokens, and without",
         "frames, tokens, slots, width",
     ),
     "inverted_attention": Subject(
-        "attention",
+        "ops",
         "slots that compete for tokens: with keys, without, without weights",
         "work, batch, steps, tokens",
     ),
     "slot_attention": Subject(
-        "attention", "a training step of SAVi by the kernel of inverted attention", "tokens, width, slots", 11
+        "ops", "a training step of SAVi by the kernel of inverted attention", "tokens, width, slots", 11
     ),
     "recurrent_cores": Subject(
         "models", "SlotRNN and RIM against torch.nn.GRU over the same slots", "batch, steps, slots, width", 11

@@ -42,7 +42,6 @@ _WORDS = {
     "object": "an object",
     "null": "null",
 }
-_PLACE = re.compile(r"\.([A-Za-z_]\w*)|\[(\d+)\]")
 
 T = TypeVar("T")
 
@@ -88,7 +87,7 @@ def as_record(value: Any, kind: type[T], where: str | Path) -> T:
     try:
         return cast(T, _checked(value, kind))
     except msgspec.ValidationError as error:
-        raise FileError(f"{where} {_problem(str(error), value)}") from error
+        raise FileError(f"{where} {_problem(value, kind)}") from error
 
 
 def valid_part(value: Any, kind: type[T], where: str | Path = "the record") -> T:
@@ -105,7 +104,7 @@ def valid_part(value: Any, kind: type[T], where: str | Path = "the record") -> T
     try:
         return cast(T, _valid_part(value, kind))
     except msgspec.ValidationError as error:
-        raise FileError(f"{where} {_problem(str(error), value)}") from error
+        raise FileError(f"{where} {_problem(value, kind)}") from error
 
 
 def real(value: Any) -> float | None:
@@ -140,15 +139,11 @@ def _valid_part(value: Any, kind: Any) -> Any:
     try:
         return _checked(value, kind)
     except msgspec.ValidationError:
-        member = get_args(kind)[-1:]
-        if get_origin(kind) is list and isinstance(value, list):
-            return [part for item in value for part in _kept(item, member[0])]
-        if get_origin(kind) is dict and isinstance(value, dict):
-            return {key: part for key, item in value.items() for part in _kept(item, member[0])}
-        if not (is_typeddict(kind) or dataclasses.is_dataclass(kind)) or not isinstance(value, dict):
+        members = _members(value, kind)
+        if members is None:
             raise
-        kinds = _entries(cast(Any, kind))
-        return _checked({key: part for key, item in value.items() for part in _kept(item, kinds.get(key, Any))}, kind)
+        kept = {name: part for name, item, member in members for part in _kept(item, member)}
+        return _checked(list(kept.values()) if isinstance(value, list) else kept, kind)
 
 
 def _kept(value: Any, kind: Any) -> list[Any]:
@@ -158,38 +153,55 @@ def _kept(value: Any, kind: Any) -> list[Any]:
     return []
 
 
+def _members(value: Any, kind: Any) -> list[tuple[Any, Any, Any]] | None:
+    """Name or index, value and type of each member of a record, a list or a mapping; None of anything else."""
+    kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    member = get_args(kind)[-1:]
+    if get_origin(kind) is list and isinstance(value, list):
+        return [(index, item, member[0]) for index, item in enumerate(value)]
+    if get_origin(kind) is dict and isinstance(value, dict):
+        return [(name, item, member[0]) for name, item in value.items()]
+    if (is_typeddict(kind) or dataclasses.is_dataclass(kind)) and isinstance(value, dict):
+        entries = _entries(cast(Any, kind))
+        return [(name, item, entries.get(name, Any)) for name, item in value.items()]
+    return None
+
+
 @functools.cache
 def _entries(kind: type) -> dict[str, Any]:
     hints = get_type_hints(kind, include_extras=True)
     return {name: get_args(hint)[0] if get_origin(hint) is Required else hint for name, hint in hints.items()}
 
 
-def _problem(message: str, value: Any) -> str:
-    """What msgspec says of a value, as the end of a sentence that begins with where it was read from."""
-    what, _, path = message.partition(" - at ")
-    place, found = _found(path.strip("`"), value)
-    words = re.sub(r"`([\w| ]+)`", lambda match: " or ".join(_WORDS.get(w, w) for w in match[1].split(" | ")), what)
-    lacks = re.fullmatch(r"Object missing required field `(\w+)`", what)
-    if lacks:
-        return f"is damaged: {f'its {place!r}' if place else 'it'} has no {lacks[1]!r}"
-    expected, _, got = words.removeprefix("Expected ").partition(", got ")
-    if what.startswith("Expected "):
-        if not place:
-            return f"holds {got or 'something else'}; expected {expected.replace('an object', 'a JSON object')}"
-        return f"is damaged: its {place!r} is {found or got or 'something else'}; expected {expected}"
-    if what.startswith("Invalid enum value"):
-        return f"is not of this version: its {place!r} is {found or 'something else'}, which it does not know"
-    return f"is damaged: {words}"
-
-
-def _found(path: str, value: Any) -> tuple[str, str]:
-    """A path of msgspec's, "$.fields[...].shape", without its beginning, and what stands there, if it leads there."""
-    place = re.sub(r"^(?:key` in `)?\$\.?", "", path)
-    for name, index in _PLACE.findall(path):
+def _problem(value: Any, kind: Any, place: str = "") -> str:
+    """What is wrong with a value, as the end of a sentence that begins with where it was read from."""
+    for name, item, member in _members(value, kind) or ():
         try:
-            value = value[name or int(index)]
-        except (KeyError, IndexError, TypeError):
-            return place, ""
-    if "..." in path or isinstance(value, dict | list):
-        return place, ""
-    return place, repr(value[:_LONGEST]) if isinstance(value, str) else repr(value)[:_LONGEST]
+            msgspec.convert(item, member)
+        except msgspec.ValidationError:
+            inner = f"{place}[{name}]" if isinstance(name, int) else f"{place}.{name}".lstrip(".")
+            return _problem(item, member, inner)
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        return _sentence(str(error), value, place[-2 * _LONGEST :])
+    return "is damaged"
+
+
+def _sentence(message: str, value: Any, place: str) -> str:
+    """A message of msgspec's about the value at a place, in words."""
+    its = f"its {place!r}" if place else "it"
+    words = re.sub(r"`([\w| ]+)`", lambda match: " or ".join(_WORDS.get(w, w) for w in match[1].split(" | ")), message)
+    expected, _, got = words.removeprefix("Expected ").partition(", got ")
+    found = "" if isinstance(value, dict | list) else repr(value[:_LONGEST] if isinstance(value, str) else value)[:60]
+    if lacks := re.fullmatch(r"Object missing required field `(\w+)`", message):
+        return f"is damaged: {its} has no {lacks[1]!r}"
+    if " - at `key`" in message:
+        return f"is damaged: a name in {its} is none that there can be"
+    if message.startswith("Invalid enum value"):
+        return f"is not of this version: {its} is {found}, which it does not know"
+    if message.startswith("Expected ") and place:
+        return f"is damaged: {its} is {found or got or 'of another length'}; expected {expected}"
+    if message.startswith("Expected "):
+        return f"holds {got or 'something else'}; expected {expected.replace('an object', 'a JSON object')}"
+    return f"is damaged: {f'{its}: ' if place else ''}{words[:200]}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from typing import Any, Literal, Required, TypedDict
+from typing import Annotated, Any, Literal, Required, TypedDict
 
 import pytest
+from msgspec import Meta
 
 from slotbench.errors import DataFilesError, FileError
 from slotbench.records import Amount, Whole, as_record, numbers, read_record, valid_part
@@ -23,6 +24,8 @@ class Entry(TypedDict, total=False):
     step: Whole
     seconds: Amount
     counts: dict[str, Whole]
+    axes: Annotated[list[Whole], Meta(max_length=2)]
+    names: dict[Annotated[str, Meta(pattern="^[a-z]+$")], Any]
     parts: list[Part]
 
 
@@ -49,10 +52,13 @@ def test_entries_without_a_type_stay_as_they_are(tmp_path):
         ({"step": "x"}, "is damaged: its 'step' is 'x'; expected a whole number"),
         ({"step": True}, "is damaged: its 'step' is True; expected a whole number"),
         ({"step": -1}, "is damaged: its 'step' is -1; expected a whole number >= 0"),
-        ({"step": 10**300}, f"is damaged: its 'step' is 1{39 * '0'}; expected a whole number <= "),
+        ({"step": 10**300}, f"is damaged: its 'step' is 1{59 * '0'}; expected a whole number <= "),
         ({"seconds": float("nan")}, "is damaged: its 'seconds' is nan"),
         ({"kind": "b"}, "is not of this version: its 'kind' is 'b', which it does not know"),
-        ({"counts": {"secret": "x"}}, "is damaged: its 'counts[...]' is a text; expected a whole number"),
+        ({"counts": {"a": 1, "b": "x"}}, "is damaged: its 'counts.b' is 'x'; expected a whole number"),
+        ({"axes": [1, 2, 3]}, "is damaged: its 'axes' is of another length; expected a list of length <= 2"),
+        ({"names": {"B": 1}}, "is damaged: a name in its 'names' is none that there can be"),
+        ({"seconds": 10**400}, "is damaged: its 'seconds'"),
         ({"parts": [{"name": "x"}, {}]}, "is damaged: its 'parts[1]' has no 'name'"),
         ({"parts": [{"name": "x", "size": []}]}, "is damaged: its 'parts[0].size' is a list; expected a whole number"),
         ([1], "holds a list; expected a JSON object"),
@@ -81,10 +87,11 @@ def test_foreign_text_is_short_and_quoted():
         as_record({"step": "\x1b[2J" * 10_000, "kind": "\x1b"}, Entry, "it")
     assert len(str(error.value)) < 300
     assert "\x1b" not in str(error.value)
-    with pytest.raises(FileError) as error:
-        as_record({"kind": "\x1b[2J" * 10_000}, Entry, "it")
-    assert len(str(error.value)) < 300
-    assert "\x1b" not in str(error.value)
+    for content in ({"kind": "\x1b[2J" * 10_000}, {"counts": {"\x1b[2J" * 10_000: "x"}}):
+        with pytest.raises(FileError) as error:
+            as_record(content, Entry, "it")
+        assert len(str(error.value)) < 300
+        assert "\x1b" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -93,6 +100,8 @@ def test_foreign_text_is_short_and_quoted():
         ({"step": "x", "seconds": 2, "more": [1]}, {"seconds": 2, "more": [1]}),
         ({"counts": {"a": 1, "b": "x", "c": -1}}, {"counts": {"a": 1}}),
         ({"counts": 3}, {}),
+        ({"axes": [1, "x", 2]}, {"axes": [1, 2]}),
+        ({"axes": [1, 2, 3], "names": {"B": 1}}, {}),
         ({"parts": [{"name": "x", "size": "big"}, {"size": 3}, 7]}, {"parts": [{"name": "x"}]}),
         ({}, {}),
     ],

@@ -170,17 +170,14 @@ def _in_folder(folder: Path, array: str | None) -> tuple[list[Clip], list[str]]:
             path = Path(entry.path)
             if is_hidden(entry.name):
                 continue
-            if entry.is_dir():
-                found = [_image_clip(path.name, path)] if _has_images(path) else None
-            elif path.suffix.lower() in IMAGES:
+            if not entry.is_dir() and path.suffix.lower() in IMAGES:
                 images.append(path)
-                continue
+            elif entry.is_dir() and _has_images(path):
+                clips.append(_image_clip(path.name, path))
+            elif not entry.is_dir() and path.suffix.lower() in (".npz", ".npy"):
+                clips.append(_array_clip(path, array))
             else:
-                suffix = path.suffix.lower()
-                found = [_array_clip(path, array)] if suffix in (".npz", ".npy") else None
-            if found is None:
                 others.append(path.name)
-            clips += found or []
             if len(clips) + len(others) > _MOST_CLIPS:
                 raise UserError(f"{folder} holds more than {_MOST_CLIPS:,} clips")
     if clips:
@@ -286,16 +283,13 @@ def _read_images(folder: Path) -> np.ndarray:
     first = read_mask_image(files[0])
     if first.size * len(files) * 8 > ARRAY_LIMIT:
         raise FileError(f"{folder} has {len(files):,} images of {first.size:,} pixels: more than fit in memory")
-    found = np.zeros((len(files), *first.shape), np.result_type(first.dtype, np.uint8))
-    for number, file in enumerate(files):
-        ids = first if number == 0 else read_mask_image(file)
-        if ids.shape != first.shape:
+    found = [first]
+    for file in files[1:]:
+        found.append(read_mask_image(file))
+        if found[-1].shape != first.shape:
+            size = " x ".join(map(str, first.shape))
             raise UserError(
-                f"{file} has {ids.shape[0]} x {ids.shape[1]} pixels, and {files[0].name} beside it {first.shape[0]} x "
-                f"{first.shape[1]}; expected frames of one size"
+                f"{file} has {found[-1].shape[0]} x {found[-1].shape[1]} pixels, and {files[0].name} beside it {size}; "
+                "expected frames of one size"
             )
-        wider = np.promote_types(found.dtype, ids.dtype)
-        if wider != found.dtype:
-            found = found.astype(wider)
-        found[number] = ids
-    return found
+    return np.stack(found)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
-import video_archive
 from ball_files import write_ball_file
 from cater_files import write_cater
 from clevrer_files import write_clevrer
@@ -79,6 +81,24 @@ def write_movi_a(folder: Path) -> None:
     write_movi(folder / "movi_a" / "128x128" / "1.0.0", {"train": videos, "validation": videos[:3]})
 
 
+def packed_videos(**arguments: Any) -> Any:
+    """The data set of docs/your_own_videos.md."""
+    page = Path(__file__).parents[2] / "docs" / "your_own_videos.md"
+    (code,) = (found for found in re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.S) if "@reg" in found)
+    names: dict[str, Any] = sys.modules.setdefault("page_of_own_videos", ModuleType("page_of_own_videos")).__dict__
+    if "PageVideos" not in names:
+        # under another name: that of the page is for its own test
+        exec(code.replace('@register("datasets")\n', "").replace("PackedVideos", "PageVideos"), names)
+    return names["PageVideos"](**arguments)
+
+
+def write_packed(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 4), ("val", 3), ("test", 2)):
+        frames = rng.integers(0, 256, (count, 8, 8, 8, 3), dtype=np.uint8)
+        np.savez(folder / f"{split}.npz", frames=frames, masks=(frames[..., 0] // 90).astype(np.uint8))
+
+
 MOVI: dict[str, Any] = {"resolution": 16, "depth": True}
 READERS = {
     "BallFile": Reader(lambda folder: write_ball_file(folder / "balls.h5"), BallFile, {}, "balls.h5"),
@@ -89,7 +109,7 @@ READERS = {
     "MOVi": Reader(write_movi_a, MOVi, MOVI),
     "MOVi, prepared": Reader(write_movi_a, MOVi, MOVI, prepared=True),
     "CLEVRER": Reader(write_clevrer, CLEVRER, {"resolution": 8}),
-    "VideoArchive": Reader(video_archive.write_archive, video_archive.VideoArchive, {}),
+    "PackedVideos": Reader(write_packed, packed_videos, {"resolution": 8}),
     "CLEVRER, prepared": Reader(write_clevrer, CLEVRER, {"resolution": 8}, prepared=True),
 }
 

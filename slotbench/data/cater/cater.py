@@ -25,8 +25,9 @@ from slotbench.data.base import (
 from slotbench.data.cater.sampling import Sampling, frame_numbers
 from slotbench.data.cater.scene import MOST_OBJECTS, CaterScene, cell_of
 from slotbench.data.cater.videos import LAYOUT, TIMED, CaterVideos, ListedVideos, PreparedVideos, ReleasedVideos
-from slotbench.data.clip_cache import ClipCache, cache_videos, is_cache
+from slotbench.data.clip_cache import ClipCache, is_cache
 from slotbench.data.clips import order_of_pass
+from slotbench.data.prepared_videos import cache_videos
 from slotbench.data.preparing import Preparable, Report, processes_for
 from slotbench.errors import DataFilesError
 from slotbench.files import read_text, write_atomically

@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Literal
 
 from slotbench.data.base import LoaderOptions, Split, check_choices, check_counts
 from slotbench.data.clevrer.videos import LAYOUT, TIMED, ClevrerVideos, Fit, find_places, movies_of
-from slotbench.data.clip_cache import ClipCache, PreparableVideos
+from slotbench.data.clip_cache import ClipCache
 from slotbench.data.clips import ClipSource
 from slotbench.data.folders.video_files import VideoFile
+from slotbench.data.prepared_videos import PreparableVideos
 from slotbench.errors import DataFilesError
 
 __all__ = ["CLEVRER"]

@@ -9,10 +9,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from slotbench.data.base import LoaderOptions, Split, check_counts
-from slotbench.data.clip_cache import ClipCache, PreparableVideos, is_cache
+from slotbench.data.clip_cache import ClipCache, is_cache
 from slotbench.data.clips import ClipSource
 from slotbench.data.crops import check_crop
 from slotbench.data.movi.record import TIMED, MOViRecords, find_shards
+from slotbench.data.prepared_videos import PreparableVideos
 from slotbench.errors import DataFilesError
 
 __all__ = ["MOVi"]

@@ -14,12 +14,13 @@ import numpy as np
 import torch
 
 from slotbench.data.base import LoaderOptions, Split, check_counts
-from slotbench.data.clip_cache import ClipCache, cache_videos
+from slotbench.data.clip_cache import ClipCache
 from slotbench.data.clips import StoredVideos
 from slotbench.data.crops import check_crop
 from slotbench.data.movi.record import TIMED
 from slotbench.data.movi_like.scenes import Level, SceneLaw, mujoco_version
 from slotbench.data.movi_like.videos import SimulatedVideos
+from slotbench.data.prepared_videos import cache_videos
 from slotbench.data.preparing import Preparable, Report, processes_for
 from slotbench.errors import DataFilesError, FileError
 from slotbench.files import cache_home, check_writable

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,6 +110,39 @@ def test_a_complete_cache_whose_file_was_cut_off_is_not_called_done(tmp_path: Pa
         file.truncate(100)
     with pytest.raises(DataFilesError, match=r"frames.bin has 100 bytes and cache.json says 3,840: .* prepare it anew"):
         write_cache(tmp_path, pieces(None), {"set": "made up"})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"format": 2}, "is not of this version: its 'format' is 2"),
+        ({"description": []}, "its 'description' is a list; expected an object"),
+        ({"videos": True}, "its 'videos' is True; expected a whole number"),
+        ({"videos": -1}, "its 'videos' is -1; expected a whole number >= 0"),
+        ({"videos": 0}, "it has no videos"),
+        ({"fields": {}}, "it has no frames"),
+        ({"fields": {"../../etc": {"dtype": "uint8", "shape": [1], "timed": False}}}, "a name in its 'fields' is none"),
+        ({"frames": {"dtype": "object"}}, "its 'fields.frames.dtype' is 'object', which it does not know"),
+        ({"frames": {"shape": [2, -3, 4, 4]}}, r"its 'fields.frames.shape\[1\]' is -3; expected a whole number >= 0"),
+        ({"frames": {"shape": [2, 3, 0, 4]}}, "it has no frames"),
+        ({"frames": {"shape": [], "timed": True}}, "'fields.frames': a field that goes with time has no axes"),
+        ({"objects.mass": {"timed": True}}, "the field objects.mass has 3 frames, and there are 2"),
+    ],
+)
+def test_a_damaged_header_is_refused_with_the_entry_and_what_to_do(
+    change: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    write_cache(tmp_path, pieces(None), {"set": "made up"})
+    path = tmp_path / "cache.json"
+    state = json.loads(path.read_text())
+    for name, entries in change.items():
+        if name in state["fields"]:
+            state["fields"][name] |= entries
+        else:
+            state[name] = entries
+    path.write_text(json.dumps(state))
+    with pytest.raises(DataFilesError, match=rf"cache.json .*{said}.*; delete its folder and prepare it anew"):
+        ClipCache(tmp_path)
 
 
 def test_no_file_is_written_through_a_link(tmp_path: Path) -> None:

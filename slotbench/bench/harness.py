@@ -36,7 +36,6 @@ __all__ = [
     "python",
     "serve",
     "thread_variables",
-    "wait_for",
 ]
 
 OUT_OF_MEMORY, OUT_OF_TIME, SKIPPED = "out of memory", "out of time", "skipped"
@@ -58,21 +57,13 @@ def clocked(call: Callable[[], Any], device: str, calls: int = 1) -> float:
     import torch
 
     start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    wait_for(device)
+    torch.cuda.synchronize()
     start.record()
     for _ in range(calls):
         call()
     stop.record()
-    wait_for(device)
+    torch.cuda.synchronize()
     return float(1e-3 * start.elapsed_time(stop))
-
-
-def wait_for(device: str) -> None:
-    """Waits until a GPU has done what it was asked to."""
-    if device == "cuda":
-        import torch
-
-        torch.cuda.synchronize()
 
 
 class MemoryMeter:

@@ -114,7 +114,9 @@ def test_a_failure_is_a_result_and_the_next_stage_runs(day, tmp_path):
 
 CHILD = """
 import subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
+child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+child.stdout.readline()
 open(sys.argv[1], "w").write(str(child.pid))
 time.sleep(60)
 """
@@ -322,6 +324,7 @@ def test_a_failure_is_kept_with_its_message():
         "tests/a.py::test_y": {"outcome": "failed", "problem": "failed", "message": "AssertionError: off by one"},
         RUNNING: {"test": "tests/a.py::test_z"},
     }
+    assert RUNNING not in driver.test_outcomes(log + "tests/a.py::test_z PASSED\n"), "a second run has its outcome"
 
 
 def test_files_with_the_mark_are_found_and_no_others(tmp_path):

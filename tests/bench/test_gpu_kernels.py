@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 
 import pytest
 import torch
 
 from slotbench.bench.gpu import kernels as stage
 from slotbench.bench.gpu.kernels import inputs_of, key_of, measure
-from slotbench.bench.gpu.plan import Items, Settings
+from slotbench.bench.gpu.plan import Items, OutOfTimeError, Settings
 from slotbench.ops import available_kernels
 from slotbench.ops.dispatch import KERNELS
 
@@ -62,6 +63,15 @@ def test_a_kernel_that_takes_the_process_down_is_named_and_the_others_are_measur
     assert found[2] == {"good": fine, "last": fine, kernel: {"problem": problem, "message": message}}
     assert started[1] == [[2, ["good", "last"]], [3, ["good", kernel, "last"]]]
     assert len(started) == 2
+
+
+def test_the_time_of_the_stage_ends_the_process_and_blames_no_kernel(tmp_path):
+    cases = [{"sequences": 1, "steps": step, "width": 1, "kernels": ["hangs"]} for step in (1, 2)]
+    command = [sys.executable, "-c", PROCESS, str(tmp_path / "log")]
+    results = measure({"cases": cases}, command, patience=60.0, deadline=time.monotonic() + 5)
+    assert next(results)[1] == {"hangs": {"both": [1.0]}}
+    with pytest.raises(OutOfTimeError):
+        next(results)
 
 
 def test_the_only_kernel_of_a_case_may_be_lost(tmp_path):

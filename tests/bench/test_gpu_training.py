@@ -117,6 +117,17 @@ def test_what_a_training_came_to_is_read_from_its_record(error, said, problem):
     assert wrong["message"] == error or wrong["message"] == "slotbench: no core named X; available: Y"
 
 
+def test_commands_whose_time_is_up_keep_what_they_have(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "run_command", lambda command, seconds, log: log.touch())
+    settings, folder = Settings(tmp_path, "cpu"), tmp_path / "run"
+    found = training.fit(settings, {"trainer": {"max_epochs": 1}}, folder, 7, 20.0, to_its_end=True)
+    assert (found["problem"], found["message"]) == ("out of time", "longer than 80 s with its start")
+    trainer = {"accelerator": "cpu", "devices": 1, "precision": "32-true", "max_steps": 7, "max_time": {"seconds": 20}}
+    assert read_yaml(tmp_path / "run.yaml") == {"trainer": {"max_epochs": 1, **trainer}}
+    with pytest.raises(OutOfTimeError, match="0 points"):
+        training.cores(settings, Items(tmp_path, "cores"))
+
+
 def test_a_configuration_over_another_keeps_arguments_of_the_same_class_alone():
     below = {"core": {"class_path": "A", "init_args": {"x": 1, "y": 2}}, "z": 3}
     assert training.merged(below, {"core": {"init_args": {"x": 5}}}) == {

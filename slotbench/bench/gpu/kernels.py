@@ -37,7 +37,6 @@ from slotbench.bench.harness import (
     messages,
     python,
     serve,
-    wait_for,
 )
 from slotbench.ops.dispatch import KERNELS
 
@@ -207,7 +206,6 @@ def _first_run(call: Call, kernel: str, device: str) -> dict[str, Any]:
         for name, way in (("forward", call.forward), ("both", call.both)):
             meter.reset()
             kept = way(kernel)
-            wait_for(device)
             found[f"{name}_mb"] = meter.peak()
             del kept
     return found

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiny_configs import tiny_config, train
 
 from slotbench.cli import run
 
@@ -15,19 +16,7 @@ from slotbench.cli import run
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, tiny_components: Path) -> Path:
     """A run with `last.ckpt` and `best.ckpt`, copied for each test."""
-    import yaml
-    from tiny_configs import tiny_config
-
-    folder = tmp_path_factory.mktemp("trained")
-    (folder / "tiny.yaml").write_text(yaml.safe_dump(tiny_config()))
-    patch = pytest.MonkeyPatch()
-    patch.chdir(folder)
-    # the command sets it, for processes that it starts
-    patch.setenv("SLOTBENCH_RUN_DIR", "")
-    assert run(["fit", "--config", "tiny.yaml", "--plugin", str(tiny_components)]) == 0
-    patch.undo()
-    (found,) = (folder / "runs" / "tiny").iterdir()
-    return found
+    return train(tmp_path_factory.mktemp("trained"), tiny_config(), "--plugin", str(tiny_components))
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 from PIL import Image
+from tiny_configs import train
 
 from slotbench import registry
 from slotbench.cli import run
@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.fixture(scope="module")
-def train(folder):
+def trained(folder):
     def make(kind: str) -> Path:
         core = {"class_path": "SlotAttention", "init_args": {"num_slots": 3, "dim": 8, "slot_init": kind}}
         experiment = {
@@ -60,27 +60,19 @@ def train(folder):
             "data": {"class_path": "SmallVideos", "init_args": {"path": str(folder / "videos")}},
             "trainer": {"max_steps": 1, "limit_val_batches": 0, "accelerator": "cpu", "enable_progress_bar": False},
         }
-        (folder / f"{kind}.yaml").write_text(yaml.safe_dump(experiment))
-        given = ["--plugin", str(folder / "small_videos.py"), "--runs_dir", str(folder / "runs")]
-        patch = pytest.MonkeyPatch()
-        # the command sets it, for processes that it starts
-        patch.setenv("SLOTBENCH_RUN_DIR", "")
-        assert run(["fit", "--config", str(folder / f"{kind}.yaml"), *given]) == 0
-        patch.undo()
-        (path,) = (folder / "runs" / kind).iterdir()
-        return path
+        return train(folder, experiment, "--plugin", str(folder / "small_videos.py"), name=kind)
 
     return make
 
 
 @pytest.fixture(scope="module")
-def drawn(train) -> Path:
-    return train("gaussian")
+def drawn(trained) -> Path:
+    return trained("gaussian")
 
 
 @pytest.fixture(scope="module")
-def learned(train) -> Path:
-    return train("learned")
+def learned(trained) -> Path:
+    return trained("learned")
 
 
 def occupied(path: Path, *arguments: str) -> float:

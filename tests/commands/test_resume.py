@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from tiny_configs import DRAWING_COMPONENTS, components_in
+from tiny_configs import COMPONENTS, components_in
 
 from slotbench.callbacks.run_checkpoint import CheckpointFile
 from slotbench.cli import run
@@ -174,7 +174,7 @@ def test_while_one_process_trains_another_is_refused_and_a_killed_run_goes_on(
 ) -> None:
     """Trained first with the data in a process of their own, and then without."""
     folder = RunFolder(Path("killed"))
-    arguments = ["--config", "validation_by_steps.yaml", "--run_dir", "killed", "--plugin", str(DRAWING_COMPONENTS)]
+    arguments = ["--config", "validation_by_steps.yaml", "--run_dir", "killed", "--plugin", str(COMPONENTS)]
     command = [sys.executable, "-m", "slotbench", "fit", *arguments, "--data.loader.num_workers", "1", "--threads", "1"]
     with open("killed.txt", "wb") as output:
         process = subprocess.Popen(

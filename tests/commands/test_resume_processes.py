@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from tiny_configs import DRAWING_COMPONENTS
+from tiny_configs import COMPONENTS
 
 from slotbench.runs.folder import RunFolder
 
 
 def start(folder: Path, run: str, pause: float = 0.0, nan_at: str = "") -> subprocess.Popen[bytes]:
-    arguments = ["--config", "c.yaml", "--run_dir", run, "--plugin", str(DRAWING_COMPONENTS)]
+    arguments = ["--config", "c.yaml", "--run_dir", run, "--plugin", str(COMPONENTS)]
     environment = {**os.environ, "PAUSE": str(pause), "NAN_AT": nan_at, "SLOTBENCH_RUN_DIR": "", "OMP_NUM_THREADS": "1"}
     with open(folder / f"{run}.txt", "ab") as output:
         return subprocess.Popen(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from tiny_configs import COMPONENTS, tiny_config
+from tiny_configs import COMPONENTS, tiny_config, train
 
 from slotbench.cli import run
 
@@ -210,12 +210,7 @@ def test_what_the_user_types_counts(place):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, tiny_components: Path) -> Path:
     """A run that has been trained; to be copied."""
-    folder = tmp_path_factory.mktemp("trained")
-    config = folder / "tiny.yaml"
-    config.write_text(yaml.safe_dump(tiny_config()))
-    assert run(["fit", "--config", str(config), *PLUGIN, "--run_dir", str(folder / "run")]) == 0
-    os.environ.pop("SLOTBENCH_RUN_DIR", None)
-    return folder / "run"
+    return train(tmp_path_factory.mktemp("trained"), tiny_config(), *PLUGIN)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,7 @@ def plugin(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A plugin file that says when it is run; nothing of it is left behind."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     file = workspace / "remembered_parts.py"
-    source = COMPONENTS.read_text().replace("Tiny", "Kept").replace("OtherCore", "KeptOther")
+    source = re.sub(r"\b(Other|Drawing|Scored|Noise)", r"Kept\1", COMPONENTS.read_text().replace("Tiny", "Kept"))
     file.write_text(f"{source}\nopen({MARK!r}, 'a').close()\n")
     Path("kept.yaml").write_text(yaml.safe_dump(tiny_config()).replace("Tiny", "Kept"))
     yield file

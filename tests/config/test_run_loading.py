@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-import yaml
-from tiny_configs import COMPONENTS, tiny_config
+from tiny_configs import COMPONENTS, tiny_config, train
 
 from slotbench import registry
-from slotbench.cli import run
 from slotbench.config.jsonargparse_compat import EXCHANGED, parser_unchanged
 from slotbench.config.run_loading import LoadedRun, load_run
 from slotbench.errors import UserError
@@ -20,16 +17,8 @@ from slotbench.runs.checkpoints import link, load_checkpoint
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, tiny_components: Path) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("loaded")
-    (folder / "tiny.yaml").write_text(yaml.safe_dump(tiny_config()))
-    options = ["--plugin", str(tiny_components), "--runs_dir", str(folder / "runs")]
-    with pytest.MonkeyPatch.context() as patch:
-        # the command sets it, for processes that it starts
-        patch.setenv("SLOTBENCH_RUN_DIR", "")
-        assert run(["fit", "--config", str(folder / "tiny.yaml"), *options]) == 0
-        (path,) = (folder / "runs" / "tiny").iterdir()
-        yield path
+def trained(tmp_path_factory: pytest.TempPathFactory, tiny_components: Path) -> Path:
+    return train(tmp_path_factory.mktemp("loaded"), tiny_config(), "--plugin", str(tiny_components))
 
 
 @pytest.fixture(scope="module")

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
+from any_part import PARTS, any_part
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from slotbench import registry
-from slotbench.interfaces import SlotSpec, TokenSpec, VideoBatch, VideoSpec
-
-FRAME = VideoSpec(3, 32, 32)
 HALVES = (torch.float32, torch.complex64, torch.float16, torch.bfloat16)
 
 
@@ -31,34 +26,11 @@ class Rounding(TorchDispatchMode):
         return out
 
 
-def frames(time: int = 2) -> VideoBatch:
-    pixels, steps = torch.rand(1, time, 3, 32, 32, dtype=torch.float64), torch.arange(time)[None]
-    ids = torch.randint(3, (1, time, 32, 32))
-    return VideoBatch(pixels, steps, target=ids, target_time=steps, codes=ids[..., :2, :2])
-
-
-@pytest.mark.parametrize("name", registry.names("encoders"))
-def test_encoder_in_float64_rounds_nothing_to_float32(name):
-    coded = replace(FRAME, codes=VideoSpec(3, 2, 2))
-    encoder, batch = registry.load("encoders", name)(coded).double(), frames()
+@pytest.mark.parametrize(("kind", "name"), [part for part in PARTS if part[0] in ("encoders", "cores", "decoders")])
+def test_a_part_in_float64_rounds_nothing_to_float32(kind, name):
+    part, given = any_part(kind, name)
     with Rounding() as rounding:
-        encoder(batch)
-    assert not rounding.found
-
-
-@pytest.mark.parametrize("name", registry.names("cores"))
-def test_core_in_float64_rounds_nothing_to_float32(name):
-    core = registry.load("cores", name)(TokenSpec(12, 4, (2, 2))).double()
-    tokens = torch.randn(2, 4, 4, 12, dtype=torch.float64)
-    with Rounding() as rounding:
-        core(tokens).slots.sum().backward()
-    assert not rounding.found
-
-
-@pytest.mark.parametrize("name", registry.names("decoders"))
-def test_decoder_in_float64_rounds_nothing_to_float32(name):
-    decoder = registry.load("decoders", name)(SlotSpec(64, 8, (8, 8)), FRAME).double()
-    slots = torch.randn(1, 1, 64, 8, dtype=torch.float64)
-    with Rounding() as rounding:
-        decoder(slots, frames(1)).reconstruction.sum().backward()
+        found = part(*given)
+        loss = found.slots if kind == "cores" else found.reconstruction if kind == "decoders" else found
+        loss.sum().backward()
     assert not rounding.found

@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 import torch
+from any_part import PARTS, any_part
 from any_task import TASKS, first_batch, small_data, small_task
 from prediction_tasks import quiet_trainer
-from torch import Tensor, nn
+from torch import Tensor
 
 from slotbench import registry
-from slotbench.interfaces import AutoregressiveDecoder, TokenSpec
-from slotbench.testing.code_laws import CODES, coded_batch
-from slotbench.testing.frame_laws import CELLS, INPUT, SLOTS, random_batch, random_slots
 
 STAGES = ("fit", "validate", "test", "predict")
 
@@ -164,8 +162,9 @@ def test_a_task_in_evaluation_mode_trains_in_training_mode() -> None:
     assert modes == [True, True]
 
 
-def trains_after_inference(part: nn.Module, *given: Any) -> None:
-    """A part that has been called in inference mode trains, and the other way round."""
+@pytest.mark.parametrize(("kind", "name"), PARTS)
+def test_a_part_trains_after_it_was_called_in_inference_mode_and_the_other_way_round(kind: str, name: str) -> None:
+    part, given = any_part(kind, name)
     for _ in range(2):
         with torch.inference_mode():
             part.eval()(*given)
@@ -179,40 +178,3 @@ def floats(found: Any) -> list[Tensor]:
         return [found] if found.is_floating_point() else []
     inside = vars(found).values() if hasattr(found, "__dict__") else found if isinstance(found, list | tuple) else ()
     return [value for part in inside for value in floats(part)]
-
-
-@pytest.mark.parametrize("name", registry.names("cores"))
-def test_a_core_trains_after_it_was_called_in_inference_mode(name: str) -> None:
-    core = registry.load("cores", name)(TokenSpec(16, 16, (4, 4)))
-    trains_after_inference(core.double(), torch.randn(2, 3, 16, 16, dtype=torch.float64))
-
-
-@pytest.mark.parametrize("name", registry.names("encoders"))
-def test_an_encoder_trains_after_it_was_called_in_inference_mode(name: str) -> None:
-    trains_after_inference(registry.load("encoders", name)(INPUT).double(), random_batch(INPUT))
-
-
-@pytest.mark.parametrize("name", registry.names("decoders"))
-def test_a_decoder_trains_after_it_was_called_in_inference_mode(name: str) -> None:
-    make = registry.load("decoders", name)
-    of_codes = issubclass(make, AutoregressiveDecoder)
-    target, batch = (CODES, coded_batch(CODES)) if of_codes else (INPUT, random_batch(INPUT))
-    spec = SLOTS
-    try:
-        decoder = make(spec, target)
-    except ValueError:  # it asks for cells of a grid
-        spec = CELLS
-        decoder = make(spec, target)
-    trains_after_inference(decoder.double(), random_slots(spec), batch)
-
-
-@pytest.mark.parametrize("name", registry.names("tokenizers"))
-def test_a_tokenizer_trains_after_it_was_called_in_inference_mode(name: str) -> None:
-    trains_after_inference(registry.load("tokenizers", name)(INPUT).double(), random_batch(INPUT).frames)
-
-
-@pytest.mark.parametrize("name", registry.names("aggregations"))
-def test_an_aggregation_trains_after_it_was_called_in_inference_mode(name: str) -> None:
-    aggregation = registry.load("aggregations", name)(8).double()
-    assignment = torch.rand(2, 3, 4, 5, dtype=torch.float64).softmax(-2)
-    trains_after_inference(aggregation, assignment, torch.randn(2, 3, 5, 8, dtype=torch.float64))

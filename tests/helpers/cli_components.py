@@ -1,9 +1,15 @@
-"""A single-file plugin with the smallest components there can be, for the tests of the command line."""
+"""A single-file plugin with the smallest components there can be, and some that draw random numbers wherever they can.
+
+The tests of the command line train the first, and those of resuming a run the second: `DrawingTask` on `NoiseData`.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import Callable, Iterable
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -12,7 +18,7 @@ from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import Dataset
 
-from slotbench.data.base import LoaderOptions, SlotDataModule, Split
+from slotbench.data.base import ClipDataset, LoaderOptions, SlotDataModule, Split, generator_for
 from slotbench.interfaces import (
     CoreOutput,
     DataSpec,
@@ -75,6 +81,19 @@ class OtherCore(TinyBase):
         self.heads = heads
 
 
+@register("cores")
+class DrawingCore(TinyBase):
+    """Slots that start from Gaussian noise, and dropout."""
+
+    def __init__(self, spec: TokenSpec, num_slots: int = 2) -> None:
+        super().__init__(spec, num_slots, 4)
+        self.dropout = nn.Dropout(0.2)
+
+    def forward(self, tokens, state=None):
+        slots = self.dropout(super().forward(tokens).slots)
+        return CoreOutput(slots + 0.1 * torch.randn(self.slot_spec.num_slots, 4), None, None)
+
+
 @register("decoders")
 class TinyDecoder(Decoder):
     """One linear layer to the channels, the same for every pixel."""
@@ -126,6 +145,65 @@ class TinyTask(SlotTask):
         return self.loss(batch)
 
 
+@register("tasks")
+class DrawingTask(TinyTask):
+    """Reproduces the frames, with noise from numpy and torch.
+
+    Not from Python's own generator: the type checks that these tests run under draw from it, as often as they like.
+    The environment says what is to happen: SIGNAL_AT="6:15" sends this process signal 15 in its seventh step, PAUSE a
+    pause per step in seconds, NAN_AT="6" a loss that is not a number in the seventh step (of
+    the process of rank 1 alone if it is "6:1").
+    """
+
+    monitor = ("val/loss", "min")
+
+    def __init__(
+        self,
+        encoder: Callable[[VideoSpec], Encoder] = TinyEncoder,
+        core: Callable[[TokenSpec], TemporalCore] = DrawingCore,
+        decoder: Callable[[SlotSpec, VideoSpec], Decoder] = TinyDecoder,
+        init_from: str | None = None,
+        data_spec: DataSpec | None = None,
+    ) -> None:
+        super().__init__(encoder, core, decoder, init_from=init_from, data_spec=data_spec)
+
+    def loss(self, batch: VideoBatch) -> torch.Tensor:
+        noise = np.random.rand() + torch.rand(()).item()  # noqa: NPY002
+        return (self.decoder(self.core(self.encoder(batch)).slots).reconstruction - batch.frames - noise).pow(2).mean()
+
+    def training_step(self, batch, index):
+        at, _, number = os.environ.get("SIGNAL_AT", "").partition(":")
+        if number and self.global_step == int(at):
+            signal.raise_signal(int(number))
+        if pause := os.environ.get("PAUSE"):
+            time.sleep(float(pause))
+        loss = self.loss(batch)
+        at, _, rank = os.environ.get("NAN_AT", "").partition(":")
+        if at and self.global_step == int(at) and rank in ("", str(self.global_rank)):
+            loss = loss * float("nan")
+        self.log("train/loss", loss)
+        return loss
+
+
+@register("tasks")
+class ScoredTask(DrawingTask):
+    """Has a baseline, known after the first validation, and a score that is not defined on the data."""
+
+    baselines: ClassVar[dict[str, float]] = {}
+
+    def headlines(self) -> list[Headline]:
+        undefined = Headline("val/undefined", "undefined", {"nothing": 0.5})
+        return [Headline("val/loss", "loss", self.baselines, higher_is_better=False), undefined]
+
+    def validation_step(self, batch, index):
+        super().validation_step(batch, index)
+        self.log("val/undefined", float("nan"), batch_size=len(batch))
+        self.baselines = {"always grey": 0.25}
+
+    def test_step(self, batch, index):
+        self.log("test/loss", self.loss(batch), batch_size=len(batch))
+
+
 class Grey(Dataset):
     def __init__(self, size: int) -> None:
         self.size = size
@@ -152,3 +230,24 @@ class TinyData(SlotDataModule):
 
     def dataset(self, split: Split) -> Dataset:
         return Grey(self.size)
+
+
+class Noise(ClipDataset):
+    def __init__(self, split: Split) -> None:
+        super().__init__(10 if split == "train" else 4)
+        self.split = split
+
+    def clips(self, indices):
+        frames = [generator_for(0, self.split, index).random((2, 3, 4, 4), dtype=np.float32) for index in indices]
+        return VideoBatch(frames=torch.from_numpy(np.stack(frames)), time=torch.arange(2).expand(len(indices), 2))
+
+
+@register("datasets")
+class NoiseData(TinyData):
+    """Ten clips of noise, five batches."""
+
+    def __init__(self, loader: LoaderOptions = LoaderOptions(batch_size=2, val_batch_size=2)) -> None:
+        super().__init__(loader)
+
+    def dataset(self, split: Split) -> Dataset:
+        return Noise(split)

@@ -12,20 +12,20 @@ import pytest
 import yaml
 
 from slotbench import registry
+from slotbench.cli import run
 
 __all__ = [
     "COMPONENTS",
-    "DRAWING_COMPONENTS",
     "components_in",
     "no_curves",
     "tiny_components",
     "tiny_config",
+    "train",
     "workspace",
 ]
 
 COMPONENTS = Path(__file__).with_name("cli_components.py")
-DRAWING_COMPONENTS = Path(__file__).with_name("resume_components.py")
-"""Components that draw random numbers wherever they can."""
+"""A plugin file with the smallest components there can be, and some that draw random numbers."""
 
 
 def tiny_config() -> dict:
@@ -45,27 +45,41 @@ def tiny_config() -> dict:
 
 @contextlib.contextmanager
 def components_in(folder: Path) -> Iterator[Path]:
-    """A working directory, the drawing components registered, and everything put back afterwards."""
-    registered = dict(registry._registered)
-    registry.load_file(DRAWING_COMPONENTS)
-    with pytest.MonkeyPatch.context() as patch:
+    """A working directory, the components registered, and everything put back afterwards."""
+    with _registry_put_back(), pytest.MonkeyPatch.context() as patch:
+        registry.load_file(COMPONENTS)
         patch.chdir(folder)
         # the command sets it, for processes that it starts
         patch.setenv("SLOTBENCH_RUN_DIR", "")
         yield folder
+
+
+@contextlib.contextmanager
+def _registry_put_back() -> Iterator[None]:
+    registered = dict(registry._registered)
+    yield
     registry._registered.clear()
     registry._registered.update(registered)
-    sys.modules.pop(DRAWING_COMPONENTS.stem, None)
+    sys.modules.pop(COMPONENTS.stem, None)
 
 
 @pytest.fixture(scope="module")
 def tiny_components() -> Iterator[Path]:
     """The file of the tiny components, for `--plugin`; they leave the registry with the last test of the module."""
-    registered = dict(registry._registered)
-    yield COMPONENTS
-    registry._registered.clear()
-    registry._registered.update(registered)
-    sys.modules.pop("cli_components", None)
+    with _registry_put_back():
+        yield COMPONENTS
+
+
+def train(folder: Path, config: dict, *arguments: str, name: str = "tiny") -> Path:
+    """The run folder of a training of this configuration, recorded below `folder/runs`."""
+    (folder / f"{name}.yaml").write_text(yaml.safe_dump(config))
+    with pytest.MonkeyPatch.context() as patch:
+        # the command sets it, for processes that it starts
+        patch.setenv("SLOTBENCH_RUN_DIR", "")
+        runs = ["--runs_dir", str(folder / "runs")]
+        assert run(["fit", "--config", str(folder / f"{name}.yaml"), *runs, *arguments]) == 0
+    (path,) = (folder / "runs" / name).iterdir()
+    return path
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,4 +1,4 @@
-"""The alarm of a training that has collapsed: slots alike, one with everything, places traded, or one answer to all."""
+"""Callback that warns of a collapsed training: equal slots, one slot for everything, swapped slots, constant output."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def largest_share(shares: Float[Tensor, "batch time slots *cells"]) -> float:
 
 
 def places_traded(shares: Float[Tensor, "batch time slots *cells"]) -> float:
-    """Share of a frame that would stay with its slot if slots were renamed after each step, and does not, in [0, 1].
+    """Share of a frame that changes its slot and would keep it under the best renaming of slots, in [0, 1].
 
     The best renaming is that of most cells (Hungarian), so that what moves from slot to slot with its object does not
     count. 0 for clips of one step.
@@ -91,15 +91,15 @@ def prediction_spread(
 
 
 class Collapse(Callback):
-    """Says once, in a sentence with the number and with what to try, that a training has collapsed.
+    """Warns once that a training has collapsed, with the number and with what to try.
 
-    Looks at the first batches of each validation, at what core and decoder hand over there; the training goes on. What
+    Looks at the first batches of each validation, at the outputs of core and decoder there; the training goes on. What
     a model does early on is no collapse: the alarm needs two validations in a row, after a fifth of the training. Of a
     core with one slot, or whose slots are the cells of a grid, the prediction alone is looked at. No labels are needed.
 
     Args:
         batches: of a validation that are looked at.
-        share: of the training before which nothing is said.
+        share: of the training before which there is no warning.
     """
 
     def __init__(self, batches: int = 2, share: float = 0.2) -> None:
@@ -139,7 +139,7 @@ class Collapse(Callback):
             self._measure(pl_module, captured, decoded, batch)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Says what has been so for two validations in a row."""
+        """Warns of what two validations in a row have shown."""
         found, self._found = self._found, {}
         means = {name: sum(values) / len(values) for name, values in found.items()}
         now = {
@@ -156,7 +156,7 @@ class Collapse(Callback):
             trainer.print(f"collapse alarm at step {trainer.global_step:,}: {sentence}")
 
     def state_dict(self) -> dict[str, list[str]]:
-        """What the last validation looked like and what has been said, so that a resumed run says it once too."""
+        """Findings of the last validation and past warnings, so that a resumed run repeats none."""
         return {"before": sorted(self._before), "said": sorted(self._said)}
 
     def load_state_dict(self, state_dict: dict[str, list[str]]) -> None:

@@ -164,7 +164,7 @@ def _draw_metric(axis: Axes, headline: Headline, series: tuple[np.ndarray, np.nd
 
 
 def _frame(own: list[float], beside: list[float]) -> tuple[float, float]:
-    """From where to where an axis goes: all of the run's own scores, and others as long as they leave these room.
+    """Limits of an axis: all scores of the run, and references as long as they leave these room.
 
     The nearest of the others come first; what would leave the run's own less than a quarter of the height stays out.
     """
@@ -184,7 +184,7 @@ def _frame(own: list[float], beside: list[float]) -> tuple[float, float]:
 
 
 def _digits(score: float, decimals: int) -> str:
-    """So many decimals, and more where nothing would be left of a small number."""
+    """A number with some decimals, more where a small one would vanish."""
     return f"{score:.2g}" if 0 < abs(score) < 10.0 ** (1 - decimals) / 2 else f"{score:.{decimals}f}"
 
 

@@ -1,4 +1,4 @@
-"""Callback that prints what was read of the user's own files, once in a run."""
+"""Callback that prints the report on the user's own files, once in a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a training that has diverged, before it costs hours or a good checkpoint."""
+"""Callback that ends a diverged training before it overwrites a good checkpoint."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ class Divergence(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
-        """Looks at the losses of the last steps, now and then."""
+        """Checks the losses of the last steps at intervals."""
         if trainer.global_step % self._every == 0:
             self._check_losses(trainer)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Looks at the losses and the weights: scores of what is not finite say nothing."""
+        """Checks losses and weights before they are scored."""
         if not trainer.sanity_checking and trainer.state.fn == "fit":
             self.check(trainer)
 
     def check(self, trainer: Trainer) -> None:
-        """Looks at the losses since the last look, and at all weights; every process calls it after the same step.
+        """Checks the losses since the last check, and all weights; every process calls it after the same step.
 
         Raises:
             DivergedError: one of them is not finite.
@@ -96,7 +96,7 @@ def _is_at_hand(trainer: Trainer, value: Tensor) -> bool:
 
 
 def _diverged(trainer: Trainer, step: int, what: str, after: bool = False) -> DivergedError:
-    """The sentence: what is not finite, in which step or after how many, and what to try."""
+    """The message: what is not finite, at which step, and what to try."""
     rates = sorted({float(group["lr"]) for optimizer in trainer.optimizers for group in optimizer.param_groups})
     rate = " and ".join(f"{rate:.3g}" for rate in rates)
     tries = ["a lower learning rate (--model.optimizer.lr)"]

@@ -16,8 +16,8 @@ class FinalValidation(Callback):
     """Validates after the last step, unless that step was validated: the final weights have scores.
 
     Lightning validates every so many steps, and a training whose last step is no multiple of that ends with weights
-    that nobody has looked at. Here the validation is one that is due after the last step, like any other. Where nobody
-    can know that a step is the last (a callback ends the training between two validations), it is made at the end.
+    that are in no curve. Here the validation is one that is due after the last step, like any other. Where it is
+    not known that a step is the last (a callback ends the training between two validations), it is made at the end.
 
     A training that is resumed from a checkpoint of its last step, because it was killed before it could end, is ended
     like any other: with this validation, and with the hooks for the end of the training, which Lightning would leave
@@ -32,7 +32,7 @@ class FinalValidation(Callback):
         self.validated_step: int | None = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Has the training loop ask before it ends."""
+        """Makes the training loop ask before it ends."""
         if stage == "fit":
             validate_after_last_step(trainer, self)
 
@@ -46,7 +46,7 @@ class FinalValidation(Callback):
         return {"validated_step": self.validated_step}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes up the step of the last validation."""
+        """Restores the step of the last validation."""
         self.validated_step = state_dict["validated_step"]
 
     def is_due(self, trainer: Trainer) -> bool:

@@ -55,7 +55,7 @@ class GracefulStop(Callback):
         self._asked_at, self._asked_step, self._next = time.monotonic(), 0, 0
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Listens from here on; before the data loader's workers are forked, which inherit it."""
+        """Installs the handlers, before the data loader's workers are forked and inherit them."""
         if threading.current_thread() is threading.main_thread():
             self._process = os.getpid()
             self._previous = {number: signal.getsignal(number) for number in _SIGNALS}
@@ -63,11 +63,11 @@ class GracefulStop(Callback):
             self._listen()
 
     def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Listens again: Lightning has put a handler of its own in the place of ours."""
+        """Installs the handlers again, in place of Lightning's own."""
         self._listen()
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """From here on there are steps to finish."""
+        """Marks that there are steps to finish."""
         self._listen()
         self._in_training = True
         self._asked_at, self._asked_step, self._next = time.monotonic(), trainer.global_step, 0
@@ -75,7 +75,7 @@ class GracefulStop(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Has the run end with this step if there was a signal."""
+        """Ends the run with this step if there was a signal."""
         # gradients that wait for more batches would be lost
         if (batch_idx + 1) % trainer.accumulate_grad_batches:
             return
@@ -84,28 +84,28 @@ class GracefulStop(Callback):
             self._checkpoint.write(trainer)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Lets the validation that belongs to the step be done: Lightning would break it off."""
+        """Lets the step's validation finish, which Lightning would break off."""
         if self._in_training:
             end_after_this_step(trainer, False)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Has the run end here if there was a signal while it validated; what is saved now is all there is."""
+        """Ends the run here if there was a signal during validation."""
         if self._in_training and not trainer.sanity_checking and self._agree(trainer):
             end_after_this_step(trainer)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """There are no more steps to finish."""
+        """Marks that there are no more steps to finish."""
         self._listening = False
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Gives the signals back."""
+        """Restores the handlers."""
         # not earlier: Lightning puts back the handlers that it found, ours among them, as it tears down
         for number, handler in self._previous.items():
             if signal.getsignal(number) == self._on_signal:
                 signal.signal(number, handler)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Saves after a stop between two steps; a state from within a step is none to continue from."""
+        """Saves after a stop between two steps; no run can resume within a step."""
         if isinstance(exception, SIGTERMException):
             exception.code = self.exit_code
             save = trainer.received_sigterm  # else there was nothing to finish yet
@@ -121,7 +121,7 @@ class GracefulStop(Callback):
 
     @property
     def exit_code(self) -> int:
-        """What the process ends with after the signal that it got."""
+        """The exit code after the received signal."""
         return 128 + (signal.SIGINT if self._signal == signal.SIGINT else signal.SIGTERM)
 
     @property
@@ -135,7 +135,7 @@ class GracefulStop(Callback):
                 signal.signal(number, self._on_signal)
 
     def _agree(self, trainer: Trainer) -> bool:
-        """Whether this process, or another of the run, has got a signal; all of them ask, and get the same answer."""
+        """Whether any process of the run has received a signal; every process calls it and gets the same answer."""
         if trainer.world_size == 1:
             return self.told
         now, step = time.monotonic(), trainer.global_step

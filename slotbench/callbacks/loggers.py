@@ -120,7 +120,7 @@ class RunWandbLogger(ClosableWandbLogger):
 
 
 def wandb_logger(folder: RunFolder, mode: str, project: str, config: dict[str, Any]) -> RunWandbLogger | None:
-    """A logger whose W&B run has a name, a group and tags that tell the runs apart, and an id that the folder keeps.
+    """A logger whose W&B run has a name, group and tags of its own, and an id stored in the folder.
 
     Its files go to `RUN/wandb`. A resumed run has its id already and stays the same W&B run; offline that is another
     folder with the same id. An agent of a W&B sweep has chosen id and project itself. Where there is no login, the run
@@ -172,7 +172,7 @@ def wandb_logger(folder: RunFolder, mode: str, project: str, config: dict[str, A
 
 
 def _mode_that_works() -> str:
-    """ "online", "off" or "offline" as this machine is set up; "offline" without a login."""
+    """The W&B mode that works on this machine: "online", "off", or "offline" without a login."""
     if is_set_off():
         return "off"
     if is_set_offline():
@@ -189,7 +189,7 @@ def _say(sentence: str) -> None:
 
 
 def _point(folder: RunFolder) -> str | None:
-    """The id of the grid's point that the run is of, if it is."""
+    """The id of the run's point in a grid, if it has one."""
     return valid_part(read_json_object_or_none(folder.path / "point.json") or {}, PointRecord).get("id")
 
 
@@ -201,7 +201,7 @@ def _new_id(run_id: str) -> str:
 
 
 def _name(info: Mapping[str, Any], point: str | None) -> str:
-    """What differs: of a grid's point its settings without their hash, else the experiment and the run's id."""
+    """The name of the W&B run: a grid point's settings without their hash, else the experiment and the run's id."""
     if point is not None:
         return re.sub(r"-[0-9a-f]{8}$", "", point)[:_NAME_LENGTH]
     name, run_id = str(info["name"]), str(info["id"])

@@ -38,7 +38,7 @@ _GIF_FRAMES = 300
 
 
 def made_by(module: LightningModule, kind: Literal["pictures", "videos"], clips: VideoBatch) -> dict[str, np.ndarray]:
-    """What the task makes of the clips; nothing if it is no `Reporter`."""
+    """Pictures, videos and plots of a task; none if it is no `Reporter`."""
     if not isinstance(module, Reporter):
         return {}
     with isolate_rng(), torch.no_grad():
@@ -95,13 +95,13 @@ def write_video(path: Path, frames: Iterable[np.ndarray], count: int) -> Path:
 
 
 def clip_title(dataset: Any, index: int) -> str:
-    """The clip's number, and what its data set calls it, if that can say."""
+    """The clip's number, and its name in the data set if it has one."""
     name = dataset.clip_name(index) if isinstance(dataset, DescribedClips) else None
     return f"clip{index:04d}" if name is None else f"clip{index:04d}_{name}"
 
 
 def file_name(name: str) -> str:
-    """A name as that of a file: what is no letter, digit, dot, dash or underscore becomes a dash."""
+    """A name as a file name: any character but letters, digits, dots, dashes and underscores becomes a dash."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
 
 

@@ -1,4 +1,4 @@
-"""Images and videos of what the model does, saved in training and in evaluation."""
+"""Callback that saves a task's images and videos in training and evaluation."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class MediaLogger(Callback):
         return {"late": late} if late else {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes up what an earlier part of the run could not write."""
+        """Restores the pictures that an earlier part of the run could not write."""
         self._late = [_Late(kind, name, made.numpy(), step) for kind, name, made, step in state_dict.get("late", [])]
 
     @contextlib.contextmanager

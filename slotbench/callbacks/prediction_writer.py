@@ -1,4 +1,4 @@
-"""What `predict` writes of every video: an image, a video, and with `--save` an npz file of arrays.
+"""Callback that writes an image, a video, and with `--save` an npz file of arrays of every predicted video.
 
     slots           float32         time slots dim
     masks           uint8, uint16   time height width            the slot that has each pixel, or their number for none
@@ -49,7 +49,7 @@ AXES = {
 
 @dataclass(frozen=True)
 class _Origin:
-    """Where arrays are from.
+    """The origin of arrays: clip, frames and source.
 
     Attributes:
         frames: the number of each frame in the source.
@@ -211,7 +211,7 @@ class PredictionWriter(Callback):
             self._seen += 1
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Says so if there are videos without pictures."""
+        """Reports videos without pictures."""
         everyone = torch.tensor(self._seen, device=trainer.strategy.root_device)
         left = int(trainer.strategy.reduce(everyone, reduce_op="sum")) - self._num_pictured
         if trainer.is_global_zero and left > 0:
@@ -282,7 +282,7 @@ def _dataset(trainer: Trainer, loader: int) -> Any:
 
 
 def _titled(made: Mapping[str, Any], title: str) -> dict[str, Any]:
-    """Pictures of one clip under the clip's title; what the task calls them matters only if there are several."""
+    """Pictures of one clip under the clip's title, with the task's names where there are several."""
     return {title if len(made) == 1 else f"{title}_{name}": picture for name, picture in made.items()}
 
 

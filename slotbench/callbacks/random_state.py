@@ -15,7 +15,7 @@ __all__ = ["RandomState"]
 
 
 class RandomState(Callback):
-    """Has a resumed run draw the numbers that it would have drawn: those of Python, numpy, torch, and the device.
+    """Lets a resumed run draw the same random numbers: those of Python, numpy, torch, and the device.
 
     Each process of a run has its own states; all are in the checkpoint. If the run is resumed with another number
     of processes, or on another kind of device, nothing can be restored, with a warning. What a validation
@@ -28,7 +28,7 @@ class RandomState(Callback):
         self._loaded: list[dict[str, Any]] | None = None
 
     def collect(self, trainer: Trainer) -> None:
-        """Looks at the generators of all processes; every process calls it, right before a checkpoint is saved."""
+        """Collects the states of all processes; every process calls it, right before a checkpoint is saved."""
         own = _read(trainer.strategy.root_device)
         if trainer.world_size == 1:
             self._states = [own]
@@ -38,7 +38,7 @@ class RandomState(Callback):
         self._states = gathered
 
     def state_dict(self) -> dict[str, Any]:
-        """What was collected last."""
+        """The last collected states."""
         return {"states": self._states}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -46,7 +46,7 @@ class RandomState(Callback):
         self._loaded = state_dict["states"]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Puts the generators where they were."""
+        """Restores the generators."""
         states, self._loaded = self._loaded, None
         if not states:
             return
@@ -66,7 +66,7 @@ class RandomState(Callback):
         self._before_validation = _read(trainer.strategy.root_device)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Puts the generators where they were before the validation."""
+        """Restores the generators to their state before the validation."""
         if self._before_validation is not None and trainer.state.fn == TrainerFn.FITTING:
             _write(self._before_validation, trainer.strategy.root_device)
 

@@ -1,4 +1,4 @@
-"""The report of a run on the terminal, and what callbacks read from a task: its headlines, and its speed."""
+"""The report of a run on the terminal, and the headlines and speed of a task for other callbacks."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class EndReport(Callback):
         self._has_validated = False
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Remembers that there are scores of this process."""
+        """Marks that this process has computed scores."""
         self._has_validated = self._has_validated or not trainer.sanity_checking
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -155,7 +155,7 @@ class EndReport(Callback):
         _section(console, "Try next", commands)
 
     def _about_scores(self, info: RunInfo) -> str:
-        """Which weights the scores are of, where they are not the last ones."""
+        """A note on the weights of the scores, where they are not the last ones."""
         step = info.get("metrics_step")
         if step is None:
             return ""

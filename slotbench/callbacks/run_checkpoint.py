@@ -113,12 +113,12 @@ class RunCheckpoint(Checkpoint):
         return self._existing(BEST)
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Has the file written straight to its folder where the strategy leaves that to others."""
+        """Makes the strategy write checkpoints straight to the run folder."""
         if isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
             trainer.strategy.checkpoint_io = self._file
 
     def save(self, trainer: Trainer) -> None:
-        """Replaces `last.ckpt` by the present state, unless it is that already; every process calls it."""
+        """Replaces `last.ckpt` by the current state, unless it is current; every process calls it."""
         if trainer.global_step == self._saved_step:
             return
         self.write(trainer)
@@ -126,7 +126,7 @@ class RunCheckpoint(Checkpoint):
             self._put_in_place(trainer)
 
     def write(self, trainer: Trainer) -> None:
-        """Writes the present state beside `last.ckpt`; every process calls it, between a step and its metrics.
+        """Writes the current state beside `last.ckpt`; every process calls it, between a step and its metrics.
 
         It is put in its place once the metrics of the step are on record, since a run that is resumed from it will not
         log them again, and dropped if a validation follows, which such a run would leave out.
@@ -141,12 +141,12 @@ class RunCheckpoint(Checkpoint):
         self._written_step = trainer.global_step
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Counts the time from here; a state that was loaded need not be saved again."""
+        """Starts the timer; a loaded state need not be saved again."""
         self._saved_at, self._saved_step = time.monotonic(), trainer.global_step
         restore_loader_position(trainer)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        """Puts in its place what was written at the end of the step before."""
+        """Moves the file of the previous step to `last.ckpt`."""
         if self._written_step is not None:
             self._put_in_place(trainer)
 
@@ -161,18 +161,18 @@ class RunCheckpoint(Checkpoint):
             self.write(trainer)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Puts in its place what was written at the end of the epoch's last step."""
+        """Moves the file of the epoch's last step to `last.ckpt`."""
         if self._written_step is not None:
             self._put_in_place(trainer)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Drops what was written right before this validation."""
+        """Drops the file written right before this validation."""
         if self._written_step is not None and trainer.is_global_zero:
             remove_file(self._partial)
         self._written_step = None
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Saves, and keeps the state as the best if it is."""
+        """Saves, and keeps the best state as `best.ckpt`."""
         if trainer.state.fn != TrainerFn.FITTING or trainer.sanity_checking:
             return
         is_best = self._is_best(trainer, pl_module.monitor if isinstance(pl_module, Reporter) else None)
@@ -191,7 +191,7 @@ class RunCheckpoint(Checkpoint):
         return {"best_score": self.best_score, "best_step": self.best_step}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes up the best score of an earlier part of the run."""
+        """Restores the best score of an earlier part of the run."""
         self.best_score, self.best_step = state_dict["best_score"], state_dict["best_step"]
         self._linked_step = self.best_step
 

@@ -58,7 +58,7 @@ class RunRecord(Callback):
         self._before: dict[str, Any] = {}
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run counts on from: its seconds, and the last and best metrics."""
+        """Seconds, and last and best metrics, for a resumed run to continue from."""
         info = self._folder.info
         seconds = round(self._seconds(), 3)
         kept = {"metrics": info.get("metrics", {}), "best": info.get("best", {})}
@@ -69,7 +69,7 @@ class RunRecord(Callback):
         self._before = dict(state_dict)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """State "running", and what is known before the first step."""
+        """Records the state "running", and all that is known before the first step."""
         self._started = time.monotonic()
         if self._before:
             # the record may be ahead of the checkpoint
@@ -104,7 +104,7 @@ class RunRecord(Callback):
         self._clock.pause()
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Records the metrics, and what is best so far of the headlines and of the monitored metric."""
+        """Records the metrics, and the best headlines and monitored metric so far."""
         if trainer.sanity_checking:
             return
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items() if value.numel() == 1}
@@ -129,13 +129,13 @@ class RunRecord(Callback):
         self._clock.resume()
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """State "finished", and then the result: nothing that comes after can cost it."""
+        """Records the state "finished", then the result, before anything that may fail."""
         self._write(trainer, state="finished")
         if self._finish is not None:
             self._finish()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """State "interrupted", "diverged" or "failed"."""
+        """Records the state "interrupted", "diverged" or "failed"."""
         if trainer.state.fn != TrainerFn.FITTING:
             return
         if isinstance(exception, DivergedError):

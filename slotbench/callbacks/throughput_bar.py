@@ -75,7 +75,7 @@ class ThroughputBar(ProgressBar):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Counts the step, and shows it if the last look is some time ago."""
+        """Counts the step, and updates the bar at intervals."""
         self._clock.tick(_frames(batch, pl_module) * trainer.world_size)
         if not self._due():
             return
@@ -102,7 +102,7 @@ class ThroughputBar(ProgressBar):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Says how far the validation is."""
+        """Shows the progress of the validation."""
         if trainer.state.fn == TrainerFn.VALIDATING:
             self.on_test_batch_end(trainer, pl_module, outputs, batch, batch_idx)
         elif not trainer.sanity_checking and self._progress is not None and self._due():
@@ -110,7 +110,7 @@ class ThroughputBar(ProgressBar):
             self._show(f"{trainer.global_step}{_of(self._total)}  {done}", trainer.global_step)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Takes over the new metrics."""
+        """Shows the new metrics."""
         if trainer.sanity_checking:
             return
         if trainer.state.fn == TrainerFn.VALIDATING:
@@ -157,7 +157,7 @@ class ThroughputBar(ProgressBar):
         self._close()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Gives the terminal back."""
+        """Restores the terminal."""
         self._close()
 
     def _training_line(self, trainer: Trainer) -> str:
@@ -219,7 +219,7 @@ def _frames(batch: Any, module: LightningModule) -> float:
 
 
 def _batches(trainer: Trainer) -> float:
-    """Of the evaluation that runs, or of the validation within a training."""
+    """Number of batches of the running evaluation, or of the validation within a training."""
     numbers = {TrainerFn.TESTING: trainer.num_test_batches, TrainerFn.PREDICTING: trainer.num_predict_batches}
     return float(sum(numbers.get(trainer.state.fn or TrainerFn.VALIDATING, trainer.num_val_batches)))
 

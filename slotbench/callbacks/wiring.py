@@ -115,7 +115,7 @@ def evaluation_parts(
 
 
 def _drop_advertisements() -> None:
-    """Filters Lightning's tips to install its maker's other products; all other messages stay."""
+    """Filters Lightning's tips to install other products of its maker; all other messages stay."""
     logger = logging.getLogger("lightning.pytorch.utilities.rank_zero")
     if _no_tip not in logger.filters:
         logger.addFilter(_no_tip)

@@ -1,4 +1,4 @@
-"""Parts that commands share: the parser of their options, and bars for what takes time."""
+"""Shared parts of the commands: option parser, device, progress bars."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def split_and_load(arguments: list[str]) -> tuple[RunOptions, list[str]]:
 
 
 def open_device(name: str | None, threads: int | None) -> torch.device:
-    """The device to compute on, and torch's threads set.
+    """Sets torch's threads and returns the device to compute on.
 
     Args:
         name: "cpu" or "cuda"; CUDA where there is one if absent.

@@ -63,7 +63,7 @@ def main(command: str, arguments: list[str]) -> int:
 
 
 def _say(message: Warning | str, *where: object) -> None:
-    """A warning as a line for a person; where in our code it comes from tells nobody anything."""
+    """Prints a warning without its place in the code."""
     print(f"warning: {one_line(message)}", file=sys.stderr)
 
 
@@ -79,7 +79,7 @@ def _main(command: str, arguments: list[str]) -> int:
     try:
         comparison = _compare(given, shlex.join(["slotbench", command, *arguments]))
     except UnknownNameError as error:
-        # whoever does not know a name in full has a word of it
+        # a part of a name leads to the names that hold it
         words = [word for word in re.split(r"[\W_]+", error.given.lower()) if len(word) > 1]
         alike = sorted(error.known, key=lambda name: -sum(word in name.lower() for word in words))
         shared = [name for name in alike if any(word in name.lower() for word in words)]
@@ -194,7 +194,7 @@ def _send(comparison: Comparison, given: argparse.Namespace) -> None:
 
 
 def _against(comparison: Comparison, stored: Path) -> int:
-    """1 if scores have changed, which are named."""
+    """Names the scores that have changed; 1 if there are any."""
     from slotbench.comparison.stored_table import changed_scores
 
     found = changed_scores(comparison, stored)

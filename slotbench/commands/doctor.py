@@ -1,4 +1,4 @@
-"""`slotbench doctor`: what is installed, what does not work here, why, and what to type."""
+"""`slotbench doctor`: the state of this installation, and what to type where something is wrong."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def main(command: str, arguments: list[str]) -> int:
 
 
 def _asked(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What is to be shown, and what is only required."""
+    """The names to show, and those that are only required."""
     asked: list[str] = []
     required: list[str] = []
     waiting = iter(arguments)

@@ -20,7 +20,7 @@ to type for it. Nothing is trained. Exit code 1 if a core cannot be matched with
   NAME ...                     the cores, also as --model.core NAME; the experiment's own if none is named
   --all                        every core that is registered
   --parameters N               the budget
-  --like CORE_OR_FILE          the budget is what the experiment has with this core, or what another experiment has
+  --like CORE_OR_FILE          the parameters of the experiment with this core, or of another experiment, are the budget
   --part model|core            what is counted: encoder, core and decoder (default), or the core alone
   --argument [CORE=]ARGUMENT   what to vary in place of dim, for every core or for one; may be repeated
   --tolerance SHARE            how far from the budget a match may be (default: 0.1)

@@ -83,7 +83,7 @@ def table_lines(found: dict[str, list[registry.Entry]], width: int) -> Iterator[
 
 
 def component_page(entry: registry.Entry, width: int) -> Iterator[str]:
-    """What a component is, its arguments with types and defaults, where it lies and which paper it is from.
+    """A page about a component: description, arguments with types and defaults, module and paper.
 
     Read from the source; where that does not say, the component is imported.
 

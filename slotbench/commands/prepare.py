@@ -27,7 +27,7 @@ it as the data set's path. Interrupted, even killed, the same command resumes wh
 processes work on it; the files are the same bytes whatever their number. SHA256SUMS beside the files has their
 checksums, and --verify compares them (exit code 1 if a file is damaged), as `sha256sum -c SHA256SUMS` does.
 
-With --features it writes what a frozen network makes of every frame instead, for the data set FeatureFile.
+With --features it writes a frozen network's features of every frame instead, for the data set FeatureFile.
 
   slotbench prepare MOVi --path DIR --out CACHE --resolution 64
   slotbench prepare CLEVR --path FILE --out CACHE --jobs 8
@@ -74,7 +74,7 @@ def _prepare(name: str, arguments: list[str]) -> int:
 
 
 def _prepare_features(name: str, arguments: list[str]) -> int:
-    """Writes what a frozen network makes of every frame of a data set, on a GPU if there is one."""
+    """Writes a frozen network's features of every frame of a data set, on a GPU if there is one."""
     import torch
     from torch import Tensor
 
@@ -167,7 +167,7 @@ def _parser(name: str, description: str) -> ArgumentParser:
 
     parser = Parser(prog=f"slotbench prepare {name}", description=description, exit_on_error=False)
     parser.add_argument("--out", type=Path, required=True, help="folder to write to")
-    parser.add_argument("--jobs", type=int | None, default=None, help="processes; null for what the machine has")
+    parser.add_argument("--jobs", type=int | None, default=None, help="processes; null for one per core")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""`slotbench probe RUN`: what the frozen slots of a run know about the objects that they are matched to."""
+"""`slotbench probe RUN`: attributes of objects read off the frozen slots of a run."""
 
 from __future__ import annotations
 

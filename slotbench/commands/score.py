@@ -1,4 +1,4 @@
-"""`slotbench score MASKS --truth TRUTH`: scores anybody's masks, without any model, beside baselines."""
+"""`slotbench score MASKS --truth TRUTH`: scores masks of any program beside baselines, without a model."""
 
 from __future__ import annotations
 

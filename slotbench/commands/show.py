@@ -1,4 +1,4 @@
-"""`slotbench show FILE`: a configuration with everything that it leaves unsaid, as YAML."""
+"""`slotbench show FILE`: a configuration with all its defaults, as YAML."""
 
 from __future__ import annotations
 

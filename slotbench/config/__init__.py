@@ -1,1 +1,1 @@
-"""From a command line and YAML files to objects: parser, settings, refusals, what may be imported."""
+"""The configuration of a run: command line and YAML files, their checks, the parser, and the objects it builds."""

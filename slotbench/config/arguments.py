@@ -1,4 +1,4 @@
-"""The arguments of a class as the parser sees them: types, defaults, which are components, and all of that in words."""
+"""Arguments of a class as the parser sees them: types, defaults, components, and descriptions of types."""
 
 from __future__ import annotations
 

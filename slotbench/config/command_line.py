@@ -1,4 +1,4 @@
-"""The arguments of fit, validate, test and predict, made complete: RUN, --resume and --checkpoint stand for settings.
+"""Command lines of fit, validate, test and predict: expands RUN, --resume and --checkpoint into settings.
 
 Everything here answers before torch is imported.
 """
@@ -119,7 +119,7 @@ def _check_options(command: str, options: RunOptions, run: RunFolder | None) -> 
 
 
 def _check_place(options: RunOptions) -> None:
-    """Finds out before anything is imported whether there can be a run folder where it is to be."""
+    """Checks before anything is imported that the run folder can be written."""
     from slotbench.files import check_writable
 
     if options.name is not None and options.resume is None:
@@ -149,7 +149,7 @@ def _read(command: str, options: RunOptions, arguments: list[str], run: Path | N
 
 
 def _expand_checkpoint(command: str, run: RunFolder | None, options: RunOptions, arguments: list[str]) -> list[str]:
-    """The arguments of an evaluation with the checkpoint that is asked for, as the setting that Lightning reads.
+    """Arguments of an evaluation, with the requested checkpoint as Lightning's `--ckpt_path`.
 
     Lightning's own spelling, `--ckpt_path`, is taken for `--checkpoint` where a run is evaluated.
 
@@ -200,7 +200,7 @@ def _lightnings(arguments: list[str]) -> tuple[str | None, list[str]]:
 
 
 def _expand_resume(options: RunOptions, arguments: list[str]) -> list[str]:
-    """`--resume RUN` stands for the run's configuration, and for what else it was started with."""
+    """Expands `--resume RUN` into the run's configuration and name."""
     if options.resume is None:
         return arguments
     folder = RunFolder.open(options.resume)
@@ -211,25 +211,25 @@ def _expand_resume(options: RunOptions, arguments: list[str]) -> list[str]:
             f"{folder.path} has no config.yaml: it was killed before it began; start it again with --config"
         )
     options.name = options.name or folder.info.get("name")
-    # before the user's own settings, which may say otherwise
+    # before the user's own settings, which override it
     return ["--config", str(config), *arguments]
 
 
 def _expand_run(command: str, arguments: list[str]) -> tuple[list[str], RunFolder | None]:
-    """`RUN ...` stands for the run's configuration."""
+    """Expands `RUN` into the run's configuration."""
     if command == "fit" or arguments[0].startswith("-"):
         return arguments, None
     folder = RunFolder.open(arguments[0])
     folder.check_own()
-    # before the user's own arguments, which may say otherwise
+    # before the user's own arguments, which override it
     return ["--config", str(folder.path / "config.yaml"), *arguments[1:]], folder
 
 
 def _resolution_of(run: Path, settings: list[Setting]) -> list[str]:
-    """Another data set shows a run its frames at the resolution of the training, unless the user says otherwise."""
-    said = {setting.key: setting.value for setting in settings if setting.on_command_line}
-    name = said.get(("data",))
-    if ("data", "resolution") in said or name not in registry.names("datasets"):
+    """Sets another data set to the training's resolution unless the command line gives one."""
+    typed = {setting.key: setting.value for setting in settings if setting.on_command_line}
+    name = typed.get(("data",))
+    if ("data", "resolution") in typed or name not in registry.names("datasets"):
         return []
     own = read_yaml(run / "config.yaml")["data"].get("init_args") or {}
     takes_one = "resolution" in inspect.signature(registry.load("datasets", name)).parameters

@@ -1,4 +1,4 @@
-"""Explains why the parser refused: which setting, where it stands, what would have been right.
+"""Explains a refusal of the parser: the setting, its place, and what is expected there.
 
 The parser's own message wraps the reason in one layer per level of nesting. So when it has refused, the settings are
 walked again, beside the classes that they configure.
@@ -30,7 +30,7 @@ def explain(settings: Iterable[Setting], options: Mapping[str, Any], allowed: li
     """Raises the explanation of the first setting that is wrong; returns if all of them look right.
 
     Args:
-        settings: what the user has given, in order.
+        settings: the user's settings, in order.
         options: top-level keys besides model, data and trainer, such as "ckpt_path", with their types.
         allowed: import paths below which classes may be named.
 
@@ -41,7 +41,7 @@ def explain(settings: Iterable[Setting], options: Mapping[str, Any], allowed: li
 
 
 class _ClassWalk(Walk):
-    """The walk beside the classes themselves."""
+    """A walk that compares settings with the classes themselves."""
 
     is_final = True
 

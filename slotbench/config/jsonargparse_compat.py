@@ -46,7 +46,7 @@ __all__ = ["Refusal", "guard_parser", "import_path", "last_refusal", "parser_unc
 
 
 class Refusal(ImportError, ValueError):  # noqa: N818  a verdict, on its way to becoming a UserError
-    """A value of a configuration that is not followed.
+    """An import path that the parser is not allowed to follow.
 
     Attributes:
         named: the import path that was refused.
@@ -110,7 +110,7 @@ def parser_unchanged() -> Iterator[None]:
 
 
 def last_refusal() -> Refusal | None:
-    """What the parser was kept from since `guard_parser` was called; None if nothing was."""
+    """The first import refused since `guard_parser` was called; None if there is none."""
     return _refused
 
 
@@ -167,7 +167,7 @@ def _check_import_path(path: str) -> None:
 def _take_no_class(
     val: Any, typehint: Any, serialize: bool, instantiate_classes: bool, sub_add_kwargs: Any, logger: Any = None
 ) -> Any:
-    """In the place of what builds the classes that are named in a value of no particular type."""
+    """Refuses classes in a value of no particular type, where jsonargparse builds them."""
     if isinstance(val, dict | Namespace) and "class_path" in val:
         raise _refuse(str(val["class_path"]), "is named where no class is asked for")
     for item in val.values() if isinstance(val, dict) else val if isinstance(val, list) else ():

@@ -1,4 +1,4 @@
-"""What parts, Lightning and torch refuse, as a sentence that names the setting; other mistakes keep their traceback."""
+"""Errors of parts, Lightning and torch about a setting, as sentences; other errors keep their traceback."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CALLERS = (
     "slotbench.lightning_compat",
     "slotbench.tasks.optimised_module",
 )
-# what EarlyStopping and ModelCheckpoint say of a metric that nobody logs
+# messages of EarlyStopping and ModelCheckpoint about a metric that is not logged
 _MONITORS = (
     re.compile(r"conditioned on metric `(?P<name>.*?)` which is not available.*?following: (?P<known>`.*`)", re.DOTALL),
     re.compile(r"monitor='(?P<name>.*?)'.*?could not find the monitored key.*?metrics: (?P<known>\[.*?\])", re.DOTALL),
@@ -41,14 +41,14 @@ _STEP = ("lightning.pytorch.loops.training_epoch_loop", "advance")
 
 
 def explain_library(error: BaseException, settings: Iterable[Setting]) -> str | None:
-    """A sentence for what Lightning or torch has refused before the first step, or torch's optimiser at the first one.
+    """A sentence for a setting that Lightning or torch refuses before the first step, or torch's optimiser at it.
 
     None where the mistake may be another: anything that came by way of a part, a task or data, as nothing of ours may
     be taken for a setting; and what was raised in the middle of a training.
 
     Args:
         error: that ended the command.
-        settings: that the user has given.
+        settings: the user's settings.
     """
     frames = _frames(error)
     if not frames or isinstance(error, torch.OutOfMemoryError):
@@ -79,7 +79,7 @@ def is_of_library(error: BaseException) -> bool:
 
 
 def named_setting(text: str, settings: Iterable[Setting]) -> tuple[str, str | None] | None:
-    """The argument of the trainer that a message is about, with what the user has given for it.
+    """The trainer's argument that a message is about, with the user's setting of it.
 
     Named in the message, of several the one that was given; else the one whose value the message repeats.
     """
@@ -114,7 +114,7 @@ def _has_trained(frames: Iterable[FrameType]) -> bool:
 
 
 def explain_construction(error: BaseException, config: Namespace, settings: Iterable[Setting] = ()) -> str:
-    """What a component, or the trainer, said when it refused a value, with the key that it is configured by."""
+    """The error of a component or the trainer that refuses a value, with its key in the configuration."""
     # what the parser wraps around it is raised inside the parser
     while _raised_by_parser(error) and (inner := error.__cause__ or error.__context__) is not None:
         error = inner

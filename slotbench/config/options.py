@@ -1,4 +1,4 @@
-"""Options that are about the run and not about the experiment, and are therefore not part of the configuration."""
+"""Options of a run that are not part of its configuration, such as `--name` and `--plugin`."""
 
 # ruff: noqa: RUF009  `_option` makes a field
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _names(given: str) -> tuple[str, ...]:
 
 @dataclass
 class RunOptions:
-    """Options of a run: where it is recorded, what may be imported, how many threads. Each says in its help what it is.
+    """Options of a run: where it is recorded, what may be imported, how many threads. The help of each describes it.
 
     None stands for an option that is not given: a resumed run keeps what it had, and a new one takes the default.
     """

@@ -50,7 +50,7 @@ def parse(command: str, arguments: list[str], settings: list[Setting], options: 
 
 
 class _ParserRefusal(Exception):  # noqa: N818  a verdict, on its way to becoming a UserError
-    """The parser's verdict, before it has been explained."""
+    """A refusal of the parser, not explained yet."""
 
 
 class _Parser(LightningArgumentParser):
@@ -100,7 +100,7 @@ class SlotbenchCLI(SettledCLI):
         return f"# slotbench {__version__}\n{text}"
 
     def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
-        """The one command: building the arguments of all four takes longer."""
+        """Only the command that runs: building the parsers of all four takes longer."""
         return {self._command: LightningCLI.subcommands()[self._command]}
 
     def init_parser(self, **kwargs: Any) -> LightningArgumentParser:
@@ -114,7 +114,7 @@ class SlotbenchCLI(SettledCLI):
         parser.link_arguments("data.spec", "model.init_args.data_spec", apply_on="instantiate")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        """Parses; a refusal is explained."""
+        """Parses the arguments and explains a refusal."""
         try:
             with explicit(self._settings):
                 self.config = _without_enums(parser.parse_args(args))
@@ -140,7 +140,7 @@ class Configuration(SlotbenchCLI):
         return built
 
     def instantiate_classes(self) -> None:
-        """Nothing is going to be built."""
+        """Builds nothing."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -151,7 +151,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _without_enums(value: Any) -> Any:
-    """Settings whose words are words, and not members of a library's enumeration, which no YAML can hold."""
+    """Settings with plain strings in place of a library's enum members, which YAML cannot hold."""
     if isinstance(value, Namespace):
         return Namespace(**{name: _without_enums(item) for name, item in vars(value).items()})
     if isinstance(value, list):

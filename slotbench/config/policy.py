@@ -1,12 +1,12 @@
-"""What may be imported: the classes that a configuration may name, and the plugin files of a recorded run.
+"""Import policy: the classes that a configuration may name, and the plugin files of a recorded run.
 
-A configuration names classes, and importing and calling whatever a file names would let a file from somebody else run
-any program. So a class is taken only where the parameter's type asks for one, and it is a registered component (the
+A configuration names classes, and importing and calling whatever a file names would let a third party's file run any
+program. So a class is taken only where the parameter's type asks for one, and it is a registered component (the
 user has installed its package, or named its file), one of the list here, or below what the user allows on the command
 line. Functions are never taken.
 
-A folder of a run may come from somebody else too, and so may the plugin file that it names: a recorded file is
-remembered by path and hash, used only if the user types it again, and what to type is said where it is missing.
+A run folder may come from a third party too, and so may the plugin file that it names: a recorded file is remembered by
+path and hash and used only if the user types it again; an error says what to type where it is missing.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def apply_policy(extra: Iterable[str] = ()) -> None:
 
 
 def refusal_words(refused: Refusal, settings: Iterable[Setting]) -> str:
-    """What the parser was kept from, with the setting that asked for it."""
+    """The sentence for a refused import, with the setting that names it."""
     module, _, name = refused.named.rpartition(".")
     given = next((setting.text for setting in settings if name in str(setting.value)), None)
     way = f"--allow-import {module}  (only if you trust what it runs)" if refused.can_be_allowed else None
@@ -148,7 +148,7 @@ def _paths_of(found: type) -> Iterator[str]:
 
 
 def _classes_of(component: type) -> Iterator[type]:
-    """What a component itself asks for by name: the class that is an argument's default, or its type if that is data.
+    """Classes in a component's own signature: defaults of arguments, and dataclasses among their types.
 
     A resolved configuration says both in full.
     """
@@ -167,7 +167,7 @@ def _classes_of(component: type) -> Iterator[type]:
 
 
 def plugin_records(files: Iterable[Path]) -> list[PluginEntry]:
-    """What a run's record holds of them: where each is, the SHA-256 of its content, and the components in it."""
+    """Records of plugin files for `run.json`: path, SHA-256 of the content, and components."""
     records: list[PluginEntry] = []
     for file in files:
         path = file.resolve()
@@ -177,13 +177,13 @@ def plugin_records(files: Iterable[Path]) -> list[PluginEntry]:
 
 
 def check_run_plugins(run: Path, given: Sequence[Path], settings: Iterable[Setting], command: str | None) -> None:
-    """Says what to type if the run was made with a plugin file that its configuration needs and nobody has typed.
+    """Raises if a plugin file that the run's configuration needs is not on the command line.
 
     Args:
-        run: the run folder; nothing is said of one that is not there.
+        run: the run folder; one that does not exist needs none.
         given: the plugin files on the command line.
         settings: of the run and of the command line.
-        command: what the user has typed, for messages; None in Python.
+        command: the command line, for messages; None in Python.
 
     Raises:
         UserError: a file is missing.
@@ -201,13 +201,13 @@ def check_plugins(
     command: str | None,
     used: Iterable[str] = (),
 ) -> None:
-    """Says what to type if a recorded plugin file is missing, and warns if it is another than it was.
+    """Raises if a recorded plugin file is missing from the command line, and warns if its content has changed.
 
     Args:
         recorded: those in the record of a run or a grid.
         given: the plugin files on the command line.
         where: the run or grid, for messages.
-        command: what the user has typed, for messages; None in Python.
+        command: the command line, for messages; None in Python.
         used: names that the configuration uses. A file is not missed if none of its components is among them, or if
             they are known without it; a file of unknown components is always missed.
 
@@ -222,8 +222,8 @@ def check_plugins(
         file = by_path.get(path) or by_name.get(path.name)
         if file is not None:
             if entry.get("sha256") not in (None, _sha256(file)):
-                said = f"warning: {file} is not what it was when {where} was made: its content has changed"
-                print(printable(said), file=sys.stderr)
+                warning = f"warning: {file} is not what it was when {where} was made: its content has changed"
+                print(printable(warning), file=sys.stderr)
             continue
         components = entry.get("components", [])
         if components and not any(name in names and not registry.kinds_of(name) for name in components):

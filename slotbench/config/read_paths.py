@@ -1,4 +1,4 @@
-"""Where a run reads: relative paths of its configuration are those of the folder where it was begun.
+"""Paths that a run reads: relative ones are resolved from the folder where the run was begun.
 
 The record of a run has that folder, `begun_in`, and what the data's paths held then, `held`: how many files, and a hash
 of their names and sizes. A path that is typed, or that stands in another file, is one of the folder where it is typed.
@@ -31,7 +31,7 @@ _MOST_FILES = 100_000
 
 
 class _Given(NamedTuple):
-    """A path in a configuration: what holds it, under which name, its key with all words, and as it is written."""
+    """A path in a configuration: its container, its name there, its full key, and its text."""
 
     holder: Any
     name: Any
@@ -54,7 +54,7 @@ class _Given(NamedTuple):
 
 
 def reading_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What the record of a new run says of where it reads.
+    """Entries `begun_in` and `held` of a new run's record.
 
     Args:
         config: its configuration, as YAML gives it.
@@ -68,7 +68,7 @@ def reading_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def held_by(path: Path) -> dict[str, Any] | None:
-    """Files, bytes, and a hash of names and sizes, of a file or of all files in a folder; None if there is nothing.
+    """Number of files, bytes, and a hash of names and sizes below a path; None if nothing is there.
 
     Hidden files and run folders are passed over; of more than 100,000 files or folders the first count.
     """
@@ -91,10 +91,10 @@ def held_by(path: Path) -> dict[str, Any] | None:
 def resolve_paths(
     values: Any, settings: Iterable[Setting], folder: RunFolder, allow_changes: bool | None = None
 ) -> dict[str, Any]:
-    """Makes the relative paths of a run's configuration those of the folder where it was begun.
+    """Resolves the relative paths of a run's configuration from the folder where the run was begun.
 
-    What the data hold is compared with what they held then: another content is refused where a run is resumed, and said
-    where it is evaluated.
+    The content of the data's paths is compared with the recorded one: a change is refused where a run is resumed, and
+    reported where it is evaluated.
 
     Args:
         values: the parsed configuration, which is changed.
@@ -134,7 +134,7 @@ def resolve_paths(
 
 
 def _check_place(one: _Given, begun: Path) -> None:
-    """Refuses another path for a run that is resumed elsewhere, where later commands would not look it up."""
+    """Refuses a new relative path for a run that is resumed in another folder than it was begun in."""
     if one.is_relative and not _same(begun, Path.cwd()):
         raise UserError(
             f"--{one.spoken} {one_line(one.text)} is relative, and the run was begun in {begun}, from where its paths "
@@ -174,17 +174,17 @@ def _resolved(one: _Given, begun: Path, before: Any, typed: bool) -> Path:
 
 
 def _compared(one: _Given, path: Path, before: Mapping[str, Any], allow_changes: bool | None) -> Mapping[str, Any]:
-    """What a path holds now; of what is not there, the data set says so."""
+    """The content of a path now, compared with the recorded one."""
     now = held_by(path)
     if now is None or now == before:
         return before
-    said = (
+    change = (
         f"{path} ({one.spoken}) does not hold what it held when the run was begun: {_in_words(before)} then, "
         f"{_in_words(now)} now, by their names and sizes"
     )
     if allow_changes is False:
-        raise UserError(f"{said}; put back what it held, or add --allow-changes to continue with what is there now")
-    _say(f"{said}; what follows is of what is there now")
+        raise UserError(f"{change}; put back what it held, or add --allow-changes to continue with what is there now")
+    _say(f"{change}; what follows is of what is there now")
     return now
 
 
@@ -210,7 +210,7 @@ def _within(value: Any, key: str) -> Iterator[_Given]:
 
 
 def _may_be_path(name: str, text: str) -> bool:
-    """Whether a text may name a file or folder; of one that does not, nothing is there."""
+    """Whether a text may name a file or folder."""
     return bool(text) and "://" not in text and (_NAMES.fullmatch(name) is not None or "/" in text)
 
 

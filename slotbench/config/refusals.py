@@ -31,7 +31,7 @@ _ASKS = ("help", "h", "print_config")
 
 
 def refuse_grids(arguments: list[str], settings: Iterable[Setting]) -> None:
-    """A grid file has keys of its own, which the parser would refuse one by one.
+    """Refuses grid files, whose keys the parser would refuse one by one.
 
     Raises:
         UserError: a file is a grid; says what to type.
@@ -50,15 +50,15 @@ def refuse_grids(arguments: list[str], settings: Iterable[Setting]) -> None:
 
 
 def refuse_early(command: str, settings: Iterable[Setting], options: RunOptions) -> None:
-    """Raises what `explanation.explain` would say of an unknown name.
+    """Raises for an unknown name, in the words of `explanation.explain`.
 
     Args:
         command: fit, validate, test or predict.
-        settings: what the user has given, in order.
+        settings: the user's settings, in order.
         options: of the run.
 
     Raises:
-        UserError: there is such a name.
+        UserError: a name is unknown.
     """
     settings = list(settings)
     if any(set(setting.key[-1:]) & set(_ASKS) for setting in settings):
@@ -76,7 +76,7 @@ def refuse_early(command: str, settings: Iterable[Setting], options: RunOptions)
 
 
 class _SourceWalk(Walk):
-    """The walk beside sources.
+    """A walk that compares settings with signatures read from sources.
 
     Args:
         is_open: whether there may be components that no package declares.

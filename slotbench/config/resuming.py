@@ -1,4 +1,4 @@
-"""Where `fit` records its run: in a new folder, or in that of a run which is resumed."""
+"""The run folder of a `fit`: a new one, or that of a resumed run."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class RunPlace:
         return self._launch.rank == 0
 
     def look(self, config: str) -> bool:
-        """Compares with what is there, and locks it; returns whether there is anything left to do.
+        """Locks the folder and compares configurations; returns whether there is anything left to do.
 
         Args:
             config: the resolved configuration, as text.
@@ -107,7 +107,7 @@ class RunPlace:
         return True
 
     def resolve(self, values: Any, settings: Iterable[Setting]) -> None:
-        """Makes the relative paths of a run that is resumed those of the folder where it was begun.
+        """Resolves the relative paths of a resumed run from the folder where it was begun.
 
         Args:
             values: the parsed configuration, which is changed.
@@ -121,7 +121,7 @@ class RunPlace:
             self._reading = resolve_paths(values, settings, folder, self._options.allow_changes)
 
     def enter(self) -> RunFolder:
-        """Makes the folder, or makes the one that exists ready to be resumed.
+        """Creates the folder, or prepares an existing one to be resumed.
 
         Raises:
             RunFolderError: the name of the run cannot be a folder's.
@@ -158,19 +158,19 @@ class RunPlace:
         return self.folder
 
     def finish(self) -> None:
-        """Writes what the run came to: from here on it is done, or known to have diverged."""
+        """Writes the result: from here on the run is done, or known to have diverged."""
         if self.is_first and self.folder is not None:
             write_result(self.folder)
 
     def complete(self) -> None:
-        """Draws the curves of a finished run that was killed before it had, or whose disk was full by then."""
+        """Draws the curves of a finished run that lacks them, killed or out of disk space before."""
         if self.is_first and self._path is not None:
             draw_missing_curves(RunFolder.open(self._path))
 
     def give_up(self) -> None:
-        """Removes what this process has made if the run never started; a run that has begun keeps everything."""
+        """Removes the files of a run that never started; a run that has begun keeps everything."""
         if not self.is_first or not self._is_new or self._lock is None:
-            return  # what is there is a run that has begun, or somebody else's
+            return  # a run that has begun, or another process's
         path = self.folder.path if self.folder is not None else self._path
         if path is None or not path.is_dir():
             return
@@ -190,25 +190,25 @@ class RunPlace:
                     path.parent.parent.rmdir()
 
     def leave(self) -> None:
-        """Gives the lock back; a folder in which nothing was recorded goes with it."""
+        """Releases the lock, and removes a folder in which nothing was recorded."""
         if self.folder is None:
             self.give_up()
         if self._lock is not None:
             self._lock.release()
 
     def validates_finally(self) -> bool:
-        """Whether the final weights are to be validated; what was said once holds for the run."""
-        said = self._options.final_validation
+        """Whether to validate the final weights; a resumed run keeps its first choice."""
+        chosen = self._options.final_validation
         assert self.folder is not None
-        if said is None and self.is_resumed:
-            said = self.folder.info.get("final_validation")
-        wanted = said is not False
+        if chosen is None and self.is_resumed:
+            chosen = self.folder.info.get("final_validation")
+        wanted = chosen is not False
         if self.is_first:
             self.folder.update(final_validation=wanted)
         return wanted
 
     def options_to_repeat(self) -> str:
-        """What of the command line is not in the folder and has to be given again to resume."""
+        """Options that the folder does not hold and a resuming command has to repeat."""
         given = [("--plugin", str(file)) for file in self._options.plugin]
         given += [("--allow-import", prefix) for prefix in self._options.allow_import]
         return " ".join(f"{option} {shlex.quote(value)}" for option, value in given)
@@ -257,9 +257,9 @@ class RunPlace:
 
     def _about_divergence(self, folder: RunFolder) -> str:
         result = folder.result or {}
-        said = str(result.get("error") or f"the training has diverged at step {result.get('diverged_at')}")
+        why = str(result.get("error") or f"the training has diverged at step {result.get('diverged_at')}")
         return lines(
-            f"{folder.path} is not resumed: {said}",
+            f"{folder.path} is not resumed: {why}",
             again=f"{command_after_divergence(folder.path)}   from its last checkpoint",
             same=f"remove {folder.path / RESULT} first, to try the same settings once more",
         )

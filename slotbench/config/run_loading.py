@@ -1,4 +1,4 @@
-"""A recorded run, built again: its data and its task with the weights of a checkpoint."""
+"""Loading of recorded runs: data, and task with the weights of a checkpoint."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["LoadedRun", "load_run", "load_with_settings"]
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """What a run trained, and on what.
+    """Task and data of a recorded run.
 
     Attributes:
         task: with the checkpoint's weights, in evaluation mode, on the CPU.

@@ -1,4 +1,4 @@
-"""Runs fit, validate, test or predict: what LightningCLI builds, recorded in a run folder."""
+"""Runs fit, validate, test or predict with LightningCLI, recorded in a run folder."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from slotbench.yaml_files import read_yaml
 __all__ = ["train"]
 
 _DISK_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, *TRANSIENT}
-# what the parts themselves say of their settings and files, in sentences
+# errors of the parts about their settings and files, which are sentences already
 _REFUSALS = (DataFilesError, WeightError, RunFolderError, KernelError, TrainingSettingsError)
 
 
@@ -92,8 +92,8 @@ def train(
             place.give_up()
         if isinstance(error, UserError):
             raise
-        said = _not_weights_only(error) if isinstance(error, pickle.UnpicklingError) else str(error)
-        raise UserError(said) from error
+        message = _not_weights_only(error) if isinstance(error, pickle.UnpicklingError) else str(error)
+        raise UserError(message) from error
     except DivergedError as error:
         if place is not None and place.folder is not None and place.is_first:
             place.finish()
@@ -122,7 +122,7 @@ def train(
 
 
 def _is_of_run(error: OSError, place: RunPlace | None) -> bool:
-    """Whether what has failed is a file of the run: on a network file system it may be gone, or there twice."""
+    """Whether the file that failed is one of the run's: a network file system may lose or duplicate it."""
     if place is None or place.folder is None:
         return False
     return any(
@@ -132,22 +132,22 @@ def _is_of_run(error: OSError, place: RunPlace | None) -> bool:
 
 
 def _disk_failure(error: OSError, command: str, place: RunPlace | None) -> int:
-    """Says what could not be written, and how to resume once it can be."""
-    said = error.strerror or str(error)
+    """Reports what could not be written, and how to resume once it can be."""
+    why = error.strerror or str(error)
     if place is not None and place.folder is not None:
         file = f" ({error.filename})" if error.filename else ""
         path = place.folder.path
         again = f"its last checkpoint is as it was, resume with slotbench fit --resume {shlex.quote(str(path))}"
-        print(wrapped(printable(f"slotbench: {path} failed: {said}{file}; {again}")), file=sys.stderr)
+        print(wrapped(printable(f"slotbench: {path} failed: {why}{file}; {again}")), file=sys.stderr)
         return 1
     if place is not None:
         place.give_up()
     where = f": {error.filename}" if error.filename else ""
-    raise UserError(f"{command} cannot continue: {said}{where}") from error
+    raise UserError(f"{command} cannot continue: {why}{where}") from error
 
 
 class _RunningCLI(SlotbenchCLI):
-    """Builds what it has parsed, gives `fit` a run folder and an evaluation that of its run, and runs.
+    """LightningCLI that builds and runs what it parses, with the run folder of a fit or of an evaluated run.
 
     Args:
         command: fit, validate, test or predict.
@@ -171,7 +171,7 @@ class _RunningCLI(SlotbenchCLI):
         super().__init__(command, arguments, settings, options)
 
     def before_instantiate_classes(self) -> None:
-        """Looks at the run folder before anything is built: what is finished, or another run, need not be."""
+        """Checks the run folder before anything is built: a finished run needs no building."""
         has_folder = self._place is not None or self._run is not None
         check_written_paths(self.values["trainer"], has_folder, self._settings)
         if self._place is not None and not self._place.look(self.yaml()):
@@ -197,7 +197,7 @@ class _RunningCLI(SlotbenchCLI):
             raise UserError(explain_construction(error, self.values, self._settings)) from error
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
-        """Makes the trainer, and before it what records the run."""
+        """Builds the trainer, after the loggers and callbacks that record the run."""
         config = self.config_init[self._command]["trainer"]
         if self._command == "fit":
             check_trainer(config)
@@ -208,7 +208,7 @@ class _RunningCLI(SlotbenchCLI):
         if folder is not None:
             place_in_run(config, self.values["trainer"], folder)
         config["logger"] = [*loggers, *_as_list(config.get("logger"))] or False
-        # what the user has switched off, ours included
+        # switched off by the user, ours included
         off = ((config.get("enable_progress_bar"), ProgressBar), (config.get("enable_checkpointing"), Checkpoint))
         unwanted = tuple(kind for switch, kind in off if switch is False)
         callbacks = [callback for callback in callbacks if not isinstance(callback, unwanted)]
@@ -230,12 +230,12 @@ class _RunningCLI(SlotbenchCLI):
         return trainer
 
     def _weights_only(self) -> bool:
-        """False only if the user has typed that a checkpoint may run code while it is read."""
+        """Whether checkpoints are read as weights only: yes, unless `--weights_only false` is typed."""
         typed = any(setting.on_command_line and setting.key == ("weights_only",) for setting in self._settings)
         return not typed or self.values.get("weights_only") is not False
 
     def _recorders(self) -> tuple[Path | None, list[Logger], list[Callback]]:
-        """The run folder with what writes to it."""
+        """The run folder, and the loggers and callbacks that write to it."""
         if self._command != "fit":
             if self._run is None:
                 return None, [], []
@@ -262,7 +262,7 @@ class _RunningCLI(SlotbenchCLI):
 
 
 def _part_error(error: BaseException | None) -> PartError | None:
-    """The part's own mistake, if that is what the parser has wrapped."""
+    """The error of a part that the parser has wrapped, if there is one."""
     while error is not None and not isinstance(error, PartError):
         error = error.__cause__ or error.__context__
     return error
@@ -275,7 +275,7 @@ def _rank() -> int:
 
 
 def _check_training_settings(task: Task, trainer: Namespace) -> None:
-    """Refuses what no training can be done with before there is a run folder."""
+    """Refuses settings that make training impossible, before there is a run folder."""
     steps, epochs = trainer.get("max_steps", -1), trainer.get("max_epochs")
     endless = steps == -1 and (epochs == -1 or (epochs is None and trainer.get("max_time") is not None))
     # of epochs the number of batches is not known yet: the schedule is asked when the training starts
@@ -295,10 +295,10 @@ def _check_checkpoint(command: str, path: str | None, run: Path | None, weights_
 
 
 def _not_weights_only(error: pickle.UnpicklingError) -> str:
-    said = str(error).strip().splitlines()
+    reasons = str(error).strip().splitlines()
     return lines(
         "the checkpoint holds more than weights and plain values, or is damaged; reading it could run code",
-        given=next((line.strip() for line in said if "GLOBAL" in line), said[0] if said else None),
+        given=next((line.strip() for line in reasons if "GLOBAL" in line), reasons[0] if reasons else None),
         **{"to allow it": "--weights_only false  (only if you trust the file)"},
     )
 

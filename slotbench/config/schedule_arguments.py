@@ -1,4 +1,4 @@
-"""Which arguments of a learning-rate schedule are the user's: all but the optimiser, and a length may be left out."""
+"""Arguments of a learning-rate schedule that the user may set: all but the optimiser, the length optionally."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["is_open_length", "supplied_arguments", "with_open_lengths"]
 
 
 def supplied_arguments(cls: Any, supplied: set[int | str]) -> set[int | str]:
-    """What of a class's arguments its factory is called with: how many of the first ones, and others by name.
+    """Arguments that a class's factory supplies: the number of leading ones, and others by name.
 
     A task's `schedule: Callable[[Optimizer, int], LRScheduler]` would take a schedule's second argument, whatever it
     is, from the user.
@@ -29,7 +29,7 @@ def supplied_arguments(cls: Any, supplied: set[int | str]) -> set[int | str]:
 
 
 def with_open_lengths(cls: Any, parameters: list[Any]) -> list[Any]:
-    """The parser's parameters of a class; of a schedule, those that are its length may be null, as they are unsaid."""
+    """The parser's parameters of a class; the length of a schedule may be null."""
     return [
         dataclasses.replace(parameter, annotation=int | None, default=None)
         if is_open_length(cls, parameter.name)

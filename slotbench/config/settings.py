@@ -1,4 +1,4 @@
-"""What a command line and its YAML files say, setting by setting, with the place where each is said.
+"""Settings of a command line and its YAML files, each with its place in them.
 
 It is read before the parser reads it, for three purposes: to import exactly the components that are named, to report
 unreadable files, and to explain, when the parser refuses, which setting is wrong and where it stands.
@@ -38,13 +38,13 @@ _CONFIG_OPTIONS = ("--config", "-c")
 # a value in a file of its own, with a value in a file of its own, ...
 _DEEPEST, _MOST_FILES = 8, 100
 _SHORT = 256
-# These words of a key say nothing that the rest of it does not.
+# Words of a key that add nothing to the rest of it.
 _SILENT = ("class_path", "init_args", "dict_kwargs")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One value, or one class name, that the user has given.
+    """One value, or one class name, given by the user.
 
     Attributes:
         key: where it belongs, e.g. ("model", "core", "num_slots"); () for an argument without a key.
@@ -121,7 +121,7 @@ def command_line_settings(arguments: list[str]) -> Iterator[Setting]:
 
 
 def _words(arguments: list[str]) -> Iterator[tuple[Setting, list[str]]]:
-    """The settings of a command line, each with the words that say it."""
+    """The settings of a command line, each with its words."""
     index = 0
     while index < len(arguments):
         start = index
@@ -156,7 +156,7 @@ def _without_silent(key: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass
 class _Reading:
-    """How far into files within files one reads, and how many there have been."""
+    """The nested files being read, and the number of files so far."""
 
     within: tuple[Path, ...] = ()
     count: int = 0
@@ -286,7 +286,7 @@ class Node:
     """The settings of one key: its own value, and those of the keys below it.
 
     Attributes:
-        setting: what was said last about the key itself.
+        setting: the last setting of the key itself.
         children: the keys below it.
         outdated: whether it was given for a class that a later setting replaced: the parser drops what does not fit.
     """
@@ -297,7 +297,7 @@ class Node:
 
     @property
     def value(self) -> Any:
-        """What was said last about the key itself."""
+        """The last value of the key itself."""
         return None if self.setting is None else self.setting.value
 
     def first_setting(self) -> Setting | None:

@@ -1,4 +1,4 @@
-"""Settings of the trainer that Lightning takes though nothing can come of them, and callbacks that do not fit a run."""
+"""Checks of trainer settings and callbacks that Lightning accepts but that cannot work in a run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PROCESSES_PER_CORE = 4
 
 
 def check_trainer(trainer: Any) -> None:
-    """Refuses settings with which a training would end in the middle, or train nothing.
+    """Refuses settings with which training would fail midway, or train nothing.
 
     Args:
         trainer: the settings of the trainer, by name.
@@ -70,10 +70,10 @@ def check_trainer(trainer: Any) -> None:
 
 
 def check_callbacks(callbacks: Iterable[Callback], task: Any) -> None:
-    """Refuses callbacks whose work would reach neither a score nor a file, or that do other than they seem to.
+    """Refuses callbacks that affect neither scores nor files, or do something else than they promise.
 
     Args:
-        callbacks: that the user has given.
+        callbacks: the user's callbacks.
         task: that is trained.
 
     Raises:

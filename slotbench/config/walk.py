@@ -1,4 +1,4 @@
-"""The one walk over the settings of a configuration, beside the signatures of what they configure.
+"""The walk over the settings of a configuration that checks them against signatures.
 
 It stops at the first setting that is wrong, with a sentence that names the setting, where it stands and what would be
 right. `refusals` runs it before torch is imported, beside signatures that are read from sources; `explanation` runs it
@@ -32,7 +32,7 @@ _ANCHORS = "write an anchor where it is first used, `core: &mine {...}`, and *mi
 
 
 class Walk(ABC):
-    """Checks settings beside the signatures of the classes that they configure, depth first.
+    """Checks settings against the signatures of the classes that they configure, depth first.
 
     Attributes:
         is_final: whether everything is known, so that what is missing is an error too.
@@ -62,7 +62,7 @@ class Walk(ABC):
         """Raises the sentence for the first setting that is wrong; returns if all of them look right.
 
         Args:
-            settings: what the user has given, in order.
+            settings: the user's settings, in order.
             options: top-level keys besides model, data and trainer, such as "ckpt_path"; None if any may be one.
 
         Raises:
@@ -97,7 +97,7 @@ class Walk(ABC):
             self.arguments(root.children["trainer"], _TRAINER, trainer, (), "trainer")
 
     def interface(self, kind: str) -> Any:
-        """What `Part.base` is for a kind of component."""
+        """The value of `Part.base` for a kind of component."""
         return registry.INTERFACES[kind]
 
     def component(self, node: Node, part: Part, default: Any, key: str) -> None:
@@ -159,7 +159,7 @@ class Walk(ABC):
 
 
 def unknown_component(kind: str, name: str, setting: Setting | None) -> UserError:
-    """No component of that kind has the name."""
+    """The error for a name that no component of the kind has."""
     names = registry.names(kind)
     elsewhere = [registry.KINDS[other] for other in registry.kinds_of(name)]
     also = f" ({name} is another kind: {', '.join(elsewhere)})" if elsewhere else ""
@@ -187,7 +187,7 @@ def _unknown_argument(owner: str, name: str, arguments: Mapping[str, Argument], 
 
 
 def _unknown_key(name: str, setting: Setting | None, known: list[str], owner: str | None) -> UserError:
-    """The configuration has no such top-level key; `owner` has an argument of the name, such as "data.loader"."""
+    """The error for an unknown top-level key; `owner` is a part with such an argument, such as "data.loader"."""
     key = list(setting.key) if setting else [name]
     dashes = "--" if setting and setting.on_command_line else ""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
@@ -215,7 +215,7 @@ def _holds_anchor(name: str, setting: Setting | None) -> bool:
 
 
 def _stands_alone(setting: Setting) -> UserError:
-    """A word of the command line belongs to no key."""
+    """The error for a word of the command line without a key."""
     expected = "an argument with a key, such as --model.core.num_slots 3"
     if setting.text.endswith((".yaml", ".yml")):
         expected = f"--config {setting.text}"

@@ -1,7 +1,7 @@
-"""Where a trainer writes: inside the run folder, unless the user has typed another place.
+"""Paths that a trainer writes: inside the run folder, unless the command line names another place.
 
-A configuration that comes from somebody else says where checkpoints, logs and profiles go. A relative path is one in
-the run folder, whoever says it. A path that leads out of it counts only if it stands on the command line.
+A third party's configuration may name paths for checkpoints, logs and profiles. A relative path is resolved in the run
+folder. A path that leads out of it counts only on the command line.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WRITTEN_ARGUMENTS: dict[str, tuple[str, ...]] = {
 
 
 def leads_out(path: str) -> bool:
-    """Whether a path as it is written is not one below the folder that it is relative to."""
+    """Whether a path may lead out of the folder that it is relative to."""
     parts = path.replace("\\", "/").split("/")
     return path.startswith(("/", "~")) or ".." in parts or "://" in path or Path(path).is_absolute()
 
@@ -44,7 +44,7 @@ def check_written_paths(trainer: Any, has_folder: bool, settings: Iterable[Setti
     Args:
         trainer: the parsed settings of the trainer.
         has_folder: whether there is a run folder; without one every path has to be typed.
-        settings: what the user has given, to see what was typed.
+        settings: the user's settings, to see which were typed.
 
     Raises:
         UserError: a path leads out of the run folder and was not typed; says what to type.
@@ -71,7 +71,7 @@ def check_written_paths(trainer: Any, has_folder: bool, settings: Iterable[Setti
 
 
 def check_untyped_settings(settings: Mapping[str, Any], where: str | Path) -> None:
-    """Refuses, in settings that a file holds and that become arguments of `fit`, what only the user may type.
+    """Refuses settings of a grid file that only a command line may give.
 
     Args:
         settings: their keys, such as "trainer.logger", and values.
@@ -172,7 +172,7 @@ def _typed(settings: Iterable[Setting]) -> Iterator[tuple[str, str]]:
 
 
 def _read(value: Any) -> Any:
-    """A value with what is YAML within its texts read."""
+    """A value with YAML inside its strings parsed."""
     if isinstance(value, dict):
         return {key: _read(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -27,7 +27,7 @@ _NOT_COPIED = (".lock", ".attempt.lock", "*.partial")
 
 
 def likely_points(points: Iterable[Point], settings: Mapping[str, Any]) -> list[Point]:
-    """Those whose settings agree best with a run's, as far as one sees without the parser.
+    """Points whose settings agree best with a run's, compared without the parser.
 
     Args:
         points: of the grid.
@@ -35,8 +35,8 @@ def likely_points(points: Iterable[Point], settings: Mapping[str, Any]) -> list[
     """
 
     def disagreements(point: Point) -> int:
-        said = {key: value for key, value in point.settings.items() if key != CONFIG}
-        plain = {key: value for key, value in said.items() if not isinstance(value, Mapping)}
+        given = {key: value for key, value in point.settings.items() if key != CONFIG}
+        plain = {key: value for key, value in given.items() if not isinstance(value, Mapping)}
         return sum(key in settings and str(settings[key]) != str(value) for key, value in plain.items())
 
     scored = [(disagreements(point), point) for point in points]
@@ -89,7 +89,7 @@ def copy_in(folder: GridFolder, point: Point, run: RunFolder, command: Sequence[
 
 
 def _left_behind(run: Path, folder: str, names: list[str]) -> set[str]:
-    """What of a run's folder is not copied: locks, what was half-written, and links but to files of its own."""
+    """Files of a run's folder that are not copied: locks, partial files, and links out of it."""
 
     def is_own(path: Path) -> bool:
         if path.is_symlink():

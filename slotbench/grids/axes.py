@@ -1,4 +1,4 @@
-"""Changes of a grid's axes that are typed: values added to an axis, or in the place of its own."""
+"""Changes of a grid's axes on the command line: values added to an axis, or replacing its own."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _values(word: str, text: str) -> list[Any]:
 
 
 def _place(file: GridFile, name: str, values: list[Any]) -> tuple[str, list[Any]]:
-    """The axis that is meant, and the values as it holds them."""
+    """The axis of a change, and its values as the axis holds them."""
     listed = list(dict.fromkeys(key for entry in file.list for key in entry.settings))
     short = {end: key for key, end in short_keys([*file.product, *listed]).items()}
     plain = ".".join(part for part in name.split(".") if part not in ("class_path", "init_args"))

@@ -1,4 +1,4 @@
-"""The key `chain` of a grid file: points of one axis that start from the weights of another one, the one before."""
+"""The key `chain` of a grid file: each point of one axis starts from the weights of the previous one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Chain:
     into: str = WEIGHTS
 
     def before(self, index: int) -> int:
-        """The place on the axis of what the point at `index`, which is not 0, starts from."""
+        """The index on the axis of the point that the one at `index`, which is not 0, starts from."""
         return 0 if self.start == "first" else index - 1
 
 
@@ -47,7 +47,7 @@ def read_chain(
     check_key: Callable[[str], str],
     fail: Callable[..., UserError],
 ) -> Chain | None:
-    """What stands under `chain`; None if nothing does.
+    """The value of `chain`; None if the file has none.
 
     Args:
         given: the value.

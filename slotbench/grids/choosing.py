@@ -58,7 +58,7 @@ def choose(grid: Grid, wanted: Sequence[str]) -> list[Point]:
 
 
 def find_point(grid: Grid, given: str) -> Point:
-    """The point of that number, from 1, or whose id or hash begins like that.
+    """The point with a number, from 1, or with the beginning of an id or hash.
 
     Raises:
         UserError: there is none, or more than one.

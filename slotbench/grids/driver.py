@@ -21,7 +21,7 @@ _LOOK = 0.5
 
 @dataclass
 class Progress:
-    """Where the points stand, as the driver knows it.
+    """The states of the points, as the driver knows them.
 
     Attributes:
         states: of every point, by its id.
@@ -45,7 +45,7 @@ class Progress:
 
 
 class Listener(ABC):
-    """The interface of what a driver notifies of its points."""
+    """The interface of a listener that a driver notifies of its points."""
 
     @abstractmethod
     def began(self, point: Point, where: str) -> None:
@@ -131,7 +131,7 @@ class Driver:
             time.sleep(self._patience)
 
     def _submit_or_hold(self, jobs: Sequence[Job]) -> None:
-        """Submits jobs, but for those whose point starts from one that is not done."""
+        """Submits jobs, except those whose point starts from one that is not done."""
         ready = []
         for job in jobs:
             after = self._points[job.id].after
@@ -150,7 +150,7 @@ class Driver:
         self._engine.submit(jobs)
 
     def _collect(self) -> None:
-        """What the engine has to say."""
+        """Records the jobs that have ended."""
         for outcome in self._engine.poll():
             self._end(outcome)
         for point_id, where in self._engine.running().items():
@@ -190,7 +190,7 @@ class Driver:
             self.progress.durations.append(max(folder.status().seconds or 0.0, time.monotonic() - began))
 
     def _look_elsewhere(self) -> None:
-        """Points that another process has run: those that are over are counted, or started if they were cut off."""
+        """Checks points that another process runs: counts those that are over, and starts those that were cut off."""
         for point_id in sorted(self._elsewhere):
             folder = self._folder.point(point_id)
             if folder.is_running():

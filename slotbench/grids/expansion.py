@@ -85,7 +85,7 @@ class Grid:
 
     @property
     def starts(self) -> tuple[str, ...]:
-        """Ids of the points that are there for others to start from: the first of a chain in which all start there."""
+        """Ids of points that others start from."""
         if self.file.chain is None or self.file.chain.start != "first":
             return ()
         return tuple(point.id for point in self.points if not point.after)
@@ -255,7 +255,7 @@ def _list(file: GridFile, short: Mapping[str, str]) -> Iterator[list[_Choice]]:
 
 
 def _labels(key: str, values: Sequence[Any]) -> list[str]:
-    """A file is known by its stem, with the folder before it where two have the same."""
+    """Labels of values; a file's is its stem, with its folder where two stems are equal."""
     named = [value.label or "" if isinstance(value, Alternative) else None for value in values]
     if key != CONFIG:
         return [as_label(value) if name is None else name for value, name in zip(values, named, strict=True)]
@@ -309,7 +309,7 @@ class _Exclusion:
 
 
 def _content(path: Path) -> Any:
-    """What a file says, with the files that its values name in their places."""
+    """The content of a file, with the files that its values name in their places."""
 
     def filled(value: Any) -> Any:
         if isinstance(value, dict):
@@ -354,7 +354,7 @@ def _flags(settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _shown(path: Path) -> str:
-    """Relative to where we are if it is below, so that the line can be typed and read."""
+    """A path relative to the current folder if it is below it."""
     relative = os.path.relpath(path)
     return str(path.resolve()) if relative.startswith(os.pardir) else relative
 

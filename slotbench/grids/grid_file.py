@@ -41,7 +41,7 @@ _KEY = re.compile(r"[A-Za-z_]\w*(\.\w+)*\+?")
 
 @dataclass(frozen=True)
 class Alternative:
-    """An entry of `list`: settings, and what it is called if the file says."""
+    """An entry of `list`: settings, and its label if it has one."""
 
     settings: Mapping[str, Any]
     label: str | None
@@ -49,7 +49,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class GridFile:
-    """What a grid file says. Keys are as on the command line, without `class_path` and `init_args`.
+    """The content of a grid file. Keys are as on the command line, without `class_path` and `init_args`.
 
     Attributes:
         path: the file.
@@ -159,7 +159,7 @@ def check_key(key: str, where: str) -> str:
 
 
 class _Reader:
-    """Checks what stands under each key of one file."""
+    """Checks the keys of one file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -305,20 +305,20 @@ class _Reader:
             raise self.fail("the axes of zip have not the same number of values", given=lengths)
 
     def check_once(self, file: GridFile) -> None:
-        """An axis that is said in two places would hide one of them."""
+        """Refuses an axis that is given in two places, one of which would be lost."""
         listed = dict.fromkeys(key for entry in file.list for key in entry.settings)
         places = {"settings": file.settings, "product": file.product, "zip": file.zip, "list": listed}
         if file.protocol is not None:
             places["protocol"] = {file.protocol.key: None}
         if file.chain is not None:
             places["chain"] = {file.chain.into: None}
-        said: dict[str, str] = {}
+        given: dict[str, str] = {}
         for place, keys in places.items():
             for key in keys:
-                # an entry of the list may say something else than what holds for the others
-                if key in said and (said[key], place) != ("settings", "list"):
+                # an entry of the list may differ from the settings of all points
+                if key in given and (given[key], place) != ("settings", "list"):
                     raise self.fail(
-                        f"{key} is said twice",
-                        f"under {said[key]} or under {place}",
+                        f"{key} is given twice",
+                        f"under {given[key]} or under {place}",
                     )
-                said.setdefault(key, place)
+                given.setdefault(key, place)

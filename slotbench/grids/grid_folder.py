@@ -1,4 +1,4 @@
-"""The folder of a grid: a copy of its file, what its points are, and one folder per point."""
+"""The folder of a grid: a copy of its file, a list of its points, and one folder per point."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class GridFolder:
         return PointFolder(self.path / point_id)
 
     def record(self) -> GridRecord:
-        """What `write` has written; empty if nothing has.
+        """The record of `write`; empty if there is none.
 
         Raises:
             FileError: it cannot be read.
@@ -133,7 +133,7 @@ class GridFolder:
 
     @contextmanager
     def replacing(self, point_id: str) -> Iterator[Path]:
-        """The path of a folder to make, which takes the place of a point's, whole, if the block ends well."""
+        """A folder to fill, which replaces that of a point if the block ends without an error."""
         partial = self.path / f"{_HALF_ADOPTED}{os.getpid()}"
         try:
             yield partial

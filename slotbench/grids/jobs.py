@@ -15,12 +15,12 @@ __all__ = ["cores", "fit_arguments", "fit_command", "make_job", "whole_arguments
 
 
 def cores() -> int:
-    """How many of the machine's cores this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def fit_arguments(point: Point, folder: GridFolder, options: Sequence[str]) -> list[str]:
-    """The command line of `fit`, complete: what is run, and where it is recorded."""
+    """The complete command line of `fit`: arguments, and where the run is recorded."""
     options = [*options]
     if "--group" not in options:
         options += ["--group", folder.name]
@@ -29,7 +29,7 @@ def fit_arguments(point: Point, folder: GridFolder, options: Sequence[str]) -> l
 
 
 def whole_arguments(point: Point, folder: GridFolder) -> list[str]:
-    """What is run: the point's arguments, and in a chain the run that it starts from."""
+    """The point's arguments, and in a chain the run that it starts from."""
     start = [f"--{point.into}", str(folder.point(point.after).path)] if point.after else []
     return [*point.arguments, *start]
 

@@ -50,7 +50,7 @@ _STOPPED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal
 
 @dataclass(frozen=True)
 class Attempt:
-    """One time that a point was started.
+    """One start of a point.
 
     Attributes:
         number: from 1.
@@ -79,7 +79,7 @@ class _Event(TypedDict):
 
 @dataclass(frozen=True)
 class PointStatus:
-    """How far a point has come.
+    """The progress of a point.
 
     Attributes:
         id: the point's.
@@ -122,7 +122,7 @@ class PointFolder:
         return self.path.name
 
     def prepare(self, point: Point, command: Sequence[str]) -> None:
-        """Makes the folder, and says in it what the point is.
+        """Creates the folder, and writes a description of the point to it.
 
         Raises:
             FileError: a link in the folder leads out of it.
@@ -143,11 +143,11 @@ class PointFolder:
             write_atomically(self.path / "point.json", dump_json(record, indent=2))
 
     def result(self) -> RunInfo | None:
-        """What the run has written at its end, or when it diverged; None if it has come to neither."""
+        """The run's result, written at its end or when it diverged; None before."""
         return self._info("result.json")
 
     def ended(self) -> State | None:
-        """How the run ended, "done" or "diverged", if it has written that."""
+        """The end of the run, "done" or "diverged", if it has a result."""
         result = self.result()
         return None if result is None else "diverged" if result.get("state") == "diverged" else "done"
 
@@ -171,7 +171,7 @@ class PointFolder:
         return is_locked(self.lock) or is_locked(self.path / ".lock")
 
     def attempts(self) -> list[Attempt]:
-        """Every time it was started, oldest first."""
+        """All attempts, oldest first."""
         found: dict[int, dict[str, Any]] = {}
         path = self.path / "attempts.jsonl"
         try:
@@ -205,7 +205,7 @@ class PointFolder:
                 self.end(attempts[-1].number, code, "ended after its driver was gone")
 
     def state(self, over: bool = False) -> State:
-        """Where the point stands.
+        """The state of the point.
 
         Args:
             over: it is known that its process has ended, whatever children of it still hold the lock.
@@ -217,13 +217,13 @@ class PointFolder:
         attempts = self.attempts()
         if attempts and attempts[-1].ended is not None:
             return state_after(attempts[-1].exit_code, attempts[-1].reason)
-        said = self.record().get("state")
-        if said in ("failed", "interrupted"):
-            return "failed" if said == "failed" else "interrupted"
-        return "killed" if said or attempts else "waiting"
+        recorded = self.record().get("state")
+        if recorded in ("failed", "interrupted"):
+            return "failed" if recorded == "failed" else "interrupted"
+        return "killed" if recorded or attempts else "waiting"
 
     def status(self, metrics: Sequence[str] = ()) -> PointStatus:
-        """Where the point stands, and the numbers.
+        """The state of the point, with its numbers.
 
         Args:
             metrics: the first of them that the run has is its headline; that of its task if it has none of them.
@@ -247,8 +247,8 @@ class PointFolder:
         error = None
         if state == "failed":
             last = attempts[-1] if attempts else None
-            said = self.last_lines(1)
-            error = record.get("error") or (said[0] if said else None) or (last and _ending(last)) or None
+            logged = self.last_lines(1)
+            error = record.get("error") or (logged[0] if logged else None) or (last and _ending(last)) or None
         return PointStatus(
             self.id,
             state,
@@ -286,7 +286,7 @@ def now() -> str:
 
 
 def state_after(code: int | None, reason: str = "") -> State:
-    """What the end of an attempt makes of a point that has no result.
+    """The state of a point without a result, by the end of its last attempt.
 
     Args:
         code: the exit code, negative for a signal; None if unknown.

@@ -13,7 +13,7 @@ __all__ = ["CoreSettings"]
 
 
 class CoreSettings:
-    """The settings of the command line, by where they go.
+    """The settings of the command line, those of cores apart.
 
     Attributes:
         options: what may be imported.

@@ -101,7 +101,7 @@ class Counts:
 
     @property
     def total(self) -> int:
-        """Those of the whole model."""
+        """Parameters of the whole model."""
         return self.encoder + self.core + self.decoder - self.shared
 
     @property
@@ -111,7 +111,7 @@ class Counts:
         return f"encoder {self.encoder:,} + core {self.core:,} + decoder {self.decoder:,}{shared}"
 
     def of(self, part: str) -> int:
-        """Those of the "core", or of the whole "model"."""
+        """Parameters of the "core", or of the whole "model"."""
         return self.core if part == "core" else self.total
 
 

@@ -124,7 +124,7 @@ def unpack(folder: GridFolder, points: Iterable[Point], archive: Path) -> tuple[
     Args:
         folder: of the grid; held by the caller.
         points: the grid's, all that there may be. What is no record of one of them is left out.
-        archive: what `pack` has written.
+        archive: a file written by `pack`.
 
     Returns:
         Ids of the points that were taken, of those that are in the folder already, and of those that are none of the

@@ -40,7 +40,7 @@ def make_listener(grid: Grid, folder: GridFolder, chosen: Sequence[Point], jobs:
 
 
 def print_failure(grid_folder: GridFolder, point: Point, what: str, console: Any = None) -> None:
-    """Prints what has happened to a point, and the last lines of its log, dimmed."""
+    """Prints a message about a point, and the last lines of its log, dimmed."""
     from rich.console import Console
     from rich.text import Text
 
@@ -217,7 +217,7 @@ def _how(status: PointStatus) -> str:
 
 @dataclass(frozen=True)
 class Remaining:
-    """What is known of a running point.
+    """Progress and speed of a running point.
 
     Attributes:
         elapsed: seconds since it was started; None if unknown.

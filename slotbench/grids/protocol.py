@@ -1,4 +1,4 @@
-"""The protocol of a grid as its folder stands: what the first stage has come to, and the points that follow from it."""
+"""The protocol of a grid: choices of its first stage so far, and the points that follow from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Score = float | Literal["diverged"] | None
 
 @dataclass(frozen=True)
 class Choice:
-    """What the first stage has come to for one variant.
+    """The choice of the first stage for one variant.
 
     Attributes:
         label: the variant, in words.
@@ -51,7 +51,7 @@ class Choice:
 
 
 def choices(grid: Grid, folder: GridFolder) -> list[Choice]:
-    """What the first stage has come to for every variant; none for a grid without a protocol.
+    """The choice of the first stage for every variant; none for a grid without a protocol.
 
     Raises:
         UserError: a candidate has ended without the score that chooses.
@@ -104,7 +104,7 @@ def staged(grid: Grid, folder: GridFolder) -> Grid:
 
 
 def choice_lines(grid: Grid, found: Sequence[Choice]) -> Iterator[str]:
-    """What has been chosen for each variant, a line each."""
+    """The choice for each variant, a line each."""
     protocol = grid.file.protocol
     if protocol is None:
         return
@@ -150,7 +150,7 @@ def protocol_record(grid: Grid, found: Sequence[Choice]) -> dict[str, Any] | Non
 
 
 def variant_of(grid: Grid, point: Point) -> tuple[tuple[str, int], ...]:
-    """What tells apart the variants for each of which a value is chosen: the same for all points of one variant."""
+    """A key of the variant that a point belongs to, the same for all its points."""
     protocol = grid.file.protocol
     pairs = told_apart(grid.file, point.alternatives)
     return tuple(pair for pair in pairs if protocol is None or pair[0] != protocol.key)
@@ -212,7 +212,7 @@ def _has_diverged(folder: GridFolder, point: Point, by_id: Mapping[str, Point]) 
 
 
 def _best(scores: Sequence[Score], protocol: Protocol) -> int | None:
-    """Which score is best, the first of equals; None if one is missing or none is a number."""
+    """The index of the best score, the first of equals; None if one is missing or none is a number."""
     if None in scores:
         return None
     numbers = [(score, index) for index, score in enumerate(scores) if isinstance(score, float)]

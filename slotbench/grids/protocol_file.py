@@ -19,7 +19,7 @@ _EXAMPLE = "protocol: {values: [3.0e-4, 7.0e-4, 2.0e-3], by: val/loss}"
 
 @dataclass(frozen=True)
 class Protocol:
-    """How the grid gives every variant the same chance: a setting is chosen for each by runs of every value.
+    """The protocol of a grid: a setting is chosen for each variant by runs of every value.
 
     Attributes:
         key: the setting that is chosen, as on the command line.
@@ -46,7 +46,7 @@ def read_protocol(
     check_key: Callable[[str], str],
     fail: Callable[..., UserError],
 ) -> Protocol | None:
-    """What stands under `protocol`; None if nothing does.
+    """The value of `protocol`; None if the file has none.
 
     Args:
         given: the value; `true` for all that is usual.
@@ -98,6 +98,7 @@ def _seeds(given: Any, reported: Sequence[int], fail: Callable[..., UserError]) 
         )
     if both := [seed for seed in found if seed in reported]:
         raise fail(
-            f"protocol: the seed {both[0]} is a reported one", "another one, so that no choice flatters what is said"
+            f"protocol: the seed {both[0]} is a reported one",
+            "another one, so that no choice favours the reported scores",
         )
     return tuple(found)

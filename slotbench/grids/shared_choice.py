@@ -1,4 +1,4 @@
-"""Which points share what a protocol chooses: those of a chain, and by `at` those that differ along other axes."""
+"""Points that share a choice of the protocol: those of a chain, and by `at` those along other axes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["check_shared", "chooses", "shared_axes", "told_apart"]
 
 
 def check_shared(file: GridFile) -> None:
-    """Refuses a protocol that chooses at values that there are not.
+    """Refuses a protocol whose `at` names values that the axis does not have.
 
     Raises:
         UserError: no such axis, no such value of it, or not the first one of a chain.
@@ -51,7 +51,7 @@ def shared_axes(file: GridFile) -> set[str]:
 
 
 def told_apart(file: GridFile, alternatives: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
-    """What a point's alternatives are without the axes whose values share one choice."""
+    """A point's alternatives without the axes whose values share one choice."""
     shared = shared_axes(file)
     return tuple(pair for pair in alternatives if pair[0] not in shared)
 

@@ -82,7 +82,7 @@ def status_record(
 
 
 def stage_name(grid: Grid, stage: Stage) -> str:
-    """What a stage of a grid with a protocol is for, in words."""
+    """A description of a stage of a grid with a protocol."""
     protocol = grid.file.protocol
     if protocol is None:
         return ""
@@ -100,7 +100,7 @@ def stage_name(grid: Grid, stage: Stage) -> str:
 
 
 def _stage_lines(grid: Grid, found: Sequence[Choice]) -> Iterator[str]:
-    """What has been chosen, and how many points will follow from what has not been."""
+    """The choices so far, and the number of points that follow from open ones."""
     # of a variant whose first candidate is not done there is nothing to say
     begun = [choice for choice in found if any(score is not None for score in choice.scores)]
     yield from map(one_line, choice_lines(grid, begun))

@@ -21,7 +21,7 @@ __all__ = ["as_argument", "as_label", "as_word", "canonical", "is_possible", "pa
 
 
 def is_possible(value: Any) -> bool:
-    """Whether a value can be handed over: what JSON can hold, finite."""
+    """Whether a value can be a setting: one that JSON can hold, and finite."""
     if value is None or isinstance(value, bool | int | str):
         return True
     if isinstance(value, float):
@@ -47,7 +47,7 @@ def as_argument(value: Any) -> str:
 
 
 def as_label(value: Any) -> str:
-    """The value in a word or two, for people; two values may have the same."""
+    """A short label of the value; two values may have the same."""
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list):
@@ -99,7 +99,7 @@ _Loader.add_implicit_resolver(
 
 
 def parse(text: str) -> Any:
-    """What a piece of YAML says.
+    """The value of a piece of YAML.
 
     Raises:
         yaml.YAMLError: it is not valid.
@@ -109,7 +109,7 @@ def parse(text: str) -> Any:
 
 
 def parse_file(path: Path, given: str | None = None) -> tuple[str, Any]:
-    """The text of a file and what it says.
+    """The text of a file and its value.
 
     Args:
         path: the file.

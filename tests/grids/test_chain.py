@@ -212,7 +212,7 @@ def test_runs_of_a_chain_compare_as_seeds_of_one_row(workspace):
             "a protocol chooses by the last",
         ),
         ("chain: {along: model.core.dim, into: seed_everything}", "seed_everything is not a setting"),
-        ("chain: {along: model.core.dim}\nsettings: {model.init_from: x}", "model.init_from is said twice"),
+        ("chain: {along: model.core.dim}\nsettings: {model.init_from: x}", "model.init_from is given twice"),
         ("chain: {along: model.core.dim}\nexclude: [{dim: 1}]", "leaves out a point that another one starts from"),
     ],
 )

@@ -231,7 +231,7 @@ def test_several_seeds_choose_by_their_mean(workspace, capsys):
         ("{by: val/depth}", "nothing says whether more of val/depth is better"),
         ("{rates: [1, 2]}", "no key rates"),
         ("[1, 2]", "protocol holds"),
-        ("{choose: model.core.dim}", "model.core.dim is said twice"),
+        ("{choose: model.core.dim}", "model.core.dim is given twice"),
         ("{choose: config, values: [a.yaml, b.yaml]}", "no file|is not there"),
         ("{choose: seed_everything}", "is not a setting of a grid"),
         ("{at: {data.depth: 6}}", "at names data.depth 6, which it has not\n  expected: 3, 4, 5"),

@@ -106,7 +106,7 @@ def _match(
         lines(
             f"{run.path} is no point of {opened.grid.file.path}",
             nearest=point.id,
-            differs=_said(wrong),
+            differs=_listed(wrong),
             **{"to take it all the same": " ".join(f"--allow-difference {one.key}" for one in wrong[:4])},
         )
     )
@@ -115,7 +115,7 @@ def _match(
 def _only(
     fitting: Sequence[tuple[Point, list[Difference]]], run: RunFolder, opened: OpenGrid
 ) -> tuple[Point, list[Difference]]:
-    """The only point that fits with the differences that are allowed, or the only one with the fewest of them.
+    """The point that fits with the fewest allowed differences, if there is only one.
 
     Raises:
         UserError: several fit equally well, as where a key is allowed that tells the points apart.
@@ -127,13 +127,13 @@ def _only(
     raise UserError(
         lines(
             f"{run.path} fits {len(best)} points of {opened.grid.file.path} equally well, and is not taken in",
-            points="\n".join(f"{point.id}: {_said(differences)}" for point, differences in best[:6]),
+            points="\n".join(f"{point.id}: {_listed(differences)}" for point, differences in best[:6]),
             expected="--allow-difference for keys alone that do not tell the points apart",
         )
     )
 
 
-def _said(differences: Sequence[Difference]) -> str:
+def _listed(differences: Sequence[Difference]) -> str:
     shown = [str(difference).replace(" now", " in the point") for difference in differences[:12]]
     more = f"\n… and {len(differences) - 12} more" if len(differences) > 12 else ""
     return "\n".join(shown) + more

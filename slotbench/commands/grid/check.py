@@ -1,4 +1,4 @@
-"""`slotbench grid check FILE`: what the parser says to every point."""
+"""`slotbench grid check FILE`: asks the parser about every point."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def main(action: str, arguments: list[str]) -> int:
     if not found:
         print(f"{opened.grid.file.path}: {points(len(chosen))}, and the parser takes all of them")
         return 0
-    said = [f"{points(len(found))} of {len(chosen)} in {opened.grid.file.path} cannot be run"]
+    report = [f"{points(len(found))} of {len(chosen)} in {opened.grid.file.path} cannot be run"]
     by_message: dict[str, list[Point]] = {}
     for point, message in found:
         by_message.setdefault(message, []).append(point)
     for message, same in by_message.items():
         more = f" and {len(same) - 1} more" if len(same) > 1 else ""
-        said += [f"{same[0].id}{more}:", *(f"  {line}" for line in message.splitlines())]
-    raise UserError("\n".join(said))
+        report += [f"{same[0].id}{more}:", *(f"  {line}" for line in message.splitlines())]
+    raise UserError("\n".join(report))
 
 
 def problems(chosen: Sequence[Point], options: Sequence[str]) -> list[tuple[Point, str]]:
-    """The points that the parser refuses, with what it says."""
+    """The points that the parser refuses, with its messages."""
     found = []
     for point in chosen:
         try:
@@ -67,7 +67,7 @@ def check_before_start(opened: OpenGrid, unchecked: Sequence[Point]) -> None:
     """Checks a covering set of points and notes that they have been checked.
 
     Raises:
-        UserError: the parser refuses some; it has said which and why.
+        UserError: the parser refuses some; names them, with the reasons.
     """
     some = covering(unchecked)
     print(f"asking the parser about {points(len(some))} with every value of every axis ...", flush=True)
@@ -75,7 +75,7 @@ def check_before_start(opened: OpenGrid, unchecked: Sequence[Point]) -> None:
     command += ["--points", *(point.id for point in some), *opened.options, *opened.changes]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = (done.stdout + done.stderr).strip().removeprefix("slotbench: ")
-        raise UserError(f"nothing has been started: {said}")
+        message = (done.stdout + done.stderr).strip().removeprefix("slotbench: ")
+        raise UserError(f"nothing has been started: {message}")
     # what differs in nothing but the seed has been seen with it
     opened.folder.note_checked([*unchecked, *opened.grid.candidates])

@@ -1,4 +1,4 @@
-"""What the actions of `slotbench grid` share: which grid is meant, which of its points, and how it is run."""
+"""Opening of a grid for the actions of `slotbench grid`: its file, folder, points and options."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class OpenGrid:
         grid: expanded.
         folder: its folder, there already or not.
         options: of `fit`, for every point, that are no settings.
-        threads: of every point; None if nobody has said.
-        remembered: what is taken over from the last `grid run`, as typed; empty if nothing is.
+        threads: of every point; None for the default.
+        remembered: settings taken over from the last `grid run`, as typed; empty if there are none.
         plugins: the plugin files among the options, by path and hash.
     """
 
@@ -55,16 +55,16 @@ class OpenGrid:
 
     @property
     def typed_each_time(self) -> tuple[str, ...]:
-        """Of the options those that no folder is asked for: plugin files, and what may be imported."""
+        """Options that have to be typed each time: plugin files and allowed imports."""
         pairs = zip(self.options[::2], self.options[1::2], strict=True)
         return tuple(word for pair in pairs if pair[0] in ("--plugin", "--allow-import") for word in pair)
 
     def restaged(self) -> OpenGrid:
-        """The same with the points that follow from what has been run by now."""
+        """The grid with the points that follow from finished ones."""
         return replace(self, grid=staged(self.grid, self.folder))
 
     def write(self) -> None:
-        """Says in the folder what the grid is, and what has been chosen."""
+        """Writes the grid's description, and the choices of its protocol, to its folder."""
         record = protocol_record(self.grid, choices(self.grid, self.folder))
         self.folder.write(self.grid, self.options, self.plugins, record)
 
@@ -127,9 +127,9 @@ def open_grid(action: str, arguments: Sequence[str], *, remember: bool = True) -
 
 
 def _check_untyped(content: GridFile, file: Path) -> None:
-    """What a file says may name no class beyond the registry, in no setting of any point."""
-    for said in (content.settings, *(entry.settings for entry in content.list)):
-        check_untyped_settings(said, file)
+    """Refuses settings of a file that only a command line may give, for all points."""
+    for settings in (content.settings, *(entry.settings for entry in content.list)):
+        check_untyped_settings(settings, file)
     chosen = {content.protocol.key: content.protocol.values} if content.protocol else {}
     for axes in (content.product, content.zip, chosen):
         for key, values in axes.items():
@@ -142,7 +142,7 @@ def _axis_words(axes: Sequence[str]) -> list[str]:
 
 
 def _check_typed_again(before: RunOptions, options: RunOptions, folder: GridFolder, command: str) -> None:
-    """What runs code counts only if the user types it: what a folder holds may be somebody else's.
+    """Refuses to take over options that run code from a folder, which may be a third party's.
 
     Raises:
         UserError: the grid was run with a plugin file, or an import path, that is not typed this time.

@@ -72,7 +72,7 @@ def main(action: str, arguments: list[str]) -> int:
 
 
 def _roots(opened: OpenGrid) -> list[Path]:
-    """Folders that paths in records need not name: the project of the grid file, also where it was run, and ours."""
+    """Folders to strip from paths in records: the grid file's project, here and where it ran, and the current one."""
     file = opened.grid.file.path.resolve()
     here = file.parent
     project = next((folder for folder in (here, *here.parents) if (folder / "pyproject.toml").is_file()), here)

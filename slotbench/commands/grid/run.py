@@ -1,4 +1,4 @@
-"""`slotbench grid run FILE`, `slotbench grid retry FILE`: what is not done yet is run."""
+"""`slotbench grid run FILE`, `slotbench grid retry FILE`: runs the points that are not done."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["USAGE", "main"]
 USAGE = """Usage: slotbench grid run FILE [settings for all points] [options]
        slotbench grid retry FILE [options]
 
-run starts every point that is not done: those that nobody has run yet, and those that were interrupted or killed, which
+run starts every point that is not done: those that have not run yet, and those that were interrupted or killed, which
 are resumed from their newest checkpoint. Points that have failed are left alone and reported; retry runs them too.
 Points that have diverged (their loss was no longer finite) are left alone unless --diverged is given: the same settings
 diverge again, as a rule. A point that is done is never run again. Before anything is started, the parser is asked about
@@ -74,7 +74,7 @@ _SLURM = "--slurm."
 
 
 class _Stopped(KeyboardInterrupt):
-    """SIGTERM, which is to end the grid as Ctrl-C does."""
+    """SIGTERM, which ends the grid as Ctrl-C does."""
 
 
 def main(action: str, arguments: list[str]) -> int:
@@ -187,7 +187,7 @@ def _run(
     opened.write()
     if start and (unchecked := folder.unchecked(grid.points)):
         grid_check.check_before_start(opened, unchecked)
-    _say_what_waits(opened, chosen, states, start)
+    _print_waiting(opened, chosen, states, start)
     threads = opened.threads or engine.threads or max(1, job_making.cores() // (given.jobs or 1))
     jobs = []
     # a point that runs elsewhere may turn out to have been cut off
@@ -220,8 +220,8 @@ def _run(
     return 0 if driver.progress.count("done") == len(chosen) else 1
 
 
-def _say_what_waits(opened: OpenGrid, chosen: Sequence[Point], states: dict[str, State], start: set[str]) -> None:
-    """Names the points of chains that cannot be run, because the one that they start from will not be."""
+def _print_waiting(opened: OpenGrid, chosen: Sequence[Point], states: dict[str, State], start: set[str]) -> None:
+    """Names the points of chains that wait for a point which does not run."""
     run = {point_id for point_id, state in states.items() if point_id in start or state == "running"}
     for point in chosen:
         if point.id not in start or not point.after or point.after in run:
@@ -232,7 +232,7 @@ def _say_what_waits(opened: OpenGrid, chosen: Sequence[Point], states: dict[str,
 
 
 def _conclude(opened: OpenGrid, progress: Progress, ended_before: Sequence[tuple[Point, State]], is_last: bool) -> None:
-    """The counts, what was left alone, and, after the last stage, what to type next."""
+    """Prints the counts, the points left alone, and, after the last stage, what to type next."""
     for point, state in ended_before:
         print_failure(opened.folder, point, f"{'has ' * (state == 'diverged')}{state} before, and is left alone")
     states: dict[State, int] = {state: progress.count(state) for state in STATES}

@@ -101,7 +101,7 @@ def _status(arguments: list[str]) -> int:
 
 
 def _is_done(opened: OpenGrid, found: Sequence[PointStatus]) -> bool:
-    """Whether all that is to be done is; of points that choose, to have diverged is an end as good as another."""
+    """Whether all points are done; a candidate of the protocol may have diverged instead."""
     stages = {point.id: point.stage for point in opened.grid.points}
     states = [status.state for status in found if not (status.state == "diverged" and stages[status.id] == "choose")]
     return set(states) <= {"done"} and all(choice.chosen is not None for choice in choices(opened.grid, opened.folder))

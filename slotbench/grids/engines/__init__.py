@@ -14,7 +14,7 @@ ENGINES = ("local", "slurm", "ray")
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """What the command line says about the engine.
+    """Options of the command line for the engine.
 
     Attributes:
         jobs: how many run at the same time; None leaves it to the engine.

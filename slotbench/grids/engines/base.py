@@ -66,7 +66,7 @@ class Engine(ABC):
 
     @property
     def threads(self) -> int | None:
-        """How many a job has where the engine decides it; None leaves it to the driver."""
+        """Threads of a job where the engine decides them; None leaves them to the driver."""
         return None
 
     @abstractmethod

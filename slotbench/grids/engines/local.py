@@ -18,7 +18,7 @@ from slotbench.grids.engines.worker import CommandProcess, PointTaken
 __all__ = ["LocalEngine", "cards"]
 
 _PATIENCE = 120.0
-# what a scheduler or a run above us has set is not about the jobs
+# variables that a scheduler or an outer run has set do not concern the jobs
 _NOT_PASSED_ON = ("SLURM_", "SLOTBENCH_RUN_DIR")
 
 

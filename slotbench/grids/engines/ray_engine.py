@@ -27,7 +27,7 @@ _SAVE_SECONDS = 60.0
 
 @dataclass
 class _Task:
-    """A job that Ray has: what it will return, and the word by which its begin is recognised."""
+    """A submitted job: its future, and the word that marks its beginning."""
 
     job: Job
     token: str
@@ -67,7 +67,7 @@ class RayEngine(Engine):
         self._start()
 
     def poll(self) -> list[Outcome]:
-        """The jobs that have ended; hands the next ones to Ray."""
+        """The jobs that have ended; submits the next ones to Ray."""
         if self._tasks:
             import ray
 
@@ -142,7 +142,7 @@ class RayEngine(Engine):
 
 
 def run_job(job: Job, token: str) -> int | None:
-    """On the node: runs the command to its end and returns its exit code, or None if somebody else runs the point."""
+    """On the node: runs the command to its end and returns its exit code, or None if another process runs the point."""
     try:
         process = CommandProcess(job, without=("SLURM_", "RAY_"))
     except PointTaken:

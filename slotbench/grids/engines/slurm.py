@@ -54,7 +54,7 @@ _AT_ONCE = 100
 
 @dataclass
 class _Watched:
-    """A job that SLURM has: the submission it belongs to, and what squeue last said."""
+    """A submitted job: its submission, and the last answer of squeue."""
 
     job: Job
     name: str
@@ -106,11 +106,11 @@ class SlurmEngine(Engine):
         return self.options.cpus_per_task or 1
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Hands jobs to sbatch, those excepted that an earlier driver has handed over and that have not ended."""
+        """Submits jobs with sbatch, except those that an earlier driver submitted and that have not ended."""
         queue = _ask_squeue()
         if queue is None:
             raise EngineError(
-                "squeue does not answer, so nobody knows whether the points are in the queue already; "
+                "squeue does not answer, so the points may be in the queue already; "
                 "try `squeue --me` until it does, then the same command again"
             )
         rows = {_token(row.name, row.index): row for row in queue if row.state not in _ENDED}
@@ -143,7 +143,7 @@ class SlurmEngine(Engine):
         return outcomes
 
     def running(self) -> Mapping[str, str]:
-        """Jobs on a node, as squeue last said: "slurm job 7_2 on node1"."""
+        """Jobs on a node, by the last answer of squeue: "slurm job 7_2 on node1"."""
         return {
             id: f"slurm job {watched.row.id} on {watched.row.nodes}"
             for id, watched in self._watched.items()
@@ -158,7 +158,7 @@ class SlurmEngine(Engine):
         while time.monotonic() < end and any(row.state not in _ENDED for row in self._rows()):
             time.sleep(_LOOK_SECONDS)
             self._ask_rows()
-        # the driver polls once more, and then there is nobody to wait for a node's last words
+        # the driver polls once more, and then nothing waits for a node's last output
         for watched in self._watched.values():
             watched.asks_without_it = _ASKS_BEFORE_GIVING_UP
         self._looked = self._asked = float("-inf")
@@ -195,7 +195,7 @@ class SlurmEngine(Engine):
         self._asked = float("-inf")
 
     def _ask(self) -> list[Outcome]:
-        """Brings what is known up to date, and gives up on jobs that SLURM has ended or forgotten."""
+        """Updates the states of jobs, and gives up on those that SLURM has ended or forgotten."""
         if not self._ask_rows():
             return []
         outcomes = []
@@ -231,7 +231,7 @@ def _token(name: str, index: int) -> str:
 
 
 def _unseen_end(job: Job, token: str) -> Outcome | None:
-    """How a submission failed that ended while no driver was there to write it into the ledger."""
+    """The failure of a submission that ended while no driver was there to record it."""
     end = end_of(job.folder, token)
     attempts = PointFolder(job.folder).attempts()
     if not end.get("final") or end["exit_code"] is None or (attempts and attempts[-1].exit_code is not None):
@@ -249,7 +249,7 @@ def _scripts(grid: Path) -> Path:
 
 
 def _errors(text: str) -> str:
-    """What sbatch has said, without what submitit says around it."""
+    """The error of sbatch, without submitit's words around it."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line.partition("sbatch: error: ")[2] for line in lines if "sbatch: error: " in line]
     return "; ".join(dict.fromkeys(errors)) or next(reversed(lines), "no reason given")

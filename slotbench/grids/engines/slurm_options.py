@@ -19,7 +19,7 @@ _REPEATED = ("setup", "sbatch")
 
 @dataclass(frozen=True)
 class SlurmOptions:
-    """What one point of a grid asks for; what is None is left to the cluster's own default.
+    """Resources of one point; None leaves one to the cluster's default.
 
     Attributes:
         partition: where to queue.
@@ -71,7 +71,7 @@ class SlurmOptions:
 
     @classmethod
     def from_settings(cls, settings: Iterable[tuple[str, str]]) -> SlurmOptions:
-        """From the pairs of KEY and VALUE on the command line; of a key given twice the last counts.
+        """The options of pairs of KEY and VALUE on the command line; the last of equal keys counts.
 
         Raises:
             EngineError: a key is unknown, or a value is not what its key takes.

@@ -26,11 +26,11 @@ _SPARE_SECONDS = 10
 
 
 class SlurmTask:
-    """One point's command, in as many processes as SLURM starts of this.
+    """The command of one point, in as many processes as SLURM starts.
 
     Ended by the command itself, it writes how into the point's folder. Told to make room (submitit's SIGUSR2: the time
-    limit is near, or somebody with more rights wants the node) it lets the command save, and the job is requeued; there
-    the same command resumes from what it has saved. Cancelled (SIGTERM) it lets the command save, and ends.
+    limit is near, or a job of higher priority wants the node) it lets the command save, and the job is requeued; there
+    the same command resumes from its checkpoint. Cancelled (SIGTERM) it lets the command save, and ends.
 
     Args:
         job: what to run.
@@ -120,6 +120,6 @@ def _restarts() -> int:
 
 
 def end_of(folder: Path, token: str) -> dict[str, Any]:
-    """How that submission of a point has ended; nothing while it has not."""
+    """The outcome of a submission of a point; nothing while it runs."""
     end = read_json_object_or_none(folder / END_FILE) or {}
     return end if end.get("token") == token else {}

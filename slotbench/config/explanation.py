@@ -15,8 +15,8 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from slotbench import registry
 from slotbench.config.arguments import describe_type, fits, parameters_of, plain
-from slotbench.config.jsonargparse_compat import import_path
-from slotbench.config.policy import is_allowed
+from slotbench.config.jsonargparse_compat import import_path, is_importable
+from slotbench.config.policy import allowed_paths
 from slotbench.config.settings import Node, Setting
 from slotbench.config.walk import LINKED, Walk, unknown_component
 from slotbench.errors import UserError, did_you_mean, lines, listing
@@ -26,27 +26,23 @@ from slotbench.tasks.schedule_calls import UNSUITABLE
 __all__ = ["explain"]
 
 
-def explain(settings: Iterable[Setting], options: Mapping[str, Any], allowed: list[str]) -> None:
+def explain(settings: Iterable[Setting], options: Mapping[str, Any]) -> None:
     """Raises the explanation of the first setting that is wrong; returns if all of them look right.
 
     Args:
         settings: the user's settings, in order.
         options: top-level keys besides model, data and trainer, such as "ckpt_path", with their types.
-        allowed: import paths below which classes may be named.
 
     Raises:
         UserError: says what is wrong, where, and what would be right.
     """
-    _ClassWalk(allowed).check(settings, {name: Argument(hint, None, True) for name, hint in options.items()})
+    _ClassWalk().check(settings, {name: Argument(hint, None, True) for name, hint in options.items()})
 
 
 class _ClassWalk(Walk):
     """A walk that compares settings with the classes themselves."""
 
     is_final = True
-
-    def __init__(self, allowed: list[str]) -> None:
-        self.allowed = allowed
 
     def signature(self, kind: str, name: str) -> Mapping[str, Argument]:
         return parameters_of(registry.load(kind, name), 0)
@@ -100,7 +96,7 @@ class _ClassWalk(Walk):
                     available=self._available(base),
                 )
             )
-        if not is_allowed(name, self.allowed):
+        if not is_importable(name):
             raise UserError(
                 lines(
                     f"{name} may not be named here: it is neither registered nor allowed",
@@ -157,7 +153,7 @@ class _ClassWalk(Walk):
         if kind:
             return listing(registry.names(kind))
         known = {f"{cls.__module__}.{cls.__qualname__}": cls.__name__ for cls in _subclasses(base)}
-        names = {path.rpartition(".")[2] for path in self.allowed}
+        names = {path.rpartition(".")[2] for path in allowed_paths()}
         return listing(sorted(name for name in known.values() if name in names), 20)
 
 

@@ -42,7 +42,15 @@ from slotbench.files import read_text
 from slotbench.sources import Argument
 from slotbench.yaml_files import CONFIG_LIMIT
 
-__all__ = ["Refusal", "guard_parser", "import_path", "last_refusal", "parser_unchanged", "signature_of"]
+__all__ = [
+    "Refusal",
+    "guard_parser",
+    "import_path",
+    "is_importable",
+    "last_refusal",
+    "parser_unchanged",
+    "signature_of",
+]
 
 
 class Refusal(ImportError, ValueError):  # noqa: N818  a verdict, on its way to becoming a UserError
@@ -114,6 +122,11 @@ def last_refusal() -> Refusal | None:
     return _refused
 
 
+def is_importable(path: str) -> bool:
+    """Whether a configuration may name this path, as `guard_parser` was told."""
+    return path in _allowed or any(path == prefix or path.startswith(f"{prefix}.") for prefix in _below)
+
+
 def import_path(component: type) -> str:
     """The path by which the parser writes a class: the shortest at which it can be found."""
     parts = component.__module__.split(".")
@@ -154,7 +167,7 @@ def _refuse(path: str, reason: str, can_be_allowed: bool = False) -> Refusal:
 def _check_import_path(path: str) -> None:
     if path in _allowed:
         return
-    if not any(path == prefix or path.startswith(f"{prefix}.") for prefix in _below):
+    if not is_importable(path):
         raise _refuse(path, "may not be named in a configuration", can_be_allowed=True)
     try:
         found = pkgutil.resolve_name(path)

@@ -20,7 +20,7 @@ from slotbench.config.class_changes import explicit
 from slotbench.config.explanation import explain
 from slotbench.config.jsonargparse_compat import import_path, last_refusal, signature_of
 from slotbench.config.options import RunOptions
-from slotbench.config.policy import allowed_paths, apply_policy, refusal_words
+from slotbench.config.policy import apply_policy, refusal_words
 from slotbench.config.refusals import OF_COMMANDS
 from slotbench.config.settings import Setting, without_replaced
 from slotbench.data.base import SlotDataModule
@@ -121,9 +121,7 @@ class SlotbenchCLI(SettledCLI):
         except _ParserRefusal as refusal:
             known = signature_of(Trainer, self._command)
             options = {name: argument.hint for name, argument in known.items() if name not in OF_COMMANDS}
-            explain(
-                self._settings, {"seed_everything": bool | int, **options}, allowed_paths(self._options.allow_import)
-            )
+            explain(self._settings, {"seed_everything": bool | int, **options})
             if (refused := last_refusal()) is not None:
                 raise UserError(refusal_words(refused, self._settings)) from refusal
             raise UserError(str(refusal)) from refusal

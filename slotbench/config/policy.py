@@ -39,7 +39,6 @@ __all__ = [
     "apply_policy",
     "check_plugins",
     "check_run_plugins",
-    "is_allowed",
     "listed_classes",
     "plugin_records",
     "refusal_words",
@@ -69,7 +68,6 @@ _NAMED = {
     "slotbench.interfaces": "DataSpec VideoSpec",
     "slotbench.pretrained.feature_extractor": "DINOFeatures",
 }
-_BELOW = ".*"
 
 
 def listed_classes() -> Iterator[str]:
@@ -78,14 +76,9 @@ def listed_classes() -> Iterator[str]:
         yield from (f"{module}.{name}" for name in names.split())
 
 
-def allowed_paths(extra: Iterable[str] = ()) -> list[str]:
-    """Every class that a configuration may name, by its import path; below what ends in ".*", any class.
-
-    Args:
-        extra: import paths that the user allows.
-    """
-    components = sorted(target.replace(":", ".") for target in registry.targets())
-    return [*listed_classes(), *components, *(f"{prefix}{_BELOW}" for prefix in extra)]
+def allowed_paths() -> list[str]:
+    """The import paths of every class that a configuration may name: listed classes and components."""
+    return [*listed_classes(), *sorted(target.replace(":", ".") for target in registry.targets())]
 
 
 def apply_policy(extra: Iterable[str] = ()) -> None:
@@ -117,14 +110,6 @@ def refusal_words(refused: Refusal, settings: Iterable[Setting]) -> str:
     given = next((setting.text for setting in settings if name in str(setting.value)), None)
     way = f"--allow-import {module}  (only if you trust what it runs)" if refused.can_be_allowed else None
     return lines(f"{refused.named} {refused.reason}", given=given, **{"to allow it": way})
-
-
-def is_allowed(path: str, allowed: Iterable[str]) -> bool:
-    """Whether `path` is one of those that `allowed_paths` gave, or below one that ends in ".*"."""
-    return any(
-        path == entry or (entry.endswith(_BELOW) and f"{path}.".startswith(f"{entry.removesuffix(_BELOW)}."))
-        for entry in allowed
-    )
 
 
 def _found(path: str) -> type | None:

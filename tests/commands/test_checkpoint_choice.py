@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_configs import tiny_config, train
+from tiny_configs import tiny_config
+from tiny_discovery import train
 
 from slotbench.cli import run
 
@@ -16,7 +17,7 @@ from slotbench.cli import run
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, tiny_components: Path) -> Path:
     """A run with `last.ckpt` and `best.ckpt`, copied for each test."""
-    return train(tmp_path_factory.mktemp("trained"), tiny_config(), "--plugin", str(tiny_components))
+    return train(tiny_config(), tmp_path_factory.mktemp("trained") / "runs" / "tiny", "--plugin", str(tiny_components))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tiny_configs import train
+from tiny_discovery import train
 
 from slotbench import registry
 from slotbench.cli import run
@@ -60,7 +60,7 @@ def trained(folder):
             "data": {"class_path": "SmallVideos", "init_args": {"path": str(folder / "videos")}},
             "trainer": {"max_steps": 1, "limit_val_batches": 0, "accelerator": "cpu", "enable_progress_bar": False},
         }
-        return train(folder, experiment, "--plugin", str(folder / "small_videos.py"), name=kind)
+        return train(experiment, folder / "runs" / kind, "--plugin", str(folder / "small_videos.py"))
 
     return make
 

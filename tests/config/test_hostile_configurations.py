@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from tiny_configs import COMPONENTS, tiny_config, train
+from tiny_configs import COMPONENTS, tiny_config
+from tiny_discovery import train
 
 from slotbench.cli import run
 
@@ -210,7 +211,7 @@ def test_what_the_user_types_counts(place):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, tiny_components: Path) -> Path:
     """A run that has been trained; to be copied."""
-    return train(tmp_path_factory.mktemp("trained"), tiny_config(), *PLUGIN)
+    return train(tiny_config(), tmp_path_factory.mktemp("trained") / "runs" / "tiny", *PLUGIN)
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_configs import COMPONENTS, tiny_config, train
+from tiny_configs import COMPONENTS, tiny_config
+from tiny_discovery import train
 
 from slotbench import registry
 from slotbench.config.jsonargparse_compat import EXCHANGED, parser_unchanged
@@ -18,7 +19,7 @@ from slotbench.runs.checkpoints import link, load_checkpoint
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, tiny_components: Path) -> Path:
-    return train(tmp_path_factory.mktemp("loaded"), tiny_config(), "--plugin", str(tiny_components))
+    return train(tiny_config(), tmp_path_factory.mktemp("loaded") / "runs" / "tiny", "--plugin", str(tiny_components))
 
 
 @pytest.fixture(scope="module")

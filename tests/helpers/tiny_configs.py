@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from slotbench import registry
-from slotbench.cli import run
 
 __all__ = [
     "COMPONENTS",
@@ -20,7 +19,6 @@ __all__ = [
     "no_curves",
     "tiny_components",
     "tiny_config",
-    "train",
     "workspace",
 ]
 
@@ -68,18 +66,6 @@ def tiny_components() -> Iterator[Path]:
     """The file of the tiny components, for `--plugin`; they leave the registry with the last test of the module."""
     with _registry_put_back():
         yield COMPONENTS
-
-
-def train(folder: Path, config: dict, *arguments: str, name: str = "tiny") -> Path:
-    """The run folder of a training of this configuration, recorded below `folder/runs`."""
-    (folder / f"{name}.yaml").write_text(yaml.safe_dump(config))
-    with pytest.MonkeyPatch.context() as patch:
-        # the command sets it, for processes that it starts
-        patch.setenv("SLOTBENCH_RUN_DIR", "")
-        runs = ["--runs_dir", str(folder / "runs")]
-        assert run(["fit", "--config", str(folder / f"{name}.yaml"), *runs, *arguments]) == 0
-    (path,) = (folder / "runs" / name).iterdir()
-    return path
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from slotbench.nn.diagonal_ssm import (
+    DiagonalDynamics,
     hippo_basis,
     hippo_eigenvalues,
     initial_eigenvalues,
@@ -127,3 +128,7 @@ def test_errors_say_what_to_give():
         hippo_eigenvalues(8, 3)
     with pytest.raises(ValueError, match="state_dim=7"):
         hippo_basis(7)
+
+
+def test_the_basis_of_dynamics_has_their_blocks():
+    assert torch.equal(DiagonalDynamics(12, 3).hippo_basis(), hippo_basis(12, 3))

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import get_args
 
 import pytest
 import torch
+from slotbench_plugins.cores.oc_slot_ssm import OCSlotSSM
 from slotbench_plugins.cores.single_state_ssm import SingleStateSSM
 from slotbench_plugins.cores.slot_ssm import SlotSSM
 from slotbench_plugins.cores.split_ssm import SplitSSM
@@ -34,6 +36,21 @@ def test_parameter_counts_are_those_of_the_paper():
     layers = [sum(parameter.numel() for parameter in layer.parameters()) for layer in core.layers]
     assert layers == [70_512] * 3
     assert sum(parameter.numel() for parameter in core.parameters()) == 205_184 + 3 * 70_512
+
+
+@pytest.mark.parametrize("ssm", ["mamba", "mamba2"])
+@pytest.mark.parametrize("kind", [SlotSSM, SingleStateSSM, partial(SplitSSM, stack_dim=16), OCSlotSSM])
+def test_arguments_reach_the_block_and_the_mixer_of_every_layer(kind, ssm):
+    sizes = {"state_dim": 7, "expand": 1.5, "conv_width": 3, "head_dim": 4, "exact_zoh": True, "kernel": "reference"}
+    core = kind(SPEC, dim=16, num_layers=3, num_heads=2, mlp_ratio=3, ssm=ssm, **sizes)
+    assert len(core.layers) == 3
+    for layer in core.layers:
+        block = layer.ssm
+        assert isinstance(block, MambaBlock if ssm == "mamba" else Mamba2Block)
+        assert (block.inner_dim, block.state_dim, block.conv1d.kernel_size) == (24, 7, (3,))
+        assert (block.exact_zoh, block.kernel, getattr(block, "head_dim", 4)) == (True, "reference", 4)
+        assert layer.mixer.attention.num_heads == 2
+        assert layer.mixer.mlp.expand.out_features == 3 * 16
 
 
 def test_encoders_stand_where_the_number_of_slots_changes():

@@ -9,11 +9,53 @@ import torch
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slotbench_plugins.cores.rim import OCRIM, RIM
+from slotbench_plugins.cores.rim import ALTSCOFF, OCRIM, RIM, SCOFF
 from small_rim import CELLS, DIM, MODULES, SPEC, small, tokens
 
-from slotbench.interfaces import TokenSpec, map_state
+from slotbench.interfaces import SlotSpec, TokenSpec, map_state
 from slotbench.nn.parameters import decay_groups
+
+
+@pytest.mark.parametrize("kind", [RIM, OCRIM, SCOFF, ALTSCOFF])
+def test_arguments_reach_the_parts(kind):
+    core = kind(
+        SPEC,
+        num_slots=4,
+        dim=8,
+        top_k=3,
+        input_attention="standard",
+        input_key_dim=5,
+        input_value_dim=7,
+        input_dropout=0.25,
+        communication="self",
+        communication_heads=3,
+        communication_key_dim=9,
+        communication_value_dim=11,
+        communication_dropout=0.35,
+        disabled_slots=(1,),
+        disabled_mode="code",
+    )
+    attention, communication = core.input_attention, core.communication
+    assert (attention.key.out_features, attention.value.out_features, attention.normalisation) == (5, 7, "standard")
+    assert (attention.dropout.p, attention.drops_what_is_read) == (0.25, False)
+    assert (communication.num_heads, communication.scale, communication.dropout.p) == (3, 9**-0.5, 0.35)
+    assert communication(core.initial_state(tokens().float()[:, 0]).hidden).shape == (2, 4, 8)
+    assert (core.slot_spec, core.top_k, core.communication_mode) == (SlotSpec(4, 8), 3, "self")
+    assert (core.disabled_slots, core.disabled_mode, core.has_memory) == ((1,), "code", False)
+
+
+def test_arguments_of_rim_and_oc_rim_alone_reach_the_parts():
+    given = {"cell_type": "lstm", "initial": "zeros", "expose_inactive_update": True, "evaluation_top_k": 2}
+    rim = RIM(SPEC, num_slots=4, input_dropout_on="read", mask_inactive_reads=False, **given)
+    for core in (rim, OCRIM(SPEC, num_slots=4, **given)):
+        assert (core.has_memory, core.initial, core.expose_inactive_update, core.evaluation_top_k) == (
+            True,
+            "zeros",
+            True,
+            2,
+        )
+    assert rim.input_attention.drops_what_is_read
+    assert not rim.mask_inactive_reads
 
 
 @CELLS

@@ -121,3 +121,15 @@ def test_the_clips_of_several_processes_are_one_evaluation():
         part.add(tables[chosen], (6, 6), 3, torch.tensor(chosen))
     parts[0].merge(parts[1])
     assert parts[0].result("decoder", {}, {}) == whole.result("decoder", {}, {})
+
+
+def test_clips_are_scored_by_the_rules_and_a_window_is_a_video_of_its_own():
+    true, predicted = labels(0), labels(1, ids=3)
+    tables = frame_tables(predicted, true)[:, :, 0]
+    rules, ids = Rules(window=2, absent="zero"), np.array([0, 2, 5, 9])
+    found = MaskEvaluation(rules=rules)
+    found.add(tables, (6, 6), 3, true_ids=ids)
+    assert found.scores == score_clips(tables, ids, rules) != score_clips(tables, np.arange(4), rules)
+    result = found.result("decoder")
+    assert result.rules == rules.as_record()
+    assert (result.frames["scored"], result.frames["lengths"]) == (3 * 4, {"2": 3})

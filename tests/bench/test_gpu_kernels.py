@@ -87,13 +87,21 @@ def test_inputs_that_cannot_be_made_are_a_problem_of_their_case(tmp_path):
     assert found[3] == {"good": {"both": [1.0]}}
 
 
+def request_of(op: str, kernels: list[str], *sizes: tuple[int, int, int], device: str = "cpu", rounds: int = 3) -> dict:
+    names = ("sequences", "steps", "width")
+    cases = [{**dict(zip(names, size, strict=True)), "kernels": kernels} for size in sizes or [(2, 3, 32)]]
+    return {"op": op, "device": device, "rounds": rounds, "seconds": 60, "cases": cases}
+
+
+def results_of(request: dict) -> list[dict]:
+    said: list[dict] = []
+    stage.measure_case(request, 0, said.append)
+    return [message for message in said if "result" in message]
+
+
 @pytest.mark.parametrize("op", KERNELS)
 def test_every_op_has_inputs_and_its_kernels_agree(op):
-    case = {"sequences": 3, "steps": 5, "width": 32, "kernels": list(KERNELS[op])}
-    said: list[dict] = []
-    request = {"op": op, "device": "cpu", "rounds": 3, "seconds": 60, "cases": [case]}
-    stage.measure_case(request, 0, said.append)
-    results = {message["kernel"]: message for message in said if "result" in message}
+    results = {message["kernel"]: message for message in results_of(request_of(op, list(KERNELS[op]), (3, 5, 32)))}
     absent = {kernel for kernel, reason in available_kernels(op, "cpu").items() if reason is not None}
     assert set(results) == set(KERNELS[op]) >= {"reference", "torch"} | absent
     for kernel, result in results.items():
@@ -117,11 +125,7 @@ def test_a_kernel_that_fails_while_it_is_timed_leaves_the_others_their_times(mon
         return clocked(way, kernel, times, device)
 
     monkeypatch.setattr(stage, "_clocked", fails_at_last)
-    said: list[dict] = []
-    case = {"sequences": 2, "steps": 3, "width": 32, "kernels": ["torch", "reference"]}
-    request = {"op": "causal_conv1d", "device": "cpu", "rounds": 4, "seconds": 60, "cases": [case]}
-    stage.measure_case(request, 0, said.append)
-    first, second = [message for message in said if "result" in message]
+    first, second = results_of(request_of("causal_conv1d", ["torch", "reference"], rounds=4))
     assert (first["kernel"], first["problem"]) == ("torch", "out of memory")
     assert second["kernel"] == "reference"
     assert len(second["both"]) == len(second["forward"]) == 4
@@ -137,10 +141,8 @@ def test_a_kernel_that_leaves_the_device_unusable_is_named_and_nothing_more_is_t
     monkeypatch.setattr(stage, "_values", illegal)
     monkeypatch.setattr(stage, "_is_lost", lambda error: True)
     said: list[dict] = []
-    case = {"sequences": 2, "steps": 3, "width": 32, "kernels": ["torch", "reference"]}
-    request = {"op": "causal_conv1d", "device": "cpu", "rounds": 4, "seconds": 60, "cases": [case]}
     with pytest.raises(stage._DeviceLostError):
-        stage.measure_case(request, 0, said.append)
+        stage.measure_case(request_of("causal_conv1d", ["torch", "reference"]), 0, said.append)
     assert said[-1] == {
         "result": 0,
         "kernel": "torch",
@@ -150,10 +152,8 @@ def test_a_kernel_that_leaves_the_device_unusable_is_named_and_nothing_more_is_t
 
 
 def test_a_process_measures_its_cases_one_by_one():
-    case = {"steps": 3, "width": 32, "kernels": ["reference", "torch", "causal_conv1d"]}
-    cases = [{"sequences": sequences, **case} for sequences in (1, 2)]
-    request = {"op": "causal_conv1d", "device": "cpu", "rounds": 1, "seconds": 60, "cases": cases}
-    found = list(measure(request))
+    kernels = ["reference", "torch", "causal_conv1d"]
+    found = list(measure(request_of("causal_conv1d", kernels, (1, 3, 32), (2, 3, 32), rounds=1)))
     assert [size["sequences"] for size, _ in found] == [1, 2]
     for _, kernels in found:
         assert kernels["causal_conv1d"]["problem"] == "not available"
@@ -234,11 +234,7 @@ def a_device(monkeypatch) -> list[str]:
 
 
 def test_kernels_are_timed_by_events_and_their_memory_is_the_devices(a_device):
-    said: list[dict] = []
-    case = {"sequences": 2, "steps": 3, "width": 32, "kernels": ["torch"]}
-    request = {"op": "causal_conv1d", "device": "cuda", "rounds": 3, "seconds": 60, "cases": [case]}
-    stage.measure_case(request, 0, said.append)
-    found = said[-1]
+    (found,) = results_of(request_of("causal_conv1d", ["torch"], device="cuda"))
     # a call of a millisecond is repeated ten times, and these take a millisecond together
     assert found["forward"] == found["both"] == [pytest.approx(0.1)] * 3
     assert found["both_mb"] == found["forward_mb"] == 1.0
@@ -247,15 +243,9 @@ def test_kernels_are_timed_by_events_and_their_memory_is_the_devices(a_device):
 
 
 @pytest.mark.gpu
-def test_kernels_are_measured_on_the_device():
-    said: list[dict] = []
-    case = {"sequences": 4, "steps": 16, "width": 64, "kernels": ["reference", "torch"]}
-    for op in ("selective_scan", "ssd", "causal_conv1d", "linear_scan"):
-        request = {"op": op, "device": "cuda", "rounds": 2, "seconds": 60, "cases": [case]}
-        stage.measure_case(request, 0, said.append)
-    results = [message for message in said if "result" in message]
-    assert len(results) == 8
-    for result in results:
+@pytest.mark.parametrize("op", ["selective_scan", "ssd", "causal_conv1d", "linear_scan"])
+def test_kernels_are_measured_on_the_device(op):
+    for result in results_of(request_of(op, ["reference", "torch"], (4, 16, 64), device="cuda", rounds=2)):
         assert result["error"] < 1e-3
         assert min(result["both"]) > 0
         assert result["both_mb"] > 0

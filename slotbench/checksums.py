@@ -19,10 +19,11 @@ import struct
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Required, TypedDict
 
 from slotbench.errors import DataFilesError, FileError
-from slotbench.files import open_regular, read_json_object, read_text, write_atomically
+from slotbench.files import open_regular, read_text, write_atomically
+from slotbench.records import read_record
 
 __all__ = [
     "CHECKSUMS",
@@ -41,6 +42,13 @@ __all__ = [
 CHECKSUMS, SUMS = "checksums.json", "SHA256SUMS"
 _CHUNK = 1 << 22
 _DIGEST = re.compile("[0-9a-f]{64}")
+
+
+class _Checksums(TypedDict, total=False):
+    """What `checksums.json` holds: by digest what is known of the file, and the names that it is about."""
+
+    sha256: Required[dict[str, dict[str, Any]]]
+    names: list[str]
 
 
 def file_digest(path: Path, report: Callable[[int], None] | None = None) -> str:
@@ -73,10 +81,7 @@ def known_digests(folder: Path) -> dict[str, dict[str, Any]]:
     """
     if not (folder / CHECKSUMS).exists():
         return {}
-    found = read_json_object(folder / CHECKSUMS).get("sha256")
-    if not isinstance(found, dict) or not all(isinstance(entry, dict) for entry in found.values()):
-        raise FileError(f"{folder / CHECKSUMS} is damaged: expected a digest for each file under 'sha256'")
-    return found
+    return read_record(folder / CHECKSUMS, _Checksums)["sha256"]
 
 
 def remember(folder: Path, names: Iterable[str], digests: Mapping[str, Mapping[str, Any]]) -> None:
@@ -98,10 +103,8 @@ def is_known(path: Path) -> bool | None:
     record = path.parent / CHECKSUMS
     if not record.exists():
         return None
-    names = read_json_object(record).get("names")
-    if not isinstance(names, list) or path.name not in names:
-        return None
-    return file_digest(path) in known_digests(path.parent)
+    known = read_record(record, _Checksums)
+    return file_digest(path) in known["sha256"] if path.name in known.get("names", ()) else None
 
 
 def verify(path: Path) -> None:

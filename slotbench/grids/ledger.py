@@ -38,6 +38,7 @@ from slotbench.files import (
 from slotbench.grids.expansion import Point
 from slotbench.locks import is_locked
 from slotbench.records import Whole, numbers, valid_part
+from slotbench.runs.folder import RunFolder
 from slotbench.runs.run_info import RunInfo
 
 __all__ = ["STATES", "Attempt", "PointFolder", "PointStatus", "State", "now", "state_after"]
@@ -144,7 +145,7 @@ class PointFolder:
 
     def result(self) -> RunInfo | None:
         """The run's result, written at its end or when it diverged; None before."""
-        return self._info("result.json")
+        return RunFolder(self.path).result
 
     def ended(self) -> State | None:
         """The end of the run, "done" or "diverged", if it has a result."""
@@ -160,11 +161,7 @@ class PointFolder:
 
     def record(self) -> RunInfo:
         """The run's own record, empty if there is none."""
-        return self._info("run.json") or {}
-
-    def _info(self, name: str) -> RunInfo | None:
-        found = read_json_object_or_none(self.path / name)
-        return None if found is None else valid_part(found, RunInfo)
+        return valid_part(read_json_object_or_none(self.path / "run.json") or {}, RunInfo)
 
     def is_running(self) -> bool:
         """Whether a process has it, started by a grid or by hand."""

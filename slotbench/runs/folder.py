@@ -235,9 +235,13 @@ class RunFolder:
         return (self.result or {}).get("state") == "diverged"
 
     @property
-    def result(self) -> dict[str, Any] | None:
-        """What the run came to, as `result.json` has it, or None if it has not reached its end."""
-        return read_json_object_or_none(self.path / RESULT)
+    def result(self) -> RunInfo | None:
+        """The valid part of `result.json`; None if the run has neither finished nor diverged."""
+        from slotbench.records import valid_part
+        from slotbench.runs.run_info import RunInfo
+
+        found = read_json_object_or_none(self.path / RESULT)
+        return None if found is None else valid_part(found, RunInfo)
 
     def check_own(self) -> None:
         """Refuses to write into the folder if a link in it leads elsewhere (`slotbench.files.check_own_folder`).

@@ -23,13 +23,13 @@ from slotbench.files import RECORD_LIMIT, read_json
 __all__ = ["Amount", "Whole", "as_record", "numbers", "read_record", "real", "valid_part"]
 
 _MOST = 2**53
-"""More than this no double holds exactly, and no run has."""
+"""Every smaller whole number is exact as a double."""
 
 Whole = Annotated[int, msgspec.Meta(ge=0, lt=_MOST)]
-"""A number of steps, of parameters, of attempts."""
+"""A count, such as of steps or parameters."""
 
 Amount = Annotated[float, msgspec.Meta(ge=0, lt=_MOST)]
-"""Seconds."""
+"""A duration in seconds."""
 
 _MOST_NUMBERS = 20_000
 _LONGEST = 40

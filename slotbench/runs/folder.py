@@ -212,7 +212,8 @@ class RunFolder:
         from slotbench.records import read_record
         from slotbench.runs.run_info import RunInfo
 
-        return read_record(self.path / RECORD, RunInfo, raising=RunFolderError)
+        advice = "restore it from a copy, or delete the run"
+        return read_record(self.path / RECORD, RunInfo, advice=advice, raising=RunFolderError)
 
     @property
     def state(self) -> str:

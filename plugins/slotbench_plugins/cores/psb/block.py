@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from slotbench.interfaces import Aggregation
 from slotbench.nn.inverted_attention import InvertedAttention
 from slotbench.nn.linear import MLP
 from slotbench.nn.temporal_attention import AttentionCache, TemporalAttention, TimeBias
 from slotbench.ops.inverted_attention import StepSums, TokenMemory
 from slotbench_plugins.cores.psb.softmax_attention import SoftmaxAttention
-from slotbench_plugins.cores.psb.time_bias import BucketTimeBias, RelativeTimeBias, TimeBiasKind
+from slotbench_plugins.cores.psb.time_bias import BucketTimeBias, RelativeTimeBias
 
-__all__ = ["TOKEN_EPS", "DecoupledInteraction", "Interaction", "JointInteraction", "PSBBlock", "PSBBlockState"]
+__all__ = ["TOKEN_EPS", "DecoupledInteraction", "JointInteraction", "PSBBlock", "PSBBlockState"]
 
-Interaction = Literal["decoupled", "joint"]
 TOKEN_EPS = 1e-5  # of the LayerNorm on the tokens, which is the same for all layers but for weight and bias
 
 
@@ -50,6 +48,11 @@ class DecoupledInteraction(nn.Module):
         self.slot_norm = nn.LayerNorm(dim)
         # One step at a time it is plain attention among the slots of that step.
         self.slot_attention = TemporalAttention(dim, slot_heads, bias=False)
+
+    @property
+    def over_time(self) -> TemporalAttention:
+        """The attention that looks at other steps."""
+        return self.time_attention
 
     def forward(
         self, slots: Float[Tensor, "batch time slots dim"], cache: AttentionCache | None, time_bias: TimeBias | None
@@ -94,6 +97,11 @@ class JointInteraction(nn.Module):
         self.norm = nn.LayerNorm(dim)
         self.attention = TemporalAttention(dim, time_heads, causal=causal, window=window, bias=False)
 
+    @property
+    def over_time(self) -> TemporalAttention:
+        """The attention that looks at other steps."""
+        return self.attention
+
     def forward(
         self, slots: Float[Tensor, "batch time slots dim"], cache: AttentionCache | None, time_bias: TimeBias | None
     ) -> tuple[Float[Tensor, "batch time slots dim"], AttentionCache]:
@@ -113,57 +121,33 @@ class PSBBlock(nn.Module):
 
     Args:
         dim: width of a slot and of a token.
-        aggregation: turns (assignment, values) into updates of the slots, an `Aggregation`; None for the ordinary
-            softmax of `SoftmaxAttention` in the place of inverted attention, which has none.
-        bottom_up_heads: heads of the attention to the frames, which compete with one another. With one head the time
-            bias makes no difference to it, and this attention is blind to the order of the frames.
-        time_heads: heads of the attention over time.
-        slot_heads: heads of the attention among the slots of a step; not used by "joint".
+        bottom_up: attention to the frames, whose heads compete with one another. With one head the time bias makes no
+            difference to it, and this attention is blind to the order of the frames.
+        time_bias: added to logits for the time between two steps, for the heads of both attentions that look at other
+            steps; None for nothing.
+        interaction: attention over time and among slots, which also says how far the whole layer looks.
         mlp_ratio: hidden width of the MLP in units of `dim`.
-        causal: look at no later step.
-        window: steps that this layer sees, its own included, with `causal`; None for no limit.
-        interaction: "decoupled" attends over time, then among slots; "joint" over both at once.
-        time_bias: what is added to logits for the time between two steps, see `TimeBiasKind`.
         residual_maps: maps onto the slots in the whole stack, by which the initial weights are scaled down.
-
-    Raises:
-        ValueError: a number of heads that does not divide `dim`, or an unknown interaction or time bias.
     """
 
     def __init__(
         self,
         dim: int,
-        aggregation: Aggregation | None,
-        bottom_up_heads: int = 1,
-        time_heads: int = 4,
-        slot_heads: int = 4,
+        bottom_up: InvertedAttention | SoftmaxAttention,
+        time_bias: RelativeTimeBias | BucketTimeBias | None,
+        interaction: DecoupledInteraction | JointInteraction,
         mlp_ratio: int = 4,
-        causal: bool = True,
-        window: int | None = None,
-        interaction: Interaction = "decoupled",
-        time_bias: TimeBiasKind = "mlp",
         residual_maps: int = 4,
     ):
         super().__init__()
-        self.bottom_up_heads, self.time_heads = bottom_up_heads, time_heads
-        self.causal, self.window = causal, window
+        over_time = interaction.over_time
+        self.bottom_up_heads, self.time_heads = bottom_up.num_heads, over_time.num_heads
+        self.causal, self.window = over_time.causal, over_time.window
         self.query_norm = nn.LayerNorm(dim)
         self.token_norm = nn.LayerNorm(dim, TOKEN_EPS)
-        self.bottom_up: InvertedAttention | SoftmaxAttention
-        if aggregation is None:
-            self.bottom_up = SoftmaxAttention(dim, bottom_up_heads)
-        else:
-            self.bottom_up = InvertedAttention(dim, num_heads=bottom_up_heads, aggregation=aggregation, bias=False)
-        if time_bias not in get_args(TimeBiasKind):
-            raise ValueError(f"no time bias named {time_bias!r}; choose one of {', '.join(get_args(TimeBiasKind))}")
-        self.time_bias = _time_bias(time_bias, bottom_up_heads + time_heads, causal)
-        self.interaction: DecoupledInteraction | JointInteraction
-        if interaction == "decoupled":
-            self.interaction = DecoupledInteraction(dim, time_heads, slot_heads, causal, window)
-        elif interaction == "joint":
-            self.interaction = JointInteraction(dim, time_heads, causal, window)
-        else:
-            raise ValueError(f"no interaction named {interaction!r}; choose one of {', '.join(get_args(Interaction))}")
+        self.bottom_up = bottom_up
+        self.time_bias = time_bias
+        self.interaction = interaction
         self.mlp_norm = nn.LayerNorm(dim)
         self.mlp = MLP(dim, mlp_ratio * dim)
         nn.init.kaiming_uniform_(self.mlp.expand.weight, nonlinearity="relu")
@@ -227,9 +211,3 @@ class PSBBlock(nn.Module):
 
 
 _ATTENTIONS = InvertedAttention | SoftmaxAttention | TemporalAttention
-
-
-def _time_bias(kind: TimeBiasKind, num_heads: int, causal: bool) -> RelativeTimeBias | BucketTimeBias | None:
-    if kind == "none":
-        return None
-    return RelativeTimeBias(num_heads) if kind == "mlp" else BucketTimeBias(num_heads, causal)

@@ -10,15 +10,26 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from slotbench.interfaces import Aggregation, AttentionKind, CoreOutput, SlotSpec, TokenSpec, WindowedCore
+from slotbench.nn.inverted_attention import InvertedAttention
 from slotbench.nn.linear import xavier_linear
 from slotbench.nn.slot_init import InitialisedSlots, SlotInit, initial_slots
 from slotbench.ops.inverted_attention import TokenMemory
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
-from slotbench_plugins.cores.psb.block import TOKEN_EPS, Interaction, PSBBlock, PSBBlockState
-from slotbench_plugins.cores.psb.time_bias import TimeBiasKind
+from slotbench_plugins.cores.psb.block import (
+    TOKEN_EPS,
+    DecoupledInteraction,
+    JointInteraction,
+    PSBBlock,
+    PSBBlockState,
+)
+from slotbench_plugins.cores.psb.softmax_attention import SoftmaxAttention
+from slotbench_plugins.cores.psb.time_bias import BucketTimeBias, RelativeTimeBias, TimeBiasKind
 
 Attention = Literal["inverted", "softmax"]
 """Slots compete for each token, or each slot spreads over all tokens."""
+
+Interaction = Literal["decoupled", "joint"]
+"""Attention over time and then among slots, or over both at once."""
 
 
 class PSBState(NamedTuple):
@@ -95,28 +106,39 @@ class PSB(InitialisedSlots, WindowedCore):
             raise ValueError(f"num_layers must be at least 1, got {num_layers}")
         if window is not None and not causal:
             raise ValueError(f"window={window} limits how far back a causal core looks: drop it, or set causal to true")
-        if attention not in get_args(Attention):
-            raise ValueError(f"no attention named {attention!r}; choose one of {', '.join(get_args(Attention))}")
+        for what, given, kind in (
+            ("attention", attention, Attention),
+            ("time bias", time_bias, TimeBiasKind),
+            ("interaction", interaction, Interaction),
+        ):
+            if given not in get_args(kind):
+                raise ValueError(f"no {what} named {given!r}; choose one of {', '.join(get_args(kind))}")
         self.attention_kind: AttentionKind = "assignment" if attention == "inverted" else "reading"
         self.slot_spec = SlotSpec(num_slots=num_slots, dim=dim)
         self.causal, self.window = causal, window
         self.token_projection = nn.Identity() if token_spec.dim == dim else xavier_linear(token_spec.dim, dim)
         self.slot_init = initial_slots(slot_init, num_slots, dim)
         self.slot_norm = nn.LayerNorm(dim)
+
+        def bottom_up() -> InvertedAttention | SoftmaxAttention:
+            if attention == "softmax":
+                return SoftmaxAttention(dim, bottom_up_heads)
+            values = aggregation(dim // bottom_up_heads)
+            return InvertedAttention(dim, num_heads=bottom_up_heads, aggregation=values, bias=False)
+
+        def bias() -> RelativeTimeBias | BucketTimeBias | None:
+            heads = bottom_up_heads + time_heads
+            if time_bias == "none":
+                return None
+            return RelativeTimeBias(heads) if time_bias == "mlp" else BucketTimeBias(heads, causal)
+
+        def slots_and_time() -> DecoupledInteraction | JointInteraction:
+            if interaction == "joint":
+                return JointInteraction(dim, time_heads, causal, window)
+            return DecoupledInteraction(dim, time_heads, slot_heads, causal, window)
+
         self.layers = nn.ModuleList(
-            PSBBlock(
-                dim,
-                aggregation(dim // bottom_up_heads) if attention == "inverted" else None,
-                bottom_up_heads,
-                time_heads,
-                slot_heads,
-                mlp_ratio,
-                causal,
-                window,
-                interaction,
-                time_bias,
-                residual_maps=4 * num_layers,
-            )
+            PSBBlock(dim, bottom_up(), bias(), slots_and_time(), mlp_ratio, residual_maps=4 * num_layers)
             for _ in range(num_layers)
         )
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import inspect
 import math
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 import torch
 from slotbench_plugins.aggregations.batch_scaled import BatchScaled
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
-from slotbench_plugins.cores.psb import PSB, DecoupledInteraction, JointInteraction, PSBBlock
+from slotbench_plugins.cores.psb import PSB, DecoupledInteraction, JointInteraction
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
@@ -384,12 +383,6 @@ def test_what_must_not_decay_does_not():
 def test_arguments_that_cannot_be_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         PSB(SPEC, **arguments)
-
-
-def test_words_that_mean_nothing_are_refused_where_nothing_checks_types():
-    block = inspect.unwrap(PSBBlock.__init__)
-    with pytest.raises(ValueError, match="no interaction named 'both'; choose one of decoupled, joint"):
-        block(PSBBlock.__new__(PSBBlock), 16, WeightedMean(16), interaction="both")
 
 
 def test_a_sliding_window_of_no_frames_is_refused():

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slotbench_plugins.cores.psb import PSB, BucketTimeBias, PSBBlock, SoftmaxAttention
+from slotbench_plugins.cores.psb import PSB, BucketTimeBias, SoftmaxAttention
 from torch import Tensor, nn
 
 from slotbench.interfaces import TokenSpec
@@ -179,9 +179,14 @@ def test_sizes_that_cannot_be_are_refused(build, message):
         build()
 
 
-def test_words_that_are_no_ablation_are_refused():
-    core, block = inspect.unwrap(PSB.__init__), inspect.unwrap(PSBBlock.__init__)
-    with pytest.raises(ValueError, match="no attention named 'both'; choose one of inverted, softmax"):
-        core(PSB.__new__(PSB), TokenSpec(dim=8, num_tokens=4), attention="both")
-    with pytest.raises(ValueError, match="no time bias named 'sines'; choose one of mlp, buckets, none"):
-        block(PSBBlock.__new__(PSBBlock), 16, None, time_bias="sines")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"attention": "both"}, "no attention named 'both'; choose one of inverted, softmax"),
+        ({"time_bias": "sines"}, "no time bias named 'sines'; choose one of mlp, buckets, none"),
+        ({"interaction": "both"}, "no interaction named 'both'; choose one of decoupled, joint"),
+    ],
+)
+def test_words_that_are_no_ablation_are_refused_where_nothing_checks_types(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        inspect.unwrap(PSB.__init__)(PSB.__new__(PSB), TokenSpec(dim=8, num_tokens=4), **arguments)

@@ -109,8 +109,8 @@ def follow_until_averaged(trainer: Trainer, module: LightningModule) -> None:
 def restore_loader_position(trainer: Trainer) -> None:
     """Tells the data loader where it was when the checkpoint was made.
 
-    Lightning does as it makes the loader, and by then has not read the position if somebody has asked for the number of
-    steps before, as a learning rate schedule does.
+    Lightning does so as it makes the loader, and by then has not read the position if the number of steps was asked for
+    before, as a learning rate schedule does.
     """
     loop = trainer.fit_loop
     if loop._combined_loader_states_to_load and loop._data_fetcher is not None:

@@ -16,8 +16,8 @@ class FinalValidation(Callback):
     """Validates after the last step, unless that step was validated: the final weights have scores.
 
     Lightning validates every so many steps, and a training whose last step is no multiple of that ends with weights
-    that are in no curve. Here the validation is one that is due after the last step, like any other. Where it is
-    not known that a step is the last (a callback ends the training between two validations), it is made at the end.
+    without scores. Here a validation is due after the last step, like any other. Where a step turns out to be the last
+    only later (a callback ends the training between two validations), the validation is made at the end.
 
     A training that is resumed from a checkpoint of its last step, because it was killed before it could end, is ended
     like any other: with this validation, and with the hooks for the end of the training, which Lightning would leave

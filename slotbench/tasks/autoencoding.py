@@ -39,7 +39,7 @@ class Autoencoded(Segmentation):
         decoded: what the decoder made of the slots, in its own range and size.
         masks: those of `decoded` at the size of the frames; in training at the decoder's own, which costs nothing.
         read: what the encoder read, with features in the place of frames where features are learned.
-        core: what the core handed over.
+        core: output of the core.
     """
 
     decoded: Decoded = field(kw_only=True)
@@ -54,7 +54,7 @@ def frame_size(batch: VideoBatch) -> tuple[int, int]:
 
 
 class AutoencodingTask(SlotTask, Segmenter):
-    """Encodes every frame, and decodes an image from its slots; a subclass says what is learned and scored.
+    """Encodes every frame, and decodes an image from its slots; a subclass defines its loss and its scores.
 
     By default the encoder reads the frames and the decoder paints them in [0, 1]. A subclass overrides `read` to give
     the encoder something else, `image` where the decoder's output has another range or is no image, and `painted` and
@@ -223,7 +223,7 @@ class AutoencodingTask(SlotTask, Segmenter):
             scores.update_baselines(batch, out.slots.shape[2])
 
     def _found(self, out: Autoencoded, batch: VideoBatch) -> dict[str, Tensor]:
-        """What a prediction says of a clip beside slots and masks: the frames that are shown of it."""
+        """What `predict` returns beside slots and masks: the frames that are shown."""
         painted = self.painted(out)
         return {} if painted is None else {"frames": painted}
 

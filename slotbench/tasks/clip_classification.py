@@ -78,7 +78,7 @@ class ClipClassification(SlotTask, Segmenter):
         ValueError: the target is no label, cells make no square, an argument cannot be.
     """
 
-    monitor: tuple[str, Literal["min", "max"]] | None = ("val/loss", "min")
+    monitor = ("val/loss", "min")
 
     def __init__(
         self,

@@ -75,7 +75,7 @@ class LongContextReasoning(SlotTask, Reasoner):
         ValueError: if the number of class weights is not the number of classes, or `anneal` is not an increasing pair.
     """
 
-    monitor: tuple[str, Literal["min", "max"]] | None = ("val/loss", "min")
+    monitor = ("val/loss", "min")
     reported = (
         Score("ball_iou", "where: ball-pixel IoU"),
         Score("colour_accuracy", "what: colour accuracy, coloured balls"),

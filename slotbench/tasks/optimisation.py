@@ -84,7 +84,7 @@ class AdamTF(Optimizer):
 class WarmupCosine(LambdaLR):
     """Linear warm-up, then a cosine down to a fraction of the peak.
 
-    The length of the training is handed over by the task, so that it is written once, as `trainer.max_steps`.
+    The task supplies the length of the training, so that it is written once, as `trainer.max_steps`.
 
     Args:
         optimizer: the optimiser whose learning rate is the peak.

@@ -34,7 +34,7 @@ class TrainingSettingsError(ValueError):
 def build_optimizer(factory: Callable[[Iterable], Optimizer], groups: Iterable, *, fuse: bool = True) -> Optimizer:
     """The optimiser over these parameter groups.
 
-    An AdamW for which neither `fused` nor `foreach` has been said is PyTorch's fused one, where that can be: the same
+    An AdamW without an explicit `fused` or `foreach` is PyTorch's fused one, where that is possible: the same
     step up to rounding, in one call for all parameters of a group. Every other optimiser is as the factory makes it.
 
     Args:
@@ -71,14 +71,18 @@ def _copied(groups: list[Any]) -> list[Any]:
 
 
 def _fused(optimizer: Optimizer, groups: list[Any]) -> Optimizer:
-    """The fused form of a plain AdamW for which nobody has chosen an implementation; any other as it is."""
-    said = optimizer.defaults
-    if type(optimizer) is not AdamW or (said["fused"], said["foreach"]) != (None, None) or said["differentiable"]:
+    """The fused form of a plain AdamW without an explicit implementation; any other optimiser unchanged."""
+    defaults = optimizer.defaults
+    if (
+        type(optimizer) is not AdamW
+        or (defaults["fused"], defaults["foreach"]) != (None, None)
+        or defaults["differentiable"]
+    ):
         return optimizer
     trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     if not all(x.is_floating_point() and x.device.type in FUSED_DEVICES for x in trained):
         return optimizer
-    settings = {name: said[name] for name in inspect.signature(AdamW).parameters if name != "params"}
+    settings = {name: defaults[name] for name in inspect.signature(AdamW).parameters if name != "params"}
     return AdamW(_copied(groups), **settings | {"fused": True})
 
 
@@ -86,7 +90,7 @@ def build_schedule(factory: Callable[..., LRScheduler], optimizer: Optimizer, to
     """The schedule of the learning rate, one step of which follows each step of the optimiser.
 
     A schedule that has an argument for its length (`total_steps`, or torch's `T_max` or `total_iters`) and was not
-    given one is told that of the training, by this name; to every other one nothing is handed but the optimiser. A
+    given one gets that of the training, by this name; every other one gets the optimiser alone. A
     function with a second argument of another name, and no default for it, takes the length there.
 
     Args:
@@ -161,16 +165,16 @@ def _check_schedule(schedule: Any, before: list[float], total_steps: int | None)
 
 def _refusal(error: Exception, factory: Callable[..., Any], part: str) -> TrainingSettingsError:
     # a KeyError's own text is its message in quotes
-    said = " ".join(str(error.args[0] if isinstance(error, KeyError) else error).split())
+    message = " ".join(str(error.args[0] if isinstance(error, KeyError) else error).split())
     built = built_class(factory)
     # without the first, which is parameters or the optimiser, and not the user's
     known = list(inspect.signature(built).parameters)[1:] if built is not None else []
-    named = [name for name in known if name in re.findall(r"\w+", said)]
-    spoken = [name for words, name in _SPOKEN.items() if words in said and name in known]
+    named = [name for name in known if name in re.findall(r"\w+", message)]
+    spoken = [name for words, name in _SPOKEN.items() if words in message and name in known]
     key = ".".join(["model", part, *(named or spoken)[:1]])
     return TrainingSettingsError(
         lines(
-            f"invalid arguments for {_name(factory, f'the {part}')}: {said.removeprefix(_name(factory, '') + ': ')}",
+            f"invalid arguments for {_name(factory, f'the {part}')}: {message.removeprefix(_name(factory, '') + ': ')}",
             key=key,
         )
     )

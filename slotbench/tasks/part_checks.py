@@ -1,4 +1,4 @@
-"""Holds the parts of a task to what they promise: their sizes once built, and the first output that each hands over.
+"""Checks the parts of a task: the sizes that each announces once built, and the shape of its first output.
 
 A wrong shape is otherwise found out by whatever comes next, which then stands in the traceback in place of the part.
 """
@@ -79,7 +79,7 @@ def spec_of(part: nn.Module, name: PartName, kind: type[Spec]) -> Spec:
     found = "sets no" if spec is None else f"has {_short(spec)} as its"
     raise PartError(
         f"the {name} {type(part).__name__} {found} {attribute}, from which the next part is built: let its __init__ "
-        f"say what it hands over, for example {_EXAMPLES[kind]}"
+        f"announce its output, for example {_EXAMPLES[kind]}"
     )
 
 
@@ -188,7 +188,7 @@ def check_first_output(part: nn.Module, name: PartName, target: VideoSpec) -> Re
 
 
 class _Output:
-    """One output of a part, and what is said where it is not as promised."""
+    """One output of a part, checked against the announced sizes."""
 
     def __init__(self, part: nn.Module, name: PartName) -> None:
         self.part, self.name = part, name
@@ -231,9 +231,7 @@ class _Output:
             self._shape("components", output.components, steps | count | channels | pixels, why)
         for term, value in output.losses.items():
             if not isinstance(value, Tensor) or value.numel() != 1:
-                raise PartError(
-                    f"{self._who} handed over {_short(value)} as the loss {term!r}; expected a scalar tensor"
-                )
+                raise PartError(f"{self._who} returned {_short(value)} as the loss {term!r}; expected a scalar tensor")
 
     @property
     def _who(self) -> str:
@@ -242,27 +240,24 @@ class _Output:
     def _kind(self, output: Any, kind: type, example: str) -> None:
         if not isinstance(output, kind):
             raise PartError(
-                f"{self._who} handed over {_short(output)}; expected a {kind.__name__}: let its forward return "
-                f"{example}"
+                f"{self._who} returned {_short(output)}; expected a {kind.__name__}: let its forward return {example}"
             )
 
     def _shape(self, what: str, value: Any, sizes: dict[str, int], why: str) -> None:
         axes, expected = " ".join(sizes), list(sizes.values())
         if not isinstance(value, Tensor):
-            raise PartError(
-                f'{self._who} handed over {_short(value)} as {what}; expected a tensor "{axes}", {expected}'
-            )
+            raise PartError(f'{self._who} returned {_short(value)} as {what}; expected a tensor "{axes}", {expected}')
         if list(value.shape) == expected:
             if value.is_floating_point():
                 return
-            raise PartError(f"{self._who} handed over {what} of type {value.dtype}; expected floating-point numbers")
+            raise PartError(f"{self._who} returned {what} of type {value.dtype}; expected floating-point numbers")
         wrong = [f"{axis} {there} for {here}" for (axis, here), there in zip(sizes.items(), value.shape, strict=False)
                  if there != here]  # fmt: skip
         which = (
             f" ({', '.join(wrong)})" if len(value.shape) == len(expected) else f", {value.ndim} axes for {len(sizes)}"
         )
         raise PartError(
-            f'{self._who} handed over {what} of shape {_shape(value)}{which}; expected {expected}, "{axes}": {why}'
+            f'{self._who} returned {what} of shape {_shape(value)}{which}; expected {expected}, "{axes}": {why}'
         )
 
 

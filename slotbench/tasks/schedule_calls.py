@@ -39,7 +39,7 @@ class ScheduleCall:
         by_name: the argument that is the length of the training; None if it has none, or the user has given it.
         by_place: whether a function takes the length as its second argument, under a name of its own.
         needs_length: whether it cannot be made without.
-        missing: arguments that nobody has given.
+        missing: required arguments that are not given.
     """
 
     by_name: str | None
@@ -55,7 +55,7 @@ def schedule_call(factory: Callable[..., Any]) -> ScheduleCall:
         parameters = dict(inspect.signature(built or factory).parameters)
     except (TypeError, ValueError):  # a builtin; the contract is optimiser and length
         return ScheduleCall(None, True, True, ())
-    # the parser writes null for what nobody has said
+    # the parser writes null for arguments that are not set
     given = {name for name, value in _keywords(factory).items() if value is not None}
     length = next((name for name in LENGTHS if name in parameters), None)
     others = [parameter for name, parameter in list(parameters.items())[1:] if name not in (length, *given)]
@@ -97,5 +97,5 @@ def _keywords(factory: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 def _counts_epochs(given: set[str]) -> bool:
-    """Whether OneCycleLR is told its length in epochs."""
+    """Whether OneCycleLR gets its length in epochs."""
     return {"epochs", "steps_per_epoch"} <= given

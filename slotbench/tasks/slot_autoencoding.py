@@ -82,7 +82,7 @@ class SlotAutoencoding(AutoencodingTask):
         ValueError: the target is not a frame like the input, an argument cannot be, or the core has no window.
     """
 
-    monitor: tuple[str, Literal["min", "max"]] | None = ("val/loss", "min")
+    monitor = ("val/loss", "min")
 
     def __init__(
         self,

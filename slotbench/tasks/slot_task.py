@@ -37,8 +37,8 @@ class SlotTask(Task, ABC):
         encoder: makes an encoder from the input's `VideoSpec`.
         core: makes a temporal core from the encoder's `TokenSpec`.
         decoder: makes a decoder from the core's `SlotSpec` and the target's `VideoSpec`.
-        optimizer: makes an optimiser from parameter groups; what decays, `decay` says. An AdamW is fused where neither
-            `fused` nor `foreach` is said.
+        optimizer: makes an optimiser from parameter groups; what decays, `decay` says. An AdamW without an explicit
+            `fused` or `foreach` is fused.
         schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
         init_from: a run folder or a checkpoint whose weights to start from, where name and shape match.
         data_spec: sizes of the input and of the target; the command line takes it from the data.
@@ -48,8 +48,8 @@ class SlotTask(Task, ABC):
 
     Raises:
         ValueError: without a `data_spec`, and for a `decay` that there is not.
-        PartError: a part does not say what it hands over, takes fewer views than there are, or, at its first output,
-            hands over something else than it has said.
+        PartError: a part announces no size, takes fewer views than there are, or its first output has another shape
+            than announced.
     """
 
     def __init__(

@@ -55,8 +55,8 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
     `deterministic_sampling` for random numbers in evaluation, and `on_train_batch_start` for those in training.
 
     Args:
-        optimizer: makes an optimiser from parameter groups; what decays, `decay` says. An AdamW is fused where neither
-            `fused` nor `foreach` is said.
+        optimizer: makes an optimiser from parameter groups; what decays, `decay` says. An AdamW without an explicit
+            `fused` or `foreach` is fused.
         schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
         init_from: a run folder or a checkpoint whose weights to start from, where name and shape match.
         data_spec: sizes of the input and of the target; the command line takes it from the data.
@@ -262,7 +262,7 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
     def forget_references(self) -> None:
         """Forgets baselines and oracles, which are of one data set; called before each stage with another one.
 
-        Whether loaders that are given without a data module are the same as before, nobody knows.
+        Loaders given without a data module count as another data set.
         """
         for stage, kept in self._unscored.items():
             self.scores_of(stage).restore(deepcopy(kept))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -106,7 +105,7 @@ class VideoPrediction(RolloutTask):
         ValueError: the target is not a frame like the input, or an argument cannot be.
     """
 
-    monitor: tuple[str, Literal["min", "max"]] | None = ("val/rollout_mse", "min")
+    monitor = ("val/rollout_mse", "min")
 
     def __init__(
         self,
@@ -202,7 +201,7 @@ class VideoPrediction(RolloutTask):
         return frame_loss(painted.reconstruction, true, self.loss_kind, self.l1_share, self.loss_sum)
 
     def training_loss(self, batch: VideoBatch) -> Tensor:
-        """The loss of a clip whose clock starts at a random step, if `max_time_offset` says so."""
+        """The loss of a clip; with `max_time_offset` its clock starts at a random step."""
         if self.max_time_offset:
             offset = torch.randint(self.max_time_offset + 1, (len(batch), 1), device=batch.time.device)
             batch = replace(batch, time=batch.time + offset)
@@ -219,7 +218,7 @@ def _check_frame_slots(core: TemporalCore, output: CoreOutput) -> None:
     if output.frame_slots is None:
         raise PartError(
             f"reconstruct_share reconstructs each frame from the slots that the core made of it alone, and {name} "
-            "hands over no CoreOutput.frame_slots: set model.reconstruct_share to 0, or take OCRIM with num_inputs"
+            "returns no CoreOutput.frame_slots: set model.reconstruct_share to 0, or take OCRIM with num_inputs"
         )
     widths = output.frame_slots.shape[-1], output.slots.shape[-1]
     if widths[0] != widths[1]:

@@ -1,4 +1,4 @@
-"""What a part hands over is held against what it has announced, once, and the part is named."""
+"""The first output of a part is checked against the sizes that it announces, and an error names the part."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ CORE_PROMISES = "its slot_spec is SlotSpec(num_slots=3, dim=8, grid=None), and i
 MISTAKES = {
     "encoder, axes": (
         {"encoder": partial(MyEncoder, bend=lambda tokens: tokens[:, :, 0])},
-        'the encoder MyEncoder handed over tokens of shape [3, 6, 6], 3 axes for 4; expected [3, 6, 1, 6], "batch time '
+        'the encoder MyEncoder returned tokens of shape [3, 6, 6], 3 axes for 4; expected [3, 6, 1, 6], "batch time '
         'tokens dim": its token_spec is TokenSpec(dim=6, num_tokens=1, grid=None), and it was given frames of shape',
     ),
     "encoder, tokens": (
@@ -111,42 +111,42 @@ MISTAKES = {
     ),
     "encoder, type": (
         {"encoder": partial(MyEncoder, bend=lambda tokens: (tokens, None))},
-        'the encoder MyEncoder handed over a tuple of 2 as tokens; expected a tensor "batch time tokens dim"',
+        'the encoder MyEncoder returned a tuple of 2 as tokens; expected a tensor "batch time tokens dim"',
     ),
     "core, axes": (
         {"core": partial(MyCore, bend=changed(slots=lambda slots: slots[:, :, 0]))},
-        f"the core MyCore handed over slots of shape [3, 6, 8], 3 axes for 4; expected [3, 6, 3, 8], "
+        f"the core MyCore returned slots of shape [3, 6, 8], 3 axes for 4; expected [3, 6, 3, 8], "
         f'"batch time slots dim": {CORE_PROMISES} [3, 6, 1, 6]',
     ),
     "core, slots and dim": (
         {"core": partial(MyCore, bend=changed(slots=lambda slots: slots[:, :, :2, :7]))},
-        "the core MyCore handed over slots of shape [3, 6, 2, 7] (slots 2 for 3, dim 7 for 8); expected [3, 6, 3, 8]",
+        "the core MyCore returned slots of shape [3, 6, 2, 7] (slots 2 for 3, dim 7 for 8); expected [3, 6, 3, 8]",
     ),
     "core, time first": (
         {"core": partial(MyCore, bend=changed(slots=lambda slots: slots.transpose(0, 1)))},
-        "the core MyCore handed over slots of shape [6, 3, 3, 8] (batch 6 for 3, time 3 for 6)",
+        "the core MyCore returned slots of shape [6, 3, 3, 8] (batch 6 for 3, time 3 for 6)",
     ),
     "core, whole numbers": (
         {"core": partial(MyCore, bend=changed(slots=lambda slots: slots.long()))},
-        "the core MyCore handed over slots of type torch.int64; expected floating-point numbers",
+        "the core MyCore returned slots of type torch.int64; expected floating-point numbers",
     ),
     "core, no slots": (
         {"core": partial(MyCore, bend=changed(slots=lambda slots: None))},
-        "the core MyCore handed over nothing (None) as slots; expected a tensor",
+        "the core MyCore returned nothing (None) as slots; expected a tensor",
     ),
     "core, type": (
         {"core": partial(MyCore, bend=lambda output: output.slots)},
-        "the core MyCore handed over a tensor of shape [3, 6, 3, 8]; expected a CoreOutput: let its forward return "
+        "the core MyCore returned a tensor of shape [3, 6, 3, 8]; expected a CoreOutput: let its forward return "
         "CoreOutput(slots, attention, state)",
     ),
     "core, attention": (
         {"core": partial(MyCore, bend=changed(attention=lambda weights: weights.mT))},
-        "the core MyCore handed over attention of shape [3, 6, 1, 3] (slots 1 for 3, tokens 3 for 1); expected "
+        "the core MyCore returned attention of shape [3, 6, 1, 3] (slots 1 for 3, tokens 3 for 1); expected "
         '[3, 6, 3, 1], "batch time slots tokens"',
     ),
     "decoder, pixels": (
         {"decoder": partial(MyDecoder, bend=changed(reconstruction=lambda frames: frames[..., 2:]))},
-        "the decoder MyDecoder handed over reconstruction of shape [3, 6, 1, 16, 14] (width 14 for 16)",
+        "the decoder MyDecoder returned reconstruction of shape [3, 6, 1, 16, 14] (width 14 for 16)",
     ),
     "decoder, channels last": (
         {"decoder": partial(MyDecoder, bend=changed(reconstruction=lambda frames: frames.movedim(2, -1)))},
@@ -155,15 +155,15 @@ MISTAKES = {
     ),
     "decoder, masks": (
         {"decoder": partial(MyDecoder, bend=changed(masks=lambda masks: masks[:, :, :2]))},
-        "the decoder MyDecoder handed over masks of shape [3, 6, 2, 16, 16] (slots 2 for 3)",
+        "the decoder MyDecoder returned masks of shape [3, 6, 2, 16, 16] (slots 2 for 3)",
     ),
     "decoder, components": (
         {"decoder": partial(MyDecoder, bend=changed(components=lambda components: components[:, :1]))},
-        "the decoder MyDecoder handed over components of shape [3, 1, 3, 1, 16, 16] (time 1 for 6)",
+        "the decoder MyDecoder returned components of shape [3, 1, 3, 1, 16, 16] (time 1 for 6)",
     ),
     "decoder, losses": (
         {"decoder": partial(MyDecoder, bend=changed(losses=lambda losses: {"extra": torch.zeros(2)}))},
-        "the decoder MyDecoder handed over a tensor of shape [2] as the loss 'extra'; expected a scalar tensor",
+        "the decoder MyDecoder returned a tensor of shape [2] as the loss 'extra'; expected a scalar tensor",
     ),
     "decoder, type": (
         {"decoder": partial(MyDecoder, bend=lambda decoded: decoded.reconstruction)},
@@ -185,13 +185,13 @@ def test_what_a_part_hands_over_wrongly_is_said_with_its_name_and_what_it_promis
     [
         (
             {"encoder": partial(MyEncoder, tokens=None)},
-            "the encoder MyEncoder sets no token_spec, from which the next part is built: let its __init__ say what it "
-            "hands over, for example self.token_spec = TokenSpec(dim=64, num_tokens=rows * cols, grid=(rows, cols))",
+            "the encoder MyEncoder sets no token_spec, from which the next part is built: let its __init__ announce its "
+            "output, for example self.token_spec = TokenSpec(dim=64, num_tokens=rows * cols, grid=(rows, cols))",
         ),
         (
             {"core": partial(MyCore, slots=None)},
-            "the core MyCore sets no slot_spec, from which the next part is built: let its __init__ say what it hands "
-            "over, for example self.slot_spec = SlotSpec(num_slots, dim)",
+            "the core MyCore sets no slot_spec, from which the next part is built: let its __init__ announce its "
+            "output, for example self.slot_spec = SlotSpec(num_slots, dim)",
         ),
         ({"core": partial(MyCore, slots=(3, 8))}, "the core MyCore has a tuple of 2 as its slot_spec"),
         ({"core": partial(MyCore, slots=TokenSpec(8, 3))}, "the core MyCore has a TokenSpec as its slot_spec"),
@@ -261,5 +261,5 @@ def test_another_number_of_slots_after_training_is_what_the_core_then_promises()
 
 def test_a_part_may_be_given_its_input_by_name():
     task, batch = made(core=partial(MyCore, bend=lambda output: SimpleNamespace())), batch_of(balls())
-    with pytest.raises(PartError, match="the core MyCore handed over a SimpleNamespace; expected a CoreOutput"):
+    with pytest.raises(PartError, match="the core MyCore returned a SimpleNamespace; expected a CoreOutput"):
         task.core(tokens=task.encoder(batch=batch))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Literal
 
 import numpy as np
 import torch
@@ -60,7 +59,7 @@ class FrameTokenization(Task):
         ValueError: the data are no whole frames, or an argument cannot be.
     """
 
-    monitor: tuple[str, Literal["min", "max"]] | None = ("val/mse/frame", "min")
+    monitor = ("val/mse/frame", "min")
 
     def __init__(
         self,

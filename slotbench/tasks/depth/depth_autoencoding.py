@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -80,7 +79,7 @@ class DepthAutoencoding(AutoencodingTask):
         UserError: in the first step, the data has no depth.
     """
 
-    monitor: tuple[str, Literal["min", "max"]] | None = ("val/loss", "min")
+    monitor = ("val/loss", "min")
 
     def __init__(
         self,

@@ -55,7 +55,7 @@ def roll_out(
         horizon: frames to predict.
         feedback: what is fed back.
         components: also paint each slot's own image, where the decoder has them.
-        watch: is given what the core hands over, piece by piece, from the first frame of the context on.
+        watch: is called with the output of the core, piece by piece, from the first frame of the context on.
 
     Returns:
         an iterator over the predictions: a frame in [0, 1] "batch 1 channels height width", with the decoder's masks.
@@ -138,7 +138,7 @@ def in_pieces(
     Args:
         steps: what `roll_out` returns.
         horizon: predicted frames.
-        add_time: is told how many frames of all clips have been predicted, and in how many seconds.
+        add_time: is called with the number of predicted frames of all clips and the seconds that they took.
         device: that predicts.
     """
     done = 0

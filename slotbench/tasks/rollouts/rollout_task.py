@@ -169,7 +169,7 @@ class RolloutTask(SlotTask, Predictor):
     def _scoring_of_context(
         self, batch: VideoBatch, scores: ObjectScores, beside: bool
     ) -> Callable[[CoreOutput], None]:
-        """Scores what the core hands over while a roll-out reads its context, and nothing after that.
+        """Scores the outputs of the core while a roll-out reads its context, and none after that.
 
         That is the prediction of every frame of the context but the first, and how much the first frame of the horizon
         depends on each slot.

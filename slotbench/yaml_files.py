@@ -39,7 +39,7 @@ def parse_yaml(text: str, where: str | Path) -> Any:
         where: what it was read from, for messages.
 
     Raises:
-        FileError: see `yaml_node`; or a value is not what its form promises (a date of month 13).
+        FileError: see `yaml_node`; or a value is invalid (a date of month 13).
     """
     node = yaml_node(text, where)
     if node is None:

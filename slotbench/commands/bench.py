@@ -86,9 +86,7 @@ def main(command: str, arguments: list[str]) -> int:
         return _bench_subject(subject, rest)
     if subject != "cores":
         known = ["cores", *SUBJECTS, "gpu"]
-        raise UserError(
-            lines(f"nothing to bench is called {subject}{did_you_mean(subject, known)}", expected=", ".join(known))
-        )
+        raise UserError(lines(f"no subject named {subject}{did_you_mean(subject, known)}", expected=", ".join(known)))
     given = _parse(rest)
     for file in given.plugin:
         registry.load_file(file)

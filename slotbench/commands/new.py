@@ -60,7 +60,7 @@ def _plugin(request: _Request) -> int:
     out = request.out
     # a link that leads nowhere is there too: writing would follow it
     if os.path.lexists(out) and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(lines(f"{out} is there and not empty: choose another name, or --out another folder"))
+        raise UserError(lines(f"{out} exists and is not empty: choose another name, or --out another folder"))
     written = plugin_files(request.kind, names, __version__)
     made = not out.exists()
     try:
@@ -84,7 +84,7 @@ def _file(request: _Request) -> int:
     file = Path(request.name)
     if file.suffix != ".py" or not file.stem.isidentifier():
         raise UserError(
-            lines(f"{file} is no name for a plugin file", expected="a name like a module, such as my_core.py")
+            lines(f"{file} is not a valid name for a plugin file", expected="a name like a module, such as my_core.py")
         )
     names = _names(file.stem, request.kind)
     if importlib.util.find_spec(file.stem) is not None and not os.path.lexists(file):
@@ -140,7 +140,7 @@ def _request(arguments: list[str]) -> _Request:
     known = ["plugin", *KINDS]
     if what not in known:
         raise UserError(
-            lines(f"nothing new is called {what or 'that'}{did_you_mean(what, known)}", known=", ".join(known))
+            lines(f"no kind named {what or '(nothing)'}{did_you_mean(what, known)}", known=", ".join(known))
         )
     if len(plain) != 2:
         raise UserError(
@@ -148,7 +148,7 @@ def _request(arguments: list[str]) -> _Request:
         )
     kind = given.get("--kind", "core") if what == "plugin" else what
     if kind not in KINDS:
-        raise UserError(lines(f"there is no start for a {kind}{did_you_mean(kind, KINDS)}", kinds=", ".join(KINDS)))
+        raise UserError(lines(f"no kind named {kind}{did_you_mean(kind, KINDS)}", kinds=", ".join(KINDS)))
     if what != "plugin" and given:
         raise UserError(lines(f"new {what} writes the file that is named, and takes no {next(iter(given))}"))
     return _Request(what, plain[1], kind, Path(given.get("--out", plain[1])))
@@ -158,11 +158,11 @@ def _names(name: str, kind: str) -> Names:
     """The names of distribution, package and class that a name in any of their styles stands for.
 
     Raises:
-        UserError: it is no name, or a component has it.
+        UserError: it is not a valid name, or a component has it.
     """
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*", name):
         raise UserError(
-            lines(f"{name!r} is no name", expected="letters, digits and single dashes, such as fading-slots")
+            lines(f"{name!r} is not a valid name", expected="letters, digits and single dashes, such as fading-slots")
         )
     # FadingSlots is fading-slots; OCSlotSSM is oc-slot-ssm
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", name)
@@ -170,7 +170,7 @@ def _names(name: str, kind: str) -> Names:
     styled = name if name[0].isupper() and not re.search("[-_]", name) else "".join(word.capitalize() for word in words)
     package = "_".join(words)
     if keyword.iskeyword(package):
-        raise UserError(lines(f"{package} is a word of Python's own: choose another name"))
+        raise UserError(lines(f"{package} is a keyword of Python: choose another name"))
     if kinds := registry.kinds_of(styled):
         held = " and ".join(registry.KINDS[found] for found in kinds)
         raise UserError(lines(f"there is a {held} named {styled} already: choose another name"))

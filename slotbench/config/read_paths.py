@@ -184,7 +184,7 @@ def _compared(one: _Given, path: Path, before: Mapping[str, Any], allow_changes:
     )
     if allow_changes is False:
         raise UserError(f"{change}; put back what it held, or add --allow-changes to continue with what is there now")
-    _say(f"{change}; what follows is of what is there now")
+    _say(f"{change}; the current content is used")
     return now
 
 

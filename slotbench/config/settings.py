@@ -211,7 +211,7 @@ def _from_node(node: yaml.Node, key: tuple[str, ...], path: Path, reading: _Read
         value = yaml.SafeLoader("").construct_object(node, deep=True)
     except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:
         line = node.start_mark.line + 1
-        raise UserError(f"{path}, line {line}: {'.'.join(key)} is not what its form promises: {error}") from error
+        raise UserError(f"{path}, line {line}: {'.'.join(key)} is not a valid value: {error}") from error
     for text in _texts_in(value):
         check_value_text(text, f"{path}, line {node.start_mark.line + 1}: {'.'.join(key)}")
     if isinstance(value, str) and Path(value).suffix in (".yaml", ".yml") and (path.parent / value).exists():

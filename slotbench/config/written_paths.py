@@ -59,7 +59,7 @@ def check_written_paths(trainer: Any, has_folder: bool, settings: Iterable[Setti
             if (argument, str(value)) not in typed:
                 raise UserError(
                     lines(
-                        f"{name} takes no {argument} from a configuration: it may say where is written",
+                        f"{name} takes no {argument} from a configuration: it may name a path to write to",
                         given=f"{key}.dict_kwargs.{argument}: {value}",
                         expected=f"--{key}.dict_kwargs.{argument} {value}, on the command line",
                     )
@@ -84,7 +84,7 @@ def check_untyped_settings(settings: Mapping[str, Any], where: str | Path) -> No
         if key.partition(".")[0] == "weights_only":
             raise UserError(
                 lines(
-                    f"{where}: {key} is not for a file: whether a checkpoint may run code is typed",
+                    f"{where}: {key} is not for a file: only a command line may let a checkpoint run code",
                     expected=f"slotbench grid run FILE --{key} {value}",
                 )
             )
@@ -95,7 +95,7 @@ def check_untyped_settings(settings: Mapping[str, Any], where: str | Path) -> No
             if (argument in known and leads_out(text)) or "dict_kwargs" in f"{key}.{argument}":
                 raise UserError(
                     lines(
-                        f"{where}: {argument} cannot be {text}: a file says only what is written in the run folder",
+                        f"{where}: {argument} cannot be {text}: a file may only name paths in the run folder",
                         given=f"{key}: {value}",
                         expected=f"slotbench grid run FILE --{key} {value}",
                     )

@@ -17,7 +17,7 @@ def choose(grid: Grid, wanted: Sequence[str]) -> list[Point]:
     Patterns are alternatives, and so are values of one key; different keys must all hold.
 
     Raises:
-        UserError: no point is like that.
+        UserError: no point matches.
     """
     globs: list[str] = []
     values: dict[str, list[str]] = {}
@@ -49,7 +49,7 @@ def choose(grid: Grid, wanted: Sequence[str]) -> list[Point]:
         }
         raise UserError(
             lines(
-                f"--only {' '.join(wanted)}: no point is like that",
+                f"--only {' '.join(wanted)}: no point matches",
                 **{f"{key} is": listing(found) for key, found in there.items()},
                 points=None if values else listing((point.id for point in grid.points), 4),
             )

@@ -110,7 +110,7 @@ def test_an_interrupt_says_that_the_rest_can_follow(jobs, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["corse"], "nothing to bench is called corse; did you mean cores?"),
+        (["corse"], "no subject named corse; did you mean cores?"),
         (["cores", "SlotSMM"], "no core named SlotSMM; did you mean SlotSSM?"),
         (["cores", "--lengths", "0"], "argument --lengths: 0 is too small; expected 1 or more"),
         (["cores", "--repeats", "two"], "argument --repeats: invalid int value: 'two'"),

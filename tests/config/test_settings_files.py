@@ -36,10 +36,10 @@ def refused(capsys, *arguments: str) -> str:
         (b"a: " + b"{b: " * 5_000, "nested more than"),
         (b"\xff\xfe\x00", "is not text in UTF-8"),
         (b"a: &a [*a]\n", "an alias that holds itself"),
-        (b"a: 2020-13-45\n", "not what its form promises"),
-        (b"a: " + b"9" * 5_000, "not what its form promises"),
+        (b"a: 2020-13-45\n", "not a valid value"),
+        (b"a: " + b"9" * 5_000, "not a valid value"),
         (b"# " + b"x" * (5 << 20), "is larger than"),
-        (b"a: !!python/object/apply:os.system [touch owned]\n", "a is not what its form promises"),
+        (b"a: !!python/object/apply:os.system [touch owned]\n", "a is not a valid value"),
     ],
 )
 def test_a_file_that_is_no_configuration(workspace, tiny_components, capsys, content, expected):

@@ -265,7 +265,7 @@ def test_points_that_the_parser_has_seen_are_not_checked_again(workspace, monkey
         (["run", "base.yaml"], ["base.yaml is an experiment, not a grid"]),
         (["status", "faults"], ["faults is not the folder of a grid"]),
         (["run", "widths.yaml", "--only", "width=1"], ["width does not vary", "dim, seed"]),
-        (["run", "widths.yaml", "--only", "dim=9"], ["no point is like that", "1, 2"]),
+        (["run", "widths.yaml", "--only", "dim=9"], ["no point matches", "1, 2"]),
         (["run", "widths.yaml", "--model.core.dim", "9"], ["is an axis of widths.yaml", "--only dim=VALUE"]),
         (["run", "widths.yaml", "--modle.x", "9"], ["no setting modle.x", "did you mean model?"]),
         (["run", "widths.yaml", "stray"], ["stray stands alone"]),

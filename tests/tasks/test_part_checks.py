@@ -185,8 +185,8 @@ def test_what_a_part_hands_over_wrongly_is_said_with_its_name_and_what_it_promis
     [
         (
             {"encoder": partial(MyEncoder, tokens=None)},
-            "the encoder MyEncoder sets no token_spec, from which the next part is built: let its __init__ announce its "
-            "output, for example self.token_spec = TokenSpec(dim=64, num_tokens=rows * cols, grid=(rows, cols))",
+            "the encoder MyEncoder sets no token_spec, from which the next part is built: let its __init__ announce "
+            "its output, for example self.token_spec = TokenSpec(dim=64, num_tokens=rows * cols, grid=(rows, cols))",
         ),
         (
             {"core": partial(MyCore, slots=None)},

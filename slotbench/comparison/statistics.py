@@ -77,7 +77,7 @@ def welch(first: Sequence[float], second: Sequence[float]) -> float:
 def is_best(best: Cell, others: Sequence[Cell]) -> bool:
     """Whether a cell is apart from every other one: Welch's t-tests, two-sided, with Bonferroni's correction.
 
-    False where there is no other cell, or where one of them, or this one, is of a single run: nothing can be said then.
+    False where there is no other cell, or where one of them, or this one, is of a single run: no test applies then.
     """
     cells = [best, *others]
     if not others or min(len(cell.values) for cell in cells) < 2:

@@ -126,7 +126,7 @@ def _without_repeated(runs: Sequence[RunRecord]) -> tuple[Sequence[RunRecord], l
 def _group(runs: Sequence[RunRecord], keys: Sequence[str]) -> list[list[RunRecord]]:
     groups: dict[tuple[str, ...], list[RunRecord]] = {}
     for run in runs:
-        # nobody knows what a run without a configuration belongs to
+        # a run without a configuration belongs to no group
         same = tuple(plain_value(run.settings.get(key)) for key in keys) if run.settings else ("run", run.id)
         groups.setdefault(same, []).append(run)
     return list(groups.values())

@@ -10,7 +10,7 @@ from slotbench.runs.folder import RunFolder
 __all__ = ["DEFAULT", "OF_A_RUN", "check_whole", "choose_checkpoint"]
 
 DEFAULT = "last"
-"""What is evaluated unless something else is said."""
+"""Weights that are evaluated by default."""
 
 OF_A_RUN = ("last", "best")
 """The checkpoints of a run that have a name."""

@@ -170,7 +170,7 @@ class RunFolder:
         except PermissionError as error:
             raise RunFolderError(f"{path} may not be read: its permissions do not allow it") from error
         except OSError:
-            pass  # said below
+            pass  # reported below
         if not path.exists():
             raise RunFolderError(f"no run folder at {path}: there is no such path{_suggest_runs(path)}")
         if not path.is_dir():

@@ -37,7 +37,7 @@ def login_server() -> str:
 
 
 def is_set_off() -> bool:
-    """Whether WANDB_MODE=disabled, `wandb disabled` or WANDB_DISABLED has said that nothing on this machine is logged.
+    """Whether WANDB_MODE=disabled, `wandb disabled` or WANDB_DISABLED turns logging off on this machine.
 
     wandb itself has stopped to heed the last; other libraries still do.
     """
@@ -50,7 +50,7 @@ def is_set_off() -> bool:
 
 
 def is_set_offline() -> bool:
-    """Whether WANDB_MODE or `wandb offline` has said that nothing on this machine goes to a server."""
+    """Whether WANDB_MODE or `wandb offline` keeps this machine from sending anything to a server."""
     try:
         return _settings().mode in ("offline", "dryrun")
     except ValueError:  # a setting that wandb refuses; `login_problem` says which

@@ -56,7 +56,7 @@ class CurveTable:
         runs = comparison.runs
         fair = 3 * most_points // 4 // max(1, len(runs) * len(first))
         first_limit = min(max_points, max(_FEWEST_OF_TABLE, fair))
-        # nobody knows what else is logged, and how often, without reading a curve: read all, keep the further metrics
+        # which other metrics are logged, and how often, is unknown before reading: read all, keep the further metrics
         # as thin as they might have to be in the end
         others: dict[str, dict[int, Curve]] = {}
         used = 0

@@ -36,7 +36,7 @@ __all__ = ["describe", "write_html"]
 # in the order in which they build on one another
 _SCRIPTS = ("base.js", "table.js", "settings.js", "media.js", "plot.js", "series.js", "curves.js", "axis.js")
 _BOKEH = ("bokeh.min.js", "bokeh-api.min.js")
-# bytes of a page, of its images and videos at least, and of what is said about one of them beside its path
+# bytes of a page, of its images and videos at least, and of the text about one of them beside its path
 _PAGE, _LEAST_MEDIA, _ENTRY = 5_900_000, 1_000_000, 150
 # what is shown of a run's record
 _INFO = (

@@ -124,7 +124,7 @@ class _Log:
     @property
     def state(self) -> str:
         if self.exit_code is None:
-            # of a file from the future nobody knows when it was written
+            # a file from the future has no known time
             return "running" if abs(time.time() - self.path.stat().st_mtime) < _SILENCE else "killed"
         if self.exit_code == 0:
             return "finished"
@@ -272,9 +272,11 @@ def printed_log(path: Path) -> Iterator[str]:
         assert process.stdout is not None
         assert process.stderr is not None
         yield from process.stdout
-        said = process.stderr.read().strip()
+        printed = process.stderr.read().strip()
     if process.returncode != 0:
-        raise ComparisonError(f"wandb cannot read {path}: {said.splitlines()[-1] if said else 'it does not say why'}")
+        raise ComparisonError(
+            f"wandb cannot read {path}: {printed.splitlines()[-1] if printed else 'it prints no reason'}"
+        )
 
 
 def _content(kind: str, given: dict[str, Any]) -> dict[str, Any]:

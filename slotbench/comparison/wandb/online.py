@@ -203,17 +203,17 @@ def _has(record: RunRecord, settings: Mapping[str, list[str]]) -> bool:
 
 def _explained(error: Exception, where: WandbAddress) -> ComparisonError:
     """What a person can do about it; the library raises one class for nearly everything."""
-    said = _first_line(error)
-    lower = said.lower()
+    reason = _first_line(error)
+    lower = reason.lower()
     if "could not find" in lower or "not found" in lower or "404" in lower:
         return ComparisonError(
-            f"W&B has no project {where.path}, or does not show it to this key ({said}); "
+            f"W&B has no project {where.path}, or does not show it to this key ({reason}); "
             f"its page would be https://wandb.ai/{where.path}"
         )
     if "permission" in lower or "401" in lower or "403" in lower or "api key" in lower:
-        return ComparisonError(f"W&B does not let this key read {where.path}: {said}; type `wandb login --relogin`")
+        return ComparisonError(f"W&B does not let this key read {where.path}: {reason}; type `wandb login --relogin`")
     return ComparisonError(
-        f"cannot read {where.path} from W&B: {said}; is there a network? What is on this machine can be read with "
+        f"cannot read {where.path} from W&B: {reason}; is there a network? What is on this machine can be read with "
         "wandb-offline:DIR"
     )
 

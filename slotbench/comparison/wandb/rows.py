@@ -39,7 +39,7 @@ class MetricRows:
     """The rows of one run, put together from as many logs as it has.
 
     A run that was killed has logged beyond the checkpoint that it resumes from. So what a log says from its first step
-    on replaces what the logs before it have said of these steps.
+    on replaces the rows of earlier logs for these steps.
     """
 
     def __init__(self) -> None:

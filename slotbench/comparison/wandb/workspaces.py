@@ -174,5 +174,5 @@ def _saved(build: Callable[[WandbAddress], Any], address: str) -> str:
         raise
     except Exception as error:
         # the libraries below raise whatever they like
-        said = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ComparisonError(f"W&B did not take the report for {where.path}: {said}") from error
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ComparisonError(f"W&B did not take the report for {where.path}: {reason}") from error

@@ -110,7 +110,7 @@ def plain_dataset(file: h5py.File, name: str) -> h5py.Dataset | None:
     Raises:
         DataFilesError: it leads out of the file, claims more values than the file has, or is packed in a foreign way.
     """
-    # a soft or external link that leads nowhere is not said to be there
+    # a soft or external link that leads nowhere is not listed
     if name not in file and file.get(name, getlink=True, default=None) is None:
         return None
     where = f"{name} of {file.filename}"

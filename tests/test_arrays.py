@@ -56,7 +56,7 @@ def test_arrays_are_read_as_they_were_written(values: np.ndarray, tmp_path: Path
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (header("(8000000000,)"), r"says shape \(8000000000,\) of uint8, 8,000,000,000 bytes, and it has 0"),
+        (header("(8000000000,)"), r"has shape \(8000000000,\) of uint8, 8,000,000,000 bytes, and it has 0"),
         (header("(9" + "9" * 30 + ", 9" + "9" * 30 + ")"), "far too many bytes"),
         (header("(-1,)"), "its shape is"),
         (header(f"({1 << 63}, {1 << 63}, 0)"), "its shape is"),

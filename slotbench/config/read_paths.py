@@ -110,7 +110,7 @@ def resolve_paths(
     """
     info = folder.info
     begun, held = info.get("begun_in"), info.get("held")
-    if begun is None or held is None:
+    if not isinstance(begun, str) or not isinstance(held, Mapping):
         return {}
     here = [one for one in settings if one.file is None or not _same(one.file, folder.path / CONFIG)]
     own = {one.key: one.text for one in _paths(read_yaml(folder.path / CONFIG))}

@@ -12,10 +12,12 @@ import importlib.metadata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, Required, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict
 
 from slotbench.files import dump_json, write_atomically
-from slotbench.interfaces import MaskScores
+
+if TYPE_CHECKING:
+    from slotbench.interfaces import MaskScores
 
 __all__ = [
     "EvaluationRecord",

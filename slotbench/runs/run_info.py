@@ -75,5 +75,5 @@ class RunInfo(TypedDict, total=False):
     final_validation: bool
     wandb_mode: str
     wandb_part: Whole
-    begun_in: str
-    held: dict[str, Any]
+    begun_in: Any
+    held: Any

@@ -44,7 +44,7 @@ class _PassThrough(nn.Module):
         self.queries = queries
 
     def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        return tokens, tokens.new_zeros(tokens.shape[0], tokens.shape[1], tokens.shape[1])
+        return tokens, tokens.new_zeros(*tokens.shape[:-1], tokens.shape[-2])
 
 
 def _recurrence_ways(batch: int, steps: int, slots: int, dim: int) -> dict[str, Way]:

@@ -55,7 +55,7 @@ install_import_hook(CHECKED_PACKAGES, "beartype.beartype")
 sys.meta_path.insert(0, _UncheckedModules)
 
 # No deadline: the first call of a compiled kernel takes seconds. On a CI machine every run draws the same examples.
-settings.register_profile("local", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("local", max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("fixed", parent=settings.get_profile("local"), derandomize=True, database=None)
 settings.load_profile("fixed" if os.environ.get("CI") else "local")
 

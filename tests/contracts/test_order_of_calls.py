@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from typing import Any
 
 import pytest
@@ -29,7 +28,8 @@ def call(trainer: Any, stage: str, task: Any, data: Any) -> Any:
     return getattr(trainer, stage)(task, datamodule=data, **more)
 
 
-@pytest.mark.parametrize(("name", "first"), list(product(TASKS, STAGES)))
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("first", ["fit", *(pytest.param(stage, marks=pytest.mark.slow) for stage in STAGES[1:])])
 def test_any_stage_may_come_first_and_any_other_after_it(name: str, first: str) -> None:
     task, data = small_task(name), small_data(name)
     for stage in (first, "fit", *STAGES[1:], "fit"):

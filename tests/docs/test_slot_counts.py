@@ -58,6 +58,7 @@ def written(folder: Path) -> dict:
     return json.loads(path.read_text())
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_the_test_of_the_run(script, drawn: Path, tmp_path: Path) -> None:
     assert script.main(["run", str(drawn), *SLOTS, "--out", str(tmp_path)]) == 0
     found = written(tmp_path)
@@ -89,6 +90,7 @@ def test_what_is_done_is_not_done_again_unless_something_else_is_asked(script, d
     assert written(tmp_path)["by_slots"]["own"]["2"]["clips"] == 3
 
 
+@pytest.mark.slow
 def test_a_second_set_has_other_numbers_of_objects(script, drawn: Path, tmp_path: Path) -> None:
     command = [
         "run",
@@ -138,6 +140,7 @@ def test_clips_are_told_apart_by_their_objects(script) -> None:
     assert {count: group.chosen for count, group in again.items()} == {c: group.chosen for c, group in groups.items()}
 
 
+@pytest.mark.slow
 def test_iterations_of_the_test_are_set_and_recorded(script, drawn: Path, tmp_path: Path, capsys) -> None:
     command = ["run", str(drawn), "--slots", "5", "--objects-slots", "5", "--clips", "10", "--out"]
     assert script.main([*command, str(tmp_path / "as trained")]) == 0
@@ -375,6 +378,7 @@ def test_what_cannot_be_done_is_said(script, drawn, tmp_path, arguments, message
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_learned_slots_and_a_missing_checkpoint_are_refused(script, train, tmp_path, capsys) -> None:
     learned = train("learned", slot_init="learned")
     assert script.main(["run", str(learned), "--out", str(tmp_path)]) == 2

@@ -59,20 +59,16 @@ class ClipClassification(SlotTask, Segmenter):
 
     Source: SlotSSM, section 7.4 (CATER, snitch localisation).
 
+    Arguments that are not explained here are those of `SlotTask`.
+
     Args:
         encoder: makes an encoder from the `VideoSpec` of what is read: frames, or features if the data brings them.
-        core: makes a temporal core from the encoder's `TokenSpec`.
         decoder: makes what reads the slots of a step, from the core's `SlotSpec` and the target's `VideoSpec`; for
             example `ClassTokenDecoder`.
-        optimizer: makes an optimiser from parameter groups; what decays, `decay` says.
-        schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
         labels: what the classes are: "cells" of a square grid, numbered row by row, or mere "classes".
         distance_weight: times the expected L1 distance of a cell drawn from the prediction, added to the loss.
         dense_targets: also learn from the targets of earlier steps.
         frozen: what keeps the weights that it starts from: "nothing", the "encoder", or "encoder and core".
-        init_from: a run folder or a checkpoint whose weights to start from, where name and shape match.
-        data_spec: sizes of the input and of the target; the command line takes it from the data.
-        decay: what weight decay is for, "matrices" or "all" parameters.
 
     Raises:
         ValueError: the target is no label, cells make no square, an argument cannot be.

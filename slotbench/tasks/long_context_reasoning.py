@@ -53,12 +53,9 @@ class LongContextReasoning(SlotTask, Reasoner):
     The paper trains on the last image alone, without weights; `dense_targets` and `class_weights` are aids that
     bring a small model off two plateaus, "all background" and "all balls white", within minutes.
 
+    Arguments that are not explained here are those of `SlotTask`.
+
     Args:
-        encoder: makes an encoder from the input's `VideoSpec`.
-        core: makes a temporal core from the encoder's `TokenSpec`.
-        decoder: makes a decoder from the core's `SlotSpec` and the target's `VideoSpec`.
-        optimizer: makes an optimiser from parameter groups; what decays, `decay` says.
-        schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
         dense_targets: also decode after every earlier context frame, and learn from what its answer would be.
         class_weights: weight of each class in the loss early in training; None for equal weights.
         anneal: shares of the training between which `class_weights` go linearly to 1.
@@ -67,9 +64,6 @@ class LongContextReasoning(SlotTask, Reasoner):
         truncate_gradient: stop the gradient where chunks meet.
         loss_reduction: "mean" over pixels, or "sum" as the paper's equation 39 prints it (over pixels, mean over
             images).
-        init_from: a run folder or a checkpoint whose weights to start from, where name and shape match.
-        data_spec: sizes of the input and of the target; the command line takes it from the data.
-        decay: what weight decay is for, "matrices" or "all" parameters.
 
     Raises:
         ValueError: if the number of class weights is not the number of classes, or `anneal` is not an increasing pair.

@@ -57,12 +57,11 @@ class SlotAutoencoding(AutoencodingTask):
     Source: SlotSSM, Section 7.3 and PSB, Section 5.1.1 (video); attention normalisation, Appendices E and F (CLEVR with
     `pixels="signed"`, features of MOVi-C).
 
+    Arguments that are not explained here are those of `SlotTask`.
+
     Args:
         encoder: makes an encoder from the `VideoSpec` of what is read: frames, or features if there are any.
-        core: makes a temporal core from the encoder's `TokenSpec`.
         decoder: makes a decoder from the core's `SlotSpec` and the `VideoSpec` of what is reconstructed.
-        optimizer: makes an optimiser from parameter groups; what decays, `decay` says.
-        schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
         pixels: the range that the decoder paints pixels in, "unit" for [0, 1] or "signed" for [-1, 1]; the loss is
             measured in it. Features are reconstructed as they are.
         features: makes a frozen network from the frames' `VideoSpec`, whose features are read and reconstructed in
@@ -70,9 +69,6 @@ class SlotAutoencoding(AutoencodingTask):
         eval_window: in evaluation, each step is computed from the last `eval_window` frames alone, for cores that can
             (PSB); for clips longer than those of the training.
         baseline_clips: clips of each evaluation set that the baselines are scored on, the first ones; 0 for none.
-        init_from: a run folder or a checkpoint whose weights to start from, where name and shape match.
-        data_spec: sizes of the input and of the target; the command line takes it from the data.
-        decay: what weight decay is for, "matrices" or "all" parameters.
         lpips_weights: a file with AlexNet's features, for LPIPS in the test; see `GivenWeights`.
         lpips_heads: a file with LPIPS's heads, if they are not in `lpips_weights`.
         slot_pictures: in every evaluation also show what each slot painted, when it was active, where it looked and

@@ -33,17 +33,12 @@ class SlotTask(Task, ABC):
     A subclass writes `forward`, `loss` of what `forward` returns, and its scores, as for every `Task`. The parts come
     as factories: the configuration gives every argument but the size, and the task supplies the size.
 
+    Arguments that are not explained here are those of `Task`.
+
     Args:
         encoder: makes an encoder from the input's `VideoSpec`.
         core: makes a temporal core from the encoder's `TokenSpec`.
         decoder: makes a decoder from the core's `SlotSpec` and the target's `VideoSpec`.
-        optimizer: makes an optimiser from parameter groups; what decays, `decay` says. An AdamW without an explicit
-            `fused` or `foreach` is fused.
-        schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
-        init_from: a run folder or a checkpoint whose weights to start from, where name and shape match.
-        data_spec: sizes of the input and of the target; the command line takes it from the data.
-        decay: what the optimiser's weight decay is for: "matrices", and everything else is left alone, or "all"
-            parameters in one group, norms, biases and time constants included.
         parts_spec: sizes that the parts are built from where they are not the data's own; a subclass gives it.
 
     Raises:

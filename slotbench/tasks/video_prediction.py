@@ -66,12 +66,9 @@ class VideoPrediction(RolloutTask):
     In SlotSSM, what is fed back, the scale of the error, and how time indices beyond the training clips are met are not
     stated.
 
+    Arguments that are not explained here are those of `SlotTask`.
+
     Args:
-        encoder: makes an encoder from the input's `VideoSpec`.
-        core: makes a temporal core from the encoder's `TokenSpec`.
-        decoder: makes a decoder from the core's `SlotSpec` and the target's `VideoSpec`.
-        optimizer: makes an optimiser from parameter groups; what decays, `decay` says.
-        schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
         loss: "bce", cross-entropy between pixel and logit, "mse", squared error of the decoder's output itself, or
             "l1_l2", absolute and squared error of its tanh against frames in [-1, 1]. A decoder that bounds its image
             to [0, 1] itself takes "mse".
@@ -86,9 +83,6 @@ class VideoPrediction(RolloutTask):
             indices of a roll-out longer than the training clips are not new to the encoder.
         report_horizons: also log the mean scores of so many first frames of the horizon, where it has as many.
         quantise: score frames truncated to bytes, predicted and true; what is fed back stays as it is.
-        init_from: a run folder or a checkpoint whose weights to start from, where name and shape match.
-        data_spec: sizes of the input and of the target; the command line takes it from the data.
-        decay: what weight decay is for, "matrices" or "all" parameters.
         lpips_weights: a file with AlexNet's features, for LPIPS; see `GivenWeights`.
         lpips_heads: a file with LPIPS's heads, if they are not in `lpips_weights`.
         fvd_weights: a file with I3D, for FVD.

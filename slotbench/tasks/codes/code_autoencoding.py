@@ -76,15 +76,14 @@ class CodeAutoencoding(AutoencodingTask):
     `SlotAttention`, clips of one frame); "Simple Unsupervised Object-Centric Learning for Complex and Naturalistic
     Videos" (STEVE), NeurIPS 2022 (core `SAVi`); PSB (Singh et al., 2024), Appendix D.3.2 (core `PSB`).
 
+    Arguments that are not explained here are those of `SlotTask`.
+
     Args:
         encoder: makes an encoder from the frames' `VideoSpec`, which has the tokenizer's `code_spec` as its `codes`. A
             `CodeEncoder` reads these in place of pixels, by the vectors of the decoder.
-        core: makes a temporal core from the encoder's `TokenSpec`.
         decoder: makes an `AutoregressiveDecoder` from the core's `SlotSpec` and the tokenizer's `code_spec`.
         tokenizer_run: run folder or checkpoint of a `FrameTokenization` whose tokenizer is used as it is.
         tokenizer: makes a tokenizer from the frames' `VideoSpec`, which is trained or fitted here.
-        optimizer: makes an optimiser from parameter groups; what decays, `decay` says.
-        schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
         part_rates: learning rates of parts by name, such as {"core": 1.0e-4, "decoder.slot_map": 1.0e-4}, where they
             are not the optimiser's; of two that name a parameter the longer one holds.
         constant_parts: parts whose learning rate the schedule leaves alone.
@@ -98,9 +97,6 @@ class CodeAutoencoding(AutoencodingTask):
         eval_window: in evaluation, each step is computed from the last `eval_window` frames alone, for cores that can
             (PSB).
         baseline_clips: clips of each evaluation set that the masks' baselines are scored on, the first ones.
-        init_from: a run folder or a checkpoint whose weights to start from, where name and shape match.
-        data_spec: sizes of the input and of the target; the command line takes it from the data.
-        decay: what weight decay is for, "matrices" or "all" parameters.
         mask_decoder: makes a decoder of frames with masks from the core's `SlotSpec` and the frames' `VideoSpec`, such
             as `SpatialBroadcastDecoder`; None for none.
 

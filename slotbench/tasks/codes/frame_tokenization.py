@@ -45,15 +45,12 @@ class FrameTokenization(Task):
     NeurIPS 2022, which trains the tokenizer with the slots; alone first, as in the code of SlotFormer (Wu et al., 2023)
     and SlotDiffusion (Wu et al., 2023). No gradient of the slots' loss reaches the tokenizer in either.
 
+    Arguments that are not explained here are those of `Task`.
+
     Args:
         tokenizer: makes a tokenizer from the frames' `VideoSpec`.
-        optimizer: makes an optimiser from parameter groups; what decays, `decay` says.
-        schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
         loss_sum: "mean" for the mean squared error of pixels; "frame" for the sum over a frame's, as in STEVE.
         baseline_frames: frames of the training split that `mean_frame` and `k_means` are of; 0 for no baselines.
-        init_from: a run folder or a checkpoint whose weights to start from, where name and shape match.
-        data_spec: sizes of the input and of the target; the command line takes it from the data.
-        decay: what weight decay is for, "matrices" or "all" parameters.
 
     Raises:
         ValueError: the data are no whole frames, or an argument cannot be.

@@ -56,12 +56,11 @@ class DepthAutoencoding(AutoencodingTask):
     Source: SAVi++ (Elsayed et al., 2022), depth as the target of slots; SlotSSM (Jiang et al., 2024), Appendix D.2,
     which says neither unit nor transform.
 
+    Arguments that are not explained here are those of `SlotTask`.
+
     Args:
         encoder: makes an encoder from the frames' `VideoSpec`.
-        core: makes a temporal core from the encoder's `TokenSpec`.
         decoder: makes a decoder from the core's `SlotSpec` and a `VideoSpec` of one channel; its output is not bounded.
-        optimizer: makes an optimiser from parameter groups; what decays, `decay` says.
-        schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
         depth_target: what of depth d is learned: "log" for ln(1 + d), "inverse" for 1 / d, "plain" for d.
         target_mean: what is taken from that.
         target_std: what the rest is divided by, so that objects stand out from the floor by about 1, as colours do.
@@ -69,9 +68,6 @@ class DepthAutoencoding(AutoencodingTask):
             within it before they are scored.
         baseline_clips: clips of each evaluation set that baselines of the masks are scored on, the first ones; 0 for no
             baselines, of depth neither.
-        init_from: a run folder or a checkpoint whose weights to start from, where name and shape match.
-        data_spec: sizes of the input and of the target; the command line takes it from the data.
-        decay: what weight decay is for, "matrices" or "all" parameters.
 
     Raises:
         ValueError: the data are no whole frames, or an argument cannot be.

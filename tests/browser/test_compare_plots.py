@@ -167,6 +167,7 @@ def test_top1_over_the_frames_since_the_snitch_was_seen_is_drawn_at_once(open_pa
     for run in comparison.runs:
         curves = run.curves(100) | {name: (np.array(frames), np.array(scores))}
         object.__setattr__(run, "curves", lambda limit, curves=curves: curves)
+        run.summary.update({"val/top1/seen": 0.9, "val/top1/unseen_97+": 0.2})
         run.summary.update({"val/baseline/top1/seen/any cone": 0.1, "val/baseline/top1/unseen_97+/any cone": 0.75})
     tab = open_page(comparison)
     layers = tab.layers(f"curves {name}")

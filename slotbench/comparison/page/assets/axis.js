@@ -162,7 +162,7 @@ function showPoint(marks, x, metric, { xRange, yRange, isLogX }, at, height, eve
   return null;
 }
 
-/** The setting to colour by by default: the other one that varies, if it has few values. */
+/** The setting that colours by default: the other one that varies, if it has few values. */
 function firstGroup() {
   const others = page.keys.filter(({ key }) => `key ${key}` !== axis.x && settingValues(key).length > 1);
   const isTelling = axis.x.startsWith("key ") && others.length && settingValues(others[0].key).length < page.rows.length;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 from slotbench import cli, registry
+from slotbench.sources import section
 from slotbench.testing import laws
 
 ROOT = Path(__file__).parents[2]
@@ -99,3 +101,27 @@ def test_sizes_of_object_discovery_on_the_architecture_page_are_those_of_the_exp
         (clips, frames, slots, side, side),
     ):
         assert " ".join(map(str, shape)) in page, f"no {shape} on the page"
+
+
+def explained_without_being_taken(node: ast.AST) -> list[str]:
+    """Arguments in the docstring of a function, or of a class with a constructor, that it does not take."""
+    if isinstance(node, ast.ClassDef):
+        made = [part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"]
+    else:
+        made = [node] if isinstance(node, ast.FunctionDef) else []
+    if not made or not (text := ast.get_docstring(node)):  # type: ignore[arg-type]
+        return []
+    taken = made[0].args
+    names = {arg.arg for arg in [*taken.posonlyargs, *taken.args, *taken.kwonlyargs, taken.vararg, taken.kwarg] if arg}
+    return [name for name in section(text, "Args") if name.lstrip("*") not in names]
+
+
+@pytest.mark.parametrize("package", ["slotbench", "plugins"])
+def test_docstrings_explain_no_argument_that_is_gone(package):
+    found = {
+        f"{path.relative_to(ROOT)}:{node.lineno}": gone
+        for path in (ROOT / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (gone := explained_without_being_taken(node))
+    }
+    assert found == {}

@@ -16,7 +16,8 @@ from slotbench.data.base import LoaderOptions, SlotDataModule, Split, check_coun
 from slotbench.data.clip_cache import ClipCache, is_cache, write_cache
 from slotbench.data.clips import CutClips
 from slotbench.data.formats.images import resize_bilinear, resize_nearest
-from slotbench.data.formats.tfrecord import Example, TFRecords, is_gzip, stream_gzip
+from slotbench.data.formats.tf_example import Example
+from slotbench.data.formats.tfrecord import TFRecords, is_gzip, stream_gzip
 from slotbench.data.preparing import Preparable, Report, in_order, processes_for
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import DataSpec, VideoBatch

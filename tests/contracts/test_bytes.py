@@ -41,7 +41,7 @@ def as_numbers(found: Any) -> list[Tensor]:
     return [value for part in found for value in as_numbers(part)] if isinstance(found, list | tuple) else []
 
 
-def same(call: Callable[[VideoBatch], Any], batch: VideoBatch) -> None:
+def assert_same(call: Callable[[VideoBatch], Any], batch: VideoBatch) -> None:
     """A call gives the same for bytes and for floats."""
     found = []
     for given in (batch, to_unit_range(batch)):
@@ -57,8 +57,8 @@ def test_an_encoder_gives_equal_tokens_for_bytes_and_floats(name: str) -> None:
     encoder = registry.load("encoders", name)(INPUT).eval()
     batch = of_bytes(random_batch(INPUT))
     with torch.no_grad():
-        same(encoder, batch)
-        same(lambda given: encoder(batch=given), batch)
+        assert_same(encoder, batch)
+        assert_same(lambda given: encoder(batch=given), batch)
 
 
 class Untouched(Encoder):
@@ -84,7 +84,7 @@ class Child(Untouched):
 @pytest.mark.parametrize("encoder", [Untouched, Child])
 def test_an_encoder_of_a_third_party_writes_nothing_for_it(encoder: type[Encoder]) -> None:
     part, batch = encoder(INPUT), of_bytes(random_batch(INPUT))  # type: ignore[call-arg]
-    same(part, batch)
+    assert_same(part, batch)
     assert part(batch).abs().max() < 20
     with pytest.raises(UserError, match=r"frames are of torch\.int64; expected bytes"):
         part(replace(batch, frames=batch.frames.long()))
@@ -94,8 +94,8 @@ def test_an_encoder_of_a_third_party_writes_nothing_for_it(encoder: type[Encoder
 def test_a_tokenizer_has_the_same_codes_for_bytes(name: str) -> None:
     tokenizer = registry.load("tokenizers", name)(INPUT).eval()
     batch = of_bytes(random_batch(INPUT))
-    same(lambda given: tokenizer(given.frames), batch)
-    same(lambda given: tokenizer.encode(given.frames), batch)
+    assert_same(lambda given: tokenizer(given.frames), batch)
+    assert_same(lambda given: tokenizer.encode(given.frames), batch)
 
 
 @pytest.mark.parametrize("name", registry.names("decoders"))
@@ -117,13 +117,13 @@ def test_a_decoder_that_reads_the_batch_is_given_floats(name: str) -> None:
 @pytest.mark.parametrize("name", TASKS)
 def test_a_loop_of_ones_own_over_bytes_has_the_same_numbers(name: str) -> None:
     task, batch = small_task(name).train(), of_bytes(first_batch(small_data(name)))
-    same(lambda given: task.loss(task(given), given), batch)
-    same(task.training_loss, batch)
+    assert_same(lambda given: task.loss(task(given), given), batch)
+    assert_same(task.training_loss, batch)
     task.training_loss(batch).backward()
     task.eval()
     with torch.no_grad():
-        same(task.predict, batch)
-        same(lambda given: task.loss(task(given), given), batch)
+        assert_same(task.predict, batch)
+        assert_same(lambda given: task.loss(task(given), given), batch)
 
 
 class OwnLoss(registry.load("tasks", "SlotAutoencoding")):  # type: ignore[misc]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from any_part import PARTS, any_part
@@ -24,8 +25,17 @@ def validating_trainer() -> Any:
 
 
 def call(trainer: Any, stage: str, task: Any, data: Any) -> Any:
+    """What a stage returns; asserts that it had batches, and that its losses are finite."""
     more = {"verbose": False} if stage in ("validate", "test") else {}
-    return getattr(trainer, stage)(task, datamodule=data, **more)
+    found = getattr(trainer, stage)(task, datamodule=data, **more)
+    if stage == "predict":
+        assert found
+        return found
+    scores = trainer.callback_metrics if stage == "fit" else found[0]
+    losses = [float(value) for name, value in scores.items() if name.endswith("/loss")]
+    assert losses
+    assert np.isfinite(losses).all()
+    return found
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -86,7 +96,9 @@ def test_a_loop_of_ones_own_may_look_in_inference_mode(name: str) -> None:
         with torch.inference_mode():
             task.eval().predict(batch)
             task.loss(task(batch), batch)
-        task.train().training_loss(batch).backward()
+        task.train().zero_grad()
+        task.training_loss(batch).backward()
+        assert any(parameter.grad is not None and parameter.grad.any() for parameter in task.parameters())
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -170,7 +182,9 @@ def test_a_part_trains_after_it_was_called_in_inference_mode_and_the_other_way_r
             part.eval()(*given)
         loss = sum(value.square().mean() for value in floats(part.train()(*given)))
         if isinstance(loss, Tensor) and loss.requires_grad:
+            part.zero_grad()
             loss.backward()
+            assert any(parameter.grad is not None and parameter.grad.any() for parameter in part.parameters())
 
 
 def floats(found: Any) -> list[Tensor]:

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from slotbench.data import clevr
 from slotbench.data.base import Split
 from slotbench.data.clevr import CLEVR
-from slotbench.data.formats.tfrecord import Example
+from slotbench.data.formats.tf_example import Example
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoBatch
 

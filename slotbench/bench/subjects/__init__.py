@@ -75,16 +75,16 @@ SUBJECTS = {
         "models", "ConvS5, ConvLSTM and frame transformers against length: training and sampling", "length", 3
     ),
     "broadcast_decoder": Subject(
-        "models", "first layer of the broadcast decoder: a matrix product, or a convolution", "decoder, part", 20
+        "decoders", "first layer of the broadcast decoder: a matrix product, or a convolution", "decoder, part", 20
     ),
     "upsampled_conv": Subject(
-        "models",
+        "decoders",
         "a convolution of an upsampled image (BCD, CAT): at the small size or step by step",
         "decoder, setting",
         15,
     ),
     "code_sampling": Subject(
-        "models", "codes of a frame sampled one by one: kept keys and values, or whole passes", "decoder", 3
+        "decoders", "codes of a frame sampled one by one: kept keys and values, or whole passes", "decoder", 3
     ),
     "training_step": Subject("models", "parts of one training step of an experiment (--config FILE)", "experiment", 20),
     "segmentation_metrics": Subject("metrics", "object-discovery metrics against scikit-learn", "input", 3),

@@ -17,7 +17,8 @@ import torch
 from slotbench.data.base import padded
 from slotbench.data.clips import ClipReader
 from slotbench.data.formats.images import decode_png, resize_bilinear, resize_nearest
-from slotbench.data.formats.tfrecord import Example, TFRecords
+from slotbench.data.formats.tf_example import Example
+from slotbench.data.formats.tfrecord import TFRecords
 from slotbench.errors import DataFilesError
 
 __all__ = ["TIMED", "MOViRecords", "find_shards"]

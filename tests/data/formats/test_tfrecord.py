@@ -17,7 +17,8 @@ from tfrecord_files import block, crc32c, example, feature, framed, masked, png,
 
 from slotbench.data.formats import tfrecord
 from slotbench.data.formats.images import decode_png
-from slotbench.data.formats.tfrecord import Feature, TFRecords, masked_crc32c, parse_example, stream_gzip
+from slotbench.data.formats.tf_example import Feature, parse_example
+from slotbench.data.formats.tfrecord import TFRecords, masked_crc32c, stream_gzip
 from slotbench.errors import DataFilesError
 
 CONTENTS = [b"first", b"", bytes(range(256)) * 3, b"last"]

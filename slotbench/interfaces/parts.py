@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from slotbench.errors import UserError
 from slotbench.interfaces.batch import VideoBatch
@@ -188,9 +189,14 @@ class Tokenizer(TakesFrames, nn.Module, ABC):
 
     A subclass takes a `VideoSpec` as its first argument, gives every other argument a default, and sets `code_spec`,
     from which the decoder that predicts the codes is built: its channels are the codes, its height and width the cells.
+
+    A tokenizer that decodes a code by its row in a table has that table as `codebook`, for models that read `embed`.
+    It is the tensor that `decode` reads, or a view of it: a parameter, a buffer or a property. The base declares it and
+    sets none.
     """
 
     code_spec: VideoSpec
+    codebook: Float[Tensor, "codes embedding_dim"]
     frame_arguments = ("frames",)
 
     def received(self, given: Any) -> Any:
@@ -215,6 +221,34 @@ class Tokenizer(TakesFrames, nn.Module, ABC):
         self, codes: Integer[Tensor, "batch time *views rows cols"]
     ) -> Float[Tensor, "batch time *views channels height width"]:
         """Frames in [0, 1] of codes."""
+
+    def embed(
+        self, codes: Integer[Tensor, "batch time *views rows cols"]
+    ) -> Float[Tensor, "batch time *views embedding_dim rows cols"]:
+        """Rows of the codebook by code, without a gradient.
+
+        Raises:
+            PartError: the tokenizer has no `codebook`.
+        """
+        return F.embedding(codes, self._table().detach()).movedim(-1, -3)
+
+    @property
+    def embedding_dim(self) -> int:
+        """Width of `embed`.
+
+        Raises:
+            PartError: the tokenizer has no `codebook`.
+        """
+        return self._table().shape[1]
+
+    def _table(self) -> Tensor:
+        table = getattr(self, "codebook", None)
+        if not isinstance(table, Tensor):
+            raise PartError(
+                f"{type(self).__name__} has no codebook, and a model of code embeddings reads one: choose PatchKMeans "
+                "or DVAE, or let it have its table as codebook, a tensor of codes x embedding_dim"
+            )
+        return table
 
     @property
     def fit_frames(self) -> int:

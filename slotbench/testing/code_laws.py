@@ -30,12 +30,13 @@ def codes_are_as_announced(build: BuildTokenizer, video: VideoSpec = INPUT) -> N
     spec = tokenizer.code_spec
     with torch.no_grad():
         codes = tokenizer(frames).codes
-        painted = tokenizer.decode(codes)
     expected = (*frames.shape[:-3], spec.height, spec.width)
     assert tuple(codes.shape) == expected, f"codes of shape {tuple(codes.shape)} where {expected} was announced"
     low, high = int(codes.min()), int(codes.max())
     assert low >= 0, f"a code {low}"
     assert high < spec.channels, f"a code {high} where there are {spec.channels}"
+    with torch.no_grad():
+        painted = tokenizer.decode(codes)
     assert painted.shape == frames.shape, f"codes decode to frames of shape {tuple(painted.shape)}"
     assert painted.min() >= 0, "a decoded frame is below 0"
     assert painted.max() <= 1, "a decoded frame is above 1"
@@ -101,6 +102,34 @@ def tokenizer_reloads(build: BuildTokenizer, video: VideoSpec = INPUT) -> None:
         assert torch.equal(fresh.decode(codes), tokenizer.decode(codes)), "it decodes to other frames"
 
 
+def embeddings_are_rows_of_the_decoded_table(build: BuildTokenizer, video: VideoSpec = INPUT) -> None:
+    """The embedding of a code is its row of `codebook`, without a gradient, and decoding reads the same rows alone.
+
+    A tokenizer without a codebook keeps the law.
+    """
+    tokenizer = ready(build(video))
+    if getattr(tokenizer, "codebook", None) is None:
+        return
+    spec, table = tokenizer.code_spec, tokenizer.codebook
+    assert table.shape == (spec.channels, tokenizer.embedding_dim), f"a codebook of shape {tuple(table.shape)}"
+    frames = frames_from_dark_to_bright(video)
+    codes = (like(frames[..., 0, : spec.height, : spec.width]).abs() * 1000).long() % (spec.channels - 1)
+    first, last = (0,) * codes.dim(), spec.channels - 1
+    codes[first] = last
+    embedded = tokenizer.embed(codes)
+    assert not embedded.requires_grad, "embeddings have a gradient"
+    rows = table.detach()[codes].movedim(-1, -3)
+    assert torch.equal(embedded, rows), "an embedding is not its code's row of the codebook"
+    other = codes.clone()
+    other[first] = int((table - table[last]).square().sum(1).argmax())
+    with torch.no_grad():
+        before, expected = tokenizer.decode(codes), tokenizer.decode(other)
+        table[last] = table[other[first]].clone()
+        after = tokenizer.decode(codes)
+    assert not torch.equal(after, before), "decode does not read the codebook"
+    assert torch.equal(after, expected), "a row of the codebook changes what other codes decode to"
+
+
 def later_cells_are_not_read(build: BuildSampling, slots: SlotSpec = SLOTS, codes: VideoSpec = CODES) -> None:
     """Teacher forcing: the logits of a cell depend on the true cells before it, in row-major order, and on no other."""
     decoder, given, batch = ready(build(slots, codes)), random_slots(slots), coded_batch(codes)
@@ -148,6 +177,7 @@ TOKENIZER_LAWS: tuple[Callable[[BuildTokenizer], None], ...] = (
     tokenizer_gradients_reach_every_parameter,
     encoding_is_the_codes_of_a_call,
     tokenizer_reloads,
+    embeddings_are_rows_of_the_decoded_table,
 )
 SAMPLING_LAWS: tuple[Callable[[BuildSampling], None], ...] = (
     later_cells_are_not_read,

@@ -19,6 +19,7 @@ from slotbench.interfaces import (
     AutoregressiveDecoder,
     DataSpec,
     Decoded,
+    PartError,
     SlotSpec,
     Tokenized,
     Tokenizer,
@@ -31,6 +32,7 @@ from slotbench.testing.code_laws import (
     SAMPLING_LAWS,
     TOKENIZER_LAWS,
     codes_are_as_announced,
+    embeddings_are_rows_of_the_decoded_table,
     encoding_is_the_codes_of_a_call,
     frames_are_tokenized_alone,
     later_cells_are_not_read,
@@ -52,13 +54,14 @@ class GreyLevels(Tokenizer):
         super().__init__()
         self.code_spec = VideoSpec(channels=LEVELS, height=2, width=2)
         self.spec = spec
+        self.register_buffer("codebook", ((torch.arange(LEVELS).double() + 0.5) / LEVELS)[:, None])
 
     def forward(self, frames: Tensor) -> Tokenized:
         means = F.adaptive_avg_pool2d(frames.flatten(0, -4), (2, 2)).mean(1)
         return Tokenized((means * LEVELS).long().clamp(max=LEVELS - 1).unflatten(0, frames.shape[:-3]))
 
     def decode(self, codes: Tensor) -> Tensor:
-        grey = (codes.double() + 0.5) / LEVELS
+        grey = self.codebook[codes, 0]
         rows, cols = self.spec.height // 2, self.spec.width // 2
         grey = grey.repeat_interleave(rows, -2).repeat_interleave(cols, -1)
         return grey[..., None, :, :].expand(*codes.shape[:-2], self.spec.channels, -1, -1)
@@ -134,6 +137,19 @@ def test_registered_tokenizers_keep_the_law(name, law):
     law(registry.load("tokenizers", name))
 
 
+@pytest.mark.parametrize("name", registry.names("tokenizers"))
+def test_registered_tokenizers_have_a_codebook(name):
+    tokenizer = registry.load("tokenizers", name)(INPUT)
+    assert tokenizer.codebook.shape == (tokenizer.code_spec.channels, tokenizer.embedding_dim)
+
+
+def test_a_tokenizer_without_a_codebook_embeds_nothing():
+    tokenizer = GreyLevels(INPUT)
+    del tokenizer.codebook
+    with pytest.raises(PartError, match="GreyLevels has no codebook"):
+        tokenizer.embed(torch.zeros(1, 1, 2, 2, dtype=torch.long))
+
+
 @pytest.mark.parametrize("law", SAMPLING_LAWS, ids=lambda law: law.__name__)
 def test_a_decoder_that_samples_keeps_the_law(law):
     law(CellByCell)
@@ -172,6 +188,24 @@ BROKEN = {
     },
     tokenizer_reloads: {
         "forgets that it was fitted": (changed(GreyLevels, fit_frames=3), "asks to be fitted"),
+    },
+    embeddings_are_rows_of_the_decoded_table: {
+        "embeds another code": (
+            changed(GreyLevels, given=lambda codes: ((codes + 1) % LEVELS,), method="embed"),
+            "not its code's row",
+        ),
+        "has a gradient": (
+            changed(GreyLevels, lambda part, found, _: found.clone().requires_grad_(), method="embed"),
+            "have a gradient",
+        ),
+        "decodes by no table": (
+            changed(GreyLevels, lambda part, found, _: torch.zeros_like(found), method="decode"),
+            "decode does not read the codebook",
+        ),
+        "decodes by the mean of its table": (
+            changed(GreyLevels, lambda part, found, _: found * part.codebook.mean(), method="decode"),
+            "what other codes decode to",
+        ),
     },
     later_cells_are_not_read: {
         "reads its own cell": (

@@ -96,6 +96,11 @@ class DVAE(Tokenizer):
             _last(channels, video_spec.channels),
         )
 
+    @property
+    def codebook(self) -> Float[Tensor, "codes embedding_dim"]:  # type: ignore[override]  # a view has no setter
+        """Weights of the decoder's first layer, which a one-hot code picks; its bias is added to each when decoding."""
+        return self.decoder[0].weight[:, :, 0, 0].T  # type: ignore[union-attr,index]
+
     def forward(self, frames: Float[Tensor, "batch time *views channels height width"]) -> Tokenized:
         """Codes, and in training the frames painted from soft weights of them; in evaluation from the codes."""
         logits = self.logits(frames.flatten(0, -4))
@@ -138,7 +143,7 @@ class DVAE(Tokenizer):
         first, *others = self.decoder
         assert isinstance(first, nn.Conv2d)
         # the first layer of one-hot weights, of which there would be 4096 for each cell
-        cells = F.embedding(codes.flatten(0, -3), first.weight[:, :, 0, 0].T)
+        cells = F.embedding(codes.flatten(0, -3), self.codebook)
         images = (cells if first.bias is None else cells + first.bias).movedim(-1, 1)
         for layer in others:
             images = layer(images)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import statistics
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,7 @@ def listing(records: list[Record]) -> list[str]:
     baselines = {record["training"]: record["baselines"] for record in records}
     lines += [f"| *{name}*{of} | | {value:.3f} | |" for of, them in baselines.items() for name, value in them.items()]
     for record in records:
-        above = record["validation"]["fg_ari"] > max(record["baselines"].values())
+        above = record["validation"]["fg_ari"] > max(record["baselines"].values(), default=math.inf)
         verdict = "spatial" if record["spatial"] else "above every baseline" if above else ""
         lines.append(f"| {record['group']} | {record['seed']} | {record['validation']['fg_ari']:.3f} | {verdict} |")
     return [*lines, ""]

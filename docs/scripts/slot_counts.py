@@ -29,6 +29,7 @@ import argparse
 import hashlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -166,7 +167,8 @@ class Clips:
         return DataLoader(
             Subset(self.dataset, self.chosen),
             batch_size=self.data.loader.val_batch_size,
-            collate_fn=lambda parts: to_unit_range(collate(parts)),
+            # without their numbers in the split, by which baselines are of the first clips: these are any
+            collate_fn=lambda parts: replace(to_unit_range(collate(parts)), index=None),
         )
 
     def by_objects(self) -> tuple[dict[int, Clips], str]:

@@ -112,6 +112,17 @@ def test_a_second_set_has_other_numbers_of_objects(script, drawn: Path, tmp_path
     assert found["by_objects"]["4"]["fg_ari"] == pytest.approx(found["by_slots"]["full"]["5"]["fg_ari"], abs=1e-6)
 
 
+def test_baselines_are_of_the_clips_that_are_read_whatever_their_numbers(script) -> None:
+    from slotbench.data.balls.bouncing_balls import BouncingBalls
+    from slotbench.metrics.discovery_scores import DiscoveryScores
+
+    data = BouncingBalls(loader=LoaderOptions(test_size=400, val_batch_size=2), num_frames=2, eval_frames=2)
+    (batch,) = script.Clips(data, "test", 2, [300, 399]).loader()
+    scores = DiscoveryScores(baseline_clips=200)
+    scores.update_baselines(batch, 3)
+    assert any("baseline/fg_ari" in name for name in scores.compute())
+
+
 def test_clips_are_told_apart_by_their_objects(script) -> None:
     import torch
 

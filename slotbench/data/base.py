@@ -50,15 +50,15 @@ def collate(parts: list[VideoBatch]) -> VideoBatch:
     return VideoBatch.join(parts)
 
 
-_FIELDS = ("frames", "masks", "target", "target_time", "features")
+_FIELDS = ("frames", "masks", "target", "target_time", "features", "actions")
 
 
 def join_clips(clips: Sequence[Mapping[str, np.ndarray]]) -> VideoBatch:
     """Joins clips, given as arrays by name, to a batch.
 
     Args:
-        clips: "frames" (time channels height width), perhaps "masks", "target", "target_time" and "features" as in
-            `VideoBatch`, and whatever `objects` has; the same names in each.
+        clips: "frames" (time channels height width), perhaps "masks", "target", "target_time", "features" and
+            "actions" as in `VideoBatch`, and whatever `objects` has; the same names in each.
     """
     objects = {name: torch.from_numpy(np.stack([clip[name] for clip in clips])) for name in clips[0]}
     fields: dict[str, Any] = {name: objects.pop(name) for name in _FIELDS if name in objects}

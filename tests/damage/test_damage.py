@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import action_kinds
 import cater_kinds
 import clevrer_kinds
 import data_kinds
@@ -17,7 +18,7 @@ from damages import damages
 from isolation import outcomes, read
 from kinds import Kind
 
-TABLES = (cater_kinds, clevrer_kinds, data_kinds, depth_kinds, record_kinds, score_kinds, tracking_kinds)
+TABLES = (action_kinds, cater_kinds, clevrer_kinds, data_kinds, depth_kinds, record_kinds, score_kinds, tracking_kinds)
 KINDS: dict[str, Kind] = {name: kind for table in TABLES for name, kind in table.KINDS.items()}
 
 

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from action_files import FRAMES, write_mazes, write_movies, write_npz
 from ball_files import write_ball_file
 from cater_files import write_cater
 from clevrer_files import write_clevrer
@@ -19,6 +20,8 @@ from media_files import write_maps, write_video
 from tfrecord_files import movi_video, write_movi
 from tracking_files import write_tracking_files
 
+from slotbench.data.action_videos.action_videos import ActionVideos
+from slotbench.data.action_videos.memory_maze import MemoryMaze
 from slotbench.data.balls.ball_file import BallFile
 from slotbench.data.base import LoaderOptions
 from slotbench.data.cater.cater import CATER
@@ -39,6 +42,7 @@ class Reader:
         kind: the data set.
         arguments: beside `path` and `frames`.
         within: what `path` names in the folder.
+        masks: whether its videos have masks.
         frames: of clips, by argument.
         prepared: whether the files are prepared to a cache, which is read in their place.
     """
@@ -48,6 +52,7 @@ class Reader:
     arguments: dict[str, Any]
     within: str = ""
     prepared: bool = False
+    masks: bool = True
     frames: dict[str, int] = field(default_factory=lambda: {"num_frames": 2, "eval_frames": 2})
 
     def data(self, folder: Path, **arguments: Any) -> Any:
@@ -99,6 +104,7 @@ def write_packed(folder: Path) -> None:
         np.savez(folder / f"{split}.npz", frames=frames, masks=(frames[..., 0] // 90).astype(np.uint8))
 
 
+ACTIONS: dict[str, Any] = {"resolution": 8, "video_frames": FRAMES}
 MOVI: dict[str, Any] = {"resolution": 16, "depth": True}
 READERS = {
     "BallFile": Reader(lambda folder: write_ball_file(folder / "balls.h5"), BallFile, {}, "balls.h5"),
@@ -111,6 +117,10 @@ READERS = {
     "CLEVRER": Reader(write_clevrer, CLEVRER, {"resolution": 8}),
     "PackedVideos": Reader(write_packed, packed_videos, {"resolution": 8}),
     "CLEVRER, prepared": Reader(write_clevrer, CLEVRER, {"resolution": 8}, prepared=True),
+    "ActionVideos": Reader(write_npz, ActionVideos, ACTIONS, masks=False),
+    "ActionVideos of movies": Reader(write_movies, ActionVideos, ACTIONS, masks=False),
+    "ActionVideos, prepared": Reader(write_npz, ActionVideos, ACTIONS, masks=False, prepared=True),
+    "MemoryMaze": Reader(write_mazes, MemoryMaze, ACTIONS, masks=False),
 }
 
 CATER_FILES = Reader(

@@ -71,6 +71,11 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"path": "nowhere", "test_split": "val"}, "test_split is 'val'; expected one of test, validation"),
         ({"path": "nowhere", "stride": 0}, "stride is 0; expected 1 or more"),
     ],
+    "ActionVideos": [
+        ({"path": "nowhere", "action_offset": 2}, "action_offset is 2; expected 0 where entry t of the actions is"),
+        ({"path": "nowhere", "num_actions": 0}, "num_actions is 0; expected 1 or more"),
+        ({"path": "nowhere", "val_videos": 0}, "val_videos is 0; expected 1 or more"),
+    ],
 }
 
 

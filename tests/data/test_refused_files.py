@@ -49,6 +49,17 @@ def array(name: str, values: np.ndarray) -> Spoil:
     return lambda folder: np.save(folder / name, values)
 
 
+def npz(name: str, drop: str = "", **arrays: np.ndarray) -> Spoil:
+    """Puts other arrays in the place of some of an npz file, or takes one away."""
+
+    def spoil(folder: Path) -> None:
+        with np.load(folder / name) as stored:
+            content = {key: values for key, values in stored.items() if key != drop} | arrays
+        np.savez(folder / name, **content)  # type: ignore[arg-type]
+
+    return spoil
+
+
 def annotated(change: Callable[[dict[str, Any]], Any]) -> Spoil:
     return in_json("annotation_10000.json", change)
 
@@ -190,6 +201,46 @@ CASES: dict[str, list[tuple[Spoil, str]]] = {
         (proposed(lambda c: c["frames"][0]["objects"][0]["mask"].update(counts="oooo")), "a mask that is cut off"),
         (proposed(lambda c: c["frames"][0]["objects"][0]["mask"].update(counts={"a": 1})), "neither a text nor"),
         (proposed(lambda c: c["frames"][1].update(objects=c["frames"][1]["objects"] * 600)), "1200 objects in frame 1"),
+    ],
+    "ActionVideos": [
+        (
+            npz("val/0/0.npz", "video"),
+            r"0.npz has no video, and there is no movie beside it; expected uint8 .* or 0.mp4",
+        ),
+        (npz("val/0/0.npz", "actions"), "0.npz has no actions; expected an npz file with actions"),
+        *(
+            (
+                npz("val/0/0.npz", video=values),
+                r"\(video\) holds .*; expected uint8 of shape \(time, height, width, 3\)",
+            )
+            for values in (np.zeros((9, 8, 8, 3), FLOATS), np.zeros((9, 8, 8), BYTES), np.zeros((9, 0, 8, 3), BYTES))
+        ),
+        (npz("val/0/0.npz", video=np.zeros((8, 8, 8, 3), BYTES)), "has 8 frames, and video_frames is 9: set data.vid"),
+        (
+            npz("val/0/0.npz", actions=np.zeros(11, np.int64)),
+            r"\(actions\) has 11 entries for 9 frames; expected 9 or 10 with action_offset 1: 0 where entry t is taken",
+        ),
+        (npz("val/0/0.npz", actions=np.zeros(8, np.int64)), "has 8 entries for 9 frames; expected 9 or 10"),
+        (npz("val/0/0.npz", actions=np.full(9, 6)), r"\(actions\) has ids from 6 to 6; expected 0 to 5: set num_act"),
+        (lambda folder: (folder / "val/0/0.npz").write_bytes(b"PK"), "0.npz is no npz file, or not a whole one"),
+        (lambda folder: [shutil.rmtree(inner) for inner in folder.glob("val/*")], "there is no npz file in .*val"),
+        (
+            lambda folder: (folder / "val/0/9.mp4").touch(),
+            "1 movies have no npz file of their actions beside them: .*9",
+        ),
+    ],
+    "ActionVideos of movies": [
+        (lambda folder: (folder / "val/0/0.mp4").unlink(), "has no video, and there is no movie beside it"),
+        (lambda folder: (folder / "val/0/0.mp4").write_bytes(b"ftyp"), "0.mp4 cannot be read as a video"),
+    ],
+    "MemoryMaze": [
+        (npz("val/0.npz", "agent_dir"), "0.npz has no agent_dir; expected an npz file with agent_pos, agent_dir, tar"),
+        (npz("val/0.npz", agent_pos=np.full((9, 2), "x")), r"\(agent_pos\) holds <U1 values of shape \(9, 2\)"),
+        (
+            npz("val/0.npz", agent_pos=np.zeros((8, 2))),
+            r"expected numbers of shape \(9, 2\), as many entries as frames",
+        ),
+        (npz("val/0.npz", action=np.ones((9, 6))), r"\(action\) has vectors that are not one-hot"),
     ],
     "CATER": [
         (

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import ClassVar, get_args
 
 import numpy as np
-import torch
-from PIL import Image
 from torch.utils.data import DataLoader
 
 from slotbench.data.base import LoaderOptions, Split, check_counts
@@ -19,7 +17,7 @@ from slotbench.data.folders.found_videos import FoundVideos, find_videos, has_sp
 from slotbench.data.folders.frame_maps import FrameMaps, name_of
 from slotbench.data.folders.mask_files import MASKS, find_masks, mask_ids
 from slotbench.data.folders.video_file import VideoFile
-from slotbench.data.formats.images import middle_square, resize_bilinear, resize_nearest
+from slotbench.data.formats.images import middle_square, resize_nearest, square_frame
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoBatch, View
 
@@ -158,7 +156,7 @@ class FolderClips(ClipReader):
         """A clip, of which only these frames are decoded."""
         images, size = [], (0, 0)
         for frame in self.videos[video].frames(frames):
-            images.append(_square(frame, self.resolution, self.channels))
+            images.append(square_frame(frame, self.resolution, self.channels))
             size = frame.shape[:2]
         found = {"frames": np.stack(images)}
         if self.masks is not None:
@@ -192,11 +190,3 @@ class FolderClips(ClipReader):
     def origin(self, video: int) -> str:
         """The file or folder."""
         return str(self.videos[video].path)
-
-
-def _square(frame: np.ndarray, side: int, channels: int) -> np.ndarray:
-    """The middle of a frame "height width 3" as "channels side side"."""
-    if channels == 1:
-        frame = np.array(Image.fromarray(frame).convert("L"))[..., None]
-    cropped = middle_square(frame.transpose(2, 0, 1))
-    return resize_bilinear(torch.from_numpy(np.ascontiguousarray(cropped))[None], side, side)[0].numpy()

@@ -27,6 +27,7 @@ __all__ = [
     "refused_if_damaged",
     "resize_bilinear",
     "resize_nearest",
+    "square_frame",
 ]
 
 MOST_PIXELS = 1 << 25
@@ -120,3 +121,11 @@ def middle_square(images: np.ndarray) -> np.ndarray:
     size = min(rows, columns)
     top, left = (rows - size) // 2, (columns - size) // 2
     return images[..., top : top + size, left : left + size]
+
+
+def square_frame(frame: np.ndarray, side: int, channels: int = 3) -> np.ndarray:
+    """The square in the middle of a frame "height width 3" as "channels side side"; grey with one channel."""
+    if channels == 1:
+        frame = np.array(Image.fromarray(frame).convert("L"))[..., None]
+    cropped = middle_square(frame.transpose(2, 0, 1))
+    return resize_bilinear(torch.from_numpy(np.ascontiguousarray(cropped))[None], side, side)[0].numpy()

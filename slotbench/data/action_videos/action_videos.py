@@ -1,0 +1,153 @@
+"""Videos of an agent with its actions: a reader of the sets of TECO, or of a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from slotbench.data.action_videos.recordings import Recordings, find_recordings
+from slotbench.data.base import LoaderOptions, Split, check_counts
+from slotbench.data.clip_cache import ClipCache, is_cache
+from slotbench.data.clips import ClipSource
+from slotbench.data.prepared_videos import PreparableVideos
+from slotbench.errors import DataFilesError
+from slotbench.interfaces import DataSpec, VideoSpec
+
+__all__ = ["ActionVideos"]
+
+_OTHER_NAMES = {"val": "validation", "test": "eval"}
+
+
+class ActionVideos(PreparableVideos):
+    """Videos of an agent with an action for each step: DMLab, Minecraft and Habitat, in the files of TECO's authors.
+
+    A recording is an npz file with `video`, uint8 of shape (time, height, width, 3), and `actions`, ids of shape
+    (time); or it is a movie (PyAV, `slotbench[video]`) with an npz file of the same name that has the `actions`. Which
+    of the two is told by what a file holds. Recordings lie in the folders `train`, `val` and `test`, or in folders in
+    these. Where there is no `val`, the last `val_videos` of `train` are validated on, and not trained on.
+
+    `VideoBatch.actions` are one-hot vectors: the one of frame t is taken in it and leads to frame t + 1; zeros, in the
+    last frame of a video, where a file has none. Frames of another size than `resolution` are resized, the square in
+    their middle if they are not square. `objects` has "video", the number of the recording, and "first_frame".
+
+    A video is read as a whole where it is an npz file, and in a movie frames are sought; `slotbench prepare
+    ActionVideos` writes decoded videos to a cache that is far quicker to read, and `path` may name that.
+
+    Source: Yan et al., "Temporally Consistent Transformers for Video Generation", ICML 2023; Smith et al.,
+    "Convolutional State Space Models for Long-Range Spatiotemporal Modeling", NeurIPS 2023, appendix E.
+
+    Args:
+        path: the folder of the splits, or a cache.
+        num_frames: frames of a training clip.
+        eval_frames: frames of a validation or test clip, cut one after the other; null for whole videos.
+        resolution: pixels per side.
+        video_frames: frames that are read of each video; one that has fewer is refused when it is read.
+        num_actions: actions to choose from; the tables of the papers have 6 for each set.
+        action_offset: the entry of a file's actions that is taken in frame 0: 1 where entry t led to frame t, as TECO
+            reads all of its sets; 0 where entry t is taken in frame t. With n frames a file has n or n - 1 entries from
+            there on.
+        val_videos: videos of `train` that are validated on, where there is no folder `val`.
+        loader: batches, workers, sizes, and the seed of the videos' order and of the cuts. Training goes through the
+            videos again and again until there are `train_size` clips; `val_size` and `test_size` are upper bounds.
+
+    Raises:
+        ValueError: for arguments that cannot be; when clips are asked for, as a `DataFilesError`, where the files are
+            missing or not what they should be.
+    """
+
+    stored: ClassVar = {"train": "train", "val": "val", "test": "test"}
+    timed: ClassVar[Collection[str]] = ()
+    piece: ClassVar[int] = 4
+    prepare_arguments: ClassVar[tuple[str, ...]] = (
+        "path", "resolution", "video_frames", "num_actions", "action_offset"
+    )  # fmt: skip
+    frames_name: ClassVar[str] = "video"
+    """The array of the frames in an npz file."""
+    actions_name: ClassVar[str] = "actions"
+    """The array of the actions."""
+
+    def __init__(
+        self,
+        path: str,
+        num_frames: int = 300,
+        eval_frames: int | None = None,
+        resolution: int = 64,
+        video_frames: int = 300,
+        num_actions: int = 6,
+        action_offset: int = 1,
+        val_videos: int = 64,
+        loader: LoaderOptions = LoaderOptions(batch_size=4, val_batch_size=4),
+    ) -> None:
+        super().__init__(loader, num_frames, eval_frames)
+        check_counts(resolution=resolution, video_frames=video_frames, num_actions=num_actions, val_videos=val_videos)
+        if action_offset not in (0, 1):
+            raise ValueError(
+                f"action_offset is {action_offset}; expected 0 where entry t of the actions is taken in frame t, or 1 "
+                "where it led to frame t"
+            )
+        self.path = Path(path).expanduser()
+        self.resolution = resolution
+        self.video_frames = video_frames
+        self.num_actions = num_actions
+        self.action_offset = action_offset
+        self.val_videos = val_videos
+        self._files: dict[str, list[Path]] = {}
+
+    @property
+    def spec(self) -> DataSpec:
+        """Frames of `resolution` x `resolution` pixels, which are their own target, and actions."""
+        frame = VideoSpec(self.channels, self.resolution, self.resolution, self.num_actions)
+        return DataSpec(frame, frame)
+
+    def stored_videos(self, split: Split) -> tuple[ClipSource, np.ndarray | None]:
+        """The videos of a split, and those of them that take part if not all do."""
+        if split == "test" or self.has("val") or is_cache(self.path / "val"):
+            return self.source(split), None
+        source = self.source("train")
+        total = len(source.lengths)
+        if total <= self.val_videos:
+            raise DataFilesError(
+                f"{self.path} has no folder val, and train has {total} videos, of which the last {self.val_videos} are "
+                "validated on: set data.val_videos to fewer, or give a folder val"
+            )
+        videos, first = np.arange(total), total - self.val_videos
+        return source, videos[:first] if split == "train" else videos[first:]
+
+    def has(self, stored: str) -> bool:
+        """Whether there is a folder of this split."""
+        return self._folder(stored) is not None
+
+    def released(self, stored: str, verify: bool = False) -> Recordings:
+        """The recordings of a split."""
+        folder = self._folder(stored)
+        if folder is None:
+            what = f"has no folder {stored}" if self.path.is_dir() else "does not exist"
+            raise DataFilesError(
+                f"no {stored} split: the folder {self.path} {what}; expected {{train,test}}/*/NAME.npz with "
+                f"`{self.frames_name}` and `{self.actions_name}`, or NAME.mp4 with NAME.npz beside it"
+            )
+        if stored not in self._files:
+            self._files[stored] = find_recordings(folder)
+        look = (self.video_frames, self.resolution, self.num_actions, self.action_offset)
+        return Recordings(self._files[stored], *look, self.frames_name, self.actions_name, self.timed)
+
+    def describe(self, stored: str, source: Recordings) -> dict[str, Any]:
+        """The set, the split, and the arguments that frames and actions depend on."""
+        return {"split": stored, "resolution": self.resolution, **self._look()}
+
+    def opened(self, stored: str) -> ClipCache:
+        """The cache of a split, of frames and actions in this form."""
+        cache = ClipCache(self.path / stored)
+        cache.check(self.resolution, split=stored, **self._look())
+        return cache
+
+    def _look(self) -> dict[str, Any]:
+        look = {"video_frames": self.video_frames, "num_actions": self.num_actions, "action_offset": self.action_offset}
+        return {"set": type(self).__name__, **look}
+
+    def _folder(self, stored: str) -> Path | None:
+        names = [stored, _OTHER_NAMES.get(stored, stored)]
+        return next((self.path / name for name in names if (self.path / name).is_dir()), None)

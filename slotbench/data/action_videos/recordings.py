@@ -1,0 +1,161 @@
+"""The recordings of a split: npz files with frames and actions, or movies with npz files of their actions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from slotbench.arrays import read_npz
+from slotbench.data.action_videos.actions import action_vectors, actions_of_frames
+from slotbench.data.clips import ClipReader
+from slotbench.data.folders.movie_file import MovieFile
+from slotbench.data.folders.names import MOVIES, is_hidden
+from slotbench.data.formats.images import check_size, square_frame
+from slotbench.errors import DataFilesError, FileError, listing
+
+__all__ = ["Recordings", "find_recordings"]
+
+
+def find_recordings(folder: Path) -> list[Path]:
+    """The npz files in a folder and in the folders in it, in the order of their paths.
+
+    Raises:
+        DataFilesError: there is none, or a movie has none of its name beside it.
+    """
+    files = [path for pattern in ("*", "*/*") for path in folder.glob(pattern) if not is_hidden(path.name)]
+    found = sorted(path for path in files if path.suffix.lower() == ".npz")
+    named = {path.with_suffix("") for path in found}
+    alone = sorted(path for path in files if path.suffix.lower() in MOVIES and path.with_suffix("") not in named)
+    if alone:
+        raise DataFilesError(
+            f"{len(alone)} movies have no npz file of their actions beside them: {listing(map(str, alone), 3)}; "
+            "expected NAME.npz beside NAME.mp4"
+        )
+    if not found:
+        raise DataFilesError(f"there is no npz file in {folder} or in the folders in it")
+    return found
+
+
+class Recordings(ClipReader):
+    """Clips of recordings. A file is opened when a clip of it is read, and only then its lengths are checked.
+
+    Args:
+        files: the npz files.
+        video_frames: frames that are read of each video; what a longer one has behind them is not.
+        resolution: pixels per side: frames of another size are resized, the middle of those that are not square.
+        num_actions: actions to choose from.
+        action_offset: the entry of the actions that is taken in frame 0.
+        frames_name: the array of the frames; where a file has none, they are in the movie of its name.
+        actions_name: the array of the actions.
+        log: further arrays, an entry a frame, which go to `objects`.
+
+    Raises:
+        DataFilesError: the first file has no such array in its log.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[Path],
+        video_frames: int,
+        resolution: int,
+        num_actions: int,
+        action_offset: int,
+        frames_name: str = "video",
+        actions_name: str = "actions",
+        log: Collection[str] = (),
+    ) -> None:
+        self.files = files
+        self.resolution, self.num_actions, self.action_offset = resolution, num_actions, action_offset
+        self.frames_name, self.actions_name = frames_name, actions_name
+        self.lengths = np.full(len(files), video_frames)
+        # those of a batch have to be alike, and the files are not opened but for a clip
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        if log:
+            arrays = _arrays(files[0], log)
+            self._shapes = {name: arrays[name].shape[1:] for name in log}
+
+    def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
+        """A clip; of an npz file the whole is read, of a movie only these frames are decoded."""
+        path = self.files[video]
+        arrays = _arrays(path, (self.actions_name, *self._shapes), (self.frames_name,))
+        length, images = self._frames(path, arrays.get(self.frames_name), frames)
+        if length < self.lengths[video]:
+            raise DataFilesError(
+                f"{path} has {length} frames, and video_frames is {self.lengths[video]}: set data.video_frames to that "
+                "or less, or move the file away"
+            )
+        window = slice(frames.start, frames.stop)
+        return {
+            "frames": np.stack([square_frame(image, self.resolution) for image in images]),
+            "actions": self._actions(path, arrays[self.actions_name], length)[window],
+            **{name: _logged(path, name, arrays[name], length, shape)[window] for name, shape in self._shapes.items()},
+        }
+
+    def name(self, video: int, start: int) -> str:
+        """The name of the video, and the first frame of the clip in it."""
+        return f"{self.video_name(video)}_frame{start:05d}"
+
+    def video_name(self, video: int) -> str:
+        """The names of the file and of its folder: files of several folders may have one name."""
+        return f"{self.files[video].parent.name}_{self.files[video].stem}"
+
+    def origin(self, video: int) -> str:
+        """The file."""
+        return str(self.files[video])
+
+    def _frames(self, path: Path, stored: np.ndarray | None, numbers: range) -> tuple[int, Iterable[np.ndarray]]:
+        """The length of a video, and some frames of it."""
+        if stored is None:
+            movie = _movie(path, self.frames_name)
+            return movie.length, movie.frames(numbers)
+        try:
+            if stored.ndim != 4 or stored.dtype != np.uint8 or stored.shape[-1] != 3:
+                raise ValueError(f"{stored.dtype} values of shape {stored.shape}")
+            check_size(stored.shape[2], stored.shape[1])
+        except ValueError as error:
+            raise DataFilesError(
+                f"{path} ({self.frames_name}) holds {error}; expected uint8 of shape (time, height, width, 3)"
+            ) from error
+        return len(stored), stored[numbers.start : numbers.stop]
+
+    def _actions(self, path: Path, values: np.ndarray, length: int) -> np.ndarray:
+        try:
+            return actions_of_frames(action_vectors(values, self.num_actions), length, self.action_offset)
+        except ValueError as error:
+            raise DataFilesError(f"{path} ({self.actions_name}) {error}") from error
+
+
+def _arrays(path: Path, needed: Collection[str], perhaps: Collection[str] = ()) -> dict[str, np.ndarray]:
+    """The arrays of a file, those needed and those that it may have."""
+    try:
+        arrays = read_npz(path, {*needed, *perhaps})
+    except FileError as error:
+        raise DataFilesError(f"{error}; copy the file again") from error
+    missing = [name for name in needed if name not in arrays]
+    if missing:
+        raise DataFilesError(f"{path} has no {', '.join(missing)}; expected an npz file with {', '.join(needed)}")
+    return arrays
+
+
+def _movie(path: Path, name: str) -> MovieFile:
+    """The movie beside a file of actions."""
+    for suffix in MOVIES:
+        if (movie := path.with_suffix(suffix)).is_file():
+            return MovieFile(movie)
+    raise DataFilesError(
+        f"{path} has no {name}, and there is no movie beside it; expected uint8 of shape (time, height, width, 3) in "
+        f"it, or {path.stem}.mp4"
+    )
+
+
+def _logged(path: Path, name: str, values: np.ndarray, length: int, shape: tuple[int, ...]) -> np.ndarray:
+    """An array of the log in single precision; numbers that do not fit are infinite."""
+    if values.dtype.kind not in "biuf" or values.shape != (length, *shape):
+        raise DataFilesError(
+            f"{path} ({name}) holds {values.dtype} values of shape {values.shape}; expected numbers of shape "
+            f"{(length, *shape)}, as many entries as frames and each as in the first file"
+        )
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32)

@@ -1,0 +1,143 @@
+"""The readers of videos with actions, on files in the layouts of TECO's sets and of Memory Maze."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from action_files import FRAMES, maze_trajectory, video_of, write_mazes, write_movies, write_npz
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotbench.data.action_videos.action_videos import ActionVideos
+from slotbench.data.action_videos.actions import action_vectors, actions_of_frames
+from slotbench.data.action_videos.memory_maze import MemoryMaze
+from slotbench.errors import DataFilesError
+from slotbench.interfaces import VideoSpec
+
+
+def data_of(folder: Path, **arguments: Any) -> ActionVideos:
+    given = {"resolution": 8, "num_frames": 4, "video_frames": FRAMES} | arguments
+    return ActionVideos(str(folder), **given)
+
+
+def whole(data: ActionVideos, split: Any = "val") -> Any:
+    return data.dataset(split).clips([0, 1, 2])
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=9), st.integers(0, 1), st.booleans())
+def test_an_action_comes_with_the_frame_in_which_it_is_taken(taken: list[int], offset: int, last: bool) -> None:
+    """`taken[t]` leads from frame t to t + 1; a file begins with what led to frame 0, and may leave out the last."""
+    entries = np.array([3] * offset + taken[: None if last else -1], np.int64)
+    vectors = actions_of_frames(action_vectors(entries, 4), len(taken), offset)
+    expected = np.eye(4)[taken]
+    expected[-1] *= last
+    np.testing.assert_array_equal(vectors, expected)
+
+
+def test_frames_and_actions_are_those_of_the_files(tmp_path: Path) -> None:
+    data = data_of(write_npz(tmp_path))
+    assert data.spec.input == VideoSpec(3, 8, 8, num_actions=6)
+    # files in the order of their paths: 0/0, 0/2, 1/1
+    batch, files = whole(data), [video_of(number) for number in (10, 12, 11)]
+    for clip, file in enumerate(files):
+        np.testing.assert_array_equal(batch.frames[clip], file["video"].transpose(0, 3, 1, 2))
+        # entry t led to frame t, and the last frame has none
+        np.testing.assert_array_equal(batch.actions[clip, :-1].argmax(-1), file["actions"][1:])
+        assert batch.actions[clip].sum(-1).tolist() == [1.0] * (FRAMES - 1) + [0.0]
+    taken = whole(data_of(tmp_path, action_offset=0)).actions
+    np.testing.assert_array_equal(taken[0].argmax(-1), files[0]["actions"])
+    assert data.dataset("val").clip_name(1) == "0_2_frame00000"
+    assert data.stored_videos("val")[0].origin(2) == str(tmp_path / "val" / "1" / "1.npz")
+
+
+def test_a_clip_in_the_middle_has_its_own_actions_to_the_last(tmp_path: Path) -> None:
+    dataset = data_of(write_npz(tmp_path), eval_frames=4).dataset("val")
+    batch = dataset.clips([1])
+    assert batch.objects["first_frame"].tolist() == [4]
+    np.testing.assert_array_equal(batch.require("actions")[0].argmax(-1), video_of(10)["actions"][5:9])
+    assert batch.require("actions").dtype == torch.float32
+
+
+def test_movies_are_told_by_what_lies_there_and_not_by_a_name(tmp_path: Path) -> None:
+    data = data_of(write_movies(tmp_path / "dmlab"), resolution=32, num_actions=4)
+    batch = whole(data)
+    brightness = batch.frames[0].float().mean((1, 2, 3))
+    torch.testing.assert_close(brightness, 4.5 + 20.0 * torch.arange(FRAMES), atol=3, rtol=0)
+    # of the second file of folder 1 there is one entry more than frames: the last frame has an action too
+    assert batch.actions[2].argmax(-1).tolist() == [1, 2, 3, 0, 1, 2, 3, 0, 1]
+    assert batch.actions[:, -1].sum(-1).tolist() == [0, 0, 1]
+
+
+def test_longer_videos_are_read_as_far_as_asked_and_frames_resized(tmp_path: Path) -> None:
+    data = data_of(write_npz(tmp_path), video_frames=6, resolution=4)
+    batch = whole(data)
+    assert batch.frames.shape == (3, 6, 3, 4, 4)
+    assert batch.actions.sum(-1).all()  # frame 5 is not the last one of the file
+    torch.testing.assert_close(batch.frames.float().mean((2, 3, 4)), data_means(6), atol=1.0, rtol=0)
+
+
+def data_means(frames: int) -> torch.Tensor:
+    videos = [video_of(number)["video"][:frames] for number in (10, 12, 11)]
+    return torch.from_numpy(np.stack(videos)).float().mean((2, 3, 4))
+
+
+def test_without_a_folder_of_validation_the_last_videos_of_training_are_held_out(tmp_path: Path) -> None:
+    write_npz(tmp_path, ("train", "test"), videos=5)
+    data = data_of(tmp_path, val_videos=2)
+    train, val = (data.dataset(split).videos.tolist() for split in ("train", "val"))
+    assert (train, val) == ([0, 1, 2], [3, 4])
+    assert len(data.dataset("test")) == 5
+    with pytest.raises(DataFilesError, match=r"no folder val, and train has 5 videos, .* set data.val_videos to fewer"):
+        data_of(tmp_path, val_videos=5).dataset("train")
+
+
+def test_a_cache_has_the_actions_too_and_those_of_the_held_out_videos(tmp_path: Path) -> None:
+    files, out = write_movies(tmp_path / "files", ("train", "test")), tmp_path / "cache"
+    look: dict[str, Any] = {"resolution": 16, "val_videos": 1, "num_actions": 4}
+    data_of(files, **look).prepare(out, lambda *told: None, jobs=1)
+    for split in ("train", "val", "test"):
+        released, prepared = (data_of(at, **look).dataset(split).clips([0]) for at in (files, out))  # type: ignore[arg-type]
+        assert torch.equal(released.frames, prepared.frames)
+        assert torch.equal(released.require("actions"), prepared.require("actions"))
+    with pytest.raises(DataFilesError, match="prepared with action_offset 1, and action_offset is 0: set"):
+        data_of(out, **look, action_offset=0).dataset("test")
+    with pytest.raises(DataFilesError, match="prepared with num_actions 4, and num_actions is 6: set"):
+        data_of(out, resolution=16).dataset("test")
+
+
+def test_a_trajectory_of_memory_maze_comes_with_the_state(tmp_path: Path) -> None:
+    data = MemoryMaze(str(write_mazes(tmp_path)), resolution=8, video_frames=FRAMES, eval_frames=4)
+    batch, file = data.dataset("test").clips([1]), maze_trajectory(20)
+    np.testing.assert_array_equal(batch.frames[0], file["image"][4:8].transpose(0, 3, 1, 2))
+    np.testing.assert_array_equal(batch.require("actions")[0], file["action"][5:9])
+    for name in ("agent_pos", "agent_dir", "targets_pos", "targets_vec", "target_color", "maze_layout"):
+        np.testing.assert_array_equal(batch.objects[name][0], file[name][4:8].astype(np.float32), err_msg=name)
+    assert "reward" not in batch.objects
+
+
+def test_trajectories_of_mazes_of_two_sizes_are_refused_by_name(tmp_path: Path) -> None:
+    np.savez(write_mazes(tmp_path) / "val" / "1.npz", **maze_trajectory(0, cells=15))
+    dataset = MemoryMaze(str(tmp_path), resolution=8, video_frames=FRAMES).dataset("val")
+    with pytest.raises(DataFilesError, match=r"1.npz \(maze_layout\) holds .* \(9, 15, 15\); expected .* \(9, 9, 9\)"):
+        dataset.clips([0, 1])
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        (np.array([0, 4]), "has ids from 0 to 4; expected 0 to 3: set num_actions"),
+        (np.array([-1, 2]), "has ids from -1 to 2"),
+        (np.array([0.0, 1.0]), r"holds float64 values of shape \(2,\); expected whole numbers"),
+        (np.zeros((2, 5), np.uint8), "has vectors of 5; expected 4"),
+        (np.ones((2, 4), np.uint8), "not one-hot"),
+        (np.full((2, 4), 0.25), "not one-hot"),
+        (np.full((2, 4), np.nan), "not one-hot"),
+    ],
+)
+def test_actions_that_are_none_are_refused(values: np.ndarray, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        action_vectors(values, 4)

@@ -241,6 +241,11 @@ class Tokenizer(TakesFrames, nn.Module, ABC):
         """
         return self._table().shape[1]
 
+    @property
+    def last_layer(self) -> nn.Parameter | None:
+        """Weights of the layer that paints frames, at which an adversarial loss is weighed; None without one."""
+        return None
+
     def _table(self) -> Tensor:
         table = getattr(self, "codebook", None)
         if not isinstance(table, Tensor):

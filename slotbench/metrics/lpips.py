@@ -98,4 +98,7 @@ class LPIPS(nn.Module):
 
 
 def _unit(features: Tensor) -> Tensor:
-    return features / (features.square().sum(dim=1, keepdim=True).sqrt() + _EPS)
+    squared = features.square().sum(dim=1, keepdim=True)
+    # the root has no gradient at 0, where every feature is 0
+    length = torch.where(squared > 0, squared, 1).sqrt() * (squared > 0)
+    return features / (length + _EPS)

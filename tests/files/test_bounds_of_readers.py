@@ -44,7 +44,7 @@ def test_a_tokenizer_of_gigabytes_is_not_read(tmp_path: Path, monkeypatch: pytes
     with open(tmp_path / "last.ckpt", "wb") as file:
         file.truncate(4 << 30)
     monkeypatch.setattr("slotbench.tasks.codes.trained_tokenizer.read_tensors", lambda path: pytest.fail("read"))
-    with pytest.raises(WeightError, match="more than the 536,870,912 that a tokenizer may have"):
+    with pytest.raises(WeightError, match="more than the 1,073,741,824 that a tokenizer may have"):
         trained_tokenizer(str(tmp_path / "last.ckpt"), VideoSpec(3, 16, 16))
 
 

@@ -101,6 +101,11 @@ class DVAE(Tokenizer):
         """Weights of the decoder's first layer, which a one-hot code picks; its bias is added to each when decoding."""
         return self.decoder[0].weight[:, :, 0, 0].T  # type: ignore[union-attr,index]
 
+    @property
+    def last_layer(self) -> nn.Parameter:
+        """Weights of the convolution to pixels."""
+        return self.decoder[-1].weight  # type: ignore[return-value]
+
     def forward(self, frames: Float[Tensor, "batch time *views channels height width"]) -> Tokenized:
         """Codes, and in training the frames painted from soft weights of them; in evaluation from the codes."""
         logits = self.logits(frames.flatten(0, -4))

@@ -12,17 +12,21 @@ from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from slotbench.figures.slot_panels import frame_panel
-from slotbench.interfaces import DataSpec, Tokenized, Tokenizer, VideoBatch, VideoSpec
+from slotbench.interfaces import DataSpec, PartError, Tokenized, Tokenizer, VideoBatch, VideoSpec
+from slotbench.metrics.lpips import LPIPS
 from slotbench.metrics.scores import Score
 from slotbench.nn.patch_codebook import cut_patches, fit_codebook, join_patches, nearest_entries
+from slotbench.tasks.codes.adversarial import Adversary
 from slotbench.tasks.codes.frame_scores import FrameScores
 from slotbench.tasks.codes.tokenizing import (
     CodeSum,
+    FrameError,
     checked_tokenizer,
     fit_tokenizer,
     reconstruction_loss,
     training_frames,
 )
+from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import Decay
 from slotbench.tasks.part_checks import check_choices, check_counts, check_whole_frames
@@ -45,15 +49,28 @@ class FrameTokenization(Task):
     NeurIPS 2022, which trains the tokenizer with the slots; alone first, as in the code of SlotFormer (Wu et al., 2023)
     and SlotDiffusion (Wu et al., 2023). No gradient of the slots' loss reaches the tokenizer in either.
 
+    `frame_error: absolute` with `perceptual_weight: 1` and `adversarial_weight: 0.8` is the loss of VQ-GAN (Esser et
+    al., "Taming Transformers for High-Resolution Image Synthesis", CVPR 2021), for any tokenizer; LPIPS is that of
+    AlexNet where its public code has VGG's. A discriminator of patches is then trained by the same optimiser, which is
+    the same as by a second one of equal settings; see `Adversary`. Give that optimiser no norm to clip gradients by,
+    for it is of both networks.
+
     Arguments that are not explained here are those of `Task`.
 
     Args:
         tokenizer: makes a tokenizer from the frames' `VideoSpec`.
-        loss_sum: "mean" for the mean squared error of pixels; "frame" for the sum over a frame's, as in STEVE.
+        loss_sum: "mean" for the mean error of pixels; "frame" for the sum over a frame's, as in STEVE.
         baseline_frames: frames of the training split that `mean_frame` and `k_means` are of; 0 for no baselines.
+        frame_error: "squared", or "absolute", of frames mapped to [-1, 1].
+        perceptual_weight: of LPIPS between frames and what is painted; it needs `lpips_weights`.
+        lpips_weights: a file with AlexNet's features; see `GivenWeights`.
+        lpips_heads: a file with the heads of LPIPS, if the other has none.
+        adversarial_weight: of the discriminator's judgement beside an adaptive weight; 0 for no discriminator.
+        adversarial_start: step from which on the discriminator is trained and counts.
 
     Raises:
         ValueError: the data are no whole frames, or an argument cannot be.
+        PartError: there is an `adversarial_weight`, and the tokenizer has no `last_layer` to weigh it at.
     """
 
     monitor = ("val/mse/frame", "min")
@@ -68,14 +85,29 @@ class FrameTokenization(Task):
         init_from: str | None = None,
         data_spec: DataSpec | None = None,
         decay: Decay = "matrices",
+        frame_error: FrameError = "squared",
+        perceptual_weight: float = 0.0,
+        lpips_weights: str | None = None,
+        lpips_heads: str | None = None,
+        adversarial_weight: float = 0.0,
+        adversarial_start: int = 10_000,
     ):
         super().__init__(optimizer, schedule, init_from, data_spec, decay)
         check_whole_frames(self.data_spec, "FrameTokenization reconstructs the frames that it reads", "MOViLike")
-        check_choices(loss_sum=(loss_sum, CodeSum))
+        check_choices(loss_sum=(loss_sum, CodeSum), frame_error=(frame_error, FrameError))
         check_counts("frames", baseline_frames=baseline_frames)
+        check_counts("steps", adversarial_start=adversarial_start)
         self.tokenizer = checked_tokenizer(tokenizer(self.data_spec.input))
         self.loss_sum: CodeSum = loss_sum
         self.baseline_frames = baseline_frames
+        self.frame_error: FrameError = frame_error
+        self.perceptual_weight = perceptual_weight
+        self.given_weights = GivenWeights(lpips_weights, lpips_heads)
+        self.adversary = self._adversary(adversarial_weight, adversarial_start)
+        self._check_weights()
+        # not a submodule: no checkpoint holds its weights
+        self._lpips: tuple[LPIPS, ...] = ()
+        self._terms: dict[str, Tensor] = {}
         self.declare_scores(*(FrameScores(self.tokenizer.code_spec.channels) for _ in range(2)))
         self._references: dict[str, Tensor] = {}
         # what is fitted and not trained has nothing for the optimiser, and a training has one
@@ -84,8 +116,9 @@ class FrameTokenization(Task):
 
     @property
     def parts(self) -> Mapping[str, nn.Module]:
-        """The tokenizer."""
-        return {"tokenizer": self.tokenizer}
+        """The tokenizer, and the discriminator if there is one."""
+        adversary = {} if self.adversary is None else {"discriminator": self.adversary.discriminator}
+        return {"tokenizer": self.tokenizer, **adversary}
 
     @property
     def reported(self) -> tuple[Score, ...]:
@@ -100,6 +133,12 @@ class FrameTokenization(Task):
         """Forgets baselines, and the training frames that they are of."""
         super().forget_references()
         self._references = {}
+
+    def setup(self, stage: str) -> None:
+        """Reads the weights of LPIPS for a stage that has a loss."""
+        super().setup(stage)
+        lpips = self.given_weights.load_lpips() if stage != "predict" else None
+        self._lpips = () if lpips is None else (lpips,)
 
     def on_fit_start(self) -> None:
         """Fits what is fitted before the training."""
@@ -116,13 +155,28 @@ class FrameTokenization(Task):
         return self.tokenizer(batch.frames)
 
     def loss(self, output: Tokenized, batch: VideoBatch) -> Float[Tensor, ""]:
-        """Squared error of the frames, plus the tokenizer's own terms."""
+        """Error of the frames, plus the tokenizer's own terms, and in training those of the discriminator."""
         painted = output.reconstruction
         if painted is None:
             painted = self.tokenizer.decode(output.codes)
-        value = reconstruction_loss(painted, batch.frames, self.loss_sum)
-        value = value if self.nothing is None else value + 0 * self.nothing
-        return sum(output.losses.values(), start=value)
+        error = reconstruction_loss(painted, batch.frames, self.loss_sum, self.frame_error)
+        for lpips in self._lpips:
+            distance = lpips.to(painted.device)(painted, batch.frames).mean()
+            error = error + self.perceptual_weight * distance
+        self._terms = dict(output.losses)
+        if self.adversary is not None and self.training:
+            frames = [part.flatten(0, -4) for part in (painted, batch.frames)]
+            assert self.tokenizer.last_layer is not None
+            self._terms |= self.adversary(*frames, error, self.tokenizer.last_layer, self.global_step)
+        error = error if self.nothing is None else error + 0 * self.nothing
+        return sum(self._terms.values(), start=error)
+
+    def training_step(self, batch: VideoBatch, batch_idx: int) -> Tensor:
+        """The loss of a batch; with a discriminator its terms are logged too."""
+        loss = super().training_step(batch, batch_idx)
+        if self.adversary is not None:
+            self.log_dict({f"train/{name}": value.detach() for name, value in self._terms.items()}, batch_size=1)
+        return loss
 
     def score(self, batch: VideoBatch, scores: FrameScores) -> Tensor:
         """Scores frames decoded from codes, the first time beside baselines."""
@@ -143,6 +197,25 @@ class FrameTokenization(Task):
         return {
             f"clip_{i}": frame_panel({"frame": batch.frames[i], "from codes": painted[i]}) for i in range(len(batch))
         }
+
+    def _adversary(self, weight: float, start: int) -> Adversary | None:
+        if not weight:
+            return None
+        if self.tokenizer.last_layer is None:
+            raise PartError(
+                f"adversarial_weight is {weight}, and the tokenizer {type(self.tokenizer).__name__} has no last_layer "
+                "at which it is weighed: choose VQGAN or VQVAE, or leave adversarial_weight at 0"
+            )
+        frame = self.data_spec.input
+        return Adversary(frame.channels, min(frame.height, frame.width), weight, start)
+
+    def _check_weights(self) -> None:
+        frame, path = self.data_spec.input, self.given_weights.lpips_weights
+        if (path is None) != (self.perceptual_weight == 0):
+            raise ValueError(
+                f"perceptual_weight is {self.perceptual_weight} and lpips_weights is {path}: give both, or neither"
+            )
+        self.given_weights.check(frame.channels, min(frame.height, frame.width), 1)
 
     def _baselines(self, batch: VideoBatch) -> dict[str, Tensor]:
         """What simple ways make of the frames of a batch."""

@@ -14,10 +14,14 @@ from slotbench.data.base import SlotDataModule
 from slotbench.interfaces import PartError, Tokenizer, VideoSpec, to_unit_range
 from slotbench.tasks.frame_losses import at_least_float32
 
-__all__ = ["CodeSum", "checked_tokenizer", "fit_tokenizer", "reconstruction_loss", "training_frames"]
+__all__ = ["CodeSum", "FrameError", "checked_tokenizer", "fit_tokenizer", "reconstruction_loss", "training_frames"]
 
 CodeSum = Literal["mean", "frame"]
 """Mean over all codes (pixels and channels), or the sum over those of a frame and the mean over frames."""
+
+
+FrameError = Literal["squared", "absolute"]
+"""Squared error of frames in [0, 1], or absolute error of frames in [-1, 1], which is VQ-GAN's."""
 
 
 def checked_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
@@ -69,7 +73,9 @@ def reconstruction_loss(
     painted: Float[Tensor, "batch time channels height width"],
     true: Float[Tensor, "batch time channels height width"],
     summed: CodeSum,
+    kind: FrameError = "squared",
 ) -> Float[Tensor, ""]:
-    """Squared error, mean over everything or summed over a frame and mean over frames."""
-    error = F.mse_loss(at_least_float32(painted), at_least_float32(true))
+    """Error of frames, mean over everything or summed over a frame and mean over frames."""
+    painted, true = at_least_float32(painted), at_least_float32(true)
+    error = F.mse_loss(painted, true) if kind == "squared" else 2 * F.l1_loss(painted, true)
     return error * (true[0, 0].numel() if summed == "frame" else 1)

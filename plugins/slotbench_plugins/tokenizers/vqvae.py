@@ -164,7 +164,7 @@ class VQVAE(Tokenizer):
         self.codebook.copy_(self.sums / smoothed[:, None])
 
 
-def _check(expected: str, least: float, below: float, **numbers: float) -> None:
+def _check(expected: str, least: float | int, below: float | int, **numbers: float | int) -> None:
     for name, value in numbers.items():
         if not least <= value < below:
             raise ValueError(f"VQVAE: {name} is {value}; expected {expected}")

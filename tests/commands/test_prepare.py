@@ -63,7 +63,7 @@ def test_help_needs_no_set_and_lists_what_can_be_set(capsys: pytest.CaptureFixtu
         (["Movi"], "no data set named Movi; did you mean MOVi?"),
         (
             ["BouncingBalls", "--out", "x"],
-            "BouncingBalls has nothing to prepare: it is used as it is available: ActionVideos, CATER, CLEVR, CLEVRER, Me",
+            "BouncingBalls has nothing to prepare: it is used as it is available: ActionVideos, CATER, CLEVR, CLEVRER",
         ),
         (["--out", "x"], "no data set is named"),
         (["MOVi", "--path", "x"], "out"),

@@ -33,23 +33,25 @@ def action_vectors(values: np.ndarray, num_actions: int) -> Float32[np.ndarray, 
 
 
 def actions_of_frames(
-    vectors: Float32[np.ndarray, "entries num_actions"], num_frames: int, offset: int
+    values: np.ndarray, num_frames: int, num_actions: int, offset: int
 ) -> Float32[np.ndarray, "frames num_actions"]:
     """The action that is taken in each frame, and leads to the next one; zeros if the last frame has none.
 
     Args:
-        vectors: the entries of a file.
+        values: the entries of a file, as `action_vectors` takes them.
         num_frames: frames of the video.
+        num_actions: actions to choose from.
         offset: the entry of frame 0: 0 if entry t is the action taken in frame t, 1 if it is the one that led to it.
 
     Raises:
-        ValueError: there are more or fewer entries than such a video has.
+        ValueError: there are more or fewer entries than such a video has, or they are no actions.
     """
-    fewest = num_frames - 1 + offset
-    if not fewest <= len(vectors) <= fewest + 1:
+    entries, fewest = values.shape[0] if values.ndim else 0, num_frames - 1 + offset
+    # before there are vectors of them: a small file may hold any number of zeros
+    if not fewest <= entries <= fewest + 1:
         raise ValueError(
-            f"has {len(vectors)} entries for {num_frames} frames; expected {fewest} or {fewest + 1} with action_offset "
+            f"has {entries} entries for {num_frames} frames; expected {fewest} or {fewest + 1} with action_offset "
             f"{offset}: 0 where entry t is taken in frame t, 1 where it led to frame t"
         )
-    taken = vectors[offset:]
-    return np.concatenate([taken, np.zeros((num_frames - len(taken), vectors.shape[1]), np.float32)])
+    taken = action_vectors(values, num_actions)[offset:]
+    return np.concatenate([taken, np.zeros((num_frames - len(taken), num_actions), np.float32)])

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from slotbench.arrays import read_npz
-from slotbench.data.action_videos.actions import action_vectors, actions_of_frames
+from slotbench.data.action_videos.actions import actions_of_frames
 from slotbench.data.clips import ClipReader
 from slotbench.data.folders.movie_file import MovieFile
 from slotbench.data.folders.names import MOVIES, is_hidden
@@ -122,7 +122,7 @@ class Recordings(ClipReader):
 
     def _actions(self, path: Path, values: np.ndarray, length: int) -> np.ndarray:
         try:
-            return actions_of_frames(action_vectors(values, self.num_actions), length, self.action_offset)
+            return actions_of_frames(values, length, self.num_actions, self.action_offset)
         except ValueError as error:
             raise DataFilesError(f"{path} ({self.actions_name}) {error}") from error
 

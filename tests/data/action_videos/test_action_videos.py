@@ -32,7 +32,7 @@ def whole(data: ActionVideos, split: Any = "val") -> Any:
 def test_an_action_comes_with_the_frame_in_which_it_is_taken(taken: list[int], offset: int, last: bool) -> None:
     """`taken[t]` leads from frame t to t + 1; a file begins with what led to frame 0, and may leave out the last."""
     entries = np.array([3] * offset + taken[: None if last else -1], np.int64)
-    vectors = actions_of_frames(action_vectors(entries, 4), len(taken), offset)
+    vectors = actions_of_frames(entries, len(taken), 4, offset)
     expected = np.eye(4)[taken]
     expected[-1] *= last
     np.testing.assert_array_equal(vectors, expected)
@@ -141,3 +141,11 @@ def test_trajectories_of_mazes_of_two_sizes_are_refused_by_name(tmp_path: Path) 
 def test_actions_that_are_none_are_refused(values: np.ndarray, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         action_vectors(values, 4)
+
+
+def test_entries_are_counted_before_there_are_vectors_of_them() -> None:
+    endless = np.broadcast_to(np.int64(0), (1 << 40,))
+    with pytest.raises(ValueError, match="has 1099511627776 entries for 9 frames; expected 9 or 10"):
+        actions_of_frames(endless, 9, 4, 1)
+    with pytest.raises(ValueError, match="has 0 entries for 9 frames"):
+        actions_of_frames(np.array(3), 9, 4, 1)

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from slotbench_plugins.encoders.resnet_encoder import ActionEmbedding
+
+from slotbench.nn.action_embedding import ActionEmbedding
 
 
 def one_hot(*actions, num_actions=4):

@@ -1,0 +1,54 @@
+"""Learned vectors of the actions that come with the steps of a clip."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+__all__ = ["ActionEmbedding"]
+
+
+class ActionEmbedding(nn.Module):
+    """A learned vector per action, and one more for a masked action.
+
+    An action is a one-hot vector; all zeros is an action that is masked, which has the last row of the table. Where the
+    data has no actions, every step has row 0, and the last row is never used. The authors' models keep the embedding
+    there too, a number that the next layer could have as a bias.
+
+    Source: ConvS5 code (see `slotbench.nn.resnet_blocks`), used for Moving-MNIST with one action and one channel, and
+    for the 3D environments with six actions and 16 channels.
+
+    Args:
+        num_actions: actions to choose from; 0 where the data has none.
+        dim: width of the vector.
+    """
+
+    def __init__(self, num_actions: int, dim: int):
+        super().__init__()
+        self.num_actions = num_actions
+        self.table = nn.Parameter(torch.randn(max(1, num_actions) + 1, dim) * dim**-0.5)
+
+    def forward(
+        self, actions: Float[Tensor, "batch time num_actions"] | None, batch: int, time: int
+    ) -> Float[Tensor, "batch time dim"]:
+        """The vector of every step.
+
+        Args:
+            actions: one-hot or all zeros; not read where the data has no actions.
+            batch: clips.
+            time: steps.
+
+        Raises:
+            ValueError: there are actions, and these are not vectors of `num_actions`.
+        """
+        if self.num_actions == 0:
+            return self.table[0].expand(batch, time, -1)
+        if actions is None or actions.shape != (batch, time, self.num_actions):
+            got = "none" if actions is None else f"actions of shape {tuple(actions.shape)}"
+            raise ValueError(
+                f"expected actions of shape {(batch, time, self.num_actions)}, clips x steps x actions, and got {got}: "
+                "choose a data set that gives the actions its spec announces, or set the encoder's action_dim to 0"
+            )
+        given = actions.amax(dim=-1) > 0
+        return nn.functional.embedding(torch.where(given, actions.argmax(dim=-1), self.num_actions), self.table)

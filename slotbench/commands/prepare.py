@@ -17,6 +17,9 @@ from slotbench.errors import FileError, UserError, did_you_mean, lines, listing
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
 
+    from slotbench.data.prepared_videos import Coder
+    from slotbench.interfaces import VideoSpec
+
 __all__ = ["main"]
 
 _USAGE = """Usage: slotbench prepare NAME --path PATH --out DIR [--ARGUMENT VALUE ...] [--jobs N] [--plugin FILE]
@@ -27,13 +30,16 @@ it as the data set's path. Interrupted, even killed, the same command resumes wh
 processes work on it; the files are the same bytes whatever their number. SHA256SUMS beside the files has their
 checksums, and --verify compares them (exit code 1 if a file is damaged), as `sha256sum -c SHA256SUMS` does.
 
-With --features it writes a frozen network's features of every frame instead, for the data set FeatureFile.
+With --codes it computes the codes of every frame too, by the tokenizer of a run of FrameTokenization (ActionVideos,
+MemoryMaze, MOVi, CLEVRER). With --features it writes a frozen network's features of every frame instead, for the data
+set FeatureFile.
 
   slotbench prepare MOVi --path DIR --out CACHE --resolution 64
   slotbench prepare CLEVR --path FILE --out CACHE --jobs 8
   slotbench prepare MOViLike --out CACHE --level tex      simulated here: has no --path
   slotbench prepare CLEVR --out CACHE --verify
   slotbench prepare MOVi --path DIR --out FEATURES --resolution 256 --features DINOFeatures --features.path WEIGHTS
+  slotbench prepare ActionVideos --path DIR --out CACHE --resolution 64 --codes RUN
   slotbench prepare NAME --help          what can be set"""
 
 
@@ -57,6 +63,7 @@ def main(command: str, arguments: list[str]) -> int:
 
 
 def _prepare(name: str, arguments: list[str]) -> int:
+    from slotbench.data.prepared_videos import PreparableVideos
     from slotbench.data.preparing import Preparable
 
     kind = registry.load("datasets", name)
@@ -65,12 +72,44 @@ def _prepare(name: str, arguments: list[str]) -> int:
     parser = _parser(name, f"Writes {name} to a cache.")
     others = set(inspect.signature(kind).parameters) - set(kind.prepare_arguments)
     parser.add_class_arguments(kind, skip=others)
+    if issubclass(kind, PreparableVideos):
+        parser.add_argument("--codes", type=str | None, default=None, help="run of the tokenizer whose codes are kept")
     given = parser.parse_args(arguments)
-    out, jobs = given.pop("out"), given.pop("jobs")
+    out, jobs, run = given.pop("out"), given.pop("jobs"), given.pop("codes", None)
     with _preparing(name, out) as report:
-        kind(**given.as_dict()).prepare(out, report, jobs)
+        data = kind(**given.as_dict())
+        if isinstance(data, PreparableVideos):
+            data.prepare(out, report, jobs, None if run is None else _coder(run, data.spec.input))
+        else:
+            data.prepare(out, report, jobs)
     print(f"wrote {out}; use it with --data.path {out}")
     return 0
+
+
+def _coder(run: str, frame: VideoSpec) -> Coder:
+    """The tokenizer of a run, on a GPU if there is one, a few frames at a time."""
+    import torch
+
+    from slotbench.checksums import file_digest
+    from slotbench.data.prepared_videos import Coder
+    from slotbench.interfaces import unit_frames
+    from slotbench.pretrained.weights import find_checkpoint
+    from slotbench.tasks.codes.trained_tokenizer import trained_tokenizer
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    tokenizer = trained_tokenizer(run, frame).to(device)
+
+    @torch.no_grad()
+    def encode(frames: torch.Tensor) -> torch.Tensor:
+        parts = [tokenizer.encode(unit_frames(part.to(device))[None])[0] for part in frames.flatten(0, 1).split(64)]
+        return torch.cat(parts).int().cpu().unflatten(0, frames.shape[:2])
+
+    description = {
+        "tokenizer": type(tokenizer).__name__,
+        "num_codes": tokenizer.code_spec.channels,
+        "checkpoint": file_digest(find_checkpoint(Path(run).expanduser())),
+    }
+    return Coder(encode, description)
 
 
 def _prepare_features(name: str, arguments: list[str]) -> int:

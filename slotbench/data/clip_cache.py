@@ -30,15 +30,15 @@ from slotbench.data.descriptors import too_many_open
 from slotbench.data.preparing import Marks, as_marks, sole_writer
 from slotbench.errors import DataFilesError, FileError
 from slotbench.files import check_regular, open_regular, write_atomically
-from slotbench.interfaces import VideoBatch
+from slotbench.interfaces import VideoBatch, VideoSpec
 from slotbench.records import read_record
 
 __all__ = ["ClipCache", "is_cache", "write_cache"]
 
 _COMPLETE, _PARTIAL = "cache.json", "progress.json"
-_TIMED = ("frames", "masks", "actions", "rays")
+_TIMED = ("frames", "masks", "actions", "rays", "codes")
 _BLOCK = 1 << 22
-_Name = Annotated[str, Meta(pattern=r"^(frames|masks|actions|rays|objects\.[A-Za-z0-9_]{1,100})\Z")]
+_Name = Annotated[str, Meta(pattern=r"^(frames|masks|actions|rays|codes|objects\.[A-Za-z0-9_]{1,100})\Z")]
 _Axes = Annotated[list[Annotated[int, Meta(ge=0, lt=1 << 31)]], Meta(max_length=16)]
 _Type = Literal[
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"
@@ -89,9 +89,9 @@ class _State:
         return json.dumps(content, indent=1).encode()
 
 
-def is_cache(folder: Path) -> bool:
-    """Whether the folder holds a cache, complete or not."""
-    return (folder / _COMPLETE).is_file() or (folder / _PARTIAL).is_file()
+def is_cache(folder: Path, complete: bool = False) -> bool:
+    """Whether the folder holds a cache, complete or not, or only if it is complete."""
+    return (folder / _COMPLETE).is_file() or (not complete and (folder / _PARTIAL).is_file())
 
 
 def write_cache(
@@ -279,6 +279,22 @@ class ClipCache(ClipSource):
                 f"the cache {self.folder} is damaged: its frames have the shape {shape}; prepare it anew"
             )
 
+    @property
+    def code_spec(self) -> VideoSpec | None:
+        """The codes that come with each frame; None where the cache was prepared without.
+
+        Raises:
+            DataFilesError: the cache does not say how many codes there are.
+        """
+        if "codes" not in self.fields:
+            return None
+        about, field = self.description.get("codes"), self.fields["codes"]
+        count = about.get("num_codes") if isinstance(about, dict) else None
+        if type(count) is not int or count < 1 or len(field.shape) != 3 or np.dtype(field.dtype).kind != "i":
+            raise DataFilesError(f"the cache {self.folder} is damaged: its codes are of no known kind; prepare it anew")
+        _, rows, cols = field.shape
+        return VideoSpec(count, rows, cols)
+
     def field(self, name: str) -> np.ndarray:
         """A whole field "videos ...", mapped: "frames", "masks", or "objects.NAME"."""
         if name not in self._maps:
@@ -301,6 +317,13 @@ class ClipCache(ClipSource):
     def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
         """Clips, copied out of the files."""
         cut: dict[str, Any] = {name: self._cut(name, videos, starts, num_frames) for name in self.fields}
+        if (spec := self.code_spec) is not None:
+            codes = cut["codes"] = cut["codes"].long()
+            if codes.numel() and not 0 <= codes.min() <= codes.max() < spec.channels:
+                raise DataFilesError(
+                    f"the cache {self.folder} is damaged: it has codes from {codes.min()} to {codes.max()} of "
+                    f"{spec.channels}; prepare it anew"
+                )
         objects = {name.removeprefix("objects."): value for name, value in cut.items() if name.startswith("objects.")}
         return VideoBatch(
             **{name: value for name, value in cut.items() if not name.startswith("objects.")},

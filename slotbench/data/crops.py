@@ -57,7 +57,7 @@ def cropped(batch: VideoBatch, crop: Crop) -> VideoBatch:
 
     A pixel of masks and depth takes what lies under its centre. Boxes are those of the part that is left, zeros where
     nothing is. `objects` loses entries that a crop makes untrue: positions in the image, visible pixels, the field of
-    view.
+    view. Codes are of whole frames, and gone too.
 
     Args:
         batch: clips with frames of bytes.
@@ -75,7 +75,8 @@ def cropped(batch: VideoBatch, crop: Crop) -> VideoBatch:
     objects |= {name: nearest(objects[name]) for name in ("depth", "depth_valid") if name in objects}
     if "bboxes" in objects:
         objects["bboxes"] = _boxes(objects["bboxes"], crop, height, width)
-    return replace(batch, frames=resized, masks=None if batch.masks is None else nearest(batch.masks), objects=objects)
+    masks = None if batch.masks is None else nearest(batch.masks)
+    return replace(batch, frames=resized, masks=masks, codes=None, objects=objects)
 
 
 def _boxes(boxes: Tensor, crop: Crop, height: int, width: int) -> Tensor:

@@ -4,18 +4,34 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
+
+from torch import Tensor
 
 from slotbench.data.base import Split
 from slotbench.data.clip_cache import ClipCache, is_cache, write_cache
 from slotbench.data.clips import ClipSource, StoredVideos
 from slotbench.data.preparing import Preparable, Report, in_order, processes_for
 from slotbench.errors import DataFilesError
-from slotbench.interfaces import VideoBatch
+from slotbench.interfaces import DataSpec, VideoBatch
 
-__all__ = ["PreparableVideos", "cache_videos"]
+__all__ = ["Coder", "PreparableVideos", "cache_videos"]
+
+
+@dataclass(frozen=True)
+class Coder:
+    """A tokenizer whose codes a cache holds beside the frames.
+
+    Attributes:
+        encode: makes codes "batch time rows cols" of frames of bytes "batch time channels height width".
+        description: which tokenizer, in JSON's types, and `num_codes`.
+    """
+
+    encode: Callable[[Tensor], Tensor]
+    description: dict[str, Any]
 
 
 def cache_videos(
@@ -26,6 +42,7 @@ def cache_videos(
     report: Callable[[int, int], None],
     jobs: int = 1,
     size: int = 16,
+    coder: Coder | None = None,
 ) -> None:
     """Writes all videos of a source to a cache, whole, or resumes one that was interrupted.
 
@@ -37,13 +54,17 @@ def cache_videos(
         report: called with the number of videos written and their total.
         jobs: processes that read them.
         size: videos that are read and written at a time.
+        coder: makes the codes of frames, in this process.
     """
+    if coder is not None:
+        description = description | {"codes": coder.description}
     total = len(source.lengths)
     report(0, total)
 
     def batches(first: int) -> Iterator[VideoBatch]:
         pieces = (range(start, min(start + size, total)) for start in range(first, total, size))
-        return in_order(partial(_whole, source), pieces, jobs)
+        for batch in in_order(partial(_whole, source), pieces, jobs):
+            yield batch if coder is None else replace(batch, codes=coder.encode(batch.frames))
 
     write_cache(folder, batches, description, timed, lambda done: report(done, total))
     report(total, total)
@@ -96,6 +117,23 @@ class PreparableVideos(StoredVideos, Preparable):
             DataFilesError: it was prepared with other arguments.
         """
 
+    @property
+    def spec(self) -> DataSpec:
+        """The sizes of `StoredVideos`, with the codes of the cache if it has some."""
+        return self.with_codes(super().spec)
+
+    def with_codes(self, spec: DataSpec) -> DataSpec:
+        """The spec with the codes that the cache has beside the frames; crops have none.
+
+        Raises:
+            DataFilesError: the cache is damaged.
+        """
+        folders = [self.path / stored for stored in self.stored.values()]
+        complete = next((folder for folder in folders if is_cache(folder, complete=True)), None)
+        if complete is None or self.crop != 1:
+            return spec
+        return replace(spec, input=replace(spec.input, codes=ClipCache(complete).code_spec))
+
     def stored_name(self, split: Split) -> str:
         """The name of a split on the disk."""
         return self.stored[split]
@@ -105,8 +143,14 @@ class PreparableVideos(StoredVideos, Preparable):
         stored = self.stored_name(split)
         return self.opened(stored) if is_cache(self.path / stored) else self.released(stored)
 
-    def prepare(self, out: Path, report: Report, jobs: int | None = None) -> None:
+    def prepare(self, out: Path, report: Report, jobs: int | None = None, coder: Coder | None = None) -> None:
         """Decodes every split that `path` has into a cache below `out`; compares checksums where there are some.
+
+        Args:
+            out: the folder.
+            report: called with the progress.
+            jobs: processes that read the videos.
+            coder: makes the codes that the cache holds too.
 
         Raises:
             DataFilesError: there is nothing to prepare, or `out` holds something else.
@@ -118,4 +162,5 @@ class PreparableVideos(StoredVideos, Preparable):
             source = self.released(stored, verify=True)
             count = processes_for(jobs, len(source.lengths) // self.piece)
             description = self.describe(stored, source)
-            cache_videos(out / stored, source, description, self.timed, partial(report, stored), count, self.piece)
+            told = partial(report, stored)
+            cache_videos(out / stored, source, description, self.timed, told, count, self.piece, coder)

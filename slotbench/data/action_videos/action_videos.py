@@ -98,9 +98,9 @@ class ActionVideos(PreparableVideos):
 
     @property
     def spec(self) -> DataSpec:
-        """Frames of `resolution` x `resolution` pixels, which are their own target, and actions."""
+        """Frames of `resolution` x `resolution` pixels, which are their own target, actions, and codes of a cache."""
         frame = VideoSpec(self.channels, self.resolution, self.resolution, self.num_actions)
-        return DataSpec(frame, frame)
+        return self.with_codes(DataSpec(frame, frame))
 
     def stored_videos(self, split: Split) -> tuple[ClipSource, np.ndarray | None]:
         """The videos of a split, and those of them that take part if not all do."""

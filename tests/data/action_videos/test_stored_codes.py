@@ -61,6 +61,7 @@ def test_a_batch_has_the_codes_of_its_frames(cache: Path, tokenizer_run: Path) -
     assert batch.objects["first_frame"].any()
     tokenizer = trained_tokenizer(str(tokenizer_run), VideoSpec(3, 8, 8))
     assert batch.codes is not None
+    assert batch.codes.dtype == torch.int64
     assert torch.equal(batch.codes, tokenizer.encode(batch.frames.float() / 255))
     assert len(batch.codes.unique()) > 2
     assert torch.equal(batch.slice_time(1, 3).require("codes"), batch.codes[:, 1:3])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
-from slotbench.metrics.mask_metrics import MASK_METRICS
+from slotbench.metrics.mask_metrics import MASK_METRICS, MaskMetric
 from slotbench.metrics.mask_rules import Rules
+from slotbench.metrics.segmentation import SegmentationMetric
 from slotbench.metrics.tracking import Tracking, TrackingRule, track
 
 __all__ = ["ClipScores", "score_clip", "score_clips"]
@@ -85,7 +87,7 @@ def _add_segmentation(
     objects = present.sum(-1)
     scores: dict[str, _Values] = {}
     for name, metric in MASK_METRICS.items():
-        value, defined = metric.make("frame").score(tables.flatten(0, 1))
+        value, defined = _made(metric).score(tables.flatten(0, 1))
         scores[name] = value.unflatten(0, tables.shape[:2]), defined.unflatten(0, tables.shape[:2])
         if name == "fg_ari":
             # the whole table of a sample without objects is its background
@@ -111,6 +113,12 @@ def _add_segmentation(
     for what, there in special.items():
         for found, count in zip(clips, there.sum(-1).tolist(), strict=True):
             found.counts[f"{scope}s{what}"] = count
+
+
+@cache
+def _made(metric: MaskMetric) -> SegmentationMetric:
+    # `score` depends on the table alone, and making a metric takes longer
+    return metric.make("frame")
 
 
 def _add_tracking(found: ClipScores) -> None:

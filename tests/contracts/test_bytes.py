@@ -25,6 +25,8 @@ from slotbench.interfaces import Encoder, SlotSpec, TokenSpec, VideoBatch, Video
 from slotbench.metrics import frame_mse, frame_psnr, frame_ssim
 from slotbench.testing.frame_laws import INPUT, SLOTS, random_batch, random_slots
 
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
+
 
 def of_bytes(batch: VideoBatch) -> VideoBatch:
     return replace(batch, frames=(batch.frames.clamp(0, 1) * 255).round().to(torch.uint8))

@@ -16,6 +16,8 @@ from torch import Tensor
 
 from slotbench import registry
 
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
+
 STAGES = ("fit", "validate", "test", "predict")
 
 

@@ -16,6 +16,8 @@ from slotbench.interfaces import VideoBatch
 from slotbench.tasks.autoencoding import AutoencodingTask
 from slotbench.tasks.rollouts import rollout
 
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
+
 
 def owned(name: str, loss: Any) -> type:
     """The task with another loss, of the loss that it has."""

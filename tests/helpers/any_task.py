@@ -40,7 +40,7 @@ class _Deep(ClipDataset):
 
 
 def _loader() -> LoaderOptions:
-    return LoaderOptions(batch_size=2, val_batch_size=2, val_size=2, test_size=2)
+    return LoaderOptions(batch_size=2, val_batch_size=2, train_size=8, val_size=2, test_size=2)
 
 
 def _balls() -> SlotDataModule:

@@ -19,6 +19,7 @@ __all__ = [
     "AttentionKind",
     "CoreOutput",
     "CoreStep",
+    "GenerativeCore",
     "RecurrentCore",
     "State",
     "TemporalCore",
@@ -58,6 +59,8 @@ class CoreOutput:
             `schemata` "batch time slots schemata", by which of several updates each slot was changed, one-hot.
         frame_slots: what the core made of the frame of each step before it looked at its own state, if it has such
             slots; their number may be another. They carry a gradient, so that a task can decode them beside `slots`.
+        losses: terms that the core itself adds to the loss, scalars by name, each a mean over the steps of the call.
+            `VariationalPrediction` adds them; other tasks train without them.
 
     Raises:
         PartError: `attention` without its kind.
@@ -69,6 +72,7 @@ class CoreOutput:
     attention_kind: AttentionKind | None = None
     details: dict[str, Tensor] = field(default_factory=dict)
     frame_slots: Float[Tensor, "batch time inputs frame_dim"] | None = None
+    losses: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.attention is not None and self.attention_kind not in get_args(AttentionKind):
@@ -154,6 +158,17 @@ class WindowedCore(TemporalCore):
     @abstractmethod
     def sliding_window(self, tokens: Float[Tensor, "batch time tokens dim"], window: int) -> CoreOutput:
         """Slots of each step from the last `window` frames; there is no state."""
+
+
+class GenerativeCore(TemporalCore):
+    """A core that can go on from a state without reading anything, by a distribution that it has learned (a prior).
+
+    What it draws depends on `state` alone, or on torch's global generator.
+    """
+
+    @abstractmethod
+    def imagine(self, state: State, steps: int) -> CoreOutput:
+        """Slots of the next `steps` steps, drawn from the prior; no slot depends on a later step."""
 
 
 class RecurrentCore(TemporalCore):

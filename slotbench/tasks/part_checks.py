@@ -214,6 +214,7 @@ class _Output:
         self._shape("slots", output.slots, steps | {"dim": spec.dim}, why)
         if output.attention is not None:
             self._shape("attention", output.attention, steps | {"tokens": tokens.shape[2]}, why)
+        self._check_losses(output.losses)
 
     def _check_decoder(self, slots: Tensor, output: Any, target: VideoSpec) -> None:
         self._kind(output, Decoded, "Decoded(reconstruction, masks)")
@@ -229,7 +230,10 @@ class _Output:
             self._shape("masks", output.masks, steps | count | pixels, why)
         if output.components is not None:
             self._shape("components", output.components, steps | count | channels | pixels, why)
-        for term, value in output.losses.items():
+        self._check_losses(output.losses)
+
+    def _check_losses(self, losses: dict[str, Tensor]) -> None:
+        for term, value in losses.items():
             if not isinstance(value, Tensor) or value.numel() != 1:
                 raise PartError(f"{self._who} returned {_short(value)} as the loss {term!r}; expected a scalar tensor")
 

@@ -85,10 +85,11 @@ def past_ignores_future(build: Build, changed: int = 3, batch: int = 2, time: in
 
 
 def gradient_reaches_every_parameter(build: Build, spec: TokenSpec = SPEC) -> None:
-    """Law 3, first half: the slots of a clip of a few steps depend on every trainable parameter."""
+    """Law 3, first half: slots and own losses of a clip of a few steps depend on every trainable parameter."""
     core = _core(build, spec)
     core.train()
-    scalar(_run(core, _tokens(spec, 2, 5)).slots).backward()
+    output = _run(core, _tokens(spec, 2, 5))
+    torch.stack([scalar(output.slots), *output.losses.values()]).sum().backward()
     dead = [name for name, parameter in _trainable(core) if parameter.grad is None or not parameter.grad.any()]
     assert not dead, f"no gradient reaches {', '.join(dead)}"
     broken = [n for n, p in _trainable(core) if p.grad is not None and not p.grad.isfinite().all()]

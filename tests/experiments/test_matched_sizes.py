@@ -32,7 +32,7 @@ SLOT_CORES = ["PSB", "RIM", "SingleStateSSM", "SlotRNN", "SlotSSM", "SlotTransfo
 VARIANTS = ["RIM_original", "SingleStateSSM_equal_state"]
 CORES = dict.fromkeys(EXPERIMENT, SLOT_CORES) | {
     **dict.fromkeys(["bouncing_balls", "blinking_balls_small"], sorted([*SLOT_CORES, *VARIANTS])),
-    "moving_mnist": ["ConvLSTM", "ConvS5", "ConvSSM", "FrameTransformer", "Performer", "S5"],
+    "moving_mnist": ["CWVAE", "ConvLSTM", "ConvS5", "ConvSSM", "FrameTransformer", "Performer", "S5"],
     "movi_like": ["OCSlotSSM", "PSB", "SAVi"],
     "cater_like": ["RIM", "SingleStateSSM", "SlotRNN", "SlotSSM", "SlotTransformer"],
     "moving_sprites": ["GRU", "OCRIM", "OCRIM_feature_flow", "RIM", "SCOFF"],

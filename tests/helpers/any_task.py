@@ -67,8 +67,11 @@ ENCODERS = (
     partial(registry.load("encoders", "PatchEncoder"), dim=16, patch_size=4),
     partial(registry.load("encoders", "MLPEncoder"), dim=16, norm="none"),
 )
+CORES = (
+    partial(registry.load("cores", "SAVi"), num_slots=3, dim=16, mlp_ratio=1),
+    partial(registry.load("cores", "CWVAE"), num_levels=2, factor=2, dim=16, latent_dim=4, feature_dim=16),
+)
 PARTS: dict[str, Any] = {
-    "core": partial(registry.load("cores", "SAVi"), num_slots=3, dim=16, mlp_ratio=1),
     "tokenizer": partial(registry.load("tokenizers", "DVAE"), num_codes=6, channels=4, anneal_steps=4),
     "mask_decoder": DECODERS[0],
     "optimizer": partial(torch.optim.Adam, lr=1e-3),
@@ -115,7 +118,7 @@ def _recipe(name: str) -> tuple[Callable[[], SlotDataModule], dict[str, Any]]:
 def _parts(task_class: type[Task]) -> Iterator[dict[str, Any]]:
     asked = inspect.signature(task_class).parameters
     known = {name: part for name, part in PARTS.items() if name in asked}
-    tried = {"encoder": ENCODERS, "decoder": DECODERS}
+    tried = {"core": CORES, "encoder": ENCODERS, "decoder": DECODERS}
     chosen = {name: parts for name, parts in tried.items() if name in asked}
     for combination in product(*chosen.values()):
         yield known | dict(zip(chosen, combination, strict=True))

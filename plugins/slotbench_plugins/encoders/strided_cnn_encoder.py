@@ -15,38 +15,42 @@ from slotbench.nn.grid import normalise_frames, to_tokens
 from slotbench.nn.positions import CoordinateEmbedding, CoordinateGrid
 
 Output = Literal["flat", "map"]
-Head = Literal["linear", "mlp"]
-Norm = Literal["channels", "frame"]
+Head = Literal["linear", "mlp", "none"]
+Norm = Literal["channels", "frame", "none"]
+Activation = Literal["elu", "leaky_relu"]
 
 STRIDE = 2
 
 
 class StridedCNNEncoder(Encoder):
-    """Convolutions of stride 2 with ELU and LayerNorm; then one token per frame ("flat") or one per cell ("map").
+    """Convolutions of stride 2, each with activation and norm; then one token per frame ("flat") or per cell ("map").
 
     Pixels enter as they are, in [0, 1]. A flat encoder maps all that the convolutions leave of a frame to one vector. A
     map encoder adds where each cell lies and maps every cell. All layers start as PyTorch makes them.
 
     `moving_mnist` and `moving_sprites` have the settings of the source, where convolutions have no padding and norms no
-    weights: 64 pixels become 31, 14 and 6 cells a side. The defaults are a small model for frames of any size.
+    weights: 64 pixels become 31, 14 and 6 cells a side. `cwvae` has those of another. The defaults are a small model
+    for frames of any size.
 
     Source: Lin, "Modular Neural Networks for Video Prediction", M.Sc. thesis, TU Delft, 2022, Tables A.1 and A.2, and
     its author's code; docs/papers/rim.md lists the differences.
 
     Args:
         video_spec: one step of the input.
-        dim: width of a token.
+        dim: width of a token; not read with `head="none"`.
         channels: of every convolution.
         kernel_size: side of every convolution in pixels.
         padding: zeros on each side of what a convolution sees.
         output: one token per frame, or one per cell.
         head: what follows the convolutions: "linear", a linear layer, ELU and a norm; "mlp", two linear layers with ELU
-            between them and no norm; if None, "linear" for flat outputs and "mlp" for maps.
+            between them and no norm; "none", nothing, so that a token is what the convolutions leave; if None, "linear"
+            for flat outputs and "mlp" for maps.
         hidden_dim: width between the two linear layers; the channels of the last convolution if None.
         norm: LayerNorm over the "channels" of each cell or token, with weights, or over all numbers of a "frame" at
-            once, tokens included, without weights.
+            once, tokens included, without weights, or "none".
         last_norm: a norm after the last convolution too.
         positions: see `slotbench.nn.positions.coordinate_grid`; only maps have any.
+        activation: after every convolution; leaky ReLU has a slope of 0.2.
 
     Raises:
         ValueError: the frame is too small for the convolutions, a number is not positive (or a padding is negative), or
@@ -66,20 +70,25 @@ class StridedCNNEncoder(Encoder):
         norm: Norm = "channels",
         last_norm: bool = True,
         positions: CoordinateGrid = "ramps",
+        activation: Activation = "elu",
     ):
         super().__init__()
         head = head or ("linear" if output == "flat" else "mlp")
         _check_choices(output=(output, get_args(Output)), head=(head, get_args(Head)), norm=(norm, get_args(Norm)))
+        _check_choices(activation=(activation, get_args(Activation)))
         hidden_dim = channels[-1] if hidden_dim is None and channels else hidden_dim
         rows, cols = _grid(video_spec, channels, kernel_size, padding, dim, hidden_dim)
         self.output: Output = output
         self.norm: Norm = norm
+        self.activation: Activation = activation
+        if head == "none":
+            dim = channels[-1] if output == "map" else channels[-1] * rows * cols
         self.token_spec = TokenSpec(dim, rows * cols, (rows, cols)) if output == "map" else TokenSpec(dim, 1)
         self.convs = nn.ModuleList(
             nn.Conv2d(before, after, kernel_size, STRIDE, padding)
             for before, after in pairwise((video_spec.channels, *channels))
         )
-        normed = channels if last_norm else channels[:-1]
+        normed = () if norm == "none" else channels if last_norm else channels[:-1]
         self.norms = nn.ModuleList(_CellNorm(width) if norm == "channels" else _FrameNorm() for width in normed)
         width = channels[-1]
         self.position: CoordinateEmbedding | None = None
@@ -92,10 +101,12 @@ class StridedCNNEncoder(Encoder):
         if head == "mlp":
             assert hidden_dim is not None
             self.head = nn.Sequential(nn.Linear(width, hidden_dim), nn.ELU(), nn.Linear(hidden_dim, dim))
+        elif head == "none":
+            self.head = nn.Identity()
         else:
             # the tokens of a frame are normalised as one where the maps are
             shape = (dim,) if norm == "channels" else (self.token_spec.num_tokens, dim)
-            last = nn.LayerNorm(shape, elementwise_affine=norm == "channels")
+            last = nn.Identity() if norm == "none" else nn.LayerNorm(shape, elementwise_affine=norm == "channels")
             self.head = nn.Sequential(nn.Linear(width, dim), nn.ELU(), last)
 
     @classmethod
@@ -115,11 +126,23 @@ class StridedCNNEncoder(Encoder):
         """
         return cls(video_spec, dim, (32, 64, 128), padding=0, output=output, hidden_dim=256, norm="frame")
 
+    @classmethod
+    def cwvae(cls, video_spec: VideoSpec, channels: tuple[int, ...] = (32, 64, 128, 256)) -> StridedCNNEncoder:
+        """The encoder of CW-VAE's code: one token of 1,024 numbers for 64 x 64 pixels, and no norm.
+
+        With one channel it has 689,120 parameters. Source: Saxena et al., "Clockwork Variational Autoencoders",
+        NeurIPS 2021, and its code.
+        """
+        return cls(
+            video_spec, channels=channels, padding=0, output="flat", head="none", norm="none", activation="leaky_relu"
+        )
+
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
         """Tokens of every step."""
         images = batch.frames.flatten(0, 1).contiguous(memory_format=torch.channels_last)
         for index, conv in enumerate(self.convs):
-            images = F.elu(conv(images))
+            images = conv(images)
+            images = F.elu(images) if self.activation == "elu" else F.leaky_relu(images, 0.2)
             if index < len(self.norms):
                 images = self.norms[index](images)
         if self.position is None:

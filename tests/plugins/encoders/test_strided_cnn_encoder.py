@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from slotbench.interfaces import VideoBatch, VideoSpec
+from slotbench.interfaces import TokenSpec, VideoBatch, VideoSpec
 from slotbench.nn.parameters import trainable_parameters
 from slotbench.registry import load
 
@@ -104,6 +104,28 @@ def test_the_presets_have_the_parameters_of_the_thesis(preset, spec, output, dim
     assert encoder.token_spec.grid == ((6, 6) if output == "map" else None)
 
 
+def test_the_preset_of_cwvae_has_its_size_and_no_more_than_convolutions():
+    torch.manual_seed(0)
+    encoder = StridedCNNEncoder.cwvae(GREY)
+    assert trainable_parameters(encoder)["total"] == 689_120
+    assert encoder.token_spec == TokenSpec(1024, 1)
+    batch = clips(GREY, 1, 2, torch.float32)
+    images = batch.frames[0]
+    for conv in encoder.convs:
+        images = F.leaky_relu(F.conv2d(images, conv.weight, conv.bias, stride=2), 0.2)
+    torch.testing.assert_close(encoder(batch)[0, :, 0], images.flatten(1))
+
+
+@pytest.mark.parametrize("head", ["linear", "mlp", "none"])
+@pytest.mark.parametrize("output", ["flat", "map"])
+def test_there_may_be_no_norm(output, head):
+    encoder = StridedCNNEncoder(COLOUR, 24, channels=(8, 16), output=output, head=head, norm="none")
+    assert not any(isinstance(module, torch.nn.LayerNorm) for module in encoder.modules())
+    tokens = encoder(clips(COLOUR, 1, 2, torch.float32))
+    assert tokens.shape[2:] == (encoder.token_spec.num_tokens, encoder.token_spec.dim)
+    assert head == "none" or encoder.token_spec.dim == 24
+
+
 def test_64_pixels_become_31_14_and_6_cells():
     images, sides = torch.rand(1, 1, 64, 64), []
     for conv in StridedCNNEncoder.moving_mnist(GREY).convs:
@@ -153,6 +175,7 @@ def test_what_cannot_be_is_refused(spec, arguments, message):
 
 def test_words_that_mean_nothing_are_refused_where_nothing_checks_types():
     build = inspect.unwrap(StridedCNNEncoder.__init__)
-    for argument, choices in {"output": "flat, map", "head": "linear, mlp", "norm": "channels, frame"}.items():
-        with pytest.raises(ValueError, match=f"no {argument} named 'none'; choose one of {choices}"):
-            build(StridedCNNEncoder.__new__(StridedCNNEncoder), GREY, **{argument: "none"})
+    words = {"output": "flat, map", "head": "linear, mlp, none", "norm": "channels, frame, none"}
+    for argument, choices in (words | {"activation": "elu, leaky_relu"}).items():
+        with pytest.raises(ValueError, match=f"no {argument} named 'any'; choose one of {choices}"):
+            build(StridedCNNEncoder.__new__(StridedCNNEncoder), GREY, **{argument: "any"})

@@ -1,0 +1,154 @@
+"""Video prediction by a latent model: trained by the evidence lower bound, evaluated by samples from its prior."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.optim import AdamW, Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from slotbench.interfaces import (
+    CoreOutput,
+    DataSpec,
+    Decoded,
+    Decoder,
+    Encoder,
+    GenerativeCore,
+    PartError,
+    SlotSpec,
+    TokenSpec,
+    VideoBatch,
+    VideoSpec,
+)
+from slotbench.tasks.frame_losses import at_least_float32, squash
+from slotbench.tasks.given_weights import GivenWeights
+from slotbench.tasks.optimisation import WarmupCosine
+from slotbench.tasks.optimised_module import Decay
+from slotbench.tasks.part_checks import check_whole_frames
+from slotbench.tasks.rollouts.rollout import PIECE, Feedback, painted_alone
+from slotbench.tasks.rollouts.rollout_task import RolloutTask
+
+__all__ = ["VariationalPrediction"]
+
+
+class VariationalPrediction(RolloutTask):
+    """Learns a latent model of videos (`GenerativeCore`, such as `CWVAE`), and predicts by its prior.
+
+    The loss is the negative evidence lower bound in nats per frame: each frame's negative log likelihood, a Gaussian
+    around the frame decoded from the posterior's slots, plus the core's own terms (`CoreOutput.losses`), which are the
+    divergence of posterior from prior.
+
+    In evaluation the posterior reads `context` true frames, and the prior goes on for `horizon` frames; nothing that
+    was painted is read again. A context may end in the middle of a block of a core that reads blocks; the core says
+    what happens then. The scores are those of `VideoPrediction`, without thresholded feedback.
+
+    Source: Saxena, Ba, Hafner, "Clockwork Variational Autoencoders", NeurIPS 2021, and its code.
+
+    Arguments that are not explained here are those of `SlotTask` and `VideoPrediction`.
+
+    Args:
+        core: makes a `GenerativeCore` from the encoder's `TokenSpec`.
+        deviation: standard deviation of a pixel around the decoded one, in units of white. The squared error weighs
+            1 / (2 deviation^2) beside the divergence, so it decides how much the latents say.
+
+    Raises:
+        ValueError: the target is not a frame like the input, or an argument cannot be.
+        PartError: the core is no `GenerativeCore`.
+    """
+
+    monitor = ("val/rollout_mse", "min")
+
+    def __init__(
+        self,
+        encoder: Callable[[VideoSpec], Encoder],
+        core: Callable[[TokenSpec], GenerativeCore],
+        decoder: Callable[[SlotSpec, VideoSpec], Decoder],
+        optimizer: Callable[[Iterable], Optimizer] = AdamW,
+        schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
+        deviation: float = 1.0,
+        context: int = 10,
+        horizon: int = 20,
+        report_horizons: tuple[int, ...] = (),
+        quantise: bool = False,
+        init_from: str | None = None,
+        data_spec: DataSpec | None = None,
+        decay: Decay = "matrices",
+        lpips_weights: str | None = None,
+        lpips_heads: str | None = None,
+        fvd_weights: str | None = None,
+        group_size: int = 256,
+    ):
+        super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay)
+        check_whole_frames(self.data_spec, "VariationalPrediction continues the frames that it reads", "MovingMNIST")
+        if not isinstance(self.core, GenerativeCore):
+            raise PartError(
+                f"VariationalPrediction draws what comes next from the core's prior, and {type(self.core).__name__} "
+                "has none: choose CWVAE, or another GenerativeCore; for cores that read what they painted choose "
+                "VideoPrediction"
+            )
+        if not (math.isfinite(deviation) and deviation > 0):
+            raise ValueError(f"deviation is {deviation}; expected a positive number, such as 1.0, in units of white")
+        self.deviation = deviation
+        weights = GivenWeights(lpips_weights, lpips_heads, fvd_weights)
+        self.declare_rollouts(context, horizon, "probability", weights, quantise, report_horizons, group_size)
+
+    def forward(self, batch: VideoBatch) -> Decoded:
+        """Decodes every frame from the posterior's slots; the losses are the core's and the decoder's."""
+        output = self.core(self.encoder(batch))
+        decoded = self.decoder(output.slots, batch)
+        return replace(decoded, losses={**decoded.losses, **output.losses})
+
+    def loss(self, output: Decoded, batch: VideoBatch) -> Float[Tensor, ""]:
+        """The negative evidence lower bound in nats per frame, the mean over frames and clips."""
+        painted = at_least_float32(output.reconstruction)
+        error = (painted - batch.frames.to(painted)).square().mean() / (2 * self.deviation**2)
+        surprise = error + math.log(self.deviation) + 0.5 * math.log(2 * math.pi)
+        return output.add_losses(surprise * painted[0, 0].numel())
+
+    def frames(self, decoded: Decoded) -> Float[Tensor, "batch time channels height width"]:
+        """What the decoder painted, cut off at black and white."""
+        return squash(decoded.reconstruction, "mse")
+
+    def rollout_steps(
+        self,
+        batch: VideoBatch,
+        context: int | None = None,
+        horizon: int | None = None,
+        feedback: Feedback | None = None,
+        components: bool = False,
+        watch: Callable[[CoreOutput], object] = lambda _: None,
+    ) -> Iterator[Decoded]:
+        """Reads `context` frames of the batch by the posterior, then draws `horizon` frames by the prior, one by one.
+
+        What is not given is the task's own; `feedback` is not read. The rest is as in `roll_out`.
+
+        Raises:
+            ValueError: the clips are shorter than the context.
+        """
+        context, horizon = context or self.context, horizon or self.horizon
+        if batch.num_steps < context:
+            raise ValueError(
+                f"a roll-out from {context} context frames needs clips of at least as many, and these have "
+                f"{batch.num_steps}: lower context, or make the clips longer"
+            )
+        pieces = [batch.slice_time(at, min(at + PIECE, context)) for at in range(0, context, PIECE)]
+        output = self.core(torch.cat([self.encoder(piece) for piece in pieces], dim=1))
+        watch(output)
+        return self._go_on(output, horizon, components, watch)
+
+    def _go_on(
+        self, output: CoreOutput, horizon: int, components: bool, watch: Callable[[CoreOutput], object]
+    ) -> Iterator[Decoded]:
+        assert isinstance(self.core, GenerativeCore)
+        decode = self.decoder.prepared()
+        for _ in range(horizon):
+            output = self.core.imagine(output.state, 1)
+            watch(output)
+            decoded = decode(output.slots)
+            alone = painted_alone(decoded, self.frames) if components else None
+            yield Decoded(self.frames(decoded), decoded.masks, alone)

@@ -26,6 +26,8 @@ from slotbench.testing.laws import (
     splitting_carries_state,
 )
 
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
+
 
 def variant(name: str, **arguments: object) -> Build:
     return partial(registry.load("cores", name), **arguments)

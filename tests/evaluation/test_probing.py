@@ -12,6 +12,8 @@ from slotbench.evaluation.probe_clips import Clips
 from slotbench.evaluation.probe_factors import Factor, ProbeError, choose_factors
 from slotbench.evaluation.probing import ProbeReport, ProbeSettings, probe
 
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
+
 LINEAR = ProbeSettings(heads=("linear",))
 BY_POSITION = ProbeSettings(match="position", heads=("linear",))
 
@@ -180,7 +182,7 @@ def test_matching_needs_what_it_matches_by() -> None:
 
 
 def test_results_repeat() -> None:
-    (fit, _), (test, _) = World().clips_of(0), World().clips_of(1)
+    (fit, _), (test, _) = World(clips=12).clips_of(0), World(clips=12).clips_of(1)
     settings = ProbeSettings(match="position")
     torch.manual_seed(1)
     first = report_of(fit, test, settings)

@@ -26,6 +26,8 @@ from slotbench.tasks.long_context_reasoning import LongContextReasoning
 from slotbench.tasks.slot_autoencoding import SlotAutoencoding
 from slotbench.tasks.video_prediction import VideoPrediction
 
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
+
 TRAINED = 3
 
 

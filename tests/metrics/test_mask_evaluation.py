@@ -16,6 +16,8 @@ from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.mask_evaluation import MaskEvaluation, truth_digests
 from slotbench.metrics.mask_rules import Rules
 
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
+
 
 def labels(seed: int, clips: int = 3, time: int = 4, ids: int = 4, side: int = 6) -> torch.Tensor:
     """Blocks of ids, some of which are not in every clip or frame."""

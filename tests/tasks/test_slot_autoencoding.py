@@ -16,6 +16,8 @@ from slotbench.metrics.segmentation import FGARI, MatchedIoU
 from slotbench.registry import load
 from slotbench.tasks.slot_autoencoding import SlotAutoencoding
 
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
+
 MLPEncoder, MLPPatchDecoder = load("encoders", "MLPEncoder"), load("decoders", "MLPPatchDecoder")
 FEATURES = {"encoder": partial(MLPEncoder, dim=16), "decoder": partial(MLPPatchDecoder, hidden_dim=16)}
 

@@ -16,6 +16,8 @@ from slotbench.metrics.frames import frame_mse, frame_psnr, frame_ssim
 from slotbench.registry import load, names
 from slotbench.tasks.rollouts.scores import RolloutScores, frames_ahead
 
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
+
 
 @pytest.fixture
 def data():

@@ -22,6 +22,8 @@ from slotbench.registry import load
 from slotbench.tasks.rollouts.objects import ObjectScores, visible_parts
 from slotbench.tasks.video_prediction import VideoPrediction
 
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
+
 CONTEXT, HORIZON = 6, 8
 
 

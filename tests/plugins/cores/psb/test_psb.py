@@ -16,6 +16,8 @@ from slotbench.interfaces import TokenSpec, map_state
 from slotbench.nn.inverted_attention import InvertedAttention
 from slotbench.nn.parameters import decay_groups
 
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
+
 SPEC = TokenSpec(dim=16, num_tokens=5)
 
 

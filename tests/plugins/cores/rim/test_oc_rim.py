@@ -22,6 +22,8 @@ from slotbench.testing.laws import (
     splitting_carries_state,
 )
 
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
+
 INPUTS, WIDTH = 3, 7
 
 

@@ -25,6 +25,8 @@ from slotbench.testing.laws import (
     splitting_carries_state,
 )
 
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
+
 CORES = pytest.mark.parametrize("kind", [SCOFF, ALTSCOFF])
 CALM = {"input_dropout": 0.0, "communication_dropout": 0.0}
 

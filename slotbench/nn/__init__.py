@@ -8,6 +8,7 @@ from __future__ import annotations
 from slotbench.lazy import lazy_names
 
 _MODULES = {
+    "action_embedding": ("ActionEmbedding",),
     "attention": ("CrossAttention", "SelfAttention", "SelfCrossLayer", "SlotMixer"),
     "causal_transformer": ("CausalTransformer", "TransformerLayer"),
     "diagonal_ssm": ("DiagonalDynamics",),
@@ -17,6 +18,7 @@ _MODULES = {
     "linear": ("MLP",),
     "mamba": ("MambaBlock",),
     "mamba2": ("Mamba2Block",),
+    "mask_git": ("MaskGit",),
     "positions": ("CoordinateEmbedding",),
     "resnet_blocks": ("ResNetBlock",),
     "slot_attention": ("SlotCorrector",),
@@ -25,6 +27,7 @@ _MODULES = {
     "slot_predictor": ("SlotPredictor",),
     "slot_ssm_layer": ("SlotSSMLayer", "SlotSSMStack"),
     "temporal_attention": ("TemporalAttention",),
+    "vector_quantisation": ("CosineQuantiser",),
 }
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -117,14 +117,24 @@ class MaskGit(nn.Module):
         return F.linear(x, self.table[:-1], self.bias)
 
     def loss(
-        self, codes: Integer[Tensor, "frames cells"], condition: Float[Tensor, "frames cells condition_dim"]
+        self,
+        codes: Integer[Tensor, "frames cells"],
+        condition: Float[Tensor, "frames cells condition_dim"],
+        counted: Bool[Tensor, " frames"] | None = None,
     ) -> Float[Tensor, ""]:
-        """Mean cross-entropy of the codes that `random_masks` masks, in nats, times the number of cells."""
+        """Mean cross-entropy of the codes that `random_masks` masks, in nats, times the number of cells.
+
+        Args:
+            codes: the true ones, row by row.
+            condition: the vector of each cell.
+            counted: the frames that have a part in the mean, at least one; all if None.
+        """
         masked = random_masks(len(codes), codes.shape[1], codes.device)
         logits = self(codes.masked_fill(masked, self.mask_id), condition)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         # -100 has no part in the mean
-        error = F.cross_entropy(logits.flatten(0, 1), codes.masked_fill(~masked, -100).flatten())
+        due = masked if counted is None else masked & counted[:, None]
+        error = F.cross_entropy(logits.flatten(0, 1), codes.masked_fill(~due, -100).flatten())
         return self.num_cells * error
 
     @torch.no_grad()

@@ -56,6 +56,12 @@ def _cater() -> SlotDataModule:
     return CATERLike("objects", num_frames=5, loader=_loader(), **small)  # type: ignore[arg-type]
 
 
+class FittedPatches(registry.load("tokenizers", "PatchKMeans")):  # type: ignore[misc]
+    """Patches of one brightness each, which no data set has to be there for."""
+
+    fit_frames = 0
+
+
 DATA: tuple[Callable[[], SlotDataModule], ...] = (_balls, _blinking, _cater)
 DECODERS = (
     partial(registry.load("decoders", "SpatialBroadcastDecoder"), channels=4, initial_rgb=0.5),
@@ -70,9 +76,13 @@ ENCODERS = (
 CORES = (
     partial(registry.load("cores", "SAVi"), num_slots=3, dim=16, mlp_ratio=1),
     partial(registry.load("cores", "CWVAE"), num_levels=2, factor=2, dim=16, latent_dim=4, feature_dim=16),
+    partial(registry.load("cores", "ConvS5"), dim=16, state_dim=8, num_layers=1),
+)
+TOKENIZERS = (
+    partial(registry.load("tokenizers", "DVAE"), num_codes=6, channels=4, anneal_steps=4),
+    partial(FittedPatches, num_codes=6),
 )
 PARTS: dict[str, Any] = {
-    "tokenizer": partial(registry.load("tokenizers", "DVAE"), num_codes=6, channels=4, anneal_steps=4),
     "mask_decoder": DECODERS[0],
     "optimizer": partial(torch.optim.Adam, lr=1e-3),
     "context": 1,
@@ -118,7 +128,7 @@ def _recipe(name: str) -> tuple[Callable[[], SlotDataModule], dict[str, Any]]:
 def _parts(task_class: type[Task]) -> Iterator[dict[str, Any]]:
     asked = inspect.signature(task_class).parameters
     known = {name: part for name, part in PARTS.items() if name in asked}
-    tried = {"core": CORES, "encoder": ENCODERS, "decoder": DECODERS}
+    tried = {"core": CORES, "tokenizer": TOKENIZERS, "encoder": ENCODERS, "decoder": DECODERS}
     chosen = {name: parts for name, parts in tried.items() if name in asked}
     for combination in product(*chosen.values()):
         yield known | dict(zip(chosen, combination, strict=True))

@@ -31,13 +31,19 @@ class ResNetEncoder(Encoder):
         blocks: residual blocks of every level but the first.
         action_dim: channels of an embedding of the step's action that every cell is given beside its own; 0 for none.
             `VideoBatch.actions[t]` leads from frame t to frame t + 1. Data without actions gets one learned vector.
+        rescale: take frames in [0, 1] as 2x - 1; False for maps of other numbers, such as vectors of codes.
 
     Raises:
         ValueError: the halvings do not fit the frame, or a number that must be positive is not.
     """
 
     def __init__(
-        self, video_spec: VideoSpec, depths: tuple[int, ...] = (16, 32, 64), blocks: int = 1, action_dim: int = 0
+        self,
+        video_spec: VideoSpec,
+        depths: tuple[int, ...] = (16, 32, 64),
+        blocks: int = 1,
+        action_dim: int = 0,
+        rescale: bool = True,
     ):
         super().__init__()
         if not depths or min(depths) < 1 or blocks < 1 or action_dim < 0:
@@ -53,6 +59,7 @@ class ResNetEncoder(Encoder):
             )
         grid = (video_spec.height // factor, video_spec.width // factor)
         self.token_spec = TokenSpec(depths[-1] + action_dim, grid[0] * grid[1], grid)
+        self.rescale = rescale
         self.conv = frame_conv(video_spec.channels, depths[0])
         stack, self._starts_level = [ResNetBlock(depths[0], depths[0])], [False]
         for below, depth in pairwise(depths):
@@ -77,7 +84,7 @@ class ResNetEncoder(Encoder):
         self, batch: VideoBatch, conv: Callable[[Tensor], Tensor], blocks: Iterable[Callable[[Tensor], Tensor]]
     ) -> Tensor:
         count, time = batch.frames.shape[:2]
-        images = conv((2 * batch.frames - 1).flatten(0, 1))
+        images = conv((2 * batch.frames - 1 if self.rescale else batch.frames).flatten(0, 1))
         # after the convolution, because a frame of one channel has no layout that tells it channels-last
         images = images.contiguous(memory_format=torch.channels_last)
         for block, starts_level in zip(blocks, self._starts_level, strict=True):

@@ -36,8 +36,8 @@ from slotbench.metrics.scores import Score, Stage
 from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask, frame_size
 from slotbench.tasks.codes.code_scores import CodeScores
 from slotbench.tasks.codes.mask_decoding import MaskDecoding, hidden_gradients
-from slotbench.tasks.codes.tokenizing import CodeSum, checked_tokenizer, fit_tokenizer, reconstruction_loss
-from slotbench.tasks.codes.trained_tokenizer import trained_tokenizer
+from slotbench.tasks.codes.tokenizing import CodeSum, fit_tokenizer, reconstruction_loss
+from slotbench.tasks.codes.trained_tokenizer import chosen_tokenizer
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import ClipBy, Decay
@@ -133,7 +133,7 @@ class CodeAutoencoding(AutoencodingTask):
         built, codes = None, None
         if data_spec is not None:
             check_whole_frames(data_spec, "CodeAutoencoding predicts codes of the frames that it reads", "MOViLike")
-            built = _tokenizer(tokenizer_run, tokenizer, data_spec.input)
+            built = chosen_tokenizer("CodeAutoencoding", tokenizer_run, tokenizer, data_spec.input)
             codes = DataSpec(replace(data_spec.input, codes=built.code_spec), built.code_spec)
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay, codes)
         assert built is not None  # without a data_spec the line above raises
@@ -326,16 +326,3 @@ class CodeAutoencoding(AutoencodingTask):
 
 def _coded(batch: VideoBatch, codes: Tensor) -> VideoBatch:
     return replace(batch, codes=codes, target=codes, target_time=batch.time, target_masks=None)
-
-
-def _tokenizer(run: str | None, tokenizer: Callable[[VideoSpec], Tokenizer] | None, frame: VideoSpec) -> Tokenizer:
-    if (run is None) == (tokenizer is None):
-        given = "neither is" if run is None else "both are"
-        raise ValueError(
-            "CodeAutoencoding takes its codes from one tokenizer: give tokenizer_run, the folder of a run of "
-            f"FrameTokenization, or tokenizer, such as PatchKMeans; {given} given"
-        )
-    if tokenizer is None:
-        assert run is not None
-        return trained_tokenizer(run, frame)
-    return checked_tokenizer(tokenizer(frame))

@@ -1,15 +1,17 @@
-"""A tokenizer that a run of `FrameTokenization` has trained, read safely and frozen."""
+"""The tokenizer of a task of codes: one that a run of `FrameTokenization` has trained, or one that it makes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from slotbench.errors import lines
 from slotbench.interfaces import Tokenizer, VideoSpec
 from slotbench.pretrained.weights import WeightError, find_checkpoint, freeze, read_tensors
 from slotbench.tasks.codes.frame_tokenization import FrameTokenization
+from slotbench.tasks.codes.tokenizing import checked_tokenizer
 
-__all__ = ["trained_tokenizer"]
+__all__ = ["chosen_tokenizer", "trained_tokenizer"]
 
 _MOST_BYTES = 1 << 30
 """Of a checkpoint: with the state of its optimiser DVAE's has 8 MB, and that of `VQGAN.taming` 900 MB."""
@@ -52,3 +54,31 @@ def trained_tokenizer(run: str, frame: VideoSpec) -> Tokenizer:
         )
     freeze(task.tokenizer)
     return task.tokenizer
+
+
+def chosen_tokenizer(
+    task: str, run: str | None, tokenizer: Callable[[VideoSpec], Tokenizer] | None, frame: VideoSpec
+) -> Tokenizer:
+    """The tokenizer of a run, frozen, or a new one.
+
+    Args:
+        task: the name of the task, for messages.
+        run: run folder or checkpoint of a `FrameTokenization`, or None.
+        tokenizer: makes a tokenizer from the frames' `VideoSpec`, or None.
+        frame: the frames.
+
+    Raises:
+        ValueError: neither is given, or both are.
+        PartError: the new one announces no codes.
+        UserError: the run holds no tokenizer of such frames.
+    """
+    if (run is None) == (tokenizer is None):
+        given = "neither is" if run is None else "both are"
+        raise ValueError(
+            f"{task} takes its codes from one tokenizer: give tokenizer_run, the folder of a run of "
+            f"FrameTokenization, or tokenizer, such as PatchKMeans; {given} given"
+        )
+    if tokenizer is None:
+        assert run is not None
+        return trained_tokenizer(run, frame)
+    return checked_tokenizer(tokenizer(frame))

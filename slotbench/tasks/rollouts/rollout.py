@@ -17,6 +17,7 @@ from slotbench.interfaces import CoreOutput, Decoded, Decoder, Encoder, State, T
 __all__ = [
     "PIECE",
     "Feedback",
+    "check_context",
     "forced_loss",
     "in_pieces",
     "painted_alone",
@@ -63,11 +64,7 @@ def roll_out(
     Raises:
         ValueError: the clips are shorter than the context.
     """
-    if batch.num_steps < context:
-        raise ValueError(
-            f"a roll-out from {context} context frames needs clips of at least as many, and these have "
-            f"{batch.num_steps}: lower context, or make the clips longer"
-        )
+    check_context(batch, context)
     encoder, core, decoder = parts
     encode, one_step, decode = encoder.prepared(), core.prepared(), decoder.prepared()
     state: State | None = None
@@ -91,6 +88,19 @@ def roll_out(
                 watch(out)
 
     return go_on(slots, state)
+
+
+def check_context(batch: VideoBatch, context: int) -> None:
+    """Refuses clips that are shorter than the context of a roll-out.
+
+    Raises:
+        ValueError: they are.
+    """
+    if batch.num_steps < context:
+        raise ValueError(
+            f"a roll-out from {context} context frames needs clips of at least as many, and these have "
+            f"{batch.num_steps}: lower context, or make the clips longer"
+        )
 
 
 def traced_rollout(

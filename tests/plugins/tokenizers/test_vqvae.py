@@ -17,6 +17,7 @@ from slotbench.data.sprites.moving_sprites import MovingSprites
 from slotbench.interfaces import VideoSpec
 from slotbench.nn.parameters import trainable_parameters
 from slotbench.tasks.codes.frame_tokenization import FrameTokenization
+from slotbench.tasks.optimisation import WarmupCosine
 
 FRAME = VideoSpec(channels=3, height=12, width=24)
 
@@ -166,11 +167,12 @@ def test_what_cannot_be_is_said(arguments, message):
 
 @pytest.mark.slow
 def test_it_brings_back_more_of_sprites_than_k_means_of_as_many_patches():
-    loader = LoaderOptions(batch_size=16, val_batch_size=64, val_size=64)
+    loader = LoaderOptions(batch_size=16, val_batch_size=64, val_size=192)
     data = MovingSprites(num_sprites=3, num_frames=2, eval_frames=2, resolution=32, loader=loader)
     torch.manual_seed(0)
-    task = FrameTokenization(VQVAE, partial(torch.optim.Adam, lr=1e-3), data_spec=data.spec)
-    trainer = quiet_trainer(max_steps=2000, val_check_interval=2000, check_val_every_n_epoch=None)
+    settings = {"optimizer": partial(torch.optim.Adam, lr=2e-3), "schedule": partial(WarmupCosine, warmup=0.05)}
+    task = FrameTokenization(partial(VQVAE, num_codes=32), data_spec=data.spec, **settings)
+    trainer = quiet_trainer(max_steps=600, val_check_interval=600, check_val_every_n_epoch=None)
     trainer.fit(task, datamodule=data)
     scores = trainer.callback_metrics
     assert scores["val/psnr/frame"] > scores["val/baseline/psnr/frame/k_means"] + 0.3

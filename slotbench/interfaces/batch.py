@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from einops import rearrange
-from jaxtyping import Float, Integer
+from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
 from slotbench.errors import UserError
@@ -41,6 +41,8 @@ class VideoBatch:
         codes: a tokenizer's codes of each frame, where the task has one, for encoders that read them.
         objects: the simulator's log or the set's annotations, e.g. "positions" (batch frames objects 2); not
             cut by a slice.
+        hidden: steps whose frame is hidden from the model, which has their action alone (causal masking of frames); for
+            encoders with `hides_frames`.
         index: which clip of its split each one is, where a data set's loader sets it; several processes have
             different clips of one batch.
         held_out: the same steps from views that no encoder is shown; a decoder is given this batch in place of the
@@ -60,6 +62,7 @@ class VideoBatch:
     rays: Float[Tensor, "batch time *views 6 height width"] | None = None
     features: Float[Tensor, "batch time *views feature_channels rows cols"] | None = None
     codes: Integer[Tensor, "batch time *views code_rows code_cols"] | None = None
+    hidden: Bool[Tensor, "batch time"] | None = None
     objects: dict[str, Tensor] = field(default_factory=dict)
     index: Integer[Tensor, " batch"] | None = None
     held_out: VideoBatch | None = None
@@ -129,7 +132,7 @@ class VideoBatch:
         """Steps `start` to `stop` (exclusive) of every clip, with the targets that are due within them."""
         cut: dict[str, Any] = {
             name: None if value is None else value[:, start:stop]
-            for name in ("frames", "time", "masks", "actions", "rays", "features", "codes")
+            for name in ("frames", "time", "masks", "actions", "rays", "features", "codes", "hidden")
             for value in [getattr(self, name)]
         }
         if self.target_time is not None:

@@ -72,6 +72,8 @@ class Encoder(TakesFrames, nn.Module, ABC):
     token_spec: TokenSpec
     takes_views: ClassVar[bool] = False
     """Whether there may be several views per step. A task refuses an encoder that takes one, where data gives more."""
+    hides_frames: ClassVar[bool] = False
+    """Whether `VideoBatch.hidden` is read: the tokens of a hidden step depend on its action alone."""
 
     @abstractmethod
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:

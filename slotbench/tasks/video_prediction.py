@@ -30,6 +30,7 @@ from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import Decay
 from slotbench.tasks.part_checks import check_choices, check_logits, check_whole_frames
 from slotbench.tasks.pieces import frame_by_frame
+from slotbench.tasks.rollouts.conditions import Conditions
 from slotbench.tasks.rollouts.rollout import Feedback
 from slotbench.tasks.rollouts.rollout_task import RolloutTask
 
@@ -127,6 +128,9 @@ class VideoPrediction(RolloutTask):
         object_scores: bool = False,
         slot_pictures: bool = False,
         reconstruct_share: float = 0.0,
+        drop_actions: float = 0.0,
+        frame_mask: int | None = None,
+        eval_actions: bool = True,
     ):
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay)
         reason = "VideoPrediction feeds what it predicts back in, so the target must be a frame like the input"
@@ -150,7 +154,8 @@ class VideoPrediction(RolloutTask):
         self.max_time_offset = max_time_offset
         weights = GivenWeights(lpips_weights, lpips_heads, fvd_weights)
         scored = (quantise, report_horizons, group_size, loss == "bce", object_scores, slot_pictures)
-        self.declare_rollouts(context, horizon, feedback, weights, *scored)
+        conditions = Conditions(drop_actions, frame_mask, eval_actions)
+        self.declare_rollouts(context, horizon, feedback, weights, *scored, conditions)
 
     @frame_by_frame
     def forward(self, batch: VideoBatch) -> Decoded:
@@ -185,17 +190,24 @@ class VideoPrediction(RolloutTask):
     @frame_by_frame
     def loss(self, output: Decoded, batch: VideoBatch) -> Float[Tensor, ""]:
         """Loss of the prediction of every frame but the first, by `frame_loss`, plus the decoder's own terms."""
-        value = self._error(output, batch.frames[:, 1:])
+        value = self._error(output, batch.frames[:, 1:], batch)
         if isinstance(output, Predicted):
-            current = self._error(output.current, batch.frames[:, :-1])
+            current = self._error(output.current, batch.frames[:, :-1], batch)
             value = torch.lerp(value, current, self.reconstruct_share)
         return output.add_losses(value)
 
-    def _error(self, painted: Decoded, true: Tensor) -> Tensor:
-        return frame_loss(painted.reconstruction, true, self.loss_kind, self.l1_share, self.loss_sum)
+    def _error(self, painted: Decoded, true: Tensor, batch: VideoBatch) -> Tensor:
+        def of(steps: slice, clips: Tensor | None) -> Tensor:
+            output, frames = painted.reconstruction[:, steps], true[:, steps]
+            if clips is not None:
+                output, frames = output[clips], frames[clips]
+            return frame_loss(output, frames, self.loss_kind, self.l1_share, self.loss_sum)
+
+        return self.conditions.mean_loss(of, batch)
 
     def training_loss(self, batch: VideoBatch) -> Tensor:
         """The loss of a clip; with `max_time_offset` its clock starts at a random step."""
+        batch = self.conditions.of_training(batch)
         if self.max_time_offset:
             offset = torch.randint(self.max_time_offset + 1, (len(batch), 1), device=batch.time.device)
             batch = replace(batch, time=batch.time + offset)

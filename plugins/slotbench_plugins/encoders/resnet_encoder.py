@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -15,12 +16,16 @@ from slotbench.nn.action_embedding import ActionEmbedding
 from slotbench.nn.grid import to_tokens
 from slotbench.nn.resnet_blocks import ResNetBlock, frame_conv, prepared_conv, while_unchanged
 
+HIDDEN = -2.0
+"""What the cells of a hidden frame are, as in the authors' code."""
+
 
 class ResNetEncoder(Encoder):
     """Residual blocks with average pooling between levels; the cells that remain are the tokens, row by row.
 
-    Frames enter as 2x - 1, in [-1, 1]. The first level has one block whatever `blocks` is, as in the authors' code.
-    Nothing tells a token its place or its time: the cells keep their order, for cores that convolve over them.
+    Frames enter as 2x - 1, in [-1, 1], and vectors of codes as they are (`rescale`). The first level has one block
+    whatever `blocks` is, as in the authors' code. Nothing tells a token its place or its time: the cells keep their
+    order, for cores that convolve over them. The cells of a hidden frame are -2, beside the embedding of its action.
 
     Source: Smith et al., "Convolutional State Space Models for Long-Range Spatiotemporal Modeling", NeurIPS 2023,
     Appendix D and its code; the paper's Moving-MNIST models have depths (64, 128, 256) and action_dim 1.
@@ -36,6 +41,8 @@ class ResNetEncoder(Encoder):
     Raises:
         ValueError: the halvings do not fit the frame, or a number that must be positive is not.
     """
+
+    hides_frames: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -90,6 +97,8 @@ class ResNetEncoder(Encoder):
         for block, starts_level in zip(blocks, self._starts_level, strict=True):
             images = block(F.avg_pool2d(images, 2) if starts_level else images)
         tokens = to_tokens(images, count)
+        if batch.hidden is not None:
+            tokens = tokens.masked_fill(batch.hidden[:, :, None, None], HIDDEN)
         if self.actions is None:
             return tokens
         action = self.actions(batch.actions, count, time).to(tokens)

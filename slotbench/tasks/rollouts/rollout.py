@@ -33,29 +33,31 @@ Feedback = Literal["probability", "threshold"]
 """What is fed back: the predicted frame, or black and white, whichever is nearer."""
 
 
+Predict = Callable[[Decoded], tuple[Tensor, Tensor]]
+"""From what the decoder says of a step to its frame in [0, 1], and to what the next step reads in its place."""
+
+
 def roll_out(
     parts: tuple[Encoder, TemporalCore, Decoder],
-    paint: Callable[[Decoded], Tensor],
+    predict: Predict,
     batch: VideoBatch,
     context: int,
     horizon: int,
-    feedback: Feedback,
-    components: bool = False,
+    alone: Callable[[Decoded], Tensor | None] = lambda _: None,
     watch: Callable[[CoreOutput], object] = lambda _: None,
 ) -> Iterator[Decoded]:
     """Reads the context at once, and predicts frames as they are asked for.
 
-    Of the frames and the time of the batch, only the first `context` are read; actions, where there are any, are read
-    for every predicted frame, because they are given and not predicted.
+    Of the frames and the time of the batch, only the first `context` are read; actions, and which frames are hidden,
+    are read for every predicted frame, because they are given and not predicted.
 
     Args:
         parts: encoder, core and decoder.
-        paint: frames in [0, 1] from what the decoder says.
+        predict: the frame of a step, and what the next step reads.
         batch: clips of at least `context` frames.
         context: frames to read.
         horizon: frames to predict.
-        feedback: what is fed back.
-        components: also paint each slot's own image, where the decoder has them.
+        alone: paints each slot's own image.
         watch: is called with the output of the core, piece by piece, from the first frame of the context on.
 
     Returns:
@@ -77,13 +79,13 @@ def roll_out(
         start = batch.time[:, context - 1 : context]
         for step in range(1, horizon + 1):
             decoded = decode(slots)
-            frame = paint(decoded)
-            yield Decoded(frame, decoded.masks, painted_alone(decoded, paint) if components else None)
+            frame, read = predict(decoded)
+            yield Decoded(frame, decoded.masks, alone(decoded))
             if step < horizon:
-                seen = (frame > 0.5).to(frame) if feedback == "threshold" else frame
-                here = context + step - 1
-                actions = None if batch.actions is None else batch.actions[:, here : here + 1]
-                out = one_step(encode(VideoBatch(seen, start + step, actions=actions)), state)
+                here = slice(context + step - 1, context + step)
+                actions = None if batch.actions is None else batch.actions[:, here]
+                hidden = None if batch.hidden is None else batch.hidden[:, here]
+                out = one_step(encode(VideoBatch(read, start + step, actions=actions, hidden=hidden)), state)
                 slots, state = out.slots, out.state
                 watch(out)
 
@@ -105,18 +107,27 @@ def check_context(batch: VideoBatch, context: int) -> None:
 
 def traced_rollout(
     parts: tuple[Encoder, TemporalCore, Decoder],
+    predict: Predict,
     paint: Callable[[Decoded], Tensor],
     batch: VideoBatch,
     context: int,
     horizon: int,
-    feedback: Feedback,
 ) -> tuple[Float[Tensor, "batch steps channels height width"], CoreOutput, Decoded]:
     """What a roll-out reads, the core's output and the painted frames of every step, those of the context too.
 
-    The arguments are those of `roll_out`; a step reads a frame and paints the next one.
+    The arguments are those of `roll_out`, and `paint` makes frames in [0, 1] of what the decoder says; a step reads a
+    frame and paints the next one.
     """
     outputs: list[CoreOutput] = []
-    steps = list(roll_out(parts, paint, batch, context, horizon, feedback, watch=outputs.append))
+    fed_back: list[Tensor] = []
+
+    def noted(decoded: Decoded) -> tuple[Tensor, Tensor]:
+        frame, read = predict(decoded)
+        fed_back.append(read)
+        return frame, read
+
+    for _ in roll_out(parts, noted, batch, context, horizon, watch=outputs.append):
+        pass
     attention = [output.attention for output in outputs if output.attention is not None]
     output = CoreOutput(
         torch.cat([output.slots for output in outputs], dim=1),
@@ -126,10 +137,7 @@ def traced_rollout(
         {name: torch.cat([output.details[name] for output in outputs], dim=1) for name in outputs[0].details},
     )
     made = parts[2](output.slots)
-    rolled = torch.cat([step.reconstruction for step in steps], dim=1)
-    if feedback == "threshold":
-        rolled = (rolled > 0.5).to(rolled)
-    read = torch.cat([batch.frames[:, :context], rolled[:, :-1]], dim=1)
+    read = torch.cat([batch.frames[:, :context], *fed_back[:-1]], dim=1)
     return read, output, Decoded(paint(made), made.masks, painted_alone(made, paint))
 
 

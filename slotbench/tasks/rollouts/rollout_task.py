@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,12 +21,14 @@ from slotbench.metrics.scores import Score
 from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.part_checks import check_choices
 from slotbench.tasks.pieces import may_be_cut
+from slotbench.tasks.rollouts.conditions import Conditions
 from slotbench.tasks.rollouts.groups import RolloutGroups
 from slotbench.tasks.rollouts.objects import ObjectScores, visible_parts
 from slotbench.tasks.rollouts.rollout import (
     Feedback,
     forced_loss,
     in_pieces,
+    painted_alone,
     roll_out,
     simple_predictions,
     traced_rollout,
@@ -58,6 +61,7 @@ class RolloutTask(SlotTask, Predictor):
         thresholds_in_test: bool = False,
         object_scores: bool = False,
         slot_pictures: bool = False,
+        conditions: Conditions | None = None,
     ) -> None:
         """Says how roll-outs are made and scored; `VideoPrediction` has the arguments.
 
@@ -72,8 +76,10 @@ class RolloutTask(SlotTask, Predictor):
             thresholds_in_test: score thresholded feedback too in the test.
             object_scores: score what becomes of the objects, as `ObjectScores` says.
             slot_pictures: also show what became of each slot, as `slotbench.figures.slot_stories` says.
+            conditions: actions and frames that the model is shown; all of them by default.
 
         Raises:
+            PartError: the data or the encoder cannot meet the conditions.
             ValueError: an argument cannot be.
         """
         check_choices(feedback=(feedback, Feedback))
@@ -83,6 +89,9 @@ class RolloutTask(SlotTask, Predictor):
         frame = self.data_spec.target
         weights.check(frame.channels, min(frame.height, frame.width), context + horizon)
         self.context, self.horizon, self.feedback = context, horizon, feedback
+        conditions = conditions or Conditions()
+        conditions.check(self.encoder, self.data_spec.input.num_actions)
+        self.conditions = conditions
         self.given_weights = weights
         self._thresholds_in_test = thresholds_in_test
         self.slot_pictures = slot_pictures
@@ -94,6 +103,11 @@ class RolloutTask(SlotTask, Predictor):
     @abstractmethod
     def frames(self, decoded: Decoded) -> Float[Tensor, "batch time channels height width"]:
         """What the decoder painted, as frames in [0, 1]."""
+
+    def next_frame(self, decoded: Decoded, feedback: Feedback) -> tuple[Tensor, Tensor]:
+        """The frame in [0, 1] that a step predicts, and what the next step reads in its place."""
+        frame = self.frames(decoded)
+        return frame, (frame > 0.5).to(frame) if feedback == "threshold" else frame
 
     def decode(self, output: CoreOutput, batch: VideoBatch) -> Decoded:
         """The prediction of every frame of `batch` but the first, from the core's output of every one but the last."""
@@ -162,7 +176,8 @@ class RolloutTask(SlotTask, Predictor):
 
     def forced_loss(self, batch: VideoBatch) -> Tensor:
         """The teacher-forced loss of a batch; of long clips piece by piece, where `forward` and `loss` allow it."""
-        if may_be_cut(self.forward) and may_be_cut(self.loss):
+        batch = self.conditions.of_evaluation(batch)
+        if self.conditions.frame_mask is None and may_be_cut(self.forward) and may_be_cut(self.loss):
             return forced_loss((self.encoder, self.core), self.decode, self.loss, batch, self.sums_frames)
         return self.loss(self(batch), batch)
 
@@ -212,7 +227,10 @@ class RolloutTask(SlotTask, Predictor):
         """
         parts = (self.encoder, self.core, self.decoder)
         context, horizon = context or self.context, horizon or self.horizon
-        return roll_out(parts, self.frames, batch, context, horizon, feedback or self.feedback, components, watch)
+        predict = partial(self.next_frame, feedback=feedback or self.feedback)
+        alone = partial(painted_alone, paint=self.frames) if components else lambda _: None
+        batch = self.conditions.of_evaluation(batch, rolled=True)
+        return roll_out(parts, predict, batch, context, horizon, alone, watch)
 
     def predict(self, batch: VideoBatch) -> dict[str, Tensor]:
         """The predicted frames and which steps they are, and each slot's share in each pixel, if the decoder tells."""
@@ -241,7 +259,9 @@ class RolloutTask(SlotTask, Predictor):
         """
         last = self.context + self.horizon
         parts = (self.encoder, self.core, self.decoder)
-        read, output, decoded = traced_rollout(parts, self.frames, batch, self.context, self.horizon, self.feedback)
+        predict = partial(self.next_frame, feedback=self.feedback)
+        shown = self.conditions.of_evaluation(batch, rolled=True)
+        read, output, decoded = traced_rollout(parts, predict, self.frames, shown, self.context, self.horizon)
         masks = None if batch.masks is None else batch.masks[:, 1:last]
         grid = self.encoder.token_spec.grid
         return SlotStory.of_clips(read, batch.frames[:, 1:last], output, decoded, masks, grid, self.context)

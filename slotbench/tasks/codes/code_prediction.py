@@ -1,0 +1,240 @@
+"""Prediction of a tokenizer's codes of the next frame, evaluated by autoregressive roll-out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float, Integer
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import AdamW, Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from slotbench.interfaces import (
+    CoreOutput,
+    DataSpec,
+    Decoded,
+    Decoder,
+    Encoder,
+    SlotSpec,
+    TemporalCore,
+    Tokenizer,
+    TokenSpec,
+    VideoBatch,
+    VideoSpec,
+)
+from slotbench.metrics.scores import Score
+from slotbench.tasks.codes.frozen_tokenizer import fit_frozen_tokenizer, frame_codes, frozen_tokenizer
+from slotbench.tasks.codes.tokenizing import CodeSum
+from slotbench.tasks.frame_losses import at_least_float32
+from slotbench.tasks.given_weights import GivenWeights
+from slotbench.tasks.optimisation import WarmupCosine
+from slotbench.tasks.optimised_module import Decay
+from slotbench.tasks.part_checks import check_choices, check_whole_frames
+from slotbench.tasks.pieces import frame_by_frame
+from slotbench.tasks.rollouts.conditions import Conditions
+from slotbench.tasks.rollouts.rollout import Feedback
+from slotbench.tasks.rollouts.rollout_task import RolloutTask
+
+__all__ = ["CodePrediction"]
+
+
+class CodePrediction(RolloutTask):
+    """Learns to predict the codes of the next frame, and is evaluated by its autoregressive roll-out.
+
+    A frozen tokenizer turns each frame into a grid of codes. The encoder reads their vectors, the rows of the
+    tokenizer's codebook (`Tokenizer.embed`), in the place of the frame, and the decoder gives logits of the next
+    frame's codes. In a roll-out the codes of each cell are drawn, independently of each other, their vectors are read
+    next, and the tokenizer paints the frame. No frame is encoded again: a recurrent core carries its state.
+
+    Scores are those of `VideoPrediction`, of the painted frames, beside its baselines and an oracle, the true frames
+    as the tokenizer brings them back: no model of codes is better than that. The loss is the cross-entropy
+    of the codes, given the true frames before.
+
+    Source: Smith et al., "Convolutional State Space Models for Long-Range Spatiotemporal Modeling", NeurIPS 2023,
+    appendix D.5 and its code, the models of DMLab; sums as there with `loss_sum: frame`.
+
+    Arguments that are not explained here are those of `SlotTask`.
+
+    Args:
+        encoder: makes an encoder from the `VideoSpec` of code vectors: `embedding_dim` channels on the codes' grid.
+            `ResNetEncoder` reads them with `rescale: false`.
+        decoder: makes a decoder from the core's `SlotSpec` and the tokenizer's `code_spec`.
+        tokenizer_run: run folder or checkpoint of a `FrameTokenization` whose tokenizer is used.
+        tokenizer: makes a tokenizer from the frames' `VideoSpec`, which is fitted here if it has to be. Codes that the
+            data has stored are read as they are.
+        label_smoothing: share of the target that is spread over all codes.
+        loss_sum: "mean" over all codes, or the sum over those of a "frame" and the mean over frames.
+        temperature: of the codes that are drawn; 0 for the most likely one of each cell.
+        context: true frames that a roll-out starts from.
+        horizon: frames that it predicts.
+        report_horizons: also log the mean scores of so many first frames of the horizon, where it has as many.
+        quantise: score frames truncated to bytes, predicted and true.
+        lpips_weights: a file with AlexNet's features, for LPIPS; see `GivenWeights`.
+        lpips_heads: a file with LPIPS's heads, if they are not in `lpips_weights`.
+        fvd_weights: a file with I3D, for FVD.
+        group_size: clips per group in the test.
+        drop_actions: see `Conditions`, as `frame_mask`, `eval_actions` and `mask_early`.
+        frame_mask: see `Conditions`.
+        eval_actions: see `Conditions`.
+        mask_early: see `Conditions`.
+
+    Raises:
+        ValueError: the data are no whole frames, not one tokenizer is given, or an argument cannot be.
+        PartError: the tokenizer has no codebook or would have to be trained, or the data or the encoder cannot meet the
+            conditions.
+        UserError: `tokenizer_run` holds no tokenizer of such frames.
+    """
+
+    monitor = ("val/loss", "min")
+
+    def __init__(
+        self,
+        encoder: Callable[[VideoSpec], Encoder],
+        core: Callable[[TokenSpec], TemporalCore],
+        decoder: Callable[[SlotSpec, VideoSpec], Decoder],
+        tokenizer_run: str | None = None,
+        tokenizer: Callable[[VideoSpec], Tokenizer] | None = None,
+        optimizer: Callable[[Iterable], Optimizer] = AdamW,
+        schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
+        label_smoothing: float = 0.01,
+        loss_sum: CodeSum = "frame",
+        temperature: float = 1.0,
+        context: int = 10,
+        horizon: int = 20,
+        report_horizons: tuple[int, ...] = (),
+        quantise: bool = False,
+        init_from: str | None = None,
+        data_spec: DataSpec | None = None,
+        decay: Decay = "matrices",
+        lpips_weights: str | None = None,
+        lpips_heads: str | None = None,
+        fvd_weights: str | None = None,
+        group_size: int = 256,
+        drop_actions: float = 0.0,
+        frame_mask: int | None = None,
+        eval_actions: bool = True,
+        mask_early: bool = False,
+    ):
+        built, read = None, None
+        if data_spec is not None:
+            check_whole_frames(data_spec, "CodePrediction predicts the codes of the frames that it reads", "Maze")
+            built = frozen_tokenizer("CodePrediction", tokenizer_run, tokenizer, data_spec.input)
+            codes = built.code_spec
+            vectors = replace(
+                data_spec.input, codes=None, channels=built.embedding_dim, height=codes.height, width=codes.width
+            )
+            read = DataSpec(vectors, codes)
+        super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay, read)
+        assert built is not None  # without a data_spec the line above raises
+        check_choices(loss_sum=(loss_sum, CodeSum))
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(f"label_smoothing is a share from 0 to below 1; got {label_smoothing}")
+        if temperature < 0:
+            raise ValueError(f"temperature is {temperature}; expected 0 for the most likely code, or more")
+        self.tokenizer = built
+        self.label_smoothing, self.temperature = label_smoothing, temperature
+        self.loss_sum: CodeSum = loss_sum
+        weights = GivenWeights(lpips_weights, lpips_heads, fvd_weights)
+        conditions = Conditions(drop_actions, frame_mask, eval_actions, mask_early)
+        scored = (quantise, report_horizons, group_size)
+        self.declare_rollouts(context, horizon, "probability", weights, *scored, conditions=conditions)
+
+    @property
+    def parts(self) -> Mapping[str, nn.Module]:
+        """Encoder, core, decoder and tokenizer."""
+        return {**super().parts, "tokenizer": self.tokenizer}
+
+    @property
+    def reported(self) -> tuple[Score, ...]:
+        """Scores of the roll-out, and the cross-entropy of the codes."""
+        return (*super().reported, Score("loss", "cross-entropy of the codes", higher_is_better=False))
+
+    def train(self, mode: bool = True) -> CodePrediction:
+        """Into training mode or out of it, without the tokenizer, which is frozen."""
+        super().train(mode)
+        self.tokenizer.eval()
+        return self
+
+    def on_fit_start(self) -> None:
+        """Fits a tokenizer that is fitted before the training."""
+        super().on_fit_start()
+        fit_frozen_tokenizer(self.tokenizer, self.trainer)
+
+    def read(self, batch: VideoBatch) -> VideoBatch:
+        """The batch with codes of its frames, and the vectors of these in the place of the frames."""
+        codes = frame_codes(self.tokenizer, batch)
+        vectors = self.tokenizer.embed(codes).to(next(self.encoder.parameters()).dtype)
+        # masks and rays are of the frames' pixels
+        return replace(batch, frames=vectors, codes=codes, masks=None, rays=None)
+
+    @frame_by_frame
+    def forward(self, batch: VideoBatch) -> Decoded:
+        """Logits of the codes of every frame but the first, "batch time-1 codes rows cols".
+
+        Raises:
+            ValueError: clips of a single frame.
+        """
+        if batch.num_steps < 2:
+            raise ValueError("predicting the next frame takes clips of at least 2 frames, and these have 1")
+        read = self.read(batch)
+        return self.decode(self.core(self.encoder(read.slice_time(0, batch.num_steps - 1))), read)
+
+    @frame_by_frame
+    def loss(self, output: Decoded, batch: VideoBatch) -> Float[Tensor, ""]:
+        """Cross-entropy of the codes of every frame but the first, plus the decoder's own terms."""
+        logits, codes = at_least_float32(output.reconstruction), frame_codes(self.tokenizer, batch)[:, 1:]
+
+        def of(steps: slice, clips: Tensor | None) -> Tensor:
+            rows, true = (x[:, steps] if clips is None else x[clips, steps] for x in (logits, codes))
+            # classes last, as the decoder has them in memory
+            flat = rows.movedim(2, -1).flatten(0, -2)
+            return F.cross_entropy(flat, true.flatten(), label_smoothing=self.label_smoothing)
+
+        value = self.conditions.mean_loss(of, batch)
+        return output.add_losses(value * (codes[0, 0].numel() if self.loss_sum == "frame" else 1))
+
+    def training_loss(self, batch: VideoBatch) -> Tensor:
+        """The loss of a clip, of which actions may be dropped or frames hidden."""
+        coded = replace(self.conditions.of_training(batch), codes=frame_codes(self.tokenizer, batch))
+        return self.loss(self(coded), coded)
+
+    def forced_loss(self, batch: VideoBatch) -> Tensor:
+        """The teacher-forced loss of a batch; of long clips piece by piece."""
+        return super().forced_loss(self.read(batch))
+
+    def frames(self, decoded: Decoded) -> Float[Tensor, "batch time channels height width"]:
+        """Frames of codes that are drawn by the decoder's logits."""
+        return self.tokenizer.decode(self.draw(decoded.reconstruction))
+
+    def next_frame(self, decoded: Decoded, feedback: Feedback) -> tuple[Tensor, Tensor]:
+        """The frame of codes that are drawn, and the vectors of these."""
+        codes = self.draw(decoded.reconstruction)
+        return self.tokenizer.decode(codes), self.tokenizer.embed(codes).to(decoded.reconstruction.dtype)
+
+    def draw(self, logits: Float[Tensor, "batch time codes rows cols"]) -> Integer[Tensor, "batch time rows cols"]:
+        """A code of each cell by its logits, the most likely one where the temperature is 0."""
+        if self.temperature == 0:
+            return logits.argmax(2)
+        shares = (at_least_float32(logits).movedim(2, -1) / self.temperature).softmax(-1)
+        return torch.multinomial(shares.flatten(0, -2), 1).view(shares.shape[:-1])
+
+    def rollout_steps(
+        self,
+        batch: VideoBatch,
+        context: int | None = None,
+        horizon: int | None = None,
+        feedback: Feedback | None = None,
+        components: bool = False,
+        watch: Callable[[CoreOutput], object] = lambda _: None,
+    ) -> Iterator[Decoded]:
+        """Reads the vectors of `context` frames, then draws the codes of `horizon` frames one by one."""
+        return super().rollout_steps(self.read(batch), context, horizon, feedback, components, watch)
+
+    def _references(self, batch: VideoBatch) -> dict[str, Tensor]:
+        future = frame_codes(self.tokenizer, batch)[:, self.context : self.context + self.horizon]
+        return super()._references(batch) | {
+            "oracle|frames from their true codes": self.tokenizer.decode(future).float()
+        }

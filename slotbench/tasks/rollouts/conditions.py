@@ -1,0 +1,109 @@
+"""Actions and frames that a model of roll-outs is shown: dropped actions, and causal masking of frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from slotbench.interfaces import Encoder, PartError, VideoBatch
+
+__all__ = ["Conditions"]
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What the model is shown of a clip, in training and in evaluation.
+
+    With causal masking the frames from number `frame_mask` on are hidden from the encoder in clips that have their
+    actions, so that everything after the context is predicted from the context and the actions. The loss of such a
+    clip is of these frames alone; that of a clip without actions is of all its predictions.
+
+    Source: Smith et al., "Convolutional State Space Models for Long-Range Spatiotemporal Modeling", NeurIPS 2023,
+    appendix D.5, and its code. The code adds a sum over the clips with actions and one over the others, each filled up
+    with terms that are constant; here the loss is the mean over clips of each clip's mean.
+
+    Args:
+        drop_actions: probability that a clip is without its actions in training.
+        frame_mask: number of the first frame that is hidden; None for no causal masking.
+        eval_actions: whether roll-outs are given the actions.
+        mask_early: whether roll-outs hide the last frame of the context too, as the authors' sampling of state space
+            models does and their training does not. False hides what training hides.
+
+    Raises:
+        ValueError: a probability or a number of frames that cannot be.
+    """
+
+    drop_actions: float = 0.0
+    frame_mask: int | None = None
+    eval_actions: bool = True
+    mask_early: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.drop_actions <= 1:
+            raise ValueError(f"drop_actions is a probability in [0, 1]; got {self.drop_actions}")
+        if self.frame_mask is not None and self.frame_mask < 1:
+            raise ValueError(f"frame_mask is {self.frame_mask}; expected the number of a frame, at least 1, or null")
+        if self.mask_early and self.frame_mask is None:
+            raise ValueError("mask_early says when frame_mask begins, and there is none: give frame_mask, such as 144")
+
+    def check(self, encoder: Encoder, num_actions: int) -> None:
+        """Refuses data and encoders that cannot do as these say.
+
+        Raises:
+            PartError: there are no actions to drop or to predict from, or the encoder cannot hide a frame.
+        """
+        if num_actions == 0 and (self.drop_actions or self.frame_mask is not None or not self.eval_actions):
+            raise PartError(
+                "drop_actions, frame_mask and eval_actions are about the actions of a clip, and this data set has "
+                "none: leave them at their defaults, or choose a data set with actions"
+            )
+        if self.frame_mask is not None and not encoder.hides_frames:
+            raise PartError(
+                f"frame_mask hides frames from the encoder, and {type(encoder).__name__} cannot hide one: choose "
+                "ResNetEncoder with action_dim, or set frame_mask to null"
+            )
+
+    def of_training(self, batch: VideoBatch) -> VideoBatch:
+        """The batch with the actions of some clips dropped, at random, and frames hidden in the others."""
+        if self.drop_actions:
+            kept = torch.rand(len(batch), device=batch.frames.device) >= self.drop_actions
+        else:
+            kept = torch.ones(len(batch), dtype=torch.bool, device=batch.frames.device)
+        return self._shown(batch, kept, self.frame_mask)
+
+    def of_evaluation(self, batch: VideoBatch, rolled: bool = False) -> VideoBatch:
+        """The batch as evaluations read it; `rolled` for roll-outs, whose mask may begin earlier."""
+        kept = torch.full((len(batch),), self.eval_actions, device=batch.frames.device)
+        first = self.frame_mask
+        return self._shown(batch, kept, first - 1 if rolled and self.mask_early and first is not None else first)
+
+    def mean_loss(
+        self, loss: Callable[[slice, Bool[Tensor, " batch"] | None], Float[Tensor, ""]], batch: VideoBatch
+    ) -> Float[Tensor, ""]:
+        """The mean over clips of a loss that is of hidden frames alone where a clip has any.
+
+        Args:
+            loss: the mean loss of some predictions, frames 1 to T - 1 as a slice, of the clips that are chosen; of all
+                clips for None.
+            batch: what the model was shown.
+        """
+        if batch.hidden is None:
+            return loss(slice(None), None)
+        assert self.frame_mask is not None
+        masked = batch.hidden.any(1)
+        parts = ((slice(self.frame_mask - 1, None), masked), (slice(None), ~masked))
+        shares = [chosen.float().mean() * loss(steps, chosen) for steps, chosen in parts if chosen.any()]
+        return torch.stack(shares).sum()
+
+    def _shown(self, batch: VideoBatch, kept: Bool[Tensor, " batch"], first: int | None) -> VideoBatch:
+        if batch.actions is None:
+            return batch
+        actions = batch.actions if kept.all() else batch.actions * kept[:, None, None].to(batch.actions)
+        if first is None:
+            return replace(batch, actions=actions)
+        late = torch.arange(batch.num_steps, device=kept.device) >= first
+        return replace(batch, actions=actions, hidden=kept[:, None] & late)

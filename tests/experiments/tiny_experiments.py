@@ -14,6 +14,7 @@ from slotbench.data.clevr import CLEVR
 from slotbench.registry import load
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
+from action_files import FRAMES, write_npz
 from cater_files import write_cater
 from clevrer_files import write_clevrer
 from feature_files import write_feature_file
@@ -90,6 +91,7 @@ FILES = {
     "CATER": write_cater,
     "CLEVRER": clevrer_files,
     "DepthVideo": depth_videos,
+    "ActionVideos": write_npz,
 }
 """Data sets that read files, and what writes some to a folder, of `SIDE` pixels, and returns their `path`."""
 
@@ -115,6 +117,10 @@ def tiny_overrides(config: Mapping[str, Any], folder: Path, kept: Collection[str
             of_part.pop("num_slots", None)
         if "head_dim" in model[part]["init_args"]:  # it divides the inner width
             of_part["head_dim"] = 4
+        if part == "core" and "blocks" in arguments:  # those of the HiPPO matrix, which has as many states or more
+            of_part["blocks"] = 1
+        if "patch" in model[part]["init_args"]:  # the whole grid, as with the sizes of the file
+            of_part["patch"] = 2
         if "depths" in arguments:  # as many, for they say how large the grid is
             of_part["depths"] = [4] * len(model[part]["init_args"]["depths"])
         if isinstance(model[part]["init_args"].get("channels"), list):  # one per layer, like other lists beside it
@@ -129,13 +135,21 @@ def tiny_overrides(config: Mapping[str, Any], folder: Path, kept: Collection[str
         values["data"] |= {"num_frames": 4}
     if config["data"]["class_path"] == "CLEVRER":
         values["data"] |= {"num_frames": 4, "eval_frames": 4}
+    if config["data"]["class_path"] == "ActionVideos":
+        values["data"] |= {"video_frames": FRAMES}
     if config["data"]["class_path"] == "MOViLike":
         values["data"] |= {"train_videos": 2, "val_videos": 1}
     if "baseline_frames" in inspect.signature(load("tasks", config["model"]["class_path"])).parameters:
         values["model"] = {"baseline_frames": 4}
     if "horizon" in model:
         values["data"] |= TINY_CLIPS["data"]
-        values["model"] = TINY_CLIPS["model"]
+        values["model"] = dict(TINY_CLIPS["model"])
+    if model.get("frame_mask"):
+        values["model"] |= {"frame_mask": 2}
+    if "tokenizer_run" in model:
+        values["model"] |= {"tokenizer": "PatchKMeans", "tokenizer.num_codes": 8, "tokenizer.fit_frames": 4}
+    if "prior" in model:
+        values["model"] |= {f"prior.{name}": 2 for name in ("dim", "num_layers", "num_heads", "code_dim")}
     return [
         f"--{part}.{name}={value}"
         for part, given in values.items()

@@ -100,6 +100,7 @@ class TECO(RolloutTask):
         last_frame_twice: with `drop_loss`, draw the last frame twice as often as each other one, which the authors'
             code does by an index that is one too large.
         drop_actions: share of the training clips whose actions are masked.
+        eval_actions: read the actions in evaluation; False masks them.
         frame_mask: frames from this one on are hidden from the core where actions are given: it reads -2 in the place
             of their latents. Such clips have a loss of the frames from this one on alone, and their roll-outs, too,
             read no latents from there on.
@@ -129,6 +130,7 @@ class TECO(RolloutTask):
         drop_loss: float = 0.0,
         last_frame_twice: bool = False,
         drop_actions: float = 0.0,
+        eval_actions: bool = True,
         frame_mask: int | None = None,
         context: int = 10,
         horizon: int = 20,
@@ -166,7 +168,7 @@ class TECO(RolloutTask):
         if frame_mask is not None and frame_mask < 1:
             raise ValueError(f"frame_mask is {frame_mask}; expected a number of frames that are read, at least 1")
         self.drop_loss, self.last_frame_twice = drop_loss, last_frame_twice
-        self.drop_actions, self.frame_mask = drop_actions, frame_mask
+        self.drop_actions, self.eval_actions, self.frame_mask = drop_actions, eval_actions, frame_mask
         self._make_latents(latent_dim, CosineQuantiser(latent_dim, num_latent_codes, latent_code_dim), prior)
         self.actions = ActionEmbedding(self.data_spec.input.num_actions, action_dim) if action_dim else None
         weights = GivenWeights(lpips_weights, lpips_heads, fvd_weights)
@@ -317,14 +319,14 @@ class TECO(RolloutTask):
         return self.latent_map(self.encoder(VideoBatch(pairs, time)))
 
     def _actions(self, batch: VideoBatch) -> Float[Tensor, "batch time num_actions"] | None:
-        """Actions of every step, in training zeros for the clips whose actions are dropped; None without any."""
+        """Actions of every step, zeros in clips whose actions are masked; None where the data set has none."""
         if self.actions is None or not self.actions.num_actions:
             return None
         actions = batch.require("actions")
         if self.training and self.drop_actions:
             kept = torch.rand(len(actions), 1, 1, device=actions.device) >= self.drop_actions
             actions = actions * kept
-        return actions
+        return actions if self.training or self.eval_actions else torch.zeros_like(actions)
 
     def _tokens(
         self, latents: Float[Tensor, "batch time tokens latent_dim"], actions: Tensor | None

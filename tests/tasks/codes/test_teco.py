@@ -15,6 +15,7 @@ from slotbench.nn.mask_git import MaskGit
 from slotbench.registry import load
 from slotbench.tasks.codes.frozen_tokenizer import frame_codes
 from slotbench.tasks.codes.teco import TECO
+from slotbench.tasks.optimisation import ConstantRate
 
 FRAME = VideoSpec(1, 16, 16, num_actions=3)
 CORES = {
@@ -257,6 +258,13 @@ def test_actions_are_dropped_by_clip_and_only_in_training():
     assert torch.equal(given[kept], batch.actions[kept])
 
 
+def test_evaluation_may_mask_all_actions_and_then_hides_no_frame():
+    task, batch = teco(eval_actions=False, frame_mask=3).eval(), clip()
+    assert not task._actions(batch).any()
+    assert task(batch).counted.all()
+    assert torch.equal(task.train()._actions(batch), batch.actions)
+
+
 def test_a_frame_mask_hides_frames_from_there_on_and_they_alone_have_a_loss():
     task, batch = teco(frame_mask=3).eval(), clip()
     changed = replace(batch, frames=batch.frames.clone())
@@ -357,6 +365,20 @@ def test_a_training_fits_the_tokenizer_scores_rollouts_and_is_rebuilt(tmp_path):
         torch.manual_seed(0)
         found.append(one.predict(batch)["frames"])
     assert torch.equal(*found)
+
+
+def test_a_resumed_training_goes_on_as_if_it_had_not_stopped(tmp_path):
+    data, ended = balls(num_frames=4, eval_frames=6), []
+    for epochs, path in ((2, None), (1, None), (2, tmp_path / "run.ckpt")):
+        task = teco(spec=data.spec.input, tokenizer=PATCHES, drop_loss=0.5, schedule=ConstantRate).float()
+        # random numbers are those of the step
+        task.on_train_batch_start = lambda *_, task=task: torch.manual_seed(task.global_step) and None
+        trainer = quiet_trainer(max_epochs=epochs, limit_train_batches=2, limit_val_batches=0)
+        trainer.fit(task, data, ckpt_path=path, weights_only=True)
+        trainer.save_checkpoint(tmp_path / "run.ckpt")
+        ended.append(task.state_dict())
+    torch.testing.assert_close(ended[2], ended[0], rtol=0, atol=0)
+    assert not torch.equal(ended[1]["quantiser.codebook"], ended[0]["quantiser.codebook"])
 
 
 @pytest.mark.slow

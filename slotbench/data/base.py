@@ -250,6 +250,13 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
         """
         return {}
 
+    def baseline_predictions(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
+        """Predictions by simple means that suit this data set, beside those that suit all; none by default.
+
+        Arguments and result are those of `oracle_predictions`.
+        """
+        return {}
+
     def layers(self, batch: VideoBatch) -> Tensor | None:
         """Every object alone on black, hidden parts included; None, by default, if the set does not know them.
 

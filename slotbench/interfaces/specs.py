@@ -17,6 +17,7 @@ class VideoSpec:
         height: rows of pixels.
         width: columns of pixels.
         num_actions: size of the action vector that comes with a step; 0 where there is none.
+        vector_actions: whether an action is a vector of any numbers, such as a pose; otherwise it is one-hot.
         num_views: cameras per step. With 1, tensors have no axis of views.
         patches_per_side: 1 where a step is a whole frame. P > 1 where each frame has been cut into P x P cells that are
             shown one after the other in row-major order, so that step s is cell s % P^2 of frame s // P^2; `height` and
@@ -34,6 +35,7 @@ class VideoSpec:
     patches_per_side: int = 1
     palette: tuple[tuple[int, int, int], ...] | None = None
     codes: VideoSpec | None = None
+    vector_actions: bool = False
 
     @property
     def steps_per_frame(self) -> int:

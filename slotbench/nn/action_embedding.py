@@ -19,14 +19,18 @@ class ActionEmbedding(nn.Module):
     Source: ConvS5 code (see `slotbench.nn.resnet_blocks`), used for Moving-MNIST with one action and one channel, and
     for the 3D environments with six actions and 16 channels.
 
+    With `vectors` an action is a vector of any numbers, such as a pose, of which the rows of the table are summed with
+    these weights: a linear map.
+
     Args:
-        num_actions: actions to choose from; 0 where the data has none.
+        num_actions: actions to choose from, or numbers of an action; 0 where the data has none.
         dim: width of the vector.
+        vectors: whether actions are vectors of any numbers; otherwise they are one-hot.
     """
 
-    def __init__(self, num_actions: int, dim: int):
+    def __init__(self, num_actions: int, dim: int, vectors: bool = False):
         super().__init__()
-        self.num_actions = num_actions
+        self.num_actions, self.vectors = num_actions, vectors
         self.table = nn.Parameter(torch.randn(max(1, num_actions) + 1, dim) * dim**-0.5)
 
     def forward(
@@ -35,7 +39,7 @@ class ActionEmbedding(nn.Module):
         """The vector of every step.
 
         Args:
-            actions: one-hot or all zeros; not read where the data has no actions.
+            actions: one-hot, or vectors, or all zeros; not read where the data has no actions.
             batch: clips.
             time: steps.
 
@@ -50,5 +54,8 @@ class ActionEmbedding(nn.Module):
                 f"expected actions of shape {(batch, time, self.num_actions)}, clips x steps x actions, and got {got}: "
                 "choose a data set that gives the actions its spec announces, or set the encoder's action_dim to 0"
             )
+        if self.vectors:
+            masked = (actions == 0).all(-1, keepdim=True)
+            return torch.where(masked, self.table[-1], actions.to(self.table) @ self.table[:-1])
         given = actions.amax(dim=-1) > 0
         return nn.functional.embedding(torch.where(given, actions.argmax(dim=-1), self.num_actions), self.table)

@@ -73,7 +73,9 @@ class ResNetEncoder(Encoder):
             stack += [ResNetBlock(depth if i else below, depth) for i in range(blocks)]
             self._starts_level += [i == 0 for i in range(blocks)]
         self.blocks: Sequence[ResNetBlock] = nn.ModuleList(stack)  # type: ignore[assignment]
-        self.actions = ActionEmbedding(video_spec.num_actions, action_dim) if action_dim else None
+        self.actions = None
+        if action_dim:
+            self.actions = ActionEmbedding(video_spec.num_actions, action_dim, video_spec.vector_actions)
 
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
         """Tokens of every step: the cells of the last level, then the action's embedding."""

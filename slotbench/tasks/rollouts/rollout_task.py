@@ -299,7 +299,10 @@ class RolloutTask(SlotTask, Predictor):
         """The frames that are scored beside the model's: baselines, and oracles where the data set has any."""
         simple = simple_predictions(batch.frames[:, : self.context], self.horizon)
         data = getattr(self.trainer, "datamodule", None)
-        knowing = data.oracle_predictions(batch, self.context, self.horizon) if isinstance(data, SlotDataModule) else {}
+        knowing: dict[str, Tensor] = {}
+        if isinstance(data, SlotDataModule):
+            knowing = data.oracle_predictions(batch, self.context, self.horizon)
+            simple |= data.baseline_predictions(batch, self.context, self.horizon)
         if self.scores_of("test").objects is not None:
             # what one-step scores with the true frames as input stand beside; it reads what a roll-out must not
             knowing["previous true frame"] = batch.frames[:, self.context - 1 : self.context + self.horizon - 1]

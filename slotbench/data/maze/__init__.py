@@ -1,0 +1,1 @@
+"""Simulated mazes seen by an agent that walks in them."""

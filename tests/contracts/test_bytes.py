@@ -28,7 +28,7 @@ from slotbench.testing.frame_laws import INPUT, SLOTS, random_batch, random_slot
 pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 
 
-SUMS = {"VariationalPrediction": 1000, "TECO": 100}
+SUMS = {"VariationalPrediction": 1000, "CodePrediction": 100, "TECO": 100}
 """Upper bounds of losses that are sums over a frame."""
 
 

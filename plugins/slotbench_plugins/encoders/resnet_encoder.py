@@ -14,10 +14,7 @@ from torch.nn import functional as F
 from slotbench.interfaces import Encoder, TokenSpec, VideoBatch, VideoSpec
 from slotbench.nn.action_embedding import ActionEmbedding
 from slotbench.nn.grid import to_tokens
-from slotbench.nn.resnet_blocks import ResNetBlock, frame_conv, prepared_conv, while_unchanged
-
-HIDDEN = -2.0
-"""What the cells of a hidden frame are, as in the authors' code."""
+from slotbench.nn.resnet_blocks import HIDDEN, ResNetBlock, frame_conv, prepared_conv, while_unchanged
 
 
 class ResNetEncoder(Encoder):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import torch
 from jaxtyping import Float, Integer
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -26,7 +26,8 @@ from slotbench.interfaces import (
     VideoSpec,
 )
 from slotbench.metrics.scores import Score
-from slotbench.tasks.codes.frozen_tokenizer import fit_frozen_tokenizer, frame_codes, frozen_tokenizer
+from slotbench.tasks.codes.code_rollouts import CodeRolloutTask
+from slotbench.tasks.codes.frozen_tokenizer import frame_codes, frozen_tokenizer
 from slotbench.tasks.codes.tokenizing import CodeSum
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.given_weights import GivenWeights
@@ -36,12 +37,11 @@ from slotbench.tasks.part_checks import check_choices, check_whole_frames
 from slotbench.tasks.pieces import frame_by_frame
 from slotbench.tasks.rollouts.conditions import Conditions
 from slotbench.tasks.rollouts.rollout import Feedback
-from slotbench.tasks.rollouts.rollout_task import RolloutTask
 
 __all__ = ["CodePrediction"]
 
 
-class CodePrediction(RolloutTask):
+class CodePrediction(CodeRolloutTask):
     """Learns to predict the codes of the next frame, and is evaluated by its autoregressive roll-out.
 
     A frozen tokenizer turns each frame into a grid of codes. The encoder reads their vectors, the rows of the
@@ -143,25 +143,9 @@ class CodePrediction(RolloutTask):
         self.declare_rollouts(context, horizon, "probability", weights, *scored, conditions=conditions)
 
     @property
-    def parts(self) -> Mapping[str, nn.Module]:
-        """Encoder, core, decoder and tokenizer."""
-        return {**super().parts, "tokenizer": self.tokenizer}
-
-    @property
     def reported(self) -> tuple[Score, ...]:
         """Scores of the roll-out, and the cross-entropy of the codes."""
         return (*super().reported, Score("loss", "cross-entropy of the codes", higher_is_better=False))
-
-    def train(self, mode: bool = True) -> CodePrediction:
-        """Into training mode or out of it, without the tokenizer, which is frozen."""
-        super().train(mode)
-        self.tokenizer.eval()
-        return self
-
-    def on_fit_start(self) -> None:
-        """Fits a tokenizer that is fitted before the training."""
-        super().on_fit_start()
-        fit_frozen_tokenizer(self.tokenizer, self.trainer)
 
     def read(self, batch: VideoBatch) -> VideoBatch:
         """The batch with codes of its frames, and the vectors of these in the place of the frames."""
@@ -232,9 +216,3 @@ class CodePrediction(RolloutTask):
     ) -> Iterator[Decoded]:
         """Reads the vectors of `context` frames, then draws the codes of `horizon` frames one by one."""
         return super().rollout_steps(self.read(batch), context, horizon, feedback, components, watch)
-
-    def _references(self, batch: VideoBatch) -> dict[str, Tensor]:
-        future = frame_codes(self.tokenizer, batch)[:, self.context : self.context + self.horizon]
-        return super()._references(batch) | {
-            "oracle|frames from their true codes": self.tokenizer.decode(future).float()
-        }

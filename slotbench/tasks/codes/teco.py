@@ -31,20 +31,19 @@ from slotbench.nn.action_embedding import ActionEmbedding
 from slotbench.nn.linear import lecun_linear
 from slotbench.nn.mask_git import MaskGit
 from slotbench.nn.parameters import without_decay
+from slotbench.nn.resnet_blocks import HIDDEN
 from slotbench.nn.vector_quantisation import CosineQuantiser
-from slotbench.tasks.codes.frozen_tokenizer import fit_frozen_tokenizer, frame_codes, frozen_tokenizer
+from slotbench.tasks.codes.code_rollouts import CodeRolloutTask
+from slotbench.tasks.codes.frozen_tokenizer import frame_codes, frozen_tokenizer
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import Decay
 from slotbench.tasks.part_checks import check_logits, check_whole_frames
+from slotbench.tasks.rollouts.conditions import Conditions
 from slotbench.tasks.rollouts.rollout import PIECE, Feedback, check_context
-from slotbench.tasks.rollouts.rollout_task import RolloutTask
 
 __all__ = ["TECO", "Forecast"]
-
-_HIDDEN = -2.0
-"""Stands in the place of a latent that is hidden from the core."""
 
 
 @dataclass
@@ -60,7 +59,7 @@ class Forecast(Decoded):
     counted: Bool[Tensor, "batch frames"] = field(kw_only=True)
 
 
-class TECO(RolloutTask):
+class TECO(CodeRolloutTask):
     """Learns to predict the codes of the next frame through discrete latents, of which a prior draws those to come.
 
     A frozen tokenizer has codes for each frame, and vectors for the codes. An encoder reads the vectors of a frame
@@ -99,11 +98,11 @@ class TECO(RolloutTask):
             replacement; the core reads all.
         last_frame_twice: with `drop_loss`, draw the last frame twice as often as each other one, which the authors'
             code does by an index that is one too large.
-        drop_actions: share of the training clips whose actions are masked.
-        eval_actions: read the actions in evaluation; False masks them.
-        frame_mask: frames from this one on are hidden from the core where actions are given: it reads -2 in the place
-            of their latents. Such clips have a loss of the frames from this one on alone, and their roll-outs, too,
-            read no latents from there on.
+        drop_actions: see `Conditions`, as `frame_mask`, `eval_actions` and `mask_early`. It is the latents of a frame
+            that are hidden from the core: in their place it reads -2.
+        frame_mask: see `Conditions`.
+        eval_actions: see `Conditions`.
+        mask_early: see `Conditions`.
 
     Raises:
         ValueError: the data are no whole frames, not one tokenizer is given, or an argument cannot be.
@@ -129,9 +128,6 @@ class TECO(RolloutTask):
         action_dim: int = 16,
         drop_loss: float = 0.0,
         last_frame_twice: bool = False,
-        drop_actions: float = 0.0,
-        eval_actions: bool = True,
-        frame_mask: int | None = None,
         context: int = 10,
         horizon: int = 20,
         report_horizons: tuple[int, ...] = (),
@@ -143,6 +139,10 @@ class TECO(RolloutTask):
         lpips_heads: str | None = None,
         fvd_weights: str | None = None,
         group_size: int = 256,
+        drop_actions: float = 0.0,
+        frame_mask: int | None = None,
+        eval_actions: bool = True,
+        mask_early: bool = False,
     ):
         built, sizes = None, None
         if data_spec is not None:
@@ -150,29 +150,24 @@ class TECO(RolloutTask):
             built = frozen_tokenizer("TECO", tokenizer_run, tokenizer, data_spec.input)
             vectors = replace(built.code_spec, channels=2 * built.embedding_dim)
             sizes = DataSpec(vectors, built.code_spec)
-        super().__init__(
+        parts = (
             encoder,
             lambda tokens: core(replace(tokens, dim=latent_dim + action_dim)),
             lambda slots, frame: decoder(replace(slots, dim=slots.dim + latent_dim), frame),
-            optimizer,
-            schedule,
-            init_from,
-            data_spec,
-            decay,
-            sizes,
         )
+        super().__init__(*parts, optimizer, schedule, init_from, data_spec, decay, sizes)
         assert built is not None  # without a data_spec the line above raises
         self.tokenizer = built
         self._check_parts()
-        _check_shares(drop_loss=drop_loss, drop_actions=drop_actions)
-        if frame_mask is not None and frame_mask < 1:
-            raise ValueError(f"frame_mask is {frame_mask}; expected a number of frames that are read, at least 1")
+        if not 0 <= drop_loss < 1:
+            raise ValueError(f"drop_loss is a share from 0 to below 1; got {drop_loss}")
         self.drop_loss, self.last_frame_twice = drop_loss, last_frame_twice
-        self.drop_actions, self.eval_actions, self.frame_mask = drop_actions, eval_actions, frame_mask
         self._make_latents(latent_dim, CosineQuantiser(latent_dim, num_latent_codes, latent_code_dim), prior)
         self.actions = ActionEmbedding(self.data_spec.input.num_actions, action_dim) if action_dim else None
         weights = GivenWeights(lpips_weights, lpips_heads, fvd_weights)
-        self.declare_rollouts(context, horizon, "probability", weights, quantise, report_horizons, group_size)
+        conditions = Conditions(drop_actions, frame_mask, eval_actions, mask_early)
+        scored = (quantise, report_horizons, group_size)
+        self.declare_rollouts(context, horizon, "probability", weights, *scored, conditions=conditions)
 
     def _check_parts(self) -> None:
         tokens, slots = self.encoder.token_spec, self.core.slot_spec
@@ -197,19 +192,8 @@ class TECO(RolloutTask):
 
     @property
     def parts(self) -> Mapping[str, nn.Module]:
-        """Encoder, core, decoder, prior and tokenizer."""
-        return {**super().parts, "prior": self.prior, "tokenizer": self.tokenizer}
-
-    def train(self, mode: bool = True) -> TECO:
-        """Into training mode or out of it, without the tokenizer."""
-        super().train(mode)
-        self.tokenizer.eval()
-        return self
-
-    def on_fit_start(self) -> None:
-        """Fits a tokenizer that is fitted before the training."""
-        super().on_fit_start()
-        fit_frozen_tokenizer(self.tokenizer, self.trainer)
+        """Encoder, core, decoder, tokenizer and prior."""
+        return {**super().parts, "prior": self.prior}
 
     def forward(self, batch: VideoBatch) -> Forecast:
         """Logits of the codes of frames 1 to the last, from the latents of these frames and slots of those before.
@@ -217,7 +201,7 @@ class TECO(RolloutTask):
         In training with `drop_loss`, of some of these frames.
 
         Raises:
-            ValueError: clips of a single frame, or of none that `frame_mask` leaves a loss of.
+            ValueError: clips of a single frame.
         """
         if batch.num_steps < 2:
             raise ValueError("predicting the next frame takes clips of at least 2 frames, and these have 1")
@@ -225,10 +209,8 @@ class TECO(RolloutTask):
         latents = self._latents(codes)
         drawn = self.quantiser(latents)
         read = torch.cat([latents[:, :1], drawn.vectors[:, 1:]], dim=1)
-        actions = self._actions(batch)
-        tokens = self._tokens(self._hidden(read, actions), actions)
-        slots = self.core(tokens[:, :-1]).slots
-        chosen, counted = self._chosen(batch.num_steps - 1, actions, codes)
+        slots = self.core(self._tokens(read, batch)[:, :-1]).slots
+        chosen, counted = self._chosen(batch)
 
         def frames(values: Tensor) -> Tensor:
             return values[torch.arange(len(values), device=values.device)[:, None], chosen]
@@ -246,6 +228,11 @@ class TECO(RolloutTask):
         counted = output.counted.to(error)
         per_clip = (error.view_as(counted) * counted).sum(1) / counted.sum(1)
         return output.add_losses(per_clip.mean())
+
+    def training_loss(self, batch: VideoBatch) -> Tensor:
+        """The loss of a clip, of which actions may be dropped or frames hidden."""
+        shown = self.conditions.of_training(batch)
+        return self.loss(self(shown), shown)
 
     def frames(self, decoded: Decoded) -> Float[Tensor, "batch time channels height width"]:
         """Frames of the most likely code of each cell."""
@@ -269,37 +256,29 @@ class TECO(RolloutTask):
         """
         context, horizon = context or self.context, horizon or self.horizon
         check_context(batch, context)
-        actions = self._actions(batch)
+        shown = self.conditions.of_evaluation(batch, rolled=True)
         state: State | None = None
         before: Tensor | None = None
         for start in range(0, context, PIECE):
-            piece = slice(start, min(start + PIECE, context))
-            codes = frame_codes(self.tokenizer, batch.slice_time(piece.start, piece.stop))
-            read = self._latents(codes, before)
-            first = read[:, : 1 - min(start, 1)]
-            read = torch.cat([first, self.quantiser(read).vectors[:, first.shape[1] :]], dim=1)
-            hidden = self._hidden(read, actions, start)
-            out = self.core(self._tokens(hidden, None if actions is None else actions[:, piece]), state)
+            piece = shown.slice_time(start, min(start + PIECE, context))
+            codes = frame_codes(self.tokenizer, piece)
+            latents = self._latents(codes, before)
+            first = latents[:, : int(start == 0)]
+            read = torch.cat([first, self.quantiser(latents).vectors[:, first.shape[1] :]], dim=1)
+            out = self.core(self._tokens(read, piece), state)
             slots, state, before = out.slots[:, -1:], out.state, codes[:, -1:]
             watch(out)
-        return self._go_on(slots, state, actions, context, horizon, watch)
+        return self._go_on(slots, state, shown, range(context, context + horizon), watch)
 
     def _go_on(
-        self,
-        slots: Tensor,
-        state: State,
-        actions: Tensor | None,
-        context: int,
-        horizon: int,
-        watch: Callable[[CoreOutput], object],
+        self, slots: Tensor, state: State, shown: VideoBatch, steps: range, watch: Callable[[CoreOutput], object]
     ) -> Iterator[Decoded]:
         one_step, decode = self.core.prepared(), self.decoder.prepared()
-        for frame in range(context, context + horizon):
+        for step in steps:
             latents = self.quantiser.embed(self.prior.sample(slots[:, 0]))[:, None]
             yield Decoded(self.frames(decode(torch.cat([slots, latents], dim=-1))))
-            if frame + 1 < context + horizon:
-                hidden = self._hidden(latents, actions, frame)
-                out = one_step(self._tokens(hidden, None if actions is None else actions[:, frame : frame + 1]), state)
+            if step + 1 in steps:
+                out = one_step(self._tokens(latents, shown.slice_time(step, step + 1)), state)
                 slots, state = out.slots, out.state
                 watch(out)
 
@@ -318,61 +297,28 @@ class TECO(RolloutTask):
         time = torch.arange(codes.shape[1], device=codes.device).expand(len(codes), -1)
         return self.latent_map(self.encoder(VideoBatch(pairs, time)))
 
-    def _actions(self, batch: VideoBatch) -> Float[Tensor, "batch time num_actions"] | None:
-        """Actions of every step, zeros in clips whose actions are masked; None where the data set has none."""
-        if self.actions is None or not self.actions.num_actions:
-            return None
-        actions = batch.require("actions")
-        if self.training and self.drop_actions:
-            kept = torch.rand(len(actions), 1, 1, device=actions.device) >= self.drop_actions
-            actions = actions * kept
-        return actions if self.training or self.eval_actions else torch.zeros_like(actions)
-
     def _tokens(
-        self, latents: Float[Tensor, "batch time tokens latent_dim"], actions: Tensor | None
+        self, latents: Float[Tensor, "batch time tokens latent_dim"], batch: VideoBatch
     ) -> Float[Tensor, "batch time tokens dim"]:
-        """What the core reads: the latents, each beside the embedding of the action of its step."""
+        """What the core reads: the latents that are not hidden, each beside the embedding of the action of its step."""
+        if batch.hidden is not None:
+            latents = latents.masked_fill(batch.hidden[:, :, None, None], HIDDEN)
         if self.actions is None:
             return latents
-        embedded = self.actions(actions, *latents.shape[:2])
-        return torch.cat([latents, embedded[:, :, None].expand(-1, -1, latents.shape[2], -1).to(latents)], dim=-1)
+        actions = self.actions(batch.actions, *latents.shape[:2]).to(latents)
+        return torch.cat([latents, actions[:, :, None].expand(-1, -1, latents.shape[2], -1)], dim=-1)
 
-    def _hidden(self, latents: Tensor, actions: Tensor | None, start: int = 0) -> Tensor:
-        """The latents of successive frames from index `start` on, without those that `frame_mask` hides."""
-        if self.frame_mask is None or actions is None:
-            return latents
-        late = start + torch.arange(latents.shape[1], device=latents.device) >= self.frame_mask
-        return latents.masked_fill((_has_actions(actions)[:, None] & late)[..., None, None], _HIDDEN)
-
-    def _chosen(
-        self, predicted: int, actions: Tensor | None, codes: Tensor
-    ) -> tuple[Integer[Tensor, "batch frames"], Bool[Tensor, "batch frames"]]:
+    def _chosen(self, batch: VideoBatch) -> tuple[Integer[Tensor, "batch frames"], Bool[Tensor, "batch frames"]]:
         """(which of the predicted frames get logits, which of these count), both for each clip."""
-        first = torch.zeros(len(codes), 1, dtype=torch.long, device=codes.device)
-        if self.frame_mask is not None and actions is not None:
-            if self.frame_mask > predicted:
-                raise ValueError(
-                    f"frame_mask is {self.frame_mask}, and the loss is that of frames from there on: clips of "
-                    f"{predicted + 1} frames have none; lower it, or make the clips longer"
-                )
-            first = torch.where(_has_actions(actions)[:, None], self.frame_mask - 1, first)
+        predicted, device = batch.num_steps - 1, batch.time.device
+        first = torch.zeros(len(batch), 1, dtype=torch.long, device=device)
+        if batch.hidden is not None:
+            assert self.conditions.frame_mask is not None
+            first = torch.where(batch.hidden.any(1, keepdim=True), self.conditions.frame_mask - 1, first)
         if self.training and self.drop_loss:
             drawn = max(1, int((1 - self.drop_loss) * predicted + 1e-6))
-            share = torch.rand(len(codes), drawn, device=codes.device)
-            frames = first + (share * (predicted + self.last_frame_twice - first)).long().clamp(
-                max=predicted - 1 - first
-            )
+            share = torch.rand(len(batch), drawn, device=device)
+            frames = (first + (share * (predicted + self.last_frame_twice - first)).long()).clamp(max=predicted - 1)
             return frames, torch.ones_like(frames, dtype=torch.bool)
-        frames = torch.arange(predicted, device=codes.device).expand(len(codes), -1)
+        frames = torch.arange(predicted, device=device).expand(len(batch), -1)
         return frames, frames >= first
-
-
-def _has_actions(actions: Float[Tensor, "batch time num_actions"]) -> Bool[Tensor, " batch"]:
-    """Which clips have an action that is not masked."""
-    return actions.flatten(1).any(1)
-
-
-def _check_shares(**shares: float) -> None:
-    for name, share in shares.items():
-        if not 0 <= share < 1:
-            raise ValueError(f"{name} is {share}; expected a share from 0 to below 1")

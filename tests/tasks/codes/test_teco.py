@@ -211,11 +211,17 @@ def test_actions_lead_from_frame_to_frame_and_future_ones_are_read():
     assert changed[0].nonzero().flatten().tolist() == [5]
 
 
+def empty(clips, steps, hidden=None):
+    """Clips without content, of which the first are hidden from step 3 on."""
+    late = None if hidden is None else (torch.arange(clips)[:, None] < hidden) & (torch.arange(steps) >= 3)
+    return VideoBatch(torch.zeros(clips, steps, 1, 1, 1), torch.arange(steps).expand(clips, -1), hidden=late)
+
+
 @pytest.mark.parametrize(("steps", "drop", "expected"), [(300, 0.9, 29), (301, 0.9, 30), (6, 0.5, 2), (6, 0.9, 1)])
 def test_so_many_frames_have_a_loss(steps, drop, expected):
     task = teco(drop_loss=drop).train()
     torch.manual_seed(0)
-    frames, counted = task._chosen(steps - 1, None, torch.zeros(40, 1))
+    frames, counted = task._chosen(empty(40, steps))
     assert frames.shape == (40, expected)
     assert counted.all()
     assert frames.min() >= 0
@@ -227,7 +233,7 @@ def test_frames_with_a_loss_are_drawn_alike_or_the_last_one_twice_as_often():
     for twice in (False, True):
         task = teco(drop_loss=0.5, last_frame_twice=twice).train()
         torch.manual_seed(0)
-        frames, _ = task._chosen(4, None, torch.zeros(4000, 1))
+        frames, _ = task._chosen(empty(4000, 5))
         share[twice] = frames.flatten().bincount(minlength=4) / frames.numel()
     torch.testing.assert_close(share[False], torch.full((4,), 0.25), rtol=0, atol=0.02)
     torch.testing.assert_close(share[True], torch.tensor([0.2, 0.2, 0.2, 0.4]), rtol=0, atol=0.02)
@@ -248,28 +254,26 @@ def test_in_evaluation_all_frames_have_a_loss():
     assert teco(drop_loss=0.9).eval()(clip()).reconstruction.shape[:2] == (2, 5)
 
 
-def test_actions_are_dropped_by_clip_and_only_in_training():
-    task, batch = teco(drop_actions=0.5), clip(4, count=200)
-    assert torch.equal(task.eval()._actions(batch), batch.actions)
-    torch.manual_seed(0)
-    given = task.train()._actions(batch)
-    kept = given.flatten(1).any(1)
-    assert 0.35 < kept.double().mean() < 0.65
-    assert torch.equal(given[kept], batch.actions[kept])
+def test_a_training_drops_actions_and_an_evaluation_may_mask_them():
+    batch = clip()
+    without = replace(batch, actions=torch.zeros_like(batch.actions))
+    for arguments, call in (({"drop_actions": 1.0}, "training_loss"), ({"eval_actions": False}, "forced_loss")):
+        task = teco(**arguments)
+        task.train(call == "training_loss")
+        found = []
+        for given in (batch, without):
+            torch.manual_seed(0)
+            found.append(getattr(task, call)(given).item())
+        assert found[0] == found[1]
+        torch.manual_seed(0)
+        assert getattr(teco().train(task.training), call)(batch).item() != found[0]
 
 
-def test_evaluation_may_mask_all_actions_and_then_hides_no_frame():
-    task, batch = teco(eval_actions=False, frame_mask=3).eval(), clip()
-    assert not task._actions(batch).any()
-    assert task(batch).counted.all()
-    assert torch.equal(task.train()._actions(batch), batch.actions)
-
-
-def test_a_frame_mask_hides_frames_from_there_on_and_they_alone_have_a_loss():
+def test_a_frame_mask_hides_latents_from_there_on_and_these_frames_alone_have_a_loss():
     task, batch = teco(frame_mask=3).eval(), clip()
     changed = replace(batch, frames=batch.frames.clone())
     changed.frames[:, 3] = 1 - changed.frames[:, 3]
-    before, after = (task(given) for given in (batch, changed))
+    before, after = (task(task.conditions.of_evaluation(given)) for given in (batch, changed))
     assert before.counted.tolist() == [[False, False, True, True, True]] * 2
     # the latents of frames 3 and 4 are of the changed frame, the slots of no frame are
     difference = (before.reconstruction - after.reconstruction).abs().amax((0, 2, 3, 4))
@@ -277,43 +281,34 @@ def test_a_frame_mask_hides_frames_from_there_on_and_they_alone_have_a_loss():
     assert (difference[[0, 1, 4]] < 1e-10).all()
 
 
-def test_a_clip_without_actions_is_not_hidden_from_and_each_clip_has_the_mean_of_its_own_frames():
+def test_each_clip_has_the_mean_of_its_own_frames():
     task, batch = teco(frame_mask=3).eval(), clip()
-    batch.actions[1] = 0
-    out, free = task(batch), teco().eval()(batch)
+    mixed = replace(batch, hidden=empty(2, 6, hidden=1).hidden)
+    out, free = task(mixed), teco().eval()(batch)
     assert out.counted.tolist() == [[False, False, True, True, True], [True] * 5]
     torch.testing.assert_close(out.reconstruction[1], free.reconstruction[1])
-    plain = replace(out, losses={})
     error = F.cross_entropy(out.reconstruction.flatten(0, 1), out.codes.flatten(0, 1), reduction="none")
     error = error.sum((1, 2)).view(2, 5)
-    torch.testing.assert_close(task.loss(plain, batch), (error[0, 2:].mean() + error[1].mean()) / 2)
+    expected = (error[0, 2:].mean() + error[1].mean()) / 2
+    torch.testing.assert_close(task.loss(replace(out, losses={}), mixed), expected)
 
 
-def test_the_prior_has_no_loss_of_frames_before_the_mask():
+def test_the_prior_has_a_loss_of_the_same_frames(monkeypatch):
     task, batch = teco(frame_mask=3).eval(), clip()
-    torch.manual_seed(2)
-    prior = task(batch).losses["prior"]
-    torch.manual_seed(2)
     seen = []
     loss = task.prior.loss
-    task.prior.loss = lambda codes, condition, counted: seen.append(counted) or loss(codes, condition, counted)
-    torch.testing.assert_close(task(batch).losses["prior"], prior)
-    assert seen[0].view(2, 5).tolist() == [[False, False, True, True, True]] * 2
+    monkeypatch.setattr(task.prior, "loss", lambda *given: seen.append(given[2]) or loss(*given))
+    task(replace(batch, hidden=empty(2, 6, hidden=1).hidden))
+    assert seen[0].view(2, 5).tolist() == [[False, False, True, True, True], [True] * 5]
 
 
 def test_drawn_frames_of_a_masked_clip_lie_behind_the_mask():
     task = teco(frame_mask=3, drop_loss=0.5).train()
-    actions = torch.zeros(50, 6, 3)
-    actions[:25, 0, 1] = 1
-    frames, counted = task._chosen(5, actions, torch.zeros(50, 1))
+    torch.manual_seed(0)
+    frames, counted = task._chosen(empty(50, 6, hidden=25))
     assert counted.all()
     assert set(frames[:25].flatten().tolist()) == {2, 3, 4}
     assert set(frames[25:].flatten().tolist()) == {0, 1, 2, 3, 4}
-
-
-def test_a_mask_that_leaves_no_frame_is_refused():
-    with pytest.raises(ValueError, match=r"frame_mask is 6, .* clips of 6 frames have none"):
-        teco(frame_mask=6).eval()(clip())
 
 
 def test_codes_that_the_data_set_stores_are_read_and_must_be_of_such_a_tokenizer():
@@ -329,8 +324,8 @@ def test_codes_that_the_data_set_stores_are_read_and_must_be_of_such_a_tokenizer
     [
         ({"tokenizer": None}, ValueError, "TECO takes its codes from one tokenizer"),
         ({"tokenizer": partial(load("tokenizers", "DVAE"), channels=4)}, PartError, "DVAE has to be trained"),
-        ({"drop_loss": 1.0}, ValueError, "drop_loss is 1.0"),
-        ({"drop_actions": -0.1}, ValueError, "drop_actions is -0.1"),
+        ({"drop_loss": 1.0}, ValueError, "drop_loss is a share from 0 to below 1; got 1.0"),
+        ({"drop_actions": -0.1}, ValueError, "drop_actions is a probability"),
         ({"frame_mask": 0}, ValueError, "frame_mask is 0"),
     ],
 )

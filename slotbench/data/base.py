@@ -257,6 +257,19 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
         """
         return {}
 
+    def pixel_groups(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
+        """Groups of pixels of the frames to predict that roll-outs are also scored on; none by default.
+
+        Args:
+            batch: clips with their log.
+            context: frames that a predictor sees.
+            horizon: frames to predict.
+
+        Returns:
+            which pixels belong to the group "batch horizon height width", by its name.
+        """
+        return {}
+
     def layers(self, batch: VideoBatch) -> Tensor | None:
         """Every object alone on black, hidden parts included; None, by default, if the set does not know them.
 

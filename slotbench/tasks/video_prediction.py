@@ -131,6 +131,7 @@ class VideoPrediction(RolloutTask):
         drop_actions: float = 0.0,
         frame_mask: int | None = None,
         eval_actions: bool = True,
+        short_context: int | None = None,
     ):
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay)
         reason = "VideoPrediction feeds what it predicts back in, so the target must be a frame like the input"
@@ -155,7 +156,7 @@ class VideoPrediction(RolloutTask):
         weights = GivenWeights(lpips_weights, lpips_heads, fvd_weights)
         scored = (quantise, report_horizons, group_size, loss == "bce", object_scores, slot_pictures)
         conditions = Conditions(drop_actions, frame_mask, eval_actions)
-        self.declare_rollouts(context, horizon, feedback, weights, *scored, conditions)
+        self.declare_rollouts(context, horizon, feedback, weights, *scored, conditions, short_context)
 
     @frame_by_frame
     def forward(self, batch: VideoBatch) -> Decoded:

@@ -137,6 +137,15 @@ class Maze(SimulatedData):
             found[f"colours of the {name}"] = torch.where(known[:, :, None], true, unknown)
         return found
 
+    def pixel_groups(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
+        """`long_memory`: surfaces that were in view in the context, and in none of its last 32 frames."""
+        surfaces = batch.objects["surfaces"][:, : context + horizon].long()
+        future, recent = surfaces[:, context:], max(0, context - ORACLE_MEMORY[-1])
+        if not recent:
+            return {}
+        seen, lately = (_in_view(part, future) for part in (surfaces[:, :recent], surfaces[:, recent:context]))
+        return {"long_memory": (future >= 0) & seen & ~lately}
+
     def _empty(self, clips: int, steps: int) -> dict[str, np.ndarray]:
         size, side = 2 * self.rooms + 1, self.resolution
         return {

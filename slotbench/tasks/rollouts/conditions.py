@@ -100,7 +100,7 @@ class Conditions:
         return torch.stack(shares).sum()
 
     def _shown(self, batch: VideoBatch, kept: Bool[Tensor, " batch"], first: int | None) -> VideoBatch:
-        if batch.actions is None:
+        if batch.actions is None or batch.hidden is not None:  # or it is as it should be
             return batch
         actions = batch.actions if kept.all() else batch.actions * kept[:, None, None].to(batch.actions)
         if first is None:

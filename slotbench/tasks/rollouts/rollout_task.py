@@ -62,6 +62,7 @@ class RolloutTask(SlotTask, Predictor):
         object_scores: bool = False,
         slot_pictures: bool = False,
         conditions: Conditions | None = None,
+        short_context: int | None = None,
     ) -> None:
         """Says how roll-outs are made and scored; `VideoPrediction` has the arguments.
 
@@ -77,6 +78,8 @@ class RolloutTask(SlotTask, Predictor):
             object_scores: score what becomes of the objects, as `ObjectScores` says.
             slot_pictures: also show what became of each slot, as `slotbench.figures.slot_stories` says.
             conditions: actions and frames that the model is shown; all of them by default.
+            short_context: also score roll-outs that read so many of the last frames of the context alone, as
+                `rollout_<score>_short_context`: what is lost of it is what the model remembers from before them.
 
         Raises:
             PartError: the data or the encoder cannot meet the conditions.
@@ -88,7 +91,13 @@ class RolloutTask(SlotTask, Predictor):
                 raise ValueError(f"{name} is {count}; expected a number of frames, at least 1")
         frame = self.data_spec.target
         weights.check(frame.channels, min(frame.height, frame.width), context + horizon)
+        if short_context is not None and not 1 <= short_context < context:
+            raise ValueError(
+                f"short_context is {short_context}; expected fewer frames than the context, {context}, and at least 1, "
+                "or null"
+            )
         self.context, self.horizon, self.feedback = context, horizon, feedback
+        self.short_context = short_context
         conditions = conditions or Conditions()
         conditions.check(self.encoder, self.data_spec.input.num_actions)
         self.conditions = conditions
@@ -137,6 +146,10 @@ class RolloutTask(SlotTask, Predictor):
             if name in test.names
         ]
         scores.append(Score("rollout_frames_ahead", "frames ahead of every baseline"))
+        groups_of_pixels = self.scores_of(self._stage).pixel_groups
+        scores += [
+            Score(f"rollout_psnr/{name}", f"PSNR on {name.replace('_', ' ')} pixels") for name in groups_of_pixels
+        ]
         if test.objects is not None:
             scores.append(Score("rollout_mse_sum", "error: MSE summed over pixels", higher_is_better=False))
             scores.append(Score("rollout_mota", "MOTA of the masks", needs="a decoder with masks", of_masks=True))
@@ -167,7 +180,14 @@ class RolloutTask(SlotTask, Predictor):
         if scores.objects is not None:
             masks = batch.require("masks")[:, self.context - 1 : self.context + self.horizon]
             pieces = scores.objects.look(pieces, masks.long(), bool(beside))
-        scores.update(pieces, batch.frames[:, : self.context], batch.index)
+        pixels = self._pixel_groups(batch)
+        scores.update(pieces, batch.frames[:, : self.context], batch.index, pixels)
+        if self.short_context is not None:
+            late = self.conditions.of_evaluation(batch, rolled=True)
+            late = late.slice_time(self.context - self.short_context, batch.num_steps)
+            steps = self.rollout_steps(late, self.short_context)
+            parts = in_pieces(steps, self.horizon, lambda *_: None, self.device)
+            scores.update((({"short_context": part}, true[:, at]) for at, part in parts), pixels=pixels)
         if scores.groups is not None and self._thresholds_in_test:
             steps = self.rollout_steps(batch, feedback="threshold")
             thresholded = in_pieces(steps, self.horizon, scores.add_sampling, self.device)
@@ -294,6 +314,10 @@ class RolloutTask(SlotTask, Predictor):
         data = getattr(self.trainer, "datamodule", None)
         layers = data.layers(future) if isinstance(data, SlotDataModule) else None
         return visible_parts(future.frames, future.require("masks").long()) if layers is None else layers
+
+    def _pixel_groups(self, batch: VideoBatch) -> dict[str, Tensor]:
+        data = getattr(self.trainer, "datamodule", None)
+        return data.pixel_groups(batch, self.context, self.horizon) if isinstance(data, SlotDataModule) else {}
 
     def _references(self, batch: VideoBatch) -> dict[str, Tensor]:
         """The frames that are scored beside the model's: baselines, and oracles where the data set has any."""

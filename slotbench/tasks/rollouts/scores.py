@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Integer
+from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
 from slotbench.interfaces import VideoSpec
 from slotbench.metric_info import MetricInfo
 from slotbench.metrics.frames import FRAME_INFOS, MAX_PSNR, SSIM_WINDOW, HorizonCurve, frame_mse, frame_psnr, frame_ssim
 from slotbench.metrics.lpips import LPIPS
+from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Scores
 from slotbench.metrics.usage import ChoiceUsage
 from slotbench.nn.distributed import sum_over_processes
@@ -30,7 +32,7 @@ Curves = dict[str, list[float]]
 
 Frames = Float[Tensor, "batch time channels height width"]
 
-_VARIANTS = ("thresholded",)
+_VARIANTS = ("thresholded", "short_context")
 """Roll-outs of the model that are scored beside the plain one."""
 
 _MAX_STEPS = 100
@@ -73,6 +75,8 @@ class RolloutScores(Scores):
     `rollout_mse_per_frame`, summed over the pixels of a frame; `rollout_capped`, the share of frames without any error;
     `rollout_frames_ahead`, how long the prediction is better than every baseline (`frames_ahead`);
     `rollout_<score>_<variant>` of a variant of the model; with groups, what `summarise_groups` says and `sampling_fps`;
+    where the data names groups of pixels (`SlotDataModule.pixel_groups`), `rollout_mse/<group>` and
+    `rollout_psnr/<group>` of the squared error of all their pixels together;
     of a core with schemata `schemata_entropy`, how evenly they are taken on true frames, by `usage_entropy`.
 
     Frames come in pieces of the horizon, so that no more than a piece is ever held; the model's whole videos are, a
@@ -104,6 +108,7 @@ class RolloutScores(Scores):
         self.groups = groups
         self.objects = objects
         self.curves = nn.ModuleDict()
+        self.pixels = nn.ModuleDict()
         self.schemata = ChoiceUsage()
         self.latest: dict[str, Curves] = {}
         self._functions = dict(_FUNCTIONS)
@@ -147,6 +152,7 @@ class RolloutScores(Scores):
         pieces: Iterable[tuple[Mapping[str, Frames], Frames]],
         context: Frames | None = None,
         index: Integer[Tensor, " batch"] | None = None,
+        pixels: Mapping[str, Bool[Tensor, "batch horizon height width"]] = MappingProxyType({}),
     ) -> None:
         """Adds a batch of clips.
 
@@ -155,8 +161,10 @@ class RolloutScores(Scores):
                 "" for the model, "baseline|NAME", "oracle|NAME", or a variant of the model.
             context: the true frames before; without them the clips are in no group.
             index: which clips of the data set they are, to put them in groups in its order.
+            pixels: groups of pixels of the horizon, by name.
         """
         values: dict[str, list[Tensor]] = {}
+        first = 0
         groups = None if context is None else self.groups
         videos: list[tuple[Tensor, Tensor]] = []
         for shown, true in pieces:
@@ -165,11 +173,15 @@ class RolloutScores(Scores):
                 frames = self._as_scored(frames)
                 if groups is not None and groups.needs_videos and not whose:
                     videos.append((frames, true))
+                for group, chosen in pixels.items():
+                    error = (frames - true).square().mean(2)[chosen[:, first : first + true.shape[1]]]
+                    self._pixels_of(whose, group).to(error.device).update(error)
                 for name, function in self._functions.items():
                     value = function(frames, true)
                     values.setdefault(f"{whose}|{name}", []).append(value)
                     if name == "psnr" and not whose:
                         values.setdefault("|capped", []).append((value >= MAX_PSNR).float())
+            first += true.shape[1]
         for key, parts in values.items():
             if key not in self.curves:  # made on first use: which oracles there are, the data says
                 self.curves[key] = HorizonCurve(self.horizon).to(parts[0].device)
@@ -200,6 +212,7 @@ class RolloutScores(Scores):
         values["rollout_mse_per_frame"] = (
             values["rollout_mse"] * self.frame.channels * self.frame.height * self.frame.width
         )
+        values |= self._pixel_values()
         if self.groups is not None:
             found = self.groups.compute()
             values |= summarise_groups(found, "rollout_")
@@ -214,7 +227,7 @@ class RolloutScores(Scores):
 
     def reset(self) -> None:
         """Forgets every clip."""
-        for metric in (*self.curves.values(), self.groups, self.objects, self.schemata):
+        for metric in (*self.curves.values(), *self.pixels.values(), self.groups, self.objects, self.schemata):
             if metric is not None:
                 metric.reset()  # type: ignore[operator]
         self._sampled_frames, self._sampling_seconds = 0, 0.0
@@ -261,6 +274,35 @@ class RolloutScores(Scores):
             if curve.update_called:
                 whose, name = key.rsplit("|", 1)
                 found.setdefault(whose, {})[name] = curve.compute().tolist()
+        return found
+
+    @property
+    def pixel_groups(self) -> tuple[str, ...]:
+        """The groups of pixels that have been scored."""
+        return tuple(dict.fromkeys(key.rpartition("|")[2] for key in self.pixels))
+
+    def _pixels_of(self, whose: str, group: str) -> Mean:
+        key = f"{whose}|{group}"
+        if key not in self.pixels:
+            self.pixels[key] = Mean()
+        mean = self.pixels[key]
+        assert isinstance(mean, Mean)
+        return mean
+
+    def _pixel_values(self) -> dict[str, float]:
+        """The pooled error of groups of pixels, and its PSNR."""
+        found: dict[str, float] = {}
+        for key, mean in self.pixels.items():
+            assert isinstance(mean, Mean)
+            if not mean.update_called or not torch.isfinite(error := mean.compute()):
+                continue
+            whose, _, group = key.rpartition("|")
+            reference, name = _Whose.of(whose)
+            before, after = (f"{reference}/", f"/{name}") if reference else ("", "")
+            variant = f"_{name}" if name and not reference else ""
+            psnr = MAX_PSNR if error == 0 else min(MAX_PSNR, -10 * math.log10(float(error)))
+            for score, value in {"mse": float(error), "psnr": psnr}.items():
+                found[f"{before}rollout_{score}{variant}/{group}{after}"] = value
         return found
 
     def _as_scored(self, frames: Tensor) -> Tensor:

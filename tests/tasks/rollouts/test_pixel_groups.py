@@ -1,0 +1,107 @@
+"""Scores on groups of pixels that the data names, and the control that reads the end of the context alone."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from prediction_tasks import quiet_trainer
+
+from slotbench.data.base import LoaderOptions, to_unit_range
+from slotbench.data.maze.maze import Maze
+from slotbench.interfaces import VideoSpec
+from slotbench.registry import load
+from slotbench.tasks.rollouts.scores import RolloutScores
+from slotbench.tasks.video_prediction import VideoPrediction
+
+
+def maze(**arguments):
+    loader = LoaderOptions(batch_size=2, val_batch_size=2, val_size=4, test_size=4, train_size=4)
+    return Maze(rooms=2, num_frames=60, eval_frames=60, resolution=8, loader=loader, **arguments)
+
+
+def make_task(data, **arguments):
+    torch.manual_seed(0)
+    return VideoPrediction(
+        partial(load("encoders", "ResNetEncoder"), depths=(8, 8), action_dim=4),
+        partial(load("cores", "ConvS5"), dim=32),
+        partial(load("decoders", "ResNetDecoder"), depths=(32, 32)),
+        **{"loss": "mse", "context": 40, "horizon": 20, "data_spec": data.spec} | arguments,
+    )
+
+
+def test_the_pooled_error_is_of_the_chosen_pixels_of_all_clips() -> None:
+    torch.manual_seed(0)
+    true, model, black = (torch.rand(3, 6, 3, 8, 8) for _ in range(3))
+    chosen = torch.rand(3, 6, 8, 8) < 0.3
+    scores = RolloutScores(6, VideoSpec(3, 8, 8))
+    shown = {"": model, "baseline|black": black, "short_context": black}
+    for clips in (slice(0, 1), slice(1, 3)):
+        pieces = [({k: v[clips, at] for k, v in shown.items()}, true[clips, at]) for at in (slice(0, 4), slice(4, 6))]
+        scores.update(pieces, pixels={"old": chosen[clips]})
+    found = scores.compute()
+    for name, frames in {"rollout_{}/old": model, "baseline/rollout_{}/old/black": black}.items():
+        expected = float((frames - true).square().mean(2)[chosen].mean())
+        assert found[name.format("mse")] == pytest.approx(expected, rel=1e-6)
+        assert found[name.format("psnr")] == pytest.approx(-10 * math.log10(expected), rel=1e-6)
+    assert found["rollout_mse_short_context/old"] == found["baseline/rollout_mse/old/black"]
+    assert scores.pixel_groups == ("old",)
+
+
+def test_a_set_without_groups_has_no_such_scores() -> None:
+    scores = RolloutScores(2, VideoSpec(3, 8, 8))
+    frames = torch.rand(1, 2, 3, 8, 8)
+    scores.update([({"": frames}, frames)])
+    assert not any(name.startswith("rollout_psnr/") and "step" not in name for name in scores.compute())
+
+
+def test_long_memory_is_what_was_in_view_before_the_last_frames_of_the_context() -> None:
+    data = maze()
+    batch = data.dataset("val").clips([0, 1])
+    surfaces = batch.objects["surfaces"].long()
+    chosen = data.pixel_groups(batch, 40, 20)["long_memory"]
+    for clip in range(2):
+        early, late = (set(surfaces[clip, part].unique().tolist()) for part in (slice(0, 8), slice(8, 40)))
+        expected = [
+            [[s >= 0 and s in early - late for s in row] for row in frame] for frame in surfaces[clip, 40:].tolist()
+        ]
+        assert chosen[clip].tolist() == expected
+    assert data.pixel_groups(batch, 32, 20) == {}
+
+
+def test_a_validation_logs_them_with_baselines_oracles_and_the_control() -> None:
+    data = maze(conditioning="pose")
+    task = make_task(data, short_context=32, frame_mask=40)
+    trainer = quiet_trainer()
+    trainer.validate(task, datamodule=data, verbose=False)
+    found = trainer.callback_metrics
+    for name in ("", "_short_context"):
+        assert math.isfinite(found[f"val/rollout_psnr{name}/long_memory"])
+    assert found["val/oracle/rollout_psnr/long_memory/colours of the context"] == 100
+    low, mean = "colours of the last 32 frames", "mean frame of the context"
+    assert found[f"val/oracle/rollout_psnr/long_memory/{low}"] < 20
+    assert f"val/baseline/rollout_psnr/long_memory/{mean}" in found
+    (headline,) = (one for one in task.headlines() if one.metric == "val/rollout_psnr/long_memory")
+    assert mean in headline.baselines
+    assert "colours of the context" in headline.oracles
+    info = task.metric_infos(["rollout_psnr/long_memory"])["rollout_psnr/long_memory"]
+    assert info.higher_is_better is True
+
+
+@pytest.mark.parametrize("mask", [None, 40])
+def test_the_control_is_the_roll_out_of_a_clip_that_begins_late(mask) -> None:
+    data = maze()
+    task = make_task(data, short_context=5, frame_mask=mask).eval()
+    trainer = quiet_trainer()
+    trainer.validate(task, datamodule=data, verbose=False)
+    batch = to_unit_range(data.dataset("val").clips([0, 1, 2, 3]))
+    with torch.no_grad():
+        shown = task.conditions.of_evaluation(batch, rolled=True).slice_time(35, 60)
+        rolled = task.rollout(shown, 5, 20).reconstruction
+    expected = (rolled - batch.frames[:, 40:]).square().mean()
+    assert float(trainer.callback_metrics["val/rollout_mse_short_context"]) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_a_short_context_as_long_as_the_context_is_refused() -> None:
+    with pytest.raises(ValueError, match="short_context is 40"):
+        make_task(maze(), short_context=40)

@@ -37,7 +37,8 @@ def test_the_pooled_error_is_of_the_chosen_pixels_of_all_clips() -> None:
     scores = RolloutScores(6, VideoSpec(3, 8, 8))
     shown = {"": model, "baseline|black": black, "short_context": black}
     for clips in (slice(0, 1), slice(1, 3)):
-        pieces = [({k: v[clips, at] for k, v in shown.items()}, true[clips, at]) for at in (slice(0, 4), slice(4, 6))]
+        parts = (slice(0, 4), slice(4, 6))
+        pieces = (({k: v[clips, at] for k, v in shown.items()}, true[clips, at]) for at in parts)
         scores.update(pieces, pixels={"old": chosen[clips]})
     found = scores.compute()
     for name, frames in {"rollout_{}/old": model, "baseline/rollout_{}/old/black": black}.items():

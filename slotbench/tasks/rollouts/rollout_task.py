@@ -13,6 +13,7 @@ from torch import Tensor
 
 from slotbench.data.base import SlotDataModule
 from slotbench.figures.charts import horizon_chart
+from slotbench.figures.maze_maps import has_maze, maze_maps
 from slotbench.figures.rollouts import rollout_sheet, rollout_video
 from slotbench.figures.slot_stories import STORIES, SlotStory, story_pictures
 from slotbench.interfaces import CoreOutput, Decoded, Predictor, VideoBatch
@@ -262,10 +263,13 @@ class RolloutTask(SlotTask, Predictor):
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """Per clip: what followed, what was predicted, both over one another, and which slot painted each pixel.
 
-        With `slot_pictures` also what became of each slot in the first two clips.
+        With `slot_pictures` also what became of each slot in the first two clips, and of a maze its maps.
         """
         with self.deterministic_sampling(batch, 0):
-            found = {"rollouts": rollout_sheet(batch.frames, self.rollout(batch), self.context)}
+            decoded = self.rollout(batch)
+        found = {"rollouts": rollout_sheet(batch.frames, decoded, self.context)}
+        if has_maze(batch):
+            found["maze"] = maze_maps(batch, decoded.reconstruction, self.context)
         if self.slot_pictures:
             clips = batch.map(lambda value: value[:STORIES])
             with self.deterministic_sampling(clips, 0):

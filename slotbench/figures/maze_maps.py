@@ -55,7 +55,8 @@ def maze_maps(
         colours, known = _brightest(frames, surfaces, 2 * log["walls"].numel())
         right, shown = _shares_right(predicted[clip].float().cpu(), frames[context:], surfaces[context:], colours)
         last = _last_in_view(surfaces[:context], len(colours))
-        early, late = (last >= 0) & (last < context - recent), last >= max(0, context - recent)
+        early = (last >= 0) & (last < context - recent)
+        late = (last >= 0) & ~early
         walls = np.where(known[:, None], (colours * 255).round().byte().numpy(), _OUT_OF_VIEW)
         seen = np.select([early[:, None], late[:, None]], [_LONG_AGO, _LATELY], _OUT_OF_VIEW)
         shares = np.where((shown > 0)[:, None] & (early | late)[:, None], _graded(right / shown), _OUT_OF_VIEW)

@@ -82,15 +82,21 @@ def test_the_first_map_has_the_colours_of_the_walls_that_came_into_view_and_the_
 
 
 def test_the_second_map_tells_what_was_in_view_lately_long_ago_and_never(batch, rows) -> None:
-    maze_maps(batch, batch.frames[:, CONTEXT:], CONTEXT, recent=RECENT)
-    drawn = set()
-    for clip, row in enumerate(rows):
-        early, late = in_view(batch, clip, 0, CONTEXT - RECENT), in_view(batch, clip, CONTEXT - RECENT, CONTEXT)
-        found = quarters(row.images[1], len(batch.objects["walls"][clip]))
-        for place, surface in walls(batch, clip).items():
-            assert found[place] == (LATELY if surface in late else LONG_AGO if surface in early else GREY)
-            drawn.add(found[place])
-    assert drawn == {LATELY, LONG_AGO, GREY}
+    surfaces = batch.objects["surfaces"][0].tolist()
+    shown = [{surface for row in frame for surface in row} for frame in surfaces]
+    # the last frame with a surface is the first of the late ones, and then the last of the early ones
+    gone = next(step for step in range(10, CONTEXT) if shown[step] - set().union(*shown[step + 1 : CONTEXT]) - {-1})
+    for recent in (CONTEXT - gone, CONTEXT - gone - 1):
+        rows.clear()
+        maze_maps(batch, batch.frames[:, CONTEXT:], CONTEXT, recent=recent)
+        drawn = set()
+        for clip, row in enumerate(rows):
+            early, late = in_view(batch, clip, 0, CONTEXT - recent), in_view(batch, clip, CONTEXT - recent, CONTEXT)
+            found = quarters(row.images[1], len(batch.objects["walls"][clip]))
+            for place, surface in walls(batch, clip).items():
+                assert found[place] == (LATELY if surface in late else LONG_AGO if surface in early else GREY)
+                drawn.add(found[place])
+        assert drawn == {LATELY, LONG_AGO, GREY}
 
 
 @pytest.mark.parametrize("known", ["all", "lately", "others"])

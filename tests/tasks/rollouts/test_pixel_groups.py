@@ -103,6 +103,16 @@ def test_the_control_is_the_roll_out_of_a_clip_that_begins_late(mask) -> None:
     assert float(trainer.callback_metrics["val/rollout_mse_short_context"]) == pytest.approx(float(expected), rel=1e-5)
 
 
+def test_pictures_of_a_roll_out_in_a_maze_have_its_maps() -> None:
+    data = maze()
+    task = make_task(data).eval()
+    with torch.no_grad():
+        found = task.pictures(to_unit_range(data.dataset("val").clips([0, 1])))
+    assert set(found) == {"rollouts", "maze"}
+    assert found["maze"].dtype == "uint8"
+    assert found["maze"].std() > 10
+
+
 def test_a_short_context_as_long_as_the_context_is_refused() -> None:
     with pytest.raises(ValueError, match="short_context is 40"):
         make_task(maze(), short_context=40)

@@ -143,6 +143,7 @@ class TECO(CodeRolloutTask):
         frame_mask: int | None = None,
         eval_actions: bool = True,
         mask_early: bool = False,
+        short_context: int | None = None,
     ):
         built, sizes = None, None
         if data_spec is not None:
@@ -167,7 +168,9 @@ class TECO(CodeRolloutTask):
         weights = GivenWeights(lpips_weights, lpips_heads, fvd_weights)
         conditions = Conditions(drop_actions, frame_mask, eval_actions, mask_early)
         scored = (quantise, report_horizons, group_size)
-        self.declare_rollouts(context, horizon, "probability", weights, *scored, conditions=conditions)
+        self.declare_rollouts(
+            context, horizon, "probability", weights, *scored, conditions=conditions, short_context=short_context
+        )
 
     def _check_parts(self) -> None:
         tokens, slots = self.encoder.token_spec, self.core.slot_spec

@@ -345,11 +345,11 @@ def test_a_core_without_a_grid_is_refused():
 
 def test_a_training_fits_the_tokenizer_scores_rollouts_and_is_rebuilt(tmp_path):
     data = balls(num_frames=4, eval_frames=6)
-    task = teco(spec=data.spec.input, tokenizer=PATCHES, drop_loss=0.5).float()
+    task = teco(spec=data.spec.input, tokenizer=PATCHES, drop_loss=0.5, short_context=2).float()
     trainer = quiet_trainer(max_steps=2, val_check_interval=2)
     trainer.fit(task, datamodule=data)
     logged = trainer.callback_metrics
-    for name in ("loss", "rollout_mse", "rollout_psnr", "baseline/rollout_mse/black"):
+    for name in ("loss", "rollout_mse", "rollout_psnr", "rollout_mse_short_context", "baseline/rollout_mse/black"):
         assert f"val/{name}" in logged, name
     assert task.tokenizer.is_fitted
     trainer.save_checkpoint(tmp_path / "run.ckpt")

@@ -26,12 +26,13 @@ class ActionEmbedding(nn.Module):
         num_actions: actions to choose from, or numbers of an action; 0 where the data has none.
         dim: width of the vector.
         vectors: whether actions are vectors of any numbers; otherwise they are one-hot.
+        scale: standard deviation that the table starts with; None for one over the root of `dim`.
     """
 
-    def __init__(self, num_actions: int, dim: int, vectors: bool = False):
+    def __init__(self, num_actions: int, dim: int, vectors: bool = False, scale: float | None = None):
         super().__init__()
         self.num_actions, self.vectors = num_actions, vectors
-        self.table = nn.Parameter(torch.randn(max(1, num_actions) + 1, dim) * dim**-0.5)
+        self.table = nn.Parameter(torch.randn(max(1, num_actions) + 1, dim) * (dim**-0.5 if scale is None else scale))
 
     def forward(
         self, actions: Float[Tensor, "batch time num_actions"] | None, batch: int, time: int

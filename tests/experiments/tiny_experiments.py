@@ -146,6 +146,8 @@ def tiny_overrides(config: Mapping[str, Any], folder: Path, kept: Collection[str
         values["model"] = dict(TINY_CLIPS["model"])
     if model.get("frame_mask"):
         values["model"] |= {"frame_mask": 2}
+    if model.get("short_context"):
+        values["model"] |= {"short_context": 1}
     if "tokenizer_run" in model:
         values["model"] |= {"tokenizer": "PatchKMeans", "tokenizer.num_codes": 8, "tokenizer.fit_frames": 4}
     if "prior" in model:

@@ -45,6 +45,7 @@ TINY_RUN = {
 }
 TINY_CLIPS = {"data": {"num_frames": 4, "eval_frames": 6}, "model": {"context": 3, "horizon": 3}}
 """A roll-out logs some twenty scores per predicted frame, which takes most of the time of two steps."""
+TINY_CONDITIONS = {"frame_mask": 2, "short_context": 1}
 SIDE = 16
 
 
@@ -144,10 +145,7 @@ def tiny_overrides(config: Mapping[str, Any], folder: Path, kept: Collection[str
     if "horizon" in model:
         values["data"] |= TINY_CLIPS["data"]
         values["model"] = dict(TINY_CLIPS["model"])
-    if model.get("frame_mask"):
-        values["model"] |= {"frame_mask": 2}
-    if model.get("short_context"):
-        values["model"] |= {"short_context": 1}
+    values["model"] = values.get("model", {}) | {k: v for k, v in TINY_CONDITIONS.items() if model.get(k)}
     if "tokenizer_run" in model:
         values["model"] |= {"tokenizer": "PatchKMeans", "tokenizer.num_codes": 8, "tokenizer.fit_frames": 4}
     if "prior" in model:

@@ -59,9 +59,23 @@ def docstring_from_source(target: str) -> str:
         raise ModuleNotFoundError(f"No module named '{module_name}'")
     if file.suffix != ".py":
         return ""
+    state = file.stat()
+    found = _docstring_in(file, class_name, (state.st_mtime_ns, state.st_size))
+    return found if isinstance(found, str) else docstring_from_source(":".join(found))
+
+
+@functools.lru_cache(maxsize=512)
+def _docstring_in(file: Path, class_name: str, changed: tuple[int, int]) -> str | tuple[str, str]:
+    """The docstring of a class in a file, or the module and the name that the file imports it from.
+
+    Args:
+        file: of Python.
+        class_name: of the class.
+        changed: when, and the size: a file that is written anew is read again.
+    """
     body = ast.parse(file.read_text(encoding="utf-8"), filename=str(file)).body
     if (elsewhere := _imports(body).get(class_name)) is not None:
-        return docstring_from_source(":".join(elsewhere))
+        return elsewhere
     for node in body:
         if isinstance(node, ast.ClassDef) and node.name == class_name and (found := ast.get_docstring(node)):
             return found

@@ -25,6 +25,9 @@ from parts import keep_part
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[variable] = "1"
 
+# wandb reads the metadata of every installed package as each run starts, to list them: most of a short run's time.
+os.environ["WANDB_X_SAVE_REQUIREMENTS"] = "false"
+
 # Tests start many processes: each of them would compile the packages anew.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -18,6 +18,7 @@ import typing
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 import yaml
@@ -225,6 +226,7 @@ def _discard_defaults(parser_or_action: Any, prev_val: Any, value: Any) -> None:
     _discard(parser_or_action, prev_val, value)
 
 
+@cache
 def _defaults(cls: type) -> Namespace:
     parser = ArgumentParser(exit_on_error=False)
     parser.add_class_arguments(cls, "it", fail_untyped=False, sub_configs=True)

@@ -62,4 +62,4 @@ def test_every_command_is_one_and_every_file_of_the_repository_that_it_names_is_
 @pytest.mark.parametrize("words", trained(), ids=" ".join)
 def test_every_training_is_one_that_the_parser_takes(words, monkeypatch):
     monkeypatch.chdir(ROOT)
-    assert "class_path" in resolve(list(words)).yaml()
+    assert "class_path" in resolve(list(words)).values["model"]

@@ -211,8 +211,13 @@ def record(seed: int, fg_ari: float, aggregation: str = "WeightedMean", **change
 
 
 @pytest.fixture
-def reported(script, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    def report(*records: dict) -> str:
+def reported(script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Writes the report, and its figures only if asked to: they take most of the time."""
+
+    def report(*records: dict, drawn: bool = False) -> str:
+        if not drawn:
+            for draw in ("draw_panels", "draw_trainings"):
+                monkeypatch.setattr(sys.modules["report_slot_counts"], draw, lambda *given: None)
         (tmp_path / "in").mkdir()
         for number, content in enumerate(records):
             (tmp_path / "in" / f"{number}.json").write_text(json.dumps(content))
@@ -225,7 +230,7 @@ def reported(script, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 
 
 def test_runs_are_summed_up_by_median_and_largest_deviation(reported, tmp_path: Path) -> None:
-    text = reported(*(record(seed, value) for seed, value in enumerate([0.70, 0.72, 0.80])))
+    text = reported(*(record(seed, value) for seed, value in enumerate([0.70, 0.72, 0.80])), drawn=True)
     (row,) = [
         line
         for block in text.split("**FG-ARI; objects as in training, by slots; all runs**")[1:]
@@ -329,7 +334,7 @@ def test_a_figure_lays_one_training_beside_another(reported, tmp_path: Path, mon
     empty_figure = drawing.empty_figure
     monkeypatch.setattr(drawing, "empty_figure", lambda *size: figures.append(empty_figure(*size)) or figures[-1])
     runs = [record(0, 0.8), record(1, 0.6), record(2, 0.3), record(3, 0.5, trained_slots=11)]
-    reported(*runs)
+    reported(*runs, drawn=True)
     assert (tmp_path / "out" / "slot_counts_trainings.png").is_file()
     few, many, beside, *with_background = figures[-1].axes
     assert [len(axis.lines) for axis in with_background] == [len(axis.lines) - 1 for axis in (few, many)] + [6]
@@ -344,7 +349,7 @@ def test_a_figure_lays_one_training_beside_another(reported, tmp_path: Path, mon
 
 
 def test_runs_of_one_training_have_no_such_figure(reported, tmp_path: Path) -> None:
-    reported(record(0, 0.8), record(1, 0.6, "WeightedSum"))
+    reported(record(0, 0.8), record(1, 0.6, "WeightedSum"), drawn=True)
     assert not (tmp_path / "out" / "slot_counts_trainings.png").exists()
 
 

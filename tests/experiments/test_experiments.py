@@ -1,7 +1,8 @@
 """Every shipped experiment trains, at tiny size, through the command that its header names.
 
-Of the laptop's experiments of the same classes, which differ by sizes, the fast suite trains the first; of the papers'
-the first of each task and data set that no laptop's has.
+Of the laptop's experiments of the same classes, which differ by sizes, the fast suite trains the first; an experiment
+that a laptop's grid starts from, and whose task and data set an earlier one has, it leaves to test_grids.py. Of the
+papers' it trains the first of each task and data set that no laptop's has.
 """
 
 import json
@@ -29,14 +30,25 @@ def classes(config: Any) -> list[str]:
     return own + [name for value in config.values() for name in classes(value)]
 
 
+def bases() -> set[Path]:
+    """The experiments that the laptop's grids start from, of each of which test_grids.py trains a point."""
+    found = set()
+    for path in (ROOT / "experiments" / "grids").glob("*.yaml"):
+        base = yaml.safe_load(path.read_text())["base"]
+        found |= {(path.parent / name).resolve() for name in ([base] if isinstance(base, str) else base)}
+    return found
+
+
 def cases() -> list[Any]:
+    in_grids = bases()
     seen: set[tuple[str, ...]] = set()
     found = []
     for path in EXPERIMENTS:
         config = yaml.safe_load(path.read_text())
         model, data = classes(config["model"]), classes(config["data"])
         key = (model[0], data[0]) if path.parent.name == "paper" else (*model, *data)
-        marks = [pytest.mark.slow] if key in seen else []
+        is_left = key in seen or (path.resolve() in in_grids and (model[0], data[0]) in seen)
+        marks = [pytest.mark.slow] if is_left else []
         found.append(pytest.param(path, marks=marks, id=str(path.relative_to(ROOT / "experiments"))))
         seen |= {key, (model[0], data[0])}
     return found

@@ -238,7 +238,8 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
     def oracle_predictions(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
         """Predictions of the frames after `context` by oracles, which know the simulator.
 
-        None by default. A subclass may use the log of the batch up to the last context frame, and nothing after it.
+        None by default. A subclass may use the log of the batch up to the last context frame, and nothing after it but
+        what it says: those of `Maze` are given the true geometry to come, and differ in the colours that they know.
 
         Args:
             batch: clips with their log.

@@ -49,7 +49,7 @@ class VariationalPrediction(RolloutTask):
 
     Source: Saxena, Ba, Hafner, "Clockwork Variational Autoencoders", NeurIPS 2021, and its code.
 
-    Arguments that are not explained here are those of `SlotTask` and `VideoPrediction`.
+    Arguments that are not explained here are those of `SlotTask` and `RolloutTask`.
 
     Args:
         core: makes a `GenerativeCore` from the encoder's `TokenSpec`.

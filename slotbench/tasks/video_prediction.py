@@ -67,7 +67,7 @@ class VideoPrediction(RolloutTask):
     In SlotSSM, what is fed back, the scale of the error, and how time indices beyond the training clips are met are not
     stated.
 
-    Arguments that are not explained here are those of `SlotTask`.
+    Arguments that are not explained here are those of `SlotTask` and `RolloutTask`.
 
     Args:
         loss: "bce", cross-entropy between pixel and logit, "mse", squared error of the decoder's output itself, or
@@ -76,18 +76,10 @@ class VideoPrediction(RolloutTask):
         l1_share: weight of the absolute error in "l1_l2", in [0, 1]; the squared error has the rest.
         loss_sum: mean over "pixels", sum over a row's pixels and channels and mean over "rows", or mean over pixels and
             sum over "frames".
-        context: true frames that a roll-out starts from.
-        horizon: frames that it predicts.
         feedback: what goes back in: the predicted "probability", or with "threshold" black or white, whichever is
             nearer.
         max_time_offset: in training, the clock of each clip starts at a random step from 0 to this, so that the time
             indices of a roll-out longer than the training clips are not new to the encoder.
-        report_horizons: also log the mean scores of so many first frames of the horizon, where it has as many.
-        quantise: score frames truncated to bytes, predicted and true; what is fed back stays as it is.
-        lpips_weights: a file with AlexNet's features, for LPIPS; see `GivenWeights`.
-        lpips_heads: a file with LPIPS's heads, if they are not in `lpips_weights`.
-        fvd_weights: a file with I3D, for FVD.
-        group_size: clips per group in the test.
         object_scores: also score what becomes of the objects, where the data has masks: see `ObjectScores`.
         reconstruct_share: weight w of the reconstruction of each frame that is read, by the same decoder, from the
             slots that the core made of that frame alone (`CoreOutput.frame_slots`); the loss is then w times its error

@@ -13,11 +13,13 @@ from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from slotbench.interfaces import (
+    AutoregressiveDecoder,
     CoreOutput,
     DataSpec,
     Decoded,
     Decoder,
     Encoder,
+    PartError,
     SlotSpec,
     TemporalCore,
     Tokenizer,
@@ -33,7 +35,7 @@ from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import Decay
-from slotbench.tasks.part_checks import check_choices, check_whole_frames
+from slotbench.tasks.part_checks import check_choices, check_logits, check_whole_frames
 from slotbench.tasks.pieces import frame_by_frame
 from slotbench.tasks.rollouts.conditions import Conditions
 from slotbench.tasks.rollouts.rollout import Feedback
@@ -56,7 +58,7 @@ class CodePrediction(CodeRolloutTask):
     Source: Smith et al., "Convolutional State Space Models for Long-Range Spatiotemporal Modeling", NeurIPS 2023,
     appendix D.5 and its code, the models of DMLab; sums as there with `loss_sum: frame`.
 
-    Arguments that are not explained here are those of `SlotTask`.
+    Arguments that are not explained here are those of `SlotTask` and `RolloutTask`.
 
     Args:
         encoder: makes an encoder from the `VideoSpec` of code vectors: `embedding_dim` channels on the codes' grid.
@@ -68,23 +70,11 @@ class CodePrediction(CodeRolloutTask):
         label_smoothing: share of the target that is spread over all codes.
         loss_sum: "mean" over all codes, or the sum over those of a "frame" and the mean over frames.
         temperature: of the codes that are drawn; 0 for the most likely one of each cell.
-        context: true frames that a roll-out starts from.
-        horizon: frames that it predicts.
-        report_horizons: also log the mean scores of so many first frames of the horizon, where it has as many.
-        quantise: score frames truncated to bytes, predicted and true.
-        lpips_weights: a file with AlexNet's features, for LPIPS; see `GivenWeights`.
-        lpips_heads: a file with LPIPS's heads, if they are not in `lpips_weights`.
-        fvd_weights: a file with I3D, for FVD.
-        group_size: clips per group in the test.
-        drop_actions: see `Conditions`, as `frame_mask`, `eval_actions` and `mask_early`.
-        frame_mask: see `Conditions`.
-        eval_actions: see `Conditions`.
-        mask_early: see `Conditions`.
 
     Raises:
         ValueError: the data are no whole frames, not one tokenizer is given, or an argument cannot be.
-        PartError: the tokenizer has no codebook or would have to be trained, or the data or the encoder cannot meet the
-            conditions.
+        PartError: the tokenizer has no codebook or would have to be trained, the decoder bounds its output or predicts
+            cell by cell, or the data or the encoder cannot meet the conditions.
         UserError: `tokenizer_run` holds no tokenizer of such frames.
     """
 
@@ -117,6 +107,7 @@ class CodePrediction(CodeRolloutTask):
         frame_mask: int | None = None,
         eval_actions: bool = True,
         mask_early: bool = False,
+        short_context: int | None = None,
     ):
         built, read = None, None
         if data_spec is not None:
@@ -130,6 +121,12 @@ class CodePrediction(CodeRolloutTask):
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay, read)
         assert built is not None  # without a data_spec the line above raises
         check_choices(loss_sum=(loss_sum, CodeSum))
+        check_logits(self.decoder, "its output is logits of codes here: give")
+        if isinstance(self.decoder, AutoregressiveDecoder):
+            raise PartError(
+                "CodePrediction takes the logits of all cells at once, for a roll-out to draw each on its own, and "
+                f"{type(self.decoder).__name__} predicts one cell after the other: choose ResNetDecoder"
+            )
         if not 0 <= label_smoothing < 1:
             raise ValueError(f"label_smoothing is a share from 0 to below 1; got {label_smoothing}")
         if temperature < 0:
@@ -140,7 +137,9 @@ class CodePrediction(CodeRolloutTask):
         weights = GivenWeights(lpips_weights, lpips_heads, fvd_weights)
         conditions = Conditions(drop_actions, frame_mask, eval_actions, mask_early)
         scored = (quantise, report_horizons, group_size)
-        self.declare_rollouts(context, horizon, "probability", weights, *scored, conditions=conditions)
+        self.declare_rollouts(
+            context, horizon, "probability", weights, *scored, conditions=conditions, short_context=short_context
+        )
 
     @property
     def reported(self) -> tuple[Score, ...]:
@@ -150,9 +149,8 @@ class CodePrediction(CodeRolloutTask):
     def read(self, batch: VideoBatch) -> VideoBatch:
         """The batch with codes of its frames, and the vectors of these in the place of the frames."""
         codes = frame_codes(self.tokenizer, batch)
-        vectors = self.tokenizer.embed(codes).to(next(self.encoder.parameters()).dtype)
         # masks and rays are of the frames' pixels
-        return replace(batch, frames=vectors, codes=codes, masks=None, rays=None)
+        return replace(batch, frames=self._vectors(codes), codes=codes, masks=None, rays=None)
 
     @frame_by_frame
     def forward(self, batch: VideoBatch) -> Decoded:
@@ -196,14 +194,16 @@ class CodePrediction(CodeRolloutTask):
     def next_frame(self, decoded: Decoded, feedback: Feedback) -> tuple[Tensor, Tensor]:
         """The frame of codes that are drawn, and the vectors of these."""
         codes = self.draw(decoded.reconstruction)
-        return self.tokenizer.decode(codes), self.tokenizer.embed(codes).to(decoded.reconstruction.dtype)
+        return self.tokenizer.decode(codes), self._vectors(codes)
 
     def draw(self, logits: Float[Tensor, "batch time codes rows cols"]) -> Integer[Tensor, "batch time rows cols"]:
         """A code of each cell by its logits, the most likely one where the temperature is 0."""
         if self.temperature == 0:
             return logits.argmax(2)
-        shares = (at_least_float32(logits).movedim(2, -1) / self.temperature).softmax(-1)
-        return torch.multinomial(shares.flatten(0, -2), 1).view(shares.shape[:-1])
+        scaled = at_least_float32(logits) / self.temperature
+        # Gumbel noise; unlike multinomial it goes on where a loss is not finite, and an evaluation can say so
+        noise = torch.empty(scaled.shape, dtype=scaled.dtype, device=scaled.device).exponential_()
+        return (scaled - noise.clamp(min=torch.finfo(noise.dtype).tiny).log()).argmax(2)
 
     def rollout_steps(
         self,
@@ -216,3 +216,8 @@ class CodePrediction(CodeRolloutTask):
     ) -> Iterator[Decoded]:
         """Reads the vectors of `context` frames, then draws the codes of `horizon` frames one by one."""
         return super().rollout_steps(self.read(batch), context, horizon, feedback, components, watch)
+
+    def _vectors(
+        self, codes: Integer[Tensor, "batch time rows cols"]
+    ) -> Float[Tensor, "batch time embedding_dim rows cols"]:
+        return self.tokenizer.embed(codes).to(next(self.encoder.parameters()).dtype)

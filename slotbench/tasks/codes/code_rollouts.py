@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Self
+from dataclasses import replace
+from typing import Any, Self
 
 from torch import Tensor, nn
 
 from slotbench.interfaces import Tokenizer, VideoBatch
-from slotbench.tasks.codes.frozen_tokenizer import fit_frozen_tokenizer, frame_codes
+from slotbench.tasks.codes.frozen_tokenizer import check_stored_codes, fit_frozen_tokenizer, frame_codes
 from slotbench.tasks.rollouts.rollout_task import RolloutTask
 
 __all__ = ["CodeRolloutTask"]
@@ -37,6 +38,17 @@ class CodeRolloutTask(RolloutTask):
         """Fits a tokenizer that is fitted before the training."""
         super().on_fit_start()
         fit_frozen_tokenizer(self.tokenizer, self.trainer)
+
+    def on_train_batch_start(self, batch: VideoBatch, batch_idx: int) -> None:
+        """Checks that codes which the data set stores are this tokenizer's."""
+        super().on_train_batch_start(batch, batch_idx)
+        if batch_idx == 0:
+            check_stored_codes(self.tokenizer, batch)
+
+    def score(self, batch: VideoBatch, scores: Any) -> Tensor:
+        """Scores the roll-out of a batch, of which each frame is encoded once."""
+        check_stored_codes(self.tokenizer, batch)
+        return super().score(replace(batch, codes=frame_codes(self.tokenizer, batch)), scores)
 
     def _references(self, batch: VideoBatch) -> dict[str, Tensor]:
         future = frame_codes(self.tokenizer, batch)[:, self.context : self.context + self.horizon]

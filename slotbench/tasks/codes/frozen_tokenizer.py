@@ -14,7 +14,7 @@ from slotbench.interfaces import PartError, Tokenizer, VideoBatch, VideoSpec
 from slotbench.tasks.codes.tokenizing import fit_tokenizer
 from slotbench.tasks.codes.trained_tokenizer import chosen_tokenizer
 
-__all__ = ["fit_frozen_tokenizer", "frame_codes", "frozen_tokenizer"]
+__all__ = ["check_stored_codes", "fit_frozen_tokenizer", "frame_codes", "frozen_tokenizer"]
 
 
 def frozen_tokenizer(
@@ -61,3 +61,22 @@ def fit_frozen_tokenizer(tokenizer: Tokenizer, trainer: Trainer) -> None:
 def frame_codes(tokenizer: Tokenizer, batch: VideoBatch) -> Integer[Tensor, "batch time rows cols"]:
     """The codes that the data set stores, or else those that the tokenizer has for the frames."""
     return tokenizer.encode(batch.frames) if batch.codes is None else batch.codes
+
+
+@torch.no_grad()
+def check_stored_codes(tokenizer: Tokenizer, batch: VideoBatch) -> None:
+    """Refuses stored codes that are another tokenizer's; looks at the first frame of the first clip.
+
+    Raises:
+        PartError: most cells of the frame have another code by this tokenizer.
+    """
+    if batch.codes is None:
+        return
+    # another device may round a vector to another row here and there
+    same = (tokenizer.encode(batch.frames[:1, :1]) == batch.codes[:1, :1]).flatten()
+    if 2 * int(same.sum()) < len(same):
+        raise PartError(
+            f"the data set stores codes of another tokenizer: {int(same.sum())} of the {len(same)} cells of its first "
+            f"frame have the code that {type(tokenizer).__name__} gives them. Give the run that it was prepared with "
+            "as tokenizer_run, or prepare it again: slotbench prepare NAME --codes RUN"
+        )

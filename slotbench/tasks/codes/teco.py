@@ -79,7 +79,7 @@ class TECO(CodeRolloutTask):
     `FrameTransformer`); Smith et al., "Convolutional State Space Models for Long-Range Spatiotemporal Modeling",
     NeurIPS 2023, Appendix D (TECO-ConvS5, TECO-S5, TECO-ConvSSM) and its code.
 
-    Arguments that are not explained here are those of `VideoPrediction`.
+    Arguments that are not explained here are those of `SlotTask` and `RolloutTask`.
 
     Args:
         encoder: makes an encoder from the `VideoSpec` of two joined maps of code vectors, such as

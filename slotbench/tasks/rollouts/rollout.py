@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from slotbench.interfaces import CoreOutput, Decoded, Decoder, Encoder, State, TemporalCore, VideoBatch
+from slotbench.metrics.contingency import resized_masks
 
 __all__ = [
     "PIECE",
@@ -80,7 +81,10 @@ def roll_out(
         for step in range(1, horizon + 1):
             decoded = decode(slots)
             frame, read = predict(decoded)
-            yield Decoded(frame, decoded.masks, alone(decoded))
+            masks = decoded.masks
+            if masks is not None:  # of the cells of codes, where these are what the decoder predicts
+                masks = resized_masks(masks, (frame.shape[-2], frame.shape[-1]))
+            yield Decoded(frame, masks, alone(decoded))
             if step < horizon:
                 here = slice(context + step - 1, context + step)
                 actions = None if batch.actions is None else batch.actions[:, here]

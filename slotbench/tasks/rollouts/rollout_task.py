@@ -45,6 +45,25 @@ class RolloutTask(SlotTask, Predictor):
 
     Both are given clips whole, unless both are marked by `frame_by_frame`: evaluation then reads long clips in pieces,
     through `decode`, and adds the losses up as `sums_frames` says.
+
+    What the arguments are that subclasses share:
+
+    Args:
+        context: true frames that a roll-out starts from.
+        horizon: frames that it predicts.
+        report_horizons: also log the mean scores of so many first frames of the horizon, where it has as many.
+        quantise: score frames truncated to bytes, predicted and true; what is fed back stays as it is.
+        lpips_weights: a file with AlexNet's features, for LPIPS; see `GivenWeights`.
+        lpips_heads: a file with LPIPS's heads, if they are not in `lpips_weights`.
+        fvd_weights: a file with I3D, for FVD.
+        group_size: clips per group in the test.
+        drop_actions: probability that a training clip is without its actions; see `Conditions`.
+        frame_mask: number of the first frame that is hidden from the model in clips with actions (causal masking of
+            frames); null for none.
+        eval_actions: whether roll-outs are given the actions.
+        mask_early: whether roll-outs hide the last frame of the context, too.
+        short_context: also score roll-outs that read so many of the last frames of the context alone, as
+            `rollout_<score>_short_context`: what is lost of it is what the model remembers from before them.
     """
 
     sums_frames: bool = False

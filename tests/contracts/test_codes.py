@@ -232,7 +232,7 @@ def test_every_law_has_something_that_breaks_it():
     assert set(BROKEN) == {*TOKENIZER_LAWS, *SAMPLING_LAWS}
 
 
-class CodePrediction(SlotTask):
+class CodeForecast(SlotTask):
     """The codes of each frame from its slots: given the true ones in training, sampled in evaluation."""
 
     def __init__(self, tokenizer: Callable[[VideoSpec], Tokenizer], data_spec: DataSpec) -> None:
@@ -259,7 +259,7 @@ class CodePrediction(SlotTask):
 
 def test_a_task_is_taught_codes_and_samples_frames():
     torch.manual_seed(0)
-    task = CodePrediction(GreyLevels, DataSpec(INPUT, INPUT))
+    task = CodeForecast(GreyLevels, DataSpec(INPUT, INPUT))
     batch = random_batch(INPUT).map(lambda value: value.float() if value.is_floating_point() else value)
     decoded = task(batch)
     assert decoded.reconstruction.shape == (2, 5, LEVELS, 2, 2)

@@ -1,12 +1,22 @@
-"""Learned vectors of the actions that come with the steps of a clip."""
+"""What a core reads beside what is seen: vectors of actions, and a constant in the place of frames that are hidden."""
 
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-__all__ = ["ActionEmbedding"]
+__all__ = ["HIDDEN", "ActionEmbedding", "hide_steps"]
+
+HIDDEN = -2.0
+"""What the tokens of a frame are that is hidden from a temporal core, as in the code of ConvS5."""
+
+
+def hide_steps(
+    tokens: Float[Tensor, "batch time tokens dim"], hidden: Bool[Tensor, "batch time"] | None
+) -> Float[Tensor, "batch time tokens dim"]:
+    """Tokens with `HIDDEN` in the place of those of hidden steps, if there are any (`VideoBatch.hidden`)."""
+    return tokens if hidden is None else tokens.masked_fill(hidden[:, :, None, None], HIDDEN)
 
 
 class ActionEmbedding(nn.Module):
@@ -60,3 +70,10 @@ class ActionEmbedding(nn.Module):
             return torch.where(masked, self.table[-1], actions.to(self.table) @ self.table[:-1])
         given = actions.amax(dim=-1) > 0
         return nn.functional.embedding(torch.where(given, actions.argmax(dim=-1), self.num_actions), self.table)
+
+    def beside(
+        self, tokens: Float[Tensor, "batch time tokens dim"], actions: Float[Tensor, "batch time num_actions"] | None
+    ) -> Float[Tensor, "batch time tokens width"]:
+        """Each token with the vector of its step's action behind it."""
+        vectors = self(actions, *tokens.shape[:2]).to(tokens)
+        return torch.cat([tokens, vectors[:, :, None].expand(-1, -1, tokens.shape[2], -1)], dim=-1)

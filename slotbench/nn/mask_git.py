@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from slotbench.interfaces import SlotSpec, VideoSpec
 from slotbench.nn.frame_sequence import FrameLayer
+from slotbench.nn.gumbel import draw_categories
 from slotbench.nn.linear import lecun_linear
 from slotbench.nn.parameters import without_decay
 from slotbench.nn.resnet_blocks import NORM_EPS
@@ -150,8 +151,8 @@ class MaskGit(nn.Module):
             order = torch.randperm(self.num_cells, device=device)
             for chunk in order.tensor_split(min(chunks, self.num_cells)):
                 codes[:, chunk] = self.mask_id
-                logits = self(codes, condition)[:, chunk].flatten(0, 1)
-                codes[:, chunk] = logits.float().softmax(-1).multinomial(1).view(len(codes), -1)
+                logits = self(codes, condition)[:, chunk]
+                codes[:, chunk] = draw_categories(logits)
         return codes
 
 

@@ -21,7 +21,6 @@ from slotbench.ops.frame_conv import NormBefore, PreparedConv
 from slotbench.ops.group_norm import Activation
 
 __all__ = [
-    "HIDDEN",
     "NORM_EPS",
     "FrameConv",
     "NormActivation",
@@ -33,9 +32,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-
-HIDDEN = -2.0
-"""What the cells of a frame are that is hidden from a temporal core."""
 
 NORM_EPS = 1e-6
 """What every norm of these models adds to the variance."""

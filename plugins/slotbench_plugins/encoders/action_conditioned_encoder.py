@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from slotbench.interfaces import Encoder, TokenSpec, VideoBatch, VideoSpec
-from slotbench.nn.action_embedding import ActionEmbedding
-from slotbench.nn.resnet_blocks import HIDDEN
+from slotbench.nn.action_embedding import ActionEmbedding, hide_steps
 from slotbench_plugins.encoders.patch_encoder import PatchEncoder
 
 
@@ -59,10 +57,7 @@ class ActionConditionedEncoder(Encoder):
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
         """Tokens of every step: those of the encoder, then the action's embedding."""
         tokens = self.encoder(batch)
-        steps = tokens.shape[:2]
         if self.gates is not None:
-            tokens = tokens * self.gates(batch.actions, *steps).to(tokens).unflatten(-1, tokens.shape[2:])
-        if batch.hidden is not None:
-            tokens = tokens.masked_fill(batch.hidden[:, :, None, None], HIDDEN)
-        action = self.actions(batch.actions, *steps).to(tokens)
-        return torch.cat([tokens, action[:, :, None].expand(-1, -1, tokens.shape[2], -1)], dim=-1)
+            gates = self.gates(batch.actions, *tokens.shape[:2]).to(tokens)
+            tokens = tokens * gates.unflatten(-1, tokens.shape[2:])
+        return self.actions.beside(hide_steps(tokens, batch.hidden), batch.actions)

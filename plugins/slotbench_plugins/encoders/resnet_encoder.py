@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from slotbench.interfaces import Encoder, TokenSpec, VideoBatch, VideoSpec
-from slotbench.nn.action_embedding import ActionEmbedding
+from slotbench.nn.action_embedding import ActionEmbedding, hide_steps
 from slotbench.nn.grid import to_tokens
-from slotbench.nn.resnet_blocks import HIDDEN, ResNetBlock, frame_conv, prepared_conv, while_unchanged
+from slotbench.nn.resnet_blocks import ResNetBlock, frame_conv, prepared_conv, while_unchanged
 
 
 class ResNetEncoder(Encoder):
@@ -89,16 +89,11 @@ class ResNetEncoder(Encoder):
     def _run(
         self, batch: VideoBatch, conv: Callable[[Tensor], Tensor], blocks: Iterable[Callable[[Tensor], Tensor]]
     ) -> Tensor:
-        count, time = batch.frames.shape[:2]
+        count = len(batch)
         images = conv((2 * batch.frames - 1 if self.rescale else batch.frames).flatten(0, 1))
         # after the convolution, because a frame of one channel has no layout that tells it channels-last
         images = images.contiguous(memory_format=torch.channels_last)
         for block, starts_level in zip(blocks, self._starts_level, strict=True):
             images = block(F.avg_pool2d(images, 2) if starts_level else images)
-        tokens = to_tokens(images, count)
-        if batch.hidden is not None:
-            tokens = tokens.masked_fill(batch.hidden[:, :, None, None], HIDDEN)
-        if self.actions is None:
-            return tokens
-        action = self.actions(batch.actions, count, time).to(tokens)
-        return torch.cat([tokens, action[:, :, None].expand(-1, -1, tokens.shape[2], -1)], dim=-1)
+        tokens = hide_steps(to_tokens(images, count), batch.hidden)
+        return tokens if self.actions is None else self.actions.beside(tokens, batch.actions)

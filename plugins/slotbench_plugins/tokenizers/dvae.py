@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from slotbench.interfaces import Tokenized, Tokenizer, VideoSpec
+from slotbench.nn.gumbel import gumbel_noise
 
 DVAENorm = Literal["none", "group"]
 
@@ -153,12 +154,6 @@ class DVAE(Tokenizer):
         for layer in others:
             images = layer(images)
         return images.unflatten(0, codes.shape[:-2])
-
-
-def gumbel_noise(like: Tensor) -> Tensor:
-    """Gumbel noise of the shape of `like`, in float32 or float64: the negative log of exponential noise."""
-    noise = torch.empty_like(like, dtype=torch.promote_types(like.dtype, torch.float32)).exponential_()
-    return -noise.clamp(min=torch.finfo(noise.dtype).tiny).log()
 
 
 def gumbel_softmax(

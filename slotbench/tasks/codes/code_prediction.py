@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
 from torch.nn import functional as F
@@ -28,6 +27,7 @@ from slotbench.interfaces import (
     VideoSpec,
 )
 from slotbench.metrics.scores import Score
+from slotbench.nn.gumbel import draw_categories
 from slotbench.tasks.codes.code_rollouts import CodeRolloutTask
 from slotbench.tasks.codes.frozen_tokenizer import frame_codes, frozen_tokenizer
 from slotbench.tasks.codes.tokenizing import CodeSum
@@ -52,8 +52,8 @@ class CodePrediction(CodeRolloutTask):
     next, and the tokenizer paints the frame. No frame is encoded again: a recurrent core carries its state.
 
     Scores are those of `VideoPrediction`, of the painted frames, beside its baselines and an oracle, the true frames
-    as the tokenizer brings them back: no model of codes is better than that. The loss is the cross-entropy
-    of the codes, given the true frames before.
+    as the tokenizer brings them back from their codes. The loss is the cross-entropy of the codes, given the true
+    frames before.
 
     Source: Smith et al., "Convolutional State Space Models for Long-Range Spatiotemporal Modeling", NeurIPS 2023,
     appendix D.5 and its code, the models of DMLab; sums as there with `loss_sum: frame`.
@@ -198,12 +198,7 @@ class CodePrediction(CodeRolloutTask):
 
     def draw(self, logits: Float[Tensor, "batch time codes rows cols"]) -> Integer[Tensor, "batch time rows cols"]:
         """A code of each cell by its logits, the most likely one where the temperature is 0."""
-        if self.temperature == 0:
-            return logits.argmax(2)
-        scaled = at_least_float32(logits) / self.temperature
-        # Gumbel noise; unlike multinomial it goes on where a loss is not finite, and an evaluation can say so
-        noise = torch.empty(scaled.shape, dtype=scaled.dtype, device=scaled.device).exponential_()
-        return (scaled - noise.clamp(min=torch.finfo(noise.dtype).tiny).log()).argmax(2)
+        return draw_categories(logits.movedim(2, -1), self.temperature)
 
     def rollout_steps(
         self,

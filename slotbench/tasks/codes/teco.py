@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Integer
@@ -27,11 +28,10 @@ from slotbench.interfaces import (
     VideoBatch,
     VideoSpec,
 )
-from slotbench.nn.action_embedding import ActionEmbedding
+from slotbench.nn.action_embedding import ActionEmbedding, hide_steps
 from slotbench.nn.linear import lecun_linear
 from slotbench.nn.mask_git import MaskGit
 from slotbench.nn.parameters import without_decay
-from slotbench.nn.resnet_blocks import HIDDEN
 from slotbench.nn.vector_quantisation import CosineQuantiser
 from slotbench.tasks.codes.code_rollouts import CodeRolloutTask
 from slotbench.tasks.codes.frozen_tokenizer import frame_codes, frozen_tokenizer
@@ -98,11 +98,8 @@ class TECO(CodeRolloutTask):
             replacement; the core reads all.
         last_frame_twice: with `drop_loss`, draw the last frame twice as often as each other one, which the authors'
             code does by an index that is one too large.
-        drop_actions: see `Conditions`, as `frame_mask`, `eval_actions` and `mask_early`. It is the latents of a frame
-            that are hidden from the core: in their place it reads -2.
-        frame_mask: see `Conditions`.
-        eval_actions: see `Conditions`.
-        mask_early: see `Conditions`.
+        frame_mask: number of the first frame whose latents are hidden from the core in clips with actions: it reads -2
+            in their place. Null for none.
 
     Raises:
         ValueError: the data are no whole frames, not one tokenizer is given, or an argument cannot be.
@@ -111,6 +108,7 @@ class TECO(CodeRolloutTask):
     """
 
     monitor = ("val/rollout_mse", "min")
+    hides_frames: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -304,12 +302,8 @@ class TECO(CodeRolloutTask):
         self, latents: Float[Tensor, "batch time tokens latent_dim"], batch: VideoBatch
     ) -> Float[Tensor, "batch time tokens dim"]:
         """What the core reads: the latents that are not hidden, each beside the embedding of the action of its step."""
-        if batch.hidden is not None:
-            latents = latents.masked_fill(batch.hidden[:, :, None, None], HIDDEN)
-        if self.actions is None:
-            return latents
-        actions = self.actions(batch.actions, *latents.shape[:2]).to(latents)
-        return torch.cat([latents, actions[:, :, None].expand(-1, -1, latents.shape[2], -1)], dim=-1)
+        latents = hide_steps(latents, batch.hidden)
+        return latents if self.actions is None else self.actions.beside(latents, batch.actions)
 
     def _chosen(self, batch: VideoBatch) -> tuple[Integer[Tensor, "batch frames"], Bool[Tensor, "batch frames"]]:
         """(which of the predicted frames get logits, which of these count), both for each clip."""

@@ -50,8 +50,12 @@ class Conditions:
         if self.mask_early and self.frame_mask is None:
             raise ValueError("mask_early says when frame_mask begins, and there is none: give frame_mask, such as 144")
 
-    def check(self, encoder: Encoder, num_actions: int) -> None:
+    def check(self, encoder: Encoder | None, num_actions: int) -> None:
         """Refuses data and encoders that cannot do as these say.
+
+        Args:
+            encoder: is to hide frames; None where the task hides them itself.
+            num_actions: of the data.
 
         Raises:
             PartError: there are no actions to drop or to predict from, or the encoder cannot hide a frame.
@@ -61,10 +65,10 @@ class Conditions:
                 "drop_actions, frame_mask and eval_actions are about the actions of a clip, and this data set has "
                 "none: leave them at their defaults, or choose a data set with actions"
             )
-        if self.frame_mask is not None and not encoder.hides_frames:
+        if self.frame_mask is not None and encoder is not None and not encoder.hides_frames:
             raise PartError(
-                f"frame_mask hides frames from the encoder, and {type(encoder).__name__} cannot hide one: choose "
-                "ResNetEncoder with action_dim, or set frame_mask to null"
+                f"frame_mask hides frames from the encoder, and {type(encoder).__name__} cannot hide one: put "
+                "it into ActionConditionedEncoder, choose ResNetEncoder with action_dim, or set frame_mask to null"
             )
 
     def of_training(self, batch: VideoBatch) -> VideoBatch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -68,6 +69,8 @@ class RolloutTask(SlotTask, Predictor):
 
     sums_frames: bool = False
     """Whether `loss` is a sum over the frames of a clip, and not their mean."""
+    hides_frames: ClassVar[bool] = False
+    """Whether the task itself hides frames from the core (`VideoBatch.hidden`); otherwise the encoder is to."""
 
     def declare_rollouts(
         self,
@@ -84,7 +87,7 @@ class RolloutTask(SlotTask, Predictor):
         conditions: Conditions | None = None,
         short_context: int | None = None,
     ) -> None:
-        """Says how roll-outs are made and scored; `VideoPrediction` has the arguments.
+        """Says how roll-outs are made and scored.
 
         Args:
             context: true frames that a roll-out starts from.
@@ -119,7 +122,8 @@ class RolloutTask(SlotTask, Predictor):
         self.context, self.horizon, self.feedback = context, horizon, feedback
         self.short_context = short_context
         conditions = conditions or Conditions()
-        conditions.check(self.encoder, self.data_spec.input.num_actions)
+        encoder = None if self.hides_frames else self.encoder
+        conditions.check(encoder, self.data_spec.input.num_actions)
         self.conditions = conditions
         self.given_weights = weights
         self._thresholds_in_test = thresholds_in_test

@@ -198,7 +198,7 @@ def test_the_loss_is_the_cross_entropy_of_smoothed_targets(drawn):
 def test_at_temperature_0_the_most_likely_codes_are_drawn(drawn):
     task, batch = drawn
     logits = task(batch).reconstruction
-    task.temperature = 0
+    task.temperature = 0.0
     assert torch.equal(task.draw(logits), logits.argmax(2))
     task.temperature = 1.0
     shares = torch.tensor([0.7, 0.2, 0.1]).log()[None, None, :, None, None].expand(1, 400, 3, 4, 4)
@@ -275,5 +275,6 @@ class TestCausalMasking:
         with pytest.raises(PartError, match="cannot hide"):
             Conditions(frame_mask=3).check(load("encoders", "CNNEncoder")(spec.input), 3)
         Conditions(frame_mask=3).check(task.encoder, 3)
+        Conditions(frame_mask=3).check(None, 3)  # of a task that hides frames itself
         with pytest.raises(ValueError, match="frame_mask"):
             Conditions(frame_mask=0)

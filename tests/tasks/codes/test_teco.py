@@ -269,6 +269,11 @@ def test_a_training_drops_actions_and_an_evaluation_may_mask_them():
         assert getattr(teco().train(task.training), call)(batch).item() != found[0]
 
 
+def test_a_frame_mask_asks_nothing_of_the_encoder(monkeypatch):
+    monkeypatch.setattr(load("encoders", "ResNetEncoder"), "hides_frames", False)
+    assert teco(frame_mask=3).conditions.frame_mask == 3
+
+
 def test_a_frame_mask_hides_latents_from_there_on_and_these_frames_alone_have_a_loss():
     task, batch = teco(frame_mask=3).eval(), clip()
     changed = replace(batch, frames=batch.frames.clone())

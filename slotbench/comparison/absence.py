@@ -31,7 +31,7 @@ def over_absence(summary: Mapping[str, float]) -> dict[str, Points]:
 def baselines_over_absence(
     runs: Iterable[tuple[Mapping[str, float], Mapping[str, MetricInfo]]],
 ) -> dict[str, dict[str, Points]]:
-    """What baselines score over the absence: curve -> baseline -> frames -> score.
+    """What baselines and oracles score over the absence: curve -> name -> frames -> score.
 
     Only those that score the same in every run that has them: others were scored on other clips.
 
@@ -45,8 +45,9 @@ def baselines_over_absence(
             score = score_beside(name, infos)
             for logged, value in summary.items():
                 reference = reference_of(logged, score, infos)
-                if reference is not None and reference[0] == "baseline":
-                    own.setdefault((curve, reference[1]), {})[first] = value
+                if reference is not None:
+                    kind, by = reference
+                    own.setdefault((curve, by if kind == "baseline" else f"oracle: {by}"), {})[first] = value
         for (curve, baseline), points in own.items():
             found.setdefault(curve, {}).setdefault(baseline, []).append(points)
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -50,26 +51,39 @@ def horizon_chart(panels: Mapping[str, Mapping[str, Sequence[float]]]) -> Painte
     return chart_pixels(figure)
 
 
-def absence_chart(found: Mapping[str, Mapping[int, float]], score: str = "Top-1") -> Painted:
-    """A score against the frames since the snitch was last seen: a line of the model, dashed ones of baselines.
+def absence_chart(
+    found: Mapping[str, Mapping[float, float]],
+    score: str = "Top-1",
+    what: str = "the snitch",
+    limits: tuple[float | None, float | None] = (-0.03, 1.03),
+) -> Painted:
+    """A score against the frames since something was last seen: a bold line of the model, dashed and dotted others.
 
     Args:
-        found: values by the first number of frames of each bin, 0 for clips in which it is visible at the end; by the
-            baseline's name, and "model".
+        found: values by the first number of frames of each bin, 0 for what is in sight, infinity for what was never;
+            by the name of the curve, of which "model" is the model's. An oracle's begins with "oracle:".
         score: what it is.
+        what: was seen.
+        limits: lowest and highest score that is shown; None for what the values ask for.
     """
     bins = sorted({first for values in found.values() for first in values})
     figure = Figure(figsize=(5.2, 3.4), dpi=110, layout="constrained")
     axis = figure.subplots()
     for name, values in found.items():
         there = [first for first in bins if first in values]
-        style = {"color": "black", "linewidth": 2.0} if name == "model" else {"linestyle": "--", "linewidth": 1.2}
+        style = {"linestyle": ":" if name.startswith("oracle:") else "--", "linewidth": 1.2}
+        if name == "model":
+            style = {"color": "black", "linewidth": 2.0}
         axis.plot([bins.index(first) for first in there], [values[first] for first in there], "o", ls="-", label=name)
         axis.lines[-1].set(**style)
-    axis.set_xticks(range(len(bins)), [f"from {first}" if first else "in sight" for first in bins], fontsize=8)
-    axis.set_xlabel("frames of the video since the snitch was last seen, up to the next mark", fontsize=8)
+    axis.set_xticks(range(len(bins)), [_bin_label(first) for first in bins], fontsize=8)
+    axis.set_xlabel(f"frames of the video since {what} was last seen, up to the next mark", fontsize=8)
     axis.set_ylabel(score, fontsize=8)
-    axis.set_ylim(-0.03, 1.03)
+    axis.set_ylim(*limits)
     axis.tick_params(axis="y", labelsize=8)
     axis.legend(fontsize=7, loc="best")
     return chart_pixels(figure)
+
+
+def _bin_label(first: float) -> str:
+    return "never" if first == math.inf else f"from {first:.0f}" if first else "in sight"

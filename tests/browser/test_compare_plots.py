@@ -169,11 +169,24 @@ def test_top1_over_the_frames_since_the_snitch_was_seen_is_drawn_at_once(open_pa
         object.__setattr__(run, "curves", lambda limit, curves=curves: curves)
         run.summary.update({"val/top1/seen": 0.9, "val/top1/unseen_97+": 0.2})
         run.summary.update({"val/baseline/top1/seen/any cone": 0.1, "val/baseline/top1/unseen_97+/any cone": 0.75})
+        run.summary.update({"val/oracle/top1/seen/knows": 1.0, "val/oracle/top1/unseen_97+/knows": 0.9})
+        run.summary.update({"val/baseline/top1/seen/far": 40.0, "val/baseline/top1/unseen_97+/far": 41.0})
     tab = open_page(comparison)
     layers = tab.layers(f"curves {name}")
     lines = layers["lines"]
-    assert [lines[part][lines["row"].index(-1)] for part in ("xs", "ys", "dash")] == [[0, 97], [0.1, 0.75], [4, 4]]
-    assert [layers["names"][part] for part in ("text", "x", "y")] == [["any cone"], [97], [0.75]]
+    beside = [at for at, row in enumerate(lines["row"]) if row == -1]
+    assert [[lines[part][at] for part in ("xs", "ys", "dash")] for at in beside] == [
+        [[0, 97], [0.1, 0.75], [4, 4]],
+        [[0, 97], [1.0, 0.9], [1, 4]],
+    ]
+    assert [layers["names"][part] for part in ("text", "x", "y")] == [
+        ["any cone", "oracle: knows"],
+        [97, 97],
+        [0.75, 0.9],
+    ]
+    assert (
+        tab.page.locator(f"#curves figure[data-metric='{name}'] .far").inner_text() == "Far off this scale: far 40.5."
+    )
     assert lines["xs"][lines["row"].index(0)] == frames
     assert lines["ys"][lines["row"].index(0)] == pytest.approx(scores)
     figure = tab.page.locator(f"#curves figure[data-metric='{name}'] .plot")

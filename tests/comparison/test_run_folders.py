@@ -133,8 +133,13 @@ LAST = {"val/baseline/top1/seen/last seen": 1.0, "val/baseline/top1/unseen_97+/l
 
 def test_a_point_stands_at_the_first_frame_of_its_bin():
     assert over_absence(SCORES | CONE) == {"absence/top1": {0: 0.9, 25: 0.5, 97: 0.2}}
-    assert baselines_over_absence([(SCORES | CONE | LAST, {})]) == {
-        "absence/top1": {"any cone": {0: 0.1, 97: 0.7}, "last seen": {0: 1.0, 97: 0.05}}
+    knows = {name.replace("baseline", "oracle").replace("any cone", "knows"): 1.0 for name in CONE}
+    assert baselines_over_absence([(SCORES | CONE | LAST | knows, {})]) == {
+        "absence/top1": {
+            "any cone": {0: 0.1, 97: 0.7},
+            "last seen": {0: 1.0, 97: 0.05},
+            "oracle: knows": {0: 1.0, 97: 1.0},
+        }
     }
 
 

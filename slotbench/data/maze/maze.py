@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Integer
+from jaxtyping import Float, Integer
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -28,6 +28,8 @@ ACTIONS = ("left", "right", "forward")
 HEADINGS = 16
 ORACLE_MEMORY = (8, 32)
 """Frames of the end of the context that oracles with a short memory know the colours of."""
+UNSEEN = (1, 9, 17, 33, 65, 129)
+"""First number of frames of each bin of the time since a surface was in view."""
 
 
 class Maze(SimulatedData):
@@ -130,21 +132,32 @@ class Maze(SimulatedData):
         surfaces = batch.objects["surfaces"][:, : context + horizon].long()
         future, true = surfaces[:, context:], batch.frames[:, context : context + horizon]
         unknown = self._mean_colour(batch.objects["colours"], future, true)
+        last = _last_in_view(surfaces[:, :context], future)
         found = {"geometry alone": unknown}
         for frames in (*(n for n in ORACLE_MEMORY if n < context), context):
-            known = (future < 0) | _in_view(surfaces[:, context - frames : context], future)
+            known = (future < 0) | (last >= context - frames)
             name = "context" if frames == context else f"last {frames} frames"
             found[f"colours of the {name}"] = torch.where(known[:, :, None], true, unknown)
         return found
 
     def pixel_groups(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
-        """`long_memory`: surfaces that were in view in the context, and in none of its last 32 frames."""
+        """Pixels of walls by when their surface was in view in the context, the last time.
+
+        `long_memory`: in none of its last 32 frames, but before; `unseen_33-64` and the like: so many frames before the
+        one to predict; `never_seen`: not at all.
+        """
         surfaces = batch.objects["surfaces"][:, : context + horizon].long()
-        future, recent = surfaces[:, context:], max(0, context - ORACLE_MEMORY[-1])
-        if not recent:
-            return {}
-        seen, lately = (_in_view(part, future) for part in (surfaces[:, :recent], surfaces[:, recent:context]))
-        return {"long_memory": (future >= 0) & seen & ~lately}
+        future = surfaces[:, context:]
+        last = _last_in_view(surfaces[:, :context], future)
+        seen = (future >= 0) & (last >= 0)
+        age = torch.arange(context, context + future.shape[1], device=last.device)[:, None, None] - last
+        found = {}
+        if context > ORACLE_MEMORY[-1]:
+            found["long_memory"] = seen & (last < context - ORACLE_MEMORY[-1])
+        for first, past in zip(UNSEEN, (*UNSEEN[1:], None), strict=True):
+            name = f"unseen_{first}-{past - 1}" if past else f"unseen_{first}+"
+            found[name] = seen & (age >= first) & (age < past if past else seen)
+        return found | {"never_seen": (future >= 0) & ~seen}
 
     def _empty(self, clips: int, steps: int) -> dict[str, np.ndarray]:
         size, side = 2 * self.rooms + 1, self.resolution
@@ -198,11 +211,12 @@ class Maze(SimulatedData):
         return torch.where((surfaces >= 0)[:, :, None], mean, true)
 
 
-def _in_view(
+def _last_in_view(
     shown: Integer[Tensor, "batch frames height width"], asked: Integer[Tensor, "batch horizon height width"]
-) -> Bool[Tensor, "batch horizon height width"]:
-    """Whether the surface of each pixel is in one of some frames; the surface -1 is not looked at."""
+) -> Integer[Tensor, "batch horizon height width"]:
+    """The last of some frames that shows the surface of each pixel; -1 for none. The surface -1 is not looked at."""
     most = int(torch.stack([shown.max(), asked.max()]).max()) + 2
-    table = torch.zeros(len(shown), most, dtype=torch.bool, device=shown.device)
-    table.scatter_(1, shown.flatten(1) + 1, value=True)
+    table = torch.full((len(shown), most), -1, device=shown.device)
+    for step, frame in enumerate(shown.unbind(1)):
+        table.scatter_(1, frame.flatten(1) + 1, value=step)
     return table.gather(1, asked.flatten(1) + 1).view_as(asked)

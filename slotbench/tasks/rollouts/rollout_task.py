@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from slotbench.data.base import SlotDataModule
-from slotbench.figures.charts import horizon_chart
+from slotbench.figures.charts import absence_chart, horizon_chart
 from slotbench.figures.maze_maps import has_maze, maze_maps
 from slotbench.figures.rollouts import rollout_sheet, rollout_video
 from slotbench.figures.slot_stories import STORIES, SlotStory, story_pictures
@@ -321,9 +321,16 @@ class RolloutTask(SlotTask, Predictor):
         return {f"rollout_{i}": rollout_video(clips.frames[i, :last], predicted[i]) for i in range(len(clips))}
 
     def plots(self) -> dict[str, np.ndarray]:
-        """Each score against the step of the horizon, beside baselines and oracles, as of the last evaluation."""
-        panels = self.scores_of(self._stage).panels()
-        return {"horizon": horizon_chart(panels)} if panels else {}
+        """Each score against the step of the horizon, beside baselines and oracles, as of the last evaluation.
+
+        Where pixels are grouped by the time since what they show was in view, also the error against that time.
+        """
+        scores: RolloutScores = self.scores_of(self._stage)
+        panels, absence = scores.panels(), scores.over_absence()
+        found = {"horizon": horizon_chart(panels)} if panels else {}
+        if len(absence["model"]) > 1:
+            found["absence"] = absence_chart(absence, "squared error per pixel", "what a pixel shows", (0, None))
+        return found
 
     def _future(self, batch: VideoBatch) -> Float[Tensor, "batch horizon channels height width"]:
         future = batch.frames[:, self.context : self.context + self.horizon]

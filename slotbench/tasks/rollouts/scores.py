@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -40,6 +41,11 @@ _MAX_STEPS = 100
 
 _PANELS = {"mse": "squared error per pixel", "psnr": "PSNR, dB", "ssim": "SSIM", "lpips": "LPIPS"}
 
+_SINCE_SEEN = re.compile(
+    r"(?:oracle/)?rollout_mse(?P<variant>\w*)/(?:unseen_(?P<first>\d+)(?:-\d+|\+)|never_seen)(?:/(?P<oracle>.+))?"
+)
+"""The error of pixels by the frames since what they show was in view, of the model and of oracles, as it is logged."""
+
 _FUNCTIONS = {"mse": frame_mse, "psnr": frame_psnr, "ssim": frame_ssim}
 
 
@@ -76,7 +82,8 @@ class RolloutScores(Scores):
     `rollout_frames_ahead`, how long the prediction is better than every baseline (`frames_ahead`);
     `rollout_<score>_<variant>` of a variant of the model; with groups, what `summarise_groups` says and `sampling_fps`;
     where the data names groups of pixels (`SlotDataModule.pixel_groups`), `rollout_mse/<group>` and
-    `rollout_psnr/<group>` of the squared error of all their pixels together;
+    `rollout_psnr/<group>` of the squared error of all their pixels together; `unseen_33-64` of `Maze` and the like are
+    points of one curve (`over_absence`);
     of a core with schemata `schemata_entropy`, how evenly they are taken on true frames, by `usage_entropy`.
 
     Frames come in pieces of the horizon, so that no more than a piece is ever held; the model's whole videos are, a
@@ -111,6 +118,7 @@ class RolloutScores(Scores):
         self.pixels = nn.ModuleDict()
         self.schemata = ChoiceUsage()
         self.latest: dict[str, Curves] = {}
+        self._last: dict[str, float] = {}
         self._functions = dict(_FUNCTIONS)
         if min(frame.height, frame.width) < SSIM_WINDOW:
             del self._functions["ssim"]
@@ -173,9 +181,11 @@ class RolloutScores(Scores):
                 frames = self._as_scored(frames)
                 if groups is not None and groups.needs_videos and not whose:
                     videos.append((frames, true))
+                if pixels:
+                    error = (frames - true).square().mean(2)
                 for group, chosen in pixels.items():
-                    error = (frames - true).square().mean(2)[chosen[:, first : first + true.shape[1]]]
-                    self._pixels_of(whose, group).to(error.device).update(error)
+                    own = error[chosen[:, first : first + true.shape[1]]]
+                    self._pixels_of(whose, group).to(own.device).update(own)
                 for name, function in self._functions.items():
                     value = function(frames, true)
                     values.setdefault(f"{whose}|{name}", []).append(value)
@@ -223,7 +233,23 @@ class RolloutScores(Scores):
             values |= self.objects.compute()
         if self.schemata.update_called:
             values["schemata_entropy"] = float(self.schemata.compute())
-        return {name: float(value) for name, value in values.items()}
+        self._last = {name: float(value) for name, value in values.items()}
+        return dict(self._last)
+
+    def over_absence(self) -> dict[str, dict[float, float]]:
+        """Squared error of the last evaluation by the frames since what a pixel shows was in view in the context.
+
+        Returns:
+            values by the first number of frames of each bin that has pixels, infinity for what was never in view; by
+            "model", the name of a variant, or that of an oracle after "oracle: ".
+        """
+        found: dict[str, dict[float, float]] = {"model": {}}
+        for logged, value in (self.references | self._last).items():
+            if match := _SINCE_SEEN.fullmatch(logged):
+                variant, oracle = match["variant"].strip("_").replace("_", " "), match["oracle"]
+                whose = f"oracle: {oracle}" if oracle else variant or "model"
+                found.setdefault(whose, {})[float(match["first"] or math.inf)] = value
+        return found
 
     def reset(self) -> None:
         """Forgets every clip."""
@@ -278,8 +304,9 @@ class RolloutScores(Scores):
 
     @property
     def pixel_groups(self) -> tuple[str, ...]:
-        """The groups of pixels that have been scored."""
-        return tuple(dict.fromkeys(key.rpartition("|")[2] for key in self.pixels))
+        """The groups of pixels that have been scored, without those that are points of `over_absence`."""
+        groups = dict.fromkeys(key.rpartition("|")[2] for key in self.pixels)
+        return tuple(group for group in groups if not _SINCE_SEEN.fullmatch(f"rollout_mse/{group}"))
 
     def _pixels_of(self, whose: str, group: str) -> Mean:
         key = f"{whose}|{group}"

@@ -67,7 +67,60 @@ def test_long_memory_is_what_was_in_view_before_the_last_frames_of_the_context()
             [[s >= 0 and s in early - late for s in row] for row in frame] for frame in surfaces[clip, 40:].tolist()
         ]
         assert chosen[clip].tolist() == expected
-    assert data.pixel_groups(batch, 32, 20) == {}
+    assert "long_memory" not in data.pixel_groups(batch, 32, 20)
+
+
+def test_pixels_are_grouped_by_the_frames_since_the_context_showed_their_surface() -> None:
+    data = Maze(rooms=3, eval_frames=200, resolution=4, loader=LoaderOptions(val_size=2))
+    batch = data.dataset("val").clips([0, 1])
+    groups = data.pixel_groups(batch, 120, 80)
+    bins = {
+        "1-8": (1, 8),
+        "9-16": (9, 16),
+        "17-32": (17, 32),
+        "33-64": (33, 64),
+        "65-128": (65, 128),
+        "129+": (129, 999),
+    }
+    found = set()
+    for clip, surfaces in enumerate(batch.objects["surfaces"].tolist()):
+        shown = [{surface for row in frame for surface in row} for frame in surfaces]
+        for step, frame in enumerate(surfaces[120:]):
+            for row, col in ((row, col) for row in range(4) for col in range(4)):
+                before = [time for time in range(120) if frame[row][col] in shown[time]]
+                expected = set()
+                if frame[row][col] >= 0:
+                    age = 120 + step - before[-1] if before else None
+                    expected = {f"unseen_{name}" for name, (low, high) in bins.items() if age and low <= age <= high}
+                    expected |= {"long_memory"} if before and before[-1] < 88 else set()
+                    expected |= set() if before else {"never_seen"}
+                assert {name for name, chosen in groups.items() if chosen[clip, step, row, col]} == expected
+                found |= expected
+    assert found == set(groups)
+
+
+def test_the_error_by_age_is_a_curve_and_no_headline() -> None:
+    data = maze(conditioning="pose")
+    task = make_task(data, short_context=32, frame_mask=40)
+    trainer = quiet_trainer()
+    trainer.validate(task, datamodule=data, verbose=False)
+    found = {name: float(value) for name, value in trainer.callback_metrics.items()}
+    curves = task.scores_of("val").over_absence()
+    oracles = {
+        f"oracle: {name}" for name in data.oracle_predictions(to_unit_range(data.dataset("val").clips([0])), 40, 20)
+    }
+    assert set(curves) == {"model", "short context"} | oracles
+    for whose, first, logged in (
+        ("model", math.inf, "rollout_mse/never_seen"),
+        ("model", 17, "rollout_mse/unseen_17-32"),
+        ("short context", 33, "rollout_mse_short_context/unseen_33-64"),
+        ("oracle: geometry alone", 1, "oracle/rollout_mse/unseen_1-8/geometry alone"),
+    ):
+        assert curves[whose][first] == pytest.approx(found[f"val/{logged}"], rel=1e-5)
+    known = curves["oracle: colours of the context"]
+    assert [age for age, error in known.items() if error] == [math.inf]
+    assert set(task.plots()) == {"horizon", "absence"}
+    assert not [one.metric for one in task.headlines() if "seen" in one.metric]
 
 
 def test_a_validation_logs_them_with_baselines_oracles_and_the_control() -> None:

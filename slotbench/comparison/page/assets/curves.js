@@ -19,7 +19,8 @@ const curves = {
 function firstMetrics() {
   // scores of one length are points of a curve over the lengths
   const drawn = page.metrics.map((metric) => metric.name.replace(/^lengths\/\d+T\//, LENGTHS));
-  const absence = page.curves.metrics.filter((name) => name === `${ABSENCE}top1`);
+  const first = ["top1", "rollout_mse"].map((name) => ABSENCE + name);
+  const absence = page.curves.metrics.filter((name) => first.includes(name));
   const named = [...absence, ...new Set(drawn)].filter((name) => name in page.curves.values);
   const losses = ["train/loss", "val/loss"].filter((name) => page.curves.metrics.includes(name));
   const others = losses.filter((name) => !named.includes(name)).slice(0, Math.max(1, 6 - named.length));
@@ -88,7 +89,10 @@ function drawCurve(name, rows, figure) {
   const ends = drawn.flatMap(({ curve }) => [curve.x[0], curve.x[curve.x.length - 1]]);
   const scores = drawn.flatMap(({ curve }) => heights(curve));
   const { near, far } = nearReferences(scores, given, isLog);
-  const others = [...Object.values(near), ...baselineLines.flatMap(([, line]) => line.y)];
+  const means = baselineLines.map(([by, { y }]) => [by, y.reduce((sum, value) => sum + value, 0) / y.length]);
+  const beyond = nearReferences(scores, Object.fromEntries(means), isLog).far;
+  const nearLines = baselineLines.filter(([by]) => !(by in beyond));
+  const others = [...Object.values(near), ...nearLines.flatMap(([, line]) => line.y)];
   const [xRange, yRange] = [extent(ends, false, 0.01), extent([...scores, ...others], isLog)];
   const [box, note] = [figure.querySelector(".plot"), figure.querySelector(".far")];
   const isEmpty = !drawn.length || !yRange;
@@ -96,12 +100,12 @@ function drawCurve(name, rows, figure) {
     ? drawn.length
       ? "Nothing above zero for a logarithmic scale."
       : "None of the rows that are shown has this curve."
-    : farText(far);
+    : farText({ ...far, ...beyond });
   box.hidden = isEmpty;
   if (isEmpty) return;
   box.setAttribute("aria-label", `${metric?.label ?? name} over ${label}, ${plural(drawn.length, "row")}`);
   const beside = referenceLayers(near, xRange);
-  const along = alongLayers(baselineLines);
+  const along = alongLayers(nearLines);
   // the first row is drawn last, on top
   const layers = [...drawn].reverse().map(({ row, curve }) => curveLayers(row, curve, yRange, isLog));
   drawPlot(`curves ${name}`, box, {

@@ -76,21 +76,25 @@ function nearReferences(heights, given, isLog) {
   return { near, far };
 }
 
-/** Dashed lines for what baselines score, dotted ones for oracles, named at the right. */
+/** The look of the line of a reference: a baseline's is dashed, an oracle's dotted. */
+function referenceLook(name) {
+  const dash = name.startsWith("oracle: ") ? [1, 4] : [4, 4];
+  return { colour: ink("baseline"), dash, width: 1.2, alpha: 0.9, row: -1 };
+}
+
+/** Lines for what references score, named at the right. */
 function referenceLayers(near, [left, right]) {
   const lines = Object.entries(near).map(([name, value]) => {
-    const dash = name.startsWith("oracle: ") ? [1, 4] : [4, 4];
-    return { xs: [left, right], ys: [value, value], colour: ink("baseline"), dash, width: 1.2, alpha: 0.9, row: -1 };
+    return { xs: [left, right], ys: [value, value], ...referenceLook(name) };
   });
   const names = Object.entries(near).map(([text, y]) => ({ x: right, y, text }));
   return { lines, names };
 }
 
-/** Dashed lines for baselines that score another number at each point, [name, {x, y}], named at their last one. */
-function alongLayers(baselineLines) {
-  const look = { colour: ink("baseline"), dash: [4, 4], width: 1.2, alpha: 0.9, row: -1 };
-  const lines = baselineLines.map(([, { x, y }]) => ({ xs: x, ys: y, ...look }));
-  const names = baselineLines.map(([text, { x, y }]) => ({ x: x[x.length - 1], y: y[y.length - 1], text }));
+/** Lines for references that score another number at each point, [name, {x, y}], named at their last one. */
+function alongLayers(referenceLines) {
+  const lines = referenceLines.map(([name, { x, y }]) => ({ xs: x, ys: y, ...referenceLook(name) }));
+  const names = referenceLines.map(([text, { x, y }]) => ({ x: x[x.length - 1], y: y[y.length - 1], text }));
   return { lines, names };
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from jaxtyping import Float, Integer
 from torch import Tensor
@@ -39,6 +40,7 @@ from slotbench.tasks.part_checks import check_choices, check_logits, check_whole
 from slotbench.tasks.pieces import frame_by_frame
 from slotbench.tasks.rollouts.conditions import Conditions
 from slotbench.tasks.rollouts.rollout import Feedback
+from slotbench.tasks.rollouts.scores import RolloutScores
 
 __all__ = ["CodePrediction"]
 
@@ -53,7 +55,8 @@ class CodePrediction(CodeRolloutTask):
 
     Scores are those of `VideoPrediction`, of the painted frames, beside its baselines and an oracle, the true frames
     as the tokenizer brings them back from their codes. The loss is the cross-entropy of the codes, given the true
-    frames before.
+    frames before; `cross_entropy` is the same in nats per code, without smoothing, beside the entropy of single codes
+    and the last frame that was shown (`NextCodes`).
 
     Source: Smith et al., "Convolutional State Space Models for Long-Range Spatiotemporal Modeling", NeurIPS 2023,
     appendix D.5 and its code, the models of DMLab; sums as there with `loss_sum: frame`.
@@ -121,12 +124,7 @@ class CodePrediction(CodeRolloutTask):
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay, read)
         assert built is not None  # without a data_spec the line above raises
         check_choices(loss_sum=(loss_sum, CodeSum))
-        check_logits(self.decoder, "its output is logits of codes here: give")
-        if isinstance(self.decoder, AutoregressiveDecoder):
-            raise PartError(
-                "CodePrediction takes the logits of all cells at once, for a roll-out to draw each on its own, and "
-                f"{type(self.decoder).__name__} predicts one cell after the other: choose ResNetDecoder"
-            )
+        self._check_decoder()
         if not 0 <= label_smoothing < 1:
             raise ValueError(f"label_smoothing is a share from 0 to below 1; got {label_smoothing}")
         if temperature < 0:
@@ -138,13 +136,25 @@ class CodePrediction(CodeRolloutTask):
         conditions = Conditions(drop_actions, frame_mask, eval_actions, mask_early)
         scored = (quantise, report_horizons, group_size)
         self.declare_rollouts(
-            context, horizon, "probability", weights, *scored, conditions=conditions, short_context=short_context
+            *(context, horizon, "probability", weights, *scored),
+            conditions=conditions,
+            short_context=short_context,
+            num_codes=built.code_spec.channels,
         )
+
+    def _check_decoder(self) -> None:
+        check_logits(self.decoder, "its output is logits of codes here: give")
+        if isinstance(self.decoder, AutoregressiveDecoder):
+            raise PartError(
+                "CodePrediction takes the logits of all cells at once, for a roll-out to draw each on its own, and "
+                f"{type(self.decoder).__name__} predicts one cell after the other: choose ResNetDecoder"
+            )
 
     @property
     def reported(self) -> tuple[Score, ...]:
         """Scores of the roll-out, and the cross-entropy of the codes."""
-        return (*super().reported, Score("loss", "cross-entropy of the codes", higher_is_better=False))
+        label = "codes given the true frames before: cross-entropy, nats per code"
+        return (*super().reported, Score("cross_entropy", label, higher_is_better=False))
 
     def read(self, batch: VideoBatch) -> VideoBatch:
         """The batch with codes of its frames, and the vectors of these in the place of the frames."""
@@ -183,9 +193,26 @@ class CodePrediction(CodeRolloutTask):
         coded = replace(self.conditions.of_training(batch), codes=frame_codes(self.tokenizer, batch))
         return self.loss(self(coded), coded)
 
-    def forced_loss(self, batch: VideoBatch) -> Tensor:
+    def score_forced(self, batch: VideoBatch, scores: RolloutScores) -> Tensor:
+        """The teacher-forced loss of a batch, whose codes are scored."""
+        return self.forced_loss(batch, partial(self._score_codes, scores))
+
+    def forced_loss(
+        self, batch: VideoBatch, watch: Callable[[Decoded, VideoBatch], object] = lambda *_: None
+    ) -> Tensor:
         """The teacher-forced loss of a batch; of long clips piece by piece."""
-        return super().forced_loss(self.read(batch))
+        return super().forced_loss(self.read(batch), watch)
+
+    def _score_codes(self, scores: RolloutScores, output: Decoded, batch: VideoBatch) -> None:
+        """Scores the predicted codes that the loss is of, and of which frame the last code is known."""
+        codes = frame_codes(self.tokenizer, batch)
+        hidden = 0 if batch.hidden is None else int(batch.hidden[0].sum())
+        first = codes.shape[1] - hidden if hidden else 1
+        true = codes[:, first:]
+        before = codes[:, first - 1 : first].expand_as(true) if hidden else codes[:, :-1]
+        assert scores.codes is not None
+        parts = (output.reconstruction[:, first - 1 :], true, before)
+        scores.codes.update(*(part.flatten(0, 1) for part in parts))
 
     def frames(self, decoded: Decoded) -> Float[Tensor, "batch time channels height width"]:
         """Frames of codes that are drawn by the decoder's logits."""

@@ -86,6 +86,7 @@ class RolloutTask(SlotTask, Predictor):
         slot_pictures: bool = False,
         conditions: Conditions | None = None,
         short_context: int | None = None,
+        num_codes: int | None = None,
     ) -> None:
         """Says how roll-outs are made and scored.
 
@@ -103,22 +104,16 @@ class RolloutTask(SlotTask, Predictor):
             conditions: actions and frames that the model is shown; all of them by default.
             short_context: also score roll-outs that read so many of the last frames of the context alone, as
                 `rollout_<score>_short_context`: what is lost of it is what the model remembers from before them.
+            num_codes: size of the codebook, where codes are scored too; `score_forced` adds them.
 
         Raises:
             PartError: the data or the encoder cannot meet the conditions.
             ValueError: an argument cannot be.
         """
         check_choices(feedback=(feedback, Feedback))
-        for name, count in {"context": context, "horizon": horizon}.items():
-            if count < 1:
-                raise ValueError(f"{name} is {count}; expected a number of frames, at least 1")
+        _check_lengths(context, horizon, short_context)
         frame = self.data_spec.target
         weights.check(frame.channels, min(frame.height, frame.width), context + horizon)
-        if short_context is not None and not 1 <= short_context < context:
-            raise ValueError(
-                f"short_context is {short_context}; expected fewer frames than the context, {context}, and at least 1, "
-                "or null"
-            )
         self.context, self.horizon, self.feedback = context, horizon, feedback
         self.short_context = short_context
         conditions = conditions or Conditions()
@@ -131,7 +126,8 @@ class RolloutTask(SlotTask, Predictor):
         groups = (None, RolloutGroups(horizon, group_size, report_horizons))
         objects = [ObjectScores(horizon, context) if object_scores else None for _ in groups]
         parts = zip(groups, objects, strict=True)
-        self.declare_scores(*(RolloutScores(horizon, frame, quantise, report_horizons, *part) for part in parts))
+        scored = (horizon, frame, quantise, report_horizons)
+        self.declare_scores(*(RolloutScores(*scored, *part, num_codes) for part in parts))
 
     @abstractmethod
     def frames(self, decoded: Decoded) -> Float[Tensor, "batch time channels height width"]:
@@ -187,7 +183,7 @@ class RolloutTask(SlotTask, Predictor):
         true = self._future(batch)
         watched = self.core.register_forward_hook(lambda _core, _tokens, out: scores.add_details(out.details))
         try:
-            loss = self.forced_loss(batch)
+            loss = self.score_forced(batch, scores)
         finally:
             watched.remove()
         beside = self._references(batch) if scores.wants_references else {}
@@ -218,12 +214,28 @@ class RolloutTask(SlotTask, Predictor):
             scores.update(({"thresholded": part}, true[:, at]) for at, part in thresholded)
         return loss
 
-    def forced_loss(self, batch: VideoBatch) -> Tensor:
-        """The teacher-forced loss of a batch; of long clips piece by piece, where `forward` and `loss` allow it."""
+    def score_forced(self, batch: VideoBatch, scores: RolloutScores) -> Tensor:
+        """The teacher-forced loss of a batch that is scored; a subclass may score more of what it is of."""
+        return self.forced_loss(batch)
+
+    def forced_loss(
+        self, batch: VideoBatch, watch: Callable[[Decoded, VideoBatch], object] = lambda *_: None
+    ) -> Tensor:
+        """The teacher-forced loss of a batch; of long clips piece by piece, where `forward` and `loss` allow it.
+
+        Args:
+            batch: the clips.
+            watch: is called with the prediction of every frame of a piece but its first, and that piece.
+        """
+
+        def loss(output: Decoded, piece: VideoBatch) -> Tensor:
+            watch(output, piece)
+            return self.loss(output, piece)
+
         batch = self.conditions.of_evaluation(batch)
         if self.conditions.frame_mask is None and may_be_cut(self.forward) and may_be_cut(self.loss):
-            return forced_loss((self.encoder, self.core), self.decode, self.loss, batch, self.sums_frames)
-        return self.loss(self(batch), batch)
+            return forced_loss((self.encoder, self.core), self.decode, loss, batch, self.sums_frames)
+        return loss(self(batch), batch)
 
     def _scoring_of_context(
         self, batch: VideoBatch, scores: ObjectScores, beside: bool
@@ -367,3 +379,14 @@ class RolloutTask(SlotTask, Predictor):
         return {f"baseline|{name}": frames for name, frames in simple.items()} | {
             f"oracle|{name}": frames for name, frames in knowing.items()
         }
+
+
+def _check_lengths(context: int, horizon: int, short_context: int | None) -> None:
+    for name, count in {"context": context, "horizon": horizon}.items():
+        if count < 1:
+            raise ValueError(f"{name} is {count}; expected a number of frames, at least 1")
+    if short_context is not None and not 1 <= short_context < context:
+        raise ValueError(
+            f"short_context is {short_context}; expected fewer frames than the context, {context}, and at least 1, "
+            "or null"
+        )

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from slotbench.interfaces import VideoSpec
 from slotbench.metric_info import MetricInfo
+from slotbench.metrics.codes.next_codes import NEXT_CODES, NextCodes
 from slotbench.metrics.frames import FRAME_INFOS, MAX_PSNR, SSIM_WINDOW, HorizonCurve, frame_mse, frame_psnr, frame_ssim
 from slotbench.metrics.lpips import LPIPS
 from slotbench.metrics.means import Mean
@@ -84,6 +85,7 @@ class RolloutScores(Scores):
     where the data names groups of pixels (`SlotDataModule.pixel_groups`), `rollout_mse/<group>` and
     `rollout_psnr/<group>` of the squared error of all their pixels together; `unseen_33-64` of `Maze` and the like are
     points of one curve (`over_absence`);
+    of models of codes `cross_entropy`, given the true frames before, by `NextCodes`;
     of a core with schemata `schemata_entropy`, how evenly they are taken on true frames, by `usage_entropy`.
 
     Frames come in pieces of the horizon, so that no more than a piece is ever held; the model's whole videos are, a
@@ -96,6 +98,7 @@ class RolloutScores(Scores):
         means_until: also report the mean over so many first frames, where the horizon has as many.
         groups: also takes the model's scores and videos.
         objects: also scores what becomes of the objects; its scores are among those of `compute`.
+        num_codes: size of the codebook, to score codes too.
     """
 
     def __init__(
@@ -106,6 +109,7 @@ class RolloutScores(Scores):
         means_until: Sequence[int] = (),
         groups: RolloutGroups | None = None,
         objects: ObjectScores | None = None,
+        num_codes: int | None = None,
     ) -> None:
         super().__init__()
         self.horizon = horizon
@@ -114,6 +118,7 @@ class RolloutScores(Scores):
         self.means_until = means_until
         self.groups = groups
         self.objects = objects
+        self.codes = None if num_codes is None else NextCodes(num_codes)
         self.curves = nn.ModuleDict()
         self.pixels = nn.ModuleDict()
         self.schemata = ChoiceUsage()
@@ -141,6 +146,7 @@ class RolloutScores(Scores):
             MetricInfo("sampling_fps", "frames predicted per second", True),
             MetricInfo("schemata_entropy", "entropy of the schemata in use", unit="nats"),
             *(OBJECT_INFOS if self.objects is not None else ()),
+            *(NEXT_CODES if self.codes is not None else ()),
         ]
 
     @property
@@ -231,6 +237,11 @@ class RolloutScores(Scores):
             values["sampling_fps"] = float(sum_over_processes(speed))
         if self.objects is not None:
             values |= self.objects.compute()
+        if self.codes is not None and self.codes.update_called:
+            found_codes = self.codes.compute()
+            values |= {
+                name: float(value) for name, value in found_codes.items() if self.wants_references or "/" not in name
+            }
         if self.schemata.update_called:
             values["schemata_entropy"] = float(self.schemata.compute())
         self._last = {name: float(value) for name, value in values.items()}
@@ -253,7 +264,8 @@ class RolloutScores(Scores):
 
     def reset(self) -> None:
         """Forgets every clip."""
-        for metric in (*self.curves.values(), *self.pixels.values(), self.groups, self.objects, self.schemata):
+        parts = (self.groups, self.objects, self.codes, self.schemata)
+        for metric in (*self.curves.values(), *self.pixels.values(), *parts):
             if metric is not None:
                 metric.reset()  # type: ignore[operator]
         self._sampled_frames, self._sampling_seconds = 0, 0.0

@@ -11,6 +11,7 @@ from code_tasks import PATCHES, balls, quiet_trainer
 from slotbench.data.balls.bouncing_balls import BouncingBalls
 from slotbench.data.base import LoaderOptions
 from slotbench.interfaces import DataSpec, PartError, VideoBatch, VideoSpec
+from slotbench.metrics.codes.next_codes import NextCodes
 from slotbench.registry import load
 from slotbench.tasks.codes.code_prediction import CodePrediction
 from slotbench.tasks.codes.frozen_tokenizer import check_stored_codes
@@ -193,6 +194,31 @@ def test_the_loss_is_the_cross_entropy_of_smoothed_targets(drawn):
     target = 0.99 * torch.nn.functional.one_hot(codes, 6).float().movedim(-1, 2) + 0.01 / 6
     expected = -(target * output.reconstruction.log_softmax(2)).sum((2, 3, 4)).mean()
     torch.testing.assert_close(task.loss(output, batch), expected)
+
+
+@pytest.mark.parametrize(("steps", "mask"), [(6, None), (40, None), (6, 3), (40, 35)])
+def test_codes_are_scored_where_the_loss_is_beside_the_last_code_that_was_shown(steps, mask):
+    batch, spec = with_actions(steps=steps)
+    task = make_task(spec, label_smoothing=0.0, loss_sum="mean", frame_mask=mask)
+    task.tokenizer.fit(batch.frames.flatten(0, 1))
+    task.trainer = quiet_trainer()
+    scores = task.scores_of("val")
+    with torch.no_grad():
+        loss = task.score(batch, scores)
+    found = scores.close()
+    assert found["cross_entropy"] == pytest.approx(float(loss), rel=1e-5)
+    codes = task.tokenizer.encode(batch.frames)
+    expected = NextCodes(6)
+    for step in range(mask or 1, steps):
+        before = codes[:, min(step - 1, (mask or steps) - 1)]
+        expected.update(torch.zeros(2, 6, 4, 4), codes[:, step], before)
+    for name, value in expected.compute().items():
+        assert name == "cross_entropy" or found[name] == pytest.approx(float(value))
+    (headline,) = (one for one in task.headlines() if one.metric == "val/cross_entropy")
+    assert set(headline.baselines) == {"single_codes", "previous_frame"}
+    with torch.no_grad():
+        task.score(batch, scores)
+    assert not [name for name in scores.close() if name.startswith("baseline/")]  # scored once
 
 
 def test_at_temperature_0_the_most_likely_codes_are_drawn(drawn):

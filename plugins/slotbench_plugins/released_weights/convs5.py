@@ -1,19 +1,27 @@
 """Weights of the ConvS5 authors' JAX models for our parts, and back.
 
-The model is `ResNetEncoder` with an action embedding, `ConvS5` or `ConvLSTM`, and `ResNetDecoder`; the tree is that of
-their models without vector quantisation, its parameters under names such as "sequence_model/layers_0/seq/B". Each
-conversion is a change of axes, so that there and back is the same to the bit.
+The trees are those of their models with ConvS5, ConvLSTM, S5 and Transformer, their names such as
+"sequence_model/layers_0/seq/B":
+
+- without vector quantisation: a task with `ResNetEncoder` (with an action embedding), the core, and `ResNetDecoder`;
+- over the codes of a tokenizer: the same parts in `CodePrediction`;
+- TECO: the task `TECO`.
+
+Each conversion is a change of axes, so that there and back is the same to the bit. A tokenizer is no part of these
+trees and stays as it is; the start frame of the Transformers over codes and the start token of TECO-S5, which their
+code makes and does not read, are left out.
 
     tree = read_tree("params.npz")     # numpy.savez(path, **flax.traverse_util.flatten_dict(params, sep="/"))
     load_tree(task, tree)
 
-Source: ConvS5 (Smith et al., NeurIPS 2023) and the modules of its code, github.com/NVlabs/ConvSSM.
+Source: ConvS5 (Smith et al., NeurIPS 2023) and the modules of its code, github.com/NVlabs/ConvSSM, which names the
+parameters; no tree of the authors' own training is public.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,16 +45,26 @@ class TreeMissingError(FileError, FileNotFoundError):
 
 
 class _Axes(NamedTuple):
-    """How an array changes on the way here and back; `dim` is the width of the layers."""
+    """How an array changes on the way here, where `dim` is the width of the layers, and back, with a size of ours."""
 
     here: Callable[[Tensor, int], Tensor]
-    back: Callable[[Tensor], Tensor]
+    back: Callable[[Tensor, int], Tensor]
 
 
 class _Rule(NamedTuple):
+    """One parameter; `{i}` is a number.
+
+    Attributes:
+        theirs: its name in their tree.
+        ours: its name here, "name[k]" for part k of the three that are one here, "" for what nothing reads.
+        axes: how its array changes.
+        size: path of the attribute of our model that the way back takes.
+    """
+
     theirs: str
     ours: str
     axes: _Axes
+    size: str = ""
 
 
 def _kernel_of_b(value: Tensor, dim: int) -> Tensor:
@@ -55,14 +73,33 @@ def _kernel_of_b(value: Tensor, dim: int) -> Tensor:
     return value.reshape(len(value), dim, size, size, 2)
 
 
-_SAME = _Axes(lambda x, dim: x, lambda x: x)
-_DENSE = _Axes(lambda x, dim: x.T, lambda x: x.T)
-_CONV = _Axes(lambda x, dim: x.permute(3, 2, 0, 1), lambda x: x.permute(2, 3, 1, 0))
-_STEP = _Axes(lambda x, dim: x[:, 0], lambda x: x[:, None])
-_B = _Axes(_kernel_of_b, lambda x: x.flatten(1, 3))
-_C = _Axes(lambda x, dim: x.permute(3, 2, 0, 1, 4), lambda x: x.permute(2, 3, 1, 0, 4))
+def _patch_of_rows(value: Tensor, size: int) -> Tensor:
+    """(rows * cols * channels, dim) as (rows, cols, channels, dim)."""
+    return value.unflatten(0, (size, size, -1))
+
+
+_SAME = _Axes(lambda x, dim: x, lambda x, size: x)
+_DENSE = _Axes(lambda x, dim: x.T, lambda x, size: x.T)
+_CONV = _Axes(lambda x, dim: x.permute(3, 2, 0, 1), lambda x, size: x.permute(2, 3, 1, 0))
+_STEP = _Axes(lambda x, dim: x[:, 0], lambda x, size: x[:, None])
+_B = _Axes(_kernel_of_b, lambda x, size: x.flatten(1, 3))
+_C = _Axes(lambda x, dim: x.permute(3, 2, 0, 1, 4), lambda x, size: x.permute(2, 3, 1, 0, 4))
 # a convolution of one cell there, a linear layer here
-_CELLWISE = _Axes(lambda x, dim: x[0, 0].T, lambda x: x.T[None, None])
+_CELLWISE = _Axes(lambda x, dim: x[0, 0].T, lambda x, size: x.T[None, None])
+# a convolution whose stride is its kernel, and a transposed one, which runs through its kernel backwards
+_INTO_PATCHES = _Axes(lambda x, dim: x.flatten(0, 2).T, lambda x, size: _patch_of_rows(x.T, size))
+_OUT_OF_PATCHES = _Axes(
+    lambda x, dim: x.flip(0, 1).transpose(2, 3).flatten(0, 2),
+    lambda x, size: _patch_of_rows(x, size).transpose(2, 3).flip(0, 1),
+)
+_START = _Axes(lambda x, dim: x.flatten(), lambda x, size: x[None, None])
+_FRAME = _Axes(lambda x, dim: x.permute(2, 0, 1), lambda x, size: x.permute(1, 2, 0))
+_ROWS = _Axes(lambda x, dim: x[:, None], lambda x, size: x[:, 0])
+_COLS = _Axes(lambda x, dim: x[None], lambda x, size: x[0])
+# an axis of heads there
+_TO_HEADS = _Axes(lambda x, dim: x.flatten(1).T, lambda x, size: x.T.unflatten(1, (size, -1)))
+_HEADS = _Axes(lambda x, dim: x.flatten(), lambda x, size: x.unflatten(0, (size, -1)))
+_FROM_HEADS = _Axes(lambda x, dim: x.flatten(0, 1).T, lambda x, size: x.T.unflatten(0, (size, -1)))
 
 
 def _pair(theirs: str, ours: str, axes: _Axes) -> list[_Rule]:
@@ -73,42 +110,89 @@ def _norm(theirs: str, ours: str) -> list[_Rule]:
     return [_Rule(f"{theirs}/scale", f"{ours}.weight", _SAME), _Rule(f"{theirs}/bias", f"{ours}.bias", _SAME)]
 
 
-def _resnet_block(part: str) -> list[_Rule]:
-    theirs, ours = f"{part}/ResNetBlock_{{i}}", f"{part}.blocks.{{i}}"
+def _resnet(theirs: str, ours: str) -> list[_Rule]:
+    block, here = f"{theirs}/ResNetBlock_{{i}}", f"{ours}.blocks.{{i}}"
     return [
-        *_norm(f"{theirs}/GroupNorm_0", f"{ours}.norm1"),
-        *_pair(f"{theirs}/Conv_0", f"{ours}.conv1", _CONV),
-        *_norm(f"{theirs}/GroupNorm_1", f"{ours}.norm2"),
-        _Rule(f"{theirs}/Conv_1/kernel", f"{ours}.conv2.weight", _CONV),
-        _Rule(f"{theirs}/AddBias_0/bias", f"{ours}.conv2.bias", _SAME),
-        _Rule(f"{theirs}/skip/kernel", f"{ours}.skip.weight", _CONV),
+        *_pair(f"{theirs}/Conv_0", f"{ours}.conv", _CONV),
+        *_norm(f"{block}/GroupNorm_0", f"{here}.norm1"),
+        *_pair(f"{block}/Conv_0", f"{here}.conv1", _CONV),
+        *_norm(f"{block}/GroupNorm_1", f"{here}.norm2"),
+        _Rule(f"{block}/Conv_1/kernel", f"{here}.conv2.weight", _CONV),
+        _Rule(f"{block}/AddBias_0/bias", f"{here}.conv2.bias", _SAME),
+        _Rule(f"{block}/skip/kernel", f"{here}.skip.weight", _CONV),
     ]
 
 
-_FRAMES = [
-    *_pair("encoder/Conv_0", "encoder.conv", _CONV),
-    *_resnet_block("encoder"),
-    _Rule("action_embeds/embedding", "encoder.actions.table", _SAME),
-    *_pair("action_conv/Conv_0", "core.input_map", _CELLWISE),
-    *_pair("decoder/Conv_0", "decoder.conv", _CONV),
-    *_resnet_block("decoder"),
+def _transformer(theirs: str, ours: str) -> list[_Rule]:
+    layer, here = f"{theirs}/TransformerLayer_{{i}}", f"{ours}.layers.{{i}}"
+    attention, heads = f"{layer}/MultiHeadAttention_0", f"{here}.attention.num_heads"
+    joined = f"{here}.attention.query_key_value"
+    rules = [
+        *_pair(f"{theirs}/Dense_0", f"{ours}.input_map", _DENSE),
+        *_norm(f"{layer}/LayerNorm_0", f"{here}.attention_norm"),
+        _Rule(f"{attention}/out/kernel", f"{here}.attention.output.weight", _FROM_HEADS, heads),
+        _Rule(f"{attention}/out_bias/bias", f"{here}.attention.output.bias", _SAME),
+        *_norm(f"{layer}/LayerNorm_1", f"{here}.mlp_norm"),
+        *_pair(f"{layer}/MlpBlock_0/wi", f"{here}.expand", _DENSE),
+        _Rule(f"{layer}/MlpBlock_0/wo/kernel", f"{here}.contract.weight", _DENSE),
+        _Rule(f"{layer}/MlpBlock_0/wo_bias/bias", f"{here}.contract.bias", _SAME),
+        *_pair(f"{theirs}/Dense_1", f"{ours}.output_map", _DENSE),
+        *_norm(f"{theirs}/LayerNorm_0", f"{ours}.output_norm"),
+    ]
+    for part, name in enumerate(_JOINED):
+        rules.append(_Rule(f"{attention}/{name}/kernel", f"{joined}.weight[{part}]", _TO_HEADS, heads))
+        rules.append(_Rule(f"{attention}/{name}/bias", f"{joined}.bias[{part}]", _HEADS, heads))
+    return rules
+
+
+_JOINED = ("query", "key", "value")
+"""Three maps there, rows of one here."""
+
+_DECODER = [
+    *_resnet("decoder", "decoder"),
     *_norm("decoder/LayerNorm_0", "decoder.norm"),
     *_pair("decoder/Dense_0", "decoder.head", _DENSE),
 ]
+_FRAMES = [
+    *_resnet("encoder", "encoder"),
+    _Rule("action_embeds/embedding", "encoder.actions.table", _SAME),
+    *_DECODER,
+]
+_TECO = [
+    _Rule("sos_post", "first_frame", _FRAME),
+    *_resnet("encoder/layers_0", "encoder"),
+    *_pair("encoder/layers_1", "latent_map", _DENSE),
+    _Rule("codebook/codebook", "quantiser.codebook", _SAME),
+    _Rule("codebook/Dense_0/kernel", "quantiser.project_in.weight", _DENSE),
+    _Rule("codebook/Dense_1/kernel", "quantiser.project_out.weight", _DENSE),
+    _Rule("action_embeds/embedding", "actions.table", _SAME),
+    _Rule("z_git/token_embed", "prior.table", _SAME),
+    _Rule("z_git/net/BroadcastPositionBiases_0/d_0", "prior.rows", _ROWS),
+    _Rule("z_git/net/BroadcastPositionBiases_0/d_1", "prior.cols", _COLS),
+    *_transformer("z_git/net", "prior"),
+    *_pair("z_git/mlm/Dense_0", "prior.head", _DENSE),
+    *_norm("z_git/mlm/LayerNorm_0", "prior.head_norm"),
+    _Rule("z_git/mlm/AddBias_0/bias", "prior.bias", _SAME),
+    *_DECODER,
+]
+
 _THEIR_LAYER, _OUR_LAYER = "sequence_model/layers_{i}", "core.layers.{i}"
 _THEIR_BLOCK, _OUR_BLOCK = f"{_THEIR_LAYER}/seq/C_D_conv", f"{_OUR_LAYER}.activation"
+_INPUT = _pair("action_conv/Conv_0", "core.input_map", _CELLWISE)
+_DYNAMICS = [
+    _Rule(f"{_THEIR_LAYER}/seq/{name}", f"{_OUR_LAYER}.ssm.dynamics.{name}", axes)
+    for name, axes in (("Lambda_re", _SAME), ("Lambda_im", _SAME), ("log_step", _STEP))
+] + _norm(f"{_THEIR_LAYER}/norm", f"{_OUR_LAYER}.norm")
 _CONV_LSTM = [
+    *_INPUT,
     _Rule(f"{_THEIR_LAYER}/seq/A", f"{_OUR_LAYER}.kernel", _CONV),
     *_norm(f"{_THEIR_LAYER}/norm", "core.norms.{i}"),
 ]
 _CONV_S5 = [
-    *(
-        _Rule(f"{_THEIR_LAYER}/seq/{name}", f"{_OUR_LAYER}.ssm.dynamics.{name}", axes)
-        for name, axes in (("Lambda_re", _SAME), ("Lambda_im", _SAME), ("log_step", _STEP))
-    ),
+    *_INPUT,
+    *_DYNAMICS,
     _Rule(f"{_THEIR_LAYER}/seq/B", f"{_OUR_LAYER}.ssm.B", _B),
     _Rule(f"{_THEIR_LAYER}/seq/C", f"{_OUR_LAYER}.ssm.C", _C),
-    *_norm(f"{_THEIR_LAYER}/norm", f"{_OUR_LAYER}.norm"),
     *_pair(f"{_THEIR_BLOCK}/SEBlock_0/reduce", f"{_OUR_BLOCK}.gate.reduce", _DENSE),
     *_pair(f"{_THEIR_BLOCK}/SEBlock_0/expand", f"{_OUR_BLOCK}.gate.expand", _DENSE),
 ]
@@ -126,6 +210,30 @@ _HALF_GLU = [
     *_norm(f"{_THEIR_BLOCK}/norm", f"{_OUR_BLOCK}.layer_norm"),
     *_pair(f"{_THEIR_BLOCK}/Dense_0", f"{_OUR_BLOCK}.dense", _DENSE),
 ]
+_S5 = [
+    _Rule("z_proj/kernel", "core.into_patches.weight", _INTO_PATCHES, "core.patch"),
+    _Rule("z_unproj/kernel", "core.out_of_patches.weight", _OUT_OF_PATCHES, "core.patch"),
+    *_DYNAMICS,
+    *(_Rule(f"{_THEIR_LAYER}/seq/{name}", f"{_OUR_LAYER}.ssm.{name}", _SAME) for name in "BCD"),
+    *_pair(f"{_THEIR_LAYER}/seq/out2", f"{_OUR_LAYER}.gate", _DENSE),
+    _Rule("sos", "", _SAME),
+]
+_TRANSFORMER = [
+    _Rule("z_proj/kernel", "core.sequence.project.linear.weight", _INTO_PATCHES, "core.sequence.project.shape"),
+    _Rule("z_unproj/kernel", "core.sequence.unproject.linear.weight", _OUT_OF_PATCHES, "core.sequence.project.shape"),
+    _Rule("sos", "core.sequence.start", _START),
+    *_transformer("z_tfm", "core.sequence"),
+    _Rule("sos_post", "", _SAME),
+]
+_CORES = [
+    ("z_tfm/Dense_0/kernel", "core.sequence.start", _TRANSFORMER),
+    ("sequence_model/layers_0/seq/A", "core.layers.0.kernel", _CONV_LSTM),
+    ("sequence_model/layers_0/seq/D", "core.layers.0.ssm.D", _S5),
+    ("sequence_model/layers_0/seq/C_D_conv/Dense_0/kernel", "core.layers.0.activation.dense.weight", _HALF_GLU),
+    ("sequence_model/layers_0/seq/C_D_conv/GroupNorm_1/scale", "core.layers.0.activation.second_norm.weight", _RESNET),
+]
+"""A name of theirs and one of ours that tell the kind of core, and its rules; activation blocks share names that mean
+different things."""
 
 
 def read_tree(source: str | Path | Tree) -> dict[str, np.ndarray]:
@@ -151,60 +259,72 @@ def read_tree(source: str | Path | Tree) -> dict[str, np.ndarray]:
     if any(name.startswith("params/") for name in tree):
         # beside it lies "prime", what the authors' step model has discretised, which is no parameter
         tree = {name.removeprefix("params/"): value for name, value in tree.items() if name.startswith("params/")}
-    if not any(name.startswith("sequence_model/layers_") for name in tree):
+    if not any(name.startswith(("sequence_model/layers_", "z_tfm/")) for name in tree):
         what = f"the tree of {source}" if isinstance(source, str | Path) else "this tree"
         raise FileError(
-            f"{what} has no sequence_model/layers_0/..., but {_some(tree)}: expected the parameters of one of the "
-            'authors\' ConvS5 or ConvLSTM models, nested names joined by "/"'
+            f"{what} has no sequence_model/layers_0/... and no z_tfm/..., but {_some(tree)}: expected the parameters "
+            'of one of the authors\' models, nested names joined by "/"'
         )
     return tree
 
 
 def from_tree(tree: Tree) -> dict[str, Tensor]:
-    """The state dict of a task with `ResNetEncoder`, `ConvS5` or `ConvLSTM`, and `ResNetDecoder`.
+    """The state dict of a task with `ResNetEncoder`, one of the authors' cores and `ResNetDecoder`, or of a `TECO`.
 
     Args:
         tree: the authors' parameters by name, as `read_tree` gives them.
 
     Raises:
-        ValueError: a name in it is none of those models', or there is no width to be found.
+        ValueError: a name in it is none of those models', a part of an attention is missing, or there is no width to
+            be found.
     """
     tree = read_tree(tree)
+    rules = _rules_of(tree)
     dim = np.size(tree.get("sequence_model/layers_0/norm/scale", ()))
-    if not dim:
+    if not dim and _TRANSFORMER[0] not in rules:
         raise FileError("this tree has no sequence_model/layers_0/norm/scale, which tells how wide the layers are")
-    rules = [(rule.theirs, rule.ours, rule.axes) for rule in _rules_of(tree)]
     found = {}
-    for name, axes, value in _renamed(tree, rules, "the authors' tree"):
+    for name, rule, value in _renamed(tree, rules, back=False):
         try:
-            found[name] = axes.here(torch.from_numpy(np.array(value)), dim).contiguous()
+            found[name] = rule.axes.here(torch.from_numpy(np.array(value)), dim).contiguous()
         except (RuntimeError, IndexError, TypeError, ValueError, ZeroDivisionError) as error:
             shape, dtype = np.shape(value), np.asarray(value).dtype
             raise FileError(f"{name} of the tree has the shape {shape} of {dtype}, which cannot be its own") from error
+    for whole in {name.partition("[")[0]: None for name in found if name.endswith("]")}:
+        parts = [found.pop(f"{whole}[{part}]", None) for part in range(len(_JOINED))]
+        try:
+            found[whole] = torch.cat(parts)  # type: ignore[arg-type]  # raises for None
+        except (RuntimeError, TypeError) as error:
+            raise FileError(
+                f"{whole} takes query, key and value of the tree, all of one shape: one is missing or has another"
+            ) from error
     return found
 
 
-def to_tree(state_dict: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    """The authors' tree for a state dict of such a task: the inverse of `from_tree`.
+def to_tree(model: nn.Module | Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+    """The authors' tree for such a model: the inverse of `from_tree`.
 
     Args:
-        state_dict: parameters under "encoder.", "core." and "decoder.".
+        model: the task, or its state dict, which is enough where nothing in it depends on a number of heads (the prior
+            of `TECO`, `FrameTransformer`) or the size of a patch (`S5`, `FrameTransformer`).
 
     Raises:
-        ValueError: a name in it is none of those parts'.
+        ValueError: a name in it is none of those parts', or the state dict is not enough.
     """
-    rules = [
-        (rule.ours, rule.theirs, rule.axes)
-        for rule in (*_FRAMES, *_CONV_LSTM, *_CONV_S5, *_RESNET, *_STANDARD, *_HALF_GLU)
-    ]
-    return {
-        name: np.ascontiguousarray(axes.back(value.detach().cpu()).numpy())
-        for name, axes, value in _renamed(state_dict, rules, "the state dict")
-    }
+    whole = model.state_dict() if isinstance(model, nn.Module) else model
+    values: dict[str, Tensor] = {}
+    for name, value in _without_tokenizer(whole).items():
+        parts = value.chunk(len(_JOINED)) if ".query_key_value." in name else ()
+        values |= {f"{name}[{part}]": rows for part, rows in enumerate(parts)} or {name: value}
+    tree = {}
+    for name, rule, value in _renamed(values, _rules_of(values), back=True):
+        size = _size_of(model, rule.size) if rule.size else 0
+        tree[name] = np.ascontiguousarray(rule.axes.back(value.detach().cpu(), size).numpy())
+    return tree
 
 
 def load_tree(model: nn.Module, tree: str | Path | Tree) -> None:
-    """Loads a tree into a task, or a module with `encoder`, `core` and `decoder`; every tensor must have its place.
+    """Loads a tree into a task, or a module with such parts; every tensor but a tokenizer's must have its place.
 
     Args:
         model: the model that takes the weights, in its own dtype.
@@ -217,42 +337,63 @@ def load_tree(model: nn.Module, tree: str | Path | Tree) -> None:
     where = f"{tree}: " if isinstance(tree, str | Path) else ""
     held = read_tree(tree)
     try:
-        model.load_state_dict(from_tree(held))
+        found = from_tree(held)
     except FileError as error:
         raise FileError(f"{where}{error}") from error
-    except RuntimeError as error:
+    own = _without_tokenizer(model.state_dict())
+    wrong = [f"{name} is not in the tree" for name in own.keys() - found.keys()]
+    wrong += [f"{name} is not in the model" for name in found.keys() - own.keys()]
+    for name in own.keys() & found.keys():
+        there, here = list(found[name].shape), list(own[name].shape)
+        wrong += [f"{name} has the shape {there} in the tree and {here} in the model"] if there != here else []
+    if wrong:
         raise FileError(
-            f"{where}the tree is not of this model: give ResNetEncoder an action_dim, and all parts the tree's sizes."
-            f"\n{error}"
-        ) from error
+            f"{where}the tree is not of this model: {_some(sorted(wrong))}. Build the model with the tree's parts and "
+            "sizes, and with an action_dim"
+        )
+    model.load_state_dict(found, strict=False)
 
 
-def _rules_of(tree: Tree) -> list[_Rule]:
-    """The rules that fit the kind of layer in a tree; the activation blocks share names that mean different things."""
-    kinds = {name.partition("/seq/")[2] for name in tree}
-    if "A" in kinds:
-        return _FRAMES + _CONV_LSTM
-    if "C_D_conv/Dense_0/kernel" in kinds:
-        return _FRAMES + _CONV_S5 + _HALF_GLU
-    return _FRAMES + _CONV_S5 + (_RESNET if "C_D_conv/GroupNorm_1/scale" in kinds else _STANDARD)
+def _without_tokenizer(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value for name, value in state_dict.items() if not name.startswith("tokenizer.")}
 
 
-def _renamed(
-    values: Mapping[str, Any], rules: list[tuple[str, str, _Axes]], what: str
-) -> Iterator[tuple[str, _Axes, Any]]:
-    patterns = [(re.compile(re.escape(old).replace(r"\{i\}", r"(\d+)")), new, axes) for old, new, axes in rules]
+def _rules_of(names: Container[str]) -> list[_Rule]:
+    """The rules of the model that a tree or a state dict, given by its names, is of."""
+    rules = _TECO if "encoder/layers_1/kernel" in names or "latent_map.weight" in names else _FRAMES
+    core = next((core for theirs, ours, core in _CORES if theirs in names or ours in names), _STANDARD)
+    return rules + (_CONV_S5 if core in (_RESNET, _STANDARD, _HALF_GLU) else []) + core
+
+
+def _renamed(values: Mapping[str, Any], rules: list[_Rule], *, back: bool) -> Iterator[tuple[str, _Rule, Any]]:
+    """(new name, rule, value) of everything that has a place there."""
+    names = [(rule.ours, rule.theirs) if back else (rule.theirs, rule.ours) for rule in rules]
+    patterns = [re.compile(re.escape(old).replace(r"\{i\}", r"(\d+)")) for old, _ in names]
     unknown = []
     for name, value in values.items():
-        for pattern, new, axes in patterns:
+        for pattern, (_, new), rule in zip(patterns, names, rules, strict=True):
             if found := pattern.fullmatch(name):
-                yield new.format(i=found[1] if found.groups() else ""), axes, value
+                index = found[1] if found.groups() else ""
+                if new:
+                    yield new.format(i=index), rule._replace(size=rule.size.format(i=index)), value
                 break
         else:
             unknown.append(name)
     if unknown:
+        what = "the state dict" if back else "the authors' tree"
         raise FileError(
-            f"{what} has {_some(unknown)}, which no part of ResNetEncoder, ConvS5 or ConvLSTM, and ResNetDecoder has"
+            f"{what} has {_some(unknown)}, which no part of the authors' model with this core has: leave out what is "
+            "of another model"
         )
+
+
+def _size_of(model: nn.Module | Mapping[str, Tensor], path: str) -> int:
+    """The attribute of the model at a path; the first number of several, such as the rows of a square patch."""
+    if not isinstance(model, nn.Module):
+        raise FileError(f"the shapes of the tree depend on {path} of the model: give the model, not its state dict")
+    module, _, attribute = path.rpartition(".")
+    value = getattr(model.get_submodule(module), attribute)
+    return int(value[0] if isinstance(value, tuple) else value)
 
 
 def _some(names: Any, limit: int = 4) -> str:

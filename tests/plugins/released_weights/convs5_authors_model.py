@@ -5,6 +5,7 @@ Written from convs5.md 2.4-2.7 and 9.2, in numpy, frames as "... height width ch
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 from zlib import crc32
 
@@ -81,30 +82,43 @@ def layer_shapes(name, s: Sizes, lstm: bool):
     }
 
 
+def encoder_shapes(name, depths, blocks, inputs):
+    shapes = conv_shapes(f"{name}/Conv_0", 3, inputs, depths[0])
+    widths = [(depths[0], depths[0])]
+    for below, depth in pairwise(depths):
+        widths += [(below if i == 0 else depth, depth) for i in range(blocks)]
+    for j, (before, after) in enumerate(widths):
+        shapes |= block_shapes(f"{name}/ResNetBlock_{j}", before, after)
+    return shapes
+
+
+def decoder_shapes(name, depths, blocks, inputs, outputs):
+    shapes = conv_shapes(f"{name}/Conv_0", 3, inputs, depths[0])
+    before, j = depths[0], 0
+    for depth in reversed(depths):
+        for _ in range(blocks):
+            shapes |= block_shapes(f"{name}/ResNetBlock_{j}", before, depth)
+            before, j = depth, j + 1
+    return shapes | norm_shapes(f"{name}/LayerNorm_0", before) | dense_shapes(f"{name}/Dense_0", before, outputs)
+
+
 def tree_shapes(s: Sizes, lstm: bool = False):
-    shapes = conv_shapes("encoder/Conv_0", 3, s.channels, s.depths[0])
-    widths = [(s.depths[0], s.depths[0])]
-    for below, depth in zip(s.depths, s.depths[1:], strict=False):
-        widths += [(below if i == 0 else depth, depth) for i in range(s.blocks)]
-    for j, (inputs, outputs) in enumerate(widths):
-        shapes |= block_shapes(f"encoder/ResNetBlock_{j}", inputs, outputs)
+    shapes = encoder_shapes("encoder", s.depths, s.blocks, s.channels)
     shapes |= {"action_embeds/embedding": (2, s.action_dim)}
     shapes |= conv_shapes("action_conv/Conv_0", 1, s.depths[-1] + s.action_dim, s.dim)
     for i in range(s.num_layers):
         shapes |= layer_shapes(f"sequence_model/layers_{i}", s, lstm)
-    shapes |= conv_shapes("decoder/Conv_0", 3, s.dim, s.depths[0])
-    before, j = s.depths[0], 0
-    for depth in reversed(s.depths):
-        for _ in range(s.blocks):
-            shapes |= block_shapes(f"decoder/ResNetBlock_{j}", before, depth)
-            before, j = depth, j + 1
-    return shapes | norm_shapes("decoder/LayerNorm_0", before) | dense_shapes("decoder/Dense_0", before, s.channels)
+    return shapes | decoder_shapes("decoder", s.depths, s.blocks, s.dim, s.channels)
 
 
 def formula_tree(s: Sizes, lstm: bool = False, dtype=np.float64):
     """Weights that a formula of name and index gives, of the size of usual ones."""
+    return formula_weights(tree_shapes(s, lstm), dtype)
+
+
+def formula_weights(shapes, dtype=np.float64):
     tree = {}
-    for name, shape in tree_shapes(s, lstm).items():
+    for name, shape in shapes.items():
         wave = np.sin(0.37 * np.arange(np.prod(shape)) + crc32(name.encode()) % 1000).reshape(shape)
         kind = name.rpartition("/")[2]
         fan_in = np.prod(shape[:-1]) if kind in ("kernel", "A") else np.prod(shape[1:2] if kind == "B" else shape[:3])
@@ -122,30 +136,38 @@ class Loops:
 
     def __call__(self, video):
         """Video "time height width channels" in [-1, 1] to the decoder's output before tanh, of the same shape."""
-        x = np.stack([self.encode(frame) for frame in video])
+        action = self.tree["action_embeds/embedding"][np.zeros(len(video), dtype=int)]
+        return self.decode(self.layers(beside(self.encode("encoder", video), action)), self.s.depths, self.s.blocks)
+
+    def layers(self, x):
+        x = np.stack([self.conv("action_conv/Conv_0", frame) for frame in x])
         for i in range(self.s.num_layers):
             name = f"sequence_model/layers_{i}"
             y = self.conv_lstm(f"{name}/seq", x) if self.lstm else self.conv_s5(f"{name}/seq", x)
             x = self.layer_norm(f"{name}/norm", x + y)
-        return np.stack([self.decode(frame) for frame in x])
+        return x
 
-    def encode(self, frame):
-        x = self.block("encoder/ResNetBlock_0", self.conv("encoder/Conv_0", frame))
+    def encode(self, name, video):
+        return np.stack([self.encode_frame(name, frame) for frame in video])
+
+    def encode_frame(self, name, frame):
+        x = self.block(f"{name}/ResNetBlock_0", self.conv(f"{name}/Conv_0", frame))
         for j in range((len(self.s.depths) - 1) * self.s.blocks):
             if j % self.s.blocks == 0:
                 x = (x[::2, ::2] + x[1::2, ::2] + x[::2, 1::2] + x[1::2, 1::2]) / 4
-            x = self.block(f"encoder/ResNetBlock_{j + 1}", x)
-        action = np.broadcast_to(self.tree["action_embeds/embedding"][0], (*x.shape[:2], self.s.action_dim))
-        return self.conv("action_conv/Conv_0", np.concatenate([x, action], -1))
+            x = self.block(f"{name}/ResNetBlock_{j + 1}", x)
+        return x
 
-    def decode(self, x):
+    def decode(self, video, depths, blocks):
+        return np.stack([self.decode_frame(frame, depths, blocks) for frame in video])
+
+    def decode_frame(self, x, depths, blocks):
         x = self.conv("decoder/Conv_0", x)
-        for j in range(len(self.s.depths) * self.s.blocks):
-            if j and j % self.s.blocks == 0:
+        for j in range(len(depths) * blocks):
+            if j and j % blocks == 0:
                 x = x.repeat(2, axis=0).repeat(2, axis=1)
             x = self.block(f"decoder/ResNetBlock_{j}", x)
-        x = self.layer_norm("decoder/LayerNorm_0", x)
-        return x @ self.tree["decoder/Dense_0/kernel"] + self.tree["decoder/Dense_0/bias"]
+        return self.dense("decoder/Dense_0", self.layer_norm("decoder/LayerNorm_0", x))
 
     def block(self, name, x):
         skip = self.conv(f"{name}/skip", x) if f"{name}/skip/kernel" in self.tree else x
@@ -170,7 +192,7 @@ class Loops:
     def activation(self, name, y, u):
         if self.s.activation == "half_glu":
             z = gelu(self.layer_norm(f"{name}/norm", y))
-            return z * sigmoid(z @ self.tree[f"{name}/Dense_0/kernel"] + self.tree[f"{name}/Dense_0/bias"])
+            return z * sigmoid(self.dense(f"{name}/Dense_0", z))
         if self.s.activation == "standard":
             return self.gate(name, gelu(self.group_norm(f"{name}/GroupNorm_0", y + self.conv(f"{name}/Conv_0", u))))
         h = self.conv(f"{name}/Conv_0", gelu(self.group_norm(f"{name}/GroupNorm_0", y)))
@@ -182,9 +204,8 @@ class Loops:
     def gate(self, name, x):
         if not self.s.squeeze_excite:
             return x
-        dense = lambda part, v: v @ self.tree[f"{part}/kernel"] + self.tree[f"{part}/bias"]  # noqa: E731
-        hidden = np.maximum(dense(f"{name}/SEBlock_0/reduce", x.mean((0, 1))), 0)
-        return x * sigmoid(dense(f"{name}/SEBlock_0/expand", hidden))
+        hidden = np.maximum(self.dense(f"{name}/SEBlock_0/reduce", x.mean((0, 1))), 0)
+        return x * sigmoid(self.dense(f"{name}/SEBlock_0/expand", hidden))
 
     def conv_lstm(self, name, inputs):
         h = c = np.zeros_like(inputs[0])
@@ -195,6 +216,9 @@ class Loops:
             h = sigmoid(o) * np.tanh(c)
             outputs.append(h)
         return np.stack(outputs)
+
+    def dense(self, name, x):
+        return x @ self.tree[f"{name}/kernel"] + self.tree.get(f"{name}/bias", 0)
 
     def conv(self, name, x):
         return correlate(x, self.tree[f"{name}/kernel"]) + self.tree.get(f"{name}/bias", 0)
@@ -208,6 +232,11 @@ class Loops:
     def layer_norm(self, name, x):
         normal = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6)
         return normal * self.tree[f"{name}/scale"] + self.tree[f"{name}/bias"]
+
+
+def beside(video, vectors):
+    """Frames with the vector of their step behind each cell's channels."""
+    return np.concatenate([video, np.broadcast_to(vectors[:, None, None], (*video.shape[:3], vectors.shape[-1]))], -1)
 
 
 def correlate(x, kernel):

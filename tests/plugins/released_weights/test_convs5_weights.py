@@ -132,4 +132,4 @@ def test_what_does_not_fit_is_an_error_that_says_so(tmp_path):
         to_tree({"core.rnn.weight": torch.zeros(2)})
     with pytest.raises(ValueError, match="not of this model") as caught:
         load_tree(Model(Sizes(num_layers=3)), tree)
-    assert "core.layers.2.ssm.B" in str(caught.value)
+    assert "core.layers.2." in str(caught.value)

@@ -14,20 +14,16 @@ from slotbench_plugins.encoders.patch_encoder import PatchEncoder
 
 
 class ActionConditionedEncoder(Encoder):
-    """Tokens of any encoder beside an embedding of the step's action, and optionally modulated by it.
+    """Tokens of any encoder beside an embedding of the step's action.
 
-    With `film` each number of each token is multiplied by one that the action gives it, so that the core reads what is
-    seen together with where: a sum over time of such products is a memory that a pose can be asked for. Tokens of a
-    hidden frame are -2, as in `ResNetEncoder`, which has its own embedding of actions.
+    Tokens of a hidden frame are -2, as in `ResNetEncoder`, which has its own embedding of actions.
 
-    Source: feature-wise linear modulation, Perez et al., "FiLM", AAAI 2018, without its offsets; the embedding as in
-    ConvS5's models of 3D environments (Smith et al., NeurIPS 2023).
+    Source: the embedding is that of ConvS5's models of 3D environments (Smith et al., NeurIPS 2023).
 
     Args:
         video_spec: one step of the input.
         encoder: makes the encoder of the frames.
         action_dim: width of the embedding beside each token.
-        film: whether the tokens are multiplied, too.
 
     Raises:
         ValueError: `action_dim` below 1.
@@ -40,7 +36,6 @@ class ActionConditionedEncoder(Encoder):
         video_spec: VideoSpec,
         encoder: Callable[[VideoSpec], Encoder] = PatchEncoder,
         action_dim: int = 16,
-        film: bool = False,
     ):
         super().__init__()
         if action_dim < 1:
@@ -48,16 +43,8 @@ class ActionConditionedEncoder(Encoder):
         self.encoder = encoder(video_spec)
         tokens = self.encoder.token_spec
         self.token_spec = TokenSpec(tokens.dim + action_dim, tokens.num_tokens, tokens.grid)
-        kind = (video_spec.num_actions, video_spec.vector_actions)
-        self.actions = ActionEmbedding(kind[0], action_dim, vectors=kind[1])
-        self.gates = None
-        if film:
-            self.gates = ActionEmbedding(kind[0], tokens.num_tokens * tokens.dim, vectors=kind[1], scale=1.0)
+        self.actions = ActionEmbedding(video_spec.num_actions, action_dim, vectors=video_spec.vector_actions)
 
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
         """Tokens of every step: those of the encoder, then the action's embedding."""
-        tokens = self.encoder(batch)
-        if self.gates is not None:
-            gates = self.gates(batch.actions, *tokens.shape[:2]).to(tokens)
-            tokens = tokens * gates.unflatten(-1, tokens.shape[2:])
-        return self.actions.beside(hide_steps(tokens, batch.hidden), batch.actions)
+        return self.actions.beside(hide_steps(self.encoder(batch), batch.hidden), batch.actions)

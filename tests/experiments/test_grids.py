@@ -154,7 +154,11 @@ def scores_over_the_horizon(config: dict[str, Any]) -> set[str]:
     """What a rollout of the true length logs, for that of the tiny one is shorter."""
     model = config["model"]["init_args"]
     curves = {score: [0.0] * model.get("horizon", 1) for score in ("mse", "psnr", "ssim")}
-    return {name for name, _ in summarise(curves, "val/rollout_", means_until=model.get("report_horizons", ()))}
+    names = {name for name, _ in summarise(curves, "val/rollout_", means_until=model.get("report_horizons", ()))}
+    if config["data"]["class_path"] == "Maze":  # a tiny clip has no pixel that was seen long ago
+        ways = ("", "_short_context") if model.get("short_context") else ("",)
+        names |= {f"val/rollout_{score}{way}/long_memory" for score in ("mse", "psnr") for way in ways}
+    return names
 
 
 def laid_over(base: Any, over: Any) -> Any:

@@ -16,9 +16,10 @@ from slotbench.nn.linear import lecun_linear
 class KeyedEncoder(Encoder):
     """Tokens that are what is seen times a key of the pose that it is seen from; the last number is the next key.
 
-    An MLP with one hidden layer makes `num_tokens` cells of `dim - 1` numbers from all pixels at once. A cell is multiplied by the key that the pose of its frame gives it, one number per cell, and the key of the pose that
-    comes next stands behind. Both poses have the same keys. A core that adds such tokens up over time, read by
-    `KeyedMemory`, is an associative memory that a pose can be asked for. Cells of a hidden frame are zero.
+    An MLP with one hidden layer makes `num_tokens` cells of `dim - 1` numbers from all pixels at once. A cell is
+    multiplied by the key that the pose of its frame gives it, one number per cell, and the key of the pose that comes
+    next stands behind. Both poses have the same keys. A core that adds such tokens up over time, read by `KeyedMemory`,
+    is an associative memory that a pose can be asked for. Cells of a hidden frame are zero.
 
     The action of a step is the pose of its frame and that of the next one, such as `Maze` gives with
     `conditioning: pose`. Where data has no actions, a cell always has the same key.
@@ -43,8 +44,8 @@ class KeyedEncoder(Encoder):
         super().__init__()
         if num_tokens < 1 or dim < 2 or hidden_dim < 1:
             raise ValueError(
-                f"KeyedEncoder: got num_tokens={num_tokens}, dim={dim} and hidden_dim={hidden_dim}; expected at least 1 "
-                "cell, a width of at least 2, for a number and its key, and of at least 1"
+                f"KeyedEncoder: got num_tokens={num_tokens}, dim={dim} and hidden_dim={hidden_dim}; expected at least "
+                "1 cell, a width of at least 2, for a number and its key, and of at least 1"
             )
         numbers = video_spec.num_actions
         if numbers and (numbers % 2 or not video_spec.vector_actions):

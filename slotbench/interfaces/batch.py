@@ -128,6 +128,46 @@ class VideoBatch:
         """Views that are shown per step."""
         return self.frames.shape[2] if self.frames.dim() == 6 else 1
 
+    def all_views(self) -> VideoBatch:
+        """The batch with the views that are held out behind those that are shown; the batch itself where none is.
+
+        Several cameras see each step, or none is held out.
+        """
+        if self.held_out is None:
+            return self
+        joined = {
+            name: torch.cat([own, held], dim=2)
+            for name in ("frames", "masks", "rays", "features")
+            for own, held in [(getattr(self, name), getattr(self.held_out, name))]
+            if own is not None and held is not None
+        }
+        return replace(self, **joined, held_out=None)
+
+    def take_rays(self, chosen: Integer[Tensor, "batch time rays"]) -> VideoBatch:
+        """Some pixels of every step as one view of a single row, for a decoder that paints them (`paints_rays`).
+
+        Args:
+            chosen: which pixels, counted through views, rows and columns; as many for each step.
+
+        Returns:
+            a batch whose `frames`, `masks` and `rays` are "batch time 1 channels 1 rays", "batch time 1 1 rays" and
+            "batch time 1 6 1 rays"; nothing else but `time` is in it.
+
+        Raises:
+            ValueError: the batch has no rays.
+        """
+        rays = self.require("rays")
+        views, height, width = rays.shape[2], rays.shape[-2], rays.shape[-1]
+
+        def taken(value: Tensor) -> Tensor:
+            # with an axis of channels, which masks get for the moment
+            pixels = rearrange(value.expand(-1, -1, views, -1, height, width), "b t v c h w -> b t c (v h w)")
+            index = chosen[:, :, None].expand(-1, -1, pixels.shape[2], -1)
+            return pixels.gather(3, index)[:, :, None, :, None]
+
+        masks = None if self.masks is None else taken(self.masks[:, :, :, None])[:, :, :, 0]
+        return VideoBatch(taken(self.frames), self.time, masks, rays=taken(rays))
+
     def slice_time(self, start: int, stop: int) -> VideoBatch:
         """Steps `start` to `stop` (exclusive) of every clip, with the targets that are due within them."""
         cut: dict[str, Any] = {

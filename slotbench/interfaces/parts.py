@@ -124,6 +124,10 @@ class Decoder(TakesFrames, nn.Module, ABC):
 
     takes_views: ClassVar[bool] = False
     """Whether it paints the views whose rays are in the batch, if there are several."""
+    paints_rays: ClassVar[bool] = False
+    """Whether it paints each ray of the batch on its own: `VideoBatch.take_rays` then gives any of them, as a view of a
+    single row, and the output has the views, rows and columns of `batch.rays`, whatever `video_spec` says. Such a
+    decoder takes views, too."""
     paints_pixels: bool = False
     """Whether a sigmoid of its own bounds the image to [0, 1]. A task refuses it where the loss squashes the image."""
 

@@ -66,7 +66,12 @@ class DataSpec:
 
 @dataclass(frozen=True)
 class TokenSpec:
-    """Output of an encoder per step: `num_tokens` vectors of width `dim`, on a `grid` (rows, columns) if any."""
+    """Output of an encoder per step: `num_tokens` vectors of width `dim`, on a `grid` (rows, columns) if any.
+
+    Where several views are shown, `num_tokens` is of as many as `VideoSpec.num_views` says. Data may show another
+    number in evaluation: an encoder that `takes_views` then gives proportionally more or fewer, one view after the
+    other, for cores that read tokens as a set.
+    """
 
     dim: int
     num_tokens: int

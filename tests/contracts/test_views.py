@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from einops import rearrange
@@ -164,3 +165,21 @@ def test_a_task_paints_views_that_its_encoder_is_not_shown():
 
 def test_slots_know_nothing_of_views():
     assert random_slots(SLOTS).shape == (2, 5, 3, 16)
+
+
+def test_some_rays_of_all_views_are_a_view_of_one_row():
+    batch = replace(random_batch(VIEWS), masks=None)
+    whole = batch.all_views()
+    assert (whole.num_views, whole.held_out) == (5, None)
+    assert torch.equal(whole.rays, torch.cat([batch.rays, batch.held_out.rays], dim=2))
+    steps, (height, width) = batch.num_steps, batch.frames.shape[-2:]
+    chosen = torch.randint(5 * height * width, (len(batch), steps, 7), generator=torch.Generator().manual_seed(0))
+    taken = replace(whole, masks=whole.rays[:, :, :, 0].mul(100).long()).take_rays(chosen)
+    assert taken.frames.shape == (len(batch), steps, 1, batch.frames.shape[3], 1, 7)
+    assert (taken.rays.shape[2:], taken.masks.shape[2:]) == ((1, 6, 1, 7), (1, 1, 7))
+    for clip, step, ray in [(0, 0, 0), (1, 2, 6), (1, 1, 3)]:
+        view, row, column = np.unravel_index(int(chosen[clip, step, ray]), (5, height, width))
+        for name in ("frames", "rays"):
+            pixel = getattr(whole, name)[clip, step, view, :, row, column]
+            assert torch.equal(getattr(taken, name)[clip, step, 0, :, 0, ray], pixel)
+        assert taken.masks[clip, step, 0, 0, ray] == int(whole.rays[clip, step, view, 0, row, column] * 100)

@@ -129,19 +129,20 @@ class VideoBatch:
         return self.frames.shape[2] if self.frames.dim() == 6 else 1
 
     def all_views(self) -> VideoBatch:
-        """The batch with the views that are held out behind those that are shown; the batch itself where none is.
+        """The views that are shown and, behind them, those that are held out, without targets; both have an axis of views.
 
-        Several cameras see each step, or none is held out.
+        The batch itself, where no view is held out.
         """
         if self.held_out is None:
             return self
-        joined = {
+        joined: dict[str, Any] = {
             name: torch.cat([own, held], dim=2)
             for name in ("frames", "masks", "rays", "features")
             for own, held in [(getattr(self, name), getattr(self.held_out, name))]
             if own is not None and held is not None
         }
-        return replace(self, **joined, held_out=None)
+        nothing = dict.fromkeys(("target", "target_masks", "target_time", "codes"))
+        return replace(self, **({"masks": None} | nothing | joined), held_out=None)
 
     def take_rays(self, chosen: Integer[Tensor, "batch time rays"]) -> VideoBatch:
         """Some pixels of every step as one view of a single row, for a decoder that paints them (`paints_rays`).

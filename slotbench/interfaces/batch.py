@@ -129,7 +129,7 @@ class VideoBatch:
         return self.frames.shape[2] if self.frames.dim() == 6 else 1
 
     def all_views(self) -> VideoBatch:
-        """The views that are shown and, behind them, those that are held out, without targets; both have an axis of views.
+        """Shown views and, behind them, those that are held out, without targets; both have an axis of views.
 
         The batch itself, where no view is held out.
         """

@@ -11,11 +11,12 @@ Each conversion is a change of axes, so that there and back is the same to the b
 trees and stays as it is; the start frame of the Transformers over codes and the start token of TECO-S5, which their
 code makes and does not read, are left out.
 
-    tree = read_tree("params.npz")     # numpy.savez(path, **flax.traverse_util.flatten_dict(params, sep="/"))
-    load_tree(task, tree)
+    # params = flax.training.checkpoints.restore_checkpoint(FOLDER, None)["params"]
+    # numpy.savez("params.npz", **flax.traverse_util.flatten_dict(params, sep="/"))
+    load_tree(task, "params.npz")
 
-Source: ConvS5 (Smith et al., NeurIPS 2023) and the modules of its code, github.com/NVlabs/ConvSSM, which names the
-parameters; no tree of the authors' own training is public.
+Source: ConvS5 (Smith et al., NeurIPS 2023) and the modules of its code, github.com/NVlabs/ConvSSM, which name the
+parameters; its README links trained ones.
 """
 
 from __future__ import annotations
@@ -29,19 +30,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from slotbench.arrays import read_npz
 from slotbench.errors import FileError
-
-_MOST_BYTES = 1 << 32
+from slotbench_plugins.released_weights._flax_trees import Tree, TreeMissingError, load_all, read_arrays, some
 
 __all__ = ["TreeMissingError", "from_tree", "load_tree", "read_tree", "to_tree"]
-
-Tree = Mapping[str, Any]
-"""Arrays by their names in the authors' tree."""
-
-
-class TreeMissingError(FileError, FileNotFoundError):
-    """There is no file where a parameter tree was looked for."""
 
 
 class _Axes(NamedTuple):
@@ -246,23 +238,14 @@ def read_tree(source: str | Path | Tree) -> dict[str, np.ndarray]:
         TreeMissingError: there is no such file.
         FileError: it is damaged or larger than 4 GiB, or nothing in it is a parameter.
     """
-    if isinstance(source, str | Path):
-        path = Path(source)
-        if not path.is_file():
-            raise TreeMissingError(
-                f"no parameter tree at {path}: write one from the authors' parameters with "
-                'numpy.savez(path, **flax.traverse_util.flatten_dict(params, sep="/"))'
-            )
-        tree = read_npz(path, limit=_MOST_BYTES)
-    else:
-        tree = {name: np.asarray(value) for name, value in source.items()}
+    tree = read_arrays(source, "params")
     if any(name.startswith("params/") for name in tree):
         # beside it lies "prime", what the authors' step model has discretised, which is no parameter
         tree = {name.removeprefix("params/"): value for name, value in tree.items() if name.startswith("params/")}
     if not any(name.startswith(("sequence_model/layers_", "z_tfm/")) for name in tree):
         what = f"the tree of {source}" if isinstance(source, str | Path) else "this tree"
         raise FileError(
-            f"{what} has no sequence_model/layers_0/... and no z_tfm/..., but {_some(tree)}: expected the parameters "
+            f"{what} has no sequence_model/layers_0/... and no z_tfm/..., but {some(tree)}: expected the parameters "
             'of one of the authors\' models, nested names joined by "/"'
         )
     return tree
@@ -334,24 +317,12 @@ def load_tree(model: nn.Module, tree: str | Path | Tree) -> None:
         TreeMissingError: there is no such file.
         ValueError: the tree is not one of those models', or not of this one: layers, widths or kernels differ.
     """
-    where = f"{tree}: " if isinstance(tree, str | Path) else ""
     held = read_tree(tree)
     try:
-        found = from_tree(held)
+        own = _without_tokenizer(model.state_dict())
+        load_all(model, from_tree(held), own, "Build it with the tree's parts and sizes, and with an action_dim")
     except FileError as error:
-        raise FileError(f"{where}{error}") from error
-    own = _without_tokenizer(model.state_dict())
-    wrong = [f"{name} is not in the tree" for name in own.keys() - found.keys()]
-    wrong += [f"{name} is not in the model" for name in found.keys() - own.keys()]
-    for name in own.keys() & found.keys():
-        there, here = list(found[name].shape), list(own[name].shape)
-        wrong += [f"{name} has the shape {there} in the tree and {here} in the model"] if there != here else []
-    if wrong:
-        raise FileError(
-            f"{where}the tree is not of this model: {_some(sorted(wrong))}. Build the model with the tree's parts and "
-            "sizes, and with an action_dim"
-        )
-    model.load_state_dict(found, strict=False)
+        raise FileError(f"{f'{tree}: ' if isinstance(tree, str | Path) else ''}{error}") from error
 
 
 def _without_tokenizer(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -382,7 +353,7 @@ def _renamed(values: Mapping[str, Any], rules: list[_Rule], *, back: bool) -> It
     if unknown:
         what = "the state dict" if back else "the authors' tree"
         raise FileError(
-            f"{what} has {_some(unknown)}, which no part of the authors' model with this core has: leave out what is "
+            f"{what} has {some(unknown)}, which no part of the authors' model with this core has: leave out what is "
             "of another model"
         )
 
@@ -394,8 +365,3 @@ def _size_of(model: nn.Module | Mapping[str, Tensor], path: str) -> int:
     module, _, attribute = path.rpartition(".")
     value = getattr(model.get_submodule(module), attribute)
     return int(value[0] if isinstance(value, tuple) else value)
-
-
-def _some(names: Any, limit: int = 4) -> str:
-    names = list(names)
-    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "") or "nothing"

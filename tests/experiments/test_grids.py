@@ -37,6 +37,8 @@ HEADER = ("Shows:", "Duration:", "Hardware:")
 SEED = "seed_everything"
 OF_MASKS = {f"val/rollout_{name}" for name in ("acl", "mcl", "acl_shuffled", "mcl_shuffled", "object_share", "mota")}
 """Scores of roll-outs that a decoder without masks has none of."""
+LENGTHS = {"model.context", "model.horizon", "model.frame_mask", "model.core.patch"}
+"""Settings that do not fit clips and frames of tiny size."""
 
 
 def name_of(path: Path) -> str:
@@ -150,9 +152,10 @@ def value_at(config: Any, key: str) -> Any:
     return config["class_path"] if isinstance(config, dict) else config
 
 
-def scores_over_the_horizon(config: dict[str, Any]) -> set[str]:
+def scores_over_the_horizon(config: dict[str, Any], point: Point) -> set[str]:
     """What a rollout of the true length logs, for that of the tiny one is shorter."""
-    model = config["model"]["init_args"]
+    set_here = {key.removeprefix("model."): value for key, value in point.settings.items()}
+    model = config["model"]["init_args"] | set_here
     curves = {score: [0.0] * model.get("horizon", 1) for score in ("mse", "psnr", "ssim")}
     names = {name for name, _ in summarise(curves, "val/rollout_", means_until=model.get("report_horizons", ()))}
     if config["data"]["class_path"] == "Maze":  # a tiny clip has no pixel that was seen long ago
@@ -179,7 +182,8 @@ def written(point: Point) -> dict[str, Any]:
     core = config["model"]["init_args"]["core"]
     if (named := point.settings.get("model.core", core["class_path"])) != core["class_path"]:
         # another core has none of the arguments of the file's
-        config["model"]["init_args"]["core"] = {"class_path": named, "init_args": {}}
+        own = {k.removeprefix("model.core."): v for k, v in point.settings.items() if k.startswith("model.core.")}
+        config["model"]["init_args"]["core"] = {"class_path": named, "init_args": own}
     return config
 
 
@@ -191,7 +195,7 @@ def check_that_it_trains(path: Path, point: Point, folder: Path, monkeypatch: py
     for method in ("on_validation_batch_end", "on_validation_end"):
         monkeypatch.setattr(f"slotbench.callbacks.media_logger.MediaLogger.{method}", lambda *given: None)
     config = written(point)
-    own = {key: value for key, value in point.settings.items() if key.startswith("model.")}
+    own = {k: v for k, v in point.settings.items() if k.startswith("model.") and k not in LENGTHS}
     overrides = tiny_overrides(config, folder / "data", own)
     assert run(["fit", *point.arguments, *overrides, "--run_dir", str(folder / "run")]) == 0
     assert json.loads((folder / "run" / "result.json").read_text())["step"] == 2
@@ -200,7 +204,7 @@ def check_that_it_trains(path: Path, point: Point, folder: Path, monkeypatch: py
     rows = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
     # parts of a horizon are those of the true one
     logged = {name for row in rows for name in row if not re.search("rollout_.*/", name)} | scores_over_the_horizon(
-        config
+        config, point
     )
     # of one clip a score may have no case to judge
     logged |= {headline["metric"] for headline in json.loads((folder / "run" / "run.json").read_text())["headlines"]}

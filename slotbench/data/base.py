@@ -258,6 +258,17 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
         """
         return {}
 
+    def held_out_baselines(self, batch: VideoBatch) -> dict[str, Tensor]:
+        """Predictions of the views in `batch.held_out` by means that learn nothing; none by default.
+
+        Args:
+            batch: clips of several views, with their log.
+
+        Returns:
+            frames "batch time views channels height width" in [0, 1], by the predictor's name.
+        """
+        return {}
+
     def pixel_groups(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
         """Groups of pixels of the frames to predict that roll-outs are also scored on; none by default.
 

@@ -77,7 +77,7 @@ class _State:
         if not self.fields and not self.videos:
             return
         frames = self.fields.get("frames")
-        if frames is None or len(frames.shape) != 4 or not frames.num_bytes:
+        if frames is None or len(frames.shape) not in (4, 5) or not frames.num_bytes:
             raise ValueError("it has no frames")
         for name, one in self.fields.items():
             if one.timed and one.shape[0] != frames.shape[0]:
@@ -250,12 +250,19 @@ class ClipCache(ClipSource):
         self.lengths = np.full(state.videos, self.fields["frames"].shape[0])
         self._maps: dict[str, np.ndarray] = {}
 
-    def check(self, resolution: int, needs: Mapping[str, bool] = MappingProxyType({}), **arguments: Any) -> None:
+    def check(
+        self,
+        resolution: int,
+        needs: Mapping[str, bool] = MappingProxyType({}),
+        views: int | None = None,
+        **arguments: Any,
+    ) -> None:
         """Checks that the cache was prepared with the arguments of the data set that reads it.
 
         Args:
             resolution: pixels per side of the frames.
             needs: arguments that, where they are true, the cache must have been prepared with.
+            views: cameras of each step; None where frames have no axis of views.
             arguments: all other arguments that decide what it holds.
 
         Raises:
@@ -274,7 +281,8 @@ class ClipCache(ClipSource):
                     f"data.{name} to false"
                 )
         shape = self.fields["frames"].shape
-        if shape != [arguments.get("video_frames", shape[0]), 3, resolution, resolution]:
+        seen = [] if views is None else [views]
+        if shape != [arguments.get("video_frames", shape[0]), *seen, 3, resolution, resolution]:
             raise DataFilesError(
                 f"the cache {self.folder} is damaged: its frames have the shape {shape}; prepare it anew"
             )

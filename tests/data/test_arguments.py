@@ -66,6 +66,15 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"scene_seed": -1}, "scene_seed is -1; expected 0 or more"),
         ({"train_videos": 0}, "train_videos is 0; expected 1 or more"),
     ],
+    "MultiCameraLike": [
+        ({"level": "hard"}, "level is 'hard'; expected one of simple"),
+        ({"frame": "last"}, "frame is 'last'; expected one of world, first"),
+        ({"num_shown": 6}, "num_shown is 6; expected at most 5, the cameras of a step"),
+        ({"eval_shown": 0}, "eval_shown is 0; expected 1 or more"),
+        ({"num_shown": 1}, "num_shown is 1; expected 2 or more, several views per step"),
+        ({"num_frames": 33}, "num_frames is 33; expected at most video_frames, which is 32"),
+        ({"scene_seed": -1}, "scene_seed is -1; expected 0 or more"),
+    ],
     "CLEVRER": [
         ({"path": "nowhere", "fit": "squeeze"}, "fit is 'squeeze'; expected one of stretch, crop"),
         ({"path": "nowhere", "test_split": "val"}, "test_split is 'val'; expected one of test, validation"),

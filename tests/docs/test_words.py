@@ -23,7 +23,7 @@ BANNED = {
 """A word that readers of the field would have to guess at, and what to write."""
 
 FLOORS = re.compile(
-    r"movi_like|clevr|cater|depth|figures/|docs/results\.md|docs/metrics\.md|runs/oracles\.py|runs/run_info\.py|tests/data/test_arguments\.py|"
+    r"movi_like|multi_camera|clevr|cater|depth|figures/|docs/results\.md|docs/metrics\.md|runs/oracles\.py|runs/run_info\.py|tests/data/test_arguments\.py|"
     r"comparison/records\.py|CHANGELOG\.md"
 )
 """Files that speak of the floor under objects, or read what version 0.1 has recorded under the name."""

@@ -4,38 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import sys
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 
 from slotbench.data.base import LoaderOptions, Split, check_counts
 from slotbench.data.clip_cache import ClipCache
-from slotbench.data.clips import StoredVideos
 from slotbench.data.crops import check_crop
 from slotbench.data.movi.record import TIMED
+from slotbench.data.movi_like.kept import KeptVideos
 from slotbench.data.movi_like.scenes import Level, SceneLaw, mujoco_version
 from slotbench.data.movi_like.videos import SimulatedVideos
-from slotbench.data.prepared_videos import cache_videos
-from slotbench.data.preparing import Preparable, Report, processes_for
-from slotbench.errors import DataFilesError, FileError
-from slotbench.files import cache_home, check_writable
-from slotbench.locks import Lock
 
 __all__ = ["MOViLike"]
 
-_STORED: dict[Split, str] = {"train": "train", "val": "validation", "test": "test"}
 _FORMAT = 1  # to be raised by every change that changes a byte of a video
-_PIECE = 100  # videos that are made and written to a cache at a time
 _LOWEST_CAMERA = SceneLaw().lowest_camera
 _WIDEST = 0.8  # zoom at which the horizon would come into view
 
 
-class MOViLike(StoredVideos, Preparable):
+class MOViLike(KeptVideos):
     """Videos of objects that fall, roll and collide, simulated here, with the fields of MOVi.
 
     Scores on them compare only with each other, never with scores on MOVi.
@@ -83,6 +72,8 @@ class MOViLike(StoredVideos, Preparable):
             files of `path` are missing or not what they should be.
     """
 
+    set_name = "MOViLike"
+    timed = TIMED
     prepare_arguments: ClassVar[tuple[str, ...]] = (
         "level", "resolution", "num_objects", "video_frames", "object_sizes", "spread", "zoom", "lowest_camera",
         "samples_per_side", "depth", "scene_seed", "train_videos", "val_videos", "test_videos",
@@ -136,20 +127,6 @@ class MOViLike(StoredVideos, Preparable):
         """Hash of the arguments that a video depends on, and of the format that they are simulated in."""
         return hashlib.sha256(json.dumps({"format": _FORMAT, **self._look()}).encode()).hexdigest()[:16]
 
-    def max_eval_frames(self, split: Split) -> int | None:
-        """No limit for simulated videos; `video_frames` for a cache that `path` names."""
-        return self.video_frames if self.path is not None else None
-
-    def overrides_for_length(self, split: Split, frames: int, clips: int) -> dict[str, Any]:
-        """Videos of so many frames, and of them as many as are read."""
-        videos = {} if self.path is not None else {"video_frames": frames, f"{split}_videos": clips}
-        return {"eval_frames": frames, **videos}
-
-    def stored_videos(self, split: Split) -> tuple[ClipCache, np.ndarray]:
-        """The videos of a split, and those of them that take part."""
-        source = self._kept(split) if self.path is None else self._given(self.path / _STORED[split], split)
-        return source, np.arange(self.videos[split])
-
     def simulated(self, split: Split, threads: int = 1) -> SimulatedVideos:
         """The videos of a split, made when they are read; slow, and what a cache is written from."""
         return SimulatedVideos(
@@ -164,24 +141,6 @@ class MOViLike(StoredVideos, Preparable):
             depth=self.depth,
             threads=threads,
         )
-
-    def prepare(self, out: Path, report: Report, jobs: int | None = None) -> None:
-        """Writes the videos of all splits to a cache below `out`; in this process, on its threads, if `jobs` is None.
-
-        Raises:
-            DataFilesError: mujoco is missing, or `out` holds something else.
-        """
-        for split, stored in _STORED.items():
-            self._write(split, out / stored, report, jobs)
-
-    def _write(self, split: Split, folder: Path, report: Report, jobs: int | None = None) -> None:
-        total, stored = self.videos[split], _STORED[split]
-        jobs = None if jobs is None else processes_for(jobs, total)
-        source = self.simulated(split, torch.get_num_threads() if jobs is None else 1)
-        if jobs is not None and jobs > 1:
-            source.read([0], [0], 1)  # compiles, which only one process should do
-        size = _PIECE if jobs is None else max(1, _PIECE // jobs)
-        cache_videos(folder, source, self._description(split), TIMED, partial(report, stored), jobs or 1, size)
 
     def _look(self) -> dict[str, Any]:
         """The arguments that a video depends on; `lowest_camera`, a later one, only if it is not the default."""
@@ -198,49 +157,11 @@ class MOViLike(StoredVideos, Preparable):
             "scene_seed": self.scene_seed,
         }
 
-    def _description(self, split: Split) -> dict[str, Any]:
-        """All that decides the bytes of a split's cache."""
-        made_with = {"format": _FORMAT, "mujoco": mujoco_version(), "numpy": np.__version__}
-        held = {"depth": self.depth, "videos": self.videos[split]}
-        return {"set": "MOViLike", "split": _STORED[split], **self._look(), **held, **made_with}
-
-    def _kept(self, split: Split) -> ClipCache:
-        """The cache in the user's cache folder, written on first use."""
-        description = self._description(split)
-        key = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:16]
-        folder = cache_home() / "MOViLike" / f"{self.law.level}-{self.resolution}-{_STORED[split]}-{key}"
-        if not (folder / "cache.json").is_file():
-            try:
-                check_writable(folder, "set SLOTBENCH_CACHE to another folder")
-            except FileError as error:
-                raise DataFilesError(str(error)) from error
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            lock = Lock(f"{folder}.lock")
-            lock.acquire(math.inf, f"MOViLike: waiting for another process that writes {folder}")
-            try:
-                if not (folder / "cache.json").is_file():
-                    self._write_with_bar(split, folder)
-            finally:
-                lock.release()
-        return ClipCache(folder)
-
-    def _write_with_bar(self, split: Split, folder: Path) -> None:
-        from rich.console import Console
-        from rich.progress import Progress
-
-        with Progress(console=Console(stderr=True)) as progress:
-            bar = progress.add_task(f"MOViLike {_STORED[split]}", total=self.videos[split])
-            self._write(split, folder, lambda what, done, total: progress.update(bar, completed=done))
-        print(f"MOViLike: {self.videos[split]:,} {_STORED[split]} videos are kept in {folder}", file=sys.stderr)
+    def _made_with(self) -> dict[str, Any]:
+        return {"format": _FORMAT, "mujoco": mujoco_version(), "numpy": np.__version__}
 
     def _given(self, folder: Path, split: Split) -> ClipCache:
         cache = ClipCache(folder)
         cache.description.setdefault("lowest_camera", _LOWEST_CAMERA)
-        asked: dict[str, Any] = {"set": "MOViLike", "lowest_camera": self.law.lowest_camera} | self._look()
-        cache.check(needs={"depth": self.depth}, **asked)
-        if len(cache.lengths) < self.videos[split]:
-            raise DataFilesError(
-                f"the cache {folder} has {len(cache.lengths)} videos and {self.videos[split]} are asked for: set "
-                f"{split}_videos to that or less"
-            )
+        self._check(cache, split, lowest_camera=self.law.lowest_camera)
         return cache

@@ -10,8 +10,8 @@ import numpy as np
 
 from slotbench.errors import DataFilesError
 
-__all__ = ["COLORS", "FOCAL_LENGTH", "FRAME_RATE", "SENSOR_WIDTH", "Level", "Scene", "SceneLaw", "Trajectory"]
-__all__ += ["mujoco_version", "rotation_matrices", "simulate"]
+__all__ = ["COLORS", "FOCAL_LENGTH", "FRAME_RATE", "SENSOR_WIDTH", "Bodies", "Level", "Scene", "SceneLaw", "Trajectory"]
+__all__ += ["FLOOR_COLOR", "mujoco_version", "rotation_matrices", "simulate", "sliding_deceleration"]
 
 Level = Literal["a", "tex", "cam", "hard"]
 
@@ -34,7 +34,7 @@ COLORS = (
 FRAME_RATE = 12
 FOCAL_LENGTH, SENSOR_WIDTH = 35.0, 32.0
 
-_FLOOR_COLOR = (0.58, 0.58, 0.58)
+FLOOR_COLOR = (0.58, 0.58, 0.58)
 # metal, rubber
 _DENSITY = np.array([2.7, 1.1])
 _FRICTION = np.array([0.4, 0.8])
@@ -47,14 +47,15 @@ _LONGEST_PATH = 4.0  # of a moving camera
 _LAMP = (5.0, -5.0, 9.0)
 _SIDE_LAMP = (9.0, 3.5)  # distance from the axis, and height
 
+_GRAVITY = 10.0
 _STEPS = 20  # of the physics per frame, 4.2 ms each
 _STIFFNESS = 120.0  # of contacts: the frequency, per second, with which bodies spring back
 _TRIES, _RESTARTS = 200, 200
 
 
 @dataclass(frozen=True)
-class Scene:
-    """The start of a video; arrays are per object where no shape is given.
+class Bodies:
+    """Objects at the start of a video; arrays are per object where no shape is given.
 
     Attributes:
         shapes: 0 cube, 1 cylinder, 2 sphere.
@@ -65,10 +66,6 @@ class Scene:
         positions: centres "objects 3".
         velocities: "objects 3", units per second.
         quaternions: "objects 4", w x y z.
-        cameras: camera centres in the first and in the last frame "2 3"; it moves in a line and looks at the origin.
-        lamp: where the light is "3".
-        colors: both colours of floor and objects "objects+1 2 3".
-        textures: solid textures of floor and objects "objects+1 6", as `ray_caster.Stage` has them.
     """
 
     shapes: np.ndarray
@@ -79,10 +76,6 @@ class Scene:
     positions: np.ndarray
     velocities: np.ndarray
     quaternions: np.ndarray
-    cameras: np.ndarray
-    lamp: np.ndarray
-    colors: np.ndarray
-    textures: np.ndarray
 
     @property
     def masses(self) -> np.ndarray:
@@ -98,6 +91,23 @@ class Scene:
     def restitutions(self) -> np.ndarray:
         """Of the material."""
         return _RESTITUTION[self.materials]
+
+
+@dataclass(frozen=True)
+class Scene(Bodies):
+    """The start of a video.
+
+    Attributes:
+        cameras: camera centres in the first and in the last frame "2 3"; it moves in a line and looks at the origin.
+        lamp: where the light is "3".
+        colors: both colours of floor and objects "objects+1 2 3".
+        textures: solid textures of floor and objects "objects+1 6", as `ray_caster.Stage` has them.
+    """
+
+    cameras: np.ndarray
+    lamp: np.ndarray
+    colors: np.ndarray
+    textures: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -163,7 +173,7 @@ class SceneLaw:
         # towards somewhere near the centre, to be reached after a second
         velocities = rng.uniform(-0.8 * self.spread, 0.8 * self.spread, (count, 3)) - positions
         velocities[:, 2] = 0.0
-        colors = np.concatenate([[_FLOOR_COLOR], COLORS[color_labels]])[:, None].repeat(2, 1)
+        colors = np.concatenate([[FLOOR_COLOR], COLORS[color_labels]])[:, None].repeat(2, 1)
         textures = np.zeros((count + 1, 6))
         cameras = self._cameras(rng)
         lamp = np.array(_LAMP) + rng.uniform(-1.0, 1.0, 3)
@@ -263,7 +273,12 @@ def mujoco_version() -> str:
     return str(mujoco.__version__)
 
 
-def simulate(scene: Scene, num_frames: int) -> Trajectory:
+def sliding_deceleration(materials: np.ndarray) -> np.ndarray:
+    """By how much what slides over the floor slows down, in units per second squared, by material."""
+    return _GRAVITY * _FLOOR_FRICTION * _FRICTION[materials]
+
+
+def simulate(scene: Bodies, num_frames: int) -> Trajectory:
     """Lets the objects fall, roll and collide.
 
     A contact with the floor has the products of both materials' friction and restitution, as in MOVi's simulator;
@@ -277,7 +292,7 @@ def simulate(scene: Scene, num_frames: int) -> Trajectory:
 
     spec = mujoco.MjSpec()
     spec.option.timestep = 1.0 / (FRAME_RATE * _STEPS)
-    spec.option.gravity = [0.0, 0.0, -10.0]
+    spec.option.gravity = [0.0, 0.0, -_GRAVITY]
     # the floor takes over the contact parameters of what lies on it
     spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[50, 50, 1], priority=0)
     kinds = (mujoco.mjtGeom.mjGEOM_BOX, mujoco.mjtGeom.mjGEOM_CYLINDER, mujoco.mjtGeom.mjGEOM_SPHERE)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from slotbench.data.movi.record import TIMED
 from slotbench.data.movi_like.scenes import (
     FOCAL_LENGTH,
     SENSOR_WIDTH,
+    Bodies,
     Scene,
     SceneLaw,
     Trajectory,
@@ -21,16 +24,59 @@ from slotbench.data.movi_like.scenes import (
     simulate,
 )
 
-__all__ = ["SimulatedVideos", "camera_log", "camera_quaternions", "image_positions", "surface_gloss"]
+__all__ = ["SimulatedVideos", "WholeSimulations", "camera_log", "camera_quaternions", "image_positions", "object_log"]
+__all__ += ["surface_gloss"]
 
 # metal, rubber: shares of diffuse light, highlight, mirroring; log2 of the highlight's exponent
 _GLOSS = np.array([[0.7, 0.9, 0.9, 6.0], [1.0, 0.12, 0.0, 3.0]])
 _FLOOR_GLOSS = np.array([[1.0, 0.0, 0.0, 1.0]])
 
-_CUT = ("frames", "masks", *TIMED)
+
+class WholeSimulations(ClipReader):
+    """Videos of one split that are simulated whole: a subclass writes `video`.
+
+    Args:
+        split: of which the videos are.
+        num_videos: how many there are.
+        num_frames: frames of a video.
+        seed: of the scenes.
+        threads: how many videos are made at a time.
+    """
+
+    cut: ClassVar[Collection[str]]
+    """The arrays that have an axis of frames."""
+
+    def __init__(self, split: Split, num_videos: int, num_frames: int, seed: int = 0, threads: int = 1) -> None:
+        self.split: Split = split
+        self.num_frames = num_frames
+        self.seed = seed
+        self.threads = threads
+        self.lengths = np.full(num_videos, num_frames)
+
+    @abstractmethod
+    def video(self, video: int) -> dict[str, np.ndarray]:
+        """The arrays of a whole video."""
+
+    def generator(self, video: int) -> np.random.Generator:
+        """The random generator of a video's scene."""
+        # a child's stream, for the sample of this number draws from the parent's where to cut
+        return generator_for(self.seed, self.split, video).spawn(1)[0]
+
+    def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
+        """A clip, for which the whole video is made."""
+        made = self.video(video)
+        return {name: value[frames.start : frames.stop] if name in self.cut else value for name, value in made.items()}
+
+    def clips(self, videos: Sequence[int], windows: Sequence[range]) -> list[Mapping[str, np.ndarray]]:
+        """Several clips, on as many threads as are asked for."""
+        if self.threads == 1:
+            return super().clips(videos, windows)
+        self.video(videos[0])  # compiles, which only one can do
+        with ThreadPoolExecutor(self.threads) as pool:
+            return list(pool.map(self.clip, videos, windows))
 
 
-class SimulatedVideos(ClipReader):
+class SimulatedVideos(WholeSimulations):
     """The videos of one split; video i depends on the split, i and these arguments alone.
 
     Args:
@@ -46,6 +92,8 @@ class SimulatedVideos(ClipReader):
         threads: how many videos are made at a time.
     """
 
+    cut = ("frames", "masks", *TIMED)
+
     def __init__(
         self,
         law: SceneLaw,
@@ -59,36 +107,19 @@ class SimulatedVideos(ClipReader):
         depth: bool = False,
         threads: int = 1,
     ) -> None:
+        super().__init__(split, num_videos, num_frames, seed, threads)
         self.law = law
-        self.split: Split = split
-        self.num_frames = num_frames
         self.resolution = resolution
         self.focal_length = FOCAL_LENGTH * zoom
         self.samples_per_side = samples_per_side
-        self.seed = seed
         self.depth = depth
-        self.threads = threads
-        self.lengths = np.full(num_videos, num_frames)
 
     def scene(self, video: int) -> Scene:
         """The start of a video."""
-        # a child's stream, for the sample of this number draws from the parent's where to cut
-        return self.law.draw(generator_for(self.seed, self.split, video).spawn(1)[0])
+        return self.law.draw(self.generator(video))
 
-    def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
-        """A clip, for which the whole video is made."""
-        made = self._video(video)
-        return {name: value[frames.start : frames.stop] if name in _CUT else value for name, value in made.items()}
-
-    def clips(self, videos: Sequence[int], windows: Sequence[range]) -> list[Mapping[str, np.ndarray]]:
-        """Several clips, on as many threads as are asked for."""
-        if self.threads == 1:
-            return super().clips(videos, windows)
-        self._video(videos[0])  # compiles, which only one can do
-        with ThreadPoolExecutor(self.threads) as pool:
-            return list(pool.map(self.clip, videos, windows))
-
-    def _video(self, video: int) -> dict[str, np.ndarray]:
+    def video(self, video: int) -> dict[str, np.ndarray]:
+        """A video with MOVi's annotations."""
         from slotbench.data.movi_like.ray_caster import Stage, render
 
         scene = self.scene(video)
@@ -122,36 +153,50 @@ class SimulatedVideos(ClipReader):
     def _log(self, scene: Scene, motion: Trajectory, masks: np.ndarray) -> dict[str, np.ndarray]:
         count, room = len(scene.shapes), self.law.num_objects[1]
         seen = masks[:, None] == np.arange(1, count + 1, dtype=np.uint8)[:, None, None]
-        moving = {
-            "positions": motion.positions,
-            "quaternions": motion.quaternions,
-            "velocities": motion.velocities,
-            "angular_velocities": motion.angular_velocities,
-            "bboxes": _boxes(seen),
-        }
-        constant = {
-            "mass": scene.masses,
-            "friction": scene.frictions,
-            "restitution": scene.restitutions,
-            "scale": scene.scales,
-            "color": scene.colors[1:, 0],
-        }
-        labels = {
-            "shape_label": scene.shapes,
-            "size_label": scene.sizes,
-            "color_label": scene.color_labels,
-            "material_label": scene.materials,
-            "category": scene.shapes,
-            "is_dynamic": np.ones(count, np.int64),
-        }
-        return {
-            "num_objects": np.array(count),
-            "present": np.arange(room) < count,
+        return object_log(scene, motion, scene.colors[1:, 0], room) | {
             "visibility": padded(seen.sum((2, 3), dtype=np.int64), room, axis=1),
-            **{name: padded(values.astype(np.float32), room, axis=1) for name, values in moving.items()},
-            **{name: padded(values.astype(np.float32), room) for name, values in constant.items()},
-            **{name: padded(values.astype(np.int64), room, fill=-1) for name, values in labels.items()},
+            "bboxes": padded(_boxes(seen).astype(np.float32), room, axis=1),
         }
+
+
+def object_log(bodies: Bodies, motion: Trajectory, colors: np.ndarray, room: int) -> dict[str, np.ndarray]:
+    """The entries of `objects` that do not depend on cameras, padded to `room` objects.
+
+    Args:
+        bodies: the objects.
+        motion: what they do.
+        colors: "objects 3".
+        room: entries of the annotations.
+    """
+    count = len(bodies.shapes)
+    moving = {
+        "positions": motion.positions,
+        "quaternions": motion.quaternions,
+        "velocities": motion.velocities,
+        "angular_velocities": motion.angular_velocities,
+    }
+    constant = {
+        "mass": bodies.masses,
+        "friction": bodies.frictions,
+        "restitution": bodies.restitutions,
+        "scale": bodies.scales,
+        "color": colors,
+    }
+    labels = {
+        "shape_label": bodies.shapes,
+        "size_label": bodies.sizes,
+        "color_label": bodies.color_labels,
+        "material_label": bodies.materials,
+        "category": bodies.shapes,
+        "is_dynamic": np.ones(count, np.int64),
+    }
+    return {
+        "num_objects": np.array(count),
+        "present": np.arange(room) < count,
+        **{name: padded(values.astype(np.float32), room, axis=1) for name, values in moving.items()},
+        **{name: padded(values.astype(np.float32), room) for name, values in constant.items()},
+        **{name: padded(values.astype(np.int64), room, fill=-1) for name, values in labels.items()},
+    }
 
 
 def surface_gloss(materials: np.ndarray) -> np.ndarray:

@@ -18,10 +18,11 @@ from slotbench.data.base import LoaderOptions, Split
 from slotbench.data.clip_cache import ClipCache
 from slotbench.data.movi.movi import MOVi
 from slotbench.data.movi.record import TIMED
-from slotbench.data.movi_like.movi_like import MOViLike, cache_home
+from slotbench.data.movi_like.movi_like import MOViLike
 from slotbench.data.movi_like.scenes import COLORS, FRAME_RATE, SceneLaw, simulate
 from slotbench.data.movi_like.videos import SimulatedVideos
 from slotbench.errors import DataFilesError
+from slotbench.files import cache_home
 from slotbench.interfaces import VideoBatch
 
 pytest.importorskip("mujoco")

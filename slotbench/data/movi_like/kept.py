@@ -1,0 +1,156 @@
+"""Videos that a simulator makes once and the user's cache folder keeps."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sys
+from abc import abstractmethod
+from collections.abc import Collection
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from slotbench.data.base import Split
+from slotbench.data.clip_cache import ClipCache
+from slotbench.data.clips import ClipSource, StoredVideos
+from slotbench.data.movi_like.videos import WholeSimulations
+from slotbench.data.prepared_videos import cache_videos
+from slotbench.data.preparing import Preparable, Report, processes_for
+from slotbench.errors import DataFilesError, FileError
+from slotbench.files import cache_home, check_writable
+from slotbench.locks import Lock
+
+__all__ = ["KeptVideos"]
+
+_STORED: dict[Split, str] = {"train": "train", "val": "validation", "test": "test"}
+_PIECE = 100  # videos that are made and written to a cache at a time
+
+
+class KeptVideos(StoredVideos, Preparable):
+    """Simulated videos: those of a split are made and kept at their first use, or read from a cache that `path` names.
+
+    A subclass sets the attributes, makes videos in `simulated`, and names in `_look` the arguments that they depend on.
+
+    Attributes:
+        path: the folder of a cache that `slotbench prepare` wrote; None for one in the user's cache folder.
+        resolution: pixels per side.
+        video_frames: frames of a video.
+        depth: whether the distance from the camera is kept.
+        videos: how many there are in each split.
+    """
+
+    set_name: ClassVar[str]
+    """Name of the set in its caches."""
+    timed: ClassVar[Collection[str]]
+    """The entries of `objects` that have an axis of frames."""
+    path: Path | None
+    video_frames: int
+    depth: bool
+    videos: dict[Split, int]
+    views: int | None = None
+    """Cameras of each step; None where frames have no axis of views."""
+
+    @abstractmethod
+    def simulated(self, split: Split, threads: int = 1) -> WholeSimulations:
+        """The videos of a split, made when they are read; slow, and what a cache is written from."""
+
+    @abstractmethod
+    def _look(self) -> dict[str, Any]:
+        """The arguments that a video depends on."""
+
+    @abstractmethod
+    def _made_with(self) -> dict[str, Any]:
+        """The format of the videos and the versions of the libraries that decide their bytes."""
+
+    def max_eval_frames(self, split: Split) -> int | None:
+        """No limit for simulated videos; `video_frames` for a cache that `path` names."""
+        return self.video_frames if self.path is not None else None
+
+    def overrides_for_length(self, split: Split, frames: int, clips: int) -> dict[str, Any]:
+        """Videos of so many frames, and of them as many as are read."""
+        videos = {} if self.path is not None else {"video_frames": frames, f"{split}_videos": clips}
+        return {"eval_frames": frames, **videos}
+
+    def stored_videos(self, split: Split) -> tuple[ClipSource, np.ndarray | None]:
+        """The videos of a split, and those of them that take part."""
+        return self.cache(split), np.arange(self.videos[split])
+
+    def cache(self, split: Split) -> ClipCache:
+        """The cache of a split, written where there is none yet and `path` names none.
+
+        Raises:
+            DataFilesError: it cannot be written or was prepared with other arguments, or mujoco is missing.
+        """
+        return self._kept(split) if self.path is None else self._given(self.path / _STORED[split], split)
+
+    def prepare(self, out: Path, report: Report, jobs: int | None = None) -> None:
+        """Writes the videos of all splits to a cache below `out`; in this process, on its threads, if `jobs` is None.
+
+        Raises:
+            DataFilesError: mujoco is missing, or `out` holds something else.
+        """
+        for split, stored in _STORED.items():
+            self._write(split, out / stored, report, jobs)
+
+    def _write(self, split: Split, folder: Path, report: Report, jobs: int | None = None) -> None:
+        total, stored = self.videos[split], _STORED[split]
+        jobs = None if jobs is None else processes_for(jobs, total)
+        source = self.simulated(split, torch.get_num_threads() if jobs is None else 1)
+        if jobs is not None and jobs > 1:
+            source.read([0], [0], 1)  # compiles, which only one process should do
+        size = _PIECE if jobs is None else max(1, _PIECE // jobs)
+        cache_videos(folder, source, self._description(split), self.timed, partial(report, stored), jobs or 1, size)
+
+    def _description(self, split: Split) -> dict[str, Any]:
+        """All that decides the bytes of a split's cache."""
+        held = {"depth": self.depth, "videos": self.videos[split]}
+        return {"set": self.set_name, "split": _STORED[split], **self._look(), **held, **self._made_with()}
+
+    def _kept(self, split: Split) -> ClipCache:
+        """The cache in the user's cache folder, written on first use."""
+        description = self._description(split)
+        key = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:16]
+        name = f"{description['level']}-{self.resolution}-{_STORED[split]}-{key}"
+        folder = cache_home() / self.set_name / name
+        if not (folder / "cache.json").is_file():
+            try:
+                check_writable(folder, "set SLOTBENCH_CACHE to another folder")
+            except FileError as error:
+                raise DataFilesError(str(error)) from error
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            lock = Lock(f"{folder}.lock")
+            lock.acquire(math.inf, f"{self.set_name}: waiting for another process that writes {folder}")
+            try:
+                if not (folder / "cache.json").is_file():
+                    self._write_with_bar(split, folder)
+            finally:
+                lock.release()
+        return ClipCache(folder)
+
+    def _write_with_bar(self, split: Split, folder: Path) -> None:
+        from rich.console import Console
+        from rich.progress import Progress
+
+        with Progress(console=Console(stderr=True)) as progress:
+            bar = progress.add_task(f"{self.set_name} {_STORED[split]}", total=self.videos[split])
+            self._write(split, folder, lambda what, done, total: progress.update(bar, completed=done))
+        print(f"{self.set_name}: {self.videos[split]:,} {_STORED[split]} videos are kept in {folder}", file=sys.stderr)
+
+    def _given(self, folder: Path, split: Split) -> ClipCache:
+        cache = ClipCache(folder)
+        self._check(cache, split)
+        return cache
+
+    def _check(self, cache: ClipCache, split: Split, **later: Any) -> None:
+        asked: dict[str, Any] = {"set": self.set_name} | later | self._look()
+        cache.check(needs={"depth": self.depth}, views=self.views, **asked)
+        if len(cache.lengths) < self.videos[split]:
+            raise DataFilesError(
+                f"the cache {cache.folder} has {len(cache.lengths)} videos and {self.videos[split]} are asked for: set "
+                f"{split}_videos to that or less"
+            )

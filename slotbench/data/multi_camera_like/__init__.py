@@ -1,0 +1,1 @@
+"""Dynamic scenes that several posed cameras see at the same instants."""

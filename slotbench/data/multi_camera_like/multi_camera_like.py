@@ -1,0 +1,207 @@
+"""MultiCameraLike, dynamic scenes that several posed cameras see, in the manner of PSB's sets; they are not these."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from slotbench.data.base import LoaderOptions, Split, check_choices, check_counts, to_unit_range
+from slotbench.data.cameras import in_frame_of, pixel_rays, turntable
+from slotbench.data.clips import ClipSource
+from slotbench.data.movi_like.kept import KeptVideos
+from slotbench.data.movi_like.scenes import mujoco_version
+from slotbench.data.multi_camera_like.scenes import LEVELS, Level
+from slotbench.data.multi_camera_like.videos import TIMED, PosedSimulations, draw_views
+from slotbench.data.posed_data import PosedData
+from slotbench.data.posed_views import Frame
+from slotbench.interfaces import VideoBatch
+
+__all__ = ["MultiCameraLike"]
+
+_FORMAT = 1  # to be raised by every change that changes a byte of a video
+
+
+class MultiCameraLike(PosedData, KeptVideos):
+    """Moving objects that several posed cameras see at the same instants, simulated here after the 3-D sets of PSB.
+
+    Neither of these sets is public as far as is known; scores on ours compare only with each other.
+
+    Level "simple", after Dynamic 3D CLEVR-Simple (Singh et al., PSB, App. C.1): 2 to 4 objects on an empty floor,
+    thrown at its centre, 32 frames; 5 cameras anywhere on a hemisphere of radius 8, 25 degrees or more above the floor,
+    look at the centre. They stand still and are drawn anew for each video. Cubes, cylinders and spheres (the paper has
+    a monkey too), 32 colours, 3 sizes, rubber and metal. Colours repeat. Floor and lamp are the same in all videos.
+
+    mujoco moves the objects and the ray-caster of `MOViLike` draws them. The videos are made once and kept as those of
+    `MOViLike` are, in `$SLOTBENCH_CACHE/MultiCameraLike` and so on; `slotbench prepare MultiCameraLike` writes them to
+    a folder that `path` may name.
+
+    **Batches.** `frames` "batch time views 3 side side" are of the shown cameras, `held_out` is a batch of the same
+    steps from the others; both have `masks`, with ids that all cameras share, and `rays` "batch time views 6 side
+    side": origin and unit direction. Which cameras are shown is drawn for each clip in training and for each video in
+    evaluation, from their numbers alone. In `objects` of both: "cameras", camera-to-world matrices "batch time views 4
+    4", whose columns are right, up, backward and centre; "depth" "batch time views side side", the distance along the
+    ray (1000 where nothing is met); "views", which camera each view is; "focal" in pixels; "to_world", from the frame
+    of matrices and rays to the world. In `objects` of the batch alone, what `MOViLike` logs of each object, in the
+    world: "positions", "velocities", "quaternions", "scale", "color", "shape_label" (0 cube, 1 cylinder, 2 sphere),
+    "size_label", "color_label", "material_label" (0 metal, 1 rubber), "present" and so on, and "visibility", pixels of
+    the masks of all cameras, shown or not, in their order "batch time cameras objects".
+
+    Args:
+        path: a cache that `slotbench prepare MultiCameraLike` wrote with the same arguments; null to make it where
+            needed.
+        level: "simple"; it decides cameras, objects, and frames of a video.
+        num_shown: cameras that the encoder is shown, of training clips; 2 or more.
+        eval_shown: the same of validation and test clips; null for as many.
+        resolution: pixels per side.
+        num_frames: frames of a training clip, cut out at random.
+        eval_frames: frames of a validation or test clip, cut one after the other; null for whole videos.
+        video_frames: frames of a video, 12 per second; null for those of the level.
+        frame: of matrices and rays: "world", as PSB has them, or "first", that of the first shown camera at the clip's
+            first step, as OSRT has them.
+        samples_per_side: rays per pixel are its square.
+        depth: gives the distance from the camera.
+        scene_seed: of the videos.
+        train_videos: videos that training clips are cut out of.
+        val_videos: videos of the validation split.
+        test_videos: videos of the test split.
+        loader: batches, workers, sizes, and the seed of the videos' order and of the cuts. Training goes through the
+            videos again and again until there are `train_size` clips; `val_size` and `test_size` are upper bounds.
+
+    Raises:
+        ValueError: for arguments that cannot be; when clips are asked for, as a `DataFilesError`, where mujoco or the
+            files of `path` are missing or not what they should be.
+    """
+
+    set_name = "MultiCameraLike"
+    timed = TIMED
+    prepare_arguments: ClassVar[tuple[str, ...]] = (
+        "level", "resolution", "video_frames", "samples_per_side", "depth", "scene_seed", "train_videos", "val_videos",
+        "test_videos",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        path: str | None = None,
+        level: Level = "simple",
+        num_shown: int = 3,
+        eval_shown: int | None = None,
+        resolution: int = 32,
+        num_frames: int = 6,
+        eval_frames: int | None = None,
+        video_frames: int | None = None,
+        frame: Frame = "world",
+        samples_per_side: int = 2,
+        depth: bool = True,
+        scene_seed: int = 0,
+        train_videos: int = 1000,
+        val_videos: int = 50,
+        test_videos: int = 100,
+        loader: LoaderOptions = LoaderOptions(batch_size=8, val_batch_size=8),
+    ) -> None:
+        super().__init__(loader, num_frames, eval_frames)
+        check_choices(level=(level, Level))
+        check_counts(resolution=resolution, samples_per_side=samples_per_side, video_frames=video_frames)
+        check_counts(train_videos=train_videos, val_videos=val_videos, test_videos=test_videos)
+        self.facts = LEVELS[level]
+        self.video_frames = self.facts.video_frames if video_frames is None else video_frames
+        for name, frames in {"num_frames": num_frames, "eval_frames": eval_frames}.items():
+            if frames is not None and frames > self.video_frames:
+                raise ValueError(f"{name} is {frames}; expected at most video_frames, which is {self.video_frames}")
+        if scene_seed < 0:
+            raise ValueError(f"scene_seed is {scene_seed}; expected 0 or more")
+        self.views = len(self.facts.cameras)
+        self.set_views(self.views, num_shown, eval_shown, frame)
+        self.level: Level = level
+        self.path = None if path is None else Path(path).expanduser()
+        self.resolution = resolution
+        self.samples_per_side = samples_per_side
+        self.depth = depth
+        self.scene_seed = scene_seed
+        self.videos: dict[Split, int] = {"train": train_videos, "val": val_videos, "test": test_videos}
+
+    @property
+    def version(self) -> str:
+        """Hash of the arguments that a video depends on, and of the format that they are simulated in."""
+        return hashlib.sha256(json.dumps({"format": _FORMAT, **self._look()}).encode()).hexdigest()[:16]
+
+    @property
+    def focal_length(self) -> float:
+        """In pixels."""
+        return self.facts.focal_length * self.resolution
+
+    def stored_videos(self, split: Split) -> tuple[ClipSource, np.ndarray | None]:
+        """The videos of a split, their views parted, and those of them that take part."""
+        return self.posed(self.cache(split), split, self.focal_length), np.arange(self.videos[split])
+
+    def simulated(self, split: Split, threads: int = 1) -> PosedSimulations:
+        """The videos of a split, made when they are read; slow, and what a cache is written from."""
+        return PosedSimulations(
+            self.level,
+            split,
+            self.videos[split],
+            self.video_frames,
+            self.resolution,
+            self.samples_per_side,
+            self.scene_seed,
+            self.depth,
+            threads,
+        )
+
+    def held_out_baselines(self, batch: VideoBatch) -> dict[str, Tensor]:
+        """Held-out views by the nearest shown view, the mean training image, and the scene without its objects."""
+        if batch.held_out is None:
+            return {}
+        return super().held_out_baselines(batch) | {"empty_scene": self.empty_scene(batch.held_out)}
+
+    def empty_scene(self, batch: VideoBatch) -> Tensor:
+        """What the cameras of a batch, or of its `held_out`, would see if there were no objects.
+
+        Returns:
+            frames "batch time views channels height width" in [0, 1].
+        """
+        world = batch.objects["to_world"][:, None, None] @ batch.objects["cameras"]
+        drawn = [
+            draw_views(self.level, clip.numpy(), self.resolution, self.samples_per_side)[0] for clip in world.cpu()
+        ]
+        return (torch.from_numpy(np.stack(drawn)).float() / 255).to(batch.frames.device)
+
+    def seen_from(self, batch: VideoBatch, cameras: Tensor) -> VideoBatch:
+        """A batch for a decoder that paints what cameras see that nobody recorded.
+
+        Args:
+            batch: clips, of as many steps or of any number.
+            cameras: camera-to-world matrices "time views 4 4" of each step, in the world.
+
+        Returns:
+            a batch of these steps with `rays` in the frame of the given batch, "cameras" and "to_world"; its frames are
+            the empty scene.
+        """
+        to_world = batch.objects["to_world"]
+        posed = in_frame_of(cameras.to(to_world)[None], to_world[:, None, None])
+        time = torch.arange(cameras.shape[0], device=batch.time.device).repeat(len(batch), 1)
+        made = VideoBatch(
+            batch.frames.new_zeros(len(batch), *posed.shape[1:3], self.channels, self.resolution, self.resolution),
+            time,
+            rays=pixel_rays(posed, self.focal_length, self.resolution, self.resolution),
+            objects={"cameras": posed, "to_world": to_world},
+        )
+        made.frames = self.empty_scene(made)
+        return to_unit_range(made)
+
+    def turntable(self, batch: VideoBatch, steps: int | None = None) -> VideoBatch:
+        """`seen_from` of one camera that goes once around the scene; by default in the steps of the batch."""
+        steps = batch.num_steps if steps is None else steps
+        return self.seen_from(batch, turntable(steps, self.facts.turntable[0], self.facts.turntable[1])[:, None])
+
+    def _look(self) -> dict[str, Any]:
+        names = ("level", "resolution", "video_frames", "samples_per_side", "scene_seed")
+        return {name: getattr(self, name) for name in names}
+
+    def _made_with(self) -> dict[str, Any]:
+        return {"format": _FORMAT, "mujoco": mujoco_version(), "numpy": np.__version__}

@@ -1,0 +1,130 @@
+"""Videos of `MultiCameraLike`, simulated and drawn on demand."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from slotbench.data.base import Split, padded
+from slotbench.data.movi_like.scenes import FLOOR_COLOR, Bodies, Trajectory, rotation_matrices, simulate
+from slotbench.data.movi_like.videos import WholeSimulations, object_log, surface_gloss
+from slotbench.data.multi_camera_like.scenes import LEVELS, Level, PosedScene, draw_scene
+
+__all__ = ["TIMED", "PosedSimulations", "draw_views"]
+
+TIMED = ("positions", "quaternions", "velocities", "angular_velocities", "visibility", "depth", "cameras")
+"""The entries of `objects` that have an axis of frames."""
+
+_LAMP = np.array([5.0, -5.0, 9.0])
+
+
+class PosedSimulations(WholeSimulations):
+    """The videos of one split, all cameras of each; video i depends on the split, i and these arguments alone.
+
+    Args:
+        level: what scenes are drawn from.
+        split: of which the videos are.
+        num_videos: how many there are.
+        num_frames: frames of a video.
+        resolution: pixels per side.
+        samples_per_side: rays per pixel are its square.
+        seed: of the scenes.
+        depth: whether the distance from the camera is given.
+        threads: how many videos are made at a time.
+    """
+
+    cut = ("frames", "masks", *TIMED)
+
+    def __init__(
+        self,
+        level: Level,
+        split: Split,
+        num_videos: int,
+        num_frames: int,
+        resolution: int = 32,
+        samples_per_side: int = 2,
+        seed: int = 0,
+        depth: bool = True,
+        threads: int = 1,
+    ) -> None:
+        super().__init__(split, num_videos, num_frames, seed, threads)
+        self.level = level
+        self.resolution = resolution
+        self.samples_per_side = samples_per_side
+        self.depth = depth
+
+    def scene(self, video: int) -> PosedScene:
+        """The start of a video."""
+        return draw_scene(self.level, self.generator(video))
+
+    def video(self, video: int) -> dict[str, np.ndarray]:
+        """A video: "frames" (time views 3 side side), "masks", and the entries of `objects`."""
+        scene = self.scene(video)
+        motion = simulate(scene, self.num_frames)
+        cameras = np.broadcast_to(scene.cameras, (self.num_frames, *scene.cameras.shape))
+        frames, masks, depth = draw_views(
+            self.level, cameras, self.resolution, self.samples_per_side, (scene, motion, scene.colors)
+        )
+        count, room = len(scene.shapes), LEVELS[self.level].num_objects[1]
+        seen = masks[:, :, None] == np.arange(1, count + 1, dtype=np.uint8)[:, None, None]
+        log = object_log(scene, motion, scene.colors, room)
+        log["visibility"] = padded(seen.sum((3, 4), dtype=np.int64), room, axis=2)
+        log["cameras"] = cameras.astype(np.float32)
+        if self.depth:
+            log["depth"] = depth
+        return {"frames": frames, "masks": masks} | log
+
+
+def draw_views(
+    level: Level,
+    cameras: np.ndarray,
+    resolution: int,
+    samples_per_side: int = 2,
+    objects: tuple[Bodies, Trajectory, np.ndarray] | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draws the world of a level from cameras wherever they are.
+
+    Args:
+        level: whose world it is.
+        cameras: camera-to-world matrices "time views 4 4".
+        resolution: pixels per side.
+        samples_per_side: rays per pixel are its square.
+        objects: which objects are there, what they do in as many frames, and their colours "objects 3"; None for none.
+
+    Returns:
+        frames of bytes "time views 3 side side", masks "time views side side" of which 0 is all that stands still, and
+        the distance from the camera along the ray.
+    """
+    from slotbench.data.movi_like.ray_caster import Stage, render
+
+    num_frames = len(cameras)
+    if objects is None:
+        none = np.zeros(0, np.int64)
+        shapes, halves, colors, materials = none, np.zeros(0), np.zeros((0, 3)), none
+        positions, rotations = np.zeros((num_frames, 0, 3)), np.zeros((num_frames, 0, 3, 3))
+    else:
+        bodies, motion, colors = objects
+        shapes, halves, materials = bodies.shapes, bodies.scales / 2, bodies.materials
+        positions, rotations = motion.positions, rotation_matrices(motion.quaternions)
+    paint = np.concatenate([[FLOOR_COLOR], colors])[:, None].repeat(2, 1)
+    films = [
+        render(
+            Stage(
+                cameras=cameras[:, view, :3, 3],
+                camera_rotations=cameras[:, view, :3, :3],
+                width=1.0 / LEVELS[level].focal_length,
+                shapes=shapes,
+                halves=halves,
+                positions=positions,
+                rotations=rotations,
+                colors=paint,
+                textures=np.zeros((len(paint), 6)),
+                gloss=surface_gloss(materials),
+                light=_LAMP,
+            ),
+            resolution,
+            samples_per_side,
+        )
+        for view in range(cameras.shape[1])
+    ]
+    frames, masks, depth = (np.stack([getattr(film, n) for film in films], 1) for n in ("frames", "masks", "depth"))
+    return frames, masks, depth

@@ -149,7 +149,7 @@ def value_at(config: Any, key: str) -> Any:
     """The value of a key as it is typed; of a component what it is, without its arguments."""
     for part in key.split("."):
         config = config.get("init_args", config)[part]
-    return config["class_path"] if isinstance(config, dict) else config
+    return config.get("class_path", config) if isinstance(config, dict) else config
 
 
 def scores_over_the_horizon(config: dict[str, Any], point: Point) -> set[str]:

@@ -94,8 +94,29 @@ def test_an_encoder_of_several_views_keeps_the_law(law):
 @pytest.mark.parametrize("law", [*ENCODER_LAWS, *VIEW_LAWS], ids=lambda law: law.__name__)
 @pytest.mark.parametrize("name", [n for n in registry.names("encoders") if registry.load("encoders", n).takes_views])
 def test_registered_encoders_that_take_views_keep_the_law(name, law):
-    """No encoder takes them yet, and pytest then skips this."""
     law(registry.load("encoders", name), VIEWS)
+
+
+RAY_DECODERS = [n for n in registry.names("decoders") if registry.load("decoders", n).paints_rays]
+
+
+@pytest.mark.parametrize("name", RAY_DECODERS)
+def test_registered_decoders_of_rays_paint_each_view_by_its_rays(name):
+    views_follow_their_rays(registry.load("decoders", name), SLOTS, PAINTED)
+
+
+@pytest.mark.parametrize("name", RAY_DECODERS)
+def test_registered_decoders_of_rays_paint_some_of_them_as_in_the_whole(name):
+    assert registry.load("decoders", name).takes_views
+    torch.manual_seed(0)
+    decoder = registry.load("decoders", name)(SLOTS, PAINTED).double().eval()
+    slots, batch = random_slots(SLOTS), random_batch(PAINTED)
+    chosen = torch.randint(2 * 64, (*slots.shape[:2], 9), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        whole, some = decoder(slots, batch), decoder(slots, replace(batch, masks=None).take_rays(chosen))
+    pixels = rearrange(whole.reconstruction, "b t v c h w -> b t c (v h w)")
+    expected = pixels.gather(3, chosen[:, :, None].expand(-1, -1, pixels.shape[2], -1))
+    torch.testing.assert_close(some.reconstruction[:, :, 0, :, 0], expected)
 
 
 DECODER_LAWS = (

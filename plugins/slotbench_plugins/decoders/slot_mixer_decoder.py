@@ -1,0 +1,115 @@
+"""Slot mixer decoder: a ray chooses among the slots, and an MLP paints it from their mean."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from slotbench.interfaces import Decoded, Decoder, SlotSpec, VideoBatch, VideoSpec
+from slotbench.nn.attention import CrossAttention
+from slotbench.nn.linear import MLP
+from slotbench.nn.rays import NormedMLP, encode_scalars, of_rays, rays_of
+
+
+class SlotMixerDecoder(Decoder):
+    """Each ray attends to the slots, which are mixed by one set of weights; an MLP makes its colour of mix and ray.
+
+    The ray's code, sines and cosines of origin and direction, goes through layers of cross-attention to the slots and
+    MLP, without attention among rays (the allocation transformer). Its product with each slot gives the weights, a
+    softmax over slots; they are the masks. Any number of slots can be given, so that one can be taken out of the scene.
+    The image is bounded to [0, 1] by a sigmoid.
+
+    Source: OSRT (Sajjadi et al., NeurIPS 2022), at the sizes of PSB (Singh et al., ICML 2024), appendix D.4.4 and
+    Table 12, with `dim=192`. That mix and ray are mapped to the MLP's width and added, and pre-norm layers with MLPs
+    four times as wide, are not printed.
+
+    Args:
+        slot_spec: the output of the core.
+        video_spec: the image to produce; its channels are read, and its size is that of the rays.
+        dim: width inside.
+        num_layers: layers of the allocation transformer.
+        num_heads: their heads.
+        mlp_ratio: hidden width of their MLPs in units of `dim`.
+        num_blocks: residual blocks of the MLP that paints.
+        max_value: bound of the coordinates of the origins.
+        rays_at_once: rays of a step that are painted together, to bound memory; null for all.
+
+    Raises:
+        ValueError: a number is not positive, or `num_heads` does not divide `dim`.
+    """
+
+    takes_views: ClassVar[bool] = True
+    paints_rays: ClassVar[bool] = True
+    paints_pixels = True
+
+    def __init__(
+        self,
+        slot_spec: SlotSpec,
+        video_spec: VideoSpec,
+        dim: int = 64,
+        num_layers: int = 3,
+        num_heads: int = 4,
+        mlp_ratio: int = 4,
+        num_blocks: int = 4,
+        max_value: float = 16.0,
+        rays_at_once: int | None = None,
+    ):
+        super().__init__()
+        if min(dim, num_layers, num_blocks, max_value) <= 0 or (rays_at_once is not None and rays_at_once < 1):
+            raise ValueError(
+                f"SlotMixerDecoder: got dim={dim}, num_layers={num_layers}, num_blocks={num_blocks}, max_value="
+                f"{max_value} and rays_at_once={rays_at_once}; expected positive numbers"
+            )
+        self.max_value, self.rays_at_once = max_value, rays_at_once
+        self.query = nn.Linear(96, dim)
+        self.layers = nn.ModuleList(
+            _AllocationLayer(dim, slot_spec.dim, num_heads, mlp_ratio) for _ in range(num_layers)
+        )
+        self.choice = nn.Linear(dim, dim, bias=False)
+        self.key = nn.Linear(slot_spec.dim, dim, bias=False)
+        self.mix = nn.Linear(slot_spec.dim, dim)
+        self.ray = nn.Linear(dim, dim)
+        self.mlp = NormedMLP(dim, num_blocks)
+        self.colour = nn.Linear(dim, video_spec.channels)
+
+    def forward(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None) -> Decoded:
+        """The colours of the rays of `batch`, and the share that each slot has in them.
+
+        Raises:
+            PartError: the batch has no rays.
+        """
+        rays = rays_of(batch, "SlotMixerDecoder").to(slots)
+        given = slots.flatten(0, 1)
+        keys = self.key(given)
+
+        def paint(part: Float[Tensor, "steps rays 6"]) -> dict[str, Tensor]:
+            origin, direction = part.split(3, dim=-1)
+            code = torch.cat([encode_scalars(origin, self.max_value), encode_scalars(direction, 1.0)], dim=-1)
+            query = x = self.query(code)
+            for layer in self.layers:
+                x = layer(x, given)
+            weights = (self.choice(x) @ keys.mT * keys.shape[-1] ** -0.5).softmax(dim=-1)
+            hidden = self.mlp(self.mix(weights @ given) + self.ray(query))
+            return {"colour": self.colour(hidden).sigmoid(), "masks": weights}
+
+        found = of_rays(paint, rays, self.rays_at_once)
+        return Decoded(found["colour"], found["masks"])
+
+
+class _AllocationLayer(nn.Module):
+    def __init__(self, dim: int, slot_dim: int, num_heads: int, mlp_ratio: int):
+        super().__init__()
+        self.ray_norm = nn.LayerNorm(dim)
+        self.slot_norm = nn.LayerNorm(slot_dim)
+        self.attention = CrossAttention(dim, slot_dim, num_heads)
+        self.mlp_norm = nn.LayerNorm(dim)
+        self.mlp = MLP(dim, mlp_ratio * dim)
+
+    def forward(
+        self, x: Float[Tensor, "steps rays dim"], slots: Float[Tensor, "steps slots slot_dim"]
+    ) -> Float[Tensor, "steps rays dim"]:
+        x = x + self.attention(self.ray_norm(x), self.slot_norm(slots))[0]
+        return x + self.mlp(self.mlp_norm(x))

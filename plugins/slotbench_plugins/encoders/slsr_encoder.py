@@ -1,0 +1,99 @@
+"""SLSR encoder: posed images of all shown cameras to the tokens of a step, through convolutions and one transformer."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from slotbench.interfaces import Encoder, TokenSpec, VideoBatch, VideoSpec
+from slotbench.nn.attention import SlotMixer
+from slotbench.nn.rays import rays_of
+
+
+class SLSREncoder(Encoder):
+    """Slotted latent scene representation: residual convolutions on each view, then attention among all of a step.
+
+    A pixel enters with the origin and the direction of its ray. A 1 x 1 convolution, a group norm and stages of
+    residual blocks of 5 x 5 convolutions follow, with one that halves the image between stages, and layers of
+    self-attention and MLP among the tokens of all views of a step. The tokens of a view stand together, in row-major
+    order, and views in the order of the batch; a batch may have another number of views than the training.
+
+    Source: PSB (Singh et al., ICML 2024), section 3.2, appendix D.4.2 and Tables 6 (`stages=2`), 7 (`stages=3`) and 8,
+    with `dim=192`. The first convolution, the number of groups and the MLP's width are not printed.
+
+    Args:
+        video_spec: one step of the input.
+        dim: channels of all convolutions, and width of a token.
+        stages: of the convolutions; all but the first halve the image, rounded up.
+        blocks: residual blocks of a stage.
+        kernel_size: of the convolutions, odd.
+        norm_groups: groups of channels that are normalised together.
+        num_layers: layers of the transformer.
+        num_heads: their heads.
+        mlp_ratio: hidden width of their MLPs in units of `dim`.
+
+    Raises:
+        ValueError: a number is not positive, a kernel is even, or groups or heads do not divide `dim`.
+    """
+
+    takes_views: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        video_spec: VideoSpec,
+        dim: int = 64,
+        stages: int = 2,
+        blocks: int = 2,
+        kernel_size: int = 5,
+        norm_groups: int = 8,
+        num_layers: int = 3,
+        num_heads: int = 4,
+        mlp_ratio: int = 4,
+    ):
+        super().__init__()
+        if min(dim, stages, blocks, norm_groups) < 1 or num_layers < 0 or kernel_size % 2 == 0 or dim % norm_groups:
+            raise ValueError(
+                f"SLSREncoder: got dim={dim}, stages={stages}, blocks={blocks}, norm_groups={norm_groups}, num_layers="
+                f"{num_layers} and kernel_size={kernel_size}; expected positive numbers, an odd kernel_size and groups "
+                "that divide dim"
+            )
+        rows, cols = video_spec.height, video_spec.width
+        self.stem = nn.Conv2d(video_spec.channels + 6, dim, 1)
+        layers: list[nn.Module] = [nn.GroupNorm(norm_groups, dim)]
+        for stage in range(stages):
+            if stage:
+                layers += [nn.GroupNorm(norm_groups, dim), _conv(dim, kernel_size, stride=2)]
+                rows, cols = -(-rows // 2), -(-cols // 2)
+            layers += [_ResidualBlock(dim, kernel_size, norm_groups) for _ in range(blocks)]
+        self.convs = nn.Sequential(*layers)
+        self.layers = nn.ModuleList(SlotMixer(dim, num_heads, mlp_ratio) for _ in range(num_layers))
+        views = video_spec.num_views
+        self.token_spec = TokenSpec(dim, views * rows * cols, (rows, cols) if views == 1 else None)
+
+    def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
+        """Tokens of every step, those of all shown views."""
+        pixels = torch.cat([batch.frames, rays_of(batch, "SLSREncoder").to(batch.frames)], dim=-3)
+        steps = pixels.shape[:2]
+        images = self.convs(self.stem(pixels.flatten(0, -4)))
+        tokens = images.flatten(2).mT.reshape(steps[0] * steps[1], -1, images.shape[1])
+        for layer in self.layers:
+            tokens = layer(tokens)
+        return tokens.unflatten(0, steps)
+
+
+class _ResidualBlock(nn.Module):
+    def __init__(self, dim: int, kernel_size: int, norm_groups: int):
+        super().__init__()
+        self.change = nn.Sequential(
+            nn.GroupNorm(norm_groups, dim), _conv(dim, kernel_size), nn.ReLU(), _conv(dim, kernel_size)
+        )
+
+    def forward(self, x: Float[Tensor, "images dim rows cols"]) -> Float[Tensor, "images dim rows cols"]:
+        return x + self.change(x)
+
+
+def _conv(dim: int, kernel_size: int, stride: int = 1) -> nn.Conv2d:
+    return nn.Conv2d(dim, dim, kernel_size, stride, kernel_size // 2)

@@ -1,0 +1,108 @@
+"""Rays of posed cameras: codes of points and rays as sines and cosines, and painting them a few at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from slotbench.interfaces import PartError, VideoBatch
+
+__all__ = ["NormedMLP", "ResidualMLP", "encode_scalars", "of_rays", "rays_of"]
+
+
+def encode_scalars(
+    values: Float[Tensor, "*lead axes"], max_value: float, octaves: int = 8
+) -> Float[Tensor, "*lead codes"]:
+    """Sines and cosines of each number at octaves of frequency, interleaved; of three numbers 48 with eight octaves.
+
+    Source: PSB (Singh et al., ICML 2024), appendix D.4.3: of frequency pi * 2^i / `max_value`, i from 0.
+
+    Args:
+        values: numbers.
+        max_value: bound of their size, at which the slowest sine has made half a turn.
+        octaves: frequencies.
+    """
+    frequencies = math.pi / max_value * 2.0 ** torch.arange(octaves, device=values.device, dtype=values.dtype)
+    angles = values[..., None] * frequencies
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-3)
+
+
+def rays_of(batch: VideoBatch | None, name: str) -> Float[Tensor, "batch time *views 6 height width"]:
+    """The rays that a decoder is to paint.
+
+    Args:
+        batch: what it was given.
+        name: of the decoder, for the message.
+
+    Raises:
+        PartError: there are none.
+    """
+    if batch is None or batch.rays is None:
+        raise PartError(
+            f"{name} paints rays of posed cameras, and this batch has none: choose data with rays, such as "
+            "MultiCameraLike, and a task that gives them to the decoder, NovelViewAutoencoding"
+        )
+    return batch.rays
+
+
+def of_rays(
+    paint: Callable[[Float[Tensor, "steps rays 6"]], dict[str, Tensor]],
+    rays: Float[Tensor, "batch time *views 6 height width"],
+    at_once: int | None,
+) -> dict[str, Tensor]:
+    """What is painted of rays, for each step `at_once` of them at a time, laid out as images again.
+
+    Args:
+        paint: from rays, steps of all clips one after the other, to values by name, "steps rays ..." each.
+        rays: of the pixels.
+        at_once: rays of a step that are painted together; all for None.
+
+    Returns:
+        "batch time *views ... height width" each.
+    """
+    lead, size = rays.shape[:-3], rays.shape[-2:]
+    views = lead[2:]
+    flat = rays.movedim(-3, -1).reshape(lead[0] * lead[1], -1, 6)
+    parts = [paint(part) for part in flat.split(at_once or max(1, flat.shape[1]), dim=1)]
+    found = {name: torch.cat([part[name] for part in parts], dim=1) for name in parts[0]}
+
+    def laid_out(value: Tensor) -> Tensor:
+        images = value.reshape(*lead, *size, *value.shape[2:])
+        first = 2 + len(views)
+        return images.movedim((first, first + 1), (-2, -1))
+
+    return {name: laid_out(value) for name, value in found.items()}
+
+
+class ResidualMLP(nn.Module):
+    """LayerNorm, linear, ReLU and linear on the last axis, with a residual around them.
+
+    Args:
+        dim: width.
+    """
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.change = nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, dim))
+
+    def forward(self, x: Float[Tensor, "*lead dim"]) -> Float[Tensor, "*lead dim"]:
+        """Each vector on its own."""
+        return x + self.change(x)
+
+
+class NormedMLP(nn.Sequential):
+    """LayerNorm, then residual MLPs: the blocks of PSB's three-dimensional decoders.
+
+    Source: PSB, Tables 10 (two), 11 (one) and 12 (four).
+
+    Args:
+        dim: width.
+        num_blocks: residual MLPs.
+    """
+
+    def __init__(self, dim: int, num_blocks: int):
+        super().__init__(nn.LayerNorm(dim), *(ResidualMLP(dim) for _ in range(num_blocks)))

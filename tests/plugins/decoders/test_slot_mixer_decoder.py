@@ -1,0 +1,119 @@
+"""SlotMixerDecoder and SLSREncoder: sizes of the paper, rays in pieces, slots in any order, other numbers of views."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from slotbench_plugins.decoders.slot_mixer_decoder import SlotMixerDecoder
+from slotbench_plugins.encoders.slsr_encoder import SLSREncoder
+from torch import nn
+
+from slotbench.interfaces import PartError, SlotSpec, TokenSpec, VideoBatch, VideoSpec
+from slotbench.nn.rays import NormedMLP, encode_scalars
+from slotbench.registry import load
+
+VIDEO = VideoSpec(3, 6, 5, num_views=2)
+
+
+def count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def posed(views: int = 2, batch: int = 2, time: int = 3) -> VideoBatch:
+    generator = torch.Generator().manual_seed(0)
+    rays = torch.randn(batch, time, views, 6, 6, 5, generator=generator, dtype=torch.float64)
+    frames = torch.rand(batch, time, views, 3, 6, 5, generator=generator, dtype=torch.float64)
+    return VideoBatch(frames, torch.arange(time).repeat(batch, 1), rays=rays)
+
+
+def slots(number: int = 4) -> torch.Tensor:
+    return torch.randn(2, 3, number, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def decoder(**arguments) -> SlotMixerDecoder:
+    torch.manual_seed(0)
+    return SlotMixerDecoder(SlotSpec(4, 8), VIDEO, dim=16, **arguments).double()
+
+
+def test_sizes_are_those_of_the_paper():
+    with torch.device("meta"):
+        for stages, number in ((2, 8_298_432), (3, 12_908_544)):
+            assert count(SLSREncoder(VideoSpec(3, 64, 64, num_views=3), 192, stages=stages).convs) == number
+        assert [count(NormedMLP(192, blocks)) for blocks in (2, 1, 4)] == [149_376, 74_880, 298_368]
+        assert count(SlotMixerDecoder(SlotSpec(6, 192), VIDEO, 192).mlp) == 298_368
+        simple = SLSREncoder(VideoSpec(3, 64, 64, num_views=3), 192)
+        assert simple.token_spec == TokenSpec(192, 3 * 1024)
+
+
+def test_scalars_are_sines_and_cosines_in_turn():
+    code = encode_scalars(torch.tensor([[0.3, -2.0, 1.0]], dtype=torch.float64), 4.0, octaves=3)
+    expected = [
+        value
+        for number in (0.3, -2.0, 1.0)
+        for octave in range(3)
+        for value in (
+            torch.sin(torch.tensor(torch.pi * 2**octave / 4 * number)),
+            torch.cos(torch.tensor(torch.pi * 2**octave / 4 * number)),
+        )
+    ]
+    torch.testing.assert_close(code[0], torch.stack(expected).double(), atol=1e-6, rtol=0)
+
+
+def test_rays_painted_a_few_at_a_time_are_those_painted_together():
+    whole, parts = decoder(), decoder(rays_at_once=7)
+    for name in ("reconstruction", "masks"):
+        torch.testing.assert_close(getattr(parts(slots(), posed()), name), getattr(whole(slots(), posed()), name))
+
+
+def test_slots_in_another_order_and_fewer_of_them():
+    paint, order = decoder(), [2, 0, 3, 1]
+    first, turned = paint(slots(), posed()), paint(slots()[:, :, order], posed())
+    torch.testing.assert_close(first.reconstruction, turned.reconstruction)
+    torch.testing.assert_close(first.masks[:, :, :, order], turned.masks)
+    assert paint(slots()[:, :, :3], posed()).masks.shape == (2, 3, 2, 3, 6, 5)
+
+
+def test_a_pixel_is_painted_from_the_mean_of_the_slots_by_their_shares():
+    paint, given, batch = decoder(), slots(), posed()
+    hidden = []
+    paint.mix.register_forward_hook(lambda _, inputs, out: hidden.append(inputs[0]))
+    masks = paint(given, batch).masks
+    torch.testing.assert_close(masks.sum(3), torch.ones_like(masks[:, :, :, 0]))
+    mixed = torch.einsum("btvshw,btsd->btvhwd", masks, given).reshape(6, -1, 8)
+    torch.testing.assert_close(hidden[0], mixed)
+
+
+def test_tokens_of_one_view_more_stand_behind_the_others_and_views_read_each_other():
+    torch.manual_seed(0)
+    encoder = SLSREncoder(VIDEO, dim=8, norm_groups=2).double()
+    batch = posed(3)
+    tokens = encoder(batch)
+    assert (encoder.token_spec.num_tokens, encoder.token_spec.grid) == (2 * 9, None)
+    assert tokens.shape == (2, 3, 3 * 9, 8)
+    other = batch.frames.clone()
+    other[:, :, 2] = 1 - other[:, :, 2]
+    assert ((encoder(replace(batch, frames=other)) - tokens).abs().amax(-1) > 1e-6).all()
+
+
+@pytest.mark.parametrize("core", ["PSB", "SAVi", "SlotAttention"])
+def test_the_papers_models_are_made_of_these_parts(core):
+    encoder = SLSREncoder(VIDEO, dim=8, norm_groups=2)
+    slotted = partial(load("cores", core), num_slots=4)(encoder.token_spec)
+    paint = SlotMixerDecoder(slotted.slot_spec, VIDEO, dim=16)
+    batch = posed(2).map(lambda value: value.float() if value.is_floating_point() else value)
+    batch = replace(batch, held_out=posed(1).map(lambda value: value.float() if value.is_floating_point() else value))
+    painted = paint(slotted(encoder(batch)).slots, batch.all_views())
+    assert painted.reconstruction.shape == (2, 3, 3, 3, 6, 5)
+    assert painted.masks.shape == (2, 3, 3, 4, 6, 5)
+
+
+def test_without_rays_there_is_one_sentence():
+    with pytest.raises(PartError, match="SlotMixerDecoder paints rays of posed cameras, and this batch has none"):
+        decoder()(slots())
+    with pytest.raises(PartError, match="SLSREncoder"):
+        SLSREncoder(VIDEO, dim=8, norm_groups=2).double()(replace(posed(), rays=None))
+    with pytest.raises(ValueError, match="kernel_size=4"):
+        SLSREncoder(VIDEO, kernel_size=4)
+    with pytest.raises(ValueError, match="rays_at_once=0"):
+        decoder(rays_at_once=0)

@@ -160,19 +160,22 @@ def _masks(task: Segmenter, out: Segmentation, source: MaskSource, size: tuple[i
     return masks
 
 
-def _shapes(labels: Integer[Tensor, "clips time height width"], num_slots: int) -> Float[Tensor, "clips time slots 3"]:
-    """Centre and share of the pixels that each slot has won; the middle of the frame for a slot that has none."""
+def _shapes(
+    labels: Integer[Tensor, "clips time *views height width"], num_slots: int
+) -> Float[Tensor, "clips time slots 3"]:
+    """Centre and share of the pixels that each slot has won, means over views; the middle for a slot that has none."""
     height, width = labels.shape[-2:]
     flat = labels.flatten(2).long()
     ones = torch.ones_like(flat, dtype=torch.float32)
     rows = ((torch.arange(height, device=flat.device) + 0.5) / height).repeat_interleave(width)
     columns = ((torch.arange(width, device=flat.device) + 0.5) / width).repeat(height)
+    rows, columns = (places.repeat(flat.shape[2] // len(places)) for places in (rows, columns))
     empty = torch.zeros(*flat.shape[:2], num_slots + 1, device=flat.device)
     sums = (empty.scatter_add(2, flat, ones * weight) for weight in (1.0, columns, rows))
     count, x, y = (value[..., :num_slots] for value in sums)
     seen = count > 0
     centres = [torch.where(seen, axis / count.clamp(min=1), 0.5) for axis in (x, y)]
-    return torch.stack([*centres, count / (height * width)], dim=-1)
+    return torch.stack([*centres, count / flat.shape[2]], dim=-1)
 
 
 def _joined(parts: list[Clips]) -> Clips:

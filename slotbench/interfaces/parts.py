@@ -47,12 +47,14 @@ class Decoded:
         masks: share of each slot in each pixel, summing to 1 over slots, if the decoder has such a notion.
         components: each slot's own image.
         losses: terms that the decoder itself adds to the loss, scalars by name.
+        depth: distance along the ray of each pixel, in the unit of the rays, if the decoder has such a notion.
     """
 
     reconstruction: Float[Tensor, "batch time *views channels height width"]
     masks: Float[Tensor, "batch time *views slots height width"] | None = None
     components: Float[Tensor, "batch time *views slots channels height width"] | None = None
     losses: dict[str, Tensor] = field(default_factory=dict)
+    depth: Float[Tensor, "batch time *views height width"] | None = None
 
     def add_losses(self, value: Float[Tensor, ""]) -> Float[Tensor, ""]:
         """`value` plus the terms of the decoder."""

@@ -179,7 +179,7 @@ class Segmentation:
 
     slots: Float[Tensor, "batch time slots dim"]
     attention: Float[Tensor, "batch time slots tokens"] | None = None
-    masks: Float[Tensor, "batch time slots height width"] | None = None
+    masks: Float[Tensor, "batch time *views slots height width"] | None = None
     attention_kind: AttentionKind | None = None
 
 

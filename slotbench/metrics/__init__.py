@@ -39,6 +39,7 @@ _MODULES = {
     "slot_occupancy": ("SlotOccupancy", "slot_shares"),
     "tracking": ("Tracking", "TrackingRule", "half_life", "track"),
     "usage": ("ChoiceUsage", "usage_entropy"),
+    "view_scores": ("NovelViewScores", "foreground_psnr"),
 }
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, _MODULES)

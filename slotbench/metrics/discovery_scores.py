@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from jaxtyping import Float, Integer
@@ -24,7 +25,6 @@ from slotbench.metrics.slot_occupancy import SlotOccupancy
 
 __all__ = ["DiscoveryScores"]
 
-_SCOPES: tuple[Scope, ...] = ("video", "frame")
 OCCUPANCY = (
     MetricInfo("largest_slot", "share of the largest slot", False),
     MetricInfo("live_slots", "slots with at least 0.1 % of the pixels"),
@@ -34,12 +34,12 @@ _Module = TypeVar("_Module", bound=nn.Module)
 
 
 class _Segmentation(nn.Module):
-    """All segmentation metrics per video and per frame, from one count of the pixels."""
+    """All segmentation metrics in some scopes, from one count of the pixels."""
 
-    def __init__(self) -> None:
+    def __init__(self, scopes: Sequence[Scope]) -> None:
         super().__init__()
         self.metrics = nn.ModuleDict()
-        for scope in _SCOPES:
+        for scope in scopes:
             for metric in MASK_METRICS.values():
                 if metric.logged:
                     self.metrics[f"{metric.name}/{scope}"] = metric.make(scope)
@@ -47,7 +47,7 @@ class _Segmentation(nn.Module):
     def by_name(self) -> dict[str, SegmentationMetric]:
         return dict(self.metrics.items())  # type: ignore[arg-type]
 
-    def update(self, labels: Labels, true: Integer[Tensor, "batch time height width"]) -> Tables:
+    def update(self, labels: Labels, true: Integer[Tensor, "batch time *views height width"]) -> Tables:
         tables = frame_tables(labels, true)
         for metric in self.by_name().values():
             metric.update_tables(tables)
@@ -66,9 +66,14 @@ class DiscoveryScores(Scores):
     Args:
         baseline_clips: clips of the set that baselines are scored on, the first ones; 0 for no baselines.
 
+    Masks of several cameras have an axis of views, and no record: `mask_scores` are of one camera.
+
     Attributes:
         per_clip: whether `mask_scores` has the scores of every clip, tracking among them; else means alone.
+        scopes: what a sample of the masks is.
     """
+
+    scopes: ClassVar[tuple[Scope, ...]] = ("video", "frame")
 
     def __init__(self, baseline_clips: int = 0) -> None:
         super().__init__()
@@ -91,7 +96,7 @@ class DiscoveryScores(Scores):
         masks: str,
         labels: Labels,
         num_slots: int,
-        true: Integer[Tensor, "batch time height width"] | None,
+        true: Integer[Tensor, "batch time *views height width"] | None,
         index: Integer[Tensor, " batch"] | None = None,
     ) -> None:
         """Adds segmentations of clips; without the true instances only how full the slots are.
@@ -106,14 +111,16 @@ class DiscoveryScores(Scores):
         occupancy = _made(self.occupancies, masks, SlotOccupancy, labels)
         occupancy.update(labels, num_slots)
         if true is not None:
-            tables = _made(self.segmentations, masks, _Segmentation, labels).update(labels, true)
-            evaluation = self._evaluations.setdefault(masks, MaskEvaluation(self.per_clip))
-            # as its truth has it, one camera
-            evaluation.add(tables[:, :, 0], (true.shape[-2], true.shape[-1]), num_slots, index)
+            tables = _made(self.segmentations, masks, _Segmentation, labels, self.scopes).update(labels, true)
+            if true.ndim == 4:  # a record is of one camera
+                evaluation = self._evaluations.setdefault(masks, MaskEvaluation(self.per_clip))
+                evaluation.add(tables[:, :, 0], (true.shape[-2], true.shape[-1]), num_slots, index)
 
-    def update_baseline(self, name: str, labels: Labels, true: Integer[Tensor, "batch time height width"]) -> None:
+    def update_baseline(
+        self, name: str, labels: Labels, true: Integer[Tensor, "batch time *views height width"]
+    ) -> None:
         """Adds segmentations of clips by a baseline, by its name."""
-        _made(self.baselines, name, _Segmentation, labels).update(labels, true)
+        _made(self.baselines, name, _Segmentation, labels, self.scopes).update(labels, true)
 
     def update_baselines(self, batch: VideoBatch, num_slots: int) -> None:
         """Adds the baselines of a batch with true instances: of those of its clips that are among the first of the set.
@@ -130,14 +137,18 @@ class DiscoveryScores(Scores):
         if self._clips_done == 0:
             # takes part in the baselines even if all of their clips are other processes'
             for name in segmentation_names(num_slots):
-                for metric in _made(self.baselines, name, _Segmentation, batch.frames).by_name().values():
+                baseline = _made(self.baselines, name, _Segmentation, batch.frames, self.scopes)
+                for metric in baseline.by_name().values():
                     metric.update_nothing()
         self._clips_done += len(batch)
         among = index.to(batch.frames.device) < self.baseline_clips
         if among.any():
             first = batch.map(lambda value: value[among])
-            for name, labels in simple_segmentations(first.frames.float(), num_slots).items():
-                self.update_baseline(name, labels, first.require("masks"))
+            frames, true = first.frames.float(), first.require("masks")
+            # cameras are steps to them: rectangles are the same in each, and clusters are of all pixels of a clip
+            seen = frames.flatten(1, -4)
+            for name, labels in simple_segmentations(seen, num_slots).items():
+                self.update_baseline(name, labels.reshape(true.shape), true)
 
     def update_frames(
         self,
@@ -201,10 +212,10 @@ class DiscoveryScores(Scores):
         _made(self.frames, name, Mean, values).update(values)
 
 
-def _made(table: nn.ModuleDict, name: str, kind: type[_Module], like: Tensor) -> _Module:
+def _made(table: nn.ModuleDict, name: str, kind: type[_Module], like: Tensor, *arguments: Any) -> _Module:
     """The entry of this name, made on first use: which masks there are is known from the model's output alone."""
     if name not in table:
-        table[name] = kind().to(like.device)
+        table[name] = kind(*arguments).to(like.device)
     entry = table[name]
     assert isinstance(entry, kind)
     return entry

@@ -160,29 +160,31 @@ def check_window(core: nn.Module, window: int | None) -> None:
 class _FirstOutput:
     """A forward hook that checks one output and removes itself; later calls cost nothing."""
 
-    def __init__(self, name: PartName, target: VideoSpec) -> None:
-        self.name, self.target = name, target
+    def __init__(self, name: PartName, sizes: DataSpec) -> None:
+        self.name, self.sizes = name, sizes
         self.handle: RemovableHandle | None = None
 
     def __call__(self, part: nn.Module, given: Sequence[Any], options: dict[str, Any], output: Any) -> None:
         if self.handle is not None:
             self.handle.remove()
-        first = given[0] if given else next(iter(options.values()))
-        _Output(part, self.name).check(first, output, self.target)
+        first, *more = (*given, *options.values())
+        batch = next((value for value in more if isinstance(value, VideoBatch)), None)
+        _Output(part, self.name).check(first, output, self.sizes, batch)
 
 
-def check_first_output(part: nn.Module, name: PartName, target: VideoSpec) -> RemovableHandle:
+def check_first_output(part: nn.Module, name: PartName, sizes: DataSpec) -> RemovableHandle:
     """Has the next output of a part held against its sizes, once.
 
     Args:
         part: an encoder, a core or a decoder.
         name: which.
-        target: sizes of what a decoder is to produce.
+        sizes: that the parts were built for. Other numbers of views have proportionally as many tokens, and a decoder
+            that `paints_rays` paints as many as it is given.
 
     Returns:
         what calls it off.
     """
-    hook = _FirstOutput(name, target)
+    hook = _FirstOutput(name, sizes)
     hook.handle = part.register_forward_hook(hook, with_kwargs=True)
     return hook.handle
 
@@ -193,17 +195,21 @@ class _Output:
     def __init__(self, part: nn.Module, name: PartName) -> None:
         self.part, self.name = part, name
 
-    def check(self, given: VideoBatch | Tensor, output: Any, target: VideoSpec) -> None:
+    def check(self, given: VideoBatch | Tensor, output: Any, sizes: DataSpec, batch: VideoBatch | None) -> None:
         if self.name == "encoder":
             assert isinstance(given, VideoBatch)
-            self._check_encoder(given, output)
+            self._check_encoder(given, output, sizes.input.num_views)
         else:
             assert isinstance(given, Tensor)
-            self._check_core(given, output) if self.name == "core" else self._check_decoder(given, output, target)
+            if self.name == "core":
+                self._check_core(given, output)
+            else:
+                self._check_decoder(given, output, sizes.target, batch)
 
-    def _check_encoder(self, batch: VideoBatch, tokens: Any) -> None:
+    def _check_encoder(self, batch: VideoBatch, tokens: Any, views: int) -> None:
         spec = spec_of(self.part, "encoder", TokenSpec)
-        sizes = {"batch": len(batch), "time": batch.num_steps, "tokens": spec.num_tokens, "dim": spec.dim}
+        count = spec.num_tokens * batch.num_views // views
+        sizes = {"batch": len(batch), "time": batch.num_steps, "tokens": count, "dim": spec.dim}
         self._shape("tokens", tokens, sizes, f"its token_spec is {spec}, and it was given {_steps(batch)}")
 
     def _check_core(self, tokens: Tensor, output: Any) -> None:
@@ -216,7 +222,7 @@ class _Output:
             self._shape("attention", output.attention, steps | {"tokens": tokens.shape[2]}, why)
         self._check_losses(output.losses)
 
-    def _check_decoder(self, slots: Tensor, output: Any, target: VideoSpec) -> None:
+    def _check_decoder(self, slots: Tensor, output: Any, target: VideoSpec, batch: VideoBatch | None) -> None:
         self._kind(output, Decoded, "Decoded(reconstruction, masks)")
         steps = {"batch": slots.shape[0], "time": slots.shape[1]}
         if target.num_views > 1:
@@ -225,6 +231,10 @@ class _Output:
         channels, pixels = {"channels": target.channels}, {"height": target.height, "width": target.width}
         why = f"it was built for frames of {target.channels} channels, {target.height} x {target.width}, and was given "
         why += f"slots of shape {_shape(slots)}"
+        if batch is not None and batch.rays is not None and getattr(self.part, "paints_rays", False):
+            steps |= {"views": batch.num_views} if batch.rays.ndim == 6 else {}
+            pixels = {"height": batch.rays.shape[-2], "width": batch.rays.shape[-1]}
+            why += f" and rays of shape {_shape(batch.rays)}"
         self._shape("reconstruction", output.reconstruction, steps | channels | pixels, why)
         if output.masks is not None:
             self._shape("masks", output.masks, steps | count | pixels, why)

@@ -65,7 +65,7 @@ class SlotTask(Task, ABC):
         self.core = core(spec_of(self.encoder, "encoder", TokenSpec))
         self.decoder = decoder(spec_of(self.core, "core", SlotSpec), sizes.target)
         check_views(self.encoder, sizes.input, self.decoder, sizes.target)
-        self._target_spec = sizes.target
+        self._sizes = sizes
         self._checks: list[RemovableHandle] = []
         self._check_first_outputs()
 
@@ -84,4 +84,4 @@ class SlotTask(Task, ABC):
         for check in self._checks:
             check.remove()  # that of an earlier stage, if it did not come to a call
         parts: dict[PartName, nn.Module] = {"encoder": self.encoder, "core": self.core, "decoder": self.decoder}
-        self._checks = [check_first_output(part, name, self._target_spec) for name, part in parts.items()]
+        self._checks = [check_first_output(part, name, self._sizes) for name, part in parts.items()]

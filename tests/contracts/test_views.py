@@ -10,12 +10,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from einops import rearrange
 from jaxtyping import TypeCheckError
 from torch import Tensor, nn
+from view_tasks import RowsOfViews
 
 from slotbench import registry
-from slotbench.interfaces import DataSpec, Decoded, Decoder, Encoder, SlotSpec, TokenSpec, VideoBatch, VideoSpec
+from slotbench.interfaces import DataSpec, Decoded, Decoder, SlotSpec, VideoBatch, VideoSpec
 from slotbench.tasks.slot_task import SlotTask
 from slotbench.testing.frame_laws import (
     ENCODER_LAWS,
@@ -33,21 +33,6 @@ from slotbench.testing.frame_laws import (
     steps_are_decoded_alone,
     views_follow_their_rays,
 )
-
-
-class RowsOfViews(Encoder):
-    """The rows of all views of a step, each with the rays that it has seen along, through one linear map."""
-
-    takes_views = True
-
-    def __init__(self, spec: VideoSpec) -> None:
-        super().__init__()
-        self.token_spec = TokenSpec(4, spec.num_views * spec.height)
-        self.rows = nn.Linear((spec.channels + 6) * spec.width, 4)
-
-    def forward(self, batch: VideoBatch) -> Tensor:
-        seen = torch.cat([batch.frames, batch.require("rays").to(batch.frames)], dim=-3)
-        return self.rows(rearrange(seen, "b t v c h w -> b t (v h) (c w)"))
 
 
 class Rays(Decoder):

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from depth_tasks import with_depth
 from prediction_tasks import quiet_trainer
+from view_tasks import PosedSpheres, RayShares, RowsOfViews
 
 from slotbench import registry
 from slotbench.data.balls.blinking_balls import BlinkingBalls
@@ -56,22 +57,28 @@ def _cater() -> SlotDataModule:
     return CATERLike("objects", num_frames=5, loader=_loader(), **small)  # type: ignore[arg-type]
 
 
+def _posed() -> SlotDataModule:
+    return PosedSpheres(loader=_loader())
+
+
 class FittedPatches(registry.load("tokenizers", "PatchKMeans")):  # type: ignore[misc]
     """Patches of one brightness each, which no data set has to be there for."""
 
     fit_frames = 0
 
 
-DATA: tuple[Callable[[], SlotDataModule], ...] = (_balls, _blinking, _cater)
+DATA: tuple[Callable[[], SlotDataModule], ...] = (_balls, _blinking, _cater, _posed)
 DECODERS = (
     partial(registry.load("decoders", "SpatialBroadcastDecoder"), channels=4, initial_rgb=0.5),
     partial(registry.load("decoders", "AutoregressiveTransformer"), dim=16, num_layers=1),
     partial(registry.load("decoders", "ClassTokenDecoder"), num_layers=1),
     partial(registry.load("decoders", "TransformerDecoder"), dim=16, num_layers=1, num_heads=2),
+    RayShares,
 )
 ENCODERS = (
     partial(registry.load("encoders", "PatchEncoder"), dim=16, patch_size=4),
     partial(registry.load("encoders", "MLPEncoder"), dim=16, norm="none"),
+    RowsOfViews,
 )
 CORES = (
     partial(registry.load("cores", "SAVi"), num_slots=3, dim=16, mlp_ratio=1),

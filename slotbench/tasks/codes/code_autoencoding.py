@@ -310,7 +310,8 @@ class CodeAutoencoding(AutoencodingTask):
         super()._check_first_outputs()
         masks = getattr(self, "mask_decoder", None)  # the parts are checked before it is there
         if masks is not None:
-            self._checks.append(check_first_output(masks.decoder, "decoder", self.data_spec.input))
+            frame = self.data_spec.input
+            self._checks.append(check_first_output(masks.decoder, "decoder", DataSpec(frame, frame)))
 
     def read(self, batch: VideoBatch) -> VideoBatch:
         """The batch with the codes of its frames as the target."""

@@ -1,0 +1,311 @@
+"""Slots of scenes from several posed cameras, from which what other cameras see is painted ray by ray."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from einops import rearrange
+from jaxtyping import Float, Integer
+from torch import Tensor
+from torch.nn import functional as F
+from torch.optim import AdamW, Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from slotbench.figures.view_sheets import view_sheet, view_video
+from slotbench.interfaces import (
+    DataSpec,
+    Decoded,
+    Decoder,
+    Encoder,
+    PartError,
+    Segmentation,
+    Segmenter,
+    SlotSpec,
+    TemporalCore,
+    TokenSpec,
+    VideoBatch,
+    VideoSpec,
+)
+from slotbench.metrics.contingency import masks_to_labels
+from slotbench.metrics.lpips import LPIPS
+from slotbench.metrics.mask_metrics import MASK_METRICS
+from slotbench.metrics.scores import Score
+from slotbench.metrics.view_scores import NovelViewScores
+from slotbench.tasks.frame_losses import at_least_float32
+from slotbench.tasks.given_weights import GivenWeights
+from slotbench.tasks.optimisation import WarmupCosine
+from slotbench.tasks.optimised_module import Decay
+from slotbench.tasks.part_checks import check_counts, check_whole_frames
+from slotbench.tasks.slot_task import SlotTask
+
+__all__ = ["NovelViewAutoencoding", "ViewsPainted"]
+
+Images = Float[Tensor, "batch time views channels height width"]
+
+
+@dataclass
+class ViewsPainted(Segmentation):
+    """What was painted from the slots of clips.
+
+    Attributes:
+        decoded: in training of the rays that were drawn, as a view of a single row; otherwise of all cameras, those
+            that are shown first.
+        seen: what the cameras have seen along the same rays.
+        masks: in evaluation, those of the cameras that are shown, which the true ones of the batch are of.
+    """
+
+    decoded: Decoded = field(kw_only=True)
+    seen: VideoBatch = field(kw_only=True)
+
+
+class NovelViewAutoencoding(SlotTask, Segmenter):
+    """Encodes some of the cameras that see a scene, and paints what all of them see, ray by ray, from a few slots.
+
+    Nothing is labelled in training: the loss is the mean squared error of the colours of `rays_per_step` pixels of each
+    step, drawn at random from the cameras that are shown to the encoder and those that are held out. In validation and
+    test it is that of all pixels, and whole images are painted in pieces; the number of shown cameras may be another.
+
+    Scores: `psnr/held_out`, `psnr_foreground/held_out` (pixels of objects), `ssim/held_out` and, given weights,
+    `lpips/held_out` of cameras that the encoder was not shown, and the same of those that it was; FG-ARI and the other
+    segmentation scores of the decoder's masks in all cameras, with the scopes `frame`, `video`, `step` and `scene` (the
+    four groupings of the paper) and of the held-out cameras alone; errors of depth where the decoder gives it and the
+    data has it. See `NovelViewScores` for the names.
+
+    Baselines of the images are the data set's (`held_out_baselines`), such as the nearest shown camera, the mean image
+    and the empty scene. Those of the masks are those of `SlotAutoencoding`: rectangles are the same in each camera, and
+    clusters of colour are of all cameras and steps of a clip.
+
+    Slots that are drawn are drawn in evaluation by the number of the clip, as in `SlotAutoencoding`.
+
+    Source: PSB, Sections 3.2 and 5.2 and Appendix D.4; which rays are drawn, the paper does not say.
+
+    Arguments that are not explained here are those of `SlotTask`.
+
+    Args:
+        encoder: makes an encoder that `takes_views` from the `VideoSpec` of the cameras that are shown.
+        decoder: makes a decoder that `paints_rays` from the core's `SlotSpec` and the `VideoSpec` of an image.
+        rays_per_step: rays of each step of a clip that are painted in training, drawn with replacement.
+        held_out_share: share of these that are of held-out cameras; null to draw from all cameras alike.
+        rays_at_once: rays, of all clips and steps together, that are painted at once in evaluation, at most (one ray of
+            each step at least); it changes memory and time, and no value.
+        baseline_clips: clips of each evaluation set that baselines of the masks are scored on, the first ones; 0 for no
+            baselines, of images neither.
+        lpips_weights: a file with AlexNet's features, for LPIPS in the test; see `GivenWeights`.
+        lpips_heads: a file with LPIPS's heads, if they are not in `lpips_weights`.
+
+    Raises:
+        ValueError: the data is not of several cameras, or an argument cannot be.
+        PartError: the decoder does not paint single rays, or the encoder takes one view.
+    """
+
+    monitor = ("val/loss", "min")
+
+    def __init__(
+        self,
+        encoder: Callable[[VideoSpec], Encoder],
+        core: Callable[[TokenSpec], TemporalCore],
+        decoder: Callable[[SlotSpec, VideoSpec], Decoder],
+        optimizer: Callable[[Iterable], Optimizer] = AdamW,
+        schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
+        rays_per_step: int = 256,
+        held_out_share: float | None = None,
+        rays_at_once: int = 4096,
+        baseline_clips: int = 200,
+        init_from: str | None = None,
+        data_spec: DataSpec | None = None,
+        decay: Decay = "matrices",
+        lpips_weights: str | None = None,
+        lpips_heads: str | None = None,
+    ):
+        if data_spec is not None:
+            check_whole_frames(data_spec, "NovelViewAutoencoding paints the images of cameras", "MultiCameraLike")
+            if data_spec.input.num_views < 2:
+                raise ValueError(
+                    "NovelViewAutoencoding reads several cameras per step, and this data has one: choose a data set of "
+                    "several posed cameras, for example MultiCameraLike, with 2 or more that are shown"
+                )
+        for name, count in {"rays_per_step": rays_per_step, "rays_at_once": rays_at_once}.items():
+            if count < 1:
+                raise ValueError(f"{name} is {count}; expected 1 or more")
+        if held_out_share is not None and not 0 <= held_out_share <= 1:
+            raise ValueError(f"held_out_share is {held_out_share}; expected a share from 0 to 1, or null")
+        check_counts("clips", baseline_clips=baseline_clips)
+        super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay)
+        if not self.decoder.paints_rays:
+            raise PartError(
+                f"the decoder {type(self.decoder).__name__} paints whole images, and NovelViewAutoencoding has it "
+                "paint some rays of all cameras: choose one that does (paints_rays), for example SlotMixerDecoder"
+            )
+        frame = self.data_spec.input
+        self.rays_per_step, self.rays_at_once = rays_per_step, rays_at_once
+        self.held_out_share = held_out_share
+        self.given_weights = GivenWeights(lpips_weights, lpips_heads)
+        self.given_weights.check(frame.channels, min(frame.height, frame.width), 1)
+        self.declare_scores(*(NovelViewScores(baseline_clips) for _ in range(2)))
+        # not a submodule: no checkpoint holds its weights
+        self._lpips: tuple[LPIPS, ...] = ()
+
+    def setup(self, stage: str) -> None:
+        """Reads the weights of LPIPS: for a test to use them, before a training to see that they are there."""
+        super().setup(stage)
+        if stage in ("fit", "test"):
+            lpips = self.given_weights.load_lpips()
+            self._lpips = (lpips,) if lpips is not None and stage == "test" else ()
+
+    @property
+    def reported(self) -> tuple[Score, ...]:
+        """Quality of held-out cameras, objects told apart over cameras and time, and occupancy, beside baselines."""
+        needs = "masks of the objects"
+
+        def masks(metric: str, scope: str, label: str) -> Score:
+            name = f"{metric}/{scope}"
+            higher = bool(MASK_METRICS[metric].info.higher_is_better)
+            return Score(f"{name}/decoder", label, higher, references=name, of_masks=True)
+
+        return (
+            Score("psnr/held_out", "held-out cameras: PSNR per image, dB"),
+            Score("psnr_foreground/held_out", "held-out cameras: PSNR of the pixels of objects, dB", needs=needs),
+            masks("fg_ari", "scene", "objects told apart over cameras and time: FG-ARI per scene"),
+            masks("fg_ari", "step", "over cameras alone: FG-ARI per step"),
+            masks("miou", "scene", "masks that fit: mIoU per scene"),
+            masks("ari", "scene", "with the background: ARI per scene"),
+            Score("largest_slot/decoder", "share of the largest slot", higher_is_better=False),
+        )
+
+    def forward(self, batch: VideoBatch) -> ViewsPainted:
+        """Slots of every step, and what the decoder paints: in training of some rays, otherwise of all cameras."""
+        slots = self.core(self.encoder(batch)).slots
+        everything = batch.all_views()
+        if self.training:
+            seen = everything.take_rays(self._drawn(batch))
+            return ViewsPainted(slots, decoded=self.decoder(slots, seen), seen=seen)
+        decoded = self.paint(slots, everything)
+        masks = None if decoded.masks is None else decoded.masks[:, :, : batch.num_views]
+        return ViewsPainted(slots, masks=masks, decoded=decoded, seen=everything)
+
+    def evaluate(self, batch: VideoBatch) -> ViewsPainted:
+        """The same as in validation and test."""
+        return self(batch)
+
+    def paint(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch) -> Decoded:
+        """Whole images along the rays of `batch`, painted in pieces, with masks and depth if the decoder has them.
+
+        Args:
+            slots: of every step; some of them, if the decoder can do without the others.
+            batch: with an axis of views; its frames are not looked at.
+        """
+        rays = batch.require("rays")
+        steps, views, size = rays.shape[:2], rays.shape[2], rays.shape[-2:]
+        pixels = torch.arange(views * size.numel(), device=rays.device).expand(*steps, -1)
+        row = batch.take_rays(pixels)
+        count = max(1, self.rays_at_once // steps.numel())
+        pieces, shares = [], []
+        for start in range(0, pixels.shape[-1], count):
+            there = {name: getattr(row, name)[..., start : start + count] for name in ("frames", "rays")}
+            pieces.append(self.decoder(slots, replace(row, masks=None, **there)))
+            shares.append(there["rays"].shape[-1] / pixels.shape[-1])
+
+        def joined(name: str) -> Tensor | None:
+            values = [getattr(piece, name) for piece in pieces]
+            if any(value is None for value in values):
+                return None
+            flat = torch.cat(values, dim=-1)[:, :, 0].squeeze(-2)
+            return rearrange(flat, "b t ... (v h w) -> b t v ... h w", v=views, h=size[0], w=size[1])
+
+        painted = joined("reconstruction")
+        assert painted is not None
+        losses = {
+            name: sum(share * piece.losses[name] for share, piece in zip(shares, pieces, strict=True))
+            for name in pieces[0].losses
+        }
+        return Decoded(painted, joined("masks"), losses=losses, depth=joined("depth"))
+
+    def loss(self, output: ViewsPainted, batch: VideoBatch) -> Float[Tensor, ""]:
+        """Mean squared error of the colours along the rays that were painted, plus the decoder's own terms."""
+        painted, seen = at_least_float32(output.decoded.reconstruction), at_least_float32(output.seen.frames)
+        return output.decoded.add_losses(F.mse_loss(painted, seen))
+
+    def score(self, batch: VideoBatch, scores: NovelViewScores) -> Tensor:
+        """Scores the images of held-out and of shown cameras, the masks of all, and depth."""
+        out = self.evaluate(batch)
+        shown, painted = batch.num_views, self.images(out)
+        cameras = {"shown": (batch, painted[:, :, :shown])}
+        if batch.held_out is not None:
+            cameras["held_out"] = (batch.held_out, painted[:, :, shown:])
+        lpips = self._lpips[0].to(self.device) if self._lpips else None
+        for name, (seen, images) in cameras.items():
+            scores.update_images(name, images, seen.frames.float(), seen.masks, lpips)
+        if scores.wants_references and scores.baseline_clips and (held_out := batch.held_out) is not None:
+            simple = getattr(getattr(self.trainer, "datamodule", None), "held_out_baselines", None)
+            for name, images in simple(batch).items() if simple is not None else ():
+                scores.update_images("held_out", images, held_out.frames.float(), held_out.masks, lpips, name)
+        if (depth := out.decoded.depth) is not None:
+            parts = {"shown": depth[:, :, :shown], "held_out": depth[:, :, shown:]}
+            for name, (seen, _) in cameras.items():
+                if (true := seen.objects.get("depth")) is not None:
+                    scores.update_depth(name, parts[name].float(), true.float())
+        if (labels := self._labels(out)) is not None:
+            scores.update_views(labels, out.slots.shape[2], out.seen.masks, shown, batch.index)
+            if out.seen.masks is not None:
+                scores.update_baselines(out.seen, out.slots.shape[2])
+        return self.loss(out, batch)
+
+    def images(self, out: ViewsPainted) -> Images:
+        """What was painted, in [0, 1]."""
+        return out.decoded.reconstruction.float().clamp(0, 1)
+
+    def predict(self, batch: VideoBatch) -> dict[str, Tensor]:
+        """The slots, the images of all cameras, those that are shown first, and the slot that wins each pixel."""
+        out = self.evaluate(batch)
+        found = {"slots": out.slots, "views": self.images(out)}
+        labels = self._labels(out)
+        return found if labels is None else found | {"view_labels": labels}
+
+    def attention_masks(
+        self, attention: Float[Tensor, "batch time slots tokens"], size: tuple[int, int]
+    ) -> Float[Tensor, "batch time slots height width"] | None:
+        """None: the tokens of several cameras are on no grid."""
+        return None
+
+    def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
+        """A sheet per clip: all cameras at the first, the middle and the last step."""
+        return {
+            name: view_sheet(**clip, steps=sorted({0, batch.num_steps // 2, batch.num_steps - 1}))
+            for name, clip in self._shown(batch).items()
+        }
+
+    def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
+        """Of each clip, all cameras: frames, what is painted, the slots and the truth."""
+        return {name: view_video(**clip) for name, clip in self._shown(batch).items()}
+
+    def _shown(self, batch: VideoBatch) -> dict[str, dict[str, Any]]:
+        """The arguments of a figure of each clip, by its name."""
+        with self.deterministic_sampling(batch, 0):
+            out = self.evaluate(batch)
+        shown: dict[str, Tensor | None] = {"frames": out.seen.frames, "painted": self.images(out)}
+        shown |= {"labels": self._labels(out), "true_masks": out.seen.masks}
+        counts = {"num_slots": out.slots.shape[2], "shown": batch.num_views}
+        return {
+            f"clip_{i}": {name: None if values is None else values[i] for name, values in shown.items()} | counts
+            for i in range(len(batch))
+        }
+
+    def _drawn(self, batch: VideoBatch) -> Integer[Tensor, "batch time rays"]:
+        """Which pixels are painted in training, counted through the cameras that are shown and those held out."""
+        size, device = batch.frames.shape[-2:].numel(), batch.frames.device
+        shown = batch.num_views * size
+        held_out = 0 if batch.held_out is None else batch.held_out.num_views * size
+        steps, rays, share = (len(batch), batch.num_steps), self.rays_per_step, self.held_out_share
+        if share is None or not held_out:
+            return torch.randint(shown + held_out, (*steps, rays), device=device)
+        others = round(share * rays)
+        drawn = (torch.randint(shown, (*steps, rays - others), device=device),
+                 torch.randint(shown, shown + held_out, (*steps, others), device=device))  # fmt: skip
+        return torch.cat(drawn, dim=-1)
+
+    def _labels(self, out: ViewsPainted) -> Integer[Tensor, "batch time views height width"] | None:
+        return None if out.decoded.masks is None else masks_to_labels(out.decoded.masks)

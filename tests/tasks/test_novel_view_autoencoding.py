@@ -1,0 +1,245 @@
+"""The task paints rays of all cameras from slots of some, and scores held-out cameras, and masks over all cameras."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from prediction_tasks import batch_of, quiet_trainer
+from sklearn.metrics import adjusted_rand_score
+from view_tasks import SIDE, PosedSpheres, RayShares, RowsOfViews, view_task
+
+from slotbench.data.balls.bouncing_balls import BouncingBalls
+from slotbench.errors import UserError
+from slotbench.evaluation.lengths import measure
+from slotbench.evaluation.probe_clips import collect
+from slotbench.interfaces import Decoded, PartError
+from slotbench.metrics.contingency import masks_to_labels
+from slotbench.metrics.frames import frame_ssim
+from slotbench.metrics.segmentation_baselines import grid_labels
+from slotbench.registry import load
+
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
+
+
+@pytest.fixture
+def data():
+    return PosedSpheres()
+
+
+def validate(task, data):
+    trainer = quiet_trainer()
+    trainer.validate(task, datamodule=data, verbose=False)
+    return {name: float(value) for name, value in trainer.callback_metrics.items()}
+
+
+def val_batches(data):
+    return [data.on_after_batch_transfer(batch, 0) for batch in data.val_dataloader()]
+
+
+def test_the_training_loss_is_that_of_rays_of_all_cameras(data):
+    task, batch = view_task(data).train(), batch_of(data, "train")
+    torch.manual_seed(3)
+    out = task(batch)
+    assert out.seen.frames.shape == (2, 2, 1, 3, 1, 20)
+    whole = batch.all_views()
+    seen = out.seen.rays[:, :, 0, :, 0]
+    for clip, step, ray in [(0, 0, 0), (1, 1, 19), (0, 1, 7)]:
+        same = (whole.rays[clip, step] == seen[clip, step, :, ray][:, None, None]).all(1)
+        view, row, column = same.nonzero()[0].tolist()
+        colour = whole.frames[clip, step, view, :, row, column]
+        assert torch.equal(out.seen.frames[clip, step, 0, :, 0, ray], colour)
+    by_hand = (out.decoded.reconstruction - out.seen.frames).square().mean() + out.decoded.losses["shares"]
+    torch.manual_seed(3)
+    torch.testing.assert_close(task.training_loss(batch), by_hand)
+
+
+@pytest.mark.parametrize(("share", "least", "most"), [(0.0, 0, 0), (0.25, 5, 5), (1.0, 20, 20), (None, 1, 19)])
+def test_a_share_of_the_rays_is_of_held_out_cameras(data, share, least, most):
+    task, batch = view_task(data, held_out_share=share), batch_of(data, "train")
+    drawn = task._drawn(batch)
+    assert drawn.shape == (2, 2, 20)
+    held_out = (drawn >= 2 * SIDE * SIDE).sum(-1)
+    assert int(drawn.max()) < 4 * SIDE * SIDE
+    assert least <= int(held_out.min()) <= int(held_out.max()) <= most
+
+
+@pytest.mark.parametrize("at_once", [1, 1000, 10**6])
+def test_an_image_that_is_painted_in_pieces_is_the_whole_one(data, at_once):
+    batch, calls = batch_of(data), []
+
+    class Counted(RayShares):
+        def forward(self, slots, batch=None):
+            calls.append(batch.rays[:, :, 0, 0].numel())
+            return super().forward(slots, batch)
+
+    task = view_task(data, decoder=Counted, rays_at_once=at_once)
+    with torch.no_grad():
+        out = task(batch)
+        whole = RayShares.forward(task.decoder, out.slots, batch.all_views())
+    torch.testing.assert_close(out.decoded.reconstruction, whole.reconstruction)
+    torch.testing.assert_close(out.decoded.masks, whole.masks)
+    torch.testing.assert_close(out.decoded.losses, whole.losses)
+    assert torch.equal(out.masks, out.decoded.masks[:, :, :2])
+    assert max(calls) <= max(at_once, 4)
+    assert sum(calls) == 2 * 2 * 4 * SIDE * SIDE
+
+
+def rand_scores(labels, true, samples):
+    """FG-ARI of each sample, whose pixels a plain loop gathers."""
+    found = []
+    for sample in samples:
+        pairs = [(int(p), int(t)) for clip, step, view in sample
+                 for p, t in zip(labels[clip, step, view].flatten(), true[clip, step, view].flatten(), strict=True)
+                 if t > 0]  # fmt: skip
+        found.append(adjusted_rand_score([t for _, t in pairs], [p for p, _ in pairs]) if pairs else 1.0)
+    return found
+
+
+def grouped(clips, steps, views):
+    """Which images are scored together, by the name of the grouping."""
+    return {
+        "frame": [[(c, t, v)] for c in clips for t in steps for v in views],
+        "video": [[(c, t, v) for t in steps] for c in clips for v in views],
+        "step": [[(c, t, v) for v in views] for c in clips for t in steps],
+        "scene": [[(c, t, v) for t in steps for v in views] for c in clips],
+    }
+
+
+def test_scores_are_those_of_plain_loops(data):
+    task = view_task(data)
+    found = validate(task, data)
+    fg_ari, held_out, grid, psnr, foreground, ssim = {}, [], [], [], [], []
+    for batch in val_batches(data):
+        with torch.no_grad():
+            out = task(batch)
+        everything, painted = batch.all_views(), out.decoded.reconstruction.clamp(0, 1)
+        labels = masks_to_labels(out.decoded.masks)
+        shape = labels.shape[:3]
+        for scope, samples in grouped(*map(range, shape)).items():
+            fg_ari.setdefault(scope, []).extend(rand_scores(labels, everything.masks, samples))
+        apart = grouped(range(shape[0]), range(shape[1]), [2, 3])["scene"]
+        held_out += rand_scores(labels, everything.masks, apart)
+        blind = grid_labels(torch.zeros(1, 1, 3, SIDE, SIDE), 1, 2)[0, 0].expand(*shape, -1, -1)
+        grid += rand_scores(blind, everything.masks, apart)
+        for image, true, ids in zip(
+            painted[:, :, 2:].flatten(0, 2), batch.held_out.frames.flatten(0, 2), batch.held_out.masks.flatten(0, 2),
+            strict=True,
+        ):  # fmt: skip
+            psnr.append(-10 * np.log10(float((image - true).square().mean())))
+            ssim.append(float(frame_ssim(image, true)))
+            if (ids > 0).any():
+                foreground.append(-10 * np.log10(float((image - true)[:, ids > 0].square().mean())))
+    for scope, values in fg_ari.items():
+        assert found[f"val/fg_ari/{scope}/decoder"] == pytest.approx(np.mean(values), abs=1e-6)
+    assert len({round(found[f"val/fg_ari/{scope}/decoder"], 6) for scope in fg_ari}) == 4
+    assert found["val/fg_ari/scene/held_out"] == pytest.approx(np.mean(held_out), abs=1e-6)
+    assert found["val/baseline/fg_ari/scene/held_out/grid 1x2"] == pytest.approx(np.mean(grid), abs=1e-6)
+    assert found["val/psnr/held_out"] == pytest.approx(np.mean(psnr), abs=1e-4)
+    assert found["val/psnr_foreground/held_out"] == pytest.approx(np.mean(foreground), abs=1e-4)
+    assert found["val/ssim/held_out"] == pytest.approx(np.mean(ssim), abs=1e-4)
+    assert {"val/psnr/shown", "val/miou/scene/decoder", "val/ari/scene/decoder", "val/largest_slot/decoder"} <= set(
+        found
+    )
+
+
+def test_baselines_stand_beside_the_scores(data):
+    task = view_task(data)
+    found = validate(task, data)
+    headlines = {headline.metric: headline for headline in task.headlines()}
+    assert set(headlines["val/psnr/held_out"].baselines) == {"white", "truth"}
+    assert headlines["val/psnr/held_out"].baselines["truth"] == 100
+    assert headlines["val/psnr_foreground/held_out"].baselines["white"] < 30
+    assert {"grid 1x2", "k-means colour", "k-means colour + position"} <= set(
+        headlines["val/fg_ari/scene/decoder"].baselines
+    )
+    # spheres of three colours that the same cameras see
+    assert found["val/baseline/fg_ari/scene/k-means colour"] > 0.5
+    infos = task.metric_infos(name.removeprefix("val/") for name in found)
+    assert set(infos) == {name.removeprefix("val/") for name in found}
+    assert infos["ssim/held_out"].label == "SSIM, held out"
+    assert infos["baseline/fg_ari/scene/held_out/one slot"].of == "fg_ari/scene/held_out"
+    assert task.mask_scores() == []
+    assert not [name for name in validate(view_task(data, baseline_clips=0), data) if "baseline" in name]
+
+
+def test_depth_is_scored_where_decoder_and_data_have_it(data):
+    class Deep(RayShares):
+        def forward(self, slots, batch=None):
+            return replace(super().forward(slots, batch), depth=batch.rays[..., 0, :, :].abs() + 2)
+
+    assert not [name for name in validate(view_task(data), data) if "depth" in name]
+    found = validate(view_task(data, decoder=Deep), data)
+    errors = []
+    for batch in val_batches(data):
+        true, depth = batch.held_out.objects["depth"], batch.held_out.rays[..., 0, :, :].abs() + 2
+        errors.append((depth - true)[true.isfinite()].square())
+    assert found["val/depth_rmse/held_out"] == pytest.approx(float(torch.cat(errors).mean().sqrt()), rel=1e-5)
+
+
+@pytest.mark.parametrize("shown", [1, 3])
+def test_evaluation_may_show_another_number_of_cameras(shown):
+    data = PosedSpheres(shown=2, eval_shown=shown)
+    task = view_task(data)
+    trainer = quiet_trainer(max_steps=2, val_check_interval=2, check_val_every_n_epoch=None)
+    trainer.fit(task, datamodule=data)
+    assert {"val/psnr/held_out", "train/loss"} <= set(trainer.callback_metrics)
+
+
+def test_data_without_held_out_cameras_or_masks_is_scored_by_the_rest():
+    data = PosedSpheres(held_out=0)
+    data.on_after_batch_transfer = lambda batch, number: replace(batch, frames=batch.frames.float() / 255, masks=None)
+    found = validate(view_task(data), data)
+    assert "val/psnr/shown" in found
+    assert not [name for name in found if "held_out" in name or "ari" in name]
+
+
+def test_wrong_data_and_parts_are_refused(data):
+    with pytest.raises(ValueError, match="reads several cameras per step, and this data has one"):
+        view_task(BouncingBalls(resolution=16))
+    with pytest.raises(PartError, match="SpatialBroadcastDecoder takes one view per step"):
+        view_task(data, decoder=partial(load("decoders", "SpatialBroadcastDecoder"), broadcast_size=6))
+    with pytest.raises(PartError, match="paints whole images"):
+        view_task(data, decoder=type("Whole", (RayShares,), {"paints_rays": False}))
+    with pytest.raises(ValueError, match="held_out_share is 2"):
+        view_task(data, held_out_share=2)
+    with pytest.raises(ValueError, match="rays_at_once is 0"):
+        view_task(data, rays_at_once=0)
+
+    class Short(RayShares):
+        def forward(self, slots, batch=None):
+            return Decoded(super().forward(slots, batch).reconstruction[..., 1:])
+
+    class Few(RowsOfViews):
+        def forward(self, batch):
+            return super().forward(batch)[:, :, 1:]
+
+    for wrong, message in [({"decoder": Short}, "and rays of shape"), ({"encoder": Few}, "tokens 23 for 24")]:
+        with pytest.raises(PartError, match=message):
+            view_task(data, **wrong).train()(batch_of(data, "train"))
+
+
+def test_pictures_show_all_cameras(data):
+    task, batch = view_task(data), batch_of(data)
+    pictures, videos = task.pictures(batch), task.videos(batch)
+    assert set(pictures) == set(videos) == {"clip_0", "clip_1"}
+    sheet, video = pictures["clip_0"], videos["clip_0"]
+    assert sheet.dtype == video.dtype == np.uint8
+    assert len(video) == 2
+    # four cameras of 72 pixels and as many rows of each of two steps
+    assert sheet.shape[0] > 8 * 72
+    assert sheet.shape[1] > 4 * 72
+    found = task.predict(batch)
+    assert found["views"].shape == (2, 2, 4, 3, SIDE, SIDE)
+    assert found["view_labels"].shape == (2, 2, 4, SIDE, SIDE)
+
+
+def test_slots_are_probed_by_their_masks_in_the_shown_cameras_and_clips_of_other_lengths_are_refused(data):
+    task, batches = view_task(data), val_batches(data)
+    clips = collect(task, batches, num_clips=3)
+    assert clips.slots.shape == (3, 2, 3, 8)
+    assert clips.tables.sum((-2, -1)).unique().tolist() == [2 * SIDE * SIDE]
+    assert clips.shapes[..., 2].sum(-1) == pytest.approx(torch.ones(3, 2))
+    with pytest.raises(UserError, match="gives the masks of whole clips only"):
+        measure(task, batches, 2, [1], 2)

@@ -48,6 +48,8 @@ class Decoded:
         components: each slot's own image.
         losses: terms that the decoder itself adds to the loss, scalars by name.
         depth: distance along the ray of each pixel, in the unit of the rays, if the decoder has such a notion.
+        background: share of each pixel that belongs to no slot, where a decoder has it beside the slots; `masks` times
+            the rest are then the shares of the slots.
     """
 
     reconstruction: Float[Tensor, "batch time *views channels height width"]
@@ -55,6 +57,7 @@ class Decoded:
     components: Float[Tensor, "batch time *views slots channels height width"] | None = None
     losses: dict[str, Tensor] = field(default_factory=dict)
     depth: Float[Tensor, "batch time *views height width"] | None = None
+    background: Float[Tensor, "batch time *views height width"] | None = None
 
     def add_losses(self, value: Float[Tensor, ""]) -> Float[Tensor, ""]:
         """`value` plus the terms of the decoder."""

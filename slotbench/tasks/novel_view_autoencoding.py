@@ -222,7 +222,8 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
             name: sum(share * piece.losses[name] for share, piece in zip(shares, pieces, strict=True))
             for name in pieces[0].losses
         }
-        return Decoded(painted, joined("masks"), losses=losses, depth=joined("depth"))
+        others = {name: joined(name) for name in ("masks", "depth", "background")}
+        return Decoded(painted, losses=losses, **others)
 
     def loss(self, output: ViewsPainted, batch: VideoBatch) -> Float[Tensor, ""]:
         """Mean squared error of the colours along the rays that were painted, plus the decoder's own terms."""

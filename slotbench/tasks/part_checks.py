@@ -240,6 +240,9 @@ class _Output:
             self._shape("masks", output.masks, steps | count | pixels, why)
         if output.components is not None:
             self._shape("components", output.components, steps | count | channels | pixels, why)
+        for name in ("depth", "background"):
+            if getattr(output, name) is not None:
+                self._shape(name, getattr(output, name), steps | pixels, why)
         self._check_losses(output.losses)
 
     def _check_losses(self, losses: dict[str, Tensor]) -> None:

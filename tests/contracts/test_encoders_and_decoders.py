@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from any_part import light
 from changed_parts import changed, forgetful, mistakes, with_dead_parameter
 from torch import Tensor, nn
 
@@ -47,7 +48,7 @@ def test_encoder_keeps_the_law(name, video, law):
 @pytest.mark.parametrize("slots", [SLOTS, CELLS], ids=["a set of slots", "cells of a grid"])
 @pytest.mark.parametrize("name", registry.names("decoders"))
 def test_decoder_keeps_the_law(name, slots, law):
-    build = registry.load("decoders", name)
+    build = light("decoders", name)
     try:
         build(slots, TARGET)
     except ValueError as error:

@@ -10,6 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from any_part import light
+from einops import rearrange
 from jaxtyping import TypeCheckError
 from torch import Tensor, nn
 from view_tasks import RowsOfViews
@@ -87,14 +89,14 @@ RAY_DECODERS = [n for n in registry.names("decoders") if registry.load("decoders
 
 @pytest.mark.parametrize("name", RAY_DECODERS)
 def test_registered_decoders_of_rays_paint_each_view_by_its_rays(name):
-    views_follow_their_rays(registry.load("decoders", name), SLOTS, PAINTED)
+    views_follow_their_rays(light("decoders", name), SLOTS, PAINTED)
 
 
 @pytest.mark.parametrize("name", RAY_DECODERS)
 def test_registered_decoders_of_rays_paint_some_of_them_as_in_the_whole(name):
     assert registry.load("decoders", name).takes_views
     torch.manual_seed(0)
-    decoder = registry.load("decoders", name)(SLOTS, PAINTED).double().eval()
+    decoder = light("decoders", name)(SLOTS, PAINTED).double().eval()
     slots, batch = random_slots(SLOTS), random_batch(PAINTED)
     chosen = torch.randint(2 * 64, (*slots.shape[:2], 9), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +13,10 @@ from slotbench.interfaces import AutoregressiveDecoder, TokenSpec
 from slotbench.testing.code_laws import CODES, coded_batch
 from slotbench.testing.frame_laws import CELLS, INPUT, SLOTS, random_batch, random_slots
 
-__all__ = ["PARTS", "any_part"]
+__all__ = ["LIGHT", "PARTS", "any_part", "light"]
+
+LIGHT = {"SlotNeRF": {"dim": 8, "num_points": 3}}
+"""Arguments of parts that take too long with their defaults for tests of every part."""
 
 PARTS = [
     (kind, name)
@@ -21,9 +25,15 @@ PARTS = [
 ]
 
 
+def light(kind: str, name: str) -> Any:
+    """What builds a part, with the arguments of `LIGHT`."""
+    build = registry.load(kind, name)
+    return partial(build, **LIGHT[name]) if name in LIGHT else build
+
+
 def any_part(kind: str, name: str) -> tuple[nn.Module, tuple[Any, ...]]:
     """The part, and the arguments of a call."""
-    build = registry.load(kind, name)
+    build = light(kind, name)
     if kind == "encoders":
         return build(INPUT).double(), (random_batch(INPUT),)
     if kind == "cores":
@@ -33,7 +43,7 @@ def any_part(kind: str, name: str) -> tuple[nn.Module, tuple[Any, ...]]:
     if kind == "aggregations":
         assignment = torch.rand(2, 3, 4, 5, dtype=torch.float64).softmax(-2)
         return build(8).double(), (assignment, torch.randn(2, 3, 5, 8, dtype=torch.float64))
-    of_codes = issubclass(build, AutoregressiveDecoder)
+    of_codes = issubclass(registry.load(kind, name), AutoregressiveDecoder)
     target, batch = (CODES, coded_batch(CODES)) if of_codes else (INPUT, random_batch(INPUT))
     try:
         return build(SLOTS, target).double(), (random_slots(SLOTS), batch)

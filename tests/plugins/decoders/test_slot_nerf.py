@@ -1,0 +1,202 @@
+"""Slot NeRF: sizes of the paper, what fields of known form render to, masks, background, depth, and its pieces."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from slotbench_plugins.decoders import slot_nerf
+from slotbench_plugins.decoders.slot_nerf import SlotNeRF, _Said
+from torch import nn
+
+from slotbench.interfaces import PartError, SlotSpec, VideoBatch
+from slotbench.testing.aids import ready
+from slotbench.testing.frame_laws import DECODER_LAWS, PAINTED, SLOTS, TARGET, random_batch, random_slots
+
+
+def count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def decoder(**arguments) -> SlotNeRF:
+    torch.manual_seed(0)
+    return ready(SlotNeRF(SLOTS, PAINTED, dim=16, num_points=6, **arguments))
+
+
+def painted(part: SlotNeRF, slots=None, batch=None):
+    with torch.no_grad():
+        return part(random_slots(SLOTS) if slots is None else slots, random_batch(PAINTED) if batch is None else batch)
+
+
+class Solid(nn.Module):
+    """Fields of one density and one colour each, everywhere."""
+
+    def __init__(self, densities, colours):
+        super().__init__()
+        self.densities, self.colours = torch.tensor(densities).double(), torch.tensor(colours).double()
+
+    def forward(self, points, view, slots=None):
+        lead = points.shape[:3]
+        density = self.densities[:, None].expand(*lead, -1, 1)
+        return _Said(density, self.colours.expand(*lead, -1, -1), torch.ones_like(density))
+
+
+class Spheres(nn.Module):
+    """A sphere of radius 1 for each slot, along the x axis; the points come as they are."""
+
+    densities, centres = (0.8, 0.5, 2.0), (3.0, 6.0, 9.0)
+
+    def forward(self, points, view, slots=None):
+        spheres = [torch.stack([points[..., 0] - x, points[..., 1], points[..., 2]], -1) for x in self.centres]
+        inside = torch.stack([sphere.norm(dim=-1) < 1 for sphere in spheres], dim=-1)
+        density = (inside * torch.tensor(self.densities))[..., None].double()
+        colour = torch.eye(3).double().expand(*density.shape[:3], -1, -1)
+        return _Said(density, colour, torch.ones_like(density))
+
+
+def test_the_blocks_have_the_sizes_of_tables_10_and_11():
+    whole = SlotNeRF(SlotSpec(6, 192), TARGET, dim=192, num_points=64)
+    for field in (whole.field, whole.static_field):
+        assert (count(field.block1), count(field.block2)) == (149_376, 74_880)
+
+
+@pytest.mark.parametrize("law", DECODER_LAWS, ids=lambda law: law.__name__)
+@pytest.mark.parametrize(
+    "arguments",
+    [{"shadow": True}, {"mix": "weighted_mean", "static_field": False, "sky": False}],
+    ids=["shadow", "slots alone"],
+)
+def test_variants_keep_the_law(arguments, law):
+    law(lambda slots, video: SlotNeRF(slots, video, dim=8, num_points=4, **arguments))
+
+
+def test_spheres_render_to_the_closed_form(monkeypatch):
+    monkeypatch.setattr(slot_nerf, "encode_scalars", lambda values, bound: values)
+    part = (
+        SlotNeRF(SLOTS, PAINTED, num_points=200_000, near=1.0, far=11.0, static_field=False, sky=False).double().eval()
+    )
+    part.field = Spheres()
+    # one ray through all centres, one past them at half the radius, one past everything
+    origins = torch.tensor([[0, 0, 0], [0, 0.5, 0], [0, 5, 0]])
+    rays = torch.cat([origins, torch.tensor([1, 0, 0]).expand(3, 3)], -1).double().T[None, None, None, :, None]
+    batch = VideoBatch(torch.zeros(1, 1, 1, 3, 1, 3), torch.zeros(1, 1, dtype=torch.long), rays=rays)
+    found = painted(part, random_slots(SLOTS, 1, 1), batch)
+    shares = torch.zeros(3, 3)
+    for ray, chord in enumerate((2.0, math.sqrt(3))):
+        passed = 1.0
+        for slot, density in enumerate(Spheres.densities):
+            shares[slot, ray] = passed * (1 - math.exp(-density * chord))
+            passed *= math.exp(-density * chord)
+    torch.testing.assert_close(found.reconstruction[0, 0, 0, :, 0].float(), shares, rtol=0, atol=1e-4)
+    torch.testing.assert_close(found.background[0, 0, 0, 0].float(), 1 - shares.sum(0), rtol=0, atol=1e-4)
+    alone = found.masks * (1 - found.background[:, :, :, None])
+    torch.testing.assert_close(alone[0, 0, 0, :, 0].float(), shares, rtol=0, atol=1e-4)
+    assert found.masks[0, 0, 0, :, 0, 2].tolist() == pytest.approx([1 / 3] * 3)
+    assert float(found.depth[0, 0, 0, 0, 2]) == pytest.approx(11)
+    assert 2 < float(found.depth[0, 0, 0, 0, 0]) < 6
+
+
+@pytest.mark.parametrize("mix", ["sum", "weighted_mean"])
+def test_one_opaque_slot_of_one_colour_gives_that_colour(mix):
+    part = decoder(mix=mix, static_field=False)
+    part.field = Solid([0, 1e5, 0], [[0.0] * 3, [0.2, 0.5, 0.9], [1.0] * 3])
+    found = painted(part)
+    expected = torch.tensor([0.2, 0.5, 0.9]).double()[:, None, None].expand_as(found.reconstruction)
+    torch.testing.assert_close(found.reconstruction, expected)
+    assert found.masks[:, :, :, 1].min() > 0.999
+    assert found.background.max() < 1e-9
+
+
+def test_empty_space_shows_the_sky_or_nothing():
+    for sky in (False, True):
+        part = decoder(static_field=False, sky=sky)
+        part.field = Solid([0.0] * 3, [[1.0] * 3] * 3)
+        found = painted(part)
+        if sky:
+            view = random_batch(PAINTED).rays[:, :, :, 3:].movedim(3, -1)
+            expected = part.sky(slot_nerf.encode_scalars(view, 1.0)).movedim(-1, 3)
+            torch.testing.assert_close(found.reconstruction, expected)
+        else:
+            assert not found.reconstruction.any()
+        assert found.background.min() == 1
+        torch.testing.assert_close(found.depth, torch.full_like(found.depth, part.far))
+
+
+def test_the_static_field_is_background():
+    part = decoder()
+    part.field = Solid([0.3] * 3, [[0.0] * 3] * 3)
+    part.static_field = Solid([0.9], [[1.0] * 3])
+    found = painted(part)
+    # the first point is at the middle of its bin, so that half a bin is not seen
+    left = math.exp(-1.8 * 15 * 5.5 / 6)
+    assert found.background.max() == pytest.approx(left + (1 - left) / 2)
+    assert found.masks.max() == pytest.approx(1 / 3)
+
+
+def test_the_order_of_the_slots_does_not_matter():
+    part, slots, order = decoder(shadow=True), random_slots(SLOTS), [2, 0, 1]
+    found, turned = painted(part), painted(part, slots[:, :, order])
+    torch.testing.assert_close(turned.reconstruction, found.reconstruction)
+    torch.testing.assert_close(turned.masks, found.masks[:, :, :, order])
+
+
+def test_a_slot_can_be_taken_out():
+    found = painted(decoder(), random_slots(SLOTS)[:, :, :2])
+    assert found.masks.shape[3] == 2
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 1000])
+def test_rays_in_pieces_give_the_same_values(at_once):
+    part = decoder(shadow=True)
+    whole = painted(part)
+    part.rays_at_once = at_once
+    pieces = painted(part)
+    for name in ("reconstruction", "masks", "depth", "background"):
+        torch.testing.assert_close(getattr(pieces, name), getattr(whole, name), rtol=0, atol=1e-12)
+
+
+def test_some_rays_have_the_depth_and_background_of_the_whole_image():
+    part, batch = decoder(), random_batch(PAINTED).all_views()
+    chosen = torch.randint(batch.frames[0, 0, :, 0].numel(), (2, 5, 9), generator=torch.Generator().manual_seed(0))
+    whole, some = painted(part, batch=batch), painted(part, batch=batch.take_rays(chosen))
+    for name in ("depth", "background"):
+        pixels = getattr(whole, name).flatten(2).gather(2, chosen)
+        torch.testing.assert_close(getattr(some, name)[:, :, 0, 0], pixels, rtol=0, atol=1e-12)
+
+
+def test_training_draws_points_and_evaluation_does_not():
+    part = decoder()
+    assert torch.equal(painted(part).reconstruction, painted(part).reconstruction)
+    part.train()
+    assert not torch.equal(painted(part).reconstruction, painted(part).reconstruction)
+
+
+def test_a_new_decoder_lets_some_light_through():
+    torch.manual_seed(0)
+    part = SlotNeRF(SlotSpec(6, 16), PAINTED, num_points=8).double().eval()
+    found = painted(part, random_slots(SlotSpec(6, 16)))
+    passed = (part.far - found.depth).mean() / (part.far - part.near)
+    assert 0.1 < float(passed) < 0.9
+
+
+def test_autocast_keeps_points_and_masks_in_float32():
+    part = SlotNeRF(SLOTS, PAINTED, dim=16, num_points=6).eval()
+    batch = random_batch(PAINTED).map(lambda value: value.float() if value.is_floating_point() else value)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        found = part(random_slots(SLOTS).bfloat16(), batch)
+    assert found.masks.dtype == found.depth.dtype == torch.float32
+    torch.testing.assert_close(found.masks.sum(3), torch.ones_like(found.depth))
+
+
+@pytest.mark.usefixtures("unchecked_shapes")
+def test_what_it_cannot_do_is_said():
+    with pytest.raises(PartError, match="SlotNeRF paints rays of posed cameras, and this batch has none"):
+        decoder()(random_slots(SLOTS), replace(random_batch(PAINTED), rays=None))
+    with pytest.raises(ValueError, match=r"got near=3\.0 and far=2\.0; expected 0 <= near < far"):
+        SlotNeRF(SLOTS, PAINTED, near=3.0, far=2.0)
+    with pytest.raises(ValueError, match="no mix named 'max'; choose one of sum, weighted_mean"):
+        SlotNeRF(SLOTS, PAINTED, mix="max")
+    with pytest.raises(ValueError, match="expected positive numbers"):
+        SlotNeRF(SLOTS, PAINTED, rays_at_once=0)

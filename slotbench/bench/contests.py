@@ -28,6 +28,7 @@ from typing import Any
 
 import torch
 
+from slotbench.bench.core_process import count_flops
 from slotbench.bench.harness import MemoryMeter, Say, messages, python, serve, thread_variables
 from slotbench.bench.report import Table, exponent, markdown, number
 from slotbench.bench.subjects import SUBJECTS, contests_of
@@ -76,6 +77,7 @@ class Contest:
         rare: ways that run in the first round only, because they take minutes.
         size: the length that the work grows with, where contests differ by it: growth is fitted over it.
         group: a table of its own for all contests of one group.
+        flops: the ways whose operations are counted, in a turn of its own (`count_flops`).
     """
 
     label: str
@@ -88,6 +90,7 @@ class Contest:
     rare: tuple[str, ...] = ()
     size: float | None = None
     group: str = ""
+    flops: tuple[str, ...] = ()
 
 
 def by_shape(
@@ -119,7 +122,7 @@ def by_shape(
 
 
 Measured = list[dict[str, Any]]
-"""Each way of a contest: "way", "ms" and "ratio" as "median", "low" and "high", "memory_mb", and its "turns"."""
+"""Each way of a contest: "way", "ms" and "ratio" as "median", "low" and "high", "memory_mb", "flops", its "turns"."""
 
 
 def run_contest(contest: Contest, rounds: int, *, wall: bool = False) -> Measured:
@@ -172,6 +175,7 @@ def run_contest(contest: Contest, rounds: int, *, wall: bool = False) -> Measure
             "ms": _around([1e3 * value for value in values]),
             "ratio": _around([value / other for value, other in zip(values, whole, strict=False)]),
             "memory_mb": memory.get(name),
+            "flops": count_flops(ways[name]) if name in contest.flops else None,
             "turns": values,
         }
         for name, values in seconds.items()
@@ -283,7 +287,8 @@ def _table(title: str, case: str, entries: list[tuple[Contest, Measured]]) -> Ta
     units = "/".join(dict.fromkeys(contest.unit for contest, _ in entries if contest.unit))
     with_memory = any(one["memory_mb"] is not None for _, measured in entries for one in measured)
     headings = [case, "way", "ms", "share" if base is None else f"x {base}", "min to max"]
-    headings += [f"{units}/s"] * bool(units) + ["MB"] * with_memory
+    with_flops = any(contest.flops for contest, _ in entries)
+    headings += [f"{units}/s"] * bool(units) + ["MB"] * with_memory + ["GFLOP"] * with_flops
     rows = []
     for contest, measured in entries:
         for index, one in enumerate(measured):
@@ -294,6 +299,8 @@ def _table(title: str, case: str, entries: list[tuple[Contest, Measured]]) -> Ta
                 row.append(f"{1e3 * contest.amount / ms:,.0f}")
             if with_memory:
                 row.append("" if one["memory_mb"] is None else f"{one['memory_mb']:,.0f}")
+            if with_flops:
+                row.append("" if one["flops"] is None else number(1e-9 * one["flops"]))
             rows.append(row)
     return Table(title, headings, rows, words=2)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 
 import pytest
+import torch
 
 from slotbench.bench import contests
 from slotbench.bench.contests import Contest, Seconds, Way, run_contest, run_process, run_subject, tables
@@ -73,6 +74,16 @@ def test_tables_show_cases_ratios_rates_and_growth():
     assert [row[-1] for row in grown.rows] == ["T^1.00", "T^2.00"]
     page = markdown([table], "name", ["    command"])
     assert "| T=20 | a | 20,000 | 1.00 |  | 0 |" in page
+
+
+def test_operations_are_counted_of_the_ways_that_ask_for_it():
+    left, right = torch.randn(4, 5), torch.randn(5, 6)
+    contest = Contest("x", lambda: {"product": lambda: left @ right, "sum": left.sum}, "sum", flops=("product",))
+    measured = run_contest(contest, 1)
+    assert [one["flops"] for one in measured] == [2 * 4 * 5 * 6, None]
+    (table,) = tables("title", "case", [(contest, measured)])
+    assert table.headings[-1] == "GFLOP"
+    assert [row[-1] for row in table.rows] == ["0.000000240", ""]
 
 
 def test_a_process_is_timed_with_its_own_memory_and_its_failure_says_what_it_said(tmp_path):

@@ -67,8 +67,9 @@ def count(name: str, changed: str = "", changes: dict[str, Any] | None = None) -
 
 @pytest.fixture
 def blank_maps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leaves out the eigenvectors of 1,024 states, which change no size."""
-    monkeypatch.setattr("slotbench_plugins.cores.s5.S5StateSpace._initialise_maps", lambda *_: None)
+    """Leaves out the products with eigenvectors, which change no size."""
+    for name in ("s5.S5StateSpace", "conv_s5.ConvStateSpace"):
+        monkeypatch.setattr(f"slotbench_plugins.cores.{name}._initialise_maps", lambda *_: None)
 
 
 @pytest.mark.usefixtures("blank_maps")

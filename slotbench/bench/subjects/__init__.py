@@ -74,6 +74,12 @@ SUBJECTS = {
     "video_models": Subject(
         "models", "ConvS5, ConvLSTM and frame transformers against length: training and sampling", "length", 3
     ),
+    "code_models": Subject(
+        "codes",
+        "models of codes (ConvS5, S5, Transformer, TECO): roll-outs; steps and frames at the ConvS5 paper's sizes",
+        "model",
+        3,
+    ),
     "broadcast_decoder": Subject(
         "decoders", "first layer of the broadcast decoder: a matrix product, or a convolution", "decoder, part", 20
     ),

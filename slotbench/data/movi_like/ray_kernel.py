@@ -12,10 +12,10 @@ import math
 import numpy as np
 from numba import njit
 
-__all__ = ["CHECKS", "CONE", "CUBE", "CYLINDER", "FAR", "NOISE", "PLAIN", "SPHERE", "STRIPES", "render_into"]
+__all__ = ["BOX", "CHECKS", "CONE", "CUBE", "CYLINDER", "FAR", "NOISE", "PLAIN", "SPHERE", "STRIPES", "render_into"]
 __all__ += ["AMBIENT", "FILL", "FILL_X", "FILL_Y", "FILL_Z", "KEY"]
 
-CUBE, CYLINDER, SPHERE, CONE = 0, 1, 2, 3
+CUBE, CYLINDER, SPHERE, CONE, BOX = 0, 1, 2, 3, 4
 PLAIN, STRIPES, CHECKS, NOISE = 0, 1, 2, 3
 
 FAR = 1000.0
@@ -86,7 +86,7 @@ def _solid(shape, half, ox, oy, oz, dx, dy, dz):  # type: ignore[no-untyped-def]
     else:
         sign = 1.0 if dz > 0.0 else -1.0
         near, far, nz = (-sign * half - oz) / dz, (sign * half - oz) / dz, -sign
-    if shape == CUBE:
+    if shape in (CUBE, BOX):
         for axis in range(2):
             o, d = (ox, dx) if axis == 0 else (oy, dy)
             if d == 0.0:
@@ -128,9 +128,12 @@ def _passes(windows, time, i, x, y):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _meet(shapes, halves, solids, time, i, ox, oy, oz, dx, dy, dz):  # type: ignore[no-untyped-def]
-    """`_solid` for object i, where it is at that time; the normal is in its own axes."""
+    """`_solid` for object i, where it is at that time; the normal is in its own axes.
+
+    A box is a cube of half side 1 in axes as long as one over its half sides.
+    """
     rx, ry, rz = ox - solids[time, i, 0], oy - solids[time, i, 1], oz - solids[time, i, 2]
-    return _solid(
+    near, far, nx, ny, nz = _solid(
         shapes[i],
         halves[i],
         solids[time, i, 3] * rx + solids[time, i, 6] * ry + solids[time, i, 9] * rz,
@@ -140,6 +143,12 @@ def _meet(shapes, halves, solids, time, i, ox, oy, oz, dx, dy, dz):  # type: ign
         solids[time, i, 4] * dx + solids[time, i, 7] * dy + solids[time, i, 10] * dz,
         solids[time, i, 5] * dx + solids[time, i, 8] * dy + solids[time, i, 11] * dz,
     )
+    if shapes[i] == BOX:
+        axis = 3 if nx != 0.0 else (4 if ny != 0.0 else 5)
+        a, b, c = solids[time, i, axis], solids[time, i, axis + 3], solids[time, i, axis + 6]
+        length = math.sqrt(a * a + b * b + c * c)
+        nx, ny, nz = nx / length, ny / length, nz / length
+    return near, far, nx, ny, nz
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")

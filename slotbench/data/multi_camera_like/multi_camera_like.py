@@ -37,6 +37,13 @@ class MultiCameraLike(PosedData, KeptVideos):
     look at the centre. They stand still and are drawn anew for each video. Cubes, cylinders and spheres (the paper has
     a monkey too), 32 colours, 3 sizes, rubber and metal. Colours repeat. Floor and lamp are the same in all videos.
 
+    Level "ego", after Dynamic 3D CLEVR-Natural-Ego (App. C.2): 3 to 5 objects and an ego, which collides with them and
+    is not seen, start in one of four rooms and move anywhere, 24 frames; 6 cameras on the ego, `Front_Left`, `Front`,
+    `Front_Right`, `Back_Left`, `Back`, `Back_Right`, each 90 degrees wide, look all around. The ego keeps its heading.
+    The rooms have walls, doors where they meet, and a prop each, a tree, a snowman, a pile of cubes and a lantern (the
+    paper: elephant, tree, and statues of a cat and of a face), all of them background. Cubes, cylinders, spheres and
+    cones, no icosahedron and no torus; plain colours and a lamp in place of realistic materials and light.
+
     mujoco moves the objects and the ray-caster of `MOViLike` draws them. The videos are made once and kept as those of
     `MOViLike` are, in `$SLOTBENCH_CACHE/MultiCameraLike` and so on; `slotbench prepare MultiCameraLike` writes them to
     a folder that `path` may name.
@@ -48,14 +55,14 @@ class MultiCameraLike(PosedData, KeptVideos):
     4", whose columns are right, up, backward and centre; "depth" "batch time views side side", the distance along the
     ray (1000 where nothing is met); "views", which camera each view is; "focal" in pixels; "to_world", from the frame
     of matrices and rays to the world. In `objects` of the batch alone, what `MOViLike` logs of each object, in the
-    world: "positions", "velocities", "quaternions", "scale", "color", "shape_label" (0 cube, 1 cylinder, 2 sphere),
-    "size_label", "color_label", "material_label" (0 metal, 1 rubber), "present" and so on, and "visibility", pixels of
-    the masks of all cameras, shown or not, in their order "batch time cameras objects".
+    world: "positions", "velocities", "quaternions", "scale", "color", "shape_label" (0 cube, 1 cylinder, 2 sphere, 3
+    cone), "size_label", "color_label", "material_label" (0 metal, 1 rubber), "present" and so on, and "visibility",
+    pixels of the masks of all cameras, shown or not, in their order "batch time cameras objects".
 
     Args:
         path: a cache that `slotbench prepare MultiCameraLike` wrote with the same arguments; null to make it where
             needed.
-        level: "simple"; it decides cameras, objects, and frames of a video.
+        level: "simple" or "ego"; it decides cameras, objects, and frames of a video.
         num_shown: cameras that the encoder is shown, of training clips; 2 or more.
         eval_shown: the same of validation and test clips; null for as many.
         resolution: pixels per side.

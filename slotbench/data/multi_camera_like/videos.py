@@ -7,13 +7,14 @@ import numpy as np
 from slotbench.data.base import Split, padded
 from slotbench.data.movi_like.scenes import FLOOR_COLOR, Bodies, Trajectory, rotation_matrices, simulate
 from slotbench.data.movi_like.videos import WholeSimulations, object_log, surface_gloss
-from slotbench.data.multi_camera_like.scenes import LEVELS, Level, PosedScene, draw_scene
+from slotbench.data.multi_camera_like.scenes import LEVELS, Level, PosedScene, draw_scene, static_world
 
 __all__ = ["TIMED", "PosedSimulations", "draw_views"]
 
 TIMED = ("positions", "quaternions", "velocities", "angular_velocities", "visibility", "depth", "cameras")
 """The entries of `objects` that have an axis of frames."""
 
+_BOX = 4
 _LAMP = np.array([5.0, -5.0, 9.0])
 
 
@@ -59,8 +60,10 @@ class PosedSimulations(WholeSimulations):
     def video(self, video: int) -> dict[str, np.ndarray]:
         """A video: "frames" (time views 3 side side), "masks", and the entries of `objects`."""
         scene = self.scene(video)
-        motion = simulate(scene, self.num_frames)
-        cameras = np.broadcast_to(scene.cameras, (self.num_frames, *scene.cameras.shape))
+        motion = simulate(scene, self.num_frames, scene.surroundings)
+        cameras = np.repeat(scene.cameras[None], self.num_frames, axis=0)
+        if scene.surroundings is not None:
+            cameras[:, :, :2, 3] += motion.ego[:, None]
         frames, masks, depth = draw_views(
             self.level, cameras, self.resolution, self.samples_per_side, (scene, motion, scene.colors)
         )
@@ -96,16 +99,19 @@ def draw_views(
     """
     from slotbench.data.movi_like.ray_caster import Stage, render
 
-    num_frames = len(cameras)
-    if objects is None:
-        none = np.zeros(0, np.int64)
-        shapes, halves, colors, materials = none, np.zeros(0), np.zeros((0, 3)), none
-        positions, rotations = np.zeros((num_frames, 0, 3)), np.zeros((num_frames, 0, 3, 3))
-    else:
+    still, num_frames = static_world(level), len(cameras)
+    count = 0 if objects is None else len(objects[0].shapes)
+    shapes, half_sides, paint = still.shapes, still.half_sides, np.concatenate([[FLOOR_COLOR], still.colors])
+    positions = np.repeat(still.positions[None], num_frames, axis=0)
+    rotations = np.repeat(rotation_matrices(still.quaternions)[None], num_frames, axis=0)
+    materials = np.ones(len(shapes), np.int64)
+    if objects is not None:
         bodies, motion, colors = objects
-        shapes, halves, materials = bodies.shapes, bodies.scales / 2, bodies.materials
-        positions, rotations = motion.positions, rotation_matrices(motion.quaternions)
-    paint = np.concatenate([[FLOOR_COLOR], colors])[:, None].repeat(2, 1)
+        shapes, materials = np.concatenate([bodies.shapes, shapes]), np.concatenate([bodies.materials, materials])
+        half_sides = np.concatenate([bodies.scales[:, None].repeat(3, 1) / 2, half_sides])
+        positions = np.concatenate([motion.positions, positions], axis=1)
+        rotations = np.concatenate([rotation_matrices(motion.quaternions), rotations], axis=1)
+        paint = np.concatenate([paint[:1], colors, paint[1:]])
     films = [
         render(
             Stage(
@@ -113,13 +119,14 @@ def draw_views(
                 camera_rotations=cameras[:, view, :3, :3],
                 width=1.0 / LEVELS[level].focal_length,
                 shapes=shapes,
-                halves=halves,
+                halves=np.where(shapes == _BOX, 1.0, half_sides[:, 0]),
                 positions=positions,
                 rotations=rotations,
-                colors=paint,
+                colors=paint[:, None].repeat(2, 1),
                 textures=np.zeros((len(paint), 6)),
                 gloss=surface_gloss(materials),
                 light=_LAMP,
+                half_sides=half_sides if (shapes == _BOX).any() else None,
             ),
             resolution,
             samples_per_side,
@@ -127,4 +134,5 @@ def draw_views(
         for view in range(cameras.shape[1])
     ]
     frames, masks, depth = (np.stack([getattr(film, n) for film in films], 1) for n in ("frames", "masks", "depth"))
+    masks[masks > count] = 0
     return frames, masks, depth

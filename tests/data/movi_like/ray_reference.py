@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from slotbench.data.movi_like.ray_caster import Film, Stage
 from slotbench.data.movi_like.ray_kernel import (
     AMBIENT,
+    BOX,
     CHECKS,
     CONE,
     CUBE,
@@ -67,10 +70,10 @@ def _meet(
     stage: Stage, time: int, i: int, origin: np.ndarray, ways: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Where rays enter and leave object i, entering after leaving where they miss it, and the normal at the entry."""
-    axes, half = stage.rotations[time, i], stage.halves[i]
+    axes, half = stage.rotations[time, i], _half(stage, i)
     o, d = np.broadcast_to((origin - stage.positions[time, i]) @ axes, ways.shape), ways @ axes
     with np.errstate(divide="ignore", invalid="ignore"):
-        if stage.shapes[i] == CUBE:
+        if stage.shapes[i] in (CUBE, BOX):
             near, far, normal = _between_planes(o, d, half)
         elif stage.shapes[i] == CONE:
             near, far, normal = _cone(o, d, half)
@@ -92,6 +95,11 @@ def _meet(
                 near, far = np.maximum(near, enter), np.minimum(far, leave)
     # not a number, from the root, is a miss
     return np.where(near <= far, near, 1.0), np.where(near <= far, far, 0.0), normal @ axes.T
+
+
+def _half(stage: Stage, i: int) -> Any:
+    """Half the side of an object, or the sides of a box."""
+    return stage.halves[i] if stage.shapes[i] != BOX or stage.half_sides is None else stage.half_sides[i]
 
 
 def _cone(o: np.ndarray, d: np.ndarray, half: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -118,8 +126,8 @@ def _cone(o: np.ndarray, d: np.ndarray, half: float) -> tuple[np.ndarray, np.nda
     return np.maximum(near, enter), np.minimum(far, leave), normal
 
 
-def _between_planes(o: np.ndarray, d: np.ndarray, half: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where rays enter and leave the box of half side `half` in the given axes, and the normal of the entry."""
+def _between_planes(o: np.ndarray, d: np.ndarray, half: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where rays enter and leave the box of half side (or sides) `half` in the axes, and the normal of the entry."""
     sign = np.where(d > 0.0, 1.0, -1.0)
     enter = np.where(d != 0.0, (-sign * half - o) / d, np.where(abs(o) > half, np.inf, -np.inf))
     leave = np.where(d != 0.0, (sign * half - o) / d, np.where(abs(o) > half, -np.inf, np.inf))
@@ -140,7 +148,7 @@ def _light(stage: Stage, time: int, ways: np.ndarray) -> np.ndarray:
     for i in range(len(stage.shapes)):
         near, far, _ = _meet(stage, time, i, points, to_lamp)
         lit &= (found == i + 1) | ~((near <= far) & (far > 0.0) & (near < reach))
-        there = (points - stage.positions[time, i]) @ stage.rotations[time, i] / stage.halves[i]
+        there = (points - stage.positions[time, i]) @ stage.rotations[time, i] / _half(stage, i)
         share = np.where(found == i + 1, _second_share(stage.textures[i + 1], there), share)
     gloss = stage.gloss[found]
     between = to_lamp - ways

@@ -12,7 +12,7 @@ from ray_reference import render_reference
 from scipy.spatial.transform import Rotation
 
 from slotbench.data.movi_like.ray_caster import Film, Stage, render
-from slotbench.data.movi_like.ray_kernel import AMBIENT, CONE, CUBE, CYLINDER, FAR, FILL, FILL_Z, SPHERE
+from slotbench.data.movi_like.ray_kernel import AMBIENT, BOX, CONE, CUBE, CYLINDER, FAR, FILL, FILL_Z, SPHERE
 from slotbench.data.movi_like.videos import camera_quaternions
 
 PLAIN_GLOSS = (1.0, 0.0, 0.0, 1.0)
@@ -87,10 +87,22 @@ def points(made: Stage, film: Film) -> np.ndarray:
     return made.cameras[0] + film.depth[0, ..., None].astype(np.float64) * rays(made, film.masks.shape[-1])
 
 
+def with_boxes(made: Stage, seed: int) -> Stage:
+    """The stage with boxes, some of them long, in the place of cubes."""
+    shapes = np.where(made.shapes == CUBE, BOX, made.shapes)
+    half_sides = np.random.default_rng(seed).uniform(0.1, 4.0, (len(shapes), 3))
+    return replace(made, shapes=shapes, halves=np.where(shapes == BOX, 1.0, made.halves), half_sides=half_sides)
+
+
 @settings(max_examples=25)
-@given(seed=st.integers(0, 10**6), samples=st.sampled_from([1, 2, 3]), side=st.sampled_from([1, 7, 16]))
-def test_compiled_and_readable_images_are_the_same(seed: int, samples: int, side: int) -> None:
-    made = random_stage(seed)
+@given(
+    seed=st.integers(0, 10**6),
+    samples=st.sampled_from([1, 2, 3]),
+    side=st.sampled_from([1, 7, 16]),
+    boxes=st.booleans(),
+)
+def test_compiled_and_readable_images_are_the_same(seed: int, samples: int, side: int, boxes: bool) -> None:
+    made = with_boxes(random_stage(seed), seed) if boxes else random_stage(seed)
     fast, readable = render(made, side, samples), render_reference(made, side, samples)
     np.testing.assert_array_equal(fast.masks, readable.masks)
     np.testing.assert_allclose(fast.depth, readable.depth, rtol=1e-6)
@@ -207,3 +219,31 @@ def test_a_video_of_a_camera_that_stands_still_has_the_images_of_its_frames_alon
             np.testing.assert_array_equal(video.masks[time], alone.masks[0])
             np.testing.assert_array_equal(video.depth[time], alone.depth[0])
             np.testing.assert_array_equal(video.frames[time], alone.frames[0])
+
+
+def test_a_box_of_equal_sides_is_a_cube() -> None:
+    made = random_stage(7)
+    cubes = replace(made, shapes=np.full_like(made.shapes, CUBE))
+    boxes = replace(
+        cubes,
+        shapes=np.full_like(made.shapes, BOX),
+        halves=np.ones(len(made.shapes)),
+        half_sides=made.halves[:, None].repeat(3, 1),
+    )
+    one, other = render(cubes, 24), render(boxes, 24)
+    assert len(made.shapes) > 1
+    np.testing.assert_array_equal(one.masks, other.masks)
+    np.testing.assert_allclose(one.depth, other.depth, rtol=1e-5)
+    assert (abs(one.frames.astype(int) - other.frames.astype(int)) > 1).mean() < 0.005
+
+
+def test_a_wall_beside_the_camera_is_seen_and_what_is_behind_it_is_not() -> None:
+    wall = stage([BOX], [[0.0, 1.0, 0.5]], [1.0], (-4.0, 0.0, 0.9))
+    made = replace(wall, half_sides=np.array([[8.0, 0.1, 0.5]]), width=2.0)
+    film = render(made, 32)
+    assert (film.masks[0, :, :6] == 1).any(0).all()  # to the left, up to the edge of the image
+    assert (film.masks[0, :, 17:] == 0).all()
+    there = points(made, film)[film.masks[0] == 1]
+    np.testing.assert_allclose(there[:, 1].min(), 0.9, atol=1e-3)
+    behind = replace(made, positions=np.array([[[-20.0, 1.0, 0.5]]]))
+    assert not render(behind, 32).masks.any()

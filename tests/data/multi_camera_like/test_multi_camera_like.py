@@ -12,7 +12,7 @@ from torch import Tensor
 
 from slotbench.data.base import LoaderOptions, Split
 from slotbench.data.multi_camera_like.multi_camera_like import MultiCameraLike
-from slotbench.data.multi_camera_like.scenes import COLORS, LEVELS, Level, draw_scene
+from slotbench.data.multi_camera_like.scenes import COLORS, LEVELS, Level, draw_scene, static_world
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoBatch
 
@@ -110,6 +110,7 @@ def test_points_at_the_end_of_rays_lie_in_the_object_that_every_camera_says_is_t
         empty = (masks == 0) & (part.objects["depth"] < MET)
         assert points[:, :, :, 2][empty].min() > -1e-3
     assert inside > 300
+    assert batch.require("masks").amax() <= batch.objects["num_objects"].max()
     seen = sum((part.require("masks") == 1).sum((2, 3, 4)) for part in (batch, held(batch)))
     assert torch.equal(batch.objects["visibility"][..., 0].sum(2), seen)
 
@@ -211,3 +212,55 @@ def test_simple_cameras_stand_still_on_the_hemisphere_and_look_at_the_centre() -
     assert centres[..., 2].min() >= 8 * np.sin(np.radians(25)) - 1e-4
     torch.testing.assert_close(cameras[:, 0, :, :3, 2], centres / 8)
     assert len(torch.unique(centres.reshape(-1, 3), dim=0)) == 9
+
+
+def ego_batch() -> VideoBatch:
+    data = small(level="ego", num_shown=6, video_frames=24, val_videos=8, resolution=8)
+    return clips(data, "val", list(range(8)))
+
+
+def test_ego_cameras_move_as_one_and_look_all_around() -> None:
+    batch = ego_batch()
+    order = batch.objects["views"].argsort(1)
+    cameras = batch.objects["cameras"][torch.arange(8)[:, None], :, order].transpose(1, 2)
+    centres, ways = cameras[..., :3, 3], -cameras[..., :3, 2]
+    ego = centres.mean(2)
+    torch.testing.assert_close(centres - ego[:, :, None], (centres - ego[:, :, None])[:, :1].expand_as(centres))
+    assert torch.equal(ways, ways[:, :1].expand_as(ways))
+    assert ((ego[:, -1] - ego[:, 0]).norm(dim=-1) > 0.1).all()
+    names = LEVELS["ego"].cameras
+    ahead, left = ways[:, 0, names.index("Front"), :2], ways[:, 0, names.index("Front_Left"), :2]
+    back = ways[:, 0, names.index("Back"), :2]
+    torch.testing.assert_close(ahead, -back)
+    assert (ahead[:, 0] * left[:, 1] - ahead[:, 1] * left[:, 0] > 0).all()  # counter-clockwise from above
+    # it starts in the direction in which Front looks
+    way = ego[:, 1, :2] - ego[:, 0, :2]
+    torch.testing.assert_close(way / way.norm(dim=-1, keepdim=True), ahead / ahead.norm(dim=-1, keepdim=True))
+
+
+def test_objects_and_ego_start_in_one_room_and_nothing_leaves_the_world() -> None:
+    batch = ego_batch()
+    present = batch.objects["present"]
+    ego = batch.objects["cameras"][..., :2, 3].mean(2)
+    assert ego.abs().max() < 5
+    for clip in range(8):
+        places = batch.objects["positions"][clip][:, present[clip]]
+        assert places[..., :2].abs().max() < 5
+        assert places[..., 2].min() > 0.1
+        started = torch.cat([places[0, :, :2], ego[clip, :1]])
+        assert len({tuple(row) for row in (started > 0).tolist()}) == 1
+    shapes = set(batch.objects["shape_label"][present].tolist())
+    assert 3 in shapes
+
+
+def test_the_four_rooms_have_props_of_their_own_that_belong_to_the_background() -> None:
+    still = static_world("ego")
+    rooms = {}
+    for shape, centre, sides in zip(still.shapes, still.positions, still.half_sides, strict=True):
+        if sides.max() < 1:
+            rooms.setdefault((centre[0] > 0, centre[1] > 0), []).append(int(shape))
+    assert len(rooms) == 4
+    assert len({tuple(shapes) for shapes in rooms.values()}) == 4
+    data = small(level="ego")
+    scene = data.empty_scene(clips(data, "val", [0, 1]))
+    assert len(torch.unique((scene * 255).round().movedim(3, -1).reshape(-1, 3), dim=0)) > 20

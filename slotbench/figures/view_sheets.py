@@ -16,15 +16,17 @@ from slotbench.figures.painting import (
     paint_slots_over,
     resize,
     size_within,
+    slot_colour,
 )
-from slotbench.figures.sheets import Row, contact_sheet
+from slotbench.figures.sheets import Row, contact_sheet, film_strip
 
-__all__ = ["view_sheet", "view_video"]
+__all__ = ["turn_video", "view_sheet", "view_video", "without_sheet"]
 
 Views = Float[Tensor, "time views channels height width"]
 Labels = Integer[Tensor, "time views height width"]
 
 _LEAST, _MOST = 64, 80
+_LEAST_OF_TURN, _MOST_OF_TURN = 128, 160
 
 
 def view_sheet(
@@ -64,8 +66,7 @@ def view_sheet(
             rows.append(Row("slots", [paint_slots_over(frame, winners, size) for frame, winners in over]))
         if true_masks is not None:
             rows.append(Row("truth", [paint_objects(ids, partners, size) for ids in true_masks[t]]))
-    names = ["shown" if view < shown else "held out" for view in range(frames.shape[1])]
-    return contact_sheet(rows, names, size)
+    return contact_sheet(rows, _names(frames.shape[1], shown), size)
 
 
 def view_video(
@@ -79,3 +80,42 @@ def view_video(
     """A clip as a video of sheets of one step each; arguments are those of `view_sheet`."""
     given = (frames, painted, labels, true_masks, num_slots, shown)
     return np.stack([view_sheet(*given, steps=[t]) for t in range(len(frames))])
+
+
+def without_sheet(
+    frames: Float[Tensor, "views channels height width"],
+    painted: Float[Tensor, "views channels height width"],
+    without: Float[Tensor, "slots views channels height width"],
+    shown: int,
+) -> Painted:
+    """One step in all cameras: the frame, what is painted, and the same with one slot after the other taken out.
+
+    Args:
+        frames: of all cameras, in [0, 1].
+        painted: the same from all slots.
+        without: the same from all slots but one.
+        shown: cameras that are shown to the encoder, the first ones.
+    """
+    size = size_within(frames, _LEAST, _MOST)
+    images = {"frame": frames, "painted": painted}
+    rows = [Row(name, [resize(paint_frame(image), size) for image in views]) for name, views in images.items()]
+    for slot, views in enumerate(without):
+        taken = [resize(paint_frame(image), size) for image in views]
+        rows.append(Row(f"without\nslot {slot}", taken, slot_colour(slot)))
+    return contact_sheet(rows, _names(len(frames), shown), size)
+
+
+def turn_video(
+    painted: Float[Tensor, "time channels height width"], labels: Integer[Tensor, "time height width"] | None
+) -> UInt8[np.ndarray, "time strip_height strip_width 3"]:
+    """What a camera that moves is painted, beside the winning slot of each pixel, if there are masks."""
+    size = size_within(painted, _LEAST_OF_TURN, _MOST_OF_TURN)
+    panels = {"painted": np.stack([resize(paint_frame(image), size) for image in painted])}
+    if labels is not None:
+        over = zip(painted, labels, strict=True)
+        panels["slots"] = np.stack([paint_slots_over(image, winners, size) for image, winners in over])
+    return film_strip(panels)
+
+
+def _names(views: int, shown: int) -> list[str]:
+    return ["shown" if view < shown else "held out" for view in range(views)]

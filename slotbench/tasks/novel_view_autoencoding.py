@@ -15,7 +15,8 @@ from torch.nn import functional as F
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from slotbench.figures.view_sheets import view_sheet, view_video
+from slotbench.data.base import SlotDataModule
+from slotbench.figures.view_sheets import turn_video, view_sheet, view_video, without_sheet
 from slotbench.interfaces import (
     DataSpec,
     Decoded,
@@ -46,6 +47,9 @@ __all__ = ["NovelViewAutoencoding", "ViewsPainted"]
 
 Images = Float[Tensor, "batch time views channels height width"]
 
+_TURN = 24
+"""Frames of a turn around a scene."""
+
 
 @dataclass
 class ViewsPainted(Segmentation):
@@ -55,7 +59,8 @@ class ViewsPainted(Segmentation):
         decoded: in training of the rays that were drawn, as a view of a single row; otherwise of all cameras, those
             that are shown first.
         seen: what the cameras have seen along the same rays.
-        masks: in evaluation, those of the cameras that are shown, which the true ones of the batch are of.
+        masks: in evaluation, those of the cameras that are shown, which the true ones of the batch are of; all 0 where
+            the decoder's background has more of a pixel than any slot, so that it belongs to none.
     """
 
     decoded: Decoded = field(kw_only=True)
@@ -96,6 +101,9 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
             baselines, of images neither.
         lpips_weights: a file with AlexNet's features, for LPIPS in the test; see `GivenWeights`.
         lpips_heads: a file with LPIPS's heads, if they are not in `lpips_weights`.
+        slot_pictures: in every evaluation also show each clip's last step with one slot after the other taken out, and,
+            where the data set has cameras for it (`turntable`), a turn around that step; for decoders of any number of
+            slots.
 
     Raises:
         ValueError: the data is not of several cameras, or an argument cannot be.
@@ -120,6 +128,7 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
         decay: Decay = "matrices",
         lpips_weights: str | None = None,
         lpips_heads: str | None = None,
+        slot_pictures: bool = False,
     ):
         if data_spec is not None:
             check_whole_frames(data_spec, "NovelViewAutoencoding paints the images of cameras", "MultiCameraLike")
@@ -143,6 +152,7 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
         frame = self.data_spec.input
         self.rays_per_step, self.rays_at_once = rays_per_step, rays_at_once
         self.held_out_share = held_out_share
+        self.slot_pictures = slot_pictures
         self.given_weights = GivenWeights(lpips_weights, lpips_heads)
         self.given_weights.check(frame.channels, min(frame.height, frame.width), 1)
         self.declare_scores(*(NovelViewScores(baseline_clips) for _ in range(2)))
@@ -184,7 +194,8 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
             seen = everything.take_rays(self._drawn(batch))
             return ViewsPainted(slots, decoded=self.decoder(slots, seen), seen=seen)
         decoded = self.paint(slots, everything)
-        masks = None if decoded.masks is None else decoded.masks[:, :, : batch.num_views]
+        masks = _masks(decoded)
+        masks = None if masks is None else masks[:, :, : batch.num_views]
         return ViewsPainted(slots, masks=masks, decoded=decoded, seen=everything)
 
     def evaluate(self, batch: VideoBatch) -> ViewsPainted:
@@ -241,15 +252,15 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
         for name, (seen, images) in cameras.items():
             scores.update_images(name, images, seen.frames.float(), seen.masks, lpips)
         if scores.wants_references and scores.baseline_clips and (held_out := batch.held_out) is not None:
-            simple = getattr(getattr(self.trainer, "datamodule", None), "held_out_baselines", None)
-            for name, images in simple(batch).items() if simple is not None else ():
+            data = self._data
+            for name, images in data.held_out_baselines(batch).items() if data is not None else ():
                 scores.update_images("held_out", images, held_out.frames.float(), held_out.masks, lpips, name)
         if (depth := out.decoded.depth) is not None:
             parts = {"shown": depth[:, :, :shown], "held_out": depth[:, :, shown:]}
             for name, (seen, _) in cameras.items():
                 if (true := seen.objects.get("depth")) is not None:
                     scores.update_depth(name, parts[name].float(), true.float())
-        if (labels := self._labels(out)) is not None:
+        if (labels := _labels(out.decoded)) is not None:
             scores.update_views(labels, out.slots.shape[2], out.seen.masks, shown, batch.index)
             if out.seen.masks is not None:
                 scores.update_baselines(out.seen, out.slots.shape[2])
@@ -263,7 +274,7 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
         """The slots, the images of all cameras, those that are shown first, and the slot that wins each pixel."""
         out = self.evaluate(batch)
         found = {"slots": out.slots, "views": self.images(out)}
-        labels = self._labels(out)
+        labels = _labels(out.decoded)
         return found if labels is None else found | {"view_labels": labels}
 
     def attention_masks(
@@ -273,27 +284,53 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
         return None
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
-        """A sheet per clip: all cameras at the first, the middle and the last step."""
-        return {
-            name: view_sheet(**clip, steps=sorted({0, batch.num_steps // 2, batch.num_steps - 1}))
-            for name, clip in self._shown(batch).items()
-        }
+        """A sheet per clip: all cameras at the first, the middle and the last step; with `slot_pictures` one more."""
+        out = self._seen(batch)
+        steps = sorted({0, batch.num_steps // 2, batch.num_steps - 1})
+        sheets = {f"clip_{i}": view_sheet(**clip, steps=steps) for i, clip in enumerate(self._clips(out, batch))}
+        if not self.slot_pictures:
+            return sheets
+        last, slots = out.seen.slice_time(batch.num_steps - 1, batch.num_steps), out.slots[:, -1:]
+        others = [[other for other in range(slots.shape[2]) if other != slot] for slot in range(slots.shape[2])]
+        without = torch.stack([self._painted(slots[:, :, kept], last)[:, 0] for kept in others], dim=1)
+        for i, (frames, painted) in enumerate(zip(last.frames[:, 0], self.images(out)[:, -1], strict=True)):
+            sheets[f"clip_{i}_without"] = without_sheet(frames, painted, without[i], batch.num_views)
+        return sheets
 
     def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
-        """Of each clip, all cameras: frames, what is painted, the slots and the truth."""
-        return {name: view_video(**clip) for name, clip in self._shown(batch).items()}
+        """Of each clip, all cameras: frames, what is painted, the slots and the truth; with `slot_pictures` a turn."""
+        out = self._seen(batch)
+        videos = {f"clip_{i}": view_video(**clip) for i, clip in enumerate(self._clips(out, batch))}
+        around = getattr(self._data, "turntable", None) if self.slot_pictures else None
+        if around is None:
+            return videos
+        decoded = self.paint(out.slots[:, -1:].expand(-1, _TURN, -1, -1), around(batch, _TURN))
+        labels = _labels(decoded)
+        for i, images in enumerate(decoded.reconstruction.float().clamp(0, 1)):
+            videos[f"turn_{i}"] = turn_video(images[:, 0], None if labels is None else labels[i, :, 0])
+        return videos
 
-    def _shown(self, batch: VideoBatch) -> dict[str, dict[str, Any]]:
-        """The arguments of a figure of each clip, by its name."""
+    @property
+    def _data(self) -> SlotDataModule | None:
+        data = getattr(self.trainer, "datamodule", None) if self.is_attached else None
+        return data if isinstance(data, SlotDataModule) else None
+
+    def _seen(self, batch: VideoBatch) -> ViewsPainted:
         with self.deterministic_sampling(batch, 0):
-            out = self.evaluate(batch)
+            return self.evaluate(batch)
+
+    def _painted(self, slots: Tensor, batch: VideoBatch) -> Images:
+        return self.paint(slots, batch).reconstruction.float().clamp(0, 1)
+
+    def _clips(self, out: ViewsPainted, batch: VideoBatch) -> list[dict[str, Any]]:
+        """The arguments of a figure of each clip."""
         shown: dict[str, Tensor | None] = {"frames": out.seen.frames, "painted": self.images(out)}
-        shown |= {"labels": self._labels(out), "true_masks": out.seen.masks}
+        shown |= {"labels": _labels(out.decoded), "true_masks": out.seen.masks}
         counts = {"num_slots": out.slots.shape[2], "shown": batch.num_views}
-        return {
-            f"clip_{i}": {name: None if values is None else values[i] for name, values in shown.items()} | counts
+        return [
+            {name: None if values is None else values[i] for name, values in shown.items()} | counts
             for i in range(len(batch))
-        }
+        ]
 
     def _drawn(self, batch: VideoBatch) -> Integer[Tensor, "batch time rays"]:
         """Which pixels are painted in training, counted through the cameras that are shown and those held out."""
@@ -308,5 +345,15 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
                  torch.randint(shown, shown + held_out, (*steps, others), device=device))  # fmt: skip
         return torch.cat(drawn, dim=-1)
 
-    def _labels(self, out: ViewsPainted) -> Integer[Tensor, "batch time views height width"] | None:
-        return None if out.decoded.masks is None else masks_to_labels(out.decoded.masks)
+
+def _masks(decoded: Decoded) -> Float[Tensor, "batch time views slots height width"] | None:
+    if decoded.masks is None or decoded.background is None:
+        return decoded.masks
+    background = decoded.background.unsqueeze(-3)
+    shares = decoded.masks * (1 - background)
+    return shares * (shares.amax(-3, keepdim=True) >= background)
+
+
+def _labels(decoded: Decoded) -> Integer[Tensor, "batch time views height width"] | None:
+    masks = _masks(decoded)
+    return None if masks is None else masks_to_labels(masks)

@@ -138,7 +138,7 @@ def tiny_overrides(config: Mapping[str, Any], folder: Path, kept: Collection[str
         values["data"] |= {"num_frames": 4, "eval_frames": 4}
     if config["data"]["class_path"] == "ActionVideos":
         values["data"] |= {"video_frames": FRAMES}
-    if config["data"]["class_path"] == "MOViLike":
+    if config["data"]["class_path"] in ("MOViLike", "MultiCameraLike"):
         values["data"] |= {"train_videos": 2, "val_videos": 1}
     if "baseline_frames" in inspect.signature(load("tasks", config["model"]["class_path"])).parameters:
         values["model"] = {"baseline_frames": 4}

@@ -76,6 +76,10 @@ class PosedSpheres(SlotDataModule):
     def held_out_baselines(self, batch: VideoBatch) -> dict[str, Tensor]:
         return {"white": torch.ones_like(batch.held_out.frames), "truth": to_unit_range(batch).held_out.frames}
 
+    def turntable(self, batch: VideoBatch, steps: int) -> VideoBatch:
+        rays = _rays(steps, 0.0)[None, :, None].expand(len(batch), -1, -1, -1, -1, -1)
+        return VideoBatch(torch.zeros_like(rays[:, :, :, :3]), torch.arange(steps).repeat(len(batch), 1), rays=rays)
+
 
 class _Spheres(ClipDataset):
     def __init__(self, data: PosedSpheres, split: Split) -> None:

@@ -164,6 +164,21 @@ def test_baselines_stand_beside_the_scores(data):
     assert not [name for name in validate(view_task(data, baseline_clips=0), data) if "baseline" in name]
 
 
+def test_pixels_of_which_the_background_has_most_belong_to_no_slot(data):
+    class Behind(RayShares):
+        def forward(self, slots, batch=None):
+            decoded = super().forward(slots, batch)
+            return replace(decoded, background=torch.where(batch.rays[..., 0, :, :] > 0, 0.9, 0.0))
+
+    task, batch = view_task(data, decoder=Behind), batch_of(data)
+    out = task(batch)
+    labels = task.predict(batch)["view_labels"]
+    behind = batch.all_views().rays[..., 0, :, :] > 0
+    assert (labels[behind] == 3).all()
+    assert torch.equal(labels[~behind], out.decoded.masks.argmax(3)[~behind].to(labels))
+    assert (out.masks.sum(3) > 0).equal(~behind[:, :, :2])
+
+
 def test_depth_is_scored_where_decoder_and_data_have_it(data):
     class Deep(RayShares):
         def forward(self, slots, batch=None):
@@ -233,6 +248,23 @@ def test_pictures_show_all_cameras(data):
     found = task.predict(batch)
     assert found["views"].shape == (2, 2, 4, 3, SIDE, SIDE)
     assert found["view_labels"].shape == (2, 2, 4, SIDE, SIDE)
+
+
+def test_slots_are_taken_out_and_the_scene_is_turned_if_asked_for(data):
+    task, batch = view_task(data, slot_pictures=True), batch_of(data)
+    task.trainer = quiet_trainer()
+    task.trainer.validate(task, datamodule=data, verbose=False)
+    with torch.no_grad():
+        pictures, videos = task.pictures(batch), task.videos(batch)
+        assert set(pictures) == {"clip_0", "clip_1", "clip_0_without", "clip_1_without"}
+        assert set(videos) == {"clip_0", "clip_1", "turn_0", "turn_1"}
+        # five rows of four cameras
+        assert 5 * 72 < pictures["clip_0_without"].shape[0] < 6 * 80
+        assert len(videos["turn_0"]) == 24
+        slots = task(batch).slots[:, -1:]
+        last = batch.all_views().slice_time(1, 2)
+        whole, less = (task.paint(given, last).reconstruction for given in (slots, slots[:, :, 1:]))
+        assert not torch.allclose(whole, less)
 
 
 def test_slots_are_probed_by_their_masks_in_the_shown_cameras_and_clips_of_other_lengths_are_refused(data):

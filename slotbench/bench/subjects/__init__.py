@@ -92,6 +92,9 @@ SUBJECTS = {
     "code_sampling": Subject(
         "decoders", "codes of a frame sampled one by one: kept keys and values, or whole passes", "decoder", 3
     ),
+    "ray_decoders": Subject(
+        "decoders", "decoders of rays (SlotMixerDecoder, SlotNeRF): by rays of a step, slots and points", "decoder", 5
+    ),
     "training_step": Subject("models", "parts of one training step of an experiment (--config FILE)", "experiment", 20),
     "segmentation_metrics": Subject("metrics", "object-discovery metrics against scikit-learn", "input", 3),
     "scoring": Subject("metrics", "slotbench score on folders of masks against scikit-learn and scipy", "input", 3),

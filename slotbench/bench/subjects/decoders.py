@@ -14,7 +14,7 @@ from torch.autograd import grad
 from torch.nn import functional
 
 from slotbench.bench.contests import Contest, Way
-from slotbench.interfaces import SlotSpec, VideoSpec
+from slotbench.interfaces import SlotSpec, VideoBatch, VideoSpec
 from slotbench.registry import load
 
 CLIPS, FRAMES, SLOTS, DIM, IMAGE = 4, 3, 7, 64, 32  # experiments/movi_like.yaml: 84 slot images
@@ -35,6 +35,15 @@ THESIS: dict[str, tuple[Any, ...]] = {
     "one image, moving_sprites": ("ConcatenationDecoder", 160, 4, 64, 32, (32, 16, 8)),
     "components, the thesis": ("ComponentDecoder", 20, 6, 100, 64, (64, 32, 16)),
     "one image, the thesis": ("ConcatenationDecoder", 20, 6, 100, 64, (64, 32, 16)),
+}
+# decoders of rays with their defaults, by what grows: 12 time steps, the rays of each, slots, and points of a ray
+STEPS, TOGETHER = 12, 32
+RAYS: dict[str, tuple[str, tuple[dict[str, int], ...]]] = {
+    "SlotMixerDecoder, rays": ("SlotMixerDecoder", tuple({"rays": n, "slots": 6} for n in (64, 256, 1024))),
+    "SlotMixerDecoder, slots": ("SlotMixerDecoder", tuple({"rays": 256, "slots": n} for n in (3, 6, 12))),
+    "SlotNeRF, rays": ("SlotNeRF", tuple({"rays": n, "slots": 6, "points": 24} for n in (16, 64, 256))),
+    "SlotNeRF, slots": ("SlotNeRF", tuple({"rays": 64, "slots": n, "points": 24} for n in (3, 6, 12))),
+    "SlotNeRF, points": ("SlotNeRF", tuple({"rays": 64, "slots": 6, "points": n} for n in (12, 24, 48))),
 }
 # side of the grid of codes, frames, codes, slots, width, layers: experiments/movi_like_textured.yaml, and
 # experiments/paper/movi_e_steve.yaml
@@ -134,6 +143,49 @@ def _thesis_ways(kind: str, frames: int, modules: int, width: int, side: int, ch
     for conv in plain.layers.convs:
         conv.forward = conv.reference
     return {"step by step": partial(_decoded, plain, slots), "at the small size": partial(_decoded, fast, slots)}
+
+
+def ray_decoders(quick: bool) -> Iterator[Contest]:
+    """A training step down to the slots, the same without gradients, and that a few rays at a time."""
+    ways = ("painted", f"painted, {TOGETHER} rays at once", "training step")
+    for group, (kind, cases) in RAYS.items():
+        grows = group.split(", ")[1]
+        for sizes in cases[: 1 if quick else None]:
+            yield Contest(
+                f"{kind}: {', '.join(f'{number} {name}' for name, number in sizes.items())}",
+                partial(_ray_ways, kind, **sizes),
+                "painted",
+                memory=ways,
+                small=partial(_ray_ways, kind, **{**sizes, "rays": 2}),
+                amount=STEPS * sizes["rays"],
+                unit="rays",
+                size=float(sizes[grows]),
+                group=group,
+            )
+
+
+def _ray_ways(kind: str, rays: int, slots: int, **points: int) -> dict[str, Way]:
+    torch.manual_seed(0)
+    arguments = {f"num_{name}": number for name, number in points.items()}
+    decoder: Any = load("decoders", kind)(SlotSpec(slots, DIM), VideoSpec(3, IMAGE, IMAGE), **arguments)
+    given, directions = _slots(1, STEPS, slots, DIM), functional.normalize(torch.randn(1, STEPS, 1, 3, 1, rays), dim=3)
+    time = torch.arange(STEPS)[None]
+    batch = VideoBatch(torch.rand_like(directions), time, rays=torch.cat([-8 * directions, directions], dim=3))
+
+    def painted(at_once: int | None) -> Tensor:
+        decoder.eval()
+        decoder.rays_at_once = at_once
+        with torch.no_grad():
+            return decoder(given, batch).reconstruction
+
+    def trained() -> tuple[Tensor, ...]:
+        decoder.train()
+        decoder.rays_at_once = None
+        loss = decoder(given, batch).reconstruction.square().mean()
+        return grad(loss, [given, *decoder.parameters()])
+
+    ways = (partial(painted, None), partial(painted, TOGETHER), trained)
+    return dict(zip(("painted", f"painted, {TOGETHER} rays at once", "training step"), ways, strict=True))
 
 
 def code_sampling(quick: bool) -> list[Contest]:

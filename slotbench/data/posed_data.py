@@ -23,6 +23,8 @@ class PosedData(StoredVideos):
     A subclass calls `set_views` when it is made, and wraps its videos by `posed`.
     """
 
+    width: int | None = None
+    """Columns of pixels; None for as many as rows."""
     num_cameras: int
     num_shown: int
     eval_shown: int
@@ -54,11 +56,8 @@ class PosedData(StoredVideos):
     def spec(self) -> DataSpec:
         """Frames of the shown views; the target are those that are held out, or the same where none is."""
         held_out = self.num_cameras - self.num_shown or self.num_shown
-        side = self.resolution
-        return DataSpec(
-            VideoSpec(self.channels, side, side, num_views=self.num_shown),
-            VideoSpec(self.channels, side, side, num_views=held_out),
-        )
+        size = (self.channels, self.resolution, self.width or self.resolution)
+        return DataSpec(VideoSpec(*size, num_views=self.num_shown), VideoSpec(*size, num_views=held_out))
 
     def posed(self, source: ClipSource, split: Split, focal: float | None = None, fixed: bool = False) -> PosedVideos:
         """The videos of a split with their views parted."""

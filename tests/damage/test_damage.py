@@ -10,6 +10,7 @@ import cater_kinds
 import clevrer_kinds
 import data_kinds
 import depth_kinds
+import posed_kinds
 import pytest
 import record_kinds
 import score_kinds
@@ -18,7 +19,10 @@ from damages import damages
 from isolation import outcomes, read
 from kinds import Kind
 
-TABLES = (action_kinds, cater_kinds, clevrer_kinds, data_kinds, depth_kinds, record_kinds, score_kinds, tracking_kinds)
+TABLES = (
+    action_kinds, cater_kinds, clevrer_kinds, data_kinds, depth_kinds, posed_kinds, record_kinds, score_kinds,
+    tracking_kinds,
+)  # fmt: skip
 KINDS: dict[str, Kind] = {name: kind for table in TABLES for name, kind in table.KINDS.items()}
 
 

@@ -75,6 +75,18 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"num_frames": 33}, "num_frames is 33; expected at most video_frames, which is 32"),
         ({"scene_seed": -1}, "scene_seed is -1; expected 0 or more"),
     ],
+    "CLEVR3D": [
+        ({"path": "nowhere", "num_shown": 4}, "num_shown is 4; expected at most 3, the cameras of a step"),
+        ({"path": "nowhere", "height": 0}, "height is 0; expected 1 or more"),
+    ],
+    "UORFScenes": [
+        ({"path": "nowhere", "focal": 0.0}, "focal is 0.0; expected more than 0, a share of the image's width"),
+        ({"path": "nowhere", "val_scenes": 0}, "val_scenes is 0; expected 1 or more"),
+    ],
+    "PosedVideoFolder": [
+        ({"path": "nowhere", "num_cameras": 0}, "num_cameras is 0; expected 1 or more"),
+        ({"path": "nowhere", "num_cameras": 3, "num_shown": 1}, "num_shown is 1; expected 2 or more"),
+    ],
     "CLEVRER": [
         ({"path": "nowhere", "fit": "squeeze"}, "fit is 'squeeze'; expected one of stretch, crop"),
         ({"path": "nowhere", "test_split": "val"}, "test_split is 'val'; expected one of test, validation"),

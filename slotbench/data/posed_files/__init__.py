@@ -1,0 +1,1 @@
+"""Readers of files that show scenes from several posed cameras."""

@@ -1,0 +1,168 @@
+"""Videos of several posed cameras of the user's own, in folders."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from slotbench.arrays import read_npz
+from slotbench.data.base import LoaderOptions, Split, check_choices, check_counts
+from slotbench.data.folders.frame_maps import FrameMaps
+from slotbench.data.folders.mask_files import find_masks, mask_ids
+from slotbench.data.folders.names import visible
+from slotbench.data.folders.video_file import VideoFile
+from slotbench.data.folders.video_files import open_video
+from slotbench.data.posed_data import PosedData
+from slotbench.data.posed_files.scenes import PosedFiles, PosedImages, check_matrices
+from slotbench.data.posed_views import Frame, PosedVideos
+from slotbench.errors import DataFilesError, FileError
+
+__all__ = ["PosedVideoFolder"]
+
+Axes = Literal["opengl", "opencv"]
+
+_CAMERA = re.compile(r"cam_(\d{1,6})(\.[A-Za-z0-9]+)?\Z")
+_MOST_BYTES = 1 << 28
+_LAYOUT = "expected train/CLIP/cam_0.mp4, cam_1.mp4, ... (or folders of images) and cameras.npz"
+
+
+class PosedVideoFolder(PosedData):
+    """Videos of several posed cameras of your own.
+
+    `path` has the folders `train`, `val` and `test`, and each of them a folder for every clip:
+
+        CLIP/cam_0.mp4, CLIP/cam_1.mp4, ...     the cameras, frame t of each at one instant; or folders of images
+        CLIP/cameras.npz                        camera_to_world, (cameras, 4, 4) of cameras that stand still or (time,
+                                                cameras, 4, 4), in the order of the cameras' numbers; focal, in pixels
+        CLIP/masks/cam_0.npz, ...               as `VideoFolder` has masks; an object has one id in all cameras
+
+    Where `val` or `test` is missing, the other takes its place. A clip is as long as its shortest camera. Batches are
+    as those of `MultiCameraLike`, with "cameras", "focal", "views" and "to_world" in `objects`.
+
+    Args:
+        path: the folder.
+        num_cameras: cameras of each clip.
+        num_shown: those that are shown in training, 2 or more.
+        eval_shown: those that are shown otherwise; null for as many.
+        num_frames: frames of a training clip, cut out at random.
+        eval_frames: frames of a validation or test clip, cut one after the other; null for whole videos.
+        resolution: pixels per side, of the square in the middle of an image.
+        axes: columns of the rotations: "opengl" (right, up, backward; Blender) or "opencv" (right, down, forward).
+        frame: of matrices and rays: "world", or "first", that of the first shown camera at the clip's first step.
+        loader: batches, workers, sizes, and the seed of the videos' order and of the cuts. Training goes through the
+            videos again and again until there are `train_size` clips; `val_size` and `test_size` are upper bounds.
+
+    Raises:
+        ValueError: for arguments that cannot be; when clips are asked for, as a `DataFilesError`, where the files are
+            missing or not what they should be.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        num_cameras: int,
+        num_shown: int = 2,
+        eval_shown: int | None = None,
+        num_frames: int = 6,
+        eval_frames: int | None = None,
+        resolution: int = 64,
+        axes: Axes = "opengl",
+        frame: Frame = "world",
+        loader: LoaderOptions = LoaderOptions(batch_size=8, val_batch_size=8),
+    ) -> None:
+        super().__init__(loader, num_frames, eval_frames)
+        check_choices(axes=(axes, Axes))
+        check_counts(num_cameras=num_cameras, resolution=resolution)
+        self.set_views(num_cameras, num_shown, eval_shown, frame)
+        self.path = Path(path).expanduser()
+        self.resolution = resolution
+        self.axes: Axes = axes
+
+    def stored_videos(self, split: Split) -> tuple[PosedVideos, None]:
+        """The clips of a split."""
+        folder = self.path / split
+        if split != "train" and not folder.is_dir():
+            folder = self.path / ("test" if split == "val" else "val")
+        if not folder.is_dir():
+            raise DataFilesError(f"no {split} split: the folder {folder} does not exist; {_LAYOUT}")
+        return self.posed(_Clips(folder, self), split), None
+
+
+class _Clips(PosedFiles):
+    def __init__(self, folder: Path, data: PosedVideoFolder) -> None:
+        super().__init__(data.resolution, data.resolution)
+        self.num_cameras, self.axes = data.num_cameras, data.axes
+        self.folders = [clip for clip in visible(folder) if clip.is_dir()]
+        if not self.folders:
+            raise DataFilesError(f"{folder} has no folder of a clip; {_LAYOUT}")
+        self.videos = [_cameras_of(clip, self.num_cameras) for clip in self.folders]
+        self.masks = [find_masks(videos) for videos in self.videos]
+        if len({masks is None for masks in self.masks}) > 1:
+            raise DataFilesError(f"some clips of {folder} have masks and others none; expected all or none")
+        self.lengths = np.array([min(video.length for video in videos) for videos in self.videos])
+        lengths = self.lengths.tolist()
+        self.poses = [
+            _poses(clip / "cameras.npz", self.num_cameras, length)
+            for clip, length in zip(self.folders, lengths, strict=True)
+        ]
+
+    def posed(self, video: int, frames: range) -> PosedImages:
+        """Frames of all cameras of a clip."""
+        cameras, focal = self.poses[video]
+        images = [list(file.frames(frames)) for file in self.videos[video]]
+        maps = self.masks[video]
+        masks = None if maps is None else [self._ids(one, frames, images[0][0]) for one in maps]
+        still = len(cameras) == 1
+        cameras = cameras.repeat(len(frames), 0) if still else cameras[frames.start : frames.stop]
+        if self.axes == "opencv":
+            cameras = cameras * np.array([1.0, -1.0, -1.0, 1.0])
+        return PosedImages(images, masks, cameras, focal)
+
+    def _ids(self, maps: FrameMaps, frames: range, image: np.ndarray) -> np.ndarray:
+        return mask_ids(maps, frames, image.shape[:2])
+
+    def name(self, video: int, start: int) -> str:
+        """The clip's folder and the first frame."""
+        return f"{self.folders[video].name}_frame{start:05d}"
+
+    def video_name(self, video: int) -> str:
+        """The clip's folder."""
+        return self.folders[video].name
+
+    def origin(self, video: int) -> str:
+        """The clip's folder."""
+        return str(self.folders[video])
+
+
+def _cameras_of(folder: Path, count: int) -> list[VideoFile]:
+    named = [(int(found[1]), path) for path in visible(folder) if (found := _CAMERA.match(path.name))]
+    videos = [video for _, path in sorted(named) if (video := open_video(path)) is not None]
+    if len(videos) != count or len({number for number, _ in named}) != len(named):
+        raise DataFilesError(
+            f"{folder} has {len(videos)} cameras and num_cameras is {count}; expected cam_0, cam_1, ... with the "
+            "ending of a movie, or folders of images"
+        )
+    return videos
+
+
+def _poses(path: Path, count: int, length: int) -> tuple[np.ndarray, float]:
+    """Matrices "time or 1, cameras 4 4" and the focal length."""
+    try:
+        found = read_npz(path, ("camera_to_world", "focal"), _MOST_BYTES)
+    except FileError as error:
+        raise DataFilesError(str(error)) from error
+    matrices, focal = found.get("camera_to_world"), found.get("focal")
+    numbers = matrices is not None and matrices.dtype.kind in "fiu" and matrices.shape[-3:] == (count, 4, 4)
+    still = numbers and matrices is not None and matrices.ndim == 3
+    if matrices is None or not numbers or not (still or (matrices.ndim == 4 and len(matrices) >= length)):
+        shape = "none" if matrices is None else f"one of {matrices.dtype} and shape {matrices.shape}"
+        raise DataFilesError(
+            f"{path} needs camera_to_world of shape ({count}, 4, 4), or ({length}, {count}, 4, 4) for the {length} "
+            f"frames of the clip; there is {shape}"
+        )
+    if focal is None or focal.size != 1 or focal.dtype.kind not in "fiu" or not 0 < float(focal.reshape(())) < 1e9:
+        raise DataFilesError(f"{path} needs focal, one number: the focal length in pixels of the files")
+    return check_matrices(matrices if matrices.ndim == 4 else matrices[None], path), float(focal.reshape(()))

@@ -22,6 +22,7 @@ Images = Float[Tensor, "batch time views channels height width"]
 TrueMasks = Integer[Tensor, "batch time views height width"]
 
 _HELD_OUT = "fg_ari/scene/held_out"
+_NOTHING = 1000.0  # depth where a ray meets nothing, as MOVi and MOViLike have it
 
 
 def foreground_psnr(
@@ -124,8 +125,8 @@ class NovelViewScores(DiscoveryScores):
         predicted: Float[Tensor, "batch time views height width"],
         true: Float[Tensor, "batch time views height width"],
     ) -> None:
-        """Adds depth of cameras; pixels whose true depth is not finite and above 0 count nowhere."""
-        counted: Bool[Tensor, "batch time views height width"] = true.isfinite() & (true > 0)
+        """Adds depth of cameras; a true depth of 1000 or more, which is nothing, or of none or 0 counts nowhere."""
+        counted: Bool[Tensor, "batch time views height width"] = (true > 0) & (true < _NOTHING)
         if cameras not in self.depths:
             self.depths[cameras] = DepthErrors().to(true.device)
         self.depths[cameras].update(predicted.clamp(min=1e-6), true, counted)  # type: ignore[operator]

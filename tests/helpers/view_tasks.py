@@ -110,7 +110,7 @@ class _Spheres(ClipDataset):
 
         def part(first: int, last: int) -> VideoBatch:
             taken = {name: getattr(whole, name)[:, :, first:last] for name in ("frames", "masks", "rays")}
-            return replace(whole, **taken, objects={"depth": distance[None, :, first:last]})
+            return replace(whole, **taken, objects={"depth": distance[None, :, first:last].nan_to_num(posinf=1000.0)})
 
         positions = centres.movedim(0, 1)[None, :, :, :2]
         given = part(0, shown)

@@ -189,7 +189,7 @@ def test_depth_is_scored_where_decoder_and_data_have_it(data):
     errors = []
     for batch in val_batches(data):
         true, depth = batch.held_out.objects["depth"], batch.held_out.rays[..., 0, :, :].abs() + 2
-        errors.append((depth - true)[true.isfinite()].square())
+        errors.append((depth - true)[true < 1000].square())
     assert found["val/depth_rmse/held_out"] == pytest.approx(float(torch.cat(errors).mean().sqrt()), rel=1e-5)
 
 

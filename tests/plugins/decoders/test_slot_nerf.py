@@ -31,16 +31,17 @@ def painted(part: SlotNeRF, slots=None, batch=None):
 
 
 class Solid(nn.Module):
-    """Fields of one density and one colour each, everywhere."""
+    """Fields of one density, one colour and one light each, everywhere."""
 
-    def __init__(self, densities, colours):
+    def __init__(self, densities, colours, light=1.0):
         super().__init__()
+        self.light = light
         self.densities, self.colours = torch.tensor(densities).double(), torch.tensor(colours).double()
 
     def forward(self, points, view, slots=None):
         lead = points.shape[:3]
         density = self.densities[:, None].expand(*lead, -1, 1)
-        return _Said(density, self.colours.expand(*lead, -1, -1), torch.ones_like(density))
+        return _Said(density, self.colours.expand(*lead, -1, -1), torch.full_like(density, self.light))
 
 
 class Spheres(nn.Module):
@@ -78,17 +79,19 @@ def test_spheres_render_to_the_closed_form(monkeypatch):
         SlotNeRF(SLOTS, PAINTED, num_points=200_000, near=1.0, far=11.0, static_field=False, sky=False).double().eval()
     )
     part.field = Spheres()
-    # one ray through all centres, one past them at half the radius, one past everything
-    origins = torch.tensor([[0, 0, 0], [0, 0.5, 0], [0, 5, 0]])
-    rays = torch.cat([origins, torch.tensor([1, 0, 0]).expand(3, 3)], -1).double().T[None, None, None, :, None]
-    batch = VideoBatch(torch.zeros(1, 1, 1, 3, 1, 3), torch.zeros(1, 1, dtype=torch.long), rays=rays)
+    # one ray through all centres, one past them at half the radius, one past everything, one from the other side
+    origins = torch.tensor([[0, 0, 0], [0, 0.5, 0], [0, 5, 0], [12, 0, 0]])
+    directions = torch.tensor([[1, 0, 0], [1, 0, 0], [1, 0, 0], [-1, 0, 0]])
+    rays = torch.cat([origins, directions], -1).double().T[None, None, None, :, None]
+    batch = VideoBatch(torch.zeros(1, 1, 1, 3, 1, 4), torch.zeros(1, 1, dtype=torch.long), rays=rays)
     found = painted(part, random_slots(SLOTS, 1, 1), batch)
-    shares = torch.zeros(3, 3)
-    for ray, chord in enumerate((2.0, math.sqrt(3))):
+    shares = torch.zeros(3, 4)
+    for ray, chord, order in ((0, 2.0, (0, 1, 2)), (1, math.sqrt(3), (0, 1, 2)), (3, 2.0, (2, 1, 0))):
         passed = 1.0
-        for slot, density in enumerate(Spheres.densities):
-            shares[slot, ray] = passed * (1 - math.exp(-density * chord))
-            passed *= math.exp(-density * chord)
+        for slot in order:
+            through = math.exp(-Spheres.densities[slot] * chord)
+            shares[slot, ray] = passed * (1 - through)
+            passed *= through
     torch.testing.assert_close(found.reconstruction[0, 0, 0, :, 0].float(), shares, rtol=0, atol=1e-4)
     torch.testing.assert_close(found.background[0, 0, 0, 0].float(), 1 - shares.sum(0), rtol=0, atol=1e-4)
     alone = found.masks * (1 - found.background[:, :, :, None])
@@ -107,6 +110,13 @@ def test_one_opaque_slot_of_one_colour_gives_that_colour(mix):
     torch.testing.assert_close(found.reconstruction, expected)
     assert found.masks[:, :, :, 1].min() > 0.999
     assert found.background.max() < 1e-9
+
+
+def test_shadows_of_all_fields_multiply():
+    part = decoder(shadow=True)
+    part.field, part.static_field = Solid([9.0] * 3, [[1.0] * 3] * 3, 0.5), Solid([9.0], [[1.0] * 3], 0.9)
+    found = painted(part)
+    torch.testing.assert_close(found.reconstruction, torch.full_like(found.reconstruction, 0.5**3 * 0.9))
 
 
 def test_empty_space_shows_the_sky_or_nothing():

@@ -62,7 +62,9 @@ def pixel_rays(
     down = torch.arange(height, **kind) + 0.5 - height / 2  # type: ignore[call-overload]
     length = torch.as_tensor(focal, **kind)[..., None, None].expand(*cameras.shape[:-2], height, width)  # type: ignore[arg-type]
     local = torch.stack([across.expand_as(length), -down[:, None].expand_as(length), -length], dim=-3)
-    ways = torch.einsum("...ij,...jhw->...ihw", cameras[..., :3, :3], local / local.norm(dim=-3, keepdim=True))
+    ways = torch.einsum(
+        "...ij,...jhw->...ihw", cameras[..., :3, :3], local * local.square().sum(-3, keepdim=True).rsqrt()
+    )
     return torch.cat([cameras[..., :3, 3, None, None].expand_as(ways), ways], dim=-3)
 
 

@@ -59,18 +59,21 @@ class PosedData(StoredVideos):
         size = (self.channels, self.resolution, self.width or self.resolution)
         return DataSpec(VideoSpec(*size, num_views=self.num_shown), VideoSpec(*size, num_views=held_out))
 
-    def posed(self, source: ClipSource, split: Split, focal: float | None = None, fixed: bool = False) -> PosedVideos:
+    def posed(self, source: ClipSource, split: Split, focal: float | None = None) -> PosedVideos:
         """The videos of a split with their views parted."""
         training = split == "train"
         shown = self.num_shown if training else self.eval_shown
-        return PosedVideos(source, shown, focal, self.frame, per_clip=training, fixed=fixed)
+        return PosedVideos(source, shown, focal, self.frame, per_clip=training)
 
     def held_out_baselines(self, batch: VideoBatch) -> dict[str, Tensor]:
         """Held-out views by simple means: the shown view of the nearest camera, and the mean training image."""
         if batch.held_out is None:
             return {}
         shape = batch.held_out.frames.shape
-        return {"nearest_view": _nearest(batch, batch.held_out), "mean_image": self.mean_image.expand(shape).clone()}
+        return {
+            "nearest_view": _nearest(batch, batch.held_out),
+            "mean_image": self.mean_image.to(batch.frames.device).expand(shape).clone(),
+        }
 
     @cached_property
     def mean_image(self) -> Tensor:
@@ -81,7 +84,7 @@ class PosedData(StoredVideos):
 
 
 def _nearest(batch: VideoBatch, held_out: VideoBatch) -> Tensor:
-    """For each held-out view, the shown one whose camera is nearest, then the one that looks the most alike."""
+    """For each held-out view the shown one of the nearest camera: distance plus one less the cosine of directions."""
     shown, held = batch.objects["cameras"], held_out.objects["cameras"]
     away = (held[:, :, :, None, :3, 3] - shown[:, :, None, :, :3, 3]).norm(dim=-1)
     turned = 1 - (held[:, :, :, None, :3, 2] * shown[:, :, None, :, :3, 2]).sum(-1)

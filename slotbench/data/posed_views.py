@@ -81,7 +81,6 @@ class PosedVideos(ClipSource):
         frame: of matrices and rays.
         per_clip: draws anew for each clip of a video.
         per_view: other entries of `objects` that have an axis of views.
-        fixed: shows the first cameras of each video, and draws none.
     """
 
     def __init__(
@@ -92,10 +91,9 @@ class PosedVideos(ClipSource):
         frame: Frame = "world",
         per_clip: bool = False,
         per_view: Sequence[str] = ("depth",),
-        fixed: bool = False,
     ) -> None:
         self.source, self.num_shown, self.focal, self.frame = source, num_shown, focal, frame
-        self.per_clip, self.per_view, self.fixed = per_clip, per_view, fixed
+        self.per_clip, self.per_view = per_clip, per_view
         self.lengths, self.stride = source.lengths, source.stride
 
     def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
@@ -108,8 +106,6 @@ class PosedVideos(ClipSource):
         return split_views(batch, order, self.num_shown, self.frame, self.per_view)
 
     def _order(self, video: int, start: int, count: int) -> np.ndarray:
-        if self.fixed:
-            return np.arange(count)
         seed = np.random.SeedSequence([_VIEWS, video, start + 1 if self.per_clip else 0])
         return np.random.default_rng(seed).permutation(count)
 

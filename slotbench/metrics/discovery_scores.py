@@ -137,9 +137,7 @@ class DiscoveryScores(Scores):
         if self._clips_done == 0:
             # takes part in the baselines even if all of their clips are other processes'
             for name in segmentation_names(num_slots):
-                baseline = _made(self.baselines, name, _Segmentation, batch.frames, self.scopes)
-                for metric in baseline.by_name().values():
-                    metric.update_nothing()
+                self._expect_baseline(name, batch.frames)
         self._clips_done += len(batch)
         among = index.to(batch.frames.device) < self.baseline_clips
         if among.any():
@@ -207,6 +205,10 @@ class DiscoveryScores(Scores):
         # an entry exists only once it is updated: baselines are scored once
         for made in (self.segmentations, self.occupancies, self.baselines, self.frames):
             made.clear()
+
+    def _expect_baseline(self, name: str, like: Tensor) -> None:
+        for metric in _made(self.baselines, name, _Segmentation, like, self.scopes).by_name().values():
+            metric.update_nothing()
 
     def _add_frames(self, name: str, values: Tensor) -> None:
         _made(self.frames, name, Mean, values).update(values)

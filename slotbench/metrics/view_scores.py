@@ -152,8 +152,18 @@ class NovelViewScores(DiscoveryScores):
             self.images[name] = Mean().to(values.device)
         self.images[name].update(values)  # type: ignore[operator]
 
+    def _expect_baseline(self, name: str, like: Tensor) -> None:
+        super()._expect_baseline(name, like)
+        if _HELD_OUT in self.held_out:
+            self._of_held_out(f"baseline/{_HELD_OUT}/{name}", like).update_nothing()
+
     def _add_held_out(self, name: str, labels: Tensor, true: Tensor) -> None:
         if true.shape[2] > self._shown:
-            if name not in self.held_out:
-                self.held_out[name] = FGARI("scene").to(true.device)
-            self.held_out[name].update(labels[:, :, self._shown :], true[:, :, self._shown :])  # type: ignore[operator]
+            self._of_held_out(name, true).update(labels[:, :, self._shown :], true[:, :, self._shown :])
+
+    def _of_held_out(self, name: str, like: Tensor) -> FGARI:
+        if name not in self.held_out:
+            self.held_out[name] = FGARI("scene").to(like.device)
+        metric = self.held_out[name]
+        assert isinstance(metric, FGARI)
+        return metric

@@ -18,6 +18,7 @@ from slotbench.interfaces import Decoded, PartError
 from slotbench.metrics.contingency import masks_to_labels
 from slotbench.metrics.frames import frame_ssim
 from slotbench.metrics.segmentation_baselines import grid_labels
+from slotbench.metrics.view_scores import NovelViewScores
 from slotbench.registry import load
 
 pytestmark = pytest.mark.usefixtures("unchecked_shapes")
@@ -162,6 +163,21 @@ def test_baselines_stand_beside_the_scores(data):
     assert infos["baseline/fg_ari/scene/held_out/one slot"].of == "fg_ari/scene/held_out"
     assert task.mask_scores() == []
     assert not [name for name in validate(view_task(data, baseline_clips=0), data) if "baseline" in name]
+
+
+def test_a_process_without_the_clips_of_baselines_takes_part_in_them(data):
+    """Metrics gather over processes, so that each has to have all of them."""
+    batch = batch_of(data)
+    found = []
+    for index in (0, 1000):
+        scores = NovelViewScores(baseline_clips=200)
+        given = replace(batch.all_views(), index=torch.tensor([index, index + 1]))
+        scores.update_views(given.masks, 4, given.masks, 2)
+        scores.update_baselines(given, 4)
+        found.append((list(scores.baselines), list(scores.held_out)))
+        assert all(metric.update_called for metric in scores.held_out.values())
+    assert found[0] == found[1]
+    assert "baseline/fg_ari/scene/held_out/one slot" in found[0][1]
 
 
 def test_pixels_of_which_the_background_has_most_belong_to_no_slot(data):

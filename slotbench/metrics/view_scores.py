@@ -38,6 +38,7 @@ def foreground_psnr(
         masks: ids of instances, 0 = background.
 
     Example:
+        >>> import torch
         >>> masks = torch.tensor([[[0, 1]], [[0, 0]]])
         >>> foreground_psnr(torch.zeros(2, 3, 1, 2), torch.full((2, 3, 1, 2), 0.1), masks)
         tensor([20.])

@@ -32,8 +32,8 @@ class NextCodes(Metric):
         >>> codes = NextCodes(4)
         >>> before = torch.tensor([[[0, 1, 2, 3]]])
         >>> codes.update(torch.zeros(1, 4, 1, 4), before, before)
-        >>> [round(float(value), 2) for value in codes.compute().values()]
-        [1.39, 1.39, 0.0]
+        >>> print(*(round(float(value), 2) for value in codes.compute().values()))
+        1.39 1.39 0.0
     """
 
     higher_is_better = False

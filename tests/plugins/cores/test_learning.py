@@ -132,7 +132,7 @@ def test_one_batch_of_blinking_balls_can_be_learned_by_heart(name):
     torch.manual_seed(0)
     encoder = PatchEncoder(data.spec.input)
     core = load("cores", name)(encoder.token_spec)
-    decoder = TransformerDecoder(core.slot_spec, data.spec.target)
+    decoder = TransformerDecoder(core.slot_spec, data.spec.target, dim=64)
     model = nn.ModuleList([encoder, core, decoder]).eval()  # dropout, where a core has it, would take longer
     target = batch.target[:, -1].long()
 

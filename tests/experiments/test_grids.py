@@ -179,8 +179,12 @@ def written(point: Point) -> dict[str, Any]:
     for flag, value in zip(point.arguments, point.arguments[1:], strict=False):
         if flag == "--config":
             config = laid_over(config, yaml.safe_load(Path(value).read_text()))
+    whole = {key: value for key, value in point.settings.items() if isinstance(value, dict) and "class_path" in value}
+    for part in ("encoder", "core", "decoder"):
+        config["model"]["init_args"][part] = whole.get(f"model.{part}", config["model"]["init_args"][part])
     core = config["model"]["init_args"]["core"]
-    if (named := point.settings.get("model.core", core["class_path"])) != core["class_path"]:
+    named = point.settings.get("model.core", core["class_path"])
+    if "model.core" not in whole and named != core["class_path"]:
         # another core has none of the arguments of the file's
         own = {k.removeprefix("model.core."): v for k, v in point.settings.items() if k.startswith("model.core.")}
         config["model"]["init_args"]["core"] = {"class_path": named, "init_args": own}
@@ -200,6 +204,8 @@ def check_that_it_trains(path: Path, point: Point, folder: Path, monkeypatch: py
     assert run(["fit", *point.arguments, *overrides, "--run_dir", str(folder / "run")]) == 0
     assert json.loads((folder / "run" / "result.json").read_text())["step"] == 2
     trained = yaml.safe_load((folder / "run" / "config.yaml").read_text())
+    # of a component what it is: its arguments are made small
+    own = {key: value.get("class_path", value) if isinstance(value, dict) else value for key, value in own.items()}
     assert {key: value_at(trained, key) for key in own} == own
     rows = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
     # parts of a horizon are those of the true one

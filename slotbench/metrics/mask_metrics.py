@@ -108,16 +108,17 @@ def mask_headlines(*names: str) -> tuple[Score, ...]:
     return tuple(mask_headline(one.name, "decoder", one.headline) for one in metrics if one.headline is not None)
 
 
-def mask_headline(name: str, masks: str, label: str) -> Score:
-    """A metric of one kind of masks per video as a headline, beside the baselines of all kinds.
+def mask_headline(name: str, masks: str, label: str, scope: str = "video") -> Score:
+    """A metric of one kind of masks as a headline, beside the baselines of all kinds.
 
     Args:
         name: of the metric.
         masks: whose, such as "attention".
         label: what it is, in a few words.
+        scope: what is pooled.
     """
     higher = bool(MASK_METRICS[name].info.higher_is_better)
-    return Score(f"{name}/video/{masks}", label, higher, references=f"{name}/video", of_masks=True)
+    return Score(f"{name}/{scope}/{masks}", label, higher, references=f"{name}/{scope}", of_masks=True)
 
 
 def mask_score_infos() -> list[MetricInfo]:

@@ -1,4 +1,4 @@
-"""Rays of posed cameras: codes of points and rays as sines and cosines, and painting them a few at a time."""
+"""Rays of posed cameras: codes of points and rays as sines and cosines, and images of what is painted along them."""
 
 from __future__ import annotations
 
@@ -52,23 +52,19 @@ def rays_of(batch: VideoBatch | None, name: str) -> Float[Tensor, "batch time *v
 def of_rays(
     paint: Callable[[Float[Tensor, "steps rays 6"]], dict[str, Tensor]],
     rays: Float[Tensor, "batch time *views 6 height width"],
-    at_once: int | None,
 ) -> dict[str, Tensor]:
-    """What is painted of rays, for each step `at_once` of them at a time, laid out as images again.
+    """What is painted of rays, laid out as images again.
 
     Args:
         paint: from rays, steps of all clips one after the other, to values by name, "steps rays ..." each.
         rays: of the pixels.
-        at_once: rays of a step that are painted together; all for None.
 
     Returns:
         "batch time *views ... height width" each.
     """
     lead, size = rays.shape[:-3], rays.shape[-2:]
     views = lead[2:]
-    flat = rays.movedim(-3, -1).reshape(lead[0] * lead[1], -1, 6)
-    parts = [paint(part) for part in flat.split(at_once or max(1, flat.shape[1]), dim=1)]
-    found = {name: torch.cat([part[name] for part in parts], dim=1) for name in parts[0]}
+    found = paint(rays.movedim(-3, -1).reshape(lead[0] * lead[1], -1, 6))
 
     def laid_out(value: Tensor) -> Tensor:
         images = value.reshape(*lead, *size, *value.shape[2:])

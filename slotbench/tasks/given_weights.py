@@ -71,6 +71,11 @@ class GivenWeights:
         heads = select(tensors, _HEADS, "the heads of LPIPS", "the lpips package's", source)
         return LPIPS(features, [heads[name].flatten().float() for name in _HEADS]).eval()
 
+    def lpips_of(self, stage: str) -> tuple[LPIPS, ...]:
+        """LPIPS for a test; before a training it is read, too, to see that it is there. A tuple is no submodule."""
+        lpips = self.load_lpips() if stage in ("fit", "test") else None
+        return (lpips,) if lpips is not None and stage == "test" else ()
+
     def load_i3d(self) -> I3D | None:
         """The network of FVD, or None without weights.
 

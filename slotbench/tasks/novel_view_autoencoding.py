@@ -33,7 +33,7 @@ from slotbench.interfaces import (
 )
 from slotbench.metrics.contingency import masks_to_labels
 from slotbench.metrics.lpips import LPIPS
-from slotbench.metrics.mask_metrics import MASK_METRICS
+from slotbench.metrics.mask_metrics import mask_headline
 from slotbench.metrics.scores import Score
 from slotbench.metrics.view_scores import NovelViewScores
 from slotbench.tasks.frame_losses import at_least_float32
@@ -162,27 +162,19 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
     def setup(self, stage: str) -> None:
         """Reads the weights of LPIPS: for a test to use them, before a training to see that they are there."""
         super().setup(stage)
-        if stage in ("fit", "test"):
-            lpips = self.given_weights.load_lpips()
-            self._lpips = (lpips,) if lpips is not None and stage == "test" else ()
+        self._lpips = self.given_weights.lpips_of(stage)
 
     @property
     def reported(self) -> tuple[Score, ...]:
         """Quality of held-out cameras, objects told apart over cameras and time, and occupancy, beside baselines."""
         needs = "masks of the objects"
-
-        def masks(metric: str, scope: str, label: str) -> Score:
-            name = f"{metric}/{scope}"
-            higher = bool(MASK_METRICS[metric].info.higher_is_better)
-            return Score(f"{name}/decoder", label, higher, references=name, of_masks=True)
-
         return (
             Score("psnr/held_out", "held-out cameras: PSNR per image, dB"),
             Score("psnr_foreground/held_out", "held-out cameras: PSNR of the pixels of objects, dB", needs=needs),
-            masks("fg_ari", "scene", "objects told apart over cameras and time: FG-ARI per scene"),
-            masks("fg_ari", "step", "over cameras alone: FG-ARI per step"),
-            masks("miou", "scene", "masks that fit: mIoU per scene"),
-            masks("ari", "scene", "with the background: ARI per scene"),
+            mask_headline("fg_ari", "decoder", "objects told apart over cameras and time: FG-ARI per scene", "scene"),
+            mask_headline("fg_ari", "decoder", "over cameras alone: FG-ARI per step", "step"),
+            mask_headline("miou", "decoder", "masks that fit: mIoU per scene", "scene"),
+            mask_headline("ari", "decoder", "with the background: ARI per scene", "scene"),
             Score("largest_slot/decoder", "share of the largest slot", higher_is_better=False),
         )
 

@@ -125,9 +125,7 @@ class SlotAutoencoding(AutoencodingTask):
     def setup(self, stage: str) -> None:
         """Reads the weights of LPIPS: for a test to use them, before a training to see that they are there."""
         super().setup(stage)
-        if stage in ("fit", "test"):
-            lpips = self.given_weights.load_lpips()
-            self._lpips = (lpips,) if lpips is not None and stage == "test" else ()
+        self._lpips = self.given_weights.lpips_of(stage)
 
     @property
     def reported(self) -> tuple[Score, ...]:

@@ -106,6 +106,13 @@ def test_every_subject_has_contests_of_its_own_labels(name):
     assert all(set(contest.memory) == set() or contest.small is not None for contest in found)
 
 
+@pytest.mark.parametrize("name", ["ray_decoders", "upsampled_conv"])
+def test_the_ways_of_decoders_run_at_their_small_size(name):
+    for contest in contests_of(name, True):
+        for way in contest.small().values():
+            way()
+
+
 @pytest.mark.parametrize(
     "name", [pytest.param("ssd", marks=pytest.mark.slow), "temporal_attention", "recurrent_cores", "slot_attention"]
 )

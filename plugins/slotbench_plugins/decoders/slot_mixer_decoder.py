@@ -35,7 +35,6 @@ class SlotMixerDecoder(Decoder):
         mlp_ratio: hidden width of their MLPs in units of `dim`.
         num_blocks: residual blocks of the MLP that paints.
         max_value: bound of the coordinates of the origins.
-        rays_at_once: rays of a step that are painted together, to bound memory; null for all.
 
     Raises:
         ValueError: a number is not positive, or `num_heads` does not divide `dim`.
@@ -55,15 +54,14 @@ class SlotMixerDecoder(Decoder):
         mlp_ratio: int = 4,
         num_blocks: int = 4,
         max_value: float = 16.0,
-        rays_at_once: int | None = None,
     ):
         super().__init__()
-        if min(dim, num_layers, num_blocks, max_value) <= 0 or (rays_at_once is not None and rays_at_once < 1):
+        if min(dim, num_layers, num_blocks, max_value) <= 0:
             raise ValueError(
-                f"SlotMixerDecoder: got dim={dim}, num_layers={num_layers}, num_blocks={num_blocks}, max_value="
-                f"{max_value} and rays_at_once={rays_at_once}; expected positive numbers"
+                f"SlotMixerDecoder: got dim={dim}, num_layers={num_layers}, num_blocks={num_blocks} and max_value="
+                f"{max_value}; expected positive numbers"
             )
-        self.max_value, self.rays_at_once = max_value, rays_at_once
+        self.max_value = max_value
         self.query = nn.Linear(96, dim)
         self.layers = nn.ModuleList(
             _AllocationLayer(dim, slot_spec.dim, num_heads, mlp_ratio) for _ in range(num_layers)
@@ -95,7 +93,7 @@ class SlotMixerDecoder(Decoder):
             hidden = self.mlp(self.mix(weights @ given) + self.ray(query))
             return {"colour": self.colour(hidden).sigmoid(), "masks": weights}
 
-        found = of_rays(paint, rays, self.rays_at_once)
+        found = of_rays(paint, rays)
         return Decoded(found["colour"], found["masks"])
 
 

@@ -52,8 +52,6 @@ class SlotNeRF(Decoder):
         sky: adds the sky; without it nothing is added for what passes everything, which is black.
         shadow: each field also gives a share of light at each point, and colours are multiplied by the product.
         max_value: bound of the coordinates of the points.
-        rays_at_once: rays of a step that are painted together, to bound memory in evaluation; null for all. In
-            evaluation the values are the same; in training other points are drawn.
 
     Raises:
         ValueError: a number is not positive, `far` is not beyond `near`, or an unknown `mix`.
@@ -76,13 +74,11 @@ class SlotNeRF(Decoder):
         sky: bool = True,
         shadow: bool = False,
         max_value: float = 16.0,
-        rays_at_once: int | None = None,
     ):
         super().__init__()
-        if min(dim, num_points, max_value) <= 0 or (rays_at_once is not None and rays_at_once < 1):
+        if min(dim, num_points, max_value) <= 0:
             raise ValueError(
-                f"SlotNeRF: got dim={dim}, num_points={num_points}, max_value={max_value} and rays_at_once="
-                f"{rays_at_once}; expected positive numbers"
+                f"SlotNeRF: got dim={dim}, num_points={num_points} and max_value={max_value}; expected positive numbers"
             )
         if not 0 <= near < far:
             raise ValueError(f"SlotNeRF: got near={near} and far={far}; expected 0 <= near < far")
@@ -90,7 +86,7 @@ class SlotNeRF(Decoder):
             raise ValueError(f"SlotNeRF: no mix named {mix!r}; choose one of {', '.join(get_args(DensityMix))}")
         self.num_points, self.near, self.far = num_points, near, far
         self.mix: DensityMix = mix
-        self.max_value, self.rays_at_once = max_value, rays_at_once
+        self.max_value = max_value
         channels, fields = video_spec.channels, slot_spec.num_slots + static_field
         start = 1 / ((far - near) * (fields if mix == "sum" else 1))
         self.slot = nn.Linear(slot_spec.dim, dim)
@@ -111,7 +107,7 @@ class SlotNeRF(Decoder):
         # codes of points need the bits that a slot under autocast lacks
         rays = rays_of(batch, "SlotNeRF").to(slots.device, torch.promote_types(slots.dtype, torch.float32))
         mapped = self.slot(slots.flatten(0, 1))
-        found = of_rays(lambda part: self._paint(part, mapped), rays, self.rays_at_once)
+        found = of_rays(lambda part: self._paint(part, mapped), rays)
         return Decoded(found["colour"], found["masks"], depth=found["depth"], background=found["background"])
 
     def _paint(

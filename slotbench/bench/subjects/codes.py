@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from slotbench.bench.contests import Contest, Seconds, Way
+from slotbench.bench.subjects.models import model_arguments
 from slotbench.interfaces import CoreOutput, DataSpec, State, Tokenized, Tokenizer, VideoBatch, VideoSpec
 from slotbench.nn.mask_git import MaskGit
 from slotbench.registry import load
@@ -60,7 +61,7 @@ class Codes(Tokenizer):
 
     def forward(self, frames: Tensor) -> Tokenized:
         """Refused: a batch has its codes."""
-        raise NotImplementedError
+        raise TypeError("clips of this benchmark come with their codes, and no frame is read")
 
     def decode(self, codes: Tensor) -> Tensor:
         """Blank frames."""
@@ -91,22 +92,14 @@ def code_models(quick: bool) -> Iterator[Contest]:
 
 def task_of(config: dict[str, Any], num_codes: int = 1024) -> Any:
     """The task of an experiment's configuration, with `Codes` where it has a tokenizer."""
-    arguments, data = _with_tuples(config["model"]["init_args"]), config["data"]["init_args"]
-    for unused in ("optimizer", "schedule"):
-        arguments.pop(unused, None)
-    for kind in {"encoder", "core", "decoder", "prior"} & arguments.keys():
-        part = arguments[kind]
-        component = MaskGit if kind == "prior" else load(f"{kind}s", part["class_path"])
-        arguments[kind] = partial(component, **_with_tuples(part.get("init_args", {})))
+    arguments, data = model_arguments(config), config["data"]["init_args"]
+    if "prior" in arguments:
+        arguments["prior"] = partial(MaskGit, **arguments["prior"].get("init_args", {}))
     if "tokenizer_run" in arguments:
         arguments |= {"tokenizer_run": None, "tokenizer": partial(Codes, num_codes=num_codes)}
     channels = 3 if "tokenizer" in arguments else 1
     frame = VideoSpec(channels, data["resolution"], data["resolution"], data.get("num_actions", 0))
     return load("tasks", config["model"]["class_path"])(**arguments, data_spec=DataSpec(frame, frame))
-
-
-def _with_tuples(given: dict[str, Any]) -> dict[str, Any]:
-    return {key: tuple(one) if isinstance(one, list) else one for key, one in given.items()}
 
 
 def clip_of(task: Any, length: int) -> VideoBatch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -172,20 +173,23 @@ def _ray_ways(kind: str, rays: int, slots: int, **points: int) -> dict[str, Way]
     time = torch.arange(STEPS)[None]
     batch = VideoBatch(torch.rand_like(directions), time, rays=torch.cat([-8 * directions, directions], dim=3))
 
-    def painted(at_once: int | None) -> Tensor:
+    def painted(at_once: int) -> Tensor:
         decoder.eval()
-        decoder.rays_at_once = at_once
+        parts = [replace(batch, frames=one, rays=two) for one, two in zip(*_pieces(batch, at_once), strict=True)]
         with torch.no_grad():
-            return decoder(given, batch).reconstruction
+            return torch.cat([decoder(given, part).reconstruction for part in parts], dim=-1)
 
     def trained() -> tuple[Tensor, ...]:
         decoder.train()
-        decoder.rays_at_once = None
         loss = decoder(given, batch).reconstruction.square().mean()
         return grad(loss, [given, *decoder.parameters()])
 
-    ways = (partial(painted, None), partial(painted, TOGETHER), trained)
+    ways = (partial(painted, rays), partial(painted, TOGETHER), trained)
     return dict(zip(("painted", f"painted, {TOGETHER} rays at once", "training step"), ways, strict=True))
+
+
+def _pieces(batch: VideoBatch, at_once: int) -> list[tuple[Tensor, ...]]:
+    return [values.split(at_once, dim=-1) for values in (batch.frames, batch.require("rays"))]
 
 
 def code_sampling(quick: bool) -> list[Contest]:

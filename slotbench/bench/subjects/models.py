@@ -337,6 +337,22 @@ def _optimizer_ways(config: str) -> dict[str, Way]:
     return {name: build_optimizer(make, decay_groups(task.parameters())).step for name, make in makers.items()}
 
 
+def model_arguments(config: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of an experiment's task, with parts as factories, and without those of the training."""
+    arguments = _with_tuples(config["model"]["init_args"])
+    for unused in ("optimizer", "schedule"):
+        arguments.pop(unused, None)
+    for kind in {"encoder", "core", "decoder"} & arguments.keys():
+        part = arguments[kind]
+        component = load(f"{kind}s", part["class_path"])
+        arguments[kind] = partial(component, **_with_tuples(part.get("init_args", {})))
+    return arguments
+
+
+def _with_tuples(given: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(one) if isinstance(one, list) else one for key, one in given.items()}
+
+
 def _experiment(path: str) -> tuple[Any, Any]:
     """Data and task of an experiment file."""
     config = read_yaml(path)
@@ -344,10 +360,7 @@ def _experiment(path: str) -> tuple[Any, Any]:
         given = config["data"].get("init_args", {})
         loader = LoaderOptions(**given.get("loader", {}))
         data = load("datasets", config["data"]["class_path"])(**given | {"loader": loader})
-        arguments = dict(config["model"]["init_args"])
-        for kind in ("encoder", "core", "decoder"):
-            part = arguments[kind]
-            arguments[kind] = partial(load(f"{kind}s", part["class_path"]), **part.get("init_args", {}))
+        arguments = model_arguments(config)
         if config["model"]["class_path"] != "LongContextReasoning":
             raise KeyError
     except (KeyError, TypeError) as error:
@@ -355,6 +368,4 @@ def _experiment(path: str) -> tuple[Any, Any]:
             f"{path} is not an experiment whose step is taken apart here: expected model.class_path "
             "LongContextReasoning with encoder, core and decoder, as in experiments/blinking_balls.yaml"
         ) from error
-    for unused in ("optimizer", "schedule"):
-        arguments.pop(unused, None)
     return data, load("tasks", config["model"]["class_path"])(**arguments, data_spec=data.spec)

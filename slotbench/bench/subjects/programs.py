@@ -24,7 +24,7 @@ from slotbench.data.base import SlotDataModule
 from slotbench.data.clip_cache import ClipCache
 from slotbench.data.mnist.moving_mnist import MovingMNIST
 from slotbench.data.movi_like.movi_like import MOViLike
-from slotbench.data.movi_like.scenes import simulate
+from slotbench.data.movi_like.physics import simulate
 from slotbench.data.sprites.moving_sprites import MovingSprites
 
 # --- data

@@ -9,8 +9,9 @@ from typing import Literal
 import numpy as np
 
 from slotbench.data.cater_like.scenes import HALF_FLOOR, SHAPES, Episode
+from slotbench.data.movi_like.physics import rotation_matrices
 from slotbench.data.movi_like.ray_caster import Film, Stage, render
-from slotbench.data.movi_like.scenes import FOCAL_LENGTH, SENSOR_WIDTH, rotation_matrices
+from slotbench.data.movi_like.scenes import FOCAL_LENGTH, SENSOR_WIDTH
 from slotbench.data.movi_like.videos import camera_quaternions, image_positions, surface_gloss
 
 __all__ = ["TABLE_WIDTH", "Camera", "draw_images", "draw_plan", "floor_corners", "object_table"]

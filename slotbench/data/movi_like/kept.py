@@ -15,9 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from slotbench.data.base import Split
+from slotbench.data.base import Split, check_counts
 from slotbench.data.clip_cache import ClipCache
 from slotbench.data.clips import ClipSource, StoredVideos
+from slotbench.data.movi_like.physics import mujoco_version
 from slotbench.data.movi_like.videos import WholeSimulations
 from slotbench.data.prepared_videos import cache_videos
 from slotbench.data.preparing import Preparable, Report, processes_for
@@ -34,13 +35,16 @@ _PIECE = 100  # videos that are made and written to a cache at a time
 class KeptVideos(StoredVideos, Preparable):
     """Simulated videos: those of a split are made and kept at their first use, or read from a cache that `path` names.
 
-    A subclass sets the attributes, makes videos in `simulated`, and names in `_look` the arguments that they depend on.
+    A subclass calls `set_videos` when it is made, makes videos in `simulated`, and names in `_look` the arguments that
+    they depend on.
 
     Attributes:
         path: the folder of a cache that `slotbench prepare` wrote; None for one in the user's cache folder.
         resolution: pixels per side.
         video_frames: frames of a video.
+        samples_per_side: rays per pixel are its square.
         depth: whether the distance from the camera is kept.
+        scene_seed: of the videos.
         videos: how many there are in each split.
     """
 
@@ -48,12 +52,49 @@ class KeptVideos(StoredVideos, Preparable):
     """Name of the set in its caches."""
     timed: ClassVar[Collection[str]]
     """The entries of `objects` that have an axis of frames."""
+    video_format: ClassVar[int] = 1
+    """To be raised by every change that changes a byte of a video."""
     path: Path | None
     video_frames: int
+    samples_per_side: int
     depth: bool
+    scene_seed: int
     videos: dict[Split, int]
     views: int | None = None
     """Cameras of each step; None where frames have no axis of views."""
+
+    def set_videos(
+        self,
+        path: str | None,
+        resolution: int,
+        video_frames: int,
+        samples_per_side: int,
+        depth: bool,
+        scene_seed: int,
+        videos: tuple[int, int, int],
+    ) -> None:
+        """Sets the attributes; `videos` are those of training, validation and test.
+
+        Raises:
+            ValueError: a number that cannot be, or clips that are longer than the videos.
+        """
+        train, val, test = videos
+        check_counts(resolution=resolution, samples_per_side=samples_per_side, video_frames=video_frames)
+        check_counts(train_videos=train, val_videos=val, test_videos=test)
+        for name, frames in {"num_frames": self.num_frames, "eval_frames": self.eval_frames}.items():
+            if frames is not None and frames > video_frames:
+                raise ValueError(f"{name} is {frames}; expected at most video_frames, which is {video_frames}")
+        if scene_seed < 0:
+            raise ValueError(f"scene_seed is {scene_seed}; expected 0 or more")
+        self.path = None if path is None else Path(path).expanduser()
+        self.resolution, self.video_frames, self.samples_per_side = resolution, video_frames, samples_per_side
+        self.depth, self.scene_seed = depth, scene_seed
+        self.videos = {"train": train, "val": val, "test": test}
+
+    @property
+    def version(self) -> str:
+        """Hash of the arguments that a video depends on, and of the format that they are simulated in."""
+        return hashlib.sha256(json.dumps({"format": self.video_format, **self._look()}).encode()).hexdigest()[:16]
 
     @abstractmethod
     def simulated(self, split: Split, threads: int = 1) -> WholeSimulations:
@@ -63,9 +104,9 @@ class KeptVideos(StoredVideos, Preparable):
     def _look(self) -> dict[str, Any]:
         """The arguments that a video depends on."""
 
-    @abstractmethod
     def _made_with(self) -> dict[str, Any]:
         """The format of the videos and the versions of the libraries that decide their bytes."""
+        return {"format": self.video_format, "mujoco": mujoco_version(), "numpy": np.__version__}
 
     def max_eval_frames(self, split: Split) -> int | None:
         """No limit for simulated videos; `video_frames` for a cache that `path` names."""

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-
-from slotbench.data.base import LoaderOptions, Split, check_counts
+from slotbench.data.base import LoaderOptions, Split
 from slotbench.data.clip_cache import ClipCache
 from slotbench.data.crops import check_crop
 from slotbench.data.movi.record import TIMED
 from slotbench.data.movi_like.kept import KeptVideos
-from slotbench.data.movi_like.scenes import Level, SceneLaw, mujoco_version
+from slotbench.data.movi_like.scenes import Level, SceneLaw
 from slotbench.data.movi_like.videos import SimulatedVideos
 
 __all__ = ["MOViLike"]
 
-_FORMAT = 1  # to be raised by every change that changes a byte of a video
 _LOWEST_CAMERA = SceneLaw().lowest_camera
 _WIDEST = 0.8  # zoom at which the horizon would come into view
 
@@ -102,30 +97,13 @@ class MOViLike(KeptVideos):
         loader: LoaderOptions = LoaderOptions(val_batch_size=16),
     ) -> None:
         super().__init__(loader, num_frames, eval_frames)
-        check_counts(resolution=resolution, samples_per_side=samples_per_side, video_frames=video_frames)
-        check_counts(train_videos=train_videos, val_videos=val_videos, test_videos=test_videos)
-        for name, frames in {"num_frames": num_frames, "eval_frames": eval_frames}.items():
-            if frames is not None and frames > video_frames:
-                raise ValueError(f"{name} is {frames}; expected at most video_frames, which is {video_frames}")
-        if scene_seed < 0:
-            raise ValueError(f"scene_seed is {scene_seed}; expected 0 or more")
+        videos = (train_videos, val_videos, test_videos)
+        self.set_videos(path, resolution, video_frames, samples_per_side, depth, scene_seed, videos)
         if zoom < _WIDEST:
             raise ValueError(f"zoom is {zoom}; expected {_WIDEST} or more, for a camera that sees floor only")
         self.law = SceneLaw(level, num_objects, object_sizes, float(spread), float(lowest_camera))
-        self.path = None if path is None else Path(path).expanduser()
         self.crop = check_crop(crop)
-        self.video_frames = video_frames
-        self.resolution = resolution
         self.zoom = float(zoom)
-        self.samples_per_side = samples_per_side
-        self.depth = depth
-        self.scene_seed = scene_seed
-        self.videos: dict[Split, int] = {"train": train_videos, "val": val_videos, "test": test_videos}
-
-    @property
-    def version(self) -> str:
-        """Hash of the arguments that a video depends on, and of the format that they are simulated in."""
-        return hashlib.sha256(json.dumps({"format": _FORMAT, **self._look()}).encode()).hexdigest()[:16]
 
     def simulated(self, split: Split, threads: int = 1) -> SimulatedVideos:
         """The videos of a split, made when they are read; slow, and what a cache is written from."""
@@ -156,9 +134,6 @@ class MOViLike(KeptVideos):
             "samples_per_side": self.samples_per_side,
             "scene_seed": self.scene_seed,
         }
-
-    def _made_with(self) -> dict[str, Any]:
-        return {"format": _FORMAT, "mujoco": mujoco_version(), "numpy": np.__version__}
 
     def _given(self, folder: Path, split: Split) -> ClipCache:
         cache = ClipCache(folder)

@@ -6,23 +6,15 @@ import math
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from slotbench.data.base import Split, generator_for, padded
 from slotbench.data.clips import ClipReader
 from slotbench.data.movi.record import TIMED
-from slotbench.data.movi_like.scenes import (
-    FOCAL_LENGTH,
-    SENSOR_WIDTH,
-    Bodies,
-    Scene,
-    SceneLaw,
-    Trajectory,
-    rotation_matrices,
-    simulate,
-)
+from slotbench.data.movi_like.physics import Bodies, Trajectory, rotation_matrices, simulate
+from slotbench.data.movi_like.scenes import FOCAL_LENGTH, SENSOR_WIDTH, Scene, SceneLaw
 
 __all__ = ["SimulatedVideos", "WholeSimulations", "camera_log", "camera_quaternions", "image_positions", "object_log"]
 __all__ += ["surface_gloss"]
@@ -39,17 +31,34 @@ class WholeSimulations(ClipReader):
         split: of which the videos are.
         num_videos: how many there are.
         num_frames: frames of a video.
+        resolution: pixels per side.
+        samples_per_side: rays per pixel are its square.
         seed: of the scenes.
+        depth: whether the distance from the camera is given.
         threads: how many videos are made at a time.
     """
 
     cut: ClassVar[Collection[str]]
     """The arrays that have an axis of frames."""
 
-    def __init__(self, split: Split, num_videos: int, num_frames: int, seed: int = 0, threads: int = 1) -> None:
+    def __init__(
+        self,
+        split: Split,
+        num_videos: int,
+        num_frames: int,
+        *,
+        resolution: int = 64,
+        samples_per_side: int = 2,
+        seed: int = 0,
+        depth: bool = False,
+        threads: int = 1,
+    ) -> None:
         self.split: Split = split
         self.num_frames = num_frames
+        self.resolution = resolution
+        self.samples_per_side = samples_per_side
         self.seed = seed
+        self.depth = depth
         self.threads = threads
         self.lengths = np.full(num_videos, num_frames)
 
@@ -84,35 +93,18 @@ class SimulatedVideos(WholeSimulations):
         split: of which the videos are.
         num_videos: how many there are.
         num_frames: frames of a video.
-        resolution: pixels per side.
         zoom: times the focal length of MOVi's camera.
-        samples_per_side: rays per pixel are its square.
-        seed: of the scenes.
-        depth: whether the distance from the camera is given.
-        threads: how many videos are made at a time.
+        **look: the other arguments of `WholeSimulations`.
     """
 
     cut = ("frames", "masks", *TIMED)
 
     def __init__(
-        self,
-        law: SceneLaw,
-        split: Split,
-        num_videos: int,
-        num_frames: int = 24,
-        resolution: int = 64,
-        zoom: float = 1.0,
-        samples_per_side: int = 2,
-        seed: int = 0,
-        depth: bool = False,
-        threads: int = 1,
+        self, law: SceneLaw, split: Split, num_videos: int, num_frames: int = 24, *, zoom: float = 1.0, **look: Any
     ) -> None:
-        super().__init__(split, num_videos, num_frames, seed, threads)
+        super().__init__(split, num_videos, num_frames, **look)
         self.law = law
-        self.resolution = resolution
         self.focal_length = FOCAL_LENGTH * zoom
-        self.samples_per_side = samples_per_side
-        self.depth = depth
 
     def scene(self, video: int) -> Scene:
         """The start of a video."""

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from slotbench.data.base import LoaderOptions, Split, check_choices, check_counts, to_unit_range
+from slotbench.data.base import LoaderOptions, Split, check_choices, to_unit_range
 from slotbench.data.cameras import in_frame_of, pixel_rays, turntable
 from slotbench.data.clips import ClipSource
 from slotbench.data.movi_like.kept import KeptVideos
-from slotbench.data.movi_like.scenes import mujoco_version
 from slotbench.data.multi_camera_like.scenes import LEVELS, Level
 from slotbench.data.multi_camera_like.videos import TIMED, PosedSimulations, draw_views
 from slotbench.data.posed_data import PosedData
@@ -23,8 +19,6 @@ from slotbench.data.posed_views import Frame
 from slotbench.interfaces import VideoBatch
 
 __all__ = ["MultiCameraLike"]
-
-_FORMAT = 1  # to be raised by every change that changes a byte of a video
 
 
 class MultiCameraLike(PosedData, KeptVideos):
@@ -113,29 +107,13 @@ class MultiCameraLike(PosedData, KeptVideos):
     ) -> None:
         super().__init__(loader, num_frames, eval_frames)
         check_choices(level=(level, Level))
-        check_counts(resolution=resolution, samples_per_side=samples_per_side, video_frames=video_frames)
-        check_counts(train_videos=train_videos, val_videos=val_videos, test_videos=test_videos)
         self.facts = LEVELS[level]
-        self.video_frames = self.facts.video_frames if video_frames is None else video_frames
-        for name, frames in {"num_frames": num_frames, "eval_frames": eval_frames}.items():
-            if frames is not None and frames > self.video_frames:
-                raise ValueError(f"{name} is {frames}; expected at most video_frames, which is {self.video_frames}")
-        if scene_seed < 0:
-            raise ValueError(f"scene_seed is {scene_seed}; expected 0 or more")
+        self.level: Level = level
+        frames = self.facts.video_frames if video_frames is None else video_frames
+        videos = (train_videos, val_videos, test_videos)
+        self.set_videos(path, resolution, frames, samples_per_side, depth, scene_seed, videos)
         self.views = len(self.facts.cameras)
         self.set_views(self.views, num_shown, eval_shown, frame)
-        self.level: Level = level
-        self.path = None if path is None else Path(path).expanduser()
-        self.resolution = resolution
-        self.samples_per_side = samples_per_side
-        self.depth = depth
-        self.scene_seed = scene_seed
-        self.videos: dict[Split, int] = {"train": train_videos, "val": val_videos, "test": test_videos}
-
-    @property
-    def version(self) -> str:
-        """Hash of the arguments that a video depends on, and of the format that they are simulated in."""
-        return hashlib.sha256(json.dumps({"format": _FORMAT, **self._look()}).encode()).hexdigest()[:16]
 
     @property
     def focal_length(self) -> float:
@@ -153,11 +131,11 @@ class MultiCameraLike(PosedData, KeptVideos):
             split,
             self.videos[split],
             self.video_frames,
-            self.resolution,
-            self.samples_per_side,
-            self.scene_seed,
-            self.depth,
-            threads,
+            resolution=self.resolution,
+            samples_per_side=self.samples_per_side,
+            seed=self.scene_seed,
+            depth=self.depth,
+            threads=threads,
         )
 
     def held_out_baselines(self, batch: VideoBatch) -> dict[str, Tensor]:
@@ -209,6 +187,3 @@ class MultiCameraLike(PosedData, KeptVideos):
     def _look(self) -> dict[str, Any]:
         names = ("level", "resolution", "video_frames", "samples_per_side", "scene_seed")
         return {name: getattr(self, name) for name in names}
-
-    def _made_with(self) -> dict[str, Any]:
-        return {"format": _FORMAT, "mujoco": mujoco_version(), "numpy": np.__version__}

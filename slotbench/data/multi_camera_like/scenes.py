@@ -12,9 +12,9 @@ import torch
 
 from slotbench.data.base import check_choices
 from slotbench.data.cameras import look_at
-from slotbench.data.movi_like.scenes import Bodies, Surroundings, sliding_deceleration
+from slotbench.data.movi_like.physics import Bodies, Solids, Surroundings, sliding_deceleration
 
-__all__ = ["COLORS", "LEVELS", "Level", "LevelFacts", "PosedScene", "Solids", "draw_scene", "static_world"]
+__all__ = ["COLORS", "LEVELS", "Level", "LevelFacts", "PosedScene", "draw_scene", "static_world"]
 
 Level = Literal["simple", "ego"]
 _Three = tuple[float, float, float]
@@ -82,25 +82,6 @@ _HEADINGS = (60.0, 0.0, -60.0, 120.0, 180.0, -120.0)  # of cameras, to the left 
 
 
 @dataclass(frozen=True)
-class Solids:
-    """What stands still in all videos of a level: surfaces of a `ray_caster.Stage`, and solids of `Surroundings`.
-
-    Attributes:
-        shapes: 0 cube, 1 cylinder, 2 sphere, 3 cone, 4 box "solids".
-        half_sides: half the sides; of all but boxes, thrice the same "solids 3".
-        positions: centres "solids 3".
-        quaternions: "solids 4", w x y z.
-        colors: in 0..1 "solids 3".
-    """
-
-    shapes: np.ndarray
-    half_sides: np.ndarray
-    positions: np.ndarray
-    quaternions: np.ndarray
-    colors: np.ndarray
-
-
-@dataclass(frozen=True)
 class PosedScene(Bodies):
     """The start of a video.
 
@@ -134,7 +115,7 @@ def draw_scene(level: Level, rng: np.random.Generator) -> PosedScene:
         heading = rng.uniform(0.0, 2.0 * math.pi)
         way = rng.uniform(0.5, 1.5) * np.array([math.cos(heading), math.sin(heading)])
         still = static_world(level)
-        surroundings = Surroundings(still.shapes, still.half_sides, still.positions, still.quaternions, places[0], way)
+        surroundings = Surroundings(still, places[0], way)
         cameras = _mounted(heading)
     else:
         positions = _ring(rng, scales)

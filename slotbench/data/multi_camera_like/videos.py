@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from slotbench.data.base import Split, padded
-from slotbench.data.movi_like.scenes import FLOOR_COLOR, Bodies, Trajectory, rotation_matrices, simulate
+from slotbench.data.movi_like.physics import Bodies, Trajectory, rotation_matrices, simulate
+from slotbench.data.movi_like.scenes import FLOOR_COLOR
 from slotbench.data.movi_like.videos import WholeSimulations, object_log, surface_gloss
 from slotbench.data.multi_camera_like.scenes import LEVELS, Level, PosedScene, draw_scene, static_world
 
@@ -26,32 +29,14 @@ class PosedSimulations(WholeSimulations):
         split: of which the videos are.
         num_videos: how many there are.
         num_frames: frames of a video.
-        resolution: pixels per side.
-        samples_per_side: rays per pixel are its square.
-        seed: of the scenes.
-        depth: whether the distance from the camera is given.
-        threads: how many videos are made at a time.
+        **look: the other arguments of `WholeSimulations`.
     """
 
     cut = ("frames", "masks", *TIMED)
 
-    def __init__(
-        self,
-        level: Level,
-        split: Split,
-        num_videos: int,
-        num_frames: int,
-        resolution: int = 32,
-        samples_per_side: int = 2,
-        seed: int = 0,
-        depth: bool = True,
-        threads: int = 1,
-    ) -> None:
-        super().__init__(split, num_videos, num_frames, seed, threads)
+    def __init__(self, level: Level, split: Split, num_videos: int, num_frames: int, **look: Any) -> None:
+        super().__init__(split, num_videos, num_frames, **look)
         self.level = level
-        self.resolution = resolution
-        self.samples_per_side = samples_per_side
-        self.depth = depth
 
     def scene(self, video: int) -> PosedScene:
         """The start of a video."""

@@ -117,10 +117,6 @@ class _Scenes(PosedFiles):
         about = {"present": self.present[video], "shape_label": self.shape[video] - 1}
         return PosedImages(images, masks, cameras, _FOCAL * images[0][0].shape[1], about)
 
-    def name(self, video: int, start: int) -> str:
-        """The number of the scene."""
-        return f"scene{video:06d}"
-
     def video_name(self, video: int) -> str:
         """The number of the scene."""
         return f"scene{video:06d}"

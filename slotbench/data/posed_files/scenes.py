@@ -60,6 +60,10 @@ class PosedFiles(ClipReader):
             DataFilesError: they are missing, or not what they should be.
         """
 
+    def name(self, video: int, start: int) -> str | None:
+        """That of the video; videos that are cut into clips say which one, too."""
+        return self.video_name(video)
+
     def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
         """Clips, if they are not too long to be meant."""
         if num_frames * self.num_cameras * 3 * self.height * self.width > _MOST_BYTES:

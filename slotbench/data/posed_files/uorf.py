@@ -129,13 +129,9 @@ class _Scenes(PosedFiles):
             masks = _ids([read_frame(Path(f"{name}_mask.png")) for name in names])
         return PosedImages(images, masks, cameras[None], self.focal * images[0][0].shape[1])
 
-    def name(self, video: int, start: int) -> str:
-        """The number of the scene."""
-        return f"sc{self.numbers[video]:04d}"
-
     def video_name(self, video: int) -> str:
         """The number of the scene."""
-        return self.name(video, 0)
+        return f"sc{self.numbers[video]:04d}"
 
     def origin(self, video: int) -> str:
         """The folder and the number of the scene."""

@@ -19,7 +19,8 @@ from slotbench.data.clip_cache import ClipCache
 from slotbench.data.movi.movi import MOVi
 from slotbench.data.movi.record import TIMED
 from slotbench.data.movi_like.movi_like import MOViLike
-from slotbench.data.movi_like.scenes import COLORS, FRAME_RATE, SceneLaw, simulate
+from slotbench.data.movi_like.physics import FRAME_RATE, simulate
+from slotbench.data.movi_like.scenes import COLORS, SceneLaw
 from slotbench.data.movi_like.videos import SimulatedVideos
 from slotbench.errors import DataFilesError
 from slotbench.files import cache_home
@@ -64,7 +65,7 @@ def digest(batch: VideoBatch) -> str:
 @pytest.fixture(scope="module")
 def videos() -> dict[str, np.ndarray]:
     """Annotations of a dozen videos, 12 frames each, of up to six objects."""
-    source = SimulatedVideos(SceneLaw("cam", (3, 6), (0.9, 1.4), 3.0), "train", 12, 12, 48, depth=True)
+    source = SimulatedVideos(SceneLaw("cam", (3, 6), (0.9, 1.4), 3.0), "train", 12, 12, resolution=48, depth=True)
     return {name: value.numpy() for name, value in everything(whole(source, list(range(12)))).items()}
 
 
@@ -356,7 +357,7 @@ def test_missing_mujoco_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "mujoco", None)
     data = small()
     assert (data.spec.input.channels, data.spec.input.height) == (3, SIDE)
-    with pytest.raises(DataFilesError, match=r"^MOViLike needs mujoco; pip install 'slotbench\[sim3d\]'$"):
+    with pytest.raises(DataFilesError, match=r"^simulated videos need mujoco; pip install 'slotbench\[sim3d\]'$"):
         data.dataset("val")
 
 

@@ -60,12 +60,6 @@ def test_scalars_are_sines_and_cosines_in_turn():
     torch.testing.assert_close(code[0], torch.stack(expected).double(), atol=1e-6, rtol=0)
 
 
-def test_rays_painted_a_few_at_a_time_are_those_painted_together():
-    whole, parts = decoder(), decoder(rays_at_once=7)
-    for name in ("reconstruction", "masks"):
-        torch.testing.assert_close(getattr(parts(slots(), posed()), name), getattr(whole(slots(), posed()), name))
-
-
 def test_slots_in_another_order_and_fewer_of_them():
     paint, order = decoder(), [2, 0, 3, 1]
     first, turned = paint(slots(), posed()), paint(slots()[:, :, order], posed())
@@ -115,5 +109,5 @@ def test_without_rays_there_is_one_sentence():
         SLSREncoder(VIDEO, dim=8, norm_groups=2).double()(replace(posed(), rays=None))
     with pytest.raises(ValueError, match="kernel_size=4"):
         SLSREncoder(VIDEO, kernel_size=4)
-    with pytest.raises(ValueError, match="rays_at_once=0"):
-        decoder(rays_at_once=0)
+    with pytest.raises(ValueError, match="num_blocks=0"):
+        decoder(num_blocks=0)

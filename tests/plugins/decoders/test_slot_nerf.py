@@ -157,16 +157,6 @@ def test_a_slot_can_be_taken_out():
     assert found.masks.shape[3] == 2
 
 
-@pytest.mark.parametrize("at_once", [1, 7, 1000])
-def test_rays_in_pieces_give_the_same_values(at_once):
-    part = decoder(shadow=True)
-    whole = painted(part)
-    part.rays_at_once = at_once
-    pieces = painted(part)
-    for name in ("reconstruction", "masks", "depth", "background"):
-        torch.testing.assert_close(getattr(pieces, name), getattr(whole, name), rtol=0, atol=1e-12)
-
-
 def test_some_rays_have_the_depth_and_background_of_the_whole_image():
     part, batch = decoder(), random_batch(PAINTED).all_views()
     chosen = torch.randint(batch.frames[0, 0, :, 0].numel(), (2, 5, 9), generator=torch.Generator().manual_seed(0))
@@ -209,4 +199,4 @@ def test_what_it_cannot_do_is_said():
     with pytest.raises(ValueError, match="no mix named 'max'; choose one of sum, weighted_mean"):
         SlotNeRF(SLOTS, PAINTED, mix="max")
     with pytest.raises(ValueError, match="expected positive numbers"):
-        SlotNeRF(SLOTS, PAINTED, rays_at_once=0)
+        SlotNeRF(SLOTS, PAINTED, num_points=0)

@@ -161,11 +161,12 @@ def test_there_and_back_is_the_same_to_the_bit(name):
 
 
 def test_their_starts_that_nothing_reads_are_left_out():
-    s = SMALL["FrameTransformer"]
-    tree = random_tree(s, np.float32)
-    load_tree(task_of(s), {**tree, "sos_post": np.zeros((s.grid, s.grid, s.vector_dim))})
-    s = SMALL["TECO-S5"]
-    load_tree(task_of(s), {**random_tree(s, np.float32), "sos": np.zeros((1, 1, s.dim))})
+    unread = {"FrameTransformer": ("sos_post", ("grid", "grid", "vector_dim")), "TECO-S5": ("sos", ("dim",))}
+    for name, (start, sizes) in unread.items():
+        s = SMALL[name]
+        tree, task = random_tree(s, np.float32), task_of(s)
+        load_tree(task, {**tree, start: np.zeros([getattr(s, size) for size in sizes])})
+        assert to_tree(task).keys() == tree.keys()
 
 
 def test_what_does_not_fit_is_one_sentence():

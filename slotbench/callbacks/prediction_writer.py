@@ -10,7 +10,9 @@
                                                                  arrays show of them: top, left, height and width
     video           text: what the source is called, and its masks
     source, about, axes             text: the source video; the run and its checkpoint; the axes of each array, as JSON
+    shown           int64           views                        of several cameras, those that the encoder was shown
 
+Of several cameras, arrays but `slots` have an axis of views after that of time, in the order of the data's cameras.
 `view` and `video` are there where the data set provides them, as `VideoFolder` does; `slotbench score` finds the truth
 by them. `numpy.load(path)` reads the npz file; nothing in it is pickled.
 """
@@ -44,7 +46,7 @@ AXES = {
     "reconstruction": "time channels height width",
     "depth": "time height width",
 }
-"""What can be saved, and the axes of each."""
+"""What can be saved, and the axes of each, to which that of views comes after time where there are several cameras."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,14 @@ class _Origin:
         source: in words.
         video: what the source is called.
         view: what they show of its frames.
+        shown: of several cameras, those that the encoder was shown.
     """
 
     frames: np.ndarray
     source: str
     video: str | None = None
     view: View | None = None
+    shown: np.ndarray | None = None
 
 
 def _arrays_of_clip(found: Mapping[str, Tensor], clip: int, names: Iterable[str], task: str) -> dict[str, np.ndarray]:
@@ -83,8 +87,8 @@ def _arrays_of_clip(found: Mapping[str, Tensor], clip: int, names: Iterable[str]
     if "masks" in found:
         soft = found["masks"][clip]
         # a task with one target has no axis of time
-        soft = soft if soft.ndim == 4 else soft[None]
-        there["masks"] = lambda: _ids(masks_to_labels(soft), soft.shape[1])
+        soft = soft[None] if soft.ndim == 3 else soft
+        there["masks"] = lambda: _ids(masks_to_labels(soft), soft.shape[-3])
         there["soft_masks"] = lambda: rounded_shares(soft)
     if "labels" in found:
         there["masks"] = lambda: _ids(found["labels"][clip], _slots(found))
@@ -124,10 +128,12 @@ def _write_arrays(
         "frame": np.asarray(origin.frames, np.int64),
         "source": np.array(origin.source),
         "about": np.array(json.dumps(dict(about))),
-        "axes": np.array(json.dumps({name: AXES[name] for name in arrays} | {"frame": "time"})),
+        "axes": np.array(json.dumps({name: _axes(name, value) for name, value in arrays.items()} | {"frame": "time"})),
     }
     if origin.video is not None:
         everything["video"] = np.array(origin.video)
+    if origin.shown is not None:
+        everything["shown"] = np.asarray(origin.shown, np.int64)
     if origin.view is not None:
         everything["view"] = np.array([*origin.view.frame, *origin.view.box], np.int64)
 
@@ -137,6 +143,11 @@ def _write_arrays(
 
     persist(write)
     return complete
+
+
+def _axes(name: str, array: np.ndarray) -> str:
+    axes = AXES[name]
+    return axes if array.ndim == len(axes.split()) else axes.replace("time", "time views", 1)
 
 
 def _slots(found: Mapping[str, Tensor]) -> int:
@@ -299,9 +310,9 @@ def _origin_of_clip(
     first = int(batch.objects["first_frame"][i]) if "first_frame" in batch.objects else 0
     described = _described(dataset)
     frames = first + described.frame_stride * steps.cpu().numpy()
-    video = batch.objects.get("video")
+    video, shown = batch.objects.get("video"), outputs["shown"][i].cpu().numpy() if "shown" in outputs else None
     if video is not None and (origin := described.video_origin(number := int(video[i]))) is not None:
-        return _Origin(frames, origin, described.video_name(number), described.view(number))
+        return _Origin(frames, origin, described.video_name(number), described.view(number), shown)
     number = i if batch.index is None else int(batch.index[i])
     name = type(dataset).__name__ if dataset is not None else "clips"
-    return _Origin(frames, f"{name}, clip {number}")
+    return _Origin(frames, f"{name}, clip {number}", shown=shown)

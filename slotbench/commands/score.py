@@ -33,6 +33,8 @@ scored as the run's own test scores them: --fit file --resolution masks, unless 
   --no-baselines           masks alone
   --allow-missing          score the clips that both sides have, and the frames of them, though one has more
   --array NAME             the array of npz files that has the masks (default: masks, soft_masks, or the only one)
+  --views                  masks and truth are of several cameras: (time, views, height, width), soft masks (time,
+                           views, slots, height, width), or a file for each camera in a folder of the clip
   --frames-in-order        frames belong together as they come, whatever numbers the files say
   --out FILE               write the evaluation record: rules, scores, values of every clip (JSON)
   --beside FILE            scores of an earlier record as a column; refused if a rule or the clips differ, which are
@@ -75,13 +77,16 @@ def main(command: str, arguments: list[str]) -> int:
         raise UserError(lines(f"score needs {missing}", example="slotbench score MASKS --truth TRUTH"))
     if given.out is not None and given.out.is_dir():
         raise UserError(f"--out {given.out} is a folder; expected a file, such as {given.out / 'scores.json'}")
+    if given.views and given.frames is not None:
+        raise UserError("--frames has videos of one camera, and --views masks of several; leave --frames out")
     # everything above answers before torch is imported
     from slotbench.evaluation.clip_files import find_clips
     from slotbench.evaluation.file_scores import match_clips
 
-    masks, truth = find_clips(given.masks, "MASKS", given.array), find_clips(given.truth, "--truth")
+    masks = find_clips(given.masks, "MASKS", given.array, given.views)
+    truth = find_clips(given.truth, "--truth", views=given.views)
     rules = _rules(given, masks)
-    matching = match_clips(masks, truth, given.allow_missing)
+    matching = match_clips(masks, truth, given.allow_missing, given.views)
     if given.conventions:
         return _conventions(given, matching, rules)
     from slotbench.evaluation.score_record import read_earlier
@@ -106,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(path, type=Path)
     parser.add_argument("--beside", type=Path, action="append", default=[])
     parser.add_argument("--array")
-    for switch in ("--no-baselines", "--allow-missing", "--conventions", "--frames-in-order"):
+    for switch in ("--no-baselines", "--allow-missing", "--conventions", "--frames-in-order", "--views"):
         parser.add_argument(switch, action="store_true")
     for text in ("--data", "--data-version", "--split", "--source"):
         parser.add_argument(text, default="unknown")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +61,7 @@ class Aligned:
         true_ids: the ids that the rows of its tables stand for.
         facts: about the masks.
         path: of the masks, for messages.
+        views: cameras, whose frames of one time come one after the other; 0 where there is no axis of views.
     """
 
     labels: Integer[Tensor, "time height width"]
@@ -69,6 +70,7 @@ class Aligned:
     true_ids: Integer[np.ndarray, " rows"]
     facts: MaskFacts
     path: Path
+    views: int = 0
 
 
 def align(
@@ -77,6 +79,7 @@ def align(
     rules: Rules,
     paths: tuple[Path, Path],
     view: View | None = None,
+    views: bool = False,
 ) -> Aligned:
     """Cuts masks and truth to the scored frames and pixels, resizes them to one size, and renumbers the truth.
 
@@ -86,15 +89,21 @@ def align(
         rules: in force.
         paths: of masks and truth, for messages.
         view: the part of the frames that the masks show, if their file has it.
+        views: whether there is an axis of views after that of time.
 
     Raises:
-        UserError: numbers of frames differ, the rules do not allow the size, values are not finite, or ids too many.
+        UserError: numbers of frames or cameras differ, the rules do not allow the size, values are not finite, or ids
+            too many.
     """
-    if truth.ndim != 3:
+    if truth.ndim != 3 + views:
         raise UserError(
             f"{paths[1]} holds {truth.dtype} values of shape {truth.shape}; the truth has ids, one a pixel, as "
-            "integers (time, height, width)"
+            f"integers (time, {'views, ' * views}height, width)"
         )
+    cameras = truth.shape[1] if views else 0
+    if views:
+        masks, truth = _frame_by_frame(masks, truth, rules, paths)
+        rules = replace(rules, first=None, skip=0, window=None)  # which are done
     if masks.ndim == 4:
         _check_axes(masks, truth.shape, rules, paths)
     _check_frames(len(masks), len(truth), rules, paths)
@@ -119,7 +128,7 @@ def align(
     out = nowhere if uncovered and rules.uncovered == "void" else None
     true, valid, true_ids = _objects(truth, rules, paths[1], out)
     facts = MaskFacts(kind, segments, true.numel(), ties, unequal, uncovered, mask_size, part)
-    return Aligned(labels, true, valid, true_ids, facts, paths[0])
+    return Aligned(labels, true, valid, true_ids, facts, paths[0], cameras)
 
 
 def cut(values: Shaped[np.ndarray, "time ..."], rules: Rules) -> Shaped[np.ndarray, "frames ..."]:
@@ -128,7 +137,9 @@ def cut(values: Shaped[np.ndarray, "time ..."], rules: Rules) -> Shaped[np.ndarr
     return values[: len(values) // rules.window * rules.window] if rules.window else values
 
 
-def tables_of(labels: Integer[Tensor, "time height width"], aligned: Aligned) -> Integer[Tensor, "time true predicted"]:
+def tables_of(
+    labels: Integer[Tensor, "frames height width"], aligned: Aligned
+) -> Integer[Tensor, "time *views true predicted"]:
     """Pixels of each frame by true id and slot.
 
     Args:
@@ -147,7 +158,22 @@ def tables_of(labels: Integer[Tensor, "time height width"], aligned: Aligned) ->
             "expected some hundreds: are these colours, or ids that are new in every frame?"
         )
     valid = None if aligned.valid is None else aligned.valid[None]
-    return frame_tables(labels[None], aligned.true[None], valid)[0, :, 0]
+    tables = frame_tables(labels[None], aligned.true[None], valid)[0, :, 0]
+    return tables.unflatten(0, (-1, aligned.views)) if aligned.views else tables
+
+
+def _frame_by_frame(
+    masks: np.ndarray, truth: np.ndarray, rules: Rules, paths: tuple[Path, Path]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The scored frames of all cameras, without the axis of views."""
+    if masks.shape[1] != truth.shape[1]:
+        raise UserError(
+            f"{paths[0]} has masks of {masks.shape[1]} cameras, and {paths[1]} of {truth.shape[1]}; expected the same "
+            "cameras in the same order, in the second axis"
+        )
+    _check_frames(len(masks), len(truth), rules, paths)
+    masks, truth = cut(masks, rules), cut(truth, rules)
+    return masks.reshape(-1, *masks.shape[2:]), truth.reshape(-1, *truth.shape[2:])
 
 
 def _check_frames(frames: int, true_frames: int, rules: Rules, paths: tuple[Path, Path]) -> None:

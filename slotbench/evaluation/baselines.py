@@ -53,7 +53,8 @@ def baselines_of(
     yield "one slot", one_slot_labels(blank)[0]
     yield "stripes", stripe_labels(blank, segments)[0]
     yield "grid", grid_labels(blank, *nearest_grid(segments))[0]
-    yield "first masks kept", aligned.labels[:1].expand_as(aligned.true)
+    first = aligned.labels[: aligned.views or 1]
+    yield "first masks kept", first.repeat(len(aligned.true) // len(first), 1, 1)
     if frames is not None:
         yield "k-means colour", kmeans_labels(frames[None], segments, 0.0)[0]
         yield "k-means colour + position", kmeans_labels(frames[None], segments, _POSITION_WEIGHT)[0]

@@ -7,6 +7,11 @@
 
 An array has ids, integers "time height width", or soft masks, floating point (or true and false) "time slots height
 width". An npz may say more of its masks, as those of `slotbench predict` do (`About`).
+
+Of several cameras both have an axis of views after that of time, or each camera has a clip of its own:
+
+    MASKS/walk/cam_0.npz, ...        (or MASKS/walk/masks/cam_0.npz, as `PosedVideoFolder` reads them), arrays or
+                                     folders of images, in the natural order of their names
 """
 
 from __future__ import annotations
@@ -37,6 +42,7 @@ _MOST_CLIPS = 100_000
 _MOST_POINTS = 1 << 31
 """Values of a clip: 64 slots in 100 frames of 512 x 512 are fewer."""
 _WANTED = "ids, integers (time, height, width), or soft masks, floating point (time, slots, height, width)"
+_VIEWS = "ids, integers (time, views, height, width), or soft masks, floating point (time, views, slots, height, width)"
 
 _ABOUT_LIMIT = 1 << 24
 _LONGEST_NAME = 1000
@@ -88,13 +94,14 @@ class Found:
     others: list[str]
 
 
-def find_clips(path: Path, what: str, array: str | None = None) -> Found:
+def find_clips(path: Path, what: str, array: str | None = None, views: bool = False) -> Found:
     """The clips in a folder or file.
 
     Args:
         path: where they are.
         what: "MASKS" or "--truth", for messages.
         array: which array of an npz file has the masks; by default one of `MASK_ARRAYS`, or the only one.
+        views: whether several cameras see the clips.
 
     Raises:
         UserError: there is nothing, or two clips of one name.
@@ -104,7 +111,7 @@ def find_clips(path: Path, what: str, array: str | None = None) -> Found:
     if not path.exists():
         raise UserError(f"{what} {path} is not there; {expected}")
     try:
-        clips, others = _in_folder(path, array) if path.is_dir() else (_in_file(path, array), [])
+        clips, others = _in_folder(path, array, views) if path.is_dir() else (_in_file(path, array, views), [])
     except OSError as error:
         raise UserError(f"{what} {error.filename or path} cannot be read: {error.strerror or error}") from error
     by_name: dict[str, Clip] = {}
@@ -117,8 +124,10 @@ def find_clips(path: Path, what: str, array: str | None = None) -> Found:
     return Found(by_name, others)
 
 
-def read_clip(clip: Clip) -> np.ndarray:
+def read_clip(clip: Clip, views: bool = False) -> np.ndarray:
     """The values of a clip: ids "time height width" of any integer type, or soft masks "time slots height width".
+
+    With `views`, those of several cameras: ids "time views height width", soft masks "time views slots height width".
 
     Raises:
         UserError: it holds something else, or nothing.
@@ -126,24 +135,26 @@ def read_clip(clip: Clip) -> np.ndarray:
     """
     values = clip.load()
     kind, shape = values.dtype.kind, values.shape
-    if kind in "iu" and values.ndim == 4 and shape[-1] == 1:
+    axes, wanted = (4, _VIEWS) if views else (3, f"{_WANTED}; those of several cameras need --views")
+    if kind in "iu" and values.ndim == axes + 1 and shape[-1] == 1:
         values = values[..., 0]
-    is_ids, is_soft = kind in "iub" and values.ndim == 3, kind in "fb" and values.ndim == 4
-    if kind == "f" and values.ndim == 3:
+    is_ids, is_soft = kind in "iub" and values.ndim == axes, kind in "fb" and values.ndim == axes + 1
+    if kind == "f" and values.ndim == axes:
         # what is divided by 255 would become 0 everywhere
         whole = bool((values == np.rint(values)).all()) and bool(np.isfinite(values).all())
         how = "masks.astype(numpy.int32)" if whole else "they are no whole numbers: were they divided by 255?"
         raise UserError(
             f"{clip.path} holds {values.dtype} values of shape {shape} where ids belong: save them as integers "
-            f"({how}), or the soft masks as (time, slots, height, width)"
+            f"({how}), or the soft masks as (time, {'views, ' * views}slots, height, width)"
         )
-    if kind in "iu" and values.ndim == 4:
+    if kind in "iu" and values.ndim == axes + 1:
         raise UserError(
-            f"{clip.path} holds {values.dtype} values of shape {shape}; expected {_WANTED}: a layer for each slot is "
-            "saved as true and false (masks.astype(bool)), the truth as one id a pixel (numpy.argmax(masks, 1))"
+            f"{clip.path} holds {values.dtype} values of shape {shape}; expected {wanted}: a layer for each slot is "
+            "saved as true and false (masks.astype(bool)), the truth as one id a pixel "
+            f"(numpy.argmax(masks, {axes - 2}))"
         )
     if not (is_ids or is_soft) or values.dtype.itemsize > 8:
-        raise UserError(f"{clip.path} holds {one_line(values.dtype, 60)} values of shape {shape}; expected {_WANTED}")
+        raise UserError(f"{clip.path} holds {one_line(values.dtype, 60)} values of shape {shape}; expected {wanted}")
     if not values.size:
         raise UserError(f"{clip.path} is empty: its shape is {shape}")
     if values.size > _MOST_POINTS:
@@ -163,7 +174,7 @@ def _native(values: np.ndarray) -> np.ndarray:
     return values.astype(np.int32 if small else np.int64)
 
 
-def _in_folder(folder: Path, array: str | None) -> tuple[list[Clip], list[str]]:
+def _in_folder(folder: Path, array: str | None, views: bool = False) -> tuple[list[Clip], list[str]]:
     clips, others, images = [], [], []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -172,6 +183,10 @@ def _in_folder(folder: Path, array: str | None) -> tuple[list[Clip], list[str]]:
                 continue
             if not entry.is_dir() and path.suffix.lower() in IMAGES:
                 images.append(path)
+            elif views and entry.is_dir():
+                found = _of_cameras(path, array)
+                clips += found
+                others += [] if found else [path.name]
             elif entry.is_dir() and _has_images(path):
                 clips.append(_image_clip(path.name, path))
             elif not entry.is_dir() and path.suffix.lower() in (".npz", ".npy"):
@@ -186,7 +201,30 @@ def _in_folder(folder: Path, array: str | None) -> tuple[list[Clip], list[str]]:
     return ([_image_clip(folder.resolve().name, folder)] if images else []), sorted(others)
 
 
-def _in_file(path: Path, array: str | None) -> list[Clip]:
+def _of_cameras(folder: Path, array: str | None) -> list[Clip]:
+    """The clip whose masks are in a file or a folder for each camera; none where there are none."""
+    inside = folder / MASKS if (folder / MASKS).is_dir() else folder
+    cameras, _ = _in_folder(inside, array)
+    cameras.sort(key=lambda camera: natural_order(Path(camera.name)))
+
+    def load() -> np.ndarray:
+        values = [first := cameras[0].load()]
+        if first.size * len(cameras) > _MOST_POINTS:
+            raise UserError(f"{inside} holds {len(cameras)} cameras of {first.size:,} values: too many for one clip")
+        for camera in cameras[1:]:
+            values.append(one := camera.load())
+            if (one.shape, one.dtype) != (first.shape, first.dtype):
+                kinds = [f"{one_line(value.dtype, 60)} values of shape {value.shape}" for value in (one, first)]
+                raise UserError(
+                    f"{camera.path} holds {kinds[0]}, and {cameras[0].name} beside it {kinds[1]}; expected cameras of "
+                    "one kind and size"
+                )
+        return np.stack(values, axis=min(1, first.ndim))
+
+    return [Clip(folder.name, inside, load, cameras[0].about)] if cameras else []
+
+
+def _in_file(path: Path, array: str | None, views: bool = False) -> list[Clip]:
     suffix = path.suffix.lower()
     if suffix in IMAGES:
         return [Clip(path.stem, path, lambda: read_mask_image(path)[None])]
@@ -198,7 +236,7 @@ def _in_file(path: Path, array: str | None) -> list[Clip]:
     if suffix != ".npy":
         return []
     values = map_npy(path)
-    axes = 4 if values.dtype.kind == "f" else 3
+    axes = (4 if values.dtype.kind == "f" else 3) + views
     if values.ndim != axes + 1 or values.dtype.kind == "b" or values.shape[-1] == 1:
         return [_array_clip(path, array)]
     # mapped anew for each clip: pages that have been read do not stay

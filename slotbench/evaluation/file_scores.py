@@ -32,6 +32,7 @@ class Matching:
         without_masks: names of the truth without masks.
         without_truth: names of masks without truth.
         allow_missing: whether frames that the truth does not have are left out too.
+        views: whether the clips have an axis of views.
     """
 
     pairs: dict[str, tuple[Clip, Clip]]
@@ -39,6 +40,7 @@ class Matching:
     without_masks: list[str]
     without_truth: list[str]
     allow_missing: bool = False
+    views: bool = False
 
     def videos(self) -> dict[str, str]:
         """The name of the video of each clip, which is that of its truth."""
@@ -94,20 +96,21 @@ class FileScores:
         return Counter((view.frame, view.box[2:]) for view in views if view.box[2:] != view.frame)
 
 
-def match_clips(masks: Found, truth: Found, allow_missing: bool = False) -> Matching:
+def match_clips(masks: Found, truth: Found, allow_missing: bool = False, views: bool = False) -> Matching:
     """Pairs clips by name, or by the video that masks name; one clip on each side is a pair whatever its name.
 
     Args:
         masks: what there is of masks.
         truth: what there is of the truth.
         allow_missing: score what both have, though one side has more clips, or masks more frames with numbers.
+        views: whether several cameras see the clips.
 
     Raises:
         UserError: a clip is on one side only, or no clip on both.
     """
     if len(masks.clips) == len(truth.clips) == 1:
         (one,), ((name, other),) = masks.clips.values(), truth.clips.items()
-        return Matching({name: (one, other)}, 1, [], [], allow_missing)
+        return Matching({name: (one, other)}, 1, [], [], allow_missing, views)
     by_truth: dict[str, list[Clip]] = {}
     without_truth = []
     for name, clip in masks.clips.items():
@@ -131,7 +134,7 @@ def match_clips(masks: Found, truth: Found, allow_missing: bool = False) -> Matc
     if (without_masks or without_truth) and not allow_missing:
         headline = f"{len(common):,} of {there:,} clips have masks and truth; give --allow-missing to score these alone"
         raise UserError(lines(headline, **named))
-    return Matching(common, there, without_masks, without_truth, allow_missing)
+    return Matching(common, there, without_masks, without_truth, allow_missing, views)
 
 
 def evaluate(
@@ -158,10 +161,10 @@ def evaluate(
     """
     found = [FileScores(matching, MaskEvaluation(rules=one)) for one in rules]
     for number, (name, (masks, truth)) in enumerate(matching.pairs.items()):
-        values, true, places, left_out = _read(masks, truth, in_order, matching.allow_missing)
+        values, true, places, left_out = _read(masks, truth, in_order, matching)
         view = masks.about().view
         for one in found:
-            aligned = align(values, true, one.rules, (masks.path, truth.path), view)
+            aligned = align(values, true, one.rules, (masks.path, truth.path), view, matching.views)
             _add(one, name, aligned)
             one.left_out += left_out
             if with_baselines:
@@ -174,12 +177,12 @@ def evaluate(
 
 
 def _read(
-    masks: Clip, truth: Clip, in_order: bool, allow_missing: bool
+    masks: Clip, truth: Clip, in_order: bool, matching: Matching
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Masks and truth of the same frames, their places in the video, and how many frames of masks have no truth."""
-    values, true = read_clip(masks), read_clip(truth)
+    values, true = read_clip(masks, matching.views), read_clip(truth, matching.views)
     own, others = _frame_numbers(masks, values), _frame_numbers(truth, true)
-    found = matching_frames(own, others, in_order, (masks.path, truth.path), allow_missing)
+    found = matching_frames(own, others, in_order, (masks.path, truth.path), matching.allow_missing)
     numbers = own.numbers if own.from_zero and not in_order else None
     if found is None:
         return values, true, np.arange(len(values)) if numbers is None else numbers, 0
@@ -207,7 +210,7 @@ def _add(found: FileScores, name: str, aligned: Aligned) -> None:
     found.names.append(name)
     found.facts.append(aligned.facts)
     # ids that look like something else than they say
-    counts = tables.numpy()
+    counts = (tables.sum(1) if aligned.views else tables).numpy()
     objects = aligned.true_ids[counts.sum((0, 2)) > 0]
     found.ids_of_255 += int(255 in objects and 254 not in objects and len(objects[objects > 0]) > 1)
     for side, there in (("truth", counts[:, 1:].sum(2) > 0), ("masks", counts.sum(1) > 0)):

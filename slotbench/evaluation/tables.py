@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["print_conventions", "print_lengths", "print_probe", "print_scores"]
 
-_SCOPES = ("video", "frame")
+_SCOPES = ("scene", "step", "video", "frame")
 _NOT_BY_LENGTH = frozenset({"misses", "false_positives"})
 _COSTS = (
     MetricInfo("error", "error: MSE of predicted frames", False),
@@ -216,6 +216,9 @@ def _clip_lines(found: FileScores) -> list[str]:
         f"{len(found.names):,} clips scored of {matching.there:,} there, {found.masks.frames:,} frames of {sizes} "
         f"pixels; masks: {' and '.join(found.clips_by('kind'))}, {segments} slots a clip"
     ]
+    if found.masks.views:
+        views = ", ".join(found.masks.views)
+        lines.append(f"{views} cameras a clip; videos and frames are of one camera, and tracks too")
     others = [size for size in found.clips_by("mask_size") if size not in found.masks.sizes]
     if others:
         lines.append(f"masks are of {', '.join(f'{height} x {width}' for height, width in others[:3])} pixels")
@@ -233,7 +236,7 @@ def _clip_lines(found: FileScores) -> list[str]:
 
 def _special(found: FileScores) -> list[str]:
     counts = counted(found.masks.scores)
-    special = [f"{count:,} {what}" for what, count in counts.items() if count and what not in ("videos", "frames")]
+    special = [f"{count:,} {what}" for what, count in counts.items() if count and " " in what]
     lines = [f"of {counts['videos']:,} videos and {counts['frames']:,} frames: {', '.join(special)}"] if special else []
     shares = {}
     for fact in ("ties", "uncovered", "unequal"):

@@ -65,7 +65,8 @@ class MaskScores:
         clips: numbers of the clips in their split, ascending.
         truth: digest of the true objects; the same for the same clips alone.
         slots: of the masks.
-        frames: how many were "scored", clips by their "lengths" and "sizes", and "special" samples.
+        frames: how many were "scored", clips by their "lengths", "sizes" and, of several cameras, "views", and
+            "special" samples.
         scores: by name, "mean", "low" and "high", and "values" and "weights" of the clips where they are known.
         baselines: the same by the baseline's name.
     """

@@ -1,4 +1,4 @@
-"""Every score of a clip, from its tables of counts: segmentation per frame and per video, and tracking."""
+"""Every score of a clip, from its tables of counts: segmentation in every scope, and tracking."""
 
 from __future__ import annotations
 
@@ -38,13 +38,17 @@ class ClipScores:
 
 
 def score_clip(
-    tables: Integer[Tensor, "time true predicted"], true_ids: Integer[np.ndarray, " rows"], rules: Rules
+    tables: Integer[Tensor, "time *views true predicted"], true_ids: Integer[np.ndarray, " rows"], rules: Rules
 ) -> ClipScores:
     """All scores of a clip.
 
     Names are `<metric>/<scope>`: those of `MASK_METRICS` and `fg_ari_several` (samples with two objects or more), per
     `video` (the whole clip, or one of its windows) and per `frame`; and `mota`, `motp`, `misses` and `false_positives`
     (per true object), `switches_per_100_frames` and `found_again`.
+
+    Where several cameras see the clip, `video` and `frame` are of one camera each, and there are two scopes more, per
+    `step` and per `scene` (all cameras at one time, or at all times of the clip or of a window). Objects are tracked in
+    each camera by itself, and the counts of all cameras are added.
 
     Args:
         tables: pixels by frame, true id and slot.
@@ -55,7 +59,7 @@ def score_clip(
 
 
 def score_clips(
-    tables: Integer[Tensor, "clips time true predicted"], true_ids: Integer[np.ndarray, " rows"], rules: Rules
+    tables: Integer[Tensor, "clips time *views true predicted"], true_ids: Integer[np.ndarray, " rows"], rules: Rules
 ) -> list[ClipScores]:
     """The same for clips of one length at once, which costs less than one after the other.
 
@@ -68,9 +72,13 @@ def score_clips(
     tables = tables.cpu()
     clips = [ClipScores() for _ in tables]
     window = rules.window or tables.shape[1]
-    pieces = tables.unflatten(1, (-1, window))
-    for scope, samples in {"video": pieces.sum(2), "frame": tables}.items():
-        _add_segmentation(clips, scope, samples, true_ids, rules)
+    views = tables if tables.ndim == 5 else tables[:, :, None]
+    pieces = views.unflatten(1, (-1, window)).transpose(2, 3).flatten(1, 2)  # of one camera each
+    samples = {"video": pieces.sum(2), "frame": views.flatten(1, 2)}
+    if tables.ndim == 5:
+        samples |= {"step": views.sum(2), "scene": views.unflatten(1, (-1, window)).sum((2, 3))}
+    for scope, of_scope in samples.items():
+        _add_segmentation(clips, scope, of_scope, true_ids, rules)
     rule = TrackingRule(rules.match_iou, rules.min_pixels, rules.background_iou)
     for found, own in zip(clips, pieces.numpy(), strict=True):
         for piece in own:

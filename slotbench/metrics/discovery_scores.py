@@ -66,8 +66,6 @@ class DiscoveryScores(Scores):
     Args:
         baseline_clips: clips of the set that baselines are scored on, the first ones; 0 for no baselines.
 
-    Masks of several cameras have an axis of views, and no record: `mask_scores` are of one camera.
-
     Attributes:
         per_clip: whether `mask_scores` has the scores of every clip, tracking among them; else means alone.
         scopes: what a sample of the masks is.
@@ -98,6 +96,7 @@ class DiscoveryScores(Scores):
         num_slots: int,
         true: Integer[Tensor, "batch time *views height width"] | None,
         index: Integer[Tensor, " batch"] | None = None,
+        shown: int | None = None,
     ) -> None:
         """Adds segmentations of clips; without the true instances only how full the slots are.
 
@@ -107,14 +106,15 @@ class DiscoveryScores(Scores):
             num_slots: slots.
             true: ids of instances, 0 = background.
             index: numbers of the clips in their split; None where they come from no loader of ours.
+            shown: of several cameras, those that the encoder was shown, for the record.
         """
         occupancy = _made(self.occupancies, masks, SlotOccupancy, labels)
         occupancy.update(labels, num_slots)
         if true is not None:
             tables = _made(self.segmentations, masks, _Segmentation, labels, self.scopes).update(labels, true)
-            if true.ndim == 4:  # a record is of one camera
-                evaluation = self._evaluations.setdefault(masks, MaskEvaluation(self.per_clip))
-                evaluation.add(tables[:, :, 0], (true.shape[-2], true.shape[-1]), num_slots, index)
+            evaluation = self._evaluations.setdefault(masks, MaskEvaluation(self.per_clip))
+            tables = tables[:, :, 0] if true.ndim == 4 else tables
+            evaluation.add(tables, (true.shape[-2], true.shape[-1]), num_slots, index, shown=shown)
 
     def update_baseline(
         self, name: str, labels: Labels, true: Integer[Tensor, "batch time *views height width"]
@@ -183,13 +183,16 @@ class DiscoveryScores(Scores):
         evaluations, self._evaluations = gathered(self._evaluations), {}
         values = super().close(keep_references)
         known = self.references | values
+        infos = describe(known, self.declared)
         means: dict[str, dict[str, float]] = {}
-        baselines: dict[str, dict[str, float]] = {}
-        for name, info in describe(known, self.declared).items():
-            if info.reference and info.scope:
-                baselines.setdefault(info.by, {})[info.of] = known[name]
-            elif info.scope and info.masks:
+        for name, info in infos.items():
+            if info.scope and info.masks:
                 means.setdefault(info.masks, {})[info.without_masks] = known[name]
+        of_masks = {name for scores in means.values() for name in scores}
+        baselines: dict[str, dict[str, float]] = {}
+        for name, info in infos.items():
+            if info.reference and info.of in of_masks:
+                baselines.setdefault(info.by, {})[info.of] = known[name]
         self.mask_scores = [
             evaluation.result(source, means.get(source, {}), baselines) for source, evaluation in evaluations.items()
         ]

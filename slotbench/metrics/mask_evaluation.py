@@ -33,6 +33,7 @@ class MaskEvaluation:
         clips: by number, the digest of the truth and, with `per_clip`, the scores.
         lengths: clips by the frames of a video: of the whole clip, or of a window.
         sizes: clips by height and width.
+        views: clips by their cameras, "3 of 5" where the encoder was shown 3 of them; empty for one camera.
     """
 
     per_clip: bool = True
@@ -42,6 +43,7 @@ class MaskEvaluation:
     clips: dict[int, tuple[bytes, ClipScores | None]] = field(default_factory=dict)
     lengths: Counter[int] = field(default_factory=Counter)
     sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
+    views: Counter[str] = field(default_factory=Counter)
 
     @property
     def scores(self) -> list[ClipScores]:
@@ -50,11 +52,12 @@ class MaskEvaluation:
 
     def add(
         self,
-        tables: Integer[Tensor, "batch time true predicted"],
+        tables: Integer[Tensor, "batch time *views true predicted"],
         size: tuple[int, int],
         slots: int,
         index: Integer[Tensor, " batch"] | None = None,
         true_ids: Integer[np.ndarray, " true"] | None = None,
+        shown: int | None = None,
     ) -> None:
         """Adds clips.
 
@@ -64,17 +67,20 @@ class MaskEvaluation:
             slots: of the masks.
             index: numbers of the clips; None to count on.
             true_ids: ids that the rows stand for; None for 0, 1, 2, ...
+            shown: of several cameras, those that the encoder was shown; None where it is not known.
         """
         numbers = range(len(self.clips), len(self.clips) + len(tables)) if index is None else index.tolist()
         digests = truth_digests(tables)
         scores: list[ClipScores | None] = [None] * len(tables)
         if self.per_clip:
-            scores = [*score_clips(tables, np.arange(tables.shape[2]) if true_ids is None else true_ids, self.rules)]
+            scores = [*score_clips(tables, np.arange(tables.shape[-2]) if true_ids is None else true_ids, self.rules)]
         new = {number: one for number, *one in zip(numbers, digests, scores, strict=True) if number not in self.clips}
         self.clips |= {number: (digest, found) for number, (digest, found) in new.items()}
-        self.frames += tables.shape[1] * len(new)
+        self.frames += tables.shape[1:-2].numel() * len(new)
         self.lengths[self.rules.window or tables.shape[1]] += len(new)
         self.sizes[size] += len(new)
+        if tables.ndim == 5:
+            self.views[f"{tables.shape[2]}" if shown is None else f"{shown} of {tables.shape[2]}"] += len(new)
         self.slots = max(self.slots, slots)
 
     def merge(self, other: MaskEvaluation) -> None:
@@ -82,6 +88,7 @@ class MaskEvaluation:
         self.clips |= other.clips
         self.lengths += other.lengths
         self.sizes += other.sizes
+        self.views += other.views
         self.frames += other.frames
         self.slots = max(self.slots, other.slots)
 
@@ -97,7 +104,8 @@ class MaskEvaluation:
         """
         numbers = sorted(self.clips)
         found = self.scores
-        special = {what: count for what, count in counted(found).items() if what not in ("videos", "frames")}
+        # of a scope alone, "videos", it is all samples
+        special = {what: count for what, count in counted(found).items() if " " in what}
         truth = hashlib.sha256(b"".join(self.clips[number][0] for number in numbers)).hexdigest()
         return MaskScores(
             source=source,
@@ -109,6 +117,7 @@ class MaskEvaluation:
                 "scored": self.frames,
                 "lengths": {str(frames): clips for frames, clips in sorted(self.lengths.items())},
                 "sizes": {f"{height}x{width}": clips for (height, width), clips in self.sizes.items()},
+                **({"views": dict(self.views)} if self.views else {}),
                 "special": special,
             },
             scores=scores_as_record(found) if self.per_clip else _as_record(means),
@@ -132,14 +141,14 @@ def gathered(own: dict[str, MaskEvaluation]) -> dict[str, MaskEvaluation]:
     return together
 
 
-def truth_digests(tables: Integer[Tensor, "batch time true predicted"]) -> list[bytes]:
+def truth_digests(tables: Integer[Tensor, "batch time *views true predicted"]) -> list[bytes]:
     """SHA-256 of each clip's true objects, of how many pixels they have in each frame: other clips have another one."""
     pixels = tables.sum(-1).cpu().numpy().astype(np.int64)
     digests = []
     for clip in pixels:
         # a batch has rows for the ids of its other clips
-        there = np.flatnonzero(clip.any(0))
-        clip = clip[:, : there[-1] + 1 if len(there) else 0]
+        there = np.flatnonzero(clip.any(tuple(range(clip.ndim - 1))))
+        clip = clip[..., : there[-1] + 1 if len(there) else 0]
         digests.append(hashlib.sha256(repr(clip.shape).encode() + clip.tobytes()).digest())
     return digests
 

@@ -90,7 +90,7 @@ class NovelViewScores(DiscoveryScores):
     ) -> None:
         """Adds the winning slot of each pixel of all cameras, of which the first `shown` were shown to the encoder."""
         self._shown = shown
-        self.update_masks("decoder", labels, num_slots, true, index)
+        self.update_masks("decoder", labels, num_slots, true, index, shown)
         if true is not None:
             self._add_held_out(_HELD_OUT, labels, true)
 

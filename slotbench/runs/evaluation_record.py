@@ -81,7 +81,7 @@ def make_record(
         masks: "source" of the masks, and what they are.
         rules: every rule in force, by name.
         clips: "scored" of "there", "hash" and "names".
-        frames: "scored" frames, their "sizes", and how many are special.
+        frames: "scored" frames, their "sizes", the "views" of several cameras, and how many are special.
         scores: by name, "mean", "low" and "high" of its interval, and "values" and "weights" of the clips.
         baselines: scores by the baseline's name.
         more: further entries.
@@ -156,7 +156,10 @@ def differing_rules(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]
 
 
 def rules_of(record: Mapping[str, Any], score: str) -> dict[str, Any]:
-    """The rules of one score of a record: of a score of whole videos the "frames" of a video are one, by its lengths.
+    """The rules of one score of a record.
+
+    Of a score of whole videos the "frames" of a video are one, by its lengths, and of clips that several cameras see
+    the "views".
 
     Example:
         >>> record = {"rules": {"window": None}, "frames": {"lengths": {"24": 100}}}
@@ -168,6 +171,9 @@ def rules_of(record: Mapping[str, Any], score: str) -> dict[str, Any]:
     rules = _SINCE | record["rules"]
     frames = record.get("frames")
     lengths = frames.get("lengths") if isinstance(frames, Mapping) else None
-    if isinstance(lengths, Mapping) and not score.endswith("/frame"):
+    if isinstance(lengths, Mapping) and not score.endswith(("/frame", "/step")):
         rules["frames"] = sorted(map(str, lengths))
+    views = frames.get("views") if isinstance(frames, Mapping) else None
+    if isinstance(views, Mapping):
+        rules["views"] = sorted(map(str, views))
     return rules

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 
 from slotbench.figures.slot_panels import slot_panel, slot_video
@@ -118,16 +117,6 @@ class AutoencodingTask(SlotTask, Segmenter):
     def painted_truth(self, batch: VideoBatch) -> Float[Tensor, "batch time channels height width"] | None:
         """What is to be painted, in [0, 1], where that is something else than the frames; None by default."""
         return None
-
-    def on_validation_start(self) -> None:
-        """Has the last validation of a training, and any other evaluation, keep the scores of every clip."""
-        trainer = self.trainer
-        goes_on = trainer.state.fn == TrainerFn.FITTING and trainer.global_step < trainer.estimated_stepping_batches
-        self.scores_of("val").per_clip = not goes_on
-
-    def on_test_start(self) -> None:
-        """Has the test keep the scores of every clip."""
-        self.scores_of("test").per_clip = True
 
     def attention_masks(
         self, attention: Float[Tensor, "batch time slots tokens"], size: tuple[int, int]

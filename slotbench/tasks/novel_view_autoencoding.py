@@ -263,11 +263,23 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
         return out.decoded.reconstruction.float().clamp(0, 1)
 
     def predict(self, batch: VideoBatch) -> dict[str, Tensor]:
-        """The slots, the images of all cameras, those that are shown first, and the slot that wins each pixel."""
+        """The slots, and of all cameras images, masks (0 where the background has most) and depth, if there are any.
+
+        Cameras are in the data's own order, where it says which camera each view is (`objects["views"]`), and "shown"
+        has the numbers of those that are shown; otherwise these come first.
+        """
         out = self.evaluate(batch)
-        found = {"slots": out.slots, "views": self.images(out)}
-        labels = _labels(out.decoded)
-        return found if labels is None else found | {"view_labels": labels}
+        views, held_out = batch.objects.get("views"), batch.held_out
+        if views is not None and held_out is not None:
+            views = torch.cat([views, held_out.objects["views"]], dim=1)
+        if views is None:
+            views = torch.arange(out.seen.num_views, device=batch.time.device).expand(len(batch), -1)
+        clips, order = torch.arange(len(batch), device=views.device)[:, None], views.argsort(1)
+        painted = {"frames": self.images(out), "masks": _masks(out.decoded), "depth": out.decoded.depth}
+        of_cameras = {
+            name: value[clips, :, order].transpose(1, 2) for name, value in painted.items() if value is not None
+        }
+        return {"slots": out.slots, "shown": views[:, : batch.num_views], **of_cameras}
 
     def attention_masks(
         self, attention: Float[Tensor, "batch time slots tokens"], size: tuple[int, int]

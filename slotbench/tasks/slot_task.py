@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable, Iterable, Mapping
 
+from lightning.pytorch.trainer.states import TrainerFn
 from torch import nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -19,6 +20,7 @@ from slotbench.interfaces import (
     TokenSpec,
     VideoSpec,
 )
+from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import Decay
 from slotbench.tasks.part_checks import PartName, check_first_output, check_views, spec_of
@@ -78,6 +80,21 @@ class SlotTask(Task, ABC):
         """Loads the weights named by `init_from`, once, before training starts; has the parts' outputs checked."""
         self._check_first_outputs()
         super().setup(stage)
+
+    def on_validation_start(self) -> None:
+        """Has the last validation of a training, and any other evaluation, keep the scores of every clip's masks."""
+        trainer = self.trainer
+        goes_on = trainer.state.fn == TrainerFn.FITTING and trainer.global_step < trainer.estimated_stepping_batches
+        self._score_per_clip("val", not goes_on)
+
+    def on_test_start(self) -> None:
+        """Has the test keep the scores of every clip's masks."""
+        self._score_per_clip("test", True)
+
+    def _score_per_clip(self, stage: str, per_clip: bool) -> None:
+        scores = self.scores_of(stage)
+        if isinstance(scores, DiscoveryScores):
+            scores.per_clip = per_clip
 
     def _check_first_outputs(self) -> None:
         """Has the next output of each part held against its sizes."""

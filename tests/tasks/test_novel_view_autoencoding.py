@@ -161,7 +161,9 @@ def test_baselines_stand_beside_the_scores(data):
     assert set(infos) == {name.removeprefix("val/") for name in found}
     assert infos["ssim/held_out"].label == "SSIM, held out"
     assert infos["baseline/fg_ari/scene/held_out/one slot"].of == "fg_ari/scene/held_out"
-    assert task.mask_scores() == []
+    (record,) = task.mask_scores()
+    assert record.baselines["one slot"]["fg_ari/scene"]["mean"] == found["val/baseline/fg_ari/scene/one slot"]
+    assert {name.partition("/")[2] for name in record.baselines["one slot"]} == {"scene", "step", "video", "frame"}
     assert not [name for name in validate(view_task(data, baseline_clips=0), data) if "baseline" in name]
 
 
@@ -188,7 +190,7 @@ def test_pixels_of_which_the_background_has_most_belong_to_no_slot(data):
 
     task, batch = view_task(data, decoder=Behind), batch_of(data)
     out = task(batch)
-    labels = task.predict(batch)["view_labels"]
+    labels = masks_to_labels(task.predict(batch)["masks"])
     behind = batch.all_views().rays[..., 0, :, :] > 0
     assert (labels[behind] == 3).all()
     assert torch.equal(labels[~behind], out.decoded.masks.argmax(3)[~behind].to(labels))
@@ -262,8 +264,8 @@ def test_pictures_show_all_cameras(data):
     assert sheet.shape[0] > 8 * 72
     assert sheet.shape[1] > 4 * 72
     found = task.predict(batch)
-    assert found["views"].shape == (2, 2, 4, 3, SIDE, SIDE)
-    assert found["view_labels"].shape == (2, 2, 4, SIDE, SIDE)
+    assert found["frames"].shape == (2, 2, 4, 3, SIDE, SIDE)
+    assert found["masks"].shape == (2, 2, 4, 3, SIDE, SIDE)
 
 
 def test_slots_are_taken_out_and_the_scene_is_turned_if_asked_for(data):

@@ -19,6 +19,7 @@ from slotbench.data.posed_data import PosedData
 from slotbench.data.posed_files.scenes import PosedFiles, PosedImages, check_matrices
 from slotbench.data.posed_views import Frame, PosedVideos
 from slotbench.errors import DataFilesError, FileError
+from slotbench.interfaces import View
 
 __all__ = ["PosedVideoFolder"]
 
@@ -131,6 +132,11 @@ class _Clips(PosedFiles):
     def video_name(self, video: int) -> str:
         """The clip's folder."""
         return self.folders[video].name
+
+    def view(self, video: int) -> View:
+        """The square in the middle of each camera's frames."""
+        (frame,) = self.videos[video][0].frames([0])
+        return View.middle_square(*frame.shape[:2])
 
     def origin(self, video: int) -> str:
         """The clip's folder."""

@@ -33,7 +33,7 @@ TINY = {
         "num_features": 4,
         "slot_grid": "null",
     },
-    "decoder": {"dim": 8, "num_layers": 1, "hidden_dim": 8},
+    "decoder": {"dim": 8, "num_layers": 1, "hidden_dim": 8, "num_points": 3},
     "tokenizer": {"num_codes": 8, "channels": 4, "fit_frames": 4},
 }
 """What makes a part small, by its arguments; it is given those that it has."""
@@ -140,11 +140,15 @@ def tiny_overrides(config: Mapping[str, Any], folder: Path, kept: Collection[str
         values["data"] |= {"video_frames": FRAMES}
     if config["data"]["class_path"] in ("MOViLike", "MultiCameraLike"):
         values["data"] |= {"train_videos": 2, "val_videos": 1}
+    if config["data"]["class_path"] == "MultiCameraLike":
+        values["data"] |= {"resolution": SIDE, "num_frames": 2, "eval_frames": 3, "video_frames": 3}
     if "baseline_frames" in inspect.signature(load("tasks", config["model"]["class_path"])).parameters:
         values["model"] = {"baseline_frames": 4}
     if "horizon" in model:
         values["data"] |= TINY_CLIPS["data"]
         values["model"] = dict(TINY_CLIPS["model"])
+    if "rays_per_step" in model:
+        values["model"] = {"rays_per_step": 8}
     values["model"] = values.get("model", {}) | {k: v for k, v in TINY_CONDITIONS.items() if model.get(k)}
     if "tokenizer_run" in model:
         values["model"] |= {"tokenizer": "PatchKMeans", "tokenizer.num_codes": 8, "tokenizer.fit_frames": 4}

@@ -45,8 +45,19 @@ TINY_RUN = {
 }
 TINY_CLIPS = {"data": {"num_frames": 4, "eval_frames": 6}, "model": {"context": 3, "horizon": 3}}
 """A roll-out logs some twenty scores per predicted frame, which takes most of the time of two steps."""
-TINY_CONDITIONS = {"frame_mask": 2, "short_context": 1}
 SIDE = 16
+TINY_DATA = {
+    "DepthVideo": {"num_frames": 3, "eval_frames": 4},
+    "CATER": {"num_frames": 4},
+    "CLEVRER": {"num_frames": 4, "eval_frames": 4},
+    "ActionVideos": {"video_frames": FRAMES},
+    "MOViLike": {"train_videos": 2, "val_videos": 1},
+    "MultiCameraLike": {
+        "train_videos": 2, "val_videos": 1, "resolution": SIDE, "num_frames": 2, "eval_frames": 3, "video_frames": 3,
+    },
+}  # fmt: skip
+"""Arguments of a data set that make it small."""
+TINY_CONDITIONS = {"frame_mask": 2, "short_context": 1}
 
 
 def feature_files(folder: Path) -> Path:
@@ -130,18 +141,7 @@ def tiny_overrides(config: Mapping[str, Any], folder: Path, kept: Collection[str
     if (write := FILES.get(config["data"]["class_path"])) is not None:
         values["data"] |= {"path": write(folder)}
         values["data"] |= {"resolution": SIDE} if "resolution" in data else {}
-    if config["data"]["class_path"] == "DepthVideo":
-        values["data"] |= {"num_frames": 3, "eval_frames": 4}
-    if config["data"]["class_path"] == "CATER":
-        values["data"] |= {"num_frames": 4}
-    if config["data"]["class_path"] == "CLEVRER":
-        values["data"] |= {"num_frames": 4, "eval_frames": 4}
-    if config["data"]["class_path"] == "ActionVideos":
-        values["data"] |= {"video_frames": FRAMES}
-    if config["data"]["class_path"] in ("MOViLike", "MultiCameraLike"):
-        values["data"] |= {"train_videos": 2, "val_videos": 1}
-    if config["data"]["class_path"] == "MultiCameraLike":
-        values["data"] |= {"resolution": SIDE, "num_frames": 2, "eval_frames": 3, "video_frames": 3}
+    values["data"] |= TINY_DATA.get(config["data"]["class_path"], {})
     if "baseline_frames" in inspect.signature(load("tasks", config["model"]["class_path"])).parameters:
         values["model"] = {"baseline_frames": 4}
     if "horizon" in model:

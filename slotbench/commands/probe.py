@@ -31,8 +31,8 @@ looking. Prints a table and writes it to RUN/probe.json.
   --scope video|frame          an object keeps its slot through the clip, or may have another in every frame
                                (default: video)
   --head linear|mlp|both       what is fitted (default: both)
-  --fit-split train|val        clips to fit to, as long as those that are scored if the data set has `num_frames`
-                               (default: train)
+  --fit-split train|val        clips to fit to, as long as those that are scored if the data set has `num_frames`, and
+                               with as many cameras shown (default: train)
   --fit-clips N                how many at most (default: 500)
   --split test|val             clips to score on, other ones (default: test)
   --clips N                    how many at most (default: 500)
@@ -131,6 +131,7 @@ def _probe(loaded: LoadedRun, given: argparse.Namespace, device: torch.device, d
         categorical=tuple(given.categorical),
         continuous=tuple(given.continuous),
         same_length="num_frames" not in data_arguments,
+        same_views="num_shown" not in data_arguments,
         rows=tuple(given.object),
     )
     with progress_bars() as bars:

@@ -151,8 +151,9 @@ def _check_core(task: nn.Module) -> None:
     """Refuses a task whose clips cannot be continued from a state."""
     if isinstance(task, Segmenter) and type(task).stream is Segmenter.stream:
         raise UserError(
-            f"{type(task).__name__} gives the masks of whole clips only; --lengths needs a method "
-            "stream(batch, state) -> (segmentation, state)"
+            f"{type(task).__name__} gives the masks of whole clips only, and --lengths streams them in pieces: score "
+            "longer clips with --data.eval_frames N in place of --lengths, or write a method stream(batch, state) -> "
+            "(segmentation, state)"
         )
     core = getattr(task, "core", None)
     if core is not None and not core.causal:

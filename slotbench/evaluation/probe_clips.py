@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from slotbench.evaluation.batches import for_each_batch
 from slotbench.evaluation.probe_factors import KNOWN, ProbeError, by_object, count_objects
@@ -29,8 +30,9 @@ class Clips:
     Attributes:
         slots: of every frame, frozen.
         tables: pixels by true id (row 0 is the background, row i + 1 object i) and slot; None without masks.
-        visible: which objects show at least the pixels asked for.
-        shapes: centre of each slot's mask (x and y in 0..1) and its share of the frame; None without masks.
+        visible: which objects show at least the pixels asked for, in all shown cameras together.
+        shapes: centre of each slot's mask (x and y in 0..1) and its share of the frame; of several posed cameras where
+            the rays of its pixels meet, their mean origin and direction, and its share of all; None without masks.
         labels: of each object by name; the axis of time has length one for what does not change.
         fingerprints: of the frames of each clip, equal for equal clips.
     """
@@ -38,7 +40,7 @@ class Clips:
     slots: Float[Tensor, "clips time slots dim"]
     tables: Integer[Tensor, "clips time true slots"] | None
     visible: Bool[Tensor, "clips time objects"]
-    shapes: Float[Tensor, "clips time slots 3"] | None
+    shapes: Float[Tensor, "clips time slots numbers"] | None
     labels: dict[str, Tensor]
     fingerprints: list[bytes]
 
@@ -62,6 +64,9 @@ def collect(
     report: Callable[[int], None] = lambda done: None,
 ) -> Clips:
     """Slots and labels of the first clips.
+
+    Where the data has a "to_world" (`slotbench.data.posed_views`), positions and velocities are those in the frame of
+    the rays, which is all that a model is told of the world.
 
     Memory is that of the slots (4 bytes per clip, frame, slot and channel) and of one batch: masks are reduced to
     tables of counts as they come. Slots that are drawn are those of the task's own evaluation of the same clips, and
@@ -110,7 +115,8 @@ def _part(
         raise ProbeError(f"this data set has no {missing}, without which there is nothing to hold slots against")
     out = task.evaluate(batch)
     steps, (height, width) = out.slots.shape[1], batch.masks.shape[-2:]
-    num_objects = count_objects(batch.objects, steps)
+    objects = _in_frame_of_rays(batch.objects)
+    num_objects = count_objects(objects, steps)
     if beyond := [row for row in rows if row >= num_objects]:
         raise ProbeError(f"the data has {num_objects} objects, 0 to {num_objects - 1}, and {beyond[0]} is asked for")
     there = sorted(set(rows)) or range(num_objects)
@@ -125,17 +131,20 @@ def _part(
         labels = masks_to_labels(_masks(task, out, source, (height, width)), (height, width))
         # without the column of the pixels of no slot
         tables = contingency(labels.flatten(2), true, num_slots + 1, len(there) + 1)[..., :num_slots].int().cpu()
-        shapes = _shapes(labels, num_slots).float().cpu()
+        if labels.ndim == 5 and batch.rays is not None:
+            shapes = _ray_shapes(labels, batch.rays[:, :steps], num_slots).float().cpu()
+        else:
+            shapes = _shapes(labels, num_slots).float().cpu()
     # every pixel in one column: the sizes of the objects
     pixels = contingency(torch.zeros_like(true), true, 1, len(there) + 1)[..., 1:, 0]
     kept = {
         name: by_object(name, value, steps, num_objects)[:, :, list(there)].cpu()
-        for name, value in batch.objects.items()
+        for name, value in objects.items()
         if name in KNOWN or name in names
     }
     for name in names:
         if name not in kept:
-            known = ", ".join(sorted(batch.objects))
+            known = ", ".join(sorted(objects))
             raise ProbeError(f"the data has no {name} of its objects; it has {known}")
     frames = batch.frames.contiguous().cpu().numpy()
     return Clips(
@@ -176,6 +185,40 @@ def _shapes(
     seen = count > 0
     centres = [torch.where(seen, axis / count.clamp(min=1), 0.5) for axis in (x, y)]
     return torch.stack([*centres, count / flat.shape[2]], dim=-1)
+
+
+def _ray_shapes(
+    labels: Integer[Tensor, "clips time views height width"],
+    rays: Float[Tensor, "clips time views 6 height width"],
+    num_slots: int,
+) -> Float[Tensor, "clips time slots 10"]:
+    """What the rays of each slot's pixels say: where they meet, their mean origin and direction, their share of all.
+
+    They meet at the point nearest to the mean rays of the cameras, weighted by pixels. Where these are nearly parallel,
+    or of a single camera, it is the point of them nearest to the origin.
+    """
+    slots = F.one_hot(labels.flatten(3).long(), num_slots + 1)[..., :num_slots].double()
+    sums = torch.einsum("ctvps,ctvdp->ctvsd", slots, rays.flatten(4).double())
+    pixels = slots.sum(3)
+    total = pixels.sum(2)[..., None]
+    directions = F.normalize(sums[..., 3:], dim=-1)
+    identity = torch.eye(3, dtype=torch.float64, device=rays.device)
+    # the square of the distance from a ray is that of what is across it
+    across = pixels[..., None, None] * (identity - directions[..., :, None] * directions[..., None, :])
+    aims = torch.einsum("ctvsij,ctvj->ctsi", across, rays[..., :3, 0, 0].double())
+    points = torch.linalg.solve(across.sum(2) + (3e-3 * total + 1e-9)[..., None] * identity, aims)
+    return torch.cat([points, sums.sum(2) / total.clamp(min=1), total / labels[0, 0].numel()], dim=-1)
+
+
+def _in_frame_of_rays(objects: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The annotations with positions and velocities in the frame of the rays, where they are in the world."""
+    if (to_world := objects.get("to_world")) is None:
+        return dict(objects)
+    rotation, centre = to_world[:, None, :3, :3], to_world[:, None, None, :3, 3]
+    moved = {name: objects[name] for name in ("positions", "velocities") if name in objects}
+    if "positions" in moved:
+        moved["positions"] = moved["positions"] - centre
+    return {**objects, **{name: value.to(rotation) @ rotation for name, value in moved.items()}}
 
 
 def _joined(parts: list[Clips]) -> Clips:

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
+from slotbench.data.posed_data import PosedData
 from slotbench.evaluation.batches import batches_of
 from slotbench.evaluation.probe_clips import Clips, MaskSource, collect
 from slotbench.evaluation.probe_factors import POSITIONS, Factor, ProbeError, choose_factors
@@ -81,6 +82,7 @@ class ClipChoice:
         continuous: entries to read as numbers.
         same_length: whether the clips to fit to are made as long as those that are scored, where the data set has
             `num_frames`: slots late in a clip are not those of its beginning, and training clips are often shorter.
+        same_views: the same of the number of cameras that are shown, where there are several: fewer say less.
         rows: the objects that are looked at, by their rows in the annotations; all if there are none.
     """
 
@@ -93,6 +95,7 @@ class ClipChoice:
     categorical: tuple[str, ...] = ()
     continuous: tuple[str, ...] = ()
     same_length: bool = True
+    same_views: bool = True
     rows: tuple[int, ...] = ()
 
 
@@ -137,7 +140,7 @@ class _Rows:
     """One row per clip, frame and object that is visible and has a slot."""
 
     slots: Float[Tensor, "rows dim"]
-    shapes: Float[Tensor, "rows 3"] | None
+    shapes: Float[Tensor, "rows numbers"] | None
     clip: Integer[Tensor, " rows"]
     labels: dict[str, Tensor]
 
@@ -203,7 +206,7 @@ def probe_task(
 
     Args:
         task: trained, on the device where it is to compute.
-        data: a `SlotDataModule`; its `num_frames` is changed where lengths are to be the same.
+        data: a `SlotDataModule`; its `num_frames` and `num_shown` are changed where they are to be the same.
         choice: of the clips.
         settings: how slots are matched to objects, and what is fitted to them.
         say: called with the step, the number done, and of all (0 where it is unknown).
@@ -229,6 +232,8 @@ def probe_task(
     test = clips_of(choice.split, choice.clips)
     if choice.same_length and isinstance(getattr(data, "num_frames", None), int):
         data.num_frames = test.slots.shape[1]
+    if choice.same_views and isinstance(data, PosedData):
+        data.num_shown = data.eval_shown
     fit = clips_of(choice.fit_split, choice.fit_clips)
     if both := len(set(fit.fingerprints) & set(test.fingerprints)):
         raise ProbeError(

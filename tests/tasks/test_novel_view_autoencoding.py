@@ -290,6 +290,6 @@ def test_slots_are_probed_by_their_masks_in_the_shown_cameras_and_clips_of_other
     clips = collect(task, batches, num_clips=3)
     assert clips.slots.shape == (3, 2, 3, 8)
     assert clips.tables.sum((-2, -1)).unique().tolist() == [2 * SIDE * SIDE]
-    assert clips.shapes[..., 2].sum(-1) == pytest.approx(torch.ones(3, 2))
+    assert clips.shapes[..., -1].sum(-1) == pytest.approx(torch.ones(3, 2))
     with pytest.raises(UserError, match="gives the masks of whole clips only"):
         measure(task, batches, 2, [1], 2)

@@ -46,6 +46,15 @@ def test_records_of_before_are_of_the_rules_that_held_then():
     assert rules_of(before, "miou/video") != rules_of(record(window=None, uncovered="void"), "miou/video")
 
 
+def test_how_many_cameras_there_are_is_a_rule_of_every_score_and_the_length_none_of_a_step():
+    found = record(window=None) | {"frames": {"lengths": {"6": 2}, "views": {"3 of 5": 2}}}
+    for score, frames in (("fg_ari/scene", True), ("mota", True), ("fg_ari/step", False), ("fg_ari/frame", False)):
+        rules = rules_of(found, score)
+        assert rules["views"] == ["3 of 5"]
+        assert ("frames" in rules) is frames, score
+    assert "views" not in rules_of(record(window=None), "fg_ari/frame")
+
+
 def test_the_hash_tells_lists_of_clips_apart_and_not_their_order():
     assert clip_list_hash(["b", "a"]) == clip_list_hash(["a", "b"])
     assert len({clip_list_hash(names) for names in (["a", "b"], ["ab"], ["a"], [], ["a", "b", "b"])}) == 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -11,7 +12,13 @@ from torch import Tensor, nn
 
 from slotbench.interfaces import PartError, VideoBatch
 
-__all__ = ["NormedMLP", "ResidualMLP", "encode_scalars", "of_rays", "rays_of"]
+__all__ = ["RAY_CODES", "NormedMLP", "RayPoint", "ResidualMLP", "encode_rays", "encode_scalars", "of_rays", "rays_of"]
+
+RAY_CODES = 96
+"""Width of the code of a ray."""
+
+RayPoint = Literal["camera", "nearest"]
+"""What stands for a ray in its code: its origin, or its point nearest to where all coordinates are 0."""
 
 
 def encode_scalars(
@@ -29,6 +36,25 @@ def encode_scalars(
     frequencies = math.pi / max_value * 2.0 ** torch.arange(octaves, device=values.device, dtype=values.dtype)
     angles = values[..., None] * frequencies
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-3)
+
+
+def encode_rays(
+    rays: Float[Tensor, "*lead 6"], max_value: float, point: RayPoint = "camera"
+) -> Float[Tensor, "*lead codes"]:
+    """`encode_scalars` of a point of each ray and of its direction: 96 numbers.
+
+    With "nearest" all rays along the same line have the same code, wherever on it their cameras are, as Plücker
+    coordinates have it (Sitzmann et al., Light Field Networks, NeurIPS 2021).
+
+    Args:
+        rays: origin and unit direction.
+        max_value: bound of the point's coordinates.
+        point: which one.
+    """
+    place, direction = rays.split(3, dim=-1)
+    if point == "nearest":
+        place = place - (place * direction).sum(-1, keepdim=True) * direction
+    return torch.cat([encode_scalars(place, max_value), encode_scalars(direction, 1.0)], dim=-1)
 
 
 def rays_of(batch: VideoBatch | None, name: str) -> Float[Tensor, "batch time *views 6 height width"]:

@@ -95,6 +95,8 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
         decoder: makes a decoder that `paints_rays` from the core's `SlotSpec` and the `VideoSpec` of an image.
         rays_per_step: rays of each step of a clip that are painted in training, drawn with replacement.
         held_out_share: share of these that are of held-out cameras; null to draw from all cameras alike.
+        contrast_share: share of these that are drawn where an image differs from its mean colour, in proportion to the
+            squared difference; it falls linearly from this at the beginning of a training to 0 at its end.
         rays_at_once: rays, of all clips and steps together, that are painted at once in evaluation, at most (one ray of
             each step at least); it changes memory and time, and no value.
         baseline_clips: clips of each evaluation set that baselines of the masks are scored on, the first ones; 0 for no
@@ -121,6 +123,7 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
         schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
         rays_per_step: int = 256,
         held_out_share: float | None = None,
+        contrast_share: float = 0.0,
         rays_at_once: int = 4096,
         baseline_clips: int = 200,
         init_from: str | None = None,
@@ -142,6 +145,8 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
                 raise ValueError(f"{name} is {count}; expected 1 or more")
         if held_out_share is not None and not 0 <= held_out_share <= 1:
             raise ValueError(f"held_out_share is {held_out_share}; expected a share from 0 to 1, or null")
+        if not 0 <= contrast_share <= 1:
+            raise ValueError(f"contrast_share is {contrast_share}; expected a share from 0 to 1")
         check_counts("clips", baseline_clips=baseline_clips)
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay)
         if not self.decoder.paints_rays:
@@ -151,7 +156,7 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
             )
         frame = self.data_spec.input
         self.rays_per_step, self.rays_at_once = rays_per_step, rays_at_once
-        self.held_out_share = held_out_share
+        self.held_out_share, self.contrast_share = held_out_share, contrast_share
         self.slot_pictures = slot_pictures
         self.given_weights = GivenWeights(lpips_weights, lpips_heads)
         self.given_weights.check(frame.channels, min(frame.height, frame.width), 1)
@@ -338,16 +343,27 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
 
     def _drawn(self, batch: VideoBatch) -> Integer[Tensor, "batch time rays"]:
         """Which pixels are painted in training, counted through the cameras that are shown and those held out."""
-        size, device = batch.frames.shape[-2:].numel(), batch.frames.device
-        shown = batch.num_views * size
-        held_out = 0 if batch.held_out is None else batch.held_out.num_views * size
-        steps, rays, share = (len(batch), batch.num_steps), self.rays_per_step, self.held_out_share
-        if share is None or not held_out:
-            return torch.randint(shown + held_out, (*steps, rays), device=device)
+        everything, rays, share = batch.all_views(), self.rays_per_step, self.held_out_share
+        weights = self._pixel_weights(everything)
+        if share is None or batch.held_out is None:
+            return _draw(weights.flatten(2), rays)
+        shown, held_out = weights[:, :, : batch.num_views].flatten(2), weights[:, :, batch.num_views :].flatten(2)
         others = round(share * rays)
-        drawn = (torch.randint(shown, (*steps, rays - others), device=device),
-                 torch.randint(shown, shown + held_out, (*steps, others), device=device))  # fmt: skip
-        return torch.cat(drawn, dim=-1)
+        return torch.cat([_draw(shown, rays - others), shown.shape[-1] + _draw(held_out, others)], dim=-1)
+
+    def _pixel_weights(self, batch: VideoBatch) -> Float[Tensor, "batch time views height width"]:
+        """How often pixels are drawn, over the mean of their step."""
+        share = self.contrast_share * (1 - self.progress) if self.is_attached else self.contrast_share
+        frames = at_least_float32(batch.frames)
+        if not share:
+            return torch.ones_like(frames[:, :, :, 0])
+        contrast = (frames - frames.mean(dim=(-2, -1), keepdim=True)).square().sum(dim=-3)
+        return share * contrast / contrast.mean(dim=(2, 3, 4), keepdim=True).clamp(min=1e-12) + (1 - share)
+
+
+def _draw(weights: Float[Tensor, "batch time pixels"], count: int) -> Integer[Tensor, "batch time drawn"]:
+    drawn = torch.multinomial(weights.flatten(0, 1) + 1e-12, max(count, 1), replacement=True)[:, :count]
+    return drawn.unflatten(0, weights.shape[:2])
 
 
 def _masks(decoded: Decoded) -> Float[Tensor, "batch time views slots height width"] | None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, get_args
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from slotbench.interfaces import Decoded, Decoder, SlotSpec, VideoBatch, VideoSpec
 from slotbench.nn.attention import CrossAttention
 from slotbench.nn.linear import MLP
-from slotbench.nn.rays import NormedMLP, encode_scalars, of_rays, rays_of
+from slotbench.nn.rays import RAY_CODES, NormedMLP, RayPoint, encode_rays, of_rays, rays_of
 
 
 class SlotMixerDecoder(Decoder):
@@ -34,10 +33,12 @@ class SlotMixerDecoder(Decoder):
         num_heads: their heads.
         mlp_ratio: hidden width of their MLPs in units of `dim`.
         num_blocks: residual blocks of the MLP that paints.
-        max_value: bound of the coordinates of the origins.
+        max_value: bound of the coordinates of that point.
+        ray_point: what stands for a ray in its code beside its direction: its origin, as in the paper, or its point
+            nearest to the coordinates' 0, which is the same for all cameras on the ray.
 
     Raises:
-        ValueError: a number is not positive, or `num_heads` does not divide `dim`.
+        ValueError: a number is not positive, `num_heads` does not divide `dim`, or an unknown `ray_point`.
     """
 
     takes_views: ClassVar[bool] = True
@@ -54,15 +55,21 @@ class SlotMixerDecoder(Decoder):
         mlp_ratio: int = 4,
         num_blocks: int = 4,
         max_value: float = 16.0,
+        ray_point: RayPoint = "camera",
     ):
         super().__init__()
+        if ray_point not in get_args(RayPoint):
+            raise ValueError(
+                f"SlotMixerDecoder: no ray_point named {ray_point!r}; choose one of {', '.join(get_args(RayPoint))}"
+            )
         if min(dim, num_layers, num_blocks, max_value) <= 0:
             raise ValueError(
                 f"SlotMixerDecoder: got dim={dim}, num_layers={num_layers}, num_blocks={num_blocks} and max_value="
                 f"{max_value}; expected positive numbers"
             )
         self.max_value = max_value
-        self.query = nn.Linear(96, dim)
+        self.ray_point: RayPoint = ray_point
+        self.query = nn.Linear(RAY_CODES, dim)
         self.layers = nn.ModuleList(
             _AllocationLayer(dim, slot_spec.dim, num_heads, mlp_ratio) for _ in range(num_layers)
         )
@@ -84,9 +91,7 @@ class SlotMixerDecoder(Decoder):
         keys = self.key(given)
 
         def paint(part: Float[Tensor, "steps rays 6"]) -> dict[str, Tensor]:
-            origin, direction = part.split(3, dim=-1)
-            code = torch.cat([encode_scalars(origin, self.max_value), encode_scalars(direction, 1.0)], dim=-1)
-            query = x = self.query(code)
+            query = x = self.query(encode_rays(part, self.max_value, self.ray_point))
             for layer in self.layers:
                 x = layer(x, given)
             weights = (self.choice(x) @ keys.mT * keys.shape[-1] ** -0.5).softmax(dim=-1)

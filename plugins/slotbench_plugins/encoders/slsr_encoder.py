@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from slotbench.interfaces import Encoder, TokenSpec, VideoBatch, VideoSpec
 from slotbench.nn.attention import SlotMixer
-from slotbench.nn.rays import rays_of
+from slotbench.nn.rays import RAY_CODES, RayPoint, encode_rays, rays_of
 
 
 class SLSREncoder(Encoder):
@@ -34,9 +35,15 @@ class SLSREncoder(Encoder):
         num_layers: layers of the transformer.
         num_heads: their heads.
         mlp_ratio: hidden width of their MLPs in units of `dim`.
+        patch_size: side of the patches, in pixels, that the first convolution makes a cell of; the paper's are 1.
+        ray_point: null gives the first convolution the origin and the direction of each pixel's ray, as in the paper.
+            Otherwise the mean ray of a patch is encoded by sines and cosines, as in `SlotMixerDecoder`, and added
+            behind it.
+        max_value: bound of the coordinates of the point that is encoded.
 
     Raises:
-        ValueError: a number is not positive, a kernel is even, or groups or heads do not divide `dim`.
+        ValueError: a number is not positive, a kernel is even, groups or heads do not divide `dim`, patches do not
+            divide the image, or an unknown `ray_point`.
     """
 
     takes_views: ClassVar[bool] = True
@@ -52,6 +59,9 @@ class SLSREncoder(Encoder):
         num_layers: int = 3,
         num_heads: int = 4,
         mlp_ratio: int = 4,
+        patch_size: int = 1,
+        ray_point: RayPoint | None = None,
+        max_value: float = 16.0,
     ):
         super().__init__()
         if min(dim, stages, blocks, norm_groups) < 1 or num_layers < 0 or kernel_size % 2 == 0 or dim % norm_groups:
@@ -61,7 +71,20 @@ class SLSREncoder(Encoder):
                 "that divide dim"
             )
         rows, cols = video_spec.height, video_spec.width
-        self.stem = nn.Conv2d(video_spec.channels + 6, dim, 1)
+        if patch_size < 1 or max_value <= 0 or rows % patch_size or cols % patch_size:
+            raise ValueError(
+                f"SLSREncoder: got patch_size={patch_size} and max_value={max_value} for images of {rows} x {cols}; "
+                "expected positive numbers, and patches that divide the image"
+            )
+        if ray_point is not None and ray_point not in get_args(RayPoint):
+            raise ValueError(
+                f"SLSREncoder: no ray_point named {ray_point!r}; choose one of {', '.join(get_args(RayPoint))}, or null"
+            )
+        rows, cols = rows // patch_size, cols // patch_size
+        self.patch_size, self.ray_point, self.max_value = patch_size, ray_point, max_value
+        channels = video_spec.channels + (6 if ray_point is None else 0)
+        self.stem = nn.Conv2d(channels, dim, patch_size, stride=patch_size)
+        self.ray = None if ray_point is None else nn.Linear(RAY_CODES, dim)
         layers: list[nn.Module] = [nn.GroupNorm(norm_groups, dim)]
         for stage in range(stages):
             if stage:
@@ -75,9 +98,17 @@ class SLSREncoder(Encoder):
 
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
         """Tokens of every step, those of all shown views."""
-        pixels = torch.cat([batch.frames, rays_of(batch, "SLSREncoder").to(batch.frames)], dim=-3)
-        steps = pixels.shape[:2]
-        images = self.convs(self.stem(pixels.flatten(0, -4)))
+        steps, frames = batch.frames.shape[:2], batch.frames.flatten(0, -4)
+        # codes of points need the bits that frames under autocast may lack
+        rays = rays_of(batch, "SLSREncoder").flatten(0, -4)
+        if self.ray is None or self.ray_point is None:
+            cells = self.stem(torch.cat([frames, rays.to(frames)], dim=1))
+        else:
+            origin, direction = F.avg_pool2d(rays, self.patch_size).movedim(1, -1).split(3, dim=-1)
+            mean = torch.cat([origin, F.normalize(direction, dim=-1)], dim=-1)
+            code = encode_rays(mean, self.max_value, self.ray_point)
+            cells = self.stem(frames) + self.ray(code.to(frames)).movedim(-1, 1)
+        images = self.convs(cells)
         tokens = images.flatten(2).mT.reshape(steps[0] * steps[1], -1, images.shape[1])
         for layer in self.layers:
             tokens = layer(tokens)

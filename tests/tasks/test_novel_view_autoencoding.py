@@ -66,6 +66,29 @@ def test_a_share_of_the_rays_is_of_held_out_cameras(data, share, least, most):
     assert least <= int(held_out.min()) <= int(held_out.max()) <= most
 
 
+def test_rays_are_drawn_where_images_differ_from_their_mean_colour_less_and_less(data):
+    trainer, batch = quiet_trainer(max_steps=4), batch_of(data, "train")
+    for view in (batch, batch.held_out):
+        view.frames = torch.full_like(view.frames, 0.5)
+    batch.held_out.frames[:, :, 1, :, 2, 3] = 1.0
+    task = view_task(data, contrast_share=0.8, rays_per_step=5000)
+    bright = (3 * SIDE + 2) * SIDE + 3
+    others = 4 * SIDE * SIDE
+    # in one image of SIDE x SIDE, a single pixel has all of the contrast but 1 / SIDE^2 of it
+    alone = 1 - 1 / SIDE**2
+
+    def drawn(share):
+        wanted = share * alone + (1 - share) / others
+        assert (task._drawn(batch) == bright).float().mean().item() == pytest.approx(wanted, abs=0.02)
+
+    drawn(0.8)
+    task.held_out_share = 0.5
+    assert ((task._drawn(batch) < 2 * SIDE * SIDE).sum(-1) == 2500).all()
+    task.held_out_share = None
+    trainer.fit(task, datamodule=data)
+    drawn(0.0)
+
+
 @pytest.mark.parametrize("at_once", [1, 1000, 10**6])
 def test_an_image_that_is_painted_in_pieces_is_the_whole_one(data, at_once):
     batch, calls = batch_of(data), []
@@ -237,6 +260,8 @@ def test_wrong_data_and_parts_are_refused(data):
         view_task(data, decoder=type("Whole", (RayShares,), {"paints_rays": False}))
     with pytest.raises(ValueError, match="held_out_share is 2"):
         view_task(data, held_out_share=2)
+    with pytest.raises(ValueError, match="contrast_share is 1.5"):
+        view_task(data, contrast_share=1.5)
     with pytest.raises(ValueError, match="rays_at_once is 0"):
         view_task(data, rays_at_once=0)
 

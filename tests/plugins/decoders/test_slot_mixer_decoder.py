@@ -10,7 +10,7 @@ from slotbench_plugins.encoders.slsr_encoder import SLSREncoder
 from torch import nn
 
 from slotbench.interfaces import PartError, SlotSpec, TokenSpec, VideoBatch, VideoSpec
-from slotbench.nn.rays import NormedMLP, encode_scalars
+from slotbench.nn.rays import NormedMLP, encode_rays, encode_scalars
 from slotbench.registry import load
 
 VIDEO = VideoSpec(3, 6, 5, num_views=2)
@@ -58,6 +58,39 @@ def test_scalars_are_sines_and_cosines_in_turn():
         )
     ]
     torch.testing.assert_close(code[0], torch.stack(expected).double(), atol=1e-6, rtol=0)
+
+
+def test_the_nearest_point_of_a_ray_is_the_same_wherever_on_it_the_camera_is():
+    rays = posed().rays.movedim(3, -1).flatten(0, -2)
+    place, way = rays[:, :3], torch.nn.functional.normalize(rays[:, 3:], dim=-1)
+    moved = [encode_rays(torch.cat([place + far * way, way], dim=-1), 8.0, "nearest") for far in (0.0, 3.0)]
+    torch.testing.assert_close(*moved)
+    nearest = place - (place * way).sum(-1, keepdim=True) * way
+    assert (nearest.norm(dim=-1) <= place.norm(dim=-1) + 1e-9).all()
+    torch.testing.assert_close(moved[0][:, :48], encode_scalars(nearest, 8.0))
+    for point, paint in (("nearest", decoder(ray_point="nearest")), ("camera", decoder())):
+        lines = posed()
+        lines.rays = torch.cat([lines.rays[:, :, :, 3:].roll(1, 3), way.reshape(2, 3, 2, 6, 5, 3).movedim(-1, 3)], 3)
+        further = replace(lines, rays=lines.rays.clone())
+        further.rays[:, :, :, :3] += 2 * further.rays[:, :, :, 3:]
+        images = [paint(slots(), batch).reconstruction for batch in (lines, further)]
+        assert torch.allclose(*images) == (point == "nearest")
+
+
+def test_patches_of_the_image_encoder_have_the_code_of_their_mean_ray():
+    torch.manual_seed(0)
+    video = VideoSpec(3, 6, 4, num_views=2)
+    encoder = SLSREncoder(video, 8, 1, norm_groups=2, num_layers=0, patch_size=2, ray_point="nearest").double()
+    batch = posed()
+    batch = replace(batch, frames=batch.frames[..., :4], rays=batch.rays[..., :4])
+    cells = []
+    encoder.convs.register_forward_hook(lambda _, inputs, out: cells.append(inputs[0]))
+    assert encoder(batch).shape == (2, 3, encoder.token_spec.num_tokens, 8) == (2, 3, 2 * 6, 8)
+    ray = batch.rays[0, 0, 1, :, 2:4, :2].mean((1, 2))
+    way = ray[3:] / ray[3:].norm()
+    code = encode_rays(torch.cat([ray[:3], way]), 16.0, "nearest")
+    of_frame = encoder.stem(batch.frames[0, 0, 1:2, :, 2:4, :2])[0, :, 0, 0]
+    torch.testing.assert_close(cells[0][1, :, 1, 0], of_frame + encoder.ray(code))
 
 
 def test_slots_in_another_order_and_fewer_of_them():
@@ -111,3 +144,12 @@ def test_without_rays_there_is_one_sentence():
         SLSREncoder(VIDEO, kernel_size=4)
     with pytest.raises(ValueError, match="num_blocks=0"):
         decoder(num_blocks=0)
+    with pytest.raises(ValueError, match="patch_size=4 .* images of 6 x 5"):
+        SLSREncoder(VIDEO, patch_size=4)
+
+
+@pytest.mark.parametrize("part", [decoder, partial(SLSREncoder, VIDEO)])
+@pytest.mark.usefixtures("unchecked_shapes")
+def test_an_unknown_point_of_a_ray_is_refused(part):
+    with pytest.raises(ValueError, match="no ray_point named 'far'; choose one of camera, nearest"):
+        part(ray_point="far")

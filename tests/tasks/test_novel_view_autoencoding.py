@@ -260,7 +260,7 @@ def test_wrong_data_and_parts_are_refused(data):
         view_task(data, decoder=type("Whole", (RayShares,), {"paints_rays": False}))
     with pytest.raises(ValueError, match="held_out_share is 2"):
         view_task(data, held_out_share=2)
-    with pytest.raises(ValueError, match="contrast_share is 1.5"):
+    with pytest.raises(ValueError, match=r"contrast_share is 1\.5"):
         view_task(data, contrast_share=1.5)
     with pytest.raises(ValueError, match="rays_at_once is 0"):
         view_task(data, rays_at_once=0)

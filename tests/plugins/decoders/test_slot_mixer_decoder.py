@@ -144,7 +144,7 @@ def test_without_rays_there_is_one_sentence():
         SLSREncoder(VIDEO, kernel_size=4)
     with pytest.raises(ValueError, match="num_blocks=0"):
         decoder(num_blocks=0)
-    with pytest.raises(ValueError, match="patch_size=4 .* images of 6 x 5"):
+    with pytest.raises(ValueError, match=r"patch_size=4 .* images of 6 x 5"):
         SLSREncoder(VIDEO, patch_size=4)
 
 

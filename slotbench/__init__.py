@@ -11,6 +11,7 @@ otherwise. `slotbench.interfaces` defines the components, `slotbench.registry` l
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from slotbench.components import Components
     from slotbench.data.base import SlotDataModule
     from slotbench.tasks.task import Task
 
@@ -28,7 +30,7 @@ __version__ = "0.1.0"
 if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"} & os.environ.keys():
     os.environ["GOMP_SPINCOUNT"] = "10000"
 
-__all__ = ["__version__", "build", "factory", "load_run"]
+__all__ = ["__version__", "build", "factory", "list", "load_run"]
 
 
 def build(name: str, /, *sizes: Any, kind: str | None = None, **arguments: Any) -> Any:
@@ -42,8 +44,9 @@ def build(name: str, /, *sizes: Any, kind: str | None = None, **arguments: Any) 
 
     Raises:
         RegistryError: no such name or kind, a name of several kinds, or a component that cannot be imported.
+        TypeError: an argument has another name, is missing, or is no size where one is needed.
     """
-    return _component(name, kind)(*sizes, **arguments)
+    return _component(name, kind, sizes, arguments)(*sizes, **arguments)
 
 
 def factory(name: str, /, *, kind: str | None = None, **arguments: Any) -> partial[Any]:
@@ -51,8 +54,25 @@ def factory(name: str, /, *, kind: str | None = None, **arguments: Any) -> parti
 
     Raises:
         RegistryError: see `build`.
+        TypeError: an argument has another name.
     """
-    return partial(_component(name, kind), **arguments)
+    return partial(_component(name, kind, (), arguments, complete=False), **arguments)
+
+
+def list(kind: str) -> Components:
+    """The installed components of a kind, each with its summary, paper and, of a core, causality; prints as a table.
+
+    None is imported. `slotbench plugins` prints those of all kinds.
+
+    Args:
+        kind: one of `slotbench.registry.KINDS`, such as "cores".
+
+    Raises:
+        RegistryError: there is no such kind.
+    """
+    from slotbench.components import components
+
+    return components(kind)
 
 
 def load_run(
@@ -80,7 +100,25 @@ def load_run(
     return loaded.task, loaded.data
 
 
-def _component(name: str, kind: str | None) -> type:
-    from slotbench import registry
+def _component(
+    name: str, kind: str | None, sizes: Sequence[Any], arguments: Mapping[str, Any], complete: bool = True
+) -> type:
+    from slotbench import components, registry
 
-    return registry.load(kind or registry.kind_of(name), name)
+    found = registry.load(kind or registry.kind_of(name), name)
+    components.check_arguments(found, sizes, arguments, complete=complete)
+    return found
+
+
+def __getattr__(name: str) -> Any:
+    # `slotbench.interfaces` without an import of its own; what else is asked for may be a component
+    if name.isidentifier() and name[0].islower() and importlib.util.find_spec(f"slotbench.{name}") is not None:
+        return importlib.import_module(f"slotbench.{name}")
+    kinds: Sequence[str] = ()
+    if name[0].isupper():
+        from slotbench import registry
+
+        kinds = registry.kinds_of(name)
+    module = f"slotbench.{kinds[0].replace('datasets', 'data')}" if kinds else ""
+    hint = f": slotbench.build({name!r}, ...), or from {module} import {name}" if kinds else ""
+    raise AttributeError(f"module slotbench has no attribute {name}{hint}")

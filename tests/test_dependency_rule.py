@@ -21,9 +21,12 @@ ARROWS: dict[str, set[str]] = {
     "nn": {"ops", "interfaces"},
     "pretrained": {"nn", "interfaces"},
     "metrics": {"nn", "interfaces"},
-    "data": {"interfaces"},
+    "data": {"components", "interfaces"},
     "figures": {"metrics", "interfaces"},
-    "tasks": {"figures", "nn", "metrics", "pretrained", "data", "registry", "interfaces", "lightning_compat"},
+    "tasks": {
+        *("figures", "nn", "metrics", "pretrained", "data"),
+        *("components", "registry", "interfaces", "lightning_compat"),
+    },
     "evaluation": {"metrics", "data", "runs", "interfaces"},
     "testing": {"ops", "interfaces"},
     "runs": {"interfaces"},
@@ -43,6 +46,8 @@ ARROWS: dict[str, set[str]] = {
     "lightning_compat": set(),
     "sources": set(),
     "registry": {"sources", "interfaces"},
+    "components": {"registry", "sources"},
+    **{kind: {"components"} for kind in ("encoders", "cores", "decoders", "aggregations", "tokenizers")},
     "cli": {"commands", "registry"},
     "__main__": {"cli"},
 }

@@ -26,8 +26,9 @@ ROWS = [
     ["nn", "testing"],
     ["ops"],
 ]
-# the package itself, its command and what reads docstrings are no folders
-BESIDE = {"slotbench", "cli", "__main__", "sources"}
+# the package itself, its command, what reads docstrings and the names of components are no folders
+BESIDE = {"slotbench", "cli", "__main__", "sources", "components", "encoders", "cores", "decoders", "aggregations"}
+BESIDE |= {"tokenizers"}
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b07d00", "#3a8fbf", "#7a4fbf", "#8c6d31", "#374151")
 WIDTH, BOX, ROW, GAP, LANE = 1000, (118, 34), 92, 30, 7
 

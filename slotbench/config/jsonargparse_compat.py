@@ -1,10 +1,10 @@
-"""Every use of a private name of jsonargparse, eight in all; no other module uses one.
+"""Every use of a private name of jsonargparse, nine in all; no other module uses one.
 
 The replacements below stop jsonargparse from doing what a third party's configuration could abuse: importing what is
 below an allowed path, functions included; building a class wherever a parameter takes any value; reading files of any
 kind and size; following YAML aliases without end. The others correct what it makes of a part's arguments, two of them a
-schedule's. `tests/config/test_jsonargparse_compat.py` holds a canary for each name, which says what breaks when a new
-version changes it; `pyproject.toml` bounds the version.
+schedule's, and by which path it writes a task or a data set. `tests/config/test_jsonargparse_compat.py` holds a canary
+for each name, which says what breaks when a new version changes it; `pyproject.toml` bounds the version.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from jsonargparse import (
     set_parsing_settings,
 )
 
+from slotbench import registry
 from slotbench.config.class_changes import is_explicit
 from slotbench.config.schedule_arguments import supplied_arguments, with_open_lengths
 from slotbench.config.settings import check_value_text
@@ -81,6 +82,7 @@ _partial_class = _typehints.adapt_partial_callable_class
 _signature_parameters = _signatures.get_signature_parameters
 _discard = _typehints.discard_init_args_on_class_path_change
 _apply_config = ActionConfigFile.apply_config
+_remembered_path = _util.ResolvedImportPaths.get
 
 
 def guard_parser(allowed: set[str], below: Iterable[str]) -> None:
@@ -129,13 +131,25 @@ def is_importable(path: str) -> bool:
 
 
 def import_path(component: type) -> str:
-    """The path by which the parser writes a class: the shortest at which it can be found."""
+    """The path by which the parser writes a class: the shortest at which it can be found, of a built-in task or data
+    set where it is defined."""
+    if (defined := _defining_path(component)) is not None:
+        return defined
     parts = component.__module__.split(".")
     for count in range(1, len(parts) + 1):
         module = ".".join(parts[:count])
         if getattr(sys.modules.get(module), component.__qualname__, None) is component:
             return f"{module}.{component.__qualname__}"
     return f"{component.__module__}.{component.__qualname__}"
+
+
+def _defining_path(component: Any) -> str | None:
+    """The path of a built-in task or data set: `slotbench.tasks` and `slotbench.data` give its name to Python alone."""
+    module = getattr(component, "__module__", None) or ""
+    if not (inspect.isclass(component) and module.startswith(("slotbench.tasks.", "slotbench.data."))):
+        return None
+    name = component.__qualname__
+    return f"{module}.{name}" if f"{module}:{name}" in registry.targets() else None
 
 
 def signature_of(cls: type, method: str | None = None) -> dict[str, Argument]:
@@ -264,6 +278,10 @@ def _arguments_of(function_or_class: Any, method_or_property: str | None = None,
     return with_open_lengths(function_or_class, parameters)
 
 
+def _path_of(self: Any, instance: Any) -> str | None:
+    return _defining_path(instance) or _remembered_path(self, instance)
+
+
 EXCHANGED: tuple[tuple[Any, str, Any, Any], ...] = tuple(
     (owner, name, inspect.getattr_static(owner, name), replacement)
     for owner, name, replacement in (
@@ -274,6 +292,7 @@ EXCHANGED: tuple[tuple[Any, str, Any, Any], ...] = tuple(
         (_typehints, "discard_init_args_on_class_path_change", _discard_defaults),
         (ActionConfigFile, "apply_config", staticmethod(_apply_file)),
         (_util.NestedArg, "__new__", _new_nested_argument),
+        (_util.ResolvedImportPaths, "get", _path_of),
         (_typehints, "adapt_partial_callable_class", _supplied_by_the_task),
         (_signatures, "get_signature_parameters", _arguments_of),
     )

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
+from torch.utils.data._utils.collate import default_collate_fn_map
 
 from slotbench.data.descriptors import enough_descriptors
 from slotbench.data.reading_order import InOrder, ResumableLoader
@@ -48,6 +49,10 @@ def generator_for(seed: int, split: Split, index: int) -> np.random.Generator:
 def collate(parts: list[VideoBatch]) -> VideoBatch:
     """Joins batches, or clips as batches of one, along the batch axis."""
     return VideoBatch.join(parts)
+
+
+# so that a plain DataLoader joins clips without `collate_fn=collate`
+default_collate_fn_map[VideoBatch] = lambda parts, *, collate_fn_map=None: collate(parts)
 
 
 _FIELDS = ("frames", "masks", "target", "target_time", "features", "actions")

@@ -38,7 +38,6 @@ from slotbench.interfaces.parts import (
     Decoded,
     Decoder,
     Encoder,
-    PartError,
     Tokenized,
     Tokenizer,
 )
@@ -54,6 +53,7 @@ from slotbench.interfaces.reports import (
     Segmenter,
     rounded_shares,
 )
+from slotbench.interfaces.sized_parts import PartError, SizedPart
 from slotbench.interfaces.specs import DataSpec, SlotSpec, TokenSpec, VideoSpec
 
 __all__ = [
@@ -82,6 +82,7 @@ __all__ = [
     "Reporter",
     "Segmentation",
     "Segmenter",
+    "SizedPart",
     "SlotSpec",
     "StagedAggregation",
     "State",

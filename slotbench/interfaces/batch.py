@@ -22,6 +22,8 @@ __all__ = ["VideoBatch", "to_unit_range"]
 class VideoBatch:
     """A batch of clips. Every sample of a batch has the same layout, so one slice in time fits all.
 
+    `VideoBatch(frames)` is one of frames alone, a tensor or a numpy array: `time` counts their steps from 0.
+
     Where several cameras see each step, `frames`, `masks`, `rays` and `features` have an axis of views after that of
     time. They are of the views that are shown to the encoder.
 
@@ -47,13 +49,16 @@ class VideoBatch:
             different clips of one batch.
         held_out: the same steps from views that no encoder is shown; a decoder is given this batch in place of the
             whole one, and paints the views of its rays.
+
+    Raises:
+        UserError: frames without `time` have other axes, or floats of them as pixels are not in [0, 1].
     """
 
     frames: (
         Float[Tensor, "batch time *views channels height width"]
         | Integer[Tensor, "batch time *views channels height width"]
     )
-    time: Integer[Tensor, "batch time"]
+    time: Integer[Tensor, "batch time"] = None  # type: ignore[assignment]  # `__post_init__` counts the steps
     masks: Integer[Tensor, "batch time *views height width"] | None = None
     target: Integer[Tensor, "batch targets *views target_height target_width"] | None = None
     target_masks: Integer[Tensor, "batch targets *views target_height target_width"] | None = None
@@ -66,6 +71,11 @@ class VideoBatch:
     objects: dict[str, Tensor] = field(default_factory=dict)
     index: Integer[Tensor, " batch"] | None = None
     held_out: VideoBatch | None = None
+
+    def __post_init__(self) -> None:
+        if self.time is None:
+            self.frames = _frames_alone(self.frames)
+            self.time = torch.arange(self.num_steps, device=self.frames.device).repeat(len(self), 1)
 
     @classmethod
     def from_numpy(cls, frames: np.ndarray, masks: np.ndarray | None = None, start: int = 0) -> VideoBatch:
@@ -215,6 +225,21 @@ class VideoBatch:
     def pin_memory(self) -> VideoBatch:
         """The batch in page-locked memory."""
         return self.map(Tensor.pin_memory)
+
+
+def _frames_alone(frames: Any) -> Tensor:
+    """Frames that come without anything else, looked at: whoever types them has no data set that promises a range."""
+    if isinstance(frames, np.ndarray):
+        frames = torch.tensor(frames, dtype=torch.get_default_dtype() if frames.dtype.kind == "f" else None)
+    if not isinstance(frames, Tensor) or frames.dim() not in (5, 6):
+        found = f"the shape {list(frames.shape)}" if isinstance(frames, Tensor) else f"the type {type(frames).__name__}"
+        raise UserError(
+            f'frames have {found}; expected a tensor "batch time channels height width": frames[None] of one clip, or '
+            'VideoBatch.from_numpy(video) of an array "time height width channels"'
+        )
+    if frames.is_floating_point() and frames.shape[-3] in (1, 3):  # with more channels they are features
+        check_unit_range(frames)
+    return frames
 
 
 def to_unit_range(batch: VideoBatch) -> VideoBatch:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, ClassVar
 
+import numpy as np
+from torch import Tensor
+
+from slotbench.errors import UserError
 from slotbench.interfaces.batch import VideoBatch, to_unit_range
 
 __all__ = ["TakesFrames"]
@@ -16,7 +20,7 @@ class TakesFrames:
     """Base of classes whose methods take clips: a subclass's methods are given frames in [0, 1], whoever calls them.
 
     These are the public methods with an argument of one of the names in `frame_arguments`. A subclass writes nothing
-    for it, and reads `batch.frames` as floats also in a loop of one's own, over bytes.
+    for it, and reads `batch.frames` as floats also in a loop of one's own, over bytes. Frames alone are made a batch.
     """
 
     frame_arguments: ClassVar[tuple[str, ...]] = ("batch",)
@@ -27,17 +31,40 @@ class TakesFrames:
             if inspect.isfunction(method) and not (name.startswith("_") or hasattr(method, "takes_unit_frames")):
                 taken = [given for given in inspect.signature(method).parameters if given in cls.frame_arguments]
                 if taken:
-                    setattr(cls, name, _given_unit_frames(method))
+                    setattr(cls, name, _given_unit_frames(method, taken))
+
+    def as_frames(self, given: Any) -> Any:
+        """A batch as it is; frames alone, a tensor or an array, as a batch of them.
+
+        Raises:
+            UserError: it is something else.
+        """
+        if given is None or isinstance(given, VideoBatch):
+            return given
+        if isinstance(given, Tensor | np.ndarray):
+            return VideoBatch(given)
+        raise UserError(
+            f"{type(self).__name__} was given a {type(given).__name__}; expected a VideoBatch, or frames, a tensor "
+            '"batch time channels height width"'
+        )
 
     def received(self, given: Any) -> Any:
         """A batch as the method reads it; anything else as it is."""
         return to_unit_range(given) if isinstance(given, VideoBatch) else given
 
 
-def _given_unit_frames(method: Callable[..., Any]) -> Callable[..., Any]:
+def _given_unit_frames(method: Callable[..., Any], frames: Sequence[str]) -> Callable[..., Any]:
+    places = {place for place, name in enumerate(list(inspect.signature(method).parameters)[1:]) if name in frames}
+
     @wraps(method)
     def given_unit_frames(self: Any, *given: Any, **named: Any) -> Any:
-        return method(self, *map(self.received, given), **{name: self.received(value) for name, value in named.items()})
+        positional = [
+            self.received(self.as_frames(value) if place in places else value) for place, value in enumerate(given)
+        ]
+        by_name = {
+            name: self.received(self.as_frames(value) if name in frames else value) for name, value in named.items()
+        }
+        return method(self, *positional, **by_name)
 
     given_unit_frames.__dict__["takes_unit_frames"] = True
     return given_unit_frames

@@ -15,11 +15,11 @@ from jaxtyping import Float, Integer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from slotbench.errors import UserError
 from slotbench.interfaces.batch import VideoBatch
 from slotbench.interfaces.entrances import TakesFrames
 from slotbench.interfaces.frames import unit_frames
-from slotbench.interfaces.specs import TokenSpec, VideoSpec
+from slotbench.interfaces.sized_parts import PartError, SizedPart
+from slotbench.interfaces.specs import SlotSpec, TokenSpec, VideoSpec
 
 __all__ = [
     "AutoregressiveDecoder",
@@ -28,14 +28,9 @@ __all__ = [
     "Decoded",
     "Decoder",
     "Encoder",
-    "PartError",
     "Tokenized",
     "Tokenizer",
 ]
-
-
-class PartError(UserError, ValueError):
-    """An encoder, core or decoder breaks its interface; a command ends with the sentence, without a traceback."""
 
 
 @dataclass
@@ -66,12 +61,13 @@ class Decoded:
         return value
 
 
-class Encoder(TakesFrames, nn.Module, ABC):
+class Encoder(SizedPart, TakesFrames, ABC):
     """Turns each time step, on its own, into tokens.
 
     A subclass takes a `VideoSpec` as its first argument, gives every other argument a default, and sets `token_spec`.
     The tokens of a step are those of all views that are shown; `VideoBatch.held_out` is not read. Frames are floats in
-    [0, 1] when `forward` reads them: bytes are divided by 255 before (`TakesFrames`).
+    [0, 1] when `forward` reads them: bytes are divided by 255 before (`TakesFrames`). Called with frames alone, a
+    tensor or an array "batch time channels height width", `forward` reads a `VideoBatch` of them.
     """
 
     token_spec: TokenSpec
@@ -83,6 +79,22 @@ class Encoder(TakesFrames, nn.Module, ABC):
     @abstractmethod
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
         """Tokens of every step."""
+
+    def check_given(self, given: Any) -> None:
+        """Refuses frames of another size than the `VideoSpec`'s.
+
+        Raises:
+            PartError: they are.
+        """
+        frames, spec = given.frames if isinstance(given, VideoBatch) else given, self.built_for(VideoSpec)
+        if spec is None or not hasattr(frames, "shape"):
+            return
+        if frames.shape[-3:] != (spec.channels, spec.height, spec.width):
+            instead = "resize the frames, or build it from the VideoSpec of theirs"
+            if frames.shape[-3:] == (spec.height, spec.width, spec.channels):
+                instead = "VideoBatch.from_numpy takes arrays with the channels last"
+            built_for = f"{spec.channels} channels, {spec.height} x {spec.width}"
+            raise self.refuse(frames, "batch time channels height width", built_for, instead)
 
     def prepared(self) -> Callable[[VideoBatch], Tensor]:
         """A function that does what a call does, for the many short calls of one roll-out; by default the encoder.
@@ -119,8 +131,11 @@ class CodeEncoder(Encoder):
             PartError: they are of another width or for other codes than its own.
         """
 
+    def check_given(self, given: Any) -> None:
+        """Takes frames of any size, which it does not read."""
 
-class Decoder(TakesFrames, nn.Module, ABC):
+
+class Decoder(SizedPart, TakesFrames, ABC):
     """Turns slots into pixels or logits, each time step on its own.
 
     A subclass takes a `SlotSpec` and the target's `VideoSpec` as its first two arguments and gives every other one a
@@ -142,6 +157,17 @@ class Decoder(TakesFrames, nn.Module, ABC):
 
         To paint held-out views, a task gives `VideoBatch.held_out` as the batch.
         """
+
+    def check_given(self, given: Any) -> None:
+        """Refuses slots of another width than the `SlotSpec`'s.
+
+        Raises:
+            PartError: they are.
+        """
+        spec = self.built_for(SlotSpec)
+        if spec is not None and not (isinstance(given, Tensor) and given.dim() == 4 and given.shape[-1] == spec.dim):
+            instead = "give output.slots of the core whose slot_spec it was built from"
+            raise self.refuse(given, "batch time slots dim", f"dim {spec.dim}", instead)
 
     def prepared(self) -> Callable[[Tensor], Decoded]:
         """A function of slots alone that does what a call does, for the many short calls of one roll-out.
@@ -209,6 +235,10 @@ class Tokenizer(TakesFrames, nn.Module, ABC):
     code_spec: VideoSpec
     codebook: Float[Tensor, "codes embedding_dim"]
     frame_arguments = ("frames",)
+
+    def as_frames(self, given: Any) -> Any:
+        """Frames as they are, a tensor."""
+        return given
 
     def received(self, given: Any) -> Any:
         """Frames of bytes as floats in [0, 1]; nothing but frames is a tensor of bytes here."""

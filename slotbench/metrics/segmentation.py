@@ -185,9 +185,10 @@ class SegmentationMetric(Metric):
     A sample without a valid pixel is left out, as is one whose score is undefined.
 
     Args:
-        scope: which pixels make up one sample. "frame": one frame of one camera, blind to a slot that changes its
-            object in time. "video": all frames of one camera. With several cameras there are also "step", all
-            cameras at one time, and "scene", all cameras at all times; with one camera these are "frame" and "video".
+        scope: which pixels make up one sample. "video", the default and what papers on videos report: all frames of one
+            camera. "frame": one frame of one camera, blind to a slot that changes its object in time. With several
+            cameras there are also "step", all cameras at one time, and "scene", all cameras at all times; with one
+            camera these are "frame" and "video".
 
     Raises:
         ValueError: no such scope.
@@ -204,7 +205,7 @@ class SegmentationMetric(Metric):
     empty: Tensor
     skipped: Tensor
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope = "video") -> None:
         super().__init__()
         if scope not in _POOLED_AXES:
             raise ValueError(f"no scope named {scope!r}; expected one of {', '.join(get_args(Scope))}")
@@ -288,7 +289,7 @@ class ARI(SegmentationMetric):
     """Adjusted Rand index over all pixels, the background being a segment like any other.
 
     Args:
-        scope: which pixels make up one sample: "frame", "video", "step" or "scene".
+        scope: which pixels make up one sample: "video" (default), "frame", "step" or "scene".
 
     Example:
         >>> metric = ARI("frame")
@@ -309,7 +310,7 @@ class FGARI(SegmentationMetric):
     code, and one with a single object 1 or 0: `mean_of_several` is the mean without both.
 
     Args:
-        scope: which pixels make up one sample: "frame", "video", "step" or "scene".
+        scope: which pixels make up one sample: "video" (default), "frame", "step" or "scene".
 
     Example:
         >>> metric = FGARI("frame")
@@ -328,7 +329,7 @@ class MatchedIoU(SegmentationMetric):
     """Mean IoU of the true segments, each matched with a slot of its own by the Hungarian algorithm (mIoU).
 
     Args:
-        scope: which pixels make up one sample, and one assignment: "frame", "video", "step" or "scene".
+        scope: which pixels make up one sample, and one assignment: "video" (default), "frame", "step" or "scene".
         ignore_background: score objects only; else the background is matched and scored as well.
 
     Example:
@@ -338,7 +339,7 @@ class MatchedIoU(SegmentationMetric):
         tensor(0.7500, dtype=torch.float64)
     """
 
-    def __init__(self, scope: Scope, ignore_background: bool = True) -> None:
+    def __init__(self, scope: Scope = "video", ignore_background: bool = True) -> None:
         super().__init__(scope)
         self.ignore_background = ignore_background
 
@@ -351,7 +352,7 @@ class MatchedIoUOfPairs(SegmentationMetric):
     """Mean IoU over all pairs with a segment on either side, the background among them: surplus slots count 0.
 
     Args:
-        scope: which pixels make up one sample: "frame", "video", "step" or "scene".
+        scope: which pixels make up one sample: "video" (default), "frame", "step" or "scene".
 
     Example:
         >>> metric = MatchedIoUOfPairs("frame")
@@ -369,7 +370,7 @@ class MeanBestOverlap(SegmentationMetric):
     """Mean over the true objects of the IoU with the slot that fits best (mBO); a slot may serve several objects.
 
     Args:
-        scope: which pixels make up one sample: "frame", "video", "step" or "scene".
+        scope: which pixels make up one sample: "video" (default), "frame", "step" or "scene".
 
     Example:
         >>> metric = MeanBestOverlap("frame")

@@ -19,6 +19,7 @@ from slotbench.interfaces import (
     Decoder,
     Encoder,
     PartError,
+    SizedPart,
     SlotSpec,
     TokenSpec,
     VideoBatch,
@@ -37,6 +38,8 @@ __all__ = [
     "check_views",
     "check_whole_frames",
     "check_window",
+    "data_spec_of",
+    "part_of",
     "spec_of",
 ]
 
@@ -81,6 +84,36 @@ def spec_of(part: nn.Module, name: PartName, kind: type[Spec]) -> Spec:
         f"the {name} {type(part).__name__} {found} {attribute}, from which the next part is built: let its __init__ "
         f"announce its output, for example {_EXAMPLES[kind]}"
     )
+
+
+def part_of(given: Any, name: PartName, *specs: VideoSpec | TokenSpec | SlotSpec) -> Any:
+    """The part that a task was given built already, or the one that the factory it was given builds from these sizes.
+
+    Raises:
+        PartError: it is neither, or was built from other sizes.
+    """
+    typed = f"{name}=slotbench.factory({given if isinstance(given, str) else type(given).__name__!r}, ...)"
+    if isinstance(given, SizedPart):
+        for spec in specs:
+            built = given.built_for(type(spec))
+            if built is not None and (was := _sizes(built)) != (wanted := _sizes(spec)):
+                raise PartError(
+                    f"the {name} {type(given).__name__} was built for {was}, and this task has {wanted}: build it from "
+                    f"{spec}, or let the task build it, {typed}"
+                )
+        return given
+    if isinstance(given, nn.Module) or not callable(given):
+        found = repr(given) if isinstance(given, str) else _short(given)
+        raise PartError(f"{name} is {found}; expected one that slotbench.build has built, or a factory, {typed}")
+    return given(*specs)
+
+
+def data_spec_of(encoder: Any, decoder: Any) -> DataSpec | None:
+    """The sizes of the data that parts which are built already are for; None where they do not say."""
+    if not (isinstance(encoder, SizedPart) and isinstance(decoder, SizedPart)):
+        return None
+    shown, wanted = encoder.built_for(VideoSpec), decoder.built_for(VideoSpec)
+    return None if shown is None or wanted is None else DataSpec(shown, wanted)
 
 
 def check_views(encoder: Encoder, shown: VideoSpec, decoder: Decoder, wanted: VideoSpec) -> None:
@@ -284,6 +317,14 @@ def _steps(batch: VideoBatch) -> str:
 
 def _shape(value: Tensor) -> list[int]:
     return list(value.shape)
+
+
+def _sizes(spec: VideoSpec | TokenSpec | SlotSpec) -> str:
+    if isinstance(spec, VideoSpec):
+        return f"frames of {spec.channels} channels, {spec.height} x {spec.width}"
+    if isinstance(spec, TokenSpec):
+        return f"{spec.num_tokens} tokens of dim {spec.dim}"
+    return f"{spec.num_slots} slots of dim {spec.dim}"
 
 
 def _short(value: Any) -> str:

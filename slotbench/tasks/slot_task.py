@@ -23,7 +23,7 @@ from slotbench.interfaces import (
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import Decay
-from slotbench.tasks.part_checks import PartName, check_first_output, check_views, spec_of
+from slotbench.tasks.part_checks import PartName, check_first_output, check_views, data_spec_of, part_of, spec_of
 from slotbench.tasks.task import Task
 
 __all__ = ["SlotTask"]
@@ -33,7 +33,9 @@ class SlotTask(Task, ABC):
     """Encoder, temporal core and decoder, wired together for one question.
 
     A subclass writes `forward`, `loss` of what `forward` returns, and its scores, as for every `Task`. The parts come
-    as factories: the configuration gives every argument but the size, and the task supplies the size.
+    as factories: the configuration gives every argument but the size, and the task supplies the size. In Python they
+    may also come built; a checkpoint does not say then what they were built from, and `load_from_checkpoint` is given
+    them again.
 
     Arguments that are not explained here are those of `Task`.
 
@@ -41,12 +43,13 @@ class SlotTask(Task, ABC):
         encoder: makes an encoder from the input's `VideoSpec`.
         core: makes a temporal core from the encoder's `TokenSpec`.
         decoder: makes a decoder from the core's `SlotSpec` and the target's `VideoSpec`.
+        data_spec: sizes of the data; by default those that a built encoder and decoder are for.
         parts_spec: sizes that the parts are built from where they are not the data's own; a subclass gives it.
 
     Raises:
         ValueError: without a `data_spec`, and for a `decay` that there is not.
-        PartError: a part announces no size, takes fewer views than there are, or its first output has another shape
-            than announced.
+        PartError: a part announces no size, was built from other sizes, takes fewer views than there are, or its first
+            output has another shape than announced.
     """
 
     def __init__(
@@ -61,11 +64,13 @@ class SlotTask(Task, ABC):
         decay: Decay = "matrices",
         parts_spec: DataSpec | None = None,
     ):
-        super().__init__(optimizer, schedule, init_from, data_spec, decay)
+        self.unsaved = [name for name, part in (("encoder", encoder), ("core", core), ("decoder", decoder))
+                        if isinstance(part, nn.Module)]  # fmt: skip
+        super().__init__(optimizer, schedule, init_from, data_spec or data_spec_of(encoder, decoder), decay)
         sizes = parts_spec or self.data_spec
-        self.encoder = encoder(sizes.input)
-        self.core = core(spec_of(self.encoder, "encoder", TokenSpec))
-        self.decoder = decoder(spec_of(self.core, "core", SlotSpec), sizes.target)
+        self.encoder = part_of(encoder, "encoder", sizes.input)
+        self.core = part_of(core, "core", spec_of(self.encoder, "encoder", TokenSpec))
+        self.decoder = part_of(decoder, "decoder", spec_of(self.core, "core", SlotSpec), sizes.target)
         check_views(self.encoder, sizes.input, self.decoder, sizes.target)
         self._sizes = sizes
         self._checks: list[RemovableHandle] = []

@@ -67,6 +67,7 @@ PRIVATE = [
         "a part named in a second file would not start clean",
     ),
     (_util.NestedArg, "__new__", ["_cls", "key", "val"], "--model.core.ARGUMENT null would mean the word None"),
+    (_util.ResolvedImportPaths, "get", ["self", "instance"], "configurations would have slotbench.tasks.TASK"),
     (
         _typehints,
         "adapt_partial_callable_class",

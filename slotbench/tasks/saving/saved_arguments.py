@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import is_dataclass
 from functools import partial
@@ -32,7 +32,13 @@ class UnsavedError(ValueError):
 
 
 class RebuiltModule(LightningModule):
-    """A module whose checkpoints hold what rebuilds it, where its arguments can be written down."""
+    """A module whose checkpoints hold what rebuilds it, where its arguments can be written down.
+
+    Attributes:
+        unsaved: arguments that are not written, and are given to `load_from_checkpoint` again.
+    """
+
+    unsaved: Sequence[str] = ()
 
     @classmethod
     def load_from_checkpoint(
@@ -75,7 +81,7 @@ class RebuiltModule(LightningModule):
                     f"{checkpoint_path} holds weights, and not what {cls.__name__} was built from",
                     missing=", ".join(missing),
                     note="a task saves its arguments if each is plain, a class or a functools.partial of one, such as "
-                    "slotbench.factory makes; a lambda or a class of the main script cannot be saved",
+                    "slotbench.factory makes; a lambda, a class of the main script and a built part cannot be saved",
                     expected=f"{cls.__name__}.load_from_checkpoint(path, encoder=..., core=..., decoder=..., "
                     "data_spec=...) with the arguments of the training",
                 )
@@ -91,7 +97,7 @@ class RebuiltModule(LightningModule):
         Args:
             **written: arguments as they are to be written.
         """
-        self.save_hyperparameters(logger=False)
+        self.save_hyperparameters(logger=False, ignore=list(self.unsaved))
         given = dict(self.hparams) | written
         given.pop("parts_spec", None)  # the subclass finds it again
         self.hparams.clear()

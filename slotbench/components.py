@@ -1,0 +1,142 @@
+"""Components from Python: a table of those of a kind, their names as names of a module, and their arguments checked."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from slotbench import registry
+from slotbench.errors import did_you_mean
+from slotbench.sources import arguments_from_source, docstring_from_source, first_sentence
+
+__all__ = ["Component", "Components", "check_arguments", "components", "names_of"]
+
+_SIZES = {
+    "VideoSpec": "the size of the frames, such as VideoSpec(channels=3, height=32, width=32) or data.spec.input",
+    "TokenSpec": "encoder.token_spec",
+    "SlotSpec": "core.slot_spec",
+}
+
+
+@dataclass(frozen=True)
+class Component:
+    """A component that is installed.
+
+    Attributes:
+        name: by which `slotbench.build` finds it.
+        kind: one of `slotbench.registry.KINDS`.
+        summary: first sentence of its docstring.
+        paper: that it is from, up to the year; "" where its docstring names none.
+        causality: of a core: "causal", or "causal, or not: causal=False" where an argument says; "" of other kinds.
+        distribution: the installed package, or the file, that it comes from.
+    """
+
+    name: str
+    kind: str
+    summary: str
+    paper: str
+    causality: str
+    distribution: str
+
+
+class Components(list[Component]):
+    """A list of components that prints as a table: of cores their papers, of other kinds what they are."""
+
+    def __repr__(self) -> str:
+        shown = [[row.name, row.causality, (row.causality and row.paper) or row.summary] for row in self]
+        widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+        return "\n".join(
+            "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True) if width).rstrip()
+            for row in shown
+        )
+
+
+def components(kind: str) -> Components:
+    """Every component of a kind, in alphabetical order; none is imported.
+
+    Args:
+        kind: one of `slotbench.registry.KINDS`, such as "cores", or the word for one of it, "core".
+
+    Raises:
+        RegistryError: there is no such kind.
+    """
+    plural = {singular: kinds for kinds, singular in registry.KINDS.items()}
+    kind = plural.get(kind, kind)
+    return Components(_component(entry) for entry in registry.entries(kind))
+
+
+def _component(entry: registry.Entry) -> Component:
+    broken = entry.state not in ("available", "loaded")
+    docstring = "" if broken else docstring_from_source(entry.target)
+    causality = ""
+    if entry.kind == "cores" and not broken:
+        causality = "causal"
+        if "causal" in (arguments_from_source(entry.target) or {}):
+            causality += ", or not: causal=False"
+    summary = f"{entry.state}: {entry.error}" if broken else entry.summary
+    return Component(entry.name, entry.kind, summary, _paper(docstring), causality, entry.distribution)
+
+
+def _paper(docstring: str) -> str:
+    """The first paper of the paragraph "Source: ...", up to its year."""
+    source = next((text for text in docstring.split("\n\n") if text.startswith("Source: ")), "")
+    text = " ".join(source.removeprefix("Source: ").split())
+    dated = re.match(r".*?\b(19|20)\d\d\b\)?", text)
+    return dated[0] if dated else first_sentence(text)
+
+
+def names_of(kind: str, *, refuse: bool = True) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a module whose names are the components of a kind.
+
+    Args:
+        kind: one of `slotbench.registry.KINDS`.
+        refuse: whether a name that looks like a component's and is none is answered by what is near, and not by an
+            `AttributeError`; for modules that nobody asks whether they have a name.
+    """
+
+    def get(name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in registry.names(kind) or (refuse and name[:1].isupper()):
+            return registry.load(kind, name)
+        raise AttributeError(f"no {registry.KINDS[kind]} named {name}; slotbench.list({kind!r}) names all of them")
+
+    return get, lambda: registry.names(kind)
+
+
+def check_arguments(
+    component: type, sizes: Sequence[Any], arguments: Mapping[str, Any], *, complete: bool = True
+) -> None:
+    """Refuses arguments that a component does not take.
+
+    Args:
+        component: the class.
+        sizes: by position.
+        arguments: by name.
+        complete: whether those without a default have to be there.
+
+    Raises:
+        TypeError: an argument has another name, is missing, or is no size where one is needed.
+    """
+    signature = inspect.signature(component)
+    known = signature.parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+        return
+    name = component.__name__
+    if unknown := [given for given in arguments if given not in known]:
+        near = did_you_mean(unknown[0], known)
+        raise TypeError(f"{name} has no argument {unknown[0]}{near or ';'} arguments: {', '.join(known)}")
+    try:
+        bound = (signature.bind if complete else signature.bind_partial)(*sizes, **arguments).arguments
+    except TypeError as error:
+        needed = [given for given, parameter in known.items() if parameter.default is parameter.empty]
+        wanted = ", ".join(f"{given} ({_SIZES[kind]})" if (kind := str(known[given].annotation)) in _SIZES else given
+                           for given in needed)  # fmt: skip
+        raise TypeError(f"{name}: {error}; it needs {wanted or 'no size'}, and takes the rest by name") from None
+    for given, value in bound.items():
+        kind = str(known[given].annotation)
+        if kind in _SIZES and type(value).__name__ != kind:
+            raise TypeError(f"{given} of {name} is a {type(value).__name__}; expected a {kind}: {_SIZES[kind]}")

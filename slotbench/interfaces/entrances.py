@@ -42,7 +42,7 @@ class TakesFrames:
         if given is None or isinstance(given, VideoBatch):
             return given
         if isinstance(given, Tensor | np.ndarray):
-            return VideoBatch(given)
+            return VideoBatch(given)  # type: ignore[arg-type]  # it makes a tensor of an array
         raise UserError(
             f"{type(self).__name__} was given a {type(given).__name__}; expected a VideoBatch, or frames, a tensor "
             '"batch time channels height width"'

@@ -15,7 +15,7 @@ from slotbench.interfaces.specs import SlotSpec, TokenSpec, VideoSpec
 
 __all__ = ["PartError", "SizedPart"]
 
-Spec = TypeVar("Spec", VideoSpec, TokenSpec, SlotSpec)
+Spec = TypeVar("Spec", bound=VideoSpec | TokenSpec | SlotSpec)
 
 
 class PartError(UserError, ValueError):

@@ -18,7 +18,7 @@ from slotbench.callbacks.divergence import Divergence
 from slotbench.callbacks.evaluation import EvaluationPlace, EvaluationRecord
 from slotbench.callbacks.final_validation import FinalValidation
 from slotbench.callbacks.graceful_stop import GracefulStop
-from slotbench.callbacks.loggers import MODES, RunFolderLogger, wandb_logger
+from slotbench.callbacks.loggers import MODES, RunFolderLogger, WandbOptions, wandb_logger
 from slotbench.callbacks.media_logger import MediaLogger
 from slotbench.callbacks.prediction_writer import PredictionWriter
 from slotbench.callbacks.random_state import RandomState
@@ -26,6 +26,7 @@ from slotbench.callbacks.reporting import EndReport
 from slotbench.callbacks.run_checkpoint import RunCheckpoint
 from slotbench.callbacks.run_record import RunRecord
 from slotbench.callbacks.throughput_bar import ThroughputBar
+from slotbench.callbacks.wandb_scores import WandbTest
 from slotbench.runs.folder import RunFolder
 
 __all__ = ["evaluation_parts", "run_parts"]
@@ -35,8 +36,9 @@ def run_parts(
     folder: RunFolder,
     *,
     wandb: str,
-    wandb_project: str,
+    wandb_project: str | None,
     config: dict[str, Any],
+    wandb_options: WandbOptions | None = None,
     again: str = "",
     final_validation: bool = True,
     finish: Callable[[], object] | None = None,
@@ -46,8 +48,9 @@ def run_parts(
     Args:
         folder: the run, new or resumed: its metrics then end where the checkpoint does.
         wandb: "off", "offline" or "online".
-        wandb_project: W&B project.
+        wandb_project: W&B project; None for the one that the run has, or WANDB_PROJECT, or "slotbench".
         config: the resolved configuration, nested, for W&B; the folder has it as text already.
+        wandb_options: entity, tags, notes and artifacts there.
         again: options to repeat when the run is resumed, for the end report.
         final_validation: whether to validate the final weights, if the last step was not validated.
         finish: writes the result once the run has reached its end, before pictures and report.
@@ -61,7 +64,7 @@ def run_parts(
     folder.check_own()
     _drop_advertisements()
     loggers: list[Logger] = [RunFolderLogger(folder)]
-    if wandb != "off" and (mirror := wandb_logger(folder, wandb, wandb_project, config)) is not None:
+    if wandb != "off" and (mirror := wandb_logger(folder, wandb, wandb_project, config, wandb_options)) is not None:
         loggers.append(mirror)
     random_state = RandomState()
     divergence = Divergence()
@@ -86,17 +89,26 @@ def run_parts(
 
 
 def evaluation_parts(
-    run_path: str | Path, subcommand: str, save: Sequence[str] = ()
+    run_path: str | Path,
+    subcommand: str,
+    save: Sequence[str] = (),
+    *,
+    wandb: str | None = None,
+    wandb_project: str | None = None,
+    wandb_options: WandbOptions | None = None,
 ) -> tuple[list[Logger], list[Callback]]:
     """Loggers and callbacks for `validate`, `test` and `predict` on a run that exists; its own record stays as it is.
 
     Results go to RUN/<subcommand>-<date>-<time>.json, pictures to the folder of the same name in RUN/media, so that no
-    evaluation overwrites another's.
+    evaluation overwrites another's. The scores of a test are mirrored in Weights & Biases where the run is.
 
     Args:
         run_path: the run.
         subcommand: "validate", "test" or "predict".
         save: arrays that `predict` writes beside the pictures (`slotbench.callbacks.prediction_writer.AXES`).
+        wandb: whether W&B gets the scores of a test: "off", "offline" or "online"; None for what the run has.
+        wandb_project: W&B project; None for that of the run.
+        wandb_options: entity, tags and notes there.
 
     Raises:
         RunFolderError: `run_path` is not a run folder, or a link in it leads out of it.
@@ -111,7 +123,11 @@ def evaluation_parts(
     warnings.filterwarnings("ignore", message="Be aware that when using `ckpt_path`, callbacks used to create")
     place = EvaluationPlace(folder, subcommand)
     media = PredictionWriter(place, save) if subcommand == "predict" else MediaLogger(folder, place=place)
-    return [], [DataReading(), ThroughputBar(), media, EvaluationRecord(folder, subcommand, place=place)]
+    callbacks = [DataReading(), ThroughputBar(), media, EvaluationRecord(folder, subcommand, place=place)]
+    if subcommand == "test" and (mode := wandb or folder.info.get("wandb_mode") or "off") != "off":
+        # last, so that the record is on disk whatever the server does
+        callbacks.append(WandbTest(folder, mode, wandb_project, wandb_options))
+    return [], callbacks
 
 
 def _drop_advertisements() -> None:

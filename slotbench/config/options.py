@@ -17,6 +17,9 @@ SAVED = ("slots", "masks", "soft_masks", "reconstruction", "depth")
 """What `predict --save` can write; `slotbench.callbacks.prediction_writer` says what each is."""
 
 
+_TAG_LENGTH = 64
+
+
 def _option(*flags: str, help: str, default: Any = None, **more: Any) -> Any:
     """A field of `RunOptions`, with what argparse needs to read it."""
     options = {"flags": flags, "help": help, **more}
@@ -32,6 +35,13 @@ def _names(given: str) -> tuple[str, ...]:
             lines(f"--save {given} names nothing that can be saved{near}", expected=f"some of {','.join(SAVED)}")
         )
     return names
+
+
+def _tags(given: str) -> tuple[str, ...]:
+    tags = tuple(dict.fromkeys(tag.strip() for tag in given.split(",") if tag.strip()))
+    if long := next((tag for tag in tags if len(tag) > _TAG_LENGTH), None):
+        raise UserError(f"--wandb_tags has a tag of {len(long)} characters, {long[:20]}...; W&B takes {_TAG_LENGTH}")
+    return tags
 
 
 @dataclass
@@ -84,10 +94,23 @@ class RunOptions:
     wandb: Literal["off", "offline", "online"] | None = _option(
         "--wandb",
         choices=["off", "offline", "online"],
-        help="mirror the run in Weights & Biases (default: off; a resumed run: as before)",
+        help="mirror the run in Weights & Biases (default: off; a resumed or tested run: as before)",
     )
-    wandb_project: str = _option(
-        "--wandb_project", default="slotbench", metavar="NAME", help="project there (default: slotbench)"
+    wandb_project: str | None = _option(
+        "--wandb_project", metavar="NAME", help="project there (default: WANDB_PROJECT, or slotbench)"
+    )
+    wandb_entity: str | None = _option(
+        "--wandb_entity", metavar="NAME", help="user or team there (default: WANDB_ENTITY, or the account's own)"
+    )
+    wandb_tags: tuple[str, ...] = _option(
+        "--wandb_tags", type=_tags, default=(), metavar="TAGS", help="more tags there, separated by commas"
+    )
+    wandb_notes: str | None = _option("--wandb_notes", metavar="TEXT", help="description of the run there")
+    wandb_artifacts: bool = _option(
+        "--wandb_artifacts",
+        action="store_true",
+        default=False,
+        help="at the end, upload the best and the last checkpoint, and the code, as artifacts",
     )
     plugin: list[Path] = _option(
         "--plugin", type=Path, action="append", default=[], metavar="FILE", help="import components from a Python file"

@@ -18,6 +18,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from lightning_utilities.core.rank_zero import rank_zero_only
 
 from slotbench.callbacks.divergence import DivergedError
+from slotbench.callbacks.loggers import WandbOptions
 from slotbench.callbacks.wiring import evaluation_parts, run_parts
 from slotbench.config.library_refusals import (
     REFUSALS,
@@ -239,7 +240,14 @@ class _RunningCLI(SlotbenchCLI):
         if self._command != "fit":
             if self._run is None:
                 return None, [], []
-            return self._run, *evaluation_parts(self._run, self._command, self._options.save)
+            return self._run, *evaluation_parts(
+                self._run,
+                self._command,
+                self._options.save,
+                wandb=self._options.wandb,
+                wandb_project=self._options.wandb_project,
+                wandb_options=self._wandb_options(),
+            )
         place = self._place
         assert place is not None  # as fit has
         folder = place.enter()
@@ -249,16 +257,20 @@ class _RunningCLI(SlotbenchCLI):
             cast("Task", self.model)._init_from = None
         config = read_yaml(folder.path / "config.yaml")
         wandb = self._options.wandb or (folder.info.get("wandb_mode") if place.is_resumed else None) or "off"
-        project = self._options.wandb_project
         return folder.path, *run_parts(
             folder,
             wandb=wandb,
-            wandb_project=project,
+            wandb_project=self._options.wandb_project,
+            wandb_options=self._wandb_options(),
             config=config,
             again=place.options_to_repeat(),
             final_validation=place.validates_finally(),
             finish=place.finish,
         )
+
+    def _wandb_options(self) -> WandbOptions:
+        given = self._options
+        return WandbOptions(given.wandb_entity, given.wandb_tags, given.wandb_notes, given.wandb_artifacts)
 
 
 def _part_error(error: BaseException | None) -> PartError | None:

@@ -47,7 +47,7 @@ _ALL = "records.jsonl"
 _RECORDS = ("point.json", "run.json", METRICS, "result.json", "config.yaml")
 _NEEDED = {"point.json", "run.json", "result.json"}
 _EVALUATION = re.compile(r"(val|test|lengths)[\w-]{0,80}\.json")
-_OF_THE_MACHINE = ("host", "pid", "attempt", "wandb_id", "begun_in")
+_OF_THE_MACHINE = ("host", "pid", "attempt", "wandb_id", "wandb_entity", "begun_in")
 """Entries of a run's record that mean something on the machine that ran it alone."""
 _FOLDERS = re.compile(r"(?<![^\s='\"])/(?:[^\s'\"/]+/)+")
 """The folders of a whole path: in a command, or an evaluation's checkpoint, of a run that was made somewhere else."""

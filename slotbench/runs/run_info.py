@@ -74,6 +74,11 @@ class RunInfo(TypedDict, total=False):
     plugins: list[PluginEntry]
     final_validation: bool
     wandb_mode: str
+    wandb_project: str | None
+    wandb_entity: str | None
+    wandb_tags: list[str]
+    wandb_notes: str | None
+    wandb_artifacts: bool
     wandb_part: Whole
     begun_in: Any
     held: Any

@@ -9,10 +9,14 @@ from __future__ import annotations
 import os
 from typing import Any
 
-__all__ = ["PART", "is_set_off", "is_set_offline", "login_problem", "login_server", "mirror_settings"]
+__all__ = ["LEGACY_PART", "PART", "is_set_off", "is_set_offline", "login_problem", "login_server", "mirror_settings"]
 
-PART = "_slotbench_part"
-"""In the summary of a W&B log: which part of the run it is, from 1. Clocks do not tell the order of the parts."""
+PART = "slotbench_part"
+"""Below "_wandb" in the configuration of a W&B log: which part of the run it is, from 1. Clocks do not tell the order
+of the parts. W&B keeps what is its own under that name, and shows none of it."""
+
+LEGACY_PART = "_slotbench_part"
+"""The same in the summary, where version 0.1 put it."""
 
 
 def login_problem() -> str | None:

@@ -15,10 +15,13 @@ from typing import Any
 
 import pytest
 import wandb
-from tiny_run import TinyTask, fit
+import yaml
+from tiny_run import TinyTask, fit, loader, make_trainer
 
-from slotbench.callbacks.loggers import wandb_logger
-from slotbench.callbacks.wiring import run_parts
+from slotbench.callbacks.loggers import WandbOptions, wandb_logger
+from slotbench.callbacks.wandb_scores import WandbTest
+from slotbench.callbacks.wiring import evaluation_parts, run_parts
+from slotbench.comparison.wandb.offline import find_logs, printed_log, read_log, read_wandb_offline
 from slotbench.runs.folder import RunFolder
 
 SCRIPT = Path(__file__).with_name("tiny_run.py")
@@ -48,6 +51,13 @@ def test_an_offline_run_has_config_scalars_and_pictures(folder: RunFolder, capfd
     assert summary["run_id"] == folder.info["wandb_id"] == folder.info["id"]
     assert summary["name"] == f"tiny-{folder.info['id']}"
     assert (summary["project"], summary["state"], summary["exit_code"]) == ("tests", "finished", 0)
+    # nothing of ours but what a user looks for
+    kept = summary["summary"]
+    assert kept["parameters"] == {"encoder": 196, "decoder": 240, "total": 436}
+    assert [name for name in kept if "slotbench" in name] == []
+    scores = [row["val/score"] for row in folder.history() if "val/score" in row]
+    assert kept["val/score"] == pytest.approx({"max": max(scores), "last": scores[-1]})
+    assert isinstance(kept["train/loss"], float)
     rows = history(folder.path)
     for name in ("train/loss", "val/loss", "val/score"):
         theirs = [(row["trainer/global_step"], row[name]) for row in rows if name in row]
@@ -65,6 +75,79 @@ def test_an_offline_run_has_config_scalars_and_pictures(folder: RunFolder, capfd
     assert f"wandb sync {next(folder.path.glob('wandb/offline-run-*'))}" in said.out
     assert "wandb" not in said.err
     assert "WANDB_MODE" not in os.environ
+
+
+def test_options_artifacts_and_the_test_are_in_the_same_wandb_run(
+    folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path / "data"))
+    folder.write_config(yaml.safe_dump(CONFIG))
+    options = WandbOptions("lab", ("baseline", "april"), "learning rate halved", artifacts=True)
+    fit(folder, TinyTask(), wandb="offline", wandb_options=options, max_steps=4)
+    (trained,) = find_logs(folder.path)
+    before = (folder.path / "run.json").read_text()
+    assert (folder.info["wandb_entity"], folder.info["wandb_tags"]) == ("lab", ["baseline", "april"])
+    logged = [json.loads(line)["artifact"] for line in printed_log(trained) if '"type":"artifact"' in line[:40]]
+    run_id = folder.info["wandb_id"]
+    kinds = [(one["name"], one["type"], sorted(one.get("aliases", []))) for one in logged]
+    assert (
+        kinds
+        == [
+            (f"model-{run_id}", "model", ["best", "latest"]),
+            (f"model-{run_id}", "model", ["last", "latest"]),
+            (f"code-{run_id}", "code", ["latest"]),
+        ]
+        or kinds == []
+    )
+    loggers, callbacks = evaluation_parts(folder.path, "test")
+    make_trainer(loggers, callbacks).test(TinyTask(), loader(16))
+    (tested,) = set(find_logs(folder.path)) - {trained}
+    # the record of the training is as it was
+    assert (folder.path / "run.json").read_text() == before
+    (run,) = read_wandb_offline(folder.path)
+    (record,) = folder.path.glob("test-*.json")
+    assert (run.id, run.state) == (run_id, "finished")
+    assert run.summary["test/val/score"] == json.loads(record.read_text())["metrics"]["val/score"]
+    assert {"baseline", "april"} <= set(run.info["tags"])
+    told = dict(read_log(tested))["run"]
+    assert (told["entity"], told["notes"]) == ("lab", "learning rate halved")
+    # while another process trains, and where it is switched off
+    folder.update(state="running", pid=1)
+    monkeypatch.setattr(RunFolder, "state", "running")
+    make_trainer(*evaluation_parts(folder.path, "test")).test(TinyTask(), loader(16))
+    assert "still being trained" in capsys.readouterr().err
+    assert not any(isinstance(one, WandbTest) for one in evaluation_parts(folder.path, "test", wandb="off")[1])
+    assert not any(isinstance(one, WandbTest) for one in evaluation_parts(folder.path, "validate")[1])
+    assert len(list(find_logs(folder.path))) == 2
+
+
+def test_the_best_of_a_resumed_run_is_that_of_all_its_parts(folder: RunFolder) -> None:
+    for scores in ((0.9, 0.2), (0.5, 0.4)):
+        logger = wandb_logger(folder, "offline", "tests", CONFIG)
+        logger.log_graph(TinyTask())
+        for score in scores:
+            step = len(folder.history())
+            folder.append(step, {"val/score": score})
+            logger.log_metrics({"val/score": score}, step=step)
+        logger.finalize("success")
+    (run,) = read_wandb_offline(folder.path)
+    assert (run.best["val/score"], run.summary["val/score"]) == (0.9, 0.4)
+    assert run.info["parameters"]["total"] == 436
+
+
+def test_a_resumed_run_stays_in_its_project_with_its_options(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wandb_logger(folder, "offline", "tests", CONFIG, WandbOptions("lab", ("april",), "a note", artifacts=True))
+    given = wandb_logger(folder, "offline", None, CONFIG, WandbOptions(tags=("may",)))
+    init = given._wandb_init
+    assert (init["project"], init["entity"], init["notes"], given._artifacts) == ("tests", "lab", "a note", True)
+    assert init["tags"][-2:] == ["april", "may"]
+    other = RunFolder.create(folder.path.parent.parent, "other")
+    monkeypatch.setenv("WANDB_PROJECT", "named")
+    monkeypatch.setenv("WANDB_TAGS", "june, july")
+    init = wandb_logger(other, "offline", None, CONFIG)._wandb_init
+    assert (init["project"], init["tags"][-2:]) == ("named", ["june", "july"])
 
 
 def test_a_failed_run_is_failed_there_too(folder: RunFolder) -> None:
@@ -128,13 +211,12 @@ def test_a_point_of_a_grid_is_named_by_what_differs(folder: RunFolder) -> None:
 def test_rows_that_the_server_has_are_not_sent_again(folder: RunFolder) -> None:
     class Server:
         starting_step = 5
-        summary: dict[str, Any] = {}  # noqa: RUF012
         sent: list[tuple[int, dict[str, Any]]] = []  # noqa: RUF012
 
         def log(self, values: dict[str, Any], step: int) -> None:
             self.sent.append((step, values))
 
-    logger = wandb_logger(folder, "offline", "tests", CONFIG)
+    logger = wandb_logger(folder, "offline", "tests", CONFIG, trains=False)
     logger._experiment = Server()
     for step in range(3, 7):
         logger.log_metrics({"loss": 1.0}, step=step)

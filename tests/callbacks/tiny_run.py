@@ -16,6 +16,7 @@ from lightning.pytorch.callbacks import Callback, Checkpoint
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
+from slotbench.callbacks.loggers import WandbOptions
 from slotbench.callbacks.wiring import run_parts
 from slotbench.interfaces import DataSpec, Headline, Reporter, VideoBatch, VideoSpec
 from slotbench.runs.folder import RunFolder
@@ -101,9 +102,19 @@ def make_trainer(loggers: list[Any], callbacks: list[Callback], **settings: Any)
     return Trainer(logger=loggers or False, callbacks=callbacks, **(defaults | settings))
 
 
-def fit(folder: RunFolder, task: LightningModule, *, wandb: str = "off", workers: int = 0, **settings: Any) -> Trainer:
+def fit(
+    folder: RunFolder,
+    task: LightningModule,
+    *,
+    wandb: str = "off",
+    wandb_options: WandbOptions | None = None,
+    workers: int = 0,
+    **settings: Any,
+) -> Trainer:
     config = {"model": {"class_path": "TinyTask", "init_args": {"width": 4}}, "seed_everything": 0}
-    loggers, callbacks = run_parts(folder, wandb=wandb, wandb_project="tests", config=config)
+    loggers, callbacks = run_parts(
+        folder, wandb=wandb, wandb_project="tests", config=config, wandb_options=wandb_options
+    )
     trainer = make_trainer(loggers, callbacks, **({"max_steps": 12, "val_check_interval": 4} | settings))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*does not have many workers.*")

@@ -36,7 +36,17 @@ class FakeRun:
     @property
     def summary_metrics(self) -> dict[str, Any]:
         picture = {"_type": "image-file", "width": 4}
-        return {"val/loss": 0.5, "_step": 12, "trainer/global_step": 10, "epoch": 1, "pictures/x": picture, "on": "NaN"}
+        return {
+            "val/loss": 0.5,
+            "_step": 12,
+            "trainer/global_step": 10,
+            "epoch": 1,
+            "pictures/x": picture,
+            "on": "NaN",
+        } | {
+            "val/score": {"max": 0.9, "last": 0.7},
+            "parameters": {"total": 436},
+        }
 
     def scan_history(self, page_size: int = 1000) -> Iterator[dict[str, Any]]:
         self.pages.append(page_size)
@@ -70,7 +80,9 @@ def test_a_run_of_a_project_is_a_record() -> None:
         "seed_everything": 0,
     }
     assert run.summary["val/loss"] == 0.5
-    assert set(run.summary) == {"val/loss", "on"}
+    assert set(run.summary) == {"val/loss", "on", "val/score"}
+    assert (run.summary["val/score"], run.best) == (0.7, {"val/score": 0.9})
+    assert run.info["parameters"] == {"total": 436}
     assert (run.info["group"], run.info["step"], run.info["tags"]) == ("cores", 10, ["balls"])
 
 

@@ -204,8 +204,16 @@ def _fit_options(options: RunOptions) -> list[str]:
         out += ["--group", options.group]
     if options.wandb is not None:
         out += ["--wandb", options.wandb]
-    if options.wandb_project != RunOptions().wandb_project:
+    if options.wandb_project is not None:
         out += ["--wandb_project", options.wandb_project]
+    if options.wandb_entity is not None:
+        out += ["--wandb_entity", options.wandb_entity]
+    if options.wandb_tags:
+        out += ["--wandb_tags", ",".join(options.wandb_tags)]
+    if options.wandb_notes is not None:
+        out += ["--wandb_notes", options.wandb_notes]
+    if options.wandb_artifacts:
+        out += ["--wandb_artifacts"]
     for file in options.plugin:
         out += ["--plugin", str(file)]
     for prefix in options.allow_import:

@@ -21,12 +21,12 @@ from typing import Any
 from slotbench.comparison.records import ComparisonError, Curve, RunDetails, RunRecord, thinned, whole
 from slotbench.comparison.run_folders import images_in
 from slotbench.comparison.settings import flat_settings
-from slotbench.comparison.wandb.rows import MetricRows, metrics_of, step_of
+from slotbench.comparison.wandb.rows import MetricRows, best_of, metrics_of, step_of
 from slotbench.errors import FileError
 from slotbench.files import is_inside, open_regular, own_file, read_json
 from slotbench.records import valid_part
 from slotbench.runs.run_info import RunInfo
-from slotbench.runs.wandb_compat import PART
+from slotbench.runs.wandb_compat import LEGACY_PART, PART
 
 __all__ = ["find_logs", "printed_log", "read_log", "read_wandb_offline"]
 
@@ -119,7 +119,9 @@ class _Log:
     @property
     def part(self) -> int:
         """Which part of the run it is, from 1; 0 where it does not say."""
-        return whole(self.summary.get(PART)) or 0
+        kept = self.run.get("config", {}).get("_wandb")
+        part = whole(kept.get(PART)) if isinstance(kept, dict) else None
+        return part or whole(self.summary.get(LEGACY_PART)) or 0
 
     @property
     def state(self) -> str:
@@ -156,9 +158,11 @@ def _read_run(run_id: str, paths: Sequence[Path]) -> RunRecord:
     rows = MetricRows()
     told: dict[str, Any] = {}
     summary: dict[str, float] = {}
+    kept: dict[str, Any] = {}
     for log in logs:
         told |= log.run
         summary |= metrics_of(log.summary)
+        kept |= log.summary
         rows.start_log()
         for row in log.rows:
             rows.add(row)
@@ -172,6 +176,7 @@ def _read_run(run_id: str, paths: Sequence[Path]) -> RunRecord:
         "tags": list(told.get("tags", ())),
         "created": logs[0].run.get("start_time"),
         "step": rows.step,
+        "parameters": kept.get("parameters"),
         **{key: value for key, value in around.items() if key in _FROM_RUN},
         "problem": "" if told else "its W&B log is empty: it was killed as it started",
     }
@@ -188,7 +193,7 @@ def _read_run(run_id: str, paths: Sequence[Path]) -> RunRecord:
         settings=settings,
         # a metric that has rows is what they say: an older log's summary is from beyond the checkpoint
         summary={**{name: value for name, value in summary.items() if name not in rows.names}, **rows.last()},
-        best=_best(around),
+        best=best_of(kept) | _best(around),
         info=info,
         curves=partial(_curves, rows.curves(_KEPT_POINTS)),
         media=_media(log.path.parent for log in logs),

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from slotbench.comparison.records import ComparisonError, Curve, RunDetails, RunRecord, whole
 from slotbench.comparison.settings import flat_settings, plain_value
-from slotbench.comparison.wandb.rows import MetricRows, metrics_of
+from slotbench.comparison.wandb.rows import MetricRows, best_of, metrics_of
 from slotbench.errors import FileError
 from slotbench.records import valid_part
 from slotbench.runs.wandb_compat import login_problem, login_server
@@ -167,6 +167,7 @@ def _record(run: Any, where: WandbAddress) -> RunRecord:
         "job_type": run.job_type,
         "tags": list(run.tags or ()),
         "created": run.created_at,
+        "parameters": summary.get("parameters"),
         "step": whole(summary.get("trainer/global_step", summary.get("_step"))),
     }
     try:
@@ -180,6 +181,7 @@ def _record(run: Any, where: WandbAddress) -> RunRecord:
         state=STATES.get(run.state, "unknown"),
         settings=settings,
         summary=metrics_of(summary),
+        best=best_of(summary),
         info=valid_part({key: value for key, value in info.items() if value not in (None, "", [])}, RunDetails),
         curves=partial(_curves, run, where),
     )

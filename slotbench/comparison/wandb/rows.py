@@ -11,23 +11,36 @@ from slotbench.comparison.records import Curve, thinned, whole
 from slotbench.metric_info import is_reference
 from slotbench.records import real
 
-__all__ = ["MetricRows", "metrics_of", "step_of"]
+__all__ = ["MetricRows", "best_of", "metrics_of", "step_of"]
 
 _STEP = "trainer/global_step"
 _NO_METRICS = frozenset({_STEP, "epoch", "seconds"})
 
 
 def metrics_of(row: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a row or a summary that were logged as metrics: none of W&B's own, and no sizes of images."""
+    """The numbers of a row or a summary that were logged as metrics: none of W&B's own, and no sizes of images.
+
+    Of a metric whose best value W&B keeps beside the last it is the last.
+    """
     # offline, an image is a group of keys, one of which says that it is one
     images = tuple(name.removesuffix("_type") for name in row if name.endswith("._type"))
     found = {}
     for name, given in row.items():
         if name.startswith("_") or name in _NO_METRICS or (images and name.startswith(images)):
             continue
-        if (value := real(given)) is not None:
+        if (value := real(given.get("last") if isinstance(given, Mapping) else given)) is not None:
             found[name] = value
     return found
+
+
+def best_of(summary: Mapping[str, Any]) -> dict[str, float]:
+    """The best values that W&B keeps in a summary, of metrics with a direction."""
+    kept = {
+        name: real(given["max"] if "max" in given else given.get("min"))
+        for name, given in summary.items()
+        if isinstance(given, Mapping) and not name.startswith("_")
+    }
+    return {name: value for name, value in kept.items() if value is not None}
 
 
 def step_of(row: Mapping[str, Any]) -> int | None:

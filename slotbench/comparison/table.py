@@ -16,7 +16,7 @@ from slotbench.comparison.settings import Keys, choose_keys, label, plain_value,
 from slotbench.comparison.statistics import is_best, summarise
 from slotbench.comparison.table_notes import notes_on
 
-__all__ = ["compare"]
+__all__ = ["compare", "regrouped"]
 
 Select = Literal["last", "best"]
 
@@ -106,6 +106,45 @@ def compare(
         notes=[*known, *notes, *rule_notes(runs, columns), *notes_on(rows, chosen, columns), *about],
         command=command,
         has_protocol=protocol is not None,
+    )
+
+
+def regrouped(comparison: Comparison, key: str) -> list[Row]:
+    """The rows of a comparison put together by one setting alone: runs are averaged over all others.
+
+    Args:
+        comparison: whose rows; those without a configuration stay as they are.
+        key: one of its keys.
+    """
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in comparison.rows:
+        same = ("setting", plain_value(row.settings.get(key))) if row.settings else ("row", row.label)
+        groups.setdefault(same, []).append(row)
+    rows = [_together(group, key) if group[0].settings else group[0] for group in groups.values()]
+    return _mark_best(_sorted(_named(rows), comparison.metrics), comparison.metrics)
+
+
+def _together(rows: Sequence[Row], key: str) -> Row:
+    """One row of the runs of several that agree in a setting."""
+    runs = [run for row in rows for run in row.runs]
+    settings = {key: rows[0].settings[key]} if key in rows[0].settings else {}
+    values: dict[str, list[float]] = {}
+    for row in rows:
+        for name, cell in row.cells.items():
+            values.setdefault(name, []).extend(cell.values)
+    successes = [row.success for row in rows if row.success is not None]
+    return Row(
+        label=label(settings, [key]) or f"no {key.rpartition('.')[2]}",
+        settings=settings,
+        runs=runs,
+        cells={name: summarise(scores) for name, scores in values.items()},
+        parameters=_parameters(runs),
+        seconds_per_step=_median([run.info.get("seconds_per_step") for run in runs]),
+        unfinished=sum(row.unfinished for row in rows),
+        diverged=sum(row.diverged for row in rows),
+        steps=_steps(runs),
+        seconds=_median([run.info.get("seconds") for run in runs if run.state == "finished"]),
+        success=(sum(won for won, _ in successes), sum(of for _, of in successes)) if successes else None,
     )
 
 

@@ -6,10 +6,13 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import os
 import re
 import shlex
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,12 +22,14 @@ from page_comparisons import ERROR, SCORE, made_up
 from PIL import Image
 
 from slotbench.comparison.page.page import write_html
-from slotbench.comparison.records import Comparison
+from slotbench.comparison.records import Comparison, Metric
 from slotbench.comparison.sources import open_sources
 from slotbench.comparison.statistics import summarise
 from slotbench.comparison.table import compare
+from slotbench.text import csv_cell, latex_text, markdown_cell
 
 CURVES = f"curves {SCORE}"
+GRIDS = Path(__file__).parents[2] / "experiments" / "grids"
 
 
 def test_what_the_page_shows_when_it_is_opened(open_page, comparison):
@@ -101,10 +106,31 @@ def test_the_filter_keeps_rows_with_all_words_everywhere(open_page, comparison):
     assert len(tab.rows(CURVES)) == len(tab.rows("axis", "points")) == 2
     assert tab.page.locator("#media figure").count() == 2
     assert tab.page.inner_text("#shown") == "2 of 9 rows drawn, 2 match"
+    tab.page.fill("#filter", "core.num_slots=8 failed")
+    tab.settle()
+    failed = [row for row in comparison.rows if row.unfinished]
+    assert tab.labels() == [row.label for row in failed if "8 slots" in row.label]
     tab.page.fill("#filter", "no such thing")
     tab.settle()
     assert tab.labels() == []
     assert "No row has all these words" in tab.page.inner_text("#table")
+
+
+def test_a_word_of_the_filter_is_looked_for_in_what_one_sees(open_page, comparison):
+    rows = [replace(row, label=row.label.partition(",")[0] + f" {n}") for n, row in enumerate(comparison.rows)]
+    tab = open_page(replace(comparison, rows=rows))
+    tab.page.fill("#filter", "Slot")
+    tab.settle()
+    # the names of settings, such as num_slots, and settings that no column shows are not in sight
+    assert len(tab.labels()) == 6
+    assert not [label for label in tab.labels() if label.startswith("PSB")]
+    tab.page.fill("#filter", "16")
+    tab.settle()
+    assert tab.labels() == []
+    tab.page.click("#columns summary")
+    tab.page.locator("#columns label", has_text="model.core.num_slots").click()
+    tab.settle()
+    assert len(tab.labels()) == 3
 
 
 def test_a_row_that_is_hidden_loses_its_lines_points_and_images(open_page, comparison):
@@ -210,6 +236,186 @@ def test_scores_stand_beside_the_row_and_nothing_is_cut_off(open_page, compariso
     for entry in tab.page.locator("#curves-legend .entry").all():
         box = entry.bounding_box()
         assert box["x"] + box["width"] <= 1300
+
+
+def many_columns() -> Comparison:
+    """A page with twelve columns: seeds, six scores, success, steps, minutes, parameters, time per step."""
+    given = made_up(cores=3, slots=(4,), seeds=2)
+    names = [f"val/rollout_mse/step_{step:02}" for step in range(4)]
+    labels = ["PSB", "SlotTransformer, rule=most_frequent", "slot_init=learned, interaction=decoupled, time_bias=mlp"]
+    rows = [
+        replace(
+            row,
+            label=label,
+            cells={**row.cells, **dict.fromkeys(names, row.cells[ERROR])},
+            success=(2, 2),
+            steps=5000,
+            seconds=90.0,
+        )
+        for row, label in zip(given.rows, labels, strict=True)
+    ]
+    metrics = [*given.metrics, *(Metric(name, name.removeprefix("val/"), False) for name in names)]
+    return replace(given, rows=rows, metrics=metrics, has_protocol=True)
+
+
+# of each name: its width, the width of its longest word, and whether all of it is in sight
+WIDTHS = """() => [...document.querySelectorAll("#table .rows .name, #table .baselines .name")].map((node) => {
+  const box = node.getBoundingClientRect();
+  const probe = document.createElement("span");
+  probe.style.cssText = "position: absolute; visibility: hidden; white-space: nowrap";
+  node.parentElement.append(probe);
+  const widths = node.textContent.split(" ").map((word) => {
+    probe.textContent = word;
+    return probe.getBoundingClientRect().width;
+  });
+  probe.remove();
+  const isWhole = node.scrollHeight <= node.clientHeight + 1 && node.scrollWidth <= node.clientWidth + 1;
+  return [box.width, Math.max(...widths), isWhole && box.left >= 0 && box.right <= innerWidth];
+})"""
+
+
+def test_names_of_rows_can_be_read_beside_twelve_columns(open_page):
+    tab = open_page(many_columns())
+    assert tab.page.locator("#table thead th").count() == 1 + 12
+    for width in (400, 550, 700, 701, 900, 1100, 1300, 1500, 1920):
+        tab.page.set_viewport_size({"width": width, "height": 900})
+        for wide, longest_word, is_whole in tab.page.evaluate(WIDTHS):
+            assert wide >= longest_word - 1
+            assert is_whole
+        first = tab.page.locator("#table .rows th").first.bounding_box()["width"]
+        assert first <= 0.6 * width
+        assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def saved(tab, form: str) -> str:
+    if not tab.page.locator("#export .sheet").is_visible():
+        tab.page.click("#export summary")
+    with tab.page.expect_download() as download:
+        tab.page.click(f"#export button[aria-label='Download {form}']")
+    return Path(download.value.path()).read_text(encoding="utf-8")
+
+
+def test_the_table_is_saved_as_it_is_shown(open_page, comparison):
+    tab = open_page(comparison)
+    tab.page.click("#columns summary")
+    for name in ("FG-ARI", "parameters", "time per step"):
+        tab.page.locator("#columns label", has_text=name).click()
+    tab.page.locator("#columns label", has_text="model.core.num_slots").click()
+    tab.page.keyboard.press("Escape")
+    tab.page.fill("#filter", "SlotSSM")
+    tab.page.locator(f"th[data-column='metric {ERROR}'] button").dblclick()
+    tab.page.locator("tr[data-row]").last.locator(".eye").click()
+    tab.settle()
+    rows = sorted((row for row in comparison.rows if "SlotSSM" in row.label), key=lambda row: -row.cells[ERROR].mean)
+    rows = rows[:-1]
+    table = list(csv.reader(saved(tab, "CSV").splitlines()))
+    assert table[0] == ["kind", "label", "seeds", ERROR, f"{ERROR}_std", f"{ERROR}_n", "model.core.num_slots"]
+    assert [line[:2] for line in table[1:3]] == [["baseline", "copy the last frame"], ["baseline", "black"]]
+    assert [line[1] for line in table[3:]] == [row.label for row in rows]
+    for line, row in zip(table[3:], rows, strict=True):
+        assert float(line[3]) == pytest.approx(row.cells[ERROR].mean, rel=1e-5)
+        assert float(line[4]) == pytest.approx(row.cells[ERROR].std, rel=1e-5)
+        assert [line[0], line[2], line[5], line[6]] == ["runs", "3", "3", str(row.settings["model.core.num_slots"])]
+    markdown = saved(tab, "Markdown").splitlines()
+    assert markdown[0] == "| row | seeds | error: MSE per pixel ↓ | num_slots |"
+    assert markdown[1] == "| --- | ---: | ---: | ---: |"
+    assert markdown[2].startswith("| *copy the last frame* |  | 0.21")
+    assert len(markdown) == 4 + len(rows)
+    latex = saved(tab, "LaTeX").splitlines()
+    assert "\\begin{tabular}{lrrr}" in latex
+    assert "row & seeds & error: MSE per pixel $\\downarrow$ & num\\_slots \\\\" in latex
+    assert sum(" $\\pm$ " in line for line in latex) == len(rows)
+    assert latex[-1] == "\\end{tabular}"
+
+
+def test_the_best_is_bold_and_what_is_copied_is_what_is_saved(open_page, comparison):
+    tab = open_page(comparison)
+    cell = f"{comparison.rows[0].cells[SCORE].mean:.4f}"
+    markdown = saved(tab, "Markdown")
+    assert f"**{cell} ± " in markdown
+    assert f"\\textbf{{{cell} $\\pm$ " in saved(tab, "LaTeX")
+    keep = "window.copied = []; navigator.clipboard.writeText = async (words) => void window.copied.push(words)"
+    tab.page.evaluate(f"() => {{ {keep} }}")
+    copy = tab.page.locator("#export button[aria-label='Copy Markdown']")
+    copy.click()
+    assert copy.inner_text() == "Copied"
+    assert tab.page.evaluate("window.copied") == [markdown]
+
+
+def test_text_that_is_saved_means_nothing_to_other_programs(open_page, comparison):
+    evil = '=cmd|"x", <b>&amp; $y$ \\ [a](b) _c_ d_e *f* `g` ~ ^ # % {h} − ²'
+    rows = [replace(comparison.rows[0], label=evil), *comparison.rows[1:]]
+    tab = open_page(replace(comparison, rows=rows))
+    assert f"| {markdown_cell(evil)} |" in saved(tab, "Markdown")
+    assert f"\n{latex_text(evil).replace('−', '$-$')} &" in saved(tab, "LaTeX")
+    labels = [line[1] for line in csv.reader(saved(tab, "CSV").splitlines()) if line[0] == "runs"]
+    assert labels[0] == csv_cell(evil)
+    hidden = "a\x1b[2J\u202eb\nc"
+    tab = open_page(replace(comparison, rows=[replace(rows[0], label=hidden), *rows[1:]]))
+    for form in ("CSV", "Markdown", "LaTeX"):
+        assert not {"\x1b", "\u202e"} & set(saved(tab, form))
+
+
+def test_the_address_keeps_what_is_chosen(open_page, comparison):
+    tab = open_page(comparison)
+    page = tab.page
+    plain = page.evaluate("location.hash")
+    page.locator(f"th[data-column='metric {ERROR}'] button").dblclick()
+    page.fill("#filter", "num_slots=8")
+    page.select_option("#curves-scale", "log")
+    page.uncheck("#table-baselines")
+    page.click("#columns summary")
+    page.locator("#columns label", has_text="parameters").click()
+    page.keyboard.press("Escape")
+    tab.settle()
+    page.locator("tr[data-row] .eye").first.click()
+    tab.settle()
+    labels, drawn = tab.labels(), tab.rows(CURVES)
+    assert len(labels) == 3
+    assert len(drawn) == 2
+    address = page.evaluate("location.href")
+    page.goto("about:blank")
+    page.goto(address)
+    page.locator("#curves figure canvas").first.wait_for()
+    tab.settle()
+    assert tab.labels() == labels
+    assert tab.rows(CURVES) == drawn
+    assert page.input_value("#filter") == "num_slots=8"
+    assert page.input_value("#curves-scale") == "log"
+    assert page.locator("th[data-column=parameters], .baselines").count() == 0
+    assert page.locator(f"th[data-column='metric {ERROR}']").get_attribute("aria-sort") == "descending"
+    page.click("nav a[href='#curves-part']")
+    page.wait_for_url(lambda url: "filter=" in url)
+    assert page.evaluate("location.href") == address
+    assert plain == ""
+    page.goto("about:blank")
+    page.goto(address.partition("#")[0] + "#sort=no&curves-scale=no&hide=no&by=no&columns=no&no=no")
+    tab.settle()
+    assert len(tab.labels()) == 9
+    assert page.input_value("#curves-scale") == "linear"
+
+
+def test_rows_are_put_together_by_a_setting(open_page, comparison):
+    tab = open_page(comparison)
+    page = tab.page
+    assert page.locator("#table-by option").all_inner_texts() == ["all settings", "core", "num_slots"]
+    page.locator("#eye-0").click()
+    with page.expect_event("load"):
+        page.select_option("#table-by", "model.core.num_slots")
+    tab.settle()
+    assert tab.labels() == ["num_slots=16", "num_slots=8", "num_slots=4"]
+    assert page.inner_text("#facts").startswith("27 runs in 3 rows · up to 9 runs a row")
+    values = [row.cells[SCORE].values for row in comparison.rows if row.settings["model.core.num_slots"] == 16]
+    mean, std = np.mean(values), np.std(values, ddof=1)
+    assert page.locator("tr[data-row='0'] td.score").first.inner_text().startswith(f"{mean:.4f} ± {std:.4f}")
+    page.locator("#curves figure canvas").first.wait_for()
+    assert tab.rows(CURVES) == tab.rows("axis", "points") == [0, 1, 2]
+    page.click("#open-0")
+    assert page.locator("tr.run").count() == 9
+    with page.expect_event("load"):
+        page.select_option("#table-by", "")
+    tab.settle()
+    assert tab.labels() == [row.label for row in comparison.rows]
 
 
 def test_on_a_narrow_screen_the_first_scores_are_in_sight(open_page, comparison):
@@ -366,7 +572,7 @@ def test_printed_it_has_the_whole_table_and_no_controls(open_page, comparison):
 @pytest.mark.skipif(
     "SLOTBENCH_SCREENSHOTS" not in os.environ, reason="makes the pictures of the docs: SLOTBENCH_SCREENSHOTS=FOLDER"
 )
-def test_pictures_for_the_docs(open_page, comparison):
+def test_pictures_for_the_docs(open_page, comparison, tmp_path):
     folder = Path(os.environ["SLOTBENCH_SCREENSHOTS"])
     sources = shlex.split(os.environ.get("SLOTBENCH_SCREENSHOTS_OF", ""))
     if sources:
@@ -384,5 +590,23 @@ def test_pictures_for_the_docs(open_page, comparison):
     for part in ("curves", "axis", "settings", "media"):
         tab.page.locator(f"#{part}-part").screenshot(path=folder / f"compare_{part}.png")
     open_page(comparison, colours="dark").page.screenshot(path=folder / "compare_page_dark.png")
-    for name in ("page", "page_dark", "curves", "axis", "settings", "media"):
+    record = GRIDS / "records" / "moving_sprites_study.zip"
+    study = str(GRIDS / "studies" / "moving_sprites.yaml")
+    unpack = [sys.executable, "-m", "slotbench", "grid", "unpack", study, str(record), "--runs_dir", str(tmp_path)]
+    subprocess.run(unpack, check=True)
+    found = open_sources([study], tmp_path)
+    command = "slotbench compare experiments/grids/studies/moving_sprites.yaml --html moving_sprites.html"
+    wide = compare(
+        found.runs,
+        metrics=found.metrics,
+        title=found.title,
+        command=command,
+        protocol=found.protocol,
+        notes=found.notes,
+    )
+    tab = open_page(wide)
+    tab.page.locator("#table").evaluate("node => { node.scrollLeft = node.scrollWidth; }")
+    tab.settle()
+    tab.page.screenshot(path=folder / "compare_wide.png", clip={"x": 0, "y": 0, "width": 1300, "height": 780})
+    for name in ("page", "page_dark", "curves", "axis", "settings", "media", "wide"):
         assert (folder / f"compare_{name}.png").stat().st_size > 1000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from page_comparisons import ERROR, SCORE, made_up
@@ -59,6 +61,47 @@ def test_the_band_is_the_spread_of_the_seeds_and_the_line_their_mean(open_page):
     tab.page.select_option("#curves-band", "range")
     edges = [*values.max(0), *values.min(0)[::-1]]
     assert tab.layers(CURVES)["bands"]["ys"][0] == pytest.approx(edges, rel=1e-3, abs=1e-4)
+
+
+@pytest.mark.parametrize("share", ["0.05", "0.15", "0.3"])
+def test_smoothing_keeps_straight_lines_and_takes_the_noise_from_the_ends_too(open_page, share):
+    comparison = made_up(cores=2, slots=(4,), seeds=1, points=80)
+    steps = np.cumsum(np.tile([10, 20, 30, 5], 20))
+    noise = np.where(np.arange(80) % 2, 0.1, -0.1)
+    for run, extra in zip(comparison.runs, (0.0, noise), strict=True):
+        curves = {"train/loss": (steps, 3 - 0.001 * steps + extra)}
+        object.__setattr__(run, "curves", lambda limit, curves=curves: curves)
+    tab = open_page(comparison)
+    tab.page.select_option("#curves-smoothing", share)
+    lines = tab.layers("curves train/loss")["lines"]
+    straight, noisy = (np.array(lines["ys"][lines["row"].index(row)]) for row in (0, 1))
+    assert straight == pytest.approx(3 - 0.001 * steps, abs=1e-3)
+    assert np.abs(noisy - straight).max() < 0.09
+    assert np.abs(noisy - straight)[[0, -1]].max() < (0.09 if share == "0.05" else 0.06)
+
+
+def test_names_of_baselines_do_not_lie_on_one_another(open_page):
+    comparison = made_up(cores=2, slots=(4, 16), seeds=1)
+    score, error = comparison.metrics
+    near = {f"baseline {n}": 0.46 + 0.001 * n for n in range(4)} | {"same": 0.46, "top": 0.62}
+    comparison = replace(comparison, metrics=[replace(score, baselines=near), error])
+    tab = open_page(comparison)
+    tab.page.check("#axis-baselines")
+    tab.page.wait_for_timeout(500)
+    for plot in (CURVES, "axis"):
+        names = tab.layers(plot)["names"]
+        tops = [tab.page.evaluate(HEIGHT, [plot, y]) + by for y, by in zip(names["y"], names["offset"], strict=True)]
+        assert len(tops) == 6
+        assert np.diff(sorted(tops)).min() >= 12
+        assert sorted(tops) == tops[::-1]  # in the order of their lines, the lowest first
+
+
+# of a value, in pixels from the upper end of a plot
+HEIGHT = """([name, y]) => {
+  const [plot] = Bokeh.documents.flatMap((drawn) => drawn.roots()).filter((root) => root.name === name);
+  const view = [...Bokeh.index.roots].find((view) => view.model === plot);
+  return view.frame.y_scale.compute(y);
+}"""
 
 
 def test_a_curve_is_read_off_under_the_pointer(open_page):

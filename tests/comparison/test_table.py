@@ -10,7 +10,7 @@ import pytest
 from made_up_runs import record, seeds
 
 from slotbench.comparison.records import ComparisonError, UnknownNameError
-from slotbench.comparison.table import compare
+from slotbench.comparison.table import compare, regrouped
 
 GOOD, MIDDLE, BAD = [0.90, 0.91, 0.92], [0.60, 0.62, 0.61], [0.3, 0.5, 0.4]
 
@@ -208,3 +208,25 @@ def test_what_cannot_be_compared():
         compare(seeds("RIM", BAD), metrics=["val/nothing"])
     with pytest.raises(UnknownNameError):
         compare(seeds("RIM", BAD), keys=["model.cor"])
+
+
+def test_rows_put_together_by_a_setting_are_those_of_the_runs_compared_by_it():
+    runs = [
+        run
+        for core, values in (("RIM", BAD), ("SlotSSM", GOOD))
+        for dim in (8, 16)
+        for run in seeds(core, [value + dim / 1000 for value in values], **{"model.core.dim": dim})
+    ]
+    whole = compare(runs)
+    assert len(whole.rows) == 4
+    for key in whole.keys:
+        by_key = compare(runs, keys=[key])
+        rows = regrouped(whole, key)
+        assert [row.label for row in rows] == labels(by_key)
+        for row, expected in zip(rows, by_key.rows, strict=True):
+            assert {run.id for run in row.runs} == {run.id for run in expected.runs}
+            assert row.success == expected.success
+            for name, cell in expected.cells.items():
+                assert sorted(row.cells[name].values) == sorted(cell.values)
+                assert row.cells[name].low == pytest.approx(cell.low)
+                assert row.cells[name].is_best == cell.is_best

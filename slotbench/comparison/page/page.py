@@ -13,10 +13,12 @@ import html
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from slotbench.comparison.absence import baselines_over_absence
 from slotbench.comparison.page.curves import CurveTable
 from slotbench.comparison.page.media import embed
 from slotbench.comparison.records import Cell, Comparison, ComparisonError, Row, RunRecord
+from slotbench.comparison.table import regrouped
 from slotbench.configurations import shortest_keys
 from slotbench.files import plain, write_atomically
 from slotbench.metric_info import infos_from_record
@@ -34,7 +37,9 @@ from slotbench.metric_info import infos_from_record
 __all__ = ["describe", "write_html"]
 
 # in the order in which they build on one another
-_SCRIPTS = ("base.js", "table.js", "settings.js", "media.js", "plot.js", "series.js", "curves.js", "axis.js")
+_SCRIPTS = (
+    *("base.js", "table.js", "export.js", "settings.js", "media.js", "plot.js", "series.js", "curves.js", "axis.js"),
+)
 _BOKEH = ("bokeh.min.js", "bokeh-api.min.js")
 # bytes of a page, of its images and videos at least, and of the text about one of them beside its path
 _PAGE, _LEAST_MEDIA, _ENTRY = 5_900_000, 1_000_000, 150
@@ -43,6 +48,7 @@ _INFO = (
     *("step", "total_steps", "diverged_at", "error", "created", "device", "group"),
     *("seconds", "seconds_per_step", "command"),
 )
+_MOST_GROUPINGS = 8
 _ABSENT = object()
 
 
@@ -143,6 +149,7 @@ def describe(comparison: Comparison, max_points: int) -> dict[str, Any]:
     runs = comparison.runs
     common = _common_settings(runs)
     labels = shortest_keys(comparison.keys)
+    positions = {run.id: position for position, run in enumerate(runs)}
     return {
         "title": comparison.title or "Comparison",
         "command": comparison.command,
@@ -158,7 +165,11 @@ def describe(comparison: Comparison, max_points: int) -> dict[str, Any]:
             }
             for metric in comparison.metrics
         ],
-        "rows": _rows(comparison),
+        "rows": _rows(comparison, positions),
+        "groupings": [
+            {"key": key, "label": labels[key], "rows": _rows(replace(comparison, rows=rows), positions)}
+            for key, rows in _groupings(comparison)
+        ],
         "runs": [_run(run, common) for run in runs],
         "common": plain(common),
         "order": list(dict.fromkeys(key for run in runs for key in run.settings)),
@@ -179,24 +190,27 @@ def _baseline_curves(runs: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _rows(comparison: Comparison) -> list[dict[str, Any]]:
-    rows, first = [], 0
-    for row in comparison.rows:
-        rows.append(
-            {
-                "label": row.label,
-                "settings": plain(row.settings),
-                "runs": list(range(first, first + len(row.runs))),
-                "cells": {name: _cell(row, name, cell) for name, cell in row.cells.items()},
-                "parameters": row.parameters,
-                "seconds_per_step": _score(row.seconds_per_step),
-                "unfinished": row.unfinished,
-                "diverged": row.diverged,
-                **_protocol(comparison, row),
-            }
-        )
-        first += len(row.runs)
-    return rows
+def _rows(comparison: Comparison, positions: Mapping[str, int]) -> list[dict[str, Any]]:
+    return [
+        {
+            "label": row.label,
+            "settings": plain(row.settings),
+            "runs": [positions[run.id] for run in row.runs],
+            "cells": {name: _cell(row, name, cell) for name, cell in row.cells.items()},
+            "parameters": row.parameters,
+            "seconds_per_step": _score(row.seconds_per_step),
+            "unfinished": row.unfinished,
+            "diverged": row.diverged,
+            **_protocol(comparison, row),
+        }
+        for row in comparison.rows
+    ]
+
+
+def _groupings(comparison: Comparison) -> Iterator[tuple[str, list[Row]]]:
+    """Settings that put rows together, the most telling ones, with the rows that they make."""
+    found = ((key, regrouped(comparison, key)) for key in comparison.keys)
+    return islice(((key, rows) for key, rows in found if 1 < len(rows) < len(comparison.rows)), _MOST_GROUPINGS)
 
 
 def _protocol(comparison: Comparison, row: Row) -> dict[str, Any]:

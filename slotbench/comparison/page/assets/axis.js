@@ -195,6 +195,7 @@ function startAxis() {
 
 startHeader();
 startTable();
+startExport();
 startSettings();
 startMedia();
 byId("footer").textContent = "Everything on this page is in this one file; it asks no server for anything.";

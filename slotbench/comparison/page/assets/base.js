@@ -2,6 +2,14 @@
 
 const page = JSON.parse(document.getElementById("data").textContent);
 
+// what the address of the page asks for, as in #sort=-metric+val%2Floss&filter=PSB
+const link = new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
+const grouping = page.groupings.find(({ key }) => key === link.get("by"));
+if (grouping) {
+  page.rows = grouping.rows;
+  page.keys = page.keys.filter(({ key }) => key === grouping.key);
+}
+
 const COLOURS = 8;
 const DASHES = ["", "7 3", "2 2.5", "9 3 2 3", "14 4"];
 const hasSeeds = page.rows.some((row) => row.runs.length > 1);
@@ -25,6 +33,7 @@ function changed() {
   requestAnimationFrame(() => {
     waiting = false;
     keepFocus(() => parts.forEach((draw) => draw()));
+    writeLink();
   });
 }
 
@@ -35,20 +44,26 @@ function keepFocus(draw) {
   if (id && document.activeElement?.id !== id) byId(id)?.focus({ preventScroll: true });
 }
 
+// with "=" a word of the filter is looked for in all settings of a row's runs
 const haystacks = page.rows.map((row) => {
-  const runs = row.runs.map((index) => page.runs[index]);
-  const settings = Object.assign({}, row.settings, ...runs.map((run) => run.own));
-  const words = [row.label, ...runs.flatMap((run) => [run.name, run.id, run.state])];
-  for (const [key, value] of Object.entries(settings)) words.push(`${key}=${text(value)}`);
-  return words.join("\n").toLowerCase();
+  const own = row.runs.map((index) => page.runs[index].own);
+  const settings = Object.entries(Object.assign({}, page.common, ...own, row.settings));
+  return settings.map(([key, value]) => `${key}=${text(value)}`.toLowerCase());
 });
+
+/** What one sees of a row without opening it. */
+function inSight({ label, runs, settings }) {
+  const values = page.keys.filter(({ key }) => table.columns.has(`key ${key}`)).map(({ key }) => text(settings[key]));
+  return [label, ...values, ...runs.map((index) => page.runs[index].state)].map((word) => word.toLowerCase());
+}
 
 /** Rows that the filter lets through, as positions. */
 function filtered() {
   const words = state.filter.toLowerCase().split(/\s+/).filter(Boolean);
-  const has = (row, word) =>
-    word.length > 1 && word.startsWith("-") ? !haystacks[row].includes(word.slice(1)) : haystacks[row].includes(word);
-  return [...page.rows.keys()].filter((row) => words.every((word) => has(row, word)));
+  const lines = (row, word) => (word.includes("=") ? haystacks[row] : inSight(page.rows[row]));
+  const has = (row, word) => lines(row, word).some((line) => line.includes(word));
+  const passes = (row, word) => (/^-./.test(word) ? !has(row, word.slice(1)) : has(row, word));
+  return [...page.rows.keys()].filter((row) => words.every((word) => passes(row, word)));
 }
 
 /** Rows that are drawn: not filtered out, and not switched off. */
@@ -64,6 +79,39 @@ function toggle(row, alone) {
   } else if (!state.hidden.delete(row)) state.hidden.add(row);
   changed();
 }
+
+// ---- the address, a link to the page as one sees it -------------------------------------------------------------
+
+const kept = new Map();
+
+/** Has the address keep what `read` gives, a list of texts, once it is not what it is now; gives what it asks for. */
+function keep(name, read) {
+  const first = JSON.stringify(read());
+  kept.set(name, () => {
+    const values = read();
+    return JSON.stringify(values) === first ? [] : values.length ? values : [""];
+  });
+  return link.getAll(name);
+}
+
+function writeLink() {
+  const words = new URLSearchParams();
+  for (const [name, read] of kept) for (const value of read()) words.append(name, value);
+  // the plots, which start last, have not asked for theirs at first
+  for (const [name, value] of link) if (!kept.has(name)) words.append(name, value);
+  const hash = String(words);
+  if (!hash && !location.hash.includes("=")) return;
+  try {
+    history.replaceState(null, "", `#${hash}`);
+  } catch {
+    // a page that is shown inside another has no address of its own
+  }
+}
+
+addEventListener("hashchange", () => {
+  if (location.hash.includes("=")) location.reload();
+  else writeLink();
+});
 
 // ---- elements ---------------------------------------------------------------------------------------------------
 
@@ -106,16 +154,20 @@ function check(label, id, isOn, onchoice, title) {
 
 /**
  * Puts controls above a part: each is [name, label, options] for a choice or [name, label] for a check box, or null.
- * They change `chosen[name]` and draw the part again.
+ * They change `chosen[name]`, which the address keeps, and draw the part again.
  */
 function controls(part, chosen, draw, entries) {
   const set = (name) => (value) => {
     chosen[name] = value;
     draw();
+    writeLink();
   };
   for (const [name, label, given] of entries.filter(Boolean)) {
     const id = `${part}-${name}`;
     const isChoice = Array.isArray(given);
+    const [asked] = keep(id, () => [String(chosen[name])]);
+    if (isChoice && given.some(([value]) => value === asked)) chosen[name] = asked;
+    if (!isChoice && asked) chosen[name] = asked === "true";
     const field = isChoice
       ? select(label, id, given, chosen[name], set(name))
       : check(label, id, chosen[name], set(name), given);
@@ -125,6 +177,11 @@ function controls(part, chosen, draw, entries) {
 
 /** A menu of check boxes with a box to search it, for [value, label] pairs; `chosen` is a set that it changes. */
 function menu(label, id, options, chosen, onchoice) {
+  const asked = keep(id, () => [...chosen].sort());
+  if (asked.length) {
+    chosen.clear();
+    for (const [value] of options) if (asked.includes(value)) chosen.add(value);
+  }
   const summary = element("summary", {});
   const say = () => {
     summary.textContent = `${label}: ${options.filter(([value]) => chosen.has(value)).length} of ${options.length}`;
@@ -136,6 +193,7 @@ function menu(label, id, options, chosen, onchoice) {
       else chosen.delete(value);
       say();
       onchoice();
+      writeLink();
     };
     list.append(check(name, null, chosen.has(value), flip));
   }

@@ -5,8 +5,9 @@ const LAYERS = {
   bands: ["xs", "ys", "colour", "row"],
   lines: ["xs", "ys", "colour", "dash", "width", "alpha", "row"],
   points: ["x", "y", "colour", "marker", "size", "fill", "row"],
-  names: ["x", "y", "text"],
+  names: ["x", "y", "text", "offset"],
 };
+const NAME_HEIGHT = 13;
 const plots = new Map();
 
 function ink(name) {
@@ -98,6 +99,24 @@ function alongLayers(referenceLines) {
   return { lines, names };
 }
 
+/** Names of references with offsets in pixels, so that none lies on another: from the lowest up, within the frame. */
+function apart(names, { range, isLog }, height) {
+  const turn = isLog ? Math.log10 : (value) => value;
+  const [low, high] = range.map(turn);
+  // the frame is at least so high; taking it for lower than it is keeps the names further apart
+  const inner = 0.6 * height;
+  const places = names.map((name) => ({ name, place: ((turn(name.y) - low) / (high - low)) * inner }));
+  const ordered = [...places].sort((left, right) => left.place - right.place);
+  const lifted = ordered.map(({ place }) => place);
+  for (let at = 1; at < lifted.length; at++) lifted[at] = Math.max(lifted[at], lifted[at - 1] + NAME_HEIGHT);
+  let room = inner;
+  for (let at = lifted.length - 1; at >= 0; at--) {
+    room -= NAME_HEIGHT;
+    lifted[at] = room = Math.min(lifted[at], room);
+  }
+  return ordered.map(({ name, place }, at) => ({ ...name, offset: place - lifted[at] }));
+}
+
 /** A line of text on the references that are too far away to be drawn. */
 function farText(far) {
   const all = Object.entries(far).map(([name, value]) => `${name} ${short(value)}`);
@@ -127,7 +146,8 @@ function drawPlot(id, box, content) {
   plot.content = content;
   for (const [range, axis] of [[plot.figure.x_range, x], [plot.figure.y_range, y]])
     range.setv({ start: axis.range[0], end: axis.range[1], reset_start: axis.range[0], reset_end: axis.range[1] });
-  for (const [name, source] of Object.entries(plot.sources)) source.data = columnsOf(name, content.layers[name] ?? []);
+  const layers = { ...content.layers, names: apart(content.layers.names, y, content.height) };
+  for (const [name, source] of Object.entries(plot.sources)) source.data = columnsOf(name, layers[name] ?? []);
 }
 
 function columnsOf(layer, items) {
@@ -186,6 +206,7 @@ function newPlot(id, box, content) {
     text_color: ink("baseline"),
     text_font_size: "11px",
     text_align: "right",
+    y_offset: field("offset"),
     text_baseline: "bottom",
   });
   const plot = { figure, sources, content };

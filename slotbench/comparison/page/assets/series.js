@@ -17,7 +17,7 @@ function runCurve(metric, run, over, smoothing) {
     x.push(clock ? at(page.curves.steps[clock[0]], clock[1], steps[index], true) : steps[index]);
     y.push(value);
   });
-  return x.length ? { x, y: smooth(y, smoothing) } : null;
+  return x.length ? { x, y: smooth(x, y, smoothing) } : null;
 }
 
 /** The value at `x` on straight lines between points; outside them NaN, or the nearest if `isHeld`. */
@@ -35,16 +35,25 @@ function at(xs, ys, x, isHeld = false) {
   return ys[low] + ((ys[high] - ys[low]) * (x - xs[low])) / (xs[high] - xs[low]);
 }
 
-/** Mean over a window of the given share of the curve, centred so that it does not lag. */
-function smooth(values, share) {
-  const half = Math.round((share * values.length) / 2);
-  if (half < 1) return values;
-  const sums = [0];
-  for (const value of values) sums.push(sums[sums.length - 1] + value);
-  return values.map((_, index) => {
-    // the same on both sides, so that the ends are not pulled inwards
-    const reach = Math.min(half, index, values.length - 1 - index);
-    return (sums[index + reach + 1] - sums[index - reach]) / (2 * reach + 1);
+/**
+ * Each value on the straight line that fits a window of the given share of the curve best (least squares).
+ *
+ * Within a curve that is a centred mean, which does not lag; at its ends, where a mean would pull inwards, the line
+ * keeps the slope.
+ */
+function smooth(xs, ys, share) {
+  const half = Math.round((share * ys.length) / 2);
+  if (half < 1) return ys;
+  return ys.map((_, index) => {
+    const [from, to] = [Math.max(0, index - half), Math.min(ys.length, index + half + 1)];
+    let [x, y, squares, products] = [0, 0, 0, 0];
+    for (let at = from; at < to; at++) [x, y] = [x + xs[at], y + ys[at]];
+    [x, y] = [x / (to - from), y / (to - from)];
+    for (let at = from; at < to; at++) {
+      squares += (xs[at] - x) ** 2;
+      products += (xs[at] - x) * (ys[at] - y);
+    }
+    return squares > 0 ? y + (products / squares) * (xs[index] - x) : y;
   });
 }
 

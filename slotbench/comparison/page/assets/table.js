@@ -41,7 +41,12 @@ const protocolColumns = [
 
 // scores stand beside the row's name; settings, which may be long, come last and are asked for
 const columns = [
-  { id: "runs", title: "seeds", hint: "runs that differ in nothing but their seed", value: (row) => row.runs.length },
+  {
+    id: "runs",
+    title: grouping ? "runs" : "seeds",
+    hint: grouping ? "runs with this setting" : "runs that differ in nothing but their seed",
+    value: (row) => row.runs.length,
+  },
   ...page.metrics.map((metric) => ({
     id: `metric ${metric.name}`,
     title: metric.label,
@@ -325,15 +330,16 @@ function drawTable() {
 function startTable() {
   const named = ({ id, title, hint, metric }) => (metric ? `${title} (${hint})` : id.startsWith("key ") ? hint : title);
   const options = columns.map((column) => [column.id, named(column)]);
-  byId("table-controls").append(menu("Columns", "columns", options, table.columns, drawTable));
+  byId("table-controls").append(menu("Columns", "columns", options, table.columns, changed));
   const hasReferences = page.metrics.some((metric) => Object.keys(references(metric)).length);
   controls("table", table, drawTable, [
     ["intervals", "intervals", "95 % interval (t) of the mean"],
     hasReferences && ["baselines", "baselines", ""],
   ]);
+  startGroupings();
   const hasSpread = page.rows.some((row) => Object.values(row.cells).some((cell) => cell.std !== null));
   byId("table-legend").textContent = [
-    hasSpread ? "Mean ± standard deviation over the seeds." : "",
+    hasSpread ? `Mean ± standard deviation over the ${grouping ? "runs" : "seeds"}.` : "",
     page.rows.some((row) => Object.values(row.cells).some((cell) => cell.best))
       ? "Bold on colour: better than every other row of its column (Welch’s t-tests, two-sided, p < 0.05 divided by " +
         "the number of other rows: Bonferroni)."
@@ -341,6 +347,12 @@ function startTable() {
     "Click a heading to sort, a row to show or hide it in the plots, with Shift to draw only it, ▸ to see its settings " +
       "and runs.",
   ].join(" ");
+  const [order] = keep("sort", () => [`${table.isDescending ? "-" : ""}${table.sort ?? ""}`]);
+  if (order) [table.sort, table.isDescending] = [order.replace(/^-/, ""), order.startsWith("-")];
+  [state.filter = ""] = keep("filter", () => [state.filter]);
+  byId("filter").value = state.filter;
+  const hidden = keep("hide", () => [...state.hidden].map((row) => page.rows[row].label));
+  state.hidden = new Set([...page.rows.keys()].filter((row) => hidden.includes(page.rows[row].label)));
   byId("filter").addEventListener("input", () => {
     state.filter = byId("filter").value;
     changed();
@@ -354,13 +366,29 @@ function startTable() {
   onChange(drawTable);
 }
 
+/** A choice of what makes a row: all settings, or one. What is known of rows is worked out once, so the page reloads. */
+function startGroupings() {
+  if (!page.groupings.length) return;
+  let by = grouping?.key ?? "";
+  kept.set("by", () => (by ? [by] : []));
+  const options = [["", "all settings"], ...page.groupings.map(({ key, label }) => [key, label])];
+  const field = select("rows by", "table-by", options, by, (key) => {
+    by = key;
+    // what was asked of the other rows does not hold for these
+    for (const name of ["hide", "settings-left", "settings-right"]) kept.set(name, () => []);
+    writeLink();
+    location.reload();
+  });
+  byId("table-controls").append(field);
+}
+
 function startHeader() {
   byId("title").textContent = page.title;
   const made = new Date(page.made).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
   const seeds = Math.max(0, ...page.rows.map((row) => row.runs.length));
   byId("facts").textContent = [
     `${plural(page.runs.length, "run")} in ${plural(page.rows.length, "row")}`,
-    seeds > 1 ? `up to ${seeds} seeds a row` : "",
+    seeds > 1 ? `up to ${seeds} ${grouping ? "runs" : "seeds"} a row` : "",
     `made ${made}`,
     `slotbench ${page.version}`,
   ]

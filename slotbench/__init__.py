@@ -30,7 +30,7 @@ __version__ = "0.1.0"
 if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"} & os.environ.keys():
     os.environ["GOMP_SPINCOUNT"] = "10000"
 
-__all__ = ["__version__", "build", "factory", "list", "load_run"]
+__all__ = ["__version__", "build", "factory", "from_pretrained", "list", "load_run"]
 
 
 def build(name: str, /, *sizes: Any, kind: str | None = None, **arguments: Any) -> Any:
@@ -73,6 +73,24 @@ def list(kind: str) -> Components:
     from slotbench.components import components
 
     return components(kind)
+
+
+def from_pretrained(source: str | Path, /) -> Task:
+    """The task of an exported model, with its weights, on the CPU and in evaluation mode.
+
+    Nothing in it is run: of the components that it names, those that are registered are built, and no others.
+
+    Args:
+        source: the name of a model that comes with slotbench, a folder that `slotbench export` wrote, or
+            "hf://USER/REPO" of the Hugging Face Hub, with "@REVISION" if it is not the newest.
+
+    Raises:
+        UserError: there is no such model, or it cannot be downloaded.
+        FileError: what is there is no model, or one that cannot be built here.
+    """
+    from slotbench.models.finding import from_pretrained as find
+
+    return find(source)
 
 
 def load_run(

@@ -1,10 +1,15 @@
-"""What every reader of configurations shares: short names of settings, and which of several files apply."""
+"""What every reader of configurations shares: short names of settings, which name files, which files apply."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
-__all__ = ["first_in_use", "shortest_keys"]
+__all__ = ["first_in_use", "may_be_path", "shortest_keys"]
+
+_PATHS = re.compile(
+    r"(?:\w+_)?(?:paths?|dir|folders?|files?|root|weights|heads|runs?|checkpoint|cache|annotations|digits)|init_from"
+)
 
 
 def shortest_keys(keys: Sequence[str], taken: Collection[str] = ()) -> dict[str, str]:
@@ -40,3 +45,12 @@ def first_in_use(classes: Sequence[Collection[str]]) -> int:
     """
     whole = [index for index, names in enumerate(classes) if {"model", "data"} <= {*names}]
     return whole[-1] if whole else 0
+
+
+def may_be_path(name: str, text: str) -> bool:
+    """Whether the text of a setting of this name may be that of a file or folder.
+
+    >>> may_be_path("lpips_weights", "alexnet.pth"), may_be_path("pixels", "unit")
+    (True, False)
+    """
+    return bool(text) and "://" not in text and (_PATHS.fullmatch(name) is not None or "/" in text)

@@ -32,6 +32,7 @@ __all__ = [
     "legacy_reference",
     "reference_of",
     "score_beside",
+    "score_text",
     "without_stage",
 ]
 
@@ -254,3 +255,8 @@ def legacy_reference(logged: str, score: str) -> tuple[Reference, str] | None:
         return None
     is_oracle = logged.startswith("val/oracle/") or found[1] in ONCE_AMONG_BASELINES
     return ("oracle" if is_oracle else "baseline"), found[1]
+
+
+def score_text(value: float) -> str:
+    """A score as text: three decimals, or as many digits where a small error would show as nothing."""
+    return f"{value:.3g}" if 0 < abs(value) < 0.0995 else f"{value:.3f}"

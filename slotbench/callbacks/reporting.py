@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slotbench.interfaces import Reporter
+from slotbench.metric_info import score_text
 from slotbench.runs.folder import RunFolder
 from slotbench.runs.oracles import ORACLE, split_references
 from slotbench.runs.run_info import RunInfo
@@ -186,12 +187,12 @@ def score_table(headlines: Sequence[Mapping[str, Any]], metrics: dict[str, Any])
             continue
         beaten = value is not None and all(value > other if higher else value < other for other in baselines.values())
         style = "bold" if not baselines and value is not None else "bold green" if beaten else "bold yellow"
-        shown = Text("-" if value is None else _digits(value), style=style)
-        beside = [(Text(one_line(name)), Text(_digits(score))) for name, score in _best_first(baselines, higher)]
+        shown = Text("-" if value is None else score_text(value), style=style)
+        beside = [(Text(one_line(name)), Text(score_text(score))) for name, score in _best_first(baselines, higher)]
         if oracles:
             beside.append((Text(ORACLE, style="dim"), Text()))
             beside += [
-                (Text(f"  {one_line(oracle)}", style="dim"), Text(_digits(score), style="dim"))
+                (Text(f"  {one_line(oracle)}", style="dim"), Text(score_text(score), style="dim"))
                 for oracle, score in _best_first(oracles, higher)
             ]
         table.add_row(name, shown, *(Text("\n").join(part) for part in (zip(*beside, strict=True) if beside else ())))
@@ -208,11 +209,6 @@ def _number(value: Any) -> float | None:
         return None if value is None else float(value)
     except (TypeError, ValueError):
         return None
-
-
-def _digits(value: float) -> str:
-    """Three decimals, or as many digits where a small error would show as nothing."""
-    return f"{value:.3g}" if 0 < abs(value) < 0.0995 else f"{value:.3f}"
 
 
 def _section(console: Console, title: str, lines: list[str]) -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from slotbench.config.settings import Setting
+from slotbench.configurations import may_be_path
 from slotbench.errors import UserError, lines, wrapped
 from slotbench.runs.folder import CONFIG, RECORD, RunFolder
 from slotbench.text import one_line, printable
@@ -24,9 +24,6 @@ from slotbench.yaml_files import read_yaml
 __all__ = ["held_by", "reading_of", "resolve_paths"]
 
 _PARTS = ("model", "data")
-_NAMES = re.compile(
-    r"(?:\w+_)?(?:paths?|dir|folders?|files?|root|weights|heads|runs?|checkpoint|cache|annotations|digits)|init_from"
-)
 _MOST_FILES = 100_000
 
 
@@ -205,13 +202,8 @@ def _within(value: Any, key: str) -> Iterator[_Given]:
         word = key.rpartition(".")[2] if isinstance(name, int) else str(name)
         if not isinstance(item, str | Path):
             yield from _within(item, f"{key}.{name}")
-        elif word != "class_path" and _may_be_path(word, str(item)):
+        elif word != "class_path" and may_be_path(word, str(item)):
             yield _Given(value, name, f"{key}.{name}", str(item))
-
-
-def _may_be_path(name: str, text: str) -> bool:
-    """Whether a text may name a file or folder."""
-    return bool(text) and "://" not in text and (_NAMES.fullmatch(name) is not None or "/" in text)
 
 
 def _files(folder: Path) -> Iterator[tuple[str, int]]:

@@ -10,6 +10,7 @@ from slotbench.interfaces import Tokenizer, VideoSpec
 from slotbench.pretrained.weights import WeightError, find_checkpoint, freeze, read_tensors
 from slotbench.tasks.codes.frame_tokenization import FrameTokenization
 from slotbench.tasks.codes.tokenizing import checked_tokenizer
+from slotbench.tasks.saving.model_folder import is_model_folder, read_model
 
 __all__ = ["chosen_tokenizer", "trained_tokenizer"]
 
@@ -23,25 +24,13 @@ def trained_tokenizer(run: str, frame: VideoSpec) -> Tokenizer:
     Nothing in the checkpoint is run; see `RebuiltModule.load_from_checkpoint`.
 
     Args:
-        run: a run folder of `FrameTokenization`, or one of its checkpoints.
+        run: a run folder of `FrameTokenization`, one of its checkpoints, or a folder that `slotbench export` wrote.
         frame: the frames that it is to read.
 
     Raises:
         UserError: there is none, it is damaged or of another task, or it was trained on frames of another size.
     """
-    checkpoint = find_checkpoint(Path(run).expanduser())
-    if (size := checkpoint.stat().st_size) > _MOST_BYTES:
-        raise WeightError(
-            lines(
-                f"{checkpoint} has {size:,} bytes, more than the {_MOST_BYTES:,} that a tokenizer may have",
-                expected="the folder of a run of FrameTokenization",
-            )
-        )
-    if not any(name.startswith("tokenizer.") for name in read_tensors(checkpoint)):
-        raise WeightError(
-            lines(f"{checkpoint} holds no tokenizer", expected="the folder of a run of FrameTokenization")
-        )
-    task: FrameTokenization = FrameTokenization.load_from_checkpoint(checkpoint)
+    task = _tokenization(Path(run).expanduser())
     there, here = task.data_spec.input, frame
     sizes = [(spec.channels, spec.height, spec.width) for spec in (there, here)]
     if sizes[0] != sizes[1]:
@@ -82,3 +71,26 @@ def chosen_tokenizer(
         assert run is not None
         return trained_tokenizer(run, frame)
     return checked_tokenizer(tokenizer(frame))
+
+
+def _tokenization(path: Path) -> FrameTokenization:
+    """The task of a run, a checkpoint or an exported folder."""
+    if is_model_folder(path):
+        exported = read_model(path)
+        if isinstance(exported, FrameTokenization):
+            return exported
+        raise WeightError(lines(f"{path} holds no tokenizer", expected="the folder of a run of FrameTokenization"))
+    checkpoint = find_checkpoint(path)
+    if (size := checkpoint.stat().st_size) > _MOST_BYTES:
+        raise WeightError(
+            lines(
+                f"{checkpoint} has {size:,} bytes, more than the {_MOST_BYTES:,} that a tokenizer may have",
+                expected="the folder of a run of FrameTokenization",
+            )
+        )
+    if not any(name.startswith("tokenizer.") for name in read_tensors(checkpoint)):
+        raise WeightError(
+            lines(f"{checkpoint} holds no tokenizer", expected="the folder of a run of FrameTokenization")
+        )
+    task: FrameTokenization = FrameTokenization.load_from_checkpoint(checkpoint)
+    return task

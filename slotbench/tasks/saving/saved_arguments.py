@@ -21,7 +21,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from slotbench import registry
 from slotbench.errors import UserError, lines
 
-__all__ = ["RebuiltModule", "UnsavedError", "built_arguments", "saved_arguments"]
+__all__ = ["RebuiltModule", "UnsavedError", "built_arguments", "find_class", "saved_arguments"]
 
 _OURS = ("slotbench.", "slotbench_plugins.", "torch.optim.")
 _PARTS = (nn.Module, Optimizer, LRScheduler)
@@ -164,7 +164,7 @@ def _built(value: Any, name: str, hint: Any) -> Any:
     kinds: list[Any] = [hint, *get_args(hint)]  # of a union, the kinds that it is of
     origins = [get_origin(kind) or kind for kind in kinds]
     if isinstance(value, dict) and "class_path" in value:
-        found = _class(str(value["class_path"]), name)
+        found = find_class(str(value["class_path"]), name)
         arguments = _built_arguments(found, value.get("init_args") or {})
         return partial(found, **arguments) if Callable in origins else found(**arguments)
     if isinstance(value, dict):
@@ -178,7 +178,7 @@ def _built(value: Any, name: str, hint: Any) -> Any:
     return value
 
 
-def _class(path: str, name: str) -> type:
+def find_class(path: str, name: str) -> type:
     """The class of this path if it may be taken: nothing but what is registered or ours is imported for it."""
     module, _, attribute = path.rpartition(".")
     if f"{module}:{attribute}" in registry.targets() or module.startswith(_OURS) or f"{module}." in _OURS:

@@ -1,0 +1,57 @@
+"""A trained task by the name of a model that comes with slotbench, by a folder, or by an address on the Hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from slotbench.errors import UserError, did_you_mean, lines, listing
+from slotbench.models.hub import SCHEME, pull
+from slotbench.runs.folder import RECORD
+from slotbench.tasks.saving.model_folder import is_model_folder, read_model
+
+if TYPE_CHECKING:
+    from slotbench.tasks.task import Task
+
+__all__ = ["from_pretrained", "shipped"]
+
+_HERE = Path(__file__).parent
+
+
+def shipped() -> dict[str, Path]:
+    """The models that come with slotbench, by name."""
+    return {path.name: path for path in sorted(_HERE.iterdir()) if is_model_folder(path)}
+
+
+def from_pretrained(source: str | Path) -> Task:
+    """The task of an exported model, with its weights, on the CPU and in evaluation mode; see `read_model`.
+
+    Args:
+        source: the name of a model that comes with slotbench, a folder that `slotbench export` wrote, or
+            "hf://USER/REPO", with "@REVISION" if it is not the newest.
+
+    Raises:
+        UserError: there is no such model, or it cannot be downloaded.
+        FileError: what is there is no model, or one that cannot be built here.
+    """
+    if isinstance(source, str) and source.startswith(SCHEME):
+        return read_model(pull(source))
+    known, path = shipped(), Path(source).expanduser()
+    if str(source) in known:
+        return read_model(known[str(source)])
+    if not path.is_dir():
+        raise UserError(
+            lines(
+                f"no model named {source}, and no such folder{did_you_mean(str(source), known)}",
+                models=listing(known),
+                expected=f"one of them, a folder that slotbench export wrote, or {SCHEME}USER/REPO",
+            )
+        )
+    if (path / RECORD).is_file() and not is_model_folder(path):
+        raise UserError(
+            lines(
+                f"{path} is a run folder, and no exported model",
+                expected=f"slotbench.load_run({str(path)!r}), or first slotbench export {path} --out FOLDER",
+            )
+        )
+    return read_model(path)

@@ -1,0 +1,252 @@
+"""A trained task in a folder: what it is built from, by the names of registered components, and its weights.
+
+    FOLDER/config.json          the task and its arguments, each component by its registered name
+    FOLDER/model.safetensors    the weights
+    FOLDER/tokenizer/           the same two files, of the tokenizer that a task of codes reads its frames by
+
+The folder may come from a third party. Nothing in it is run: a component is one that is registered here, weights are
+read as safetensors, no file is read through a link that leads out of the folder, and no path that the configuration
+names is read.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict
+
+import torch
+from torch import Tensor
+
+from slotbench import registry
+from slotbench.configurations import may_be_path
+from slotbench.errors import FileError, UserError, lines
+from slotbench.files import dump_json, open_regular, own_file, write_atomically
+from slotbench.pretrained.weights import WeightError
+from slotbench.records import read_record
+from slotbench.tasks.saving.saved_arguments import built_arguments, find_class
+
+if TYPE_CHECKING:
+    from slotbench.tasks.task import Task
+
+__all__ = [
+    "CONFIG_BYTES",
+    "MODEL_CONFIG",
+    "TOKENIZER",
+    "WEIGHTS",
+    "WEIGHT_BYTES",
+    "is_model_folder",
+    "read_model",
+    "write_model",
+]
+
+MODEL_CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer"
+
+CONFIG_BYTES, WEIGHT_BYTES = 1 << 20, 8 << 30
+"""Bytes that each of the two files may have."""
+
+_ONLY_IN_TRAINING = ("init_from", "lpips_weights", "lpips_heads", "fvd_weights")
+"""Arguments of tasks that name files and that a trained model does without."""
+
+
+# what constructors of parts, and torch, raise for arguments that cannot be
+_UNBUILDABLE = (
+    ValueError,
+    TypeError,
+    RuntimeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    AssertionError,
+    MemoryError,
+)
+
+
+class _Part(TypedDict, total=False):
+    class_path: Required[str]
+    init_args: dict[str, Any]
+
+
+class _ModelConfig(TypedDict, total=False):
+    """What `config.json` holds."""
+
+    format: Required[Literal["slotbench model"]]
+    version: Required[Literal[1]]
+    slotbench: str
+    task: Required[_Part]
+
+
+def is_model_folder(path: Path) -> bool:
+    """Whether a path is a folder with the two files of a model."""
+    return (path / MODEL_CONFIG).is_file() and (path / WEIGHTS).is_file()
+
+
+def write_model(
+    folder: Path, task: type, arguments: Mapping[str, Any], weights: Mapping[str, Tensor], half: bool = False
+) -> None:
+    """Writes configuration and weights of a trained task.
+
+    Args:
+        folder: where to write; it is there.
+        task: the task's class, which is registered.
+        arguments: of the task, as a checkpoint has them (`saved_arguments`).
+        weights: its state dict.
+        half: whether 32-bit weights are rounded to 16 bits.
+
+    Raises:
+        UserError: a part is no registered component, an argument names a file, or a weight is too large for 16 bits.
+    """
+    from safetensors.torch import save
+
+    known = {name: value for name, value in arguments.items() if not name.startswith("_")}
+    known |= {name: None for name in _ONLY_IN_TRAINING if name in known}
+    known = {name: _translated(value, name, _registered_name) for name, value in known.items()}
+    for name, text in _paths(known):
+        if (name, text) != ("tokenizer_run", TOKENIZER):
+            raise UserError(
+                lines(
+                    f"the model reads {text} ({name}), a file that an exported model cannot bring along",
+                    expected="a run whose weights are all in its checkpoint",
+                )
+            )
+    config = {"format": "slotbench model", "version": 1, "slotbench": importlib.metadata.version("slotbench")}
+    config |= {"task": {"class_path": _registered_name(task, "the task"), "init_args": known}}
+    stored = {name: _stored(value, name, half) for name, value in weights.items()}
+    write_atomically(folder / WEIGHTS, save(stored, metadata={"format": "pt"}))
+    write_atomically(folder / MODEL_CONFIG, dump_json(config, indent=2) + "\n")
+
+
+def read_model(folder: Path) -> Task:
+    """The task of a folder that `write_model` wrote, with its weights, on the CPU and in evaluation mode.
+
+    Raises:
+        FileError: a file is missing, damaged, too large, or a link out of the folder; the configuration names a
+            component that is not registered, or a path; or the weights are not those of the task that it describes.
+    """
+    path = own_file(folder, MODEL_CONFIG)
+    _check_size(path, CONFIG_BYTES)
+    config = read_record(path, _ModelConfig, advice="expected one that slotbench export wrote", limit=CONFIG_BYTES)
+    weights = _read_weights(folder)
+    name, arguments = config["task"]["class_path"], dict(config["task"].get("init_args", {}))
+    try:
+        task = registry.load("tasks", name)
+        if arguments.get("tokenizer_run") is not None:
+            arguments["tokenizer_run"] = _tokenizer_folder(folder, arguments["tokenizer_run"], path)
+        for key, text in _paths(arguments):
+            if key != "tokenizer_run":
+                raise FileError(f"{path} names the path {text} ({key}), and a model's folder names none")
+        translated = {key: _translated(value, key, _import_path) for key, value in arguments.items()}
+        built: Task = task(**built_arguments(task, translated))
+        held = {"state_dict": weights, built.CHECKPOINT_HYPER_PARAMS_KEY: translated}
+        _check_fit(built, held, folder)
+        built.load_state_dict(held["state_dict"])
+    except (FileError, UserError):
+        raise
+    except registry.RegistryError as error:
+        raise FileError(f"{path} needs a component that is not installed: {error}") from error
+    except _UNBUILDABLE as error:
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise FileError(f"{folder} holds no model that can be built: {reason}") from error
+    return built.eval()
+
+
+def _read_weights(folder: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    path = own_file(folder, WEIGHTS)
+    _check_size(path, WEIGHT_BYTES)
+    try:
+        return load_file(path, device="cpu")
+    except (SafetensorError, *_UNBUILDABLE, OSError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise FileError(
+            f"{path} is no whole safetensors file ({reason}); weights of an exported model are read as nothing else"
+        ) from error
+
+
+def _check_fit(task: Task, held: dict[str, Any], folder: Path) -> None:
+    try:
+        task.on_load_checkpoint(held)
+    except WeightError as error:
+        raise FileError(
+            f"{folder / WEIGHTS} has other weights than {MODEL_CONFIG} beside it describes: {error}"
+        ) from error
+
+
+def _check_size(path: Path, limit: int) -> None:
+    """Refuses what is no regular file of at most `limit` bytes."""
+    with open_regular(path) as file:
+        size = file.seek(0, 2)
+    if size > limit:
+        raise FileError(f"{path} has {size:,} bytes, more than the {limit:,} that such a file may have")
+
+
+def _tokenizer_folder(folder: Path, named: Any, config: Path) -> str:
+    # a link to the folder itself would have no end
+    if named != TOKENIZER or (folder / TOKENIZER).is_symlink() or not is_model_folder(folder / TOKENIZER):
+        raise FileError(
+            f"{config} names the tokenizer {named}; expected {TOKENIZER!r}, a folder beside it with {MODEL_CONFIG} and "
+            f"{WEIGHTS}"
+        )
+    return str(folder / TOKENIZER)
+
+
+def _stored(tensor: Tensor, name: str, half: bool) -> Tensor:
+    """A tensor of its own memory, which safetensors needs: parts may share theirs."""
+    kept = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+    if not half or kept.dtype != torch.float32:
+        return kept
+    rounded = kept.half()
+    if not torch.equal(rounded.isfinite(), kept.isfinite()):
+        raise UserError(f"{name} has numbers beyond those of 16 bits; export the model without --half")
+    return rounded
+
+
+def _translated(value: Any, name: str, spelled: Callable[[Any, str], str]) -> Any:
+    """An argument with the class of every component in it spelled anew."""
+    if isinstance(value, list | tuple):
+        return [_translated(item, name, spelled) for item in value]
+    if not isinstance(value, dict):
+        return value
+    made = {key: _translated(item, str(key), spelled) for key, item in value.items() if key != "class_path"}
+    return {"class_path": spelled(value["class_path"], name), **made} if "class_path" in value else made
+
+
+def _registered_name(component: Any, argument: str) -> str:
+    """The name under which a class, or the one of an import path, is registered."""
+    found = component if isinstance(component, type) else find_class(str(component), argument)
+    for kind in registry.kinds_of(found.__name__):
+        if registry.load(kind, found.__name__) is found:
+            return found.__name__
+    raise UserError(
+        lines(
+            f"{argument} is {found.__module__}.{found.__qualname__}, which is no registered component: nobody could "
+            "build the model again",
+            expected="a class with an entry point in an installed package, or one that a --plugin FILE registers",
+        )
+    )
+
+
+def _import_path(name: Any, argument: str) -> str:
+    """Where the registered component of a name is defined; it is imported."""
+    if not isinstance(name, str) or not name.isidentifier():
+        raise FileError(
+            f"{argument} of the model is {str(name)[:200]}; expected the name of a registered component, such as SAVi: "
+            "nothing else is imported"
+        )
+    found = registry.load(registry.kind_of(name), name)
+    return f"{found.__module__}.{found.__qualname__}"
+
+
+def _paths(arguments: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Name and text of every argument that may name a file."""
+    if isinstance(arguments, dict):
+        for key, value in arguments.items():
+            yield from _paths(value, str(key)) if key != "class_path" else ()
+    elif isinstance(arguments, list | tuple):
+        for item in arguments:
+            yield from _paths(item, name)
+    elif isinstance(arguments, str) and may_be_path(name, arguments):
+        yield name, arguments

@@ -1,0 +1,283 @@
+"""An exported run is the run's model, everywhere; a folder from a third party that is anything else is one sentence."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file, save_file
+from tiny_discovery import tiny_discovery, train
+
+import slotbench
+from slotbench.cli import run
+from slotbench.errors import FileError, UserError
+from slotbench.interfaces import VideoBatch
+from slotbench.metric_info import score_text
+from slotbench.models import finding
+from slotbench.models.card import card
+from slotbench.models.export import export_run
+
+
+def config_of(core: str) -> dict:
+    config = tiny_discovery("SAVi", num_slots=2, baseline_clips=2)
+    if core == "PSB":
+        config["model"]["init_args"]["core"] = {"class_path": "PSB", "init_args": {"num_slots": 2, "dim": 8}}
+    return config
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(config_of("SAVi"), tmp_path_factory.mktemp("exported") / "runs" / "tiny")
+
+
+@pytest.fixture(scope="module")
+def exported(trained: Path) -> Path:
+    out = trained.parent / "exported"
+    assert run(["export", str(trained), "--out", str(out)]) == 0
+    return out
+
+
+@pytest.fixture
+def copied(exported: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(exported, tmp_path / "model"))
+
+
+def slots(task: torch.nn.Module) -> torch.Tensor:
+    frames = torch.rand(2, 4, 1, 16, 16, generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(0)  # PSB and SAVi may draw their first slots
+    with torch.no_grad():
+        return task(VideoBatch(frames, torch.arange(4).expand(2, 4))).slots
+
+
+def check_same(run_dir: Path, folder: Path) -> None:
+    task, _ = slotbench.load_run(run_dir)
+    read = slotbench.from_pretrained(folder)
+    assert type(read) is type(task)
+    assert not read.training
+    assert torch.equal(slots(read), slots(task))
+    video = torch.rand(4, 16, 16, 1).numpy()
+    assert read.predict(VideoBatch.from_numpy(video))
+
+
+def test_the_exported_model_gives_the_slots_of_the_runs_checkpoint_to_the_bit(trained: Path, exported: Path) -> None:
+    check_same(trained, exported)
+
+
+def test_a_parallel_core_gives_the_same_slots_too(tmp_path: Path) -> None:
+    run_dir = train(config_of("PSB"), tmp_path / "runs" / "tiny")
+    assert run(["export", str(run_dir), "--out", str(tmp_path / "out")]) == 0
+    check_same(run_dir, tmp_path / "out")
+
+
+def test_weights_of_16_bits_are_half_as_large_and_nearly_the_same(trained: Path, tmp_path: Path) -> None:
+    assert run(["export", str(trained), "--out", str(tmp_path / "half"), "--half"]) == 0
+    stored = load_file(tmp_path / "half" / "model.safetensors")
+    assert {value.dtype for value in stored.values() if value.is_floating_point()} == {torch.float16}
+    read = slotbench.from_pretrained(tmp_path / "half")
+    assert {value.dtype for value in read.parameters()} == {torch.float32}
+    torch.testing.assert_close(slots(read), slots(slotbench.load_run(trained)[0]), rtol=0.05, atol=0.05)
+    assert "before the weights were rounded" in (tmp_path / "half" / "README.md").read_text()
+
+
+def test_the_card_has_the_scores_of_the_run_beside_baselines_its_steps_and_its_command(
+    trained: Path, exported: Path
+) -> None:
+    text = (exported / "README.md").read_text()
+    info = json.loads((trained / "run.json").read_text())
+    headline = next(one for one in info["headlines"] if one["metric"] == "val/fg_ari/video/decoder")
+    (row,) = [line for line in text.splitlines() if line.startswith(f"| {headline['label']}")]
+    assert f"**{score_text(info['metrics'][headline['metric']])}**" in row
+    assert all(name in row for name in headline["baselines"])
+    assert "| steps | 2 (last.ckpt) |" in text
+    command = info["command"].split()[0]
+    assert any(line.startswith("| command |") and command in line for line in text.splitlines())
+    front = yaml.safe_load(text.split("---\n")[1])
+    assert front["library_name"] == "slotbench"
+    (result,) = front["model-index"][0]["results"]
+    assert (result["dataset"]["name"], result["dataset"]["split"]) == ("BouncingBalls", "validation")
+    assert len(result["metrics"]) == len(info["headlines"])
+    assert (exported / "config.yaml").read_text() == (trained / "config.yaml").read_text()
+    assert json.loads((exported / "evaluation-decoder.json").read_text())["record"] == "slotbench evaluation"
+
+
+def test_a_test_of_the_weights_is_preferred_to_the_validation(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    test = {"subcommand": "test", "created": "2100-01-01T00:00:00+00:00", "checkpoint": "elsewhere/last.ckpt"}
+    test |= {"headlines": [{"metric": "test/mse", "label": "error"}], "metrics": {"test/mse": 0.25}}
+    (tmp_path / "run" / "test-21000101-000000.json").write_text(json.dumps(test))
+    assert run(["export", str(tmp_path / "run"), "--out", str(tmp_path / "out")]) == 0
+    text = (tmp_path / "out" / "README.md").read_text()
+    assert "On the test split of BouncingBalls, by `slotbench test`." in text
+    assert "| error | **0.250** | - |" in text
+
+
+def test_foreign_names_are_no_markup_in_a_card(exported: Path) -> None:
+    record = json.loads((exported / "record.json").read_text())
+    record["run"]["name"] = "a\n---\n| <script>"
+    record["evaluation"]["headlines"][0]["label"] = "x | <img src=y>\n# z"
+    text = card(record)
+    assert "<script>" not in text.split("---\n", 2)[2]
+    assert "<img" not in text.split("---\n", 2)[2]
+    assert not any(line.startswith("# z") for line in text.splitlines())
+
+
+def edit(folder: Path, change: Callable[[dict], object]) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    change(config["task"]["init_args"])
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def foreign_class(folder: Path) -> None:
+    edit(folder, lambda given: given["core"].update(class_path="subprocess.Popen"))
+
+
+def foreign_class_within(folder: Path) -> None:
+    edit(folder, lambda given: given["core"]["init_args"].update(num_slots={"class_path": "os.system"}))
+
+
+def ours_by_path(folder: Path) -> None:
+    edit(folder, lambda given: given["core"].update(class_path="slotbench_plugins.cores.savi.SAVi"))
+
+
+def unknown_component(folder: Path) -> None:
+    edit(folder, lambda given: given["core"].update(class_path="Nowhere"))
+
+
+def path_of_a_file(folder: Path) -> None:
+    edit(folder, lambda given: given.update(lpips_weights="/etc/passwd"))
+
+
+def tokenizer_elsewhere(folder: Path) -> None:
+    edit(folder, lambda given: given.update(tokenizer_run="../other"))
+
+
+def other_sizes(folder: Path) -> None:
+    edit(folder, lambda given: given["core"]["init_args"].update(dim=16))
+
+
+def unknown_argument(folder: Path) -> None:
+    edit(folder, lambda given: given["core"]["init_args"].update(no_such=1))
+
+
+def no_format(folder: Path) -> None:
+    (folder / "config.json").write_text('{"task": {"class_path": "SlotAutoencoding"}}')
+
+
+def a_pickle(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(pickle.dumps({"a": 1}))
+
+
+def a_checkpoint(folder: Path) -> None:
+    torch.save({"state_dict": {"a": torch.zeros(1)}}, folder / "model.safetensors")
+
+
+def cut_off(folder: Path) -> None:
+    whole = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+
+
+def no_weights(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+
+
+def no_config(folder: Path) -> None:
+    (folder / "config.json").unlink()
+
+
+def other_weights(folder: Path) -> None:
+    save_file({"a": torch.zeros(1)}, folder / "model.safetensors")
+
+
+def a_link_out(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder.parent / "there")
+    (folder / "model.safetensors").symlink_to(folder.parent / "there")
+
+
+def a_large_configuration(folder: Path) -> None:
+    edit(folder, lambda given: given.update(padding="x" * (1 << 20)))
+
+
+def deeply_nested(folder: Path) -> None:
+    (folder / "config.json").write_text("[" * 100_000)
+
+
+DAMAGES = {
+    foreign_class: r"core of the model is subprocess\.Popen; expected the name of a registered component",
+    foreign_class_within: r"num_slots of the model is os\.system; expected the name",
+    ours_by_path: "expected the name of a registered component, such as SAVi",
+    unknown_component: "needs a component that is not installed: no component named Nowhere",
+    path_of_a_file: r"names the path /etc/passwd \(lpips_weights\)",
+    tokenizer_elsewhere: r"names the tokenizer \.\./other; expected 'tokenizer'",
+    other_sizes: r"model\.safetensors does not fit config\.json beside it",
+    unknown_argument: "holds no model that can be built: .*no_such",
+    no_format: "has no 'format'",
+    a_pickle: "no whole safetensors file",
+    a_checkpoint: "no whole safetensors file",
+    cut_off: "no whole safetensors file",
+    no_weights: "model.safetensors",
+    no_config: "config.json",
+    other_weights: r"model\.safetensors does not fit config\.json beside it",
+    a_link_out: "is a link that leads out of",
+    a_large_configuration: "more than the 1,048,576 that such a file may have",
+    deeply_nested: "nested too deeply",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_a_folder_that_is_not_as_it_should_be_is_refused_in_a_sentence(damage, copied: Path) -> None:
+    damage(copied)
+    with pytest.raises((FileError, UserError), match=DAMAGES[damage]) as refused:
+        slotbench.from_pretrained(copied)
+    assert len(str(refused.value).splitlines()) <= 3
+
+
+def test_weights_beyond_the_bound_are_not_read(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slotbench.tasks.saving.model_folder.WEIGHT_BYTES", 100)
+    with pytest.raises(FileError, match="more than the 100 that such a file may have"):
+        slotbench.from_pretrained(copied)
+
+
+def test_a_name_that_there_is_not_lists_those_that_there_are(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match="no model named nope, and no such folder"):
+        slotbench.from_pretrained("nope")
+    monkeypatch.setattr(finding, "_HERE", exported.parent)
+    assert torch.equal(slots(slotbench.from_pretrained("exported")), slots(slotbench.from_pretrained(exported)))
+    with pytest.raises(UserError, match=r"did you mean exported\?\n  models: +exported"):
+        slotbench.from_pretrained("exportde")
+
+
+def test_every_model_that_comes_along_can_be_built() -> None:
+    for name in finding.shipped():
+        assert not slotbench.from_pretrained(name).training
+
+
+def test_a_run_folder_says_what_to_type(trained: Path) -> None:
+    with pytest.raises(UserError, match=r"slotbench\.load_run\(.*slotbench export"):
+        slotbench.from_pretrained(trained)
+
+
+def test_nothing_is_written_over(trained: Path, exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(exported.parent.iterdir())
+    assert run(["export", str(trained), "--out", str(exported)]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert sorted(exported.parent.iterdir()) == before
+
+
+def test_a_failed_export_leaves_nothing(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    file = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    held = torch.load(file, weights_only=True)
+    held["hyper_parameters"]["encoder"] = {"class_path": "torch.nn.Linear", "init_args": {}}
+    (tmp_path / "run" / "checkpoints" / "checksums.json").unlink()
+    torch.save(held, file)
+    with pytest.raises(
+        UserError, match=r"encoder is torch\.nn\.modules\.linear\.Linear, which is no registered component"
+    ):
+        export_run(tmp_path / "run", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]

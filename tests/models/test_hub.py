@@ -1,0 +1,156 @@
+"""Models on the Hub, against a double of huggingface_hub: no test of this project talks to huggingface.co.
+
+The double has the four calls that are used; where huggingface_hub is installed, they are compared with its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import shutil
+from fnmatch import fnmatch
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from safetensors.torch import save_file
+from torch import zeros
+
+import slotbench
+from slotbench.cli import run
+from slotbench.errors import UserError
+from slotbench.models import hub
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+class HfApi:
+    """Repositories in a folder, one revision each."""
+
+    root: Path
+    calls: list[tuple[str, dict[str, Any]]]
+    sizes: dict[str, int]
+
+    def create_repo(self, repo_id: str, *, private: bool | None = None, exist_ok: bool = False) -> None:
+        self.calls.append(("create_repo", {"repo_id": repo_id, "private": private}))
+        (self.root / repo_id).mkdir(parents=True, exist_ok=exist_ok)
+
+    def upload_folder(
+        self,
+        *,
+        repo_id: str,
+        folder_path: Path,
+        commit_message: str | None = None,
+        revision: str | None = None,
+        allow_patterns: list[str] | None = None,
+    ) -> None:
+        for path in Path(folder_path).rglob("*"):
+            name = path.relative_to(folder_path).as_posix()
+            if path.is_file() and any(fnmatch(name, pattern) for pattern in allow_patterns or ()):
+                (self.root / repo_id / name).parent.mkdir(exist_ok=True)
+                shutil.copy(path, self.root / repo_id / name)
+
+    def model_info(self, repo_id: str, *, revision: str | None = None, files_metadata: bool = False) -> Any:
+        self.calls.append(("model_info", {"revision": revision}))
+        place = self.root / repo_id
+        if not place.is_dir():
+            raise OSError(f"404 Client Error: no repository {repo_id}\nRequest ID: 1")
+        names = [path.relative_to(place).as_posix() for path in sorted(place.rglob("*")) if path.is_file()]
+        files = [SimpleNamespace(rfilename=name, size=self.sizes.get(name, 1)) for name in names]
+        return SimpleNamespace(sha=COMMIT, siblings=files)
+
+
+def hf_hub_download(repo_id: str, filename: str, *, revision: str, local_dir: Path) -> str:
+    HfApi.calls.append(("hf_hub_download", {"filename": filename, "revision": revision}))
+    target = Path(local_dir) / filename
+    target.parent.mkdir(exist_ok=True)
+    return str(shutil.copy(HfApi.root / repo_id / filename, target))
+
+
+@pytest.fixture
+def double(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[HfApi]:
+    HfApi.root, HfApi.calls, HfApi.sizes = tmp_path / "remote", [], {}
+    monkeypatch.setattr(hub, "_library", lambda: SimpleNamespace(HfApi=HfApi, hf_hub_download=hf_hub_download))
+    monkeypatch.setenv("SLOTBENCH_CACHE", str(tmp_path / "cache"))
+    return HfApi
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that looks like a model; that it is read, test_exported_models tests."""
+    monkeypatch.setattr("slotbench.models.hub.read_model", lambda folder: None)
+    monkeypatch.setattr("slotbench.models.finding.read_model", lambda folder: folder)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"format": "slotbench model"}))
+    save_file({"a": zeros(1)}, folder / "model.safetensors")
+    for name in ("README.md", "evaluation-decoder.json", "notes.txt", "payload.py"):
+        (folder / name).write_text(name)
+    return folder
+
+
+def test_a_model_that_is_pushed_is_pulled_as_it_was(double: type[HfApi], model: Path) -> None:
+    assert run(["push", str(model), "hf://me/balls", "--private"]) == 0
+    assert double.calls[0] == ("create_repo", {"repo_id": "me/balls", "private": True})
+    sent = sorted(path.name for path in (double.root / "me" / "balls").iterdir())
+    assert sent == ["README.md", "config.json", "evaluation-decoder.json", "model.safetensors"]
+    folder = slotbench.from_pretrained("hf://me/balls@main")
+    for name in ("config.json", "model.safetensors"):
+        assert (folder / name).read_bytes() == (model / name).read_bytes()
+    assert not (folder / "README.md").exists()
+    fetched = [given for call, given in double.calls if call == "hf_hub_download"]
+    assert {given["revision"] for given in fetched} == {COMMIT}
+    assert slotbench.from_pretrained("hf://me/balls") == folder
+    assert [given for call, given in double.calls if call == "hf_hub_download"] == fetched
+
+
+def test_a_file_that_is_too_large_is_not_downloaded(double: type[HfApi], model: Path) -> None:
+    hub.push(model, "hf://me/balls")
+    double.sizes["config.json"] = 2 << 20
+    with pytest.raises(UserError, match=r"config\.json of hf://me/balls has 2097152 bytes, more than the 1,048,576"):
+        slotbench.from_pretrained("hf://me/balls")
+    assert "hf_hub_download" not in {call for call, _ in double.calls}
+
+
+def test_what_the_hub_refuses_is_one_sentence(double: type[HfApi]) -> None:
+    with pytest.raises(UserError, match="hf://me/nothing: OSError: 404 Client Error: no repository me/nothing\n"):
+        slotbench.from_pretrained("hf://me/nothing")
+
+
+def test_a_repository_without_a_model_is_refused(double: type[HfApi]) -> None:
+    HfApi().create_repo("me/data")
+    with pytest.raises(UserError, match="hf://me/data holds no exported model"):
+        slotbench.from_pretrained("hf://me/data")
+
+
+@pytest.mark.parametrize(
+    "address", ["hf://me", "hf://../up", "hf://me/..", "hf://me/a/b", "hf://me/a@../b", "hf://", "hf://me/a b", "me/a"]
+)
+def test_what_is_no_address_is_refused(address: str, model: Path) -> None:
+    with pytest.raises(UserError, match="is no address of a model"):
+        hub.push(model, address)
+
+
+def test_what_is_no_model_is_not_pushed(double: type[HfApi], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no exported model"):
+        hub.push(tmp_path, "hf://me/balls")
+    assert double.calls == []
+
+
+def test_without_huggingface_hub_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", None)
+    with pytest.raises(UserError, match=r"pip install 'slotbench\[hub\]'"):
+        slotbench.from_pretrained("hf://me/balls")
+
+
+def test_the_double_takes_what_huggingface_hub_takes() -> None:
+    library = pytest.importorskip("huggingface_hub", reason="the extra hub")
+    pairs = [(hf_hub_download, library.hf_hub_download)]
+    names = ("create_repo", "upload_folder", "model_info")
+    pairs += [(getattr(HfApi, name), getattr(library.HfApi, name)) for name in names]
+    for ours, theirs in pairs:
+        known = inspect.signature(theirs).parameters
+        for name, parameter in inspect.signature(ours).parameters.items():
+            assert name in known
+            assert parameter.kind == known[name].kind

@@ -214,7 +214,7 @@ DAMAGES = {
     unknown_component: "needs a component that is not installed: no component named Nowhere",
     path_of_a_file: r"names the path /etc/passwd \(lpips_weights\)",
     tokenizer_elsewhere: r"names the tokenizer \.\./other; expected 'tokenizer'",
-    other_sizes: r"model\.safetensors does not fit config\.json beside it",
+    other_sizes: r"model\.safetensors has other weights than config\.json beside it describes",
     unknown_argument: "holds no model that can be built: .*no_such",
     no_format: "has no 'format'",
     a_pickle: "no whole safetensors file",
@@ -222,7 +222,7 @@ DAMAGES = {
     cut_off: "no whole safetensors file",
     no_weights: "model.safetensors",
     no_config: "config.json",
-    other_weights: r"model\.safetensors does not fit config\.json beside it",
+    other_weights: r"model\.safetensors has other weights than config\.json beside it describes",
     a_link_out: "is a link that leads out of",
     a_large_configuration: "more than the 1,048,576 that such a file may have",
     deeply_nested: "nested too deeply",
@@ -258,7 +258,7 @@ def test_every_model_that_comes_along_can_be_built() -> None:
 
 
 def test_a_run_folder_says_what_to_type(trained: Path) -> None:
-    with pytest.raises(UserError, match=r"slotbench\.load_run\(.*slotbench export"):
+    with pytest.raises(UserError, match=r"(?s)slotbench\.load_run\(.*slotbench export"):
         slotbench.from_pretrained(trained)
 
 

@@ -64,7 +64,7 @@ def pull(address: str) -> Path:
     sizes = {one.rfilename: one.size for one in found.siblings or () if one.rfilename in _LIMITS}
     if not {MODEL_CONFIG, WEIGHTS} <= set(sizes):
         raise UserError(
-            lines(f"{address} holds no model of", expected=f"a repository with {MODEL_CONFIG} and {WEIGHTS}")
+            lines(f"{address} holds no exported model", expected=f"a repository with {MODEL_CONFIG} and {WEIGHTS}")
         )
     for name, size in sizes.items():
         if not isinstance(size, int) or size > _LIMITS[name]:

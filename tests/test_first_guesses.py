@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -237,8 +238,30 @@ def test_a_part_may_hand_other_sizes_to_its_base_and_has_its_sizes_after_a_copy(
 
     core = Narrowed(TOKENS)
     assert core(torch.rand(1, 2, 4, 8)).slots.shape[:2] == (1, 2)
-    with pytest.raises(PartError, match="Narrowed was given"):
-        core(torch.rand(1, 2, 4, 4))
+    for one in (core, copy.deepcopy(core)):
+        with pytest.raises(PartError, match="Narrowed was given"):
+            one(torch.rand(1, 2, 4, 4))
+
+
+class SlotsOf(nn.Module):
+    """A core whose call returns slots alone."""
+
+    def __init__(self, core: Any) -> None:
+        super().__init__()
+        self.core = core
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.core(tokens).slots
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(("name", "arguments"), [("SlotTransformer", {}), ("SlotSSM", {"kernel": "reference"})])
+def test_a_core_that_returns_slots_alone_is_exported(name: str, arguments: dict[str, Any]) -> None:
+    module = SlotsOf(slotbench.build(name, TOKENS, dim=8, **arguments)).eval()
+    tokens = torch.rand(1, 2, 4, 8)
+    with torch.no_grad():
+        exported = torch.export.export(module, (tokens,)).module()
+        torch.testing.assert_close(exported(tokens), module(tokens))
 
 
 def test_metrics_of_masks_are_per_video_unless_another_scope_is_given() -> None:

@@ -12,12 +12,14 @@ function runCurve(metric, run, over, smoothing) {
   if (over === "hours" && !clock) return null;
   const x = [];
   const y = [];
+  const recorded = [];
   values.forEach((value, index) => {
     if (value === null) return;
+    recorded.push(steps[index]);
     x.push(clock ? at(page.curves.steps[clock[0]], clock[1], steps[index], true) : steps[index]);
     y.push(value);
   });
-  return x.length ? { x, y: smooth(x, y, smoothing) } : null;
+  return x.length ? { x, y: smooth(recorded, y, smoothing) } : null;
 }
 
 /** The value at `x` on straight lines between points; outside them NaN, or the nearest if `isHeld`. */

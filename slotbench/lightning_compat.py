@@ -65,6 +65,11 @@ class ClosableWandbLogger(WandbLogger):
         # Lightning passes it on though wandb only warns about it
         self._wandb_init.pop("anonymous", None)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a W&B run that has not been closed."""
+        return self._experiment is not None
+
     def close(self, exit_code: int) -> None:
         """Closes the W&B run, if there is one, so that its end is on disk before the process exits."""
         if self._experiment is not None:

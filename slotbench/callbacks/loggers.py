@@ -165,7 +165,7 @@ class RunWandbLogger(ClosableWandbLogger):
     @rank_zero_only
     def finalize(self, status: str) -> None:
         """Closes the W&B run, so that its end is on disk before the process exits."""
-        if self._experiment is not None:
+        if self.is_open:
             if self._part > 1:
                 self._count_earlier_parts()
             if self._artifacts and status == "success":

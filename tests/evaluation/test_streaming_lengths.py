@@ -195,7 +195,7 @@ def test_a_task_that_reads_clips_whole_says_what_it_lacks(monkeypatch):
     data = clips()
     task = autoencoding(data, "SAVi")
     monkeypatch.setattr(SlotAutoencoding, "stream", Segmenter.stream)
-    with pytest.raises(UserError, match=r"gives the masks of whole clips only; .* stream\(batch, state"):
+    with pytest.raises(UserError, match=r"gives the masks of whole clips only, .* stream\(batch, state"):
         measure(task, batches(data), TRAINED, [4], 2)
 
 

@@ -176,9 +176,13 @@ def test_the_experiments_are_the_presets_of_the_parts(name):
 
 
 def settings_of(model: torch.nn.Module) -> dict[str, dict[str, Any]]:
-    """Every number, name and choice that a model and its parts have been given."""
+    """Every number, name and choice that a model and its parts have been given, but for the specs of its input."""
     return {
-        name: {k: v for k, v in vars(part).items() if v is None or isinstance(v, str | int | float | bool | tuple)}
+        name: {
+            k: v
+            for k, v in vars(part).items()
+            if k != "built_from" and (v is None or isinstance(v, str | int | float | bool | tuple))
+        }
         for name, part in model.named_modules()
     }
 

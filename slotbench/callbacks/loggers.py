@@ -28,7 +28,7 @@ from slotbench.records import real, valid_part
 from slotbench.runs.folder import RunFolder, RunFolderError
 from slotbench.runs.grid_record import PointRecord
 from slotbench.runs.run_info import RunInfo
-from slotbench.runs.wandb_compat import PART, is_set_off, is_set_offline, login_problem, mirror_settings
+from slotbench.runs.wandb_compat import PART, TAG_LENGTH, is_set_off, is_set_offline, login_problem, mirror_settings
 
 __all__ = ["MODES", "RunFolderLogger", "RunWandbLogger", "WandbOptions", "exit_code", "say", "wandb_logger"]
 
@@ -87,7 +87,6 @@ _PROJECT = "slotbench"
 _STEP = "trainer/global_step"
 _LIBRARIES = frozenset({"torch", "lightning", "torchmetrics", "numpy", "builtins"})
 _OWN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
-_TAG_LENGTH = 64
 _NAME_LENGTH = 128
 
 
@@ -366,7 +365,7 @@ def _tags(name: str | None, group: str | None, config: Mapping[str, Any], more: 
     core = (model.get("init_args") or {}).get("core") if isinstance(model, Mapping) else None
     words = [name, _class_name(core), _class_name(data), _class_name(model), group, *more]
     words += [tag.strip() for tag in os.environ.get("WANDB_TAGS", "").split(",")]
-    return list(dict.fromkeys(word[:_TAG_LENGTH] for word in words if word))
+    return list(dict.fromkeys(word[:TAG_LENGTH] for word in words if word))
 
 
 def _class_name(component: Any) -> str:

@@ -23,7 +23,8 @@ weights, or else those of the validation of the training. slotbench.from_pretrai
   --checkpoint last|best|FILE  whose weights: the newest (default), the best in validation, or a file's
   --half                       round 32-bit weights to 16 bits: half the size; slotbench does not score them again
 
-Look through config.yaml before you publish the folder: it has the settings of the training, your paths among them."""
+Look through config.yaml, record.json and README.md before you publish the folder: they have the settings and the
+command of the training, your paths among them."""
 
 
 def main(command: str, arguments: list[str]) -> int:

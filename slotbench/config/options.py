@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from slotbench.errors import UserError, did_you_mean, lines
+from slotbench.runs.wandb_compat import TAG_LENGTH
 
 __all__ = ["SAVED", "RunOptions", "split_options", "usage"]
 
 
 SAVED = ("slots", "masks", "soft_masks", "reconstruction", "depth")
 """What `predict --save` can write; `slotbench.callbacks.prediction_writer` says what each is."""
-
-
-_TAG_LENGTH = 64
 
 
 def _option(*flags: str, help: str, default: Any = None, **more: Any) -> Any:
@@ -39,8 +37,8 @@ def _names(given: str) -> tuple[str, ...]:
 
 def _tags(given: str) -> tuple[str, ...]:
     tags = tuple(dict.fromkeys(tag.strip() for tag in given.split(",") if tag.strip()))
-    if long := next((tag for tag in tags if len(tag) > _TAG_LENGTH), None):
-        raise UserError(f"--wandb_tags has a tag of {len(long)} characters, {long[:20]}...; W&B takes {_TAG_LENGTH}")
+    if long := next((tag for tag in tags if len(tag) > TAG_LENGTH), None):
+        raise UserError(f"--wandb_tags has a tag of {len(long)} characters, {long[:20]}...; W&B takes {TAG_LENGTH}")
     return tags
 
 

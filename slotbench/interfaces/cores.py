@@ -131,10 +131,8 @@ class TemporalCore(SizedPart, ABC):
         Raises:
             PartError: they are.
         """
-        spec = self.built_for(TokenSpec)
-        if spec is not None and not (isinstance(given, Tensor) and given.dim() == 4 and given.shape[-1] == spec.dim):
-            instead = "give encoder(batch) of the encoder whose token_spec it was built from"
-            raise self.refuse(given, "batch time tokens dim", f"dim {spec.dim}", instead)
+        instead = "give encoder(batch) of the encoder whose token_spec it was built from"
+        self.check_width(given, TokenSpec, "batch time tokens dim", instead)
 
     def first_state(self, batch: VideoBatch) -> State | None:
         """The state that clips begin with, where it takes more of them than tokens; None (the default) where not.

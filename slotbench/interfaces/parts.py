@@ -164,10 +164,8 @@ class Decoder(SizedPart, TakesFrames, ABC):
         Raises:
             PartError: they are.
         """
-        spec = self.built_for(SlotSpec)
-        if spec is not None and not (isinstance(given, Tensor) and given.dim() == 4 and given.shape[-1] == spec.dim):
-            instead = "give output.slots of the core whose slot_spec it was built from"
-            raise self.refuse(given, "batch time slots dim", f"dim {spec.dim}", instead)
+        instead = "give output.slots of the core whose slot_spec it was built from"
+        self.check_width(given, SlotSpec, "batch time slots dim", instead)
 
     def prepared(self) -> Callable[[Tensor], Decoded]:
         """A function of slots alone that does what a call does, for the many short calls of one roll-out.

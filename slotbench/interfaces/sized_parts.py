@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Self, TypeVar
 
-from torch import nn
+from torch import Tensor, nn
 
 from slotbench.errors import UserError
 from slotbench.interfaces.specs import SlotSpec, TokenSpec, VideoSpec
@@ -54,6 +54,22 @@ class SizedPart(nn.Module):
         Raises:
             PartError: it has other axes or sizes.
         """
+
+    def check_width(self, given: Any, kind: type[TokenSpec] | type[SlotSpec], axes: str, instead: str) -> None:
+        """Refuses anything but a tensor of these four axes, the last as wide as the spec of a kind says.
+
+        Args:
+            given: in its place.
+            kind: of the spec that the part was built from; without one nothing is refused.
+            axes: that are expected.
+            instead: what to type.
+
+        Raises:
+            PartError: it is something else.
+        """
+        spec = self.built_for(kind)
+        if spec is not None and not (isinstance(given, Tensor) and given.dim() == 4 and given.shape[-1] == spec.dim):
+            raise self.refuse(given, axes, f"dim {spec.dim}", instead)
 
     def refuse(self, given: Any, axes: str, built_for: str, instead: str) -> PartError:
         """The error of `check_given`.

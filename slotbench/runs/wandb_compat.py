@@ -9,7 +9,19 @@ from __future__ import annotations
 import os
 from typing import Any
 
-__all__ = ["LEGACY_PART", "PART", "is_set_off", "is_set_offline", "login_problem", "login_server", "mirror_settings"]
+__all__ = [
+    "LEGACY_PART",
+    "PART",
+    "TAG_LENGTH",
+    "is_set_off",
+    "is_set_offline",
+    "login_problem",
+    "login_server",
+    "mirror_settings",
+]
+
+TAG_LENGTH = 64
+"""Characters of a tag that W&B takes."""
 
 PART = "slotbench_part"
 """Below "_wandb" in the configuration of a W&B log: which part of the run it is, from 1. Clocks do not tell the order

@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from page_comparisons import ERROR, SCORE, made_up
-
-CURVES = f"curves {SCORE}"
+from page_comparisons import CURVES, ERROR, SCORE, made_up
 
 
 def test_curves_of_other_metrics_scales_and_hours(open_page, comparison):

@@ -15,6 +15,7 @@ from PIL import Image
 from slotbench.comparison.records import Cell, Comparison, Curve, Metric, Row, RunRecord
 
 SCORE, ERROR = "val/fg_ari/video", "val/rollout_mse"
+CURVES = f"curves {SCORE}"
 CORES = ("SlotSSM", "OCSlotSSM", "PSB", "SAVi", "RIM", "SlotTransformer", "S5", "ConvLSTM", "Transformer", "SlotRNN")
 METRICS = (
     Metric(SCORE, "FG-ARI per video", True, {"one slot": 0.0, "k-means": 0.46}),

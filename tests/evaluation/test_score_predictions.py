@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
+from tested_runs import train_and_test
 
 from slotbench.cli import run
 
@@ -56,13 +56,7 @@ def tested(tmp_path_factory):
             ids = discs(seed)
             np.save(folder / "videos" / split / f"{name}.npy", colours[ids])
             np.save(folder / "videos" / split / "masks" / f"{name}.npy", ids)
-    experiment = folder / "wide.yaml"
-    experiment.write_text(yaml.safe_dump(EXPERIMENT))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SLOTBENCH_RUN_DIR", "")
-        data = ["--data.path", str(folder / "videos"), "--run_dir", str(folder / "run")]
-        assert run(["fit", "--config", str(experiment), *data]) == 0
-        assert run(["test", str(folder / "run")]) == 0
+    train_and_test(folder, EXPERIMENT)
     (record,) = (folder / "run").glob("test-*-decoder.json")
     return folder, {name: one["mean"] for name, one in json.loads(record.read_text())["scores"].items()}
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import yaml
 from PIL import Image
 from posed_scene_files import write_posed_videos
 from scored_arrays import means, scored
+from tested_runs import train_and_test
 
 from slotbench.cli import run
 from slotbench.metrics.mask_metrics import MASK_METRICS
@@ -131,13 +131,7 @@ def tested(tmp_path_factory: pytest.TempPathFactory) -> Path:
         # objects are elsewhere in each camera and step
         move = int(path.parent.name[-1]) * 3 + int(path.stem)
         Image.fromarray(np.roll(np.asarray(Image.open(path)), move, 1)).save(path)
-    experiment = folder / "posed.yaml"
-    experiment.write_text(yaml.safe_dump(EXPERIMENT))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SLOTBENCH_RUN_DIR", "")
-        data = ["--data.path", str(folder / "videos"), "--run_dir", str(folder / "run")]
-        assert run(["fit", "--config", str(experiment), *data]) == 0
-        assert run(["test", str(folder / "run")]) == 0
+    train_and_test(folder, EXPERIMENT)
     return folder
 
 

@@ -98,7 +98,8 @@ def some_points() -> dict[Path, list[Point]]:
 
 def told(point: Point) -> set[tuple[str, ...]]:
     """What the parser learns from a point: files and settings, of those that are no names whether they are numbers."""
-    pairs = [*zip(point.arguments[::2], point.arguments[1::2], strict=True)]
+    words = [word for argument in point.arguments for word in argument.split("=", argument.startswith("--"))]
+    pairs = [*zip(words[::2], words[1::2], strict=True)]
     files = tuple(value for flag, value in pairs if flag == "--config")
     settings = ((flag, yaml.safe_load(value)) for flag, value in pairs if flag != "--config")
     kinds = {(files[0], flag, str(value if isinstance(value, str) else type(value))) for flag, value in settings}
@@ -180,9 +181,10 @@ def written(point: Point) -> dict[str, Any]:
         if flag == "--config":
             config = laid_over(config, yaml.safe_load(Path(value).read_text()))
     whole = {key: value for key, value in point.settings.items() if isinstance(value, dict) and "class_path" in value}
-    for part in ("encoder", "core", "decoder"):
+    for part in {"encoder", "core", "decoder"} & config["model"]["init_args"].keys():
         config["model"]["init_args"][part] = whole.get(f"model.{part}", config["model"]["init_args"][part])
-    core = config["model"]["init_args"]["core"]
+    if (core := config["model"]["init_args"].get("core")) is None:  # a task of a tokenizer alone
+        return config
     named = point.settings.get("model.core", core["class_path"])
     if "model.core" not in whole and named != core["class_path"]:
         # another core has none of the arguments of the file's
@@ -214,7 +216,7 @@ def check_that_it_trains(path: Path, point: Point, folder: Path, monkeypatch: py
     )
     # of one clip a score may have no case to judge
     logged |= {headline["metric"] for headline in json.loads((folder / "run" / "run.json").read_text())["headlines"]}
-    if trained["model"]["init_args"]["decoder"]["class_path"].endswith("ConcatenationDecoder"):
+    if trained["model"]["init_args"].get("decoder", {}).get("class_path", "").endswith("ConcatenationDecoder"):
         logged |= OF_MASKS
     base = yaml.safe_load(opened(path).file.base[0].read_text())
     if not opened(path).file.chain or config["model"]["class_path"] == base["model"]["class_path"]:

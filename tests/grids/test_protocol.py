@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,37 @@ def test_every_variant_is_reported_at_the_rate_that_was_best_for_it_on_another_s
     assert [variant["chosen"] for variant in record()["protocol"]["variants"]] == [0.1, 0.2]
     stages = {point["id"].rpartition("-")[0]: point["stage"] for point in record()["points"]}
     assert stages == dict.fromkeys(FIRST, "choose") | dict.fromkeys(SECOND, "report")
+
+
+def test_reported_points_are_tested_once_and_one_that_fails_stops_no_other(workspace, capsys, monkeypatch):
+    stand_in_grid.write_protocol(workspace)
+    assert run(["grid", "test", "widths.yaml"]) == 2
+    assert "has no reported points yet" in capsys.readouterr().err
+    assert run(["grid", "run", "widths.yaml"]) == 0
+    calls = []
+
+    def test(command: list[str], **options: object) -> subprocess.CompletedProcess[bytes]:
+        assert command[2:5] == ["-m", "slotbench", "test"]
+        assert command[6:] == ["--threads", "1"]
+        folder = Path(command[5])
+        calls.append(folder.name.rpartition("-")[0])
+        if len(calls) == 1:
+            return subprocess.CompletedProcess(command, 1, b"no space\x1b[2J")
+        (folder / "test-20261128-120000.json").write_text("{}")
+        return subprocess.CompletedProcess(command, 0, b"")
+
+    monkeypatch.setattr("slotbench.commands.grid.test.subprocess.run", test)
+    assert run(["grid", "test", "widths.yaml", "--threads", "1"]) == 1
+    said = capsys.readouterr()
+    assert set(calls) == SECOND
+    assert "3 of 4 reported points tested, 0 not done" in said.out
+    assert "no space" in said.err
+    assert "\x1b" not in said.err
+    assert run(["grid", "test", "widths.yaml", "--threads", "1"]) == 0
+    assert calls[4:] == calls[:1]
+    next(Path(RUNS).glob("*seed=1*/result.json")).unlink()
+    assert run(["grid", "test", "widths.yaml"]) == 1
+    assert "1 not done" in capsys.readouterr().out
 
 
 def test_nothing_that_is_done_is_run_again(workspace, capsys):

@@ -15,6 +15,7 @@ Runs every point of a grid file, each in a folder of its own, as often as it tak
   run FILE [settings]    run what has not been run yet; also --jobs N, --engine local|slurm|ray, --dry-run, --only WHAT
   status FILE            where every point stands
   retry FILE             run what has not been run yet, and what has failed
+  test FILE              `slotbench test` for what is done, and reported
   show FILE POINT        one point's complete configuration, and the line that runs it by hand
   check FILE             ask the parser about every point, and run nothing
   point FILE POINT       run one point here, in its folder of the grid
@@ -34,6 +35,7 @@ slotbench grid ACTION --help says more."""
 _ACTIONS = {
     "run": "run",
     "retry": "run",
+    "test": "test",
     "status": "show",
     "show": "show",
     "point": "show",

@@ -1,7 +1,8 @@
-"""What the pages take from the project when they are built: tables of components, the address of the repository."""
+"""What the pages take from the project when they are built: tables of components, its version and its repository."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import re
 import subprocess
@@ -14,10 +15,15 @@ _OURS = "slotbench"
 
 
 def on_config(config: Any, **_: Any) -> Any:
-    """Links to the repository that the pages are built from, if it has an address."""
+    """Names the version below every page, and links to the repository that they are built from, if it has an address.
+
+    With the repository every page has a link to edit it.
+    """
     address = _repository()
     if address and not config.repo_url:
         config.repo_url, config.repo_name = address, "/".join(address.rsplit("/", 2)[1:])
+        config.edit_uri = "edit/main/docs/"
+    config.copyright = f"slotbench {importlib.metadata.version('slotbench')}"
     return config
 
 
@@ -30,8 +36,14 @@ def on_page_markdown(markdown: str, *, config: Any, **_: Any) -> str:
 
 def _table(kind: str) -> str:
     found = [entry for entry in registry.entries(kind) if entry.distribution == _OURS]
-    rows = [f"| `{entry.name}` | {entry.summary} |" for entry in found]
+    rows = [f"| {_linked(entry)} | {entry.summary} |" for entry in found]
     return "\n".join(["| name | what it is |", "| --- | --- |", *rows]) if rows else "None in this release."
+
+
+def _linked(entry: registry.Entry) -> str:
+    """The name, as a link to the class in the reference if it is one of ours."""
+    path = entry.target.replace(":", ".")
+    return f"[`{entry.name}`][{path}]" if path.startswith(_OURS) else f"`{entry.name}`"
 
 
 def _repository() -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,7 +27,11 @@ def test_the_tables_have_slotbenchs_own_components_whatever_else_is_installed(ho
     registry.register("cores")(type("Foreign", (registry.load("cores", "SlotRNN"),), {}))
     page = hooks.on_page_markdown("<!-- components: cores -->", config=SimpleNamespace(repo_url=""))
     assert "Foreign" in registry.names("cores")
-    assert "| `SlotRNN` |" in page
+    assert "| [`SlotRNN`][slotbench_plugins.cores.slot_rnn.SlotRNN] |" in page
+    # classes of other libraries have no page here
+    assert "| `Adam` |" in hooks.on_page_markdown(
+        "<!-- components: optimizers -->", config=SimpleNamespace(repo_url="")
+    )
     assert "Foreign" not in page
 
 
@@ -35,5 +40,7 @@ def test_the_pages_link_to_the_repository_that_they_are_built_from(hooks, monkey
     monkeypatch.setenv("GITHUB_REPOSITORY", "somebody/slotbench")
     config = hooks.on_config(SimpleNamespace(repo_url="", repo_name=""))
     assert config.repo_name == "somebody/slotbench"
+    assert config.edit_uri == "edit/main/docs/"
+    assert config.copyright == f"slotbench {version('slotbench')}"
     page = hooks.on_page_markdown("In <!-- repository -->.", config=config)
     assert page == "In [the repository](https://example.org/somebody/slotbench)."

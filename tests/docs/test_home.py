@@ -1,0 +1,70 @@
+"""The home page: its table of cores has the numbers of the studies on the page of results."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+COLUMNS = {
+    "blinking_balls.yaml --only rule=earliest": "what: colour accuracy, coloured balls ↑",
+    "bouncing_balls.yaml": "rollout_mse/first_8 ↓",
+    "movi_like.yaml": "objects told apart: FG-ARI per video ↑",
+}
+
+
+def rows(text: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+
+
+def study(command: str) -> list[dict[str, str]]:
+    """The rows of a study's table on the page of results, by column."""
+    page = (DOCS / "results.md").read_text(encoding="utf-8")
+    name = re.escape(f"<!-- table: slotbench compare experiments/grids/studies/{command} -->")
+    found = re.search(rf"{name}\n(.*?)<!-- end of table -->", page, re.DOTALL)
+    assert found is not None
+    head, _, *body = rows(found[1])
+    return [dict(zip(head, row, strict=True)) for row in body]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_the_scores_of_the_home_page_are_those_of_the_study(number: int) -> None:
+    page = (DOCS / "index.md").read_text(encoding="utf-8")
+    _, _, *shown = rows(page[page.index("| core |") :].split("\n\n", 1)[0])
+    command, column = list(COLUMNS.items())[number - 1]
+    baselines: list[str] = []
+    scores: dict[str, set[str]] = {}
+    for row in study(command):
+        if not row["core"].startswith("*"):
+            scores.setdefault(row["core"], set()).add(row[column].strip("*"))
+        elif row[column] and "oracle" not in row["core"]:
+            baselines.append(row[column])
+    assert shown[0][number] == (max if column.endswith("↑") else min)(baselines, key=float)
+    told = {row[0].split("`")[1]: row[number] for row in shown[1:] if row[number] != "–"}
+    assert set(told) == set(scores), "a core is left out"
+    assert [core for core, score in told.items() if score not in scores[core]] == []
+
+
+def test_the_reference_comes_after_the_guides_in_the_search() -> None:
+    lowered = {
+        path
+        for path in DOCS.rglob("*.md")
+        if path.read_text(encoding="utf-8").startswith("---\nsearch: {boost: 0.5}\n")
+    }
+    assert lowered == set((DOCS / "reference").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", ["wandb.md", "loggers.md"])
+def test_who_searches_for_the_short_name_of_weights_and_biases_finds_its_pages(page: str) -> None:
+    """The index of the search has the name in texts and titles as "W&amp;B" only, which nobody types."""
+    assert (DOCS / page).read_text(encoding="utf-8").startswith("---\ntags: [W&B]\n---\n")
+
+
+def test_each_kind_with_a_page_of_its_own_is_linked_from_the_list_of_components() -> None:
+    page = (DOCS / "reference" / "components.md").read_text(encoding="utf-8")
+    for kind in ("encoders", "cores", "decoders", "aggregations", "tokenizers"):
+        assert f"<!-- components: {kind} -->" in page
+        assert f"({kind}.md)" in page
+        assert f"::: slotbench_plugins.{kind}\n" in (DOCS / "reference" / f"{kind}.md").read_text(encoding="utf-8")

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from slotbench import __version__
 from slotbench.errors import FileError, UserError, wrapped
 from slotbench.files import why_unwritable
+from slotbench.help_text import print_help
 from slotbench.registry import RegistryError
 from slotbench.text import printable
 
@@ -93,7 +94,7 @@ def run(arguments: Sequence[str]) -> int:
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
         if not arguments or arguments[0] in ("-h", "--help", "help"):
-            print(_help())
+            print_help(_help())
             return 0
         if arguments[0] in ("-V", "--version", "version"):
             print(f"slotbench {__version__}")
@@ -137,7 +138,7 @@ def _command(name: str, arguments: list[str]) -> int:
         raise UserError(f"no command named {name}{meant}\n  commands: {', '.join(COMMANDS)}")
     module = importlib.import_module(f"slotbench.commands.{COMMANDS[name][0]}")
     if hasattr(module, "USAGE") and {"--help", "-h"} & {*arguments}:
-        print(module.USAGE)
+        print_help(module.USAGE)
         return 0
     code: int = module.main(name, arguments)
     return code

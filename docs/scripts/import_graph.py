@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {"slotbench": ROOT / "slotbench", "slotbench_plugins": ROOT / "plugins" / "slotbench_plugins"}
 EVERYWHERE = {
     *("configurations", "errors", "files", "lazy", "text", "checksums", "arrays", "locks", "yaml_files", "metric_info"),
-    "records",
+    *("help_text", "records"),
 }
 """Files beside the folders that all may import; they import nothing but each other."""
 

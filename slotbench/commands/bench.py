@@ -14,6 +14,7 @@ from slotbench.bench.gpu.plan import Settings as DaySettings
 from slotbench.bench.subjects import SUBJECTS
 from slotbench.commands.arguments import Parser
 from slotbench.errors import UserError, did_you_mean, lines, listing
+from slotbench.help_text import print_help
 
 if TYPE_CHECKING:
     from slotbench.bench.report import Table
@@ -77,7 +78,7 @@ def main(command: str, arguments: list[str]) -> int:
         width = max(map(len, SUBJECTS))
         subjects = "\n".join(f"  {name:<{width}}  {subject.what}" for name, subject in SUBJECTS.items())
         stages = ", ".join(stage.name for stage in STAGES)
-        print(_USAGE.replace("@SUBJECTS@", subjects).replace("@STAGES@", stages))
+        print_help(_USAGE.replace("@SUBJECTS@", subjects).replace("@STAGES@", stages))
         return 0
     subject, *rest = arguments
     if subject == "gpu":

@@ -14,6 +14,7 @@ from pathlib import Path
 from slotbench import __version__, registry
 from slotbench.errors import FileError, UserError, did_you_mean, lines
 from slotbench.files import make_folder, why_unwritable
+from slotbench.help_text import print_help
 from slotbench.templates.files import KINDS, Names, plugin_file, plugin_files, words_of
 
 __all__ = ["USAGE", "main"]
@@ -43,7 +44,7 @@ class _Request:
 def main(command: str, arguments: list[str]) -> int:
     """Writes the files and prints what to type next."""
     if not arguments:
-        print(USAGE)
+        print_help(USAGE)
         return 0
     request = _request(arguments)
     if request.what == "plugin":

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, get_args
 from slotbench import registry
 from slotbench.commands.arguments import Report, progress_bars, split_and_load
 from slotbench.errors import FileError, UserError, did_you_mean, lines, listing
+from slotbench.help_text import print_help
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
@@ -46,7 +47,7 @@ set FeatureFile.
 def main(command: str, arguments: list[str]) -> int:
     """Prepares the data set that is named first."""
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(_USAGE)
+        print_help(_USAGE)
         return 0
     _, given = split_and_load(arguments)
     if not given or given[0].startswith("-"):
@@ -200,7 +201,9 @@ def _parser(name: str, description: str) -> ArgumentParser:
     """A parser of what follows the name of a data set, with the option for the folder."""
     import jsonargparse
 
-    class Parser(jsonargparse.ArgumentParser):
+    from slotbench.config.parser import FittedHelp
+
+    class Parser(FittedHelp, jsonargparse.ArgumentParser):
         def error(self, message: str, ex: Exception | None = None) -> NoReturn:
             raise UserError(f"{message}; slotbench prepare {name} --help lists the arguments")
 

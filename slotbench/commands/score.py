@@ -42,7 +42,9 @@ scored as the run's own test scores them: --fit file --resolution masks, unless 
   --conventions            the same masks under the rules of six published projects, as one table
 
 What goes into the record, if it is known:
-  --data NAME  --data-version VERSION  --split SPLIT  --source TEXT (decoder, attention, ...)
+  --data NAME, --data-version VERSION, --split SPLIT
+                           the clips
+  --source TEXT            where the masks come from: decoder, attention, ...
 
 Rules (two scores compare only if all of them are the same):
   --first N                the first N frames of every clip (default: all)
@@ -50,7 +52,7 @@ Rules (two scores compare only if all of them are the same):
   --window N               a video is a piece of N frames (default: the whole clip)
   --background ID|none     the true id that is no object (default: 0)
   --void ID                a true id whose pixels count nowhere; may be repeated
-  --resolution truth|masks the size at which is scored (default: truth)
+  --resolution truth|masks  the size at which is scored (default: truth)
   --fit crop|stretch|file  masks of another proportion than the truth: one side is the middle of the other, or was
                            squeezed, or the files say what they show (default: refused)
   --uncovered background|void  a pixel that no slot has (shares below 0.001, or an id below 0): one segment more, or

@@ -5,6 +5,7 @@ from __future__ import annotations
 from slotbench.config.command_line import read_command_line
 from slotbench.config.options import usage
 from slotbench.errors import UserError, lines
+from slotbench.help_text import print_help
 
 __all__ = ["main"]
 
@@ -15,11 +16,11 @@ def main(command: str, arguments: list[str]) -> int:
         from slotbench.commands import lengths
 
         if {"--help", "-h"} & {*arguments}:
-            print(lengths.USAGE)
+            print_help(lengths.USAGE)
             return 0
         return lengths.main(command, arguments)
     if arguments in (["-h"], ["--help"]):
-        print(usage(command))
+        print_help(usage(command))
         return 0
     if not arguments:
         raise UserError(lines(f"{command} needs an experiment", example=_example(command)))

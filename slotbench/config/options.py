@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -168,12 +169,22 @@ def usage(command: str) -> str:
             "  --seed_everything N              another seed",
             *_of_a_checkpoint(command),
             "",
-            options_parser().format_help().split("\n\n", 1)[1].rstrip(),
+            "The run (command line only, not part of the configuration):",
+            *_option_rows(),
             "",
             "More:",
             *(f"  {typed:<{width}}  {meaning}" for typed, meaning in more.items()),
         ]
     )
+
+
+def _option_rows() -> Iterator[str]:
+    """The options of the run, as rows of a help text."""
+    for field_ in fields(RunOptions):
+        option = field_.metadata
+        value = option.get("metavar") or "|".join(option.get("choices", ())) or field_.name.upper()
+        typed = ", ".join(option["flags"])
+        yield f"  {typed}{f' {value}' if option.get('action') in (None, 'append') else ''}  {option['help']}"
 
 
 def _of_a_checkpoint(command: str) -> list[str]:

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, NoReturn
 
 import yaml
-from jsonargparse import Namespace
+from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 from lightning.pytorch import Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
@@ -25,11 +25,13 @@ from slotbench.config.refusals import OF_COMMANDS
 from slotbench.config.settings import Setting, without_replaced
 from slotbench.data.base import SlotDataModule
 from slotbench.errors import UserError
+from slotbench.help_text import fitted
 from slotbench.lightning_compat import SettledCLI
 from slotbench.tasks.task import Task
 
-__all__ = ["Configuration", "SlotbenchCLI", "filter_messages", "parse"]
+__all__ = ["Configuration", "FittedHelp", "SlotbenchCLI", "filter_messages", "parse"]
 
+_LINK = re.compile(r":[\w:]+:`~?(?:[\w.]*\.)?(\w+)`")
 _PARTS = ("model", "data", "trainer")
 
 
@@ -53,7 +55,25 @@ class _ParserRefusal(Exception):  # noqa: N818  a verdict, on its way to becomin
     """A refusal of the parser, not explained yet."""
 
 
-class _Parser(LightningArgumentParser):
+class _OneLineRows(DefaultHelpFormatter):
+    """Puts every argument on a line with its meaning, which `fitted` then breaks."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=1000, width=10**6)
+
+
+class FittedHelp(ArgumentParser):
+    """A parser whose help fits the terminal."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"formatter_class": _OneLineRows} | kwargs)
+
+    def format_help(self, *args: Any, **kwargs: Any) -> str:
+        """The help, without the links of docstrings and the backspace of `--print_config`."""
+        return fitted(_LINK.sub(r"`\1`", super().format_help(*args, **kwargs)).replace(" \b", "")) + "\n"
+
+
+class _Parser(FittedHelp, LightningArgumentParser):
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if not self.exit_on_error:
             super().error(message, ex)

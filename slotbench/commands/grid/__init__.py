@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 
 from slotbench.errors import UserError, did_you_mean, lines
+from slotbench.help_text import print_help
 
 __all__ = ["main"]
 
@@ -49,7 +50,7 @@ _ACTIONS = {
 def main(command: str, arguments: list[str]) -> int:
     """Runs the action, or prints its help."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(_USAGE)
+        print_help(_USAGE)
         return 0
     action, *rest = arguments
     if action not in _ACTIONS:
@@ -59,7 +60,7 @@ def main(command: str, arguments: list[str]) -> int:
         raise UserError(lines(f"grid has no action {action}{near}", actions=", ".join(_ACTIONS)))
     module = importlib.import_module(f"{__name__}.{_ACTIONS[action]}")
     if {"--help", "-h"} & {*rest}:
-        print(module.USAGE if isinstance(module.USAGE, str) else module.USAGE[action])
+        print_help(module.USAGE if isinstance(module.USAGE, str) else module.USAGE[action])
         return 0
     code: int = module.main(action, rest)
     return code

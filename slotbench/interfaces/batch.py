@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
 from slotbench.errors import UserError
-from slotbench.interfaces.frames import check_unit_range, unit_frames
+from slotbench.interfaces.frames import check_pixels, check_unit_range, unit_frames
 
 __all__ = ["VideoBatch", "to_unit_range"]
 
@@ -237,8 +237,7 @@ def _frames_alone(frames: Any) -> Tensor:
             f'frames have {found}; expected a tensor "batch time channels height width": frames[None] of one clip, or '
             'VideoBatch.from_numpy(video) of an array "time height width channels"'
         )
-    if frames.is_floating_point() and frames.shape[-3] in (1, 3):  # with more channels they are features
-        check_unit_range(frames)
+    check_pixels(frames)
     return frames
 
 

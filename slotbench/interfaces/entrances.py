@@ -6,14 +6,20 @@ import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from slotbench.errors import UserError
 from slotbench.interfaces.batch import VideoBatch, to_unit_range
+from slotbench.interfaces.frames import check_pixels
 
-__all__ = ["TakesFrames"]
+__all__ = ["TakesFrames", "check_first_pixels"]
+
+_SEEN: WeakKeyDictionary[Any, set[bool]] = WeakKeyDictionary()
+"""Modules whose frames were looked at -> in which modes; not on the modules, which a call leaves as they were."""
 
 
 class TakesFrames:
@@ -51,6 +57,22 @@ class TakesFrames:
     def received(self, given: Any) -> Any:
         """A batch as the method reads it; anything else as it is."""
         return to_unit_range(given) if isinstance(given, VideoBatch) else given
+
+
+def check_first_pixels(module: nn.Module, frames: Tensor) -> None:
+    """Refuses pixels that are not in [0, 1], of the first floats that a module is given in training and in evaluation.
+
+    It reads every pixel and waits for a GPU, so that later calls have none of it, nor has a function that is compiled.
+
+    Raises:
+        UserError: a pixel is outside, or no number.
+    """
+    if torch.compiler.is_compiling() or not frames.is_floating_point():
+        return
+    modes = _SEEN.setdefault(module, set())
+    if module.training not in modes:
+        check_pixels(frames)
+        modes.add(module.training)
 
 
 def _given_unit_frames(method: Callable[..., Any], frames: Sequence[str]) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from slotbench.errors import UserError
 
-__all__ = ["check_unit_range", "unit_frames"]
+__all__ = ["check_pixels", "check_unit_range", "unit_frames"]
 
 _BEYOND = 0.01
 
@@ -43,3 +43,13 @@ def check_unit_range(frames: Tensor) -> None:
             f"frames go from {low:g} to {high:g}; expected floats in [0, 1], or bytes (uint8) in 0..255: divide "
             "by 255, undo a normalisation, or clamp what resizing overshoots"
         )
+
+
+def check_pixels(frames: Tensor) -> None:
+    """`check_unit_range` where frames are pixels: with other numbers of channels than 1 and 3 they are features.
+
+    Raises:
+        UserError: a pixel is outside, or no number.
+    """
+    if frames.is_floating_point() and frames.shape[-3] in (1, 3):
+        check_unit_range(frames)

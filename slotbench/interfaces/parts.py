@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from slotbench.interfaces.batch import VideoBatch
-from slotbench.interfaces.entrances import TakesFrames
+from slotbench.interfaces.entrances import TakesFrames, check_first_pixels
 from slotbench.interfaces.frames import unit_frames
 from slotbench.interfaces.sized_parts import PartError, SizedPart
 from slotbench.interfaces.specs import SlotSpec, TokenSpec, VideoSpec
@@ -66,8 +66,8 @@ class Encoder(SizedPart, TakesFrames, ABC):
 
     A subclass takes a `VideoSpec` as its first argument, gives every other argument a default, and sets `token_spec`.
     The tokens of a step are those of all views that are shown; `VideoBatch.held_out` is not read. Frames are floats in
-    [0, 1] when `forward` reads them: bytes are divided by 255 before (`TakesFrames`). Called with frames alone, a
-    tensor or an array "batch time channels height width", `forward` reads a `VideoBatch` of them.
+    [0, 1] when `forward` reads them: bytes are divided by 255 before (`TakesFrames`), and other pixels refused. Called
+    with frames alone, a tensor or an array "batch time channels height width", `forward` reads a `VideoBatch` of them.
     """
 
     token_spec: TokenSpec
@@ -79,6 +79,16 @@ class Encoder(SizedPart, TakesFrames, ABC):
     @abstractmethod
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
         """Tokens of every step."""
+
+    def received(self, given: Any) -> Any:
+        """A batch with frames in [0, 1]; floats of the first one, in training and in evaluation, are looked at.
+
+        Raises:
+            UserError: frames are of another type or range.
+        """
+        if isinstance(given, VideoBatch):
+            check_first_pixels(self, given.frames)
+        return super().received(given)
 
     def check_given(self, given: Any) -> None:
         """Refuses frames of another size than the `VideoSpec`'s.
@@ -239,8 +249,15 @@ class Tokenizer(TakesFrames, nn.Module, ABC):
         return given
 
     def received(self, given: Any) -> Any:
-        """Frames of bytes as floats in [0, 1]; nothing but frames is a tensor of bytes here."""
-        return unit_frames(given) if isinstance(given, Tensor) else given
+        """Frames of bytes as floats in [0, 1]; floats of the first call, in training and in evaluation, are looked at.
+
+        Raises:
+            UserError: frames are of another type or range.
+        """
+        if not isinstance(given, Tensor):
+            return given
+        check_first_pixels(self, given)
+        return unit_frames(given)
 
     @abstractmethod
     def forward(self, frames: Float[Tensor, "batch time *views channels height width"]) -> Tokenized:

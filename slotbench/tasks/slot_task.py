@@ -64,8 +64,9 @@ class SlotTask(Task, ABC):
         decay: Decay = "matrices",
         parts_spec: DataSpec | None = None,
     ):
-        self.unsaved = [name for name, part in (("encoder", encoder), ("core", core), ("decoder", decoder))
-                        if isinstance(part, nn.Module)]  # fmt: skip
+        given = {"encoder": encoder, "core": core, "decoder": decoder}
+        built = [name for name, part in given.items() if isinstance(part, nn.Module)]
+        self.unsaved = [*self.unsaved, *built]
         super().__init__(optimizer, schedule, init_from, data_spec or data_spec_of(encoder, decoder), decay)
         sizes = parts_spec or self.data_spec
         self.encoder = part_of(encoder, "encoder", sizes.input)

@@ -184,6 +184,33 @@ def test_floats_outside_of_the_range_are_refused_where_they_enter(frames: float)
             run(task, *[loader] * loaders)
 
 
+@pytest.mark.parametrize("name", registry.names("encoders"))
+def test_a_loop_of_ones_own_over_floats_in_0_to_255_is_refused_by_the_encoder(name: str) -> None:
+    encoder, batch = registry.load("encoders", name)(INPUT), random_batch(INPUT)
+    batch = replace(batch, frames=(255 * batch.frames).float())
+    for training in (True, True, False):  # a cell of a notebook is run again
+        with pytest.raises(UserError, match=r"frames go from .* divide by 255"):
+            encoder.train(training)(batch)
+
+
+@pytest.mark.parametrize("name", registry.names("tokenizers"))
+def test_a_tokenizer_refuses_floats_in_0_to_255(name: str) -> None:
+    tokenizer = registry.load("tokenizers", name)(INPUT).eval()
+    with pytest.raises(UserError, match=r"frames go from .* divide by 255"):
+        tokenizer(255 * random_batch(INPUT).frames.float())
+
+
+def test_only_the_first_floats_of_a_mode_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading every pixel takes time and has a GPU waited for, and frames that were predicted may overshoot."""
+    part, batch, looked = Untouched(INPUT).eval(), random_batch(INPUT), []
+    monkeypatch.setattr("slotbench.interfaces.entrances.check_pixels", looked.append)
+    part(of_bytes(batch))  # bytes are in range
+    assert looked == []
+    for mode, times in ((False, 1), (False, 1), (True, 2), (True, 2), (False, 2)):
+        part.train(mode)(replace(batch, frames=batch.frames.float()))
+        assert len(looked) == times
+
+
 def test_what_overshoots_a_little_and_other_floats_of_the_range_are_taken() -> None:
     for kind in (np.float16, np.float32, np.float64):
         frames = np.linspace(-0.005, 1.005, 2 * 8 * 8 * 3).reshape(2, 8, 8, 3).astype(kind)

@@ -39,7 +39,7 @@ from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import Decay
-from slotbench.tasks.part_checks import check_logits, check_whole_frames
+from slotbench.tasks.part_checks import check_logits, check_whole_frames, part_of
 from slotbench.tasks.rollouts.conditions import Conditions
 from slotbench.tasks.rollouts.rollout import PIECE, Feedback, check_context
 
@@ -79,7 +79,8 @@ class TECO(CodeRolloutTask):
     `FrameTransformer`); Smith et al., "Convolutional State Space Models for Long-Range Spatiotemporal Modeling",
     NeurIPS 2023, Appendix D (TECO-ConvS5, TECO-S5, TECO-ConvSSM) and its code.
 
-    Arguments that are not explained here are those of `SlotTask` and `RolloutTask`.
+    Encoder, core and decoder may come built from the sizes below; `data_spec` is given then, too. Arguments that are
+    not explained here are those of `SlotTask` and `RolloutTask`.
 
     Args:
         encoder: makes an encoder from the `VideoSpec` of two joined maps of code vectors, such as
@@ -149,10 +150,11 @@ class TECO(CodeRolloutTask):
             built = frozen_tokenizer("TECO", tokenizer_run, tokenizer, data_spec.input)
             vectors = replace(built.code_spec, channels=2 * built.embedding_dim)
             sizes = DataSpec(vectors, built.code_spec)
+        self.unsaved = [name for name, part in (("core", core), ("decoder", decoder)) if isinstance(part, nn.Module)]
         parts = (
             encoder,
-            lambda tokens: core(replace(tokens, dim=latent_dim + action_dim)),
-            lambda slots, frame: decoder(replace(slots, dim=slots.dim + latent_dim), frame),
+            lambda tokens: part_of(core, "core", replace(tokens, dim=latent_dim + action_dim)),
+            lambda slots, frame: part_of(decoder, "decoder", replace(slots, dim=slots.dim + latent_dim), frame),
         )
         super().__init__(*parts, optimizer, schedule, init_from, data_spec, decay, sizes)
         assert built is not None  # without a data_spec the line above raises

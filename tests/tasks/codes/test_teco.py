@@ -41,12 +41,12 @@ def teco(core="ConvS5", spec=FRAME, **arguments):
         "horizon": 3,
         "data_spec": DataSpec(spec, spec),
     }
-    task = TECO(
-        partial(load("encoders", "ResNetEncoder"), depths=depths, rescale=False),
-        partial(load("cores", core), **CORES[core]),
-        partial(load("decoders", "ResNetDecoder"), depths=depths),
-        **given | arguments,
-    )
+    parts = {
+        "encoder": partial(load("encoders", "ResNetEncoder"), depths=depths, rescale=False),
+        "core": partial(load("cores", core), **CORES[core]) if isinstance(core, str) else core,
+        "decoder": partial(load("decoders", "ResNetDecoder"), depths=depths),
+    }
+    task = TECO(**parts | given | arguments)
     task.tokenizer.codebook.copy_(torch.randn_like(task.tokenizer.codebook))
     return task.double()
 
@@ -346,6 +346,21 @@ def test_a_core_without_a_grid_is_refused():
             teco("SAVi")
     finally:
         del CORES["SAVi"]
+
+
+def test_parts_that_are_built_make_the_same_task_and_are_left_out_of_its_checkpoint():
+    by_factories = teco()
+    built = {"encoder": by_factories.encoder, "core": by_factories.core, "decoder": by_factories.decoder}
+    task = teco(**built)
+    assert task.core is by_factories.core
+    task.load_state_dict(by_factories.state_dict())
+    torch.testing.assert_close(task(clip()).reconstruction, by_factories(clip()).reconstruction)
+    assert sorted(task.unsaved) == ["core", "decoder", "encoder"]
+    assert not set(built) & set(task.hparams)
+    with pytest.raises(PartError, match=r"the core ConvS5 was built for \d+ tokens of dim 8, and this task has"):
+        teco(**built, latent_dim=4)
+    with pytest.raises(ValueError, match="TECO needs data_spec"):
+        teco(**built, data_spec=None)
 
 
 def test_a_training_fits_the_tokenizer_scores_rollouts_and_is_rebuilt(tmp_path):

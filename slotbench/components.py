@@ -12,7 +12,11 @@ from slotbench import registry
 from slotbench.errors import did_you_mean
 from slotbench.sources import arguments_from_source, docstring_from_source, first_sentence
 
-__all__ = ["Component", "Components", "check_arguments", "components", "names_of"]
+__all__ = ["Component", "Components", "check_arguments", "cited", "component_of", "components", "names_of"]
+
+_CITED = re.compile(r'([^"]*), "[^"]+"(?: \([^)]*\))?,? \(?([^()]+)\)?')
+_NAME = r"(?:(?:van|den|der|de) )*[A-Z][\w-]*"
+_AUTHORS = re.compile(rf"{_NAME}(?:(?:,| and|) {_NAME})*(?: et al\.)?$")
 
 _SIZES = {
     "VideoSpec": "the size of the frames, such as VideoSpec(channels=3, height=32, width=32) or data.spec.input",
@@ -65,10 +69,15 @@ def components(kind: str) -> Components:
     """
     plural = {singular: kinds for kinds, singular in registry.KINDS.items()}
     kind = plural.get(kind, kind)
-    return Components(_component(entry) for entry in registry.entries(kind))
+    return Components(component_of(entry) for entry in registry.entries(kind))
 
 
-def _component(entry: registry.Entry) -> Component:
+def component_of(entry: registry.Entry) -> Component:
+    """A component, as its source describes it.
+
+    Args:
+        entry: of the registry.
+    """
     broken = entry.state not in ("available", "loaded")
     docstring = "" if broken else docstring_from_source(entry.target)
     causality = ""
@@ -86,6 +95,24 @@ def _paper(docstring: str) -> str:
     text = " ".join(source.removeprefix("Source: ").split())
     dated = re.match(r".*?\b(19|20)\d\d\b\)?", text)
     return dated[0] if dated else first_sentence(text)
+
+
+def cited(paper: str) -> str:
+    """A paper in a few words: its authors, and where it appeared.
+
+    Example:
+        >>> cited('Jiang, Deng, Singh, Lee, Ahn, "Slot State Space Models", NeurIPS 2024')
+        'Jiang et al., NeurIPS 2024'
+        >>> cited("SlotSSM, section 7.1; ball count and sizes are those of the R-NEM data.")
+        'SlotSSM, section 7.1'
+    """
+    paper = paper.partition("; ")[0].rstrip(".")
+    found = _CITED.fullmatch(paper)
+    if found is None or (authors := _AUTHORS.search(found[1])) is None:
+        return paper
+    names = re.split(r", | and ", authors[0].removesuffix(" et al."))
+    several = len(names) > 2 or authors[0].endswith(" et al.")
+    return f"{f'{names[0]} et al.' if several else ' and '.join(names)}, {found[2]}"
 
 
 def names_of(kind: str, *, refuse: bool = True) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

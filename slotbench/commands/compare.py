@@ -36,8 +36,9 @@ wandb-offline:FOLDER; several may be given.
   --select last|best      scores of the last validation, or of the one that was best in the first column (default: last)
   --runs                  a row for every run
   --all                   every setting that differs as a column, also what follows from another one
-  --format terminal|csv|markdown|latex  (default: by the ending of --out, else terminal)
-  --out FILE              write the table there: .csv, .md, .tex, or .txt
+  --format terminal|csv|markdown|latex|json  (default: by the ending of --out, else terminal)
+  --json                  the same as --format json: every value in full, for programs
+  --out FILE              write the table there: .csv, .md, .tex, .json, or .txt
   --html FILE             write a page with curves, plots, configurations and images; one file that opens offline
   --wandb_report ENTITY/PROJECT     make a W&B report of runs that are in that project; needs a key
   --wandb_workspace ENTITY/PROJECT  the same as a saved view of the project
@@ -50,8 +51,15 @@ Examples:
   slotbench compare runs/bouncing_balls-* --metric 'val/rollout_mse/step_0[15]' val/loss --html balls.html
   slotbench compare experiments/grids/bouncing_balls_cores.yaml --by model.core --out table.tex"""
 
-_FORMATS = ("terminal", "csv", "markdown", "latex")
-_ENDINGS = {".csv": "csv", ".md": "markdown", ".markdown": "markdown", ".tex": "latex", ".txt": "terminal"}
+_FORMATS = ("terminal", "csv", "markdown", "latex", "json")
+_ENDINGS = {
+    ".csv": "csv",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".tex": "latex",
+    ".json": "json",
+    ".txt": "terminal",
+}
 
 
 def main(command: str, arguments: list[str]) -> int:
@@ -106,6 +114,7 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(words, nargs="+", action="extend", default=[])
     parser.add_argument("--select", choices=["last", "best"], default="last")
     parser.add_argument("--format", choices=_FORMATS)
+    parser.add_argument("--json", dest="format", action="store_const", const="json")
     for switch in ("--runs", "--all"):
         parser.add_argument(switch, action="store_true")
     for file in ("--out", "--html", "--against"):
@@ -206,7 +215,7 @@ def _against(comparison: Comparison, stored: Path) -> int:
 
 
 def _text(comparison: Comparison, form: str, apart: bool) -> str:
-    from slotbench.comparison.formats import terminal, text_formats
+    from slotbench.comparison.formats import json_format, terminal, text_formats
 
     if form == "csv":
         return text_formats.runs_to_csv(comparison) if apart else text_formats.to_csv(comparison)
@@ -214,6 +223,8 @@ def _text(comparison: Comparison, form: str, apart: bool) -> str:
         return text_formats.to_markdown(comparison)
     if form == "latex":
         return text_formats.to_latex(comparison)
+    if form == "json":
+        return json_format.to_json(comparison)
     return terminal.plain_text(comparison)
 
 

@@ -112,7 +112,13 @@ def test_torch_is_not_imported(runs):
 
 @pytest.mark.parametrize(
     ("name", "beginning"),
-    [("t.csv", "kind,label,model.core"), ("t.md", "### balls"), ("t.tex", "% balls"), ("t.txt", "balls\n")],
+    [
+        ("t.csv", "kind,label,model.core"),
+        ("t.md", "### balls"),
+        ("t.tex", "% balls"),
+        ("t.json", "{"),
+        ("t.txt", "balls\n"),
+    ],
 )
 def test_the_format_follows_from_the_file(runs, capsys, name, beginning):
     assert run(["compare", "runs/balls", "--out", f"deep/{name}"]) == 0
@@ -125,6 +131,51 @@ def test_a_format_on_standard_output_is_nothing_else(runs, capsys):
     assert run(["compare", "runs/balls", "--format", "csv", "--runs"]) == 0
     rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
     assert [float(row["val/iou"]) for row in rows] == sorted([*SCORES["RIM"], *SCORES["SlotSSM"]], reverse=True)
+
+
+def test_json_has_every_value_in_full(runs, capsys):
+    assert run(["compare", "runs/balls", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["title"] == "balls"
+    assert document["command"] == "slotbench compare runs/balls --json"
+    assert document["keys"] == ["model.core"]
+    iou = document["metrics"][0]
+    assert (iou["name"], iou["label"], iou["higher_is_better"]) == ("val/iou", "IoU", True)
+    assert (iou["baselines"], iou["oracles"]) == ({"copy": 0.4}, {})
+    best, other = document["rows"]
+    assert (best["label"], best["settings"]) == ("SlotSSM", {"model.core": "SlotSSM"})
+    assert (best["parameters"], best["seconds_per_step"], best["unfinished"]) == (1500, 0.1, 0)
+    assert (best["success"], other["success"]["beat_the_best_baseline"]) == (
+        {"seeds": 3, "beat_the_best_baseline": 3},
+        1,
+    )
+    assert [found["id"] for found in best["runs"]] == ["SlotSSM-0", "SlotSSM-1", "SlotSSM-2"]
+    assert best["scores"]["val/iou"]["values"] == SCORES["SlotSSM"]
+    assert best["scores"]["val/iou"]["std"] == pytest.approx(0.01)
+    assert best["scores"]["val/iou"]["is_best"] is True
+    assert other["scores"]["val/iou"]["is_best"] is False
+
+
+def words_of(value):
+    """All text of a document."""
+    if isinstance(value, dict):
+        return [*value, *(word for part in value.values() for word in words_of(part))]
+    if isinstance(value, list):
+        return [word for part in value for word in words_of(part)]
+    return [value] if isinstance(value, str) else []
+
+
+def test_json_is_strict_and_no_name_in_it_is_obeyed_by_a_terminal(runs, capsys):
+    write_run(runs / "odd", "A\x1b[2J\u202e" * 3000, 0, 0.5)
+    record = json.loads((runs / "odd" / "run.json").read_text())
+    record |= {"name": "b\x1b[2J", "step": "many", "metrics": {"val/iou": "NaN", "val/\x1b[2Jloss": 1e999}}
+    (runs / "odd" / "run.json").write_text(json.dumps(record))
+    assert run(["compare", "runs/balls", "--runs", "--json"]) == 0
+    text = capsys.readouterr().out
+    assert text.isascii()
+    assert len(text) < 200_000
+    # what is escaped would be obeyed again where a program prints the value
+    assert all(word.isprintable() for word in words_of(json.loads(text, parse_constant=pytest.fail)))
 
 
 def test_the_command_is_the_line_that_was_typed(runs, capsys):

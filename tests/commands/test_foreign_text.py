@@ -9,6 +9,7 @@ from rich.console import Console
 
 from slotbench import registry
 from slotbench.commands.plugins import component_page, table_lines
+from slotbench.components import Component
 from slotbench.evaluation import tables as probe_report
 from slotbench.evaluation.probe_factors import Factor
 from slotbench.evaluation.probing import FactorScore, ProbeReport, ProbeSettings
@@ -36,13 +37,13 @@ def is_harmless(text: str) -> bool:
     return SHOWN in text and "\x1b[2J" not in text and "\u202e" not in text
 
 
-@pytest.mark.parametrize("state", ["available", "broken"])
-def test_plugins(state):
+@pytest.mark.parametrize("width", [60, 300])
+def test_plugins(width):
     kind = next(iter(registry.KINDS))
-    entry = registry.Entry(NASTY, kind, NASTY, target="m:C", state=state, error=NASTY, summary=NASTY)
-    text = "\n".join(table_lines({kind: [entry]}, 300))
+    component = Component(NASTY, kind, NASTY, paper=NASTY, causality="causal", distribution=NASTY)
+    text = "\n".join(table_lines({kind: [component]}, width))
     assert is_harmless(text)
-    assert text.count(SHOWN) == 3
+    assert text.count(SHOWN) == 4
 
 
 def test_page_about_a_plugin():

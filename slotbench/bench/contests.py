@@ -211,7 +211,7 @@ def run_process(command: Sequence[str], folder: Path | None = None, codes: Colle
 def run_subject(
     name: str,
     out: Path,
-    report: Callable[[str], None],
+    report: Callable[[str, int, int], None],
     *,
     command: str,
     rounds: int | None = None,
@@ -226,7 +226,7 @@ def run_subject(
     Args:
         name: one of `SUBJECTS`.
         out: the folder of the two files.
-        report: is told which contest begins.
+        report: is told which contest begins, which it is, counted from 1, and of how many.
         command: the command line, for the record.
         rounds: how often each way takes its turn; the subject's own number by default.
         threads: of torch and of compiled kernels.
@@ -244,10 +244,9 @@ def run_subject(
     out.mkdir(parents=True, exist_ok=True)
     record = {"bench": name, "command": command, "rounds": rounds, "environment": describe_environment()}
     results: list[tuple[Contest, Measured]] = []
-    for contest in contests_of(name, quick, **options):
-        if only not in f"{contest.group} {contest.label}":
-            continue
-        report(f"{contest.group} {contest.label}".strip())
+    chosen = [contest for contest in contests_of(name, quick, **options) if only in f"{contest.group} {contest.label}"]
+    for index, contest in enumerate(chosen, start=1):
+        report(f"{contest.group} {contest.label}".strip(), index, len(chosen))
         measured = run_contest(contest, rounds, wall=threads > 1)
         for one in measured if memory else ():
             if one["way"] in contest.memory:

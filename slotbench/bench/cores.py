@@ -148,7 +148,11 @@ class Results:
         write_atomically(self.path, dump_json({**content, **more, "points": points}, indent=1) + "\n")
 
 
-def sweep(results: Results, report: Callable[[dict[str, Any]], None]) -> None:
+def sweep(
+    results: Results,
+    report: Callable[[dict[str, Any]], None],
+    begin: Callable[[str, int, int], None] = lambda what, index, total: None,
+) -> None:
     """Fills in the points that are missing.
 
     Cores take turns at each length, so that a change of the machine's load is not a difference between cores. Where a
@@ -157,13 +161,19 @@ def sweep(results: Results, report: Callable[[dict[str, Any]], None]) -> None:
     Args:
         results: where points are looked up and added.
         report: called with each new point.
+        begin: called before each process with what it measures, which process it is, counted from 1, and of how many.
     """
     settings = results.settings
-    for length in settings.lengths:
-        for core in settings.cores:
-            _measure(results, core, length, ("inference", "training"), report)
-    for core in settings.cores:
-        _measure(results, core, max(settings.lengths), ("streaming",), report)
+    clips = [(core, length, ("inference", "training")) for length in settings.lengths for core in settings.cores]
+    streams = [(core, max(settings.lengths), ("streaming",)) for core in settings.cores]
+    jobs = [
+        (core, length, missing)
+        for core, length, stages in [*clips, *streams]
+        if (missing := tuple(stage for stage in stages if results.get(core, stage, length) is None))
+    ]
+    for index, (core, length, stages) in enumerate(jobs, start=1):
+        begin(f"{core}, {' and '.join(stages)}, T = {length}", index, len(jobs))
+        _measure(results, core, length, stages, report)
 
 
 def _measure(
@@ -171,8 +181,6 @@ def _measure(
 ) -> None:
     settings, waiting = results.settings, []
     for stage in stages:
-        if results.get(core, stage, length) is not None:
-            continue
         if stage != "streaming" and (why := _failed_before(results, core, stage, length)):
             report(results.add(core, stage, length, problem=SKIPPED, message=why))
         else:

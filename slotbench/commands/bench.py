@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import shutil
 import sys
+import time
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +18,7 @@ from slotbench.bench.subjects import SUBJECTS
 from slotbench.commands.arguments import Parser
 from slotbench.errors import UserError, did_you_mean, lines, listing
 from slotbench.help_text import print_help
+from slotbench.text import one_line
 
 if TYPE_CHECKING:
     from slotbench.bench.report import Table
@@ -45,7 +49,8 @@ what is longer is then skipped.
   --plugin FILE       import components from a Python file; may be repeated
   --quick             a batch of 2, three short lengths, two repeats: to see that it runs
 
-Every measurement is a process of its own. Memory on the CPU is measured on Linux only.
+Every measurement is a process of its own; what runs, which it is of how many, and the time since the start go to
+stderr. Memory on the CPU is measured on Linux only.
 
 slotbench bench SUBJECT times ways to do the same work in turns, and shows ratios within one run. Writes
 OUT/SUBJECT.json and OUT/SUBJECT.md.
@@ -133,22 +138,64 @@ def _bench_subject(name: str, arguments: list[str]) -> int:
 
     from slotbench.bench.contests import run_subject
 
-    lines, tables = run_subject(
-        name,
-        given.out,
-        lambda case: print(case, flush=True),
-        command=shlex.join(["slotbench", "bench", name, *arguments]),
-        rounds=given.rounds,
-        threads=given.threads,
-        quick=given.quick,
-        memory=not given.no_memory and sys.platform == "linux",
-        only=given.only,
-        options={"config": given.config} if getattr(given, "config", None) else {},
-    )
+    with _Progress() as progress:
+        lines, tables = run_subject(
+            name,
+            given.out,
+            progress.begin,
+            command=shlex.join(["slotbench", "bench", name, *arguments]),
+            rounds=given.rounds,
+            threads=given.threads,
+            quick=given.quick,
+            memory=not given.no_memory and sys.platform == "linux",
+            only=given.only,
+            options={"config": given.config} if getattr(given, "config", None) else {},
+        )
     if not tables:
         raise UserError(f"no case of {name} has {given.only!r} in its name")
     _show(tables, [*lines, f"wrote {given.out / name}.json, {given.out / name}.md"])
     return 0
+
+
+class _Progress:
+    """What is measured, which it is of how many, and the time since the start, on stderr: a line that vanishes on a
+    terminal, a line each elsewhere. It is written between measurements, so that it takes no part in any."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._vanishes = sys.stderr.isatty()
+        self._line = ""
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.clear()
+
+    def begin(self, what: str, index: int, total: int) -> None:
+        """Shows what is about to be measured."""
+        elapsed = timedelta(seconds=int(time.monotonic() - self._began))
+        self._line = one_line(f"{index} of {total}  {elapsed}  {what}")
+        self.clear()
+        if self._vanishes:
+            self._draw()
+        else:
+            print(self._line, file=sys.stderr, flush=True)
+
+    def say(self, line: str) -> None:
+        """Prints a line on standard output, above this one."""
+        self.clear()
+        print(line, flush=True)
+        if self._vanishes:
+            self._draw()
+
+    def _draw(self) -> None:
+        print(self._line[: shutil.get_terminal_size().columns - 1], end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Takes the line away."""
+        if self._vanishes:
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
 
 
 def _show(tables: list[Table], lines: list[str]) -> None:
@@ -236,10 +283,11 @@ def _bench_cores(given: argparse.Namespace, known: list[str]) -> int:
         print(f"{results.path} holds {len(results.points)} points already")
 
     def tell(point: dict[str, Any]) -> None:
-        print(f"{point['core']:<18}{point['measure']:<10} T={point['length']:<5} {summary(point)}", flush=True)
+        progress.say(f"{point['core']:<18}{point['measure']:<10} T={point['length']:<5} {summary(point)}")
 
     try:
-        sweep(results, tell)
+        with _Progress() as progress:
+            sweep(results, tell, progress.begin)
     except KeyboardInterrupt:
         print(f"interrupted; {results.path} holds {len(results.points)} points, and the same command resumes from them")
         raise

@@ -123,12 +123,17 @@ def test_a_subject_runs_and_leaves_its_numbers(name, tmp_path, capsys):
     assert stored["command"].startswith(f"slotbench bench {name}")
     assert all(way["ms"]["median"] > 0 for contest in stored["contests"] for way in contest["ways"])
     assert SUBJECTS[name].what in (tmp_path / f"{name}.md").read_text()
-    assert "wrote" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "wrote" in said.out
+    count = len(stored["contests"])
+    assert [line.split("  ")[0] for line in said.err.splitlines() if " of " in line] == [
+        f"{index} of {count}" for index in range(1, count + 1)
+    ]
 
 
 def test_memory_is_measured_in_a_process_of_its_own(tmp_path):
     _, tables = run_subject(
-        "temporal_attention", tmp_path, lambda _: None, command="x", rounds=1, quick=True, only="2, 80, 6"
+        "temporal_attention", tmp_path, lambda *_: None, command="x", rounds=1, quick=True, only="2, 80, 6"
     )
     written_out, ours = [float(row[-1]) for row in tables[0].rows]
     # the weights of all pairs are kept for the backward pass: 2 x 4 x 480 x 480 in float32, more than once

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from slotbench.bench import cores
 from slotbench.cli import run
+from slotbench.commands.bench import _Progress
 
 CORES = Path(__file__).parents[1] / "bench" / "bench_cores.py"
 SMALL = ["--batch", "1", "--slots", "2", "--dim", "4", "--tokens", "4", "--repeats", "1", "--plugin", str(CORES)]
@@ -94,6 +96,38 @@ def test_other_settings_in_the_same_place_are_refused(jobs, capsys):
     run(["bench", "cores", "Plain", "--lengths", "4", *SMALL])
     assert run(["bench", "cores", "Plain", "--lengths", "4", *SMALL, "--dim", "8"]) == 2
     assert "was measured with dim 4 in place of 8" in " ".join(capsys.readouterr().err.split())
+
+
+def test_progress_is_on_stderr_and_says_what_runs_of_how_many(jobs, capsys):
+    command = ["bench", "cores", "Plain", "Slow", "--lengths", "4", "8", *SMALL]
+    assert run(command) == 0
+    said = capsys.readouterr()
+    assert said.err.splitlines() == [
+        "1 of 6  0:00:00  Plain, inference and training, T = 4",
+        "2 of 6  0:00:00  Slow, inference and training, T = 4",
+        "3 of 6  0:00:00  Plain, inference and training, T = 8",
+        "4 of 6  0:00:00  Slow, inference and training, T = 8",
+        "5 of 6  0:00:00  Plain, streaming, T = 8",
+        "6 of 6  0:00:00  Slow, streaming, T = 8",
+    ]
+    assert " of 6 " not in said.out
+    assert run(command) == 0
+    # nothing is left to be measured
+    assert not capsys.readouterr().err
+
+
+def test_on_a_terminal_progress_is_one_line_that_makes_room_for_what_is_printed(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "30")
+    with _Progress() as progress:
+        progress.begin("the first, with a name that is too long", 1, 2)
+        progress.say("a result")
+        progress.begin("the second", 2, 2)
+    gone = "\r\x1b[2K"
+    first = "1 of 2  0:00:00  the first, w"
+    out, err = capsys.readouterr()
+    assert out == "a result\n"
+    assert err == f"{gone}{first}{gone}{first}{gone}2 of 2  0:00:00  the second{gone}"
 
 
 def test_an_interrupt_says_that_the_rest_can_follow(jobs, monkeypatch, capsys):

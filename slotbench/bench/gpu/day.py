@@ -75,7 +75,8 @@ def run_day(
     _check_identity(settings, facts, restart and set(names) >= {stage.name for stage in STAGES})
     deadline = time.monotonic() + 60 * settings.minutes
     left = []
-    for stage in (stage for stage in STAGES if stage.name in names):
+    chosen = [stage for stage in STAGES if stage.name in names]
+    for index, stage in enumerate(chosen, start=1):
         if restart:
             for file in (f"{stage.name}.json", f"{stage.name}.log"):
                 (settings.out / file).unlink(missing_ok=True)
@@ -87,7 +88,7 @@ def run_day(
         elif limit < _LEAST:
             say(f"{stage.name:<11}not begun: {max(limit, 0):.0f} s are left\n")
         else:
-            say(f"{stage.name:<11}up to {_minutes(limit)} ... ")
+            say(f"{stage.name:<11}{index} of {len(chosen)}, up to {_minutes(limit)} ... ")
             with _sigterm_interrupts():
                 result = _run(settings, stage, limit)
             _report(settings, say)

@@ -144,7 +144,8 @@ def slot_counts(archive: Path) -> Iterator[Scored]:
             own, full = record["by_slots"]["own"], record["by_slots"]["full"]
             start = own[str(record["trained_slots"])]["fg_ari"]
             scores = {f"change to {count}": one["fg_ari"] - start for count, one in own.items()}
-            scores |= {f"full set, {count}": one["fg_ari"] for count, one in full.items()}
+            for name, curve in (("own", own), ("full set", full)):
+                scores |= {f"{name}, {count}": one["fg_ari"] for count, one in curve.items()}
             yield Scored(settings | {"objects": data["num_objects"]}, scores)
 
 

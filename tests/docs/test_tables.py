@@ -38,7 +38,7 @@ def test_the_page_names_runs_wherever_the_runs_lie(tables, monkeypatch, given):
         return subprocess.CompletedProcess(line, 0, COMPARED.format(runs=Path(given)), "")
 
     monkeypatch.setattr(subprocess, "run", compare)
-    made = tables.table("compare study.yaml", given, "before")
+    made = tables.table("slotbench compare study.yaml", given, "before")
     assert made == (
         "\n| core | loss |\n|---|---:|\n| PSB | 1.0 |\n\n- 2 of the 10 points of runs/study have not run yet\n\n"
     )
@@ -46,4 +46,4 @@ def test_the_page_names_runs_wherever_the_runs_lie(tables, monkeypatch, given):
 
 def test_without_runs_a_table_stays_as_it_was(tables, monkeypatch):
     monkeypatch.setattr(subprocess, "run", lambda line, **options: subprocess.CompletedProcess(line, 2, "", "no runs"))
-    assert tables.table("compare study.yaml", "runs", "before") == "before"
+    assert tables.table("slotbench compare study.yaml", "runs", "before") == "before"

@@ -133,7 +133,7 @@ def benchmarks(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def gpu(session: nox.Session) -> None:
-    """Do in 40 minutes what wants a GPU (docs/gpu_day.md), with the python on the PATH; installs nothing."""
+    """Measure the next slice of what wants a GPU (docs/gpu_day.md) with the python on the PATH; installs nothing."""
     session.run("python", "-m", "slotbench", "bench", "gpu", *session.posargs, external=True)
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slotbench import registry
-from slotbench.bench.gpu.plan import MINUTES, STAGES
-from slotbench.bench.gpu.plan import Settings as DaySettings
+from slotbench.bench.gpu.plan import MINUTES, SLICES, Items, next_slice, slices_named
+from slotbench.bench.gpu.plan import Settings as SliceSettings
 from slotbench.bench.subjects import SUBJECTS
 from slotbench.commands.arguments import Parser
 from slotbench.errors import UserError, did_you_mean, lines, listing
@@ -65,16 +65,17 @@ OUT/SUBJECT.json and OUT/SUBJECT.md.
   --quick             small sizes, two rounds: to see that it runs
   --config FILE       training_step: the experiment (default: experiments/blinking_balls.yaml)
 
-slotbench bench gpu does in one go what wants a GPU, in a checkout of slotbench: @STAGES@.
-Each stage has a time limit, and its failure is a result; a stage that has a result is not run again, so the same
-command resumes. Writes OUT/STAGE.json after each stage, and OUT/report.md.
+slotbench bench gpu measures, in a checkout of slotbench, the next slice of what wants a GPU: nine minutes at most each.
+What a slice has by then is kept, a failure too; the same command continues one that was cut off. Writes OUT/SLICE.json
+after every piece of work, and OUT/SLICE.md.
 
-  --minutes N         for all stages together (default: 40)
-  --stages A,B        only these
-  --restart           drop the results of these stages
+  --list              what is measured already, and what comes next
+  --slice A,B         these, by name
+  --minutes N         for each (default: 9)
+  --restart           drop the results of these slices
   --device cuda|cpu   (default: cuda); cpu only with --quick
   --out DIR           (default: bench/gpu, or bench/quick/gpu with --quick)
-  --quick             tiny sizes: to see that every stage runs"""
+  --quick             tiny sizes: to see that it runs"""
 
 
 def main(command: str, arguments: list[str]) -> int:
@@ -82,8 +83,7 @@ def main(command: str, arguments: list[str]) -> int:
     if not arguments or "--help" in arguments or "-h" in arguments:
         width = max(map(len, SUBJECTS))
         subjects = "\n".join(f"  {name:<{width}}  {subject.what}" for name, subject in SUBJECTS.items())
-        stages = ", ".join(stage.name for stage in STAGES)
-        print_help(_USAGE.replace("@SUBJECTS@", subjects).replace("@STAGES@", stages))
+        print_help(_USAGE.replace("@SUBJECTS@", subjects))
         return 0
     subject, *rest = arguments
     if subject == "gpu":
@@ -216,31 +216,37 @@ def _bench_gpu(arguments: list[str]) -> int:
     quick = "--quick" in arguments
     parser = Parser("slotbench bench gpu")
     parser.add_argument("--minutes", type=_at_least(float, 1), default=MINUTES)
-    parser.add_argument("--stages", default="")
+    parser.add_argument("--slice", default="")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--out", type=Path, default=Path("bench/quick/gpu" if quick else "bench/gpu"))
-    for switch in ("--restart", "--quick"):
+    for switch in ("--list", "--restart", "--quick"):
         parser.add_argument(switch, action="store_true")
     given = parser.parse_args(arguments)
-    known = [stage.name for stage in STAGES]
-    names = [name.strip() for name in given.stages.split(",") if name.strip()] or known
-    for name in names:
-        if name not in known:
-            raise UserError(lines(f"no stage is called {name}{did_you_mean(name, known)}", stages=", ".join(known)))
+    coming = next_slice(given.out)
+    if given.list:
+        for one in SLICES:
+            state = one.measured or Items(given.out, one.name).result["state"] or "still to be measured"
+            print(f"{one.name:<4}{state:<25}{one.what}")
+        print(f"\nnext: {coming.name}" if coming else "\nall slices are measured")
+        return 0
+    slices = slices_named(given.slice) or ([coming] if coming else [])
+    if not slices:
+        print("all slices are measured; --slice NAME --restart measures one once more")
+        return 0
     if given.device == "cpu" and not quick:
         raise UserError("--device cpu would train the papers' sizes on the CPU: add --quick for tiny ones")
     command = shlex.join(["slotbench", "bench", "gpu", *arguments])
-    settings = DaySettings(given.out.absolute(), given.device, quick, given.minutes, command)
+    settings = SliceSettings(given.out.absolute(), given.device, quick, given.minutes, command)
 
-    from slotbench.bench.gpu.day import run_day
+    from slotbench.bench.gpu.day import run_slices
 
-    print(f"{', '.join(names)}: {given.minutes:g} minutes at most, results in {given.out}")
     try:
-        left = run_day(settings, names, lambda text: print(text, end="", flush=True), restart=given.restart)
+        left = run_slices(settings, slices, lambda text: print(text, end="", flush=True), restart=given.restart)
     except KeyboardInterrupt:
-        print(f"\nstopped; {given.out} holds what there is, and the same command resumes")
+        print(f"\nstopped; {given.out} holds what there is, and the same command continues")
         raise
-    print(f"wrote {given.out / 'report.md'}" + (f"; not done: {', '.join(left)}" if left else ""))
+    pages = ", ".join(str(given.out / f"{one.name}.md") for one in slices)
+    print(f"wrote {pages}" + (f"; not done: {', '.join(left)}" if left else ""))
     return 1 if left else 0
 
 

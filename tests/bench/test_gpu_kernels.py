@@ -1,4 +1,4 @@
-"""The stage of kernels: what is measured, and what a kernel that takes its process down leaves to the others."""
+"""The slices of kernels: what is measured, and what a kernel that takes its process down leaves to the others."""
 
 from __future__ import annotations
 
@@ -99,6 +99,18 @@ def results_of(request: dict) -> list[dict]:
     return [message for message in said if "result" in message]
 
 
+def test_implementations_of_inverted_attention_come_from_the_op_and_agree():
+    for op in ("inverted_attention", "inverted_attention, 4 heads"):
+        names = stage.kernels_of(op)
+        assert {"reference", "dense", "streamed"} <= set(names)
+        results = {message["kernel"]: message for message in results_of(request_of(op, list(names), (3, 70, 32)))}
+        assert set(results) == set(names)
+        ran = {name for name, result in results.items() if result.get("problem") != "not available"}
+        assert ran >= {"reference", "streamed"}
+        assert ("dense" in ran) == (op == "inverted_attention")
+        assert max(results[name]["error"] for name in ran) < 1e-4
+
+
 @pytest.mark.parametrize("op", KERNELS)
 def test_every_op_has_inputs_and_its_kernels_agree(op):
     results = {message["kernel"]: message for message in results_of(request_of(op, list(KERNELS[op]), (3, 5, 32)))}
@@ -187,12 +199,13 @@ def test_kernels_come_from_the_dispatcher_and_a_resumed_stage_measures_the_rest(
     monkeypatch.setattr(stage, "measure", measured)
     kernels = {"ssd": ("torch", "brand_new", "gone"), "scan": ("torch", "brand_new", "gone")}
     monkeypatch.setattr(stage, "KERNELS", kernels)
+    ops = ("scan", "ssd")
     settings = Settings(tmp_path, "cuda")
-    items = Items(tmp_path, "kernels", 360.0)
+    items = Items(tmp_path, "e2", 360.0)
     done = {"sequences": 384, "steps": 6, "width": 128}
     items[key_of("ssd", done)] = {"op": "ssd", **done, "kernels": {"torch": {"both": [2.0]}}}
-    message = stage.kernels(settings, items)
-    assert [(op, len(cases)) for op, cases in asked] == [("scan", 8), ("ssd", 7)], "ssd tunes itself: it comes last"
+    message = stage.kernels(settings, items, ops)
+    assert [(op, len(cases)) for op, cases in asked] == [("scan", 8), ("ssd", 7)]
     assert all(names == kernels[op] for op, cases in asked for names in cases)
     assert items[key_of("ssd", done)]["kernels"] == {"torch": {"both": [2.0]}}
     other = items[key_of("scan", done)]["kernels"]
@@ -200,7 +213,7 @@ def test_kernels_come_from_the_dispatcher_and_a_resumed_stage_measures_the_rest(
     assert other["gone"] == {"problem": "not available", "message": "needs a pilot"}
     assert message == "ssd: torch, brand_new; scan: torch, brand_new"
     items["broken"] = {"op": "ssd", "kernels": {"gone": {"problem": "error", "message": "no"}}}
-    assert stage.kernels(settings, items).endswith("; failed somewhere: ssd/gone")
+    assert stage.kernels(settings, items, ops).endswith("; failed somewhere: ssd/gone")
 
 
 # --- on a device

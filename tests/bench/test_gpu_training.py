@@ -1,17 +1,20 @@
-"""Trainings of a GPU run: the papers' sizes on data that needs no download, and how the experiment is chosen."""
+"""Trainings of a slice: the papers' sizes on data that needs no download, what came of them, and their profile."""
 
 from __future__ import annotations
 
 import itertools
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from slotbench.bench.gpu import training
 from slotbench.bench.gpu.plan import Items, OutOfTimeError, Settings
+from slotbench.bench.gpu.step_profile import StepProfile, kernel_times
 from slotbench.yaml_files import read_yaml
 
 ROOT = Path(__file__).parents[2]
@@ -29,13 +32,8 @@ class FakeFit:
         self.made: list[SimpleNamespace] = []
         self.outcome: dict = {}
 
-    def __call__(self, settings, config, folder, steps, seconds, *, precision="fp32", to_its_end=False) -> dict:
+    def __call__(self, settings, config, folder, steps, seconds, precision, log) -> dict:
         self.made.append(SimpleNamespace(config=config, steps=steps, seconds=seconds, precision=precision))
-        if to_its_end:
-            folder.mkdir(parents=True)
-            headline = {"metric": "val/iou", "label": "IoU", "baselines": {"copying": 0.5}, "oracles": {}}
-            result = {"headlines": [headline], "metrics": {"val/iou": 0.75}}
-            (folder / "result.json").write_text(json.dumps(result))
         return {"steps": steps, "steps_per_second": 10.0, "memory_mb": None, **self.outcome}
 
 
@@ -70,31 +68,34 @@ def test_digits_that_stand_in_can_be_read(tmp_path):
     assert np.load(given["digits"]).shape == (100, 28, 28)
 
 
+FAMILIES = ("SlotSSM", "PSB", "SAVi")
+
+
 def test_every_family_is_trained_in_fp32_before_any_in_bf16(fake_fit, tmp_path):
-    items = Items(tmp_path, "training", 600)
-    assert training.training(Settings(tmp_path), items) == "10 runs"
-    assert [fit.precision for fit in fake_fit.made] == ["fp32"] * 5 + ["bf16"] * 5
+    items = Items(tmp_path, "b1", 540)
+    assert training.training(Settings(tmp_path), items, FAMILIES) == "6 runs"
+    assert [fit.precision for fit in fake_fit.made] == ["fp32"] * 3 + ["bf16"] * 3
     assert {fit.steps for fit in fake_fit.made} == {training.STEPS}
-    assert sum(fit.seconds + training.START / 2 for fit in fake_fit.made[:1]) == pytest.approx(60, abs=1)
+    assert fake_fit.made[0].seconds + training.START / 2 == pytest.approx(90, abs=1)
     # all are there: nothing is left for a second time
-    assert training.training(Settings(tmp_path), Items(tmp_path, "training", 600)) == "10 runs"
-    assert len(fake_fit.made) == 10
+    assert training.training(Settings(tmp_path), Items(tmp_path, "b1", 540), FAMILIES) == "6 runs"
+    assert len(fake_fit.made) == 6
 
 
 def test_a_training_that_fails_is_an_item_and_the_next_is_begun(fake_fit, tmp_path):
     fake_fit.outcome = {"problem": "out of memory", "message": "CUDA out of memory"}
-    items = Items(tmp_path, "training", 600)
-    assert training.training(Settings(tmp_path), items) == "10 runs, 10 failed"
+    items = Items(tmp_path, "b1", 540)
+    assert training.training(Settings(tmp_path), items, FAMILIES) == "6 runs, 6 failed"
     assert items["PSB, bf16"]["message"] == "CUDA out of memory"
 
 
 def test_trainings_for_which_there_is_no_time_are_left_for_another_run(fake_fit, tmp_path, monkeypatch):
     clock = itertools.count(0, 60)
-    items = Items(tmp_path, "training", 480)
-    monkeypatch.setattr(items, "left", lambda: 480.0 - 60 - next(clock))
-    with pytest.raises(OutOfTimeError, match="7 runs, 3 not begun"):
-        training.training(Settings(tmp_path), items)
-    assert len(fake_fit.made) == 7
+    items = Items(tmp_path, "b1", 300)
+    monkeypatch.setattr(items, "left", lambda: 300.0 - 60 - next(clock))
+    with pytest.raises(OutOfTimeError, match="4 runs, 2 not begun"):
+        training.training(Settings(tmp_path), items, FAMILIES)
+    assert len(fake_fit.made) == 4
     assert min(fit.seconds for fit in fake_fit.made) == 10.0
 
 
@@ -118,14 +119,52 @@ def test_what_a_training_came_to_is_read_from_its_record(error, said, problem):
 
 
 def test_commands_whose_time_is_up_keep_what_they_have(tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "run_command", lambda command, seconds, log: log.touch())
+    def stopped(command, seconds, log):
+        assert command[command.index("--allow-import") + 1] == "slotbench.bench.gpu.step_profile.StepProfile"
+        Path(f"{tmp_path / 'run'}.profile").write_text('{"seconds_per_step": 0.25}')
+        log.write_text("said\n")
+
+    monkeypatch.setattr(training, "run_command", stopped)
     settings, folder = Settings(tmp_path, "cpu"), tmp_path / "run"
-    found = training.fit(settings, {"trainer": {"max_epochs": 1}}, folder, 7, 20.0, to_its_end=True)
+    found = training.fit(settings, {"trainer": {"max_epochs": 1}}, folder, 7, 20.0, "bf16", tmp_path / "b1.log")
     assert (found["problem"], found["message"]) == ("out of time", "longer than 80 s with its start")
-    trainer = {"accelerator": "cpu", "devices": 1, "precision": "32-true", "max_steps": 7, "max_time": {"seconds": 20}}
-    assert read_yaml(tmp_path / "run.yaml") == {"trainer": {"max_epochs": 1, **trainer}}
+    assert found["steps_per_second"] == 4.0
+    trainer = read_yaml(tmp_path / "run.yaml")["trainer"]
+    assert (trainer["precision"], trainer["max_steps"], trainer["max_time"]) == ("bf16-mixed", 7, {"seconds": 20})
+    assert trainer["max_epochs"] == 1
+    monkeypatch.setattr(training, "run_command", lambda command, seconds, log: None)
     with pytest.raises(OutOfTimeError, match="0 points"):
-        training.cores(settings, Items(tmp_path, "cores"))
+        training.cores(settings, Items(tmp_path, "c1"), ("SlotSSM",))
+
+
+def test_kernels_that_overlap_count_once_and_the_longest_come_first():
+    def event(name, ts, dur, cat="kernel"):
+        return {"name": name, "cat": cat, "ts": ts, "dur": dur}
+
+    events = [event("gemm", 0, 400), event("scan", 300, 200), event("copy", 1000, 100, "gpu_memcpy")]
+    events += [event("gemm", 2000, 300), event("ProfilerStep#1", 0, 9000, "gpu_user_annotation"), {"name": "a thread"}]
+    found = kernel_times(events, ("kernel", "gpu_memcpy", "gpu_memset"), 2)
+    assert found["busy_seconds"] == pytest.approx(450e-6)
+    assert [(one["name"], one["calls"]) for one in found["longest"]] == [("gemm", 1.0), ("scan", 0.5), ("copy", 0.5)]
+    assert found["longest"][0]["seconds"] == pytest.approx(350e-6)
+    assert found["longest"][0]["share"] == pytest.approx(0.7)
+    assert found["kernels"] == 2.0
+
+
+def test_steps_are_timed_before_they_are_recorded(tmp_path):
+    file, module = tmp_path / "profile.json", torch.nn.Linear(8, 8)
+    profiled = StepProfile(str(file), warmup=2, timed=3, recorded=1)
+    holder = SimpleNamespace(device=torch.device("cpu"))
+    profiled.on_train_start(None, holder)
+    for step in range(7):
+        assert file.exists() == (step >= 6)
+        module(torch.ones(4, 8)).sum().backward()
+        time.sleep(0.3 if step < 2 else 0.01)
+        profiled.on_train_batch_end(None, holder, None, None, step)
+    found = json.loads(file.read_text())
+    assert 0.01 <= found["seconds_per_step"] < 0.3, "the first steps do not count"
+    assert 0 < found["busy_seconds"] < 0.3
+    assert len(found["longest"]) == 5
 
 
 def test_a_configuration_over_another_keeps_arguments_of_the_same_class_alone():
@@ -139,46 +178,3 @@ def test_a_configuration_over_another_keeps_arguments_of_the_same_class_alone():
         "init_args": {"x": 5},
     }
     assert below["core"]["init_args"] == {"x": 1, "y": 2}
-
-
-def chosen(out: Path, fake_fit, seconds: float, trained: float | None, probed: float | None) -> dict:
-    out.mkdir(exist_ok=True)
-    if trained is not None:
-        Items(out, "training")["SlotSSM, fp32"] = {"steps_per_second": trained}
-    fake_fit.outcome = {"problem": "error", "message": "no"} if probed is None else {"steps_per_second": probed}
-    items = Items(out, "experiment", seconds)
-    training.experiment(Settings(out), items)
-    return items["choice"]
-
-
-def test_the_experiment_is_chosen_by_the_measured_speed(fake_fit, tmp_path):
-    own, whole, laptop = training.PLANS
-    for index, (trained, probed, plan) in enumerate(
-        [(100.0, 1.0, own), (5.0, 20.0, whole), (None, 20.0, whole), (5.0, 0.5, laptop), (None, None, laptop)]
-    ):
-        choice = chosen(tmp_path / str(index), fake_fit, 660.0, trained, probed)
-        assert choice["plan"] == plan
-        assert choice["steps"] >= training.PLANS[plan]
-    assert training.steps_that_fit(660.0, 10.0) == 4800
-    assert training.steps_that_fit(660.0, None) == 0
-
-
-def test_the_experiment_is_the_papers_in_size_and_has_its_scores(fake_fit, tmp_path):
-    assert chosen(tmp_path, fake_fit, 660.0, None, 10.0)["plan"] == list(training.PLANS)[1]
-    fit = fake_fit.made[-1]
-    paper = read_yaml(training.PAPER)
-    for part in ("encoder", "core", "decoder"):
-        assert fit.config["model"]["init_args"][part] == paper["model"]["init_args"][part]
-    assert fit.config["data"]["init_args"] == {**paper["data"]["init_args"], "patches_per_side": 1}
-    assert fit.config["model"]["init_args"]["dense_targets"] is True
-    assert fit.config["trainer"]["val_check_interval"] * 4 >= fit.steps
-    items = Items(tmp_path, "experiment")
-    assert items["run"]["metrics"] == {"val/iou": 0.75}
-    assert items["run"]["headlines"][0]["baselines"] == {"copying": 0.5}
-    # a second time the choice stands, and nothing is probed
-    before = len(fake_fit.made)
-    (tmp_path / "experiment" / "run" / "result.json").unlink()
-    (tmp_path / "experiment" / "run").rmdir()
-    training.experiment(Settings(tmp_path), Items(tmp_path, "experiment", 60.0))
-    assert len(fake_fit.made) == before + 1
-    assert fake_fit.made[-1].steps == fit.steps

@@ -1,7 +1,7 @@
-"""Runs the stages of a GPU day, each with a time limit, and keeps the result of each.
+"""Runs slices, each with a time limit, and keeps the results of each.
 
-This process uses no device: whatever does is a process of its own, which may be lost or ended. Here are also the two
-stages that need nothing of slotbench: the machine, and the tests marked gpu.
+This process uses no device: whatever does is a process of its own, which may be lost or ended. Here is also the slice
+that measures nothing: what `slotbench doctor` says of the machine, and the tests marked gpu.
 """
 
 from __future__ import annotations
@@ -29,105 +29,94 @@ from slotbench.bench.gpu.plan import (
     DONE,
     FAILED,
     RUNNING,
-    STAGES,
     Items,
     OutOfTimeError,
     Settings,
-    Stage,
-    limit_of,
+    Slice,
     run_command,
 )
 from slotbench.bench.gpu.report import outcomes, write_report
 from slotbench.bench.harness import OUT_OF_TIME, failure, python
 from slotbench.errors import UserError, lines
-from slotbench.files import dump_json, read_json_object_or_none, write_atomically
-from slotbench.runs.provenance import describe_environment, git_state, processor
+from slotbench.runs.provenance import git_state, processor
 from slotbench.text import one_line
 
-__all__ = ["facts_of", "gpu_tests", "machine", "marked_files", "run_day", "test_outcomes"]
-
-_LEAST = 20.0  # seconds below which a stage is not begun
+__all__ = ["facts_of", "gpu_tests", "marked_files", "run_slices", "test_outcomes"]
 
 
 # --- the driver
 
 
-def run_day(
-    settings: Settings, names: Sequence[str], say: Callable[[str], None], *, restart: bool = False
+def run_slices(
+    settings: Settings, slices: Sequence[Slice], say: Callable[[str], None], *, restart: bool = False
 ) -> list[str]:
-    """Runs those stages that have no result yet, in the order of the plan, and writes the report after each.
+    """Runs those slices that have no result yet, and writes a page for each.
 
     Args:
         settings: what the command asked for.
-        names: of the stages.
-        say: is told a line per stage, its first part when it begins.
-        restart: drops the results of these stages first.
+        slices: in this order.
+        say: is told a line per slice, its first part when it begins.
+        restart: drops the results of these slices first.
 
     Returns:
-        The stages of these that are not done.
+        The names of the slices that are not done.
 
     Raises:
-        UserError: no such device is here, or the folder has results of another one.
+        UserError: no such device is here, or a slice has results of another one.
     """
     facts = facts_of(settings.device)
     if "error" in facts:
-        raise UserError(f"{facts['error']}: run this where there is one, or try every stage with --device cpu --quick")
-    _check_identity(settings, facts, restart and set(names) >= {stage.name for stage in STAGES})
-    deadline = time.monotonic() + 60 * settings.minutes
+        raise UserError(f"{facts['error']}: run this where there is one, or try a slice with --device cpu --quick")
+    settings.out.mkdir(parents=True, exist_ok=True)
     left = []
-    chosen = [stage for stage in STAGES if stage.name in names]
-    for index, stage in enumerate(chosen, start=1):
+    for index, one in enumerate(slices, start=1):
         if restart:
-            for file in (f"{stage.name}.json", f"{stage.name}.log"):
-                (settings.out / file).unlink(missing_ok=True)
-            shutil.rmtree(settings.out / stage.name, ignore_errors=True)
-        result = Items(settings.out, stage.name).result
-        limit = limit_of(stage, settings.minutes, deadline - time.monotonic())
-        if result["state"] in (DONE, FAILED):
-            say(f"{stage.name:<11}{result['state']} before: {result['message']}\n")
-        elif limit < _LEAST:
-            say(f"{stage.name:<11}not begun: {max(limit, 0):.0f} s are left\n")
+            for file in settings.out.glob(f"{one.name}.*"):
+                shutil.rmtree(file) if file.is_dir() else file.unlink()
+        items = Items(settings.out, one.name, 60 * settings.minutes)
+        _check_identity(items, settings, facts)
+        if items.result["state"] in (DONE, FAILED):
+            say(f"{one.name:<4}{items.result['state']} before: {items.result['message']}\n")
         else:
-            say(f"{stage.name:<11}{index} of {len(chosen)}, up to {_minutes(limit)} ... ")
+            limit = _minutes(60 * settings.minutes)
+            say(f"{one.name:<4}{index} of {len(slices)}, up to {limit}: {one.what} ... ")
+            items.on_write = lambda items=items, one=one: _report(one, items, say)  # type: ignore[misc]
             with _sigterm_interrupts():
-                result = _run(settings, stage, limit)
-            _report(settings, say)
-            say(f"{result['state']} in {_minutes(result['seconds'])}: {result['message']}\n")
-        left += [stage.name] if result["state"] != DONE else []
-    _report(settings, say)
+                _run(settings, one, items, facts)
+            say(f"{items.result['state']} in {_minutes(items.result['seconds'])}: {items.result['message']}\n")
+        left += [one.name] if items.result["state"] != DONE else []
     return left
 
 
-def _run(settings: Settings, stage: Stage, limit: float) -> dict[str, Any]:
-    """The result of a stage, whatever becomes of its processes."""
-    items, began = Items(settings.out, stage.name, limit), time.monotonic()
-    items.write(state="", message="")
+def _run(settings: Settings, one: Slice, items: Items, facts: dict[str, Any]) -> None:
+    """Runs a slice to its result, whatever becomes of its processes."""
+    began, git = time.monotonic(), git_state(Path(__file__).parent)
+    commit = f"slotbench {__version__}, no git commit"
+    if git is not None:
+        commit = f"commit {git['commit'][:12]}{' with changes' if git['dirty'] else ''}"
+    date = datetime.now().astimezone().isoformat(timespec="seconds")
+    known = {"commit": commit, "date": date, "command": settings.command, "quick": settings.quick, "facts": facts}
+    items.write(state="", message="", **known)
     try:
-        state, message = DONE, _function(stage)(settings, items)
+        state, message = DONE, _function(one)(settings, items, **one.arguments)
     except OutOfTimeError as error:
         state, message = OUT_OF_TIME, str(error)
     except Exception as error:
         with open(items.log, "a", encoding="utf-8") as log:
             traceback.print_exc(file=log)
         state, message = FAILED, one_line(failure(error)["message"])
-    git = git_state(Path(__file__).parent)
-    commit = f"slotbench {__version__}, no git commit"
-    if git is not None:
-        commit = f"commit {git['commit'][:12]}{' with changes' if git['dirty'] else ''}"
-    date = datetime.now().astimezone().isoformat(timespec="seconds")
-    ended = {"seconds": time.monotonic() - began, "limit": limit, "commit": commit, "date": date}
-    items.write(state=state, message=message, **ended, command=settings.command)
-    return items.result
+    items.write(state=state, message=message, seconds=time.monotonic() - began)
 
 
-def _function(stage: Stage) -> Callable[[Settings, Items], str]:
-    found: Callable[[Settings, Items], str] = getattr(import_module(f"slotbench.bench.gpu.{stage.module}"), stage.name)
+def _function(one: Slice) -> Callable[..., str]:
+    module, _, name = one.stage.partition(".")
+    found: Callable[..., str] = getattr(import_module(f"slotbench.bench.gpu.{module}"), name)
     return found
 
 
 @contextlib.contextmanager
 def _sigterm_interrupts() -> Iterator[None]:
-    """A machine that is taken back sends SIGTERM: the stage is ended as by Ctrl-C, and can be resumed."""
+    """A machine that is taken back sends SIGTERM: the slice is ended as by Ctrl-C, and can be resumed."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -135,25 +124,26 @@ def _sigterm_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _check_identity(settings: Settings, facts: dict[str, Any], overwrite: bool) -> None:
-    """Refuses a folder with results of another device: numbers of one folder are of one machine."""
-    settings.out.mkdir(parents=True, exist_ok=True)
-    path = settings.out / "gpu.json"
-    now = {"device": facts["device"], "torch": facts["torch"], "quick": settings.quick}
-    before = read_json_object_or_none(path) or now
+def _check_identity(items: Items, settings: Settings, facts: dict[str, Any]) -> None:
+    """Refuses to add to results of another device: the numbers of a file are of one machine."""
+    if "facts" not in items.result:
+        return
+    now: dict[str, Any] = {"quick": settings.quick}
+    if not items.archive.is_file():  # a training goes on anywhere
+        now |= {"device": facts["device"], "torch": facts["torch"]}
+    before = {**items.result["facts"], "quick": items.result.get("quick")}
     changed = [f"{name} {before.get(name)} in place of {now[name]}" for name in now if before.get(name) != now[name]]
-    if changed and not overwrite:
-        expected = "another --out, or --restart of all stages to drop them"
-        raise UserError(lines(f"{settings.out} holds results of {', '.join(changed)}", expected=expected))
-    write_atomically(path, dump_json(now) + "\n")
+    if changed:
+        expected = f"another --out, or --restart to drop {items.path.name}"
+        raise UserError(lines(f"{items.path} holds results of {', '.join(changed)}", expected=expected))
 
 
-def _report(settings: Settings, say: Callable[[str], None]) -> None:
-    """Writes the page; the numbers are in the stages' files, so a mistake in it must not end the day."""
+def _report(one: Slice, items: Items, say: Callable[[str], None]) -> None:
+    """Writes the page; the numbers are in the JSON, so a mistake in it must not end the slice."""
     try:
-        write_report(settings)
+        write_report(one, items)
     except Exception as error:
-        say(f"report.md cannot be written: {type(error).__name__}: {error}\n")
+        say(f"{one.name}.md cannot be written: {type(error).__name__}: {error}\n")
 
 
 def _minutes(seconds: float) -> str:
@@ -163,21 +153,15 @@ def _minutes(seconds: float) -> str:
 # --- the machine
 
 
-def machine(settings: Settings, items: Items) -> str:
-    """Asks torch, the driver's tool and doctor; returns the device and the versions in a line."""
-    facts = facts_of(settings.device)
-    items["environment"], items["facts"] = facts.pop("environment"), facts
+def _doctor() -> dict[str, Any]:
+    """What `slotbench doctor` finds, which runs every kernel once."""
     done = subprocess.run(python("slotbench", "doctor", "--json"), capture_output=True, text=True)
     try:
         # what a library prints when it is imported comes first
         report = json.loads(done.stdout[max(0, done.stdout.find("{\n")) :])
-        items["doctor"] = {"exit_code": done.returncode, "failing": report["failing"], "findings": report["findings"]}
-        broken = len(report["failing"])
+        return {"exit_code": done.returncode, "failing": report["failing"], "findings": report["findings"]}
     except (KeyError, ValueError):
-        items["doctor"] = {"problem": "error", "message": _last_line(done)}
-        return f"{facts['device']}; slotbench doctor gave no report"
-    versions = [f"{name} {facts[name]}" for name in ("driver", "torch", "triton", "mamba-ssm") if facts.get(name)]
-    return f"{', '.join([facts['device'], *versions])}; doctor: {broken or 'nothing'} not in order"
+        return {"problem": "error", "message": _last_line(done)}
 
 
 def facts_of(kind: str) -> dict[str, Any]:
@@ -223,7 +207,7 @@ def _facts(kind: str) -> dict[str, Any]:
             "memory, GiB": round(card.total_memory / 2**30, 1),
             "multiprocessors": card.multi_processor_count,
         }
-    return found | {"environment": describe_environment()}
+    return found
 
 
 def _driver() -> str | None:
@@ -242,27 +226,28 @@ _SLOW = ("test_ssd", "test_ssm_blocks")  # mamba-ssm's kernels of Mamba-2 tune t
 
 
 def gpu_tests(settings: Settings, items: Items) -> str:
-    """Runs the tests that have no outcome yet by pytest; returns how many passed, failed and were skipped."""
+    """Asks doctor, runs the tests that have no outcome yet; returns how many passed, failed and were skipped."""
+    if "doctor" not in items.result:
+        items.write(doctor=_doctor())
     files = sorted(marked_files(Path("tests")), key=lambda file: any(name in file for name in _SLOW))
     if not files:
         raise RuntimeError("no file of tests/ here is marked gpu: run the command in a checkout of slotbench")
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise RuntimeError(f"{', '.join(missing)} cannot be imported; the tests need pip install '.[test]'")
-    # a stage that was killed has what its log says
+    # a slice that was killed has what its log says
     done = test_outcomes(items.log.read_text(errors="replace") if items.log.is_file() else "")
     # the options of pyproject.toml ask for pytest-xdist, and for warnings of one torch
     command = python("pytest", *files, "-m", "gpu", "-o", "addopts=", "-o", "console_output_style=classic")
     command += ["-W", "default", "-v", "-ra", "--durations=20", "--continue-on-collection-errors"]
-    command += ["-p", "no:cacheprovider", f"--junitxml={settings.out / 'gpu_tests.xml'}"]
-    command += [f"--deselect={name}" for name in done if name != RUNNING and "::" in name]
+    command += ["-p", "no:cacheprovider", *(f"--deselect={name}" for name in done if name != RUNNING and "::" in name)]
     code = run_command(["env", "COLUMNS=1000", *command], items.left(), items.log)
     items.clear()
     items.update(test_outcomes(items.log.read_text(errors="replace")))
     if code is None:
         raise OutOfTimeError(outcomes(items))
     if code not in (0, 1, 5):  # all passed, some failed, none was left
-        raise RuntimeError(f"pytest ended with code {code}; gpu_tests.log says more")
+        raise RuntimeError(f"pytest ended with code {code}; {items.log.name} says more")
     items.pop(RUNNING, None)
     return outcomes(items)
 

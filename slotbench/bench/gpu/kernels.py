@@ -1,4 +1,4 @@
-"""The stage of kernels: every kernel of `slotbench.ops` against the others, in values, gradients, time and memory.
+"""The slices of kernels: every kernel of an op against the others, in values, gradients, time and memory.
 
 Each op has a process of its own (`python -m` this module) in which the kernels take turns. Where a kernel takes the
 device down with it, or does not come back, it is named, and a new process goes on without it.
@@ -15,7 +15,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.func import functional_call
 from torch.nn import functional
 
 from slotbench import ops
@@ -38,16 +39,22 @@ from slotbench.bench.harness import (
     python,
     serve,
 )
+from slotbench.nn.inverted_attention import InvertedAttention
 from slotbench.ops.dispatch import KERNELS
+from slotbench.ops.inverted_attention import Attended
+from slotbench.ops.inverted_attention.attention import KERNELS as ATTENTION_KERNELS
+from slotbench.registry import load
 
-__all__ = ["Call", "inputs_of", "kernels", "key_of", "measure", "measure_case"]
+__all__ = ["Call", "inputs_of", "kernels", "kernels_of", "key_of", "measure", "measure_case"]
 
 SHAPES, QUICK_SHAPES = ((384, 6), (384, 24), (96, 300), (32, 2560)), ((4, 3), (2, 8))
 """Sequences (clips times slots) and steps of each."""
 WIDTHS, QUICK_WIDTHS = (128, 384), (32,)
+ATTENTION_SIZES, QUICK_ATTENTION_SIZES = ((144, 1024, 192), (144, 4096, 192), (24, 16384, 192)), ((2, 40, 32),)
+"""Frames, tokens and width of inverted attention; the last is the size that a target names."""
+SLOTS = 11
 ROUNDS, QUICK_ROUNDS = 10, 2
 HEAD_DIM, TAPS = 32, 4
-_SLOW_OPS = ("ssd",)  # last: a kernel tunes itself for a minute or more at every new size, and time may run out there
 _PATIENCE = 90.0  # seconds without a message after which a kernel is given up: compilation, and its slowest call
 _COMPARED = 2  # sequences whose values are compared with the reference in double precision
 _SHORT = 0.01  # seconds below which a call is repeated and averaged
@@ -58,18 +65,18 @@ _SLOW = 0.2  # seconds from which on a call has two rounds and no more
 # --- the stage
 
 
-def kernels(settings: Settings, items: Items) -> str:
+def kernels(settings: Settings, items: Items, ops: Sequence[str], widths: Sequence[int] = WIDTHS) -> str:
     """Measures what has no item yet; returns the kernels that ran, by op, and those that failed."""
-    shapes, widths = (QUICK_SHAPES, QUICK_WIDTHS) if settings.quick else (SHAPES, WIDTHS)
-    sizes = [{"sequences": n, "steps": steps, "width": width} for width in widths for n, steps in shapes]
-    seconds = items.left()
-    for op, names in sorted(KERNELS.items(), key=lambda item: item[0] in _SLOW_OPS):
+    cases = [(op, size) for op in ops for size in _sizes(op, widths, settings.quick)]
+    seconds = 0.6 * items.left() / len(cases)
+    for op in ops:
+        names = kernels_of(op)
         request = {
             "op": op,
             "device": settings.device,
             "rounds": QUICK_ROUNDS if settings.quick else ROUNDS,
-            "seconds": 0.6 * seconds / (len(KERNELS) * len(sizes)),
-            "cases": [{**size, "kernels": names} for size in sizes if key_of(op, size) not in items],
+            "seconds": seconds,
+            "cases": [{**size, "kernels": names} for one, size in cases if one == op and key_of(op, size) not in items],
         }
         for size, found in measure(request, deadline=items.deadline, log=items.log):
             items[key_of(op, size)] = {"op": op, **size, "kernels": {name: found[name] for name in names}}
@@ -83,6 +90,20 @@ def kernels(settings: Settings, items: Items) -> str:
                 failed.append(f"{item['op']}/{kernel}")
     line = "; ".join(f"{op}: {', '.join(dict.fromkeys(names)) or 'none'}" for op, names in ran.items())
     return line + (f"; failed somewhere: {', '.join(dict.fromkeys(failed))}" if failed else "")
+
+
+def kernels_of(op: str) -> tuple[str, ...]:
+    """The kernels of an op by name, as `slotbench.ops` has them."""
+    return ATTENTION_KERNELS if op.startswith("inverted_attention") else KERNELS[op]
+
+
+def _sizes(op: str, widths: Sequence[int], quick: bool) -> list[dict[str, int]]:
+    sizes = [(*shape, width) for width in widths for shape in SHAPES]
+    if quick:
+        sizes = [(*shape, width) for width in QUICK_WIDTHS for shape in QUICK_SHAPES]
+    if op.startswith("inverted_attention"):
+        sizes = [*(QUICK_ATTENTION_SIZES if quick else ATTENTION_SIZES)]
+    return [{"sequences": n, "steps": steps, "width": width} for n, steps, width in sizes]
 
 
 def key_of(op: str, size: dict[str, Any]) -> str:
@@ -305,13 +326,27 @@ class Call:
         return torch.autograd.grad(y, self.inputs, weights)
 
 
+def _attend(width: int, heads: int) -> Callable[[list[Tensor], str], tuple[Tensor, ...]]:
+    """Inverted attention of slots, tokens, and the weights of queries and of keys and values."""
+    mean = load("aggregations", "WeightedMean")(width // heads)
+    layer = InvertedAttention(width, num_heads=heads, aggregation=mean, bias=False, output_map=False)
+
+    def attend(x: list[Tensor], kernel: str) -> tuple[Tensor, ...]:
+        layer.kernel = kernel
+        weights = {"query.weight": x[2], "key_value.weight": x[3]}
+        found: Attended = functional_call(layer, weights, (x[0], x[1]))
+        return (found.updates,)
+
+    return attend
+
+
 def inputs_of(op: str, sequences: int, steps: int, width: int, device: str, states: int = 16) -> Call:
     """Random inputs in single precision as a block of a model gives them, the same ones at every call.
 
     Args:
         op: name of an op.
-        sequences: clips times slots.
-        steps: of each.
+        sequences: clips times slots; frames of inverted attention.
+        steps: of each; tokens of a frame.
         width: channels.
         device: "cuda" or "cpu".
         states: of a state space model, per channel or head.
@@ -348,6 +383,10 @@ def inputs_of(op: str, sequences: int, steps: int, width: int, device: str, stat
     elif op == "group_norm_activation":
         given = [randn(sequences, width, steps), randn(width), randn(width)]
         call = Call(given, lambda x, kernel: (ops.group_norm_activation(x[0], 1, x[1], x[2], kernel=kernel),))
+    elif op.startswith("inverted_attention"):
+        given = [randn(sequences, SLOTS, width), randn(sequences, steps, width)]
+        given += [randn(width, width) / width**0.5, randn(2 * width, width) / width**0.5]
+        call = Call(given, _attend(width, 4 if op.endswith("4 heads") else 1))
     else:
         raise ValueError(f"no inputs are known for the op {op}: add them to slotbench/bench/gpu/kernels.py")
     for value in call.inputs:

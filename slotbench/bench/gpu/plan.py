@@ -1,6 +1,7 @@
-"""The stages of a GPU day, what its command asked for, and the file of a stage.
+"""The slices of `slotbench bench gpu`: what waits for a GPU, in pieces that fit into a quarter of an hour.
 
-A piece of work of a stage is an *item*, by a key of its own; an item with a "problem" has failed.
+A slice is a function with its arguments, and one file of results. A piece of its work is an *item*, by a key of its
+own; an item with a "problem" has failed.
 """
 
 from __future__ import annotations
@@ -10,20 +11,32 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from slotbench.errors import UserError, did_you_mean, lines
 from slotbench.files import dump_json, read_json_object_or_none, write_atomically
 
-__all__ = ["MINUTES", "STAGES", "Items", "OutOfTimeError", "Settings", "Stage", "limit_of", "problem_of", "run_command"]
+__all__ = [
+    "MINUTES",
+    "SLICES",
+    "Items",
+    "OutOfTimeError",
+    "Settings",
+    "Slice",
+    "next_slice",
+    "problem_of",
+    "run_command",
+    "slices_named",
+]
 
 DONE, FAILED = "done", "failed"
-"""The states of a stage that has ended, beside `OUT_OF_TIME`."""
+"""The states of a slice that has ended, beside `OUT_OF_TIME`."""
 
-MINUTES = 40.0
-"""Minutes that the whole day may take by default; the limits of the stages are shares of it."""
+MINUTES = 9.0
+"""Minutes that a slice may take by default: with the installation on a bare machine, below ten."""
 
 UNAVAILABLE = "not available"
 """The problem of a kernel that cannot run here: not installed, for another device, or refused after a trial."""
@@ -31,37 +44,71 @@ UNAVAILABLE = "not available"
 RUNNING = "running"
 """Key of the test that has begun and not ended: it is there at the end where a test has taken the process down."""
 
-_PATIENCE = 20.0  # seconds from the signal that ends a command to the one that kills it
+_PATIENCE = 30.0  # seconds from the signal that ends a command to the one that kills it
 
 
 @dataclass(frozen=True)
-class Stage:
-    """One stage: the function of its name, with settings and items as arguments.
+class Slice:
+    """A piece of work for a GPU.
 
     Attributes:
-        name: of the function and of the files.
-        module: of this folder, in which the function is.
-        what: it does, in a line.
-        minutes: it may take of 40; None for the rest of the time.
-        planned: minutes that it is expected to take.
+        name: of the slice and of its files.
+        stage: module of this folder and function, which takes settings, items and the arguments.
+        what: it measures, in a line.
+        planned: minutes that it is expected to take on an H100.
+        arguments: of the function.
+        measured: device and date, once docs/benchmarks.md has its numbers.
     """
 
     name: str
-    module: str
+    stage: str
     what: str
-    minutes: float | None
     planned: float
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    measured: str = ""
 
 
-STAGES = (
-    Stage("machine", "day", "device, driver, versions, and the report of slotbench doctor", 3, 1.5),
-    Stage("gpu_tests", "day", "the tests marked gpu", 5, 3),
-    Stage("kernels", "kernels", "every kernel of slotbench.ops against the others", 6, 5),
-    Stage("cores", "training", "slotbench bench cores on the device", 6, 5),
-    Stage("training", "training", "training at the papers' sizes, a model of each family, fp32 and bf16-mixed", 10, 9),
-    Stage("experiment", "training", "one experiment to its end, with scores and baselines", None, 10),
+def _training(name: str, *families: str) -> Slice:
+    what = f"a training step at paper size: {', '.join(families)}"
+    return Slice(name, "training.training", what, 9, {"families": families})
+
+
+def _cores(name: str, *cores: str) -> Slice:
+    return Slice(name, "training.cores", f"against length up to 2,560: {', '.join(cores)}", 9, {"names": cores})
+
+
+def _kernels(name: str, what: str, *ops: str, measured: str = "", **arguments: Any) -> Slice:
+    return Slice(name, "kernels.kernels", f"every kernel of {what}", 8, {"ops": ops, **arguments}, measured)
+
+
+def _study(name: str, study: str, smallest: str) -> Slice:
+    arguments = {"grid": f"experiments/grids/studies/{study}.yaml", "smallest": (smallest, "seed=1000", "lr=0.0003")}
+    return Slice(name, "long.study", f"points of the study `{study}`", 9, arguments)
+
+
+SLICES = (
+    Slice("a1", "day.gpu_tests", "`slotbench doctor`, then `pytest -m gpu`, what tunes itself last", 8),
+    _training("b1", "SlotSSM", "PSB", "SAVi"),
+    _training("b2", "OC-SlotSSM", "STEVE", "Slot Attention"),
+    _training("b3", "ConvS5", "ConvLSTM", "RIM"),
+    _cores("c1", "SlotSSM", "SlotTransformer", "PSB"),
+    _cores("c2", "SlotRNN", "RIM", "ConvS5"),
+    _kernels("d1", "inverted attention, one head and four", "inverted_attention", "inverted_attention, 4 heads"),
+    _kernels("e1", "the other scans", "causal_conv1d", "linear_scan", "group_norm_activation"),
+    _kernels("e2", "`ssd`, width 128", "ssd", widths=(128,)),
+    _kernels("e3", "`ssd`, width 384", "ssd", widths=(384,)),
+    _kernels("e4", "`selective_scan`", "selective_scan", measured="NVIDIA H200, 2026-11-26"),
+    _study("f1", "moving_sprites_long", "config=GRU"),
+    _study("f2", "blinking_balls_unweighted", "config=SlotRNN"),
+    Slice(
+        "g1",
+        "long.experiment",
+        "Blinking Color Balls at paper size (L = 80), as far as the time goes",
+        9,
+        {"config": "experiments/paper/blinking_balls_earliest_t6_p4.yaml"},
+    ),
 )
-"""In the order in which they run."""
+"""In the order in which they are to be measured."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +119,7 @@ class Settings:
         out: folder of all results.
         device: "cuda" or "cpu".
         quick: tiny sizes: to see that every stage runs.
-        minutes: of the whole day.
+        minutes: of each slice.
         command: as it was typed.
     """
 
@@ -83,40 +130,52 @@ class Settings:
     command: str = "slotbench bench gpu"
 
 
-def limit_of(stage: Stage, minutes: float, left: float) -> float:
-    """Seconds that a stage may take.
+def slices_named(names: str) -> list[Slice]:
+    """The slices of some names with commas between them.
 
-    Args:
-        stage: the stage.
-        minutes: of the whole day.
-        left: seconds until the day has to end.
+    Raises:
+        UserError: there is no such slice.
     """
-    return left if stage.minutes is None else min(60 * stage.minutes * minutes / MINUTES, left)
+    known = {one.name: one for one in SLICES}
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    for name in wanted:
+        if name not in known:
+            raise UserError(lines(f"no slice is called {name}{did_you_mean(name, known)}", slices=", ".join(known)))
+    return [known[name] for name in wanted]
+
+
+def next_slice(out: Path) -> Slice | None:
+    """The first slice whose numbers are neither published nor, to their end, in `out`; None where there is none."""
+    states = ((one, Items(out, one.name).result["state"]) for one in SLICES if not one.measured)
+    return next((one for one, state in states if state not in (DONE, FAILED)), None)
 
 
 class OutOfTimeError(RuntimeError):
-    """The time of a stage is up, with work left that another run of the command can do."""
+    """The time of a slice is up, with work left that another run of the command can do."""
 
 
 class Items(dict[str, dict[str, Any]]):
-    """The items of a stage by key, in `OUT/STAGE.json` after every change; those of an interrupted stage are there.
+    """The items of a slice by key, in `OUT/SLICE.json` after every change; those of an interrupted slice are there.
 
     Args:
         out: folder of all results.
-        stage: its name.
-        seconds: that the stage may take from now on.
+        name: of the slice.
+        seconds: that the slice may take from now on.
 
     Attributes:
-        result: what the file has beside them: "state" (`DONE`, `FAILED` or `OUT_OF_TIME` once the stage has ended),
-            "message", "seconds", "limit", "commit", "date" and "command".
-        log: the file of what the commands of the stage print.
-        deadline: of the stage, by the monotonic clock.
+        result: what the file has beside them: "state" (`DONE`, `FAILED` or `OUT_OF_TIME` once the slice has ended),
+            "message", "seconds", "commit", "date", "command", "quick" and "facts" of the machine.
+        log: the file of what the commands of the slice print.
+        archive: the file that the next call resumes from, of a slice with trainings that go on.
+        deadline: of the slice, by the monotonic clock.
+        on_write: called after every change.
     """
 
-    def __init__(self, out: Path, stage: str, seconds: float = 0.0) -> None:
-        self.path, self.log = out / f"{stage}.json", out / f"{stage}.log"
+    def __init__(self, out: Path, name: str, seconds: float = 0.0) -> None:
+        self.path, self.log, self.archive = (out / f"{name}.{kind}" for kind in ("json", "log", "zip"))
         self.deadline = time.monotonic() + seconds
-        self.result = {"stage": stage, "state": "", "message": "", **(read_json_object_or_none(self.path) or {})}
+        self.on_write: Callable[[], object] = lambda: None
+        self.result = {"slice": name, "state": "", "message": "", **(read_json_object_or_none(self.path) or {})}
         found = self.result.pop("items", None)
         super().__init__(found if isinstance(found, dict) else {})
 
@@ -132,6 +191,7 @@ class Items(dict[str, dict[str, Any]]):
         """Writes the file in one step, with changes to the result."""
         self.result |= result
         write_atomically(self.path, dump_json({**self.result, "items": dict(self)}, indent=1) + "\n")
+        self.on_write()
 
     def summary(self, noun: str) -> str:
         """How many there are, and how many of them failed: "10 runs, 1 failed"."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -93,6 +94,8 @@ def run(arguments: Sequence[str]) -> int:
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
+        if arguments[:1] == ["help"] and len(arguments) > 1:
+            arguments = [*arguments[1:], "--help"]
         if not arguments or arguments[0] in ("-h", "--help", "help"):
             print_help(_help())
             return 0
@@ -135,6 +138,8 @@ def _command(name: str, arguments: list[str]) -> int:
         meant = f"; did you mean slotbench {near[0]}?" if near else ""
         if not near and name.endswith((".yaml", ".yml")):
             meant = f"; did you mean slotbench fit --config {name}?"
+        if name in ("--config", "-c", "--resume"):
+            meant = f"; did you mean slotbench fit {shlex.join([name, *arguments])}?"
         raise UserError(f"no command named {name}{meant}\n  commands: {', '.join(COMMANDS)}")
     module = importlib.import_module(f"slotbench.commands.{COMMANDS[name][0]}")
     if hasattr(module, "USAGE") and {"--help", "-h"} & {*arguments}:

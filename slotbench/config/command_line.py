@@ -6,6 +6,7 @@ Everything here answers before torch is imported.
 from __future__ import annotations
 
 import inspect
+import re
 import shlex
 import sys
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from slotbench.config.settings import (
 )
 from slotbench.errors import UserError, lines, wrapped
 from slotbench.runs.checkpoint_choice import DEFAULT, OF_A_RUN, choose_checkpoint
-from slotbench.runs.folder import RunFolder, check_run_name, usable_run_name
+from slotbench.runs.folder import CONFIG, RunFolder, check_run_name, usable_run_name
 from slotbench.text import printable
 from slotbench.yaml_files import read_yaml
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["CommandLine", "read_command_line", "resolve"]
 
 _LIGHTNING = "--ckpt_path"
+_SEED = re.compile(r"\A--seed(?==|\Z)")
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def resolve(arguments: list[str]) -> Configuration:
     Raises:
         UserError: an option, a file, a name or a setting is wrong.
     """
-    options, rest = split_options(arguments)
+    options, rest = split_options(_with_seed(arguments))
     settings = _read("fit", options, rest)
     from slotbench.config.parser import filter_messages, parse
 
@@ -79,7 +81,7 @@ def read_command_line(command: str, arguments: list[str]) -> CommandLine:
     Raises:
         UserError: an option, a file, a run or a name is wrong, or the command does not take it.
     """
-    arguments, run = _expand_run(command, arguments)
+    arguments, run = _expand_run(command, _with_seed(arguments))
     options, arguments = split_options(arguments)
     _check_options(command, options, run)
     if command == "fit":
@@ -97,6 +99,11 @@ def read_command_line(command: str, arguments: list[str]) -> CommandLine:
     if options.name is None:
         options.name = _name_of(config_files(arguments))
     return CommandLine(arguments, settings, options, run.path if run else None)
+
+
+def _with_seed(arguments: list[str]) -> list[str]:
+    """The arguments with `--seed_everything` for `--seed`, which other tools call it."""
+    return [_SEED.sub("--seed_everything", argument) for argument in arguments]
 
 
 def _check_options(command: str, options: RunOptions, run: RunFolder | None) -> None:
@@ -205,7 +212,7 @@ def _expand_resume(options: RunOptions, arguments: list[str]) -> list[str]:
         return arguments
     folder = RunFolder.open(options.resume)
     folder.check_own()
-    config = folder.path / "config.yaml"
+    config = folder.path / CONFIG
     if not config.is_file():
         raise UserError(
             f"{folder.path} has no config.yaml: it was killed before it began; start it again with --config"
@@ -216,13 +223,33 @@ def _expand_resume(options: RunOptions, arguments: list[str]) -> list[str]:
 
 
 def _expand_run(command: str, arguments: list[str]) -> tuple[list[str], RunFolder | None]:
-    """Expands `RUN` into the run's configuration."""
-    if command == "fit" or arguments[0].startswith("-"):
+    """Expands the words before the first option: FILE of a fit; RUN otherwise, and a video that is to be predicted."""
+    if arguments[0].startswith("-"):
         return arguments, None
+    if command == "fit":
+        return ["--config", *arguments], None
     folder = RunFolder.open(arguments[0])
     folder.check_own()
     # before the user's own arguments, which override it
-    return ["--config", str(folder.path / "config.yaml"), *arguments[1:]], folder
+    return ["--config", str(folder.path / CONFIG), *_expand_video(command, arguments[1:])], folder
+
+
+def _expand_video(command: str, arguments: list[str]) -> list[str]:
+    """Expands a video, or a folder of videos, into the data set that reads it."""
+    if not arguments or arguments[0].startswith("-"):
+        return arguments
+    video, *rest = arguments
+    if command != "predict":
+        raise UserError(
+            f"{command} takes no {video}: it scores the run's own data; slotbench predict RUN {video} draws it"
+        )
+    if not Path(video).exists():
+        raise UserError(f"there is nothing at {video}; expected slotbench predict RUN VIDEO, or a folder of videos")
+    if rest and not rest[0].startswith("-"):
+        raise UserError(
+            f"predict takes one video, and {video} and {rest[0]} are given; put them in a folder, and name it"
+        )
+    return ["--data", "VideoFolder", "--data.path", video, *rest]
 
 
 def _resolution_of(run: Path, settings: list[Setting]) -> list[str]:
@@ -231,7 +258,7 @@ def _resolution_of(run: Path, settings: list[Setting]) -> list[str]:
     name = typed.get(("data",))
     if ("data", "resolution") in typed or name not in registry.names("datasets"):
         return []
-    own = read_yaml(run / "config.yaml")["data"].get("init_args") or {}
+    own = read_yaml(run / CONFIG)["data"].get("init_args") or {}
     takes_one = "resolution" in inspect.signature(registry.load("datasets", name)).parameters
     return ["--data.resolution", str(own["resolution"])] if takes_one and "resolution" in own else []
 

@@ -7,6 +7,7 @@ walked again, beside the classes that they configure.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -24,6 +25,8 @@ from slotbench.sources import Argument, Part
 from slotbench.tasks.schedule_calls import UNSUITABLE
 
 __all__ = ["explain"]
+
+_NAME = re.compile(r"[\w.]+")
 
 
 def explain(settings: Iterable[Setting], options: Mapping[str, Any]) -> None:
@@ -137,16 +140,20 @@ class _ClassWalk(Walk):
 
     def value(self, node: Node, argument: Argument, key: str, owner: str) -> None:
         part = argument.part
+        for item in node.appended:
+            if part is not None and _NAME.fullmatch(str(item.value)):
+                self.component(item, part, None, key)
         # one may stand alone where a list is taken
         if part is not None and part.many and all(index.isdigit() for index in node.children):
             for index, child in node.children.items():
                 self.component(child, part, None, f"{key}.{index}")
             if node.children or node.setting is None or not isinstance(node.setting.value, str):
                 return
-        if part is not None and (node.children or part.only):
+        named = part is not None and any(cls.__name__ == node.value for cls in _subclasses(part.base))
+        if part is not None and (node.children or part.only or named):
             self.component(node, part, argument.default, key)
         else:
-            _check_value(node, argument, key, owner)
+            _check_value(node, argument, key, owner, self._available(part.base) if part else None)
 
     def _available(self, base: type) -> str:
         kind = registry.kind_of_class(base)
@@ -157,7 +164,7 @@ class _ClassWalk(Walk):
         return listing(sorted(name for name in known.values() if name in names), 20)
 
 
-def _check_value(node: Node, argument: Argument, key: str, owner: str) -> None:
+def _check_value(node: Node, argument: Argument, key: str, owner: str, available: str | None) -> None:
     setting = node.setting
     if setting is None or node.outdated or argument.hint in (inspect.Parameter.empty, None, Any):
         return
@@ -169,6 +176,7 @@ def _check_value(node: Node, argument: Argument, key: str, owner: str) -> None:
                 f"{name} cannot be {plain(setting.value)}",
                 given=setting.text,
                 expected=f"{describe_type(argument.hint)}{default}",
+                available=available,
             )
         )
 

@@ -135,7 +135,8 @@ def explain_construction(error: BaseException, config: Namespace, settings: Iter
                     key = f"trainer.{found[0]}"
             if not owner and isinstance(built, Callback):
                 owner, key = type(built).__name__, f"trainer.callbacks, {type(built).__name__}"
-    return lines(f"invalid arguments for {owner}: {text}" if owner else text, key=key)
+    expected = "--trainer.accelerator auto, or cpu" if key == "trainer.accelerator" else None
+    return lines(f"invalid arguments for {owner}: {text}" if owner else text, key=key, expected=expected)
 
 
 def explain_monitor(error: BaseException) -> str | None:

@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from slotbench.errors import UserError, did_you_mean, lines
 from slotbench.runs.wandb_compat import TAG_LENGTH
 
-__all__ = ["SAVED", "RunOptions", "split_options", "usage"]
+__all__ = ["SAVED", "RunOptions", "flags", "split_options", "usage"]
 
 
 SAVED = ("slots", "masks", "soft_masks", "reconstruction", "depth")
@@ -122,11 +123,30 @@ class RunOptions:
         help="let the configuration name classes below PREFIX",
     )
     threads: int | None = _option("--threads", type=int, metavar="N", help="threads within a torch operation")
+    quiet: bool = _option(
+        "--quiet",
+        action="store_true",
+        default=False,
+        help="no opening lines, no progress bar and no report at the end: fit prints its run folder and nothing else",
+    )
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UserError(message)
+        found = re.fullmatch(
+            r"argument (--[\w-]+)\S*: (?:expected one argument|invalid .*?: '(.*?)'.*)", message, re.DOTALL
+        )
+        if found is None:
+            raise UserError(message)
+        flag, value = found.groups()
+        option = next(one for one in fields(RunOptions) if flag in one.metadata["flags"])
+        what = "needs a value" if value is None else f"cannot be {value}"
+        raise UserError(lines(f"{flag} {what}", expected=f"{flag} {_value_of(option)}"))
+
+
+def flags() -> list[str]:
+    """The options, without dashes."""
+    return [flag.lstrip("-") for one in fields(RunOptions) for flag in one.metadata["flags"]]
 
 
 def options_parser() -> argparse.ArgumentParser:
@@ -141,7 +161,7 @@ def options_parser() -> argparse.ArgumentParser:
 
 def usage(command: str) -> str:
     """The help of a training command, short; torch and lightning are not imported."""
-    first = "--config FILE | --resume RUN" if command == "fit" else "RUN | --config FILE --checkpoint FILE"
+    first = "FILE | --config FILE | --resume RUN" if command == "fit" else "RUN | --config FILE --checkpoint FILE"
     more = {
         **({"slotbench fit --resume runs/NAME/ID": "resume a run that was interrupted"} if command == "fit" else {}),
         **(
@@ -153,7 +173,7 @@ def usage(command: str) -> str:
         f"slotbench {command} --data.help DATASET": "the arguments of a data set",
         f"slotbench {command} --config FILE --model.core.help NAME": "the arguments of a core",
         f"slotbench {command} --help-all": "every argument, those of the trainer among them",
-        "slotbench show FILE": "the configuration, complete",
+        "slotbench show FILE|RUN": "the configuration, complete",
         "slotbench plugins": "the components that can be named",
     }
     width = max(map(len, more))
@@ -166,7 +186,7 @@ def usage(command: str) -> str:
             "  --model.core.ARGUMENT VALUE      an argument of the core; likewise encoder, decoder, optimizer, ...",
             "  --data.ARGUMENT VALUE            an argument of the data set, such as --data.loader.batch_size 8",
             "  --trainer.ARGUMENT VALUE         an argument of Lightning's trainer, such as --trainer.max_steps 1000",
-            "  --seed_everything N              another seed",
+            "  --seed N                         another seed, short for --seed_everything",
             *_of_a_checkpoint(command),
             "",
             "The run (command line only, not part of the configuration):",
@@ -182,9 +202,14 @@ def _option_rows() -> Iterator[str]:
     """The options of the run, as rows of a help text."""
     for field_ in fields(RunOptions):
         option = field_.metadata
-        value = option.get("metavar") or "|".join(option.get("choices", ())) or field_.name.upper()
         typed = ", ".join(option["flags"])
-        yield f"  {typed}{f' {value}' if option.get('action') in (None, 'append') else ''}  {option['help']}"
+        value = f" {_value_of(field_)}" if option.get("action") in (None, "append") else ""
+        yield f"  {typed}{value}  {option['help']}"
+
+
+def _value_of(option: Field[Any]) -> str:
+    """What follows an option."""
+    return option.metadata.get("metavar") or "|".join(option.metadata.get("choices", ())) or option.name.upper()
 
 
 def _of_a_checkpoint(command: str) -> list[str]:

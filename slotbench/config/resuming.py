@@ -101,7 +101,7 @@ class RunPlace:
             if self.is_first:
                 step = (folder.result or {}).get("step")
                 count = f"{step:,} steps, " if isinstance(step, int) else ""
-                print(f"{path} is finished: {count}result in {path / RESULT}")
+                print(path if self._options.quiet else f"{path} is finished: {count}result in {path / RESULT}")
             return False
         self.is_resumed = True
         return True

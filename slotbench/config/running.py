@@ -17,8 +17,10 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from lightning_utilities.core.rank_zero import rank_zero_only
 
+from slotbench.callbacks.data_reading import DataReading
 from slotbench.callbacks.divergence import DivergedError
 from slotbench.callbacks.loggers import WandbOptions
+from slotbench.callbacks.reporting import EndReport
 from slotbench.callbacks.wiring import evaluation_parts, run_parts
 from slotbench.config.library_refusals import (
     REFUSALS,
@@ -35,7 +37,7 @@ from slotbench.config.resuming import RunPlace
 from slotbench.config.settings import Setting
 from slotbench.config.trainer_checks import check_callbacks, check_trainer
 from slotbench.config.written_paths import check_written_paths, place_in_run
-from slotbench.data.base import SlotDataModule
+from slotbench.data.base import SlotDataModule, Split
 from slotbench.errors import DataFilesError, UserError, did_you_mean, lines, wrapped
 from slotbench.files import TRANSIENT, is_inside
 from slotbench.interfaces import PartError
@@ -200,6 +202,7 @@ class _RunningCLI(SlotbenchCLI):
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Builds the trainer, after the loggers and callbacks that record the run."""
         config = self.config_init[self._command]["trainer"]
+        _check_data(self._command, self.datamodule, self.values["data"])
         if self._command == "fit":
             check_trainer(config)
             check_callbacks(_as_list(config.get("callbacks")), self.model)
@@ -211,7 +214,10 @@ class _RunningCLI(SlotbenchCLI):
         config["logger"] = [*loggers, *_as_list(config.get("logger"))] or False
         # switched off by the user, ours included
         off = ((config.get("enable_progress_bar"), ProgressBar), (config.get("enable_checkpointing"), Checkpoint))
-        unwanted = tuple(kind for switch, kind in off if switch is False)
+        unwanted: tuple[type[Callback], ...] = tuple(kind for switch, kind in off if switch is False)
+        if self._options.quiet:
+            config["enable_progress_bar"] = False
+            unwanted = (*unwanted, ProgressBar, DataReading, EndReport)
         callbacks = [callback for callback in callbacks if not isinstance(callback, unwanted)]
         config["callbacks"] = [*_as_list(config.get("callbacks")), *callbacks]
         if self._run is not None and "verbose" in self.config_init[self._command]:
@@ -227,7 +233,10 @@ class _RunningCLI(SlotbenchCLI):
             checkpoint = self._place.checkpoint if self._place is not None else None
             step = checkpoint.step if checkpoint is not None else None
             weights = None if self._command == "fit" else self.values.get("ckpt_path")
-            print(_opening(self._command, self.model, self.datamodule, trainer, folder, step, weights))
+            if not self._options.quiet:
+                print(_opening(self._command, self.model, self.datamodule, trainer, folder, step, weights))
+            elif self._command == "fit":
+                print(folder)
         return trainer
 
     def _weights_only(self) -> bool:
@@ -292,6 +301,17 @@ def _check_training_settings(task: Task, trainer: Namespace) -> None:
     endless = steps == -1 and (epochs == -1 or (epochs is None and trainer.get("max_time") is not None))
     # of epochs the number of batches is not known yet: the schedule is asked when the training starts
     task.check_training_settings(steps if steps > 0 else None, with_schedule=endless or steps > 0)
+
+
+def _check_data(command: str, data: SlotDataModule, values: Namespace) -> None:
+    """Has a data set whose path leads nowhere say so, in its words, before there is a run folder."""
+    path = (values.get("init_args") or {}).get("path")
+    if isinstance(path, str) and not Path(path).expanduser().exists():
+        split: Split = "train" if command == "fit" else "val" if command == "validate" else "test"
+        try:
+            data.dataset(split)
+        except DataFilesError as error:
+            raise UserError(str(error)) from error
 
 
 def _check_checkpoint(command: str, path: str | None, run: Path | None, weights_only: bool) -> None:

@@ -6,6 +6,7 @@ unreadable files, and to explain, when the parser refuses, which setting is wron
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ _CONFIG_OPTIONS = ("--config", "-c")
 # a value in a file of its own, with a value in a file of its own, ...
 _DEEPEST, _MOST_FILES = 8, 100
 _SHORT = 256
+_EXPERIMENTS = Path("experiments")
 # Words of a key that add nothing to the rest of it.
 _SILENT = ("class_path", "init_args", "dict_kwargs")
 
@@ -265,6 +267,9 @@ def names_in(value: Any) -> Iterator[str]:
 
 def _missing_file(path: Path) -> str:
     if path.is_dir():
+        if (path / "run.json").is_file():
+            resume = {"to resume it": f"slotbench fit --resume {path}"}
+            return lines(f"{path} is a run; --config takes a YAML file", **resume)
         return lines(
             f"{path} is a directory; --config takes a YAML file",
             files=", ".join(str(file) for file in sorted(path.glob("*.yaml"))[:8]),
@@ -272,9 +277,18 @@ def _missing_file(path: Path) -> str:
     if not path.parent.is_dir():
         return lines(f"no file {path}: there is no directory {path.parent}", **{"looked in": str(Path.cwd())})
     there = [str(file) for file in sorted(path.parent.iterdir()) if file.suffix in (".yaml", ".yml")]
-    near = did_you_mean(str(path), there)
+    near = did_you_mean(str(path), there) or _experiment_near(path)
     what_is_there = ", ".join(there[:8]) or f"no YAML file in {path.parent.resolve()}"
     return lines(f"no file {path}{near}", there=None if near else what_is_there)
+
+
+def _experiment_near(path: Path) -> str:
+    """The experiment in experiments/ that a name without a folder is meant for, as a question; nothing if none is."""
+    if path.name != str(path):
+        return ""
+    by_name = {file.stem: file for folder in (_EXPERIMENTS / "paper", _EXPERIMENTS) for file in folder.glob("*.yaml")}
+    near = difflib.get_close_matches(path.stem, by_name, n=1, cutoff=0.7)
+    return f"; did you mean {by_name[near[0]]}?" if near else ""
 
 
 def _describe(node: yaml.Node) -> str:
@@ -288,11 +302,13 @@ class Node:
     Attributes:
         setting: the last setting of the key itself.
         children: the keys below it.
+        appended: what `--KEY+ NAME` appends to the list, each with the arguments that follow it on the command line.
         outdated: whether it was given for a class that a later setting replaced: the parser drops what does not fit.
     """
 
     setting: Setting | None = None
     children: dict[str, Node] = field(default_factory=dict)
+    appended: list[Node] = field(default_factory=list)
     outdated: bool = False
 
     @property
@@ -304,13 +320,16 @@ class Node:
         """A setting to show for this key: its own, else the first below it."""
         if self.setting is not None:
             return self.setting
-        return next(filter(None, (child.first_setting() for child in self.children.values())), None)
+        return next(filter(None, (node.first_setting() for node in self._below())), None)
 
     def mark_outdated(self) -> None:
         """Marks this key and all below it."""
         self.outdated = True
-        for child in self.children.values():
-            child.mark_outdated()
+        for node in self._below():
+            node.mark_outdated()
+
+    def _below(self) -> list[Node]:
+        return [*self.children.values(), *self.appended]
 
 
 def tree_of(settings: Iterable[Setting]) -> Node:
@@ -319,11 +338,17 @@ def tree_of(settings: Iterable[Setting]) -> Node:
     for setting in settings:
         node = root
         for part in setting.key:
-            node = node.children.setdefault(part, Node())
+            if node.appended and setting.on_command_line:
+                node = node.appended[-1]
+            appends = setting.on_command_line and part.endswith("+")
+            node = node.children.setdefault(part.removesuffix("+") if appends else part, Node())
+            if appends:
+                node.appended.append(Node())
+                node = node.appended[-1]
         if node is root:
             continue
         if node.setting is not None and node.setting.value != setting.value:
             for child in node.children.values():
                 child.mark_outdated()
-        node.setting, node.outdated = setting, False
+        node.setting, node.appended, node.outdated = setting, [], False
     return root

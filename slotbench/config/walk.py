@@ -14,7 +14,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from slotbench import registry
+from slotbench.config.options import flags
 from slotbench.config.settings import Node, Setting, tree_of
+from slotbench.config.usual_names import USUAL
 from slotbench.errors import FileError, UserError, did_you_mean, lines, listing
 from slotbench.files import read_text
 from slotbench.sources import Argument, Part, spelled
@@ -28,6 +30,7 @@ PARTS = ("model", "data", "trainer")
 
 _KINDS = {"model": "tasks", "data": "datasets"}
 _TRAINER = "the trainer"
+_PARTS_OF_MODEL = ("encoder", "core", "decoder", "optimizer", "schedule")
 _ANCHORS = "write an anchor where it is first used, `core: &mine {...}`, and *mine from there on; no key holds them"
 
 
@@ -153,8 +156,8 @@ class Walk(ABC):
             else:
                 known = None
             for argument in spelled(known or {}):
-                if f".{argument}".endswith(f".{name}"):
-                    return f"{part}.{argument}".removesuffix(f".{name}")
+                if f".{argument}".endswith(f".{_word(name)}"):
+                    return f"{part}.{argument}".removesuffix(f".{_word(name)}")
         return None
 
 
@@ -163,9 +166,12 @@ def unknown_component(kind: str, name: str, setting: Setting | None) -> UserErro
     names = registry.names(kind)
     elsewhere = [registry.KINDS[other] for other in registry.kinds_of(name)]
     also = f" ({name} is another kind: {', '.join(elsewhere)})" if elsewhere else ""
+    near = did_you_mean(name, names)
+    if kind == "tasks" and elsewhere[:1] and elsewhere[0] in _PARTS_OF_MODEL:
+        near = f"; did you mean {_dashes(setting)}model.{elsewhere[0]} {name}?"
     return UserError(
         lines(
-            f"no {registry.KINDS[kind]} named {name}{also}{did_you_mean(name, names)}",
+            f"no {registry.KINDS[kind]} named {name}{also}{near}",
             given=setting.text if setting else None,
             available=listing(names),
         )
@@ -177,9 +183,13 @@ def _unknown_argument(owner: str, name: str, arguments: Mapping[str, Argument], 
     # an argument of a dataclass is often typed without it: batch_size for loader.batch_size
     ends = {argument.rpartition(".")[2]: argument for argument in reversed(known)}
     near = difflib.get_close_matches(name.rpartition(".")[2].lower(), ends, n=1, cutoff=0.5)
+    meant = ends[near[0]] if near else None
+    # --model.lr, --trainer.gpus: an argument of another part
+    if setting is not None and len(setting.key) == 2 and name not in ends and name in USUAL:
+        meant = f"{_dashes(setting)}{USUAL[name]}"
     return UserError(
         lines(
-            f"{owner} has no argument {name}" + (f"; did you mean {ends[near[0]]}?" if near else ""),
+            f"{owner} has no argument {name}" + (f"; did you mean {meant}?" if meant else ""),
             given=setting.text if setting else None,
             arguments=listing(known, 12),
         )
@@ -189,9 +199,12 @@ def _unknown_argument(owner: str, name: str, arguments: Mapping[str, Argument], 
 def _unknown_key(name: str, setting: Setting | None, known: list[str], owner: str | None) -> UserError:
     """The error for an unknown top-level key; `owner` is a part with such an argument, such as "data.loader"."""
     key = list(setting.key) if setting else [name]
-    dashes = "--" if setting and setting.on_command_line else ""
+    dashes, word = _dashes(setting), _word(name)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    meant = [owner, *key] if owner else [near[0], *key[1:]] if near else []
+    if dashes:
+        near = difflib.get_close_matches(name, flags(), n=1, cutoff=0.8) or near
+    meant = [USUAL[word]] if word in USUAL else [owner, word] if owner else near[:1]
+    meant += key[1:] if meant else []
     return UserError(
         lines(
             f"no argument {dashes}{'.'.join(key)}" + (f"; did you mean {dashes}{'.'.join(meant)}?" if meant else ""),
@@ -200,6 +213,15 @@ def _unknown_key(name: str, setting: Setting | None, known: list[str], owner: st
             anchors=_ANCHORS if _holds_anchor(key[0], setting) else None,
         )
     )
+
+
+def _dashes(setting: Setting | None) -> str:
+    return "--" if setting is not None and setting.on_command_line else ""
+
+
+def _word(name: str) -> str:
+    """A key as it is spelled here, where other tools have dashes in it."""
+    return name.replace("-", "_")
 
 
 def _holds_anchor(name: str, setting: Setting | None) -> bool:
@@ -219,4 +241,6 @@ def _stands_alone(setting: Setting) -> UserError:
     expected = "an argument with a key, such as --model.core.num_slots 3"
     if setting.text.endswith((".yaml", ".yml")):
         expected = f"--config {setting.text}"
+    elif re.match(r"[\w.]+=", setting.text):
+        expected = f"--{setting.text}"
     return UserError(lines(f"{setting.text} stands alone", expected=expected))

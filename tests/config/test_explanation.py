@@ -82,7 +82,7 @@ CORE = "model.init_args.core"
         (["--model.optimizer.lr", "high"], ["lr of AdamW cannot be high", "a number"]),
         (["--seed_everything", "abc"], ["seed_everything cannot be abc"]),
         (["--model.core"], ["--model.core needs a value"]),
-        (["--wandb", "on"], ["--wandb", "'offline'"]),
+        (["--wandb", "on"], ["--wandb cannot be on", "--wandb off|offline|online"]),
         (["--threads", "0"], ["--threads is 0; expected 1 or more"]),
         # values that optimisers and schedules refuse
         (["--model.optimizer.lr", "-1"], ["invalid arguments for AdamW: Invalid learning rate", "model.optimizer.lr"]),
@@ -95,7 +95,10 @@ CORE = "model.init_args.core"
         # values that components refuse
         (["--data.loader.batch_size", "-3"], ["invalid arguments for TinyData: batch_size is -3", "key: data"]),
         (["--model.encoder.dim", "0"], ["invalid arguments for TinyEncoder: dim is 0", "key: model.encoder"]),
-        (["--trainer.accelerator", "gpux"], ["invalid arguments for the trainer", "key: trainer"]),
+        (
+            ["--trainer.accelerator", "gpux"],
+            ["invalid arguments for the trainer", "expected: --trainer.accelerator auto"],
+        ),
         # files
         (["--ckpt_path", "nope.ckpt"], ["no checkpoint nope.ckpt"]),
         (["--plugin", "nope.py"], ["no plugin file nope.py"]),

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from contrasts import GRIDS, slot_counts
-from draw_cores import figure_of
+from draw_cores import empty_figure
 from draw_training import tidy
 
 from slotbench.comparison.records import ComparisonError, RunRecord
@@ -96,6 +96,12 @@ def rows_of(run: RunRecord, key: str) -> list[dict[str, Any]]:
     """The lines of a run's record that have a score."""
     lines = (Path(run.source) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return [row for line in lines if key in (row := json.loads(line))]
+
+
+def figure_of(columns: int) -> Any:
+    """A figure of so many plots side by side, as wide as a page at most, and these."""
+    figure = empty_figure(6.2, 4.2) if columns == 1 else empty_figure(4.4 * columns, 3.5)
+    return figure, figure.subplots(1, columns, squeeze=False)[0]
 
 
 def band(axis: Any, xs: Sequence[float], values: Sequence[Sequence[float]], name: str, **look: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -69,6 +70,15 @@ def test_a_figure_is_drawn_from_the_records(tmp_path, monkeypatch):
     assert "weighted sum" in drawn
     assert "n = 5" in drawn
     assert draw_results.main(["balls", "--runs_dir", str(tmp_path), "--out", str(tmp_path)]) == 1
+
+
+def test_the_curve_of_k_means_goes_through_the_baselines_of_the_study():
+    scores = json.loads((DOCS / "scripts" / "kmeans_weights.json").read_text())["scores"]
+    page = (DOCS / "results" / "objects.md").read_text(encoding="utf-8")
+    for name, weight in (("k-means colour", "0.0"), ("k-means colour + position", "1.5")):
+        row = next(line for line in page.splitlines() if line.startswith(f"| *{name}* |"))
+        shown = [float(cell) for cell in re.findall(r"\d\.\d+", row)]
+        assert shown == [pytest.approx(value, abs=0.006) for value in scores[weight].values()]
 
 
 @pytest.mark.parametrize(

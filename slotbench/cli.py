@@ -42,6 +42,7 @@ COMMANDS = {
     "plugins": ("plugins", "list the components that can be named in a configuration"),
     "compare": ("compare", "print one table of runs, over seeds and variants"),
     "doctor": ("doctor", "check this installation, and say what to type where something is wrong"),
+    "completion": ("completion", "print the script that completes commands in bash or zsh"),
 }
 
 # what other tools, and people, call them
@@ -158,7 +159,7 @@ def _help() -> str:
             "Usage: slotbench COMMAND ...",
             "",
             "Commands:",
-            *(f"  {name:<10}{summary}" for name, (_, summary) in COMMANDS.items()),
+            *(f"  {name}  {summary}" for name, (_, summary) in COMMANDS.items()),
             "",
             "Examples:",
             *(f"  {command:<{width}}  {meaning}" for command, meaning in _EXAMPLES),

@@ -7,7 +7,7 @@ import importlib
 from slotbench.errors import UserError, did_you_mean, lines
 from slotbench.help_text import print_help
 
-__all__ = ["main"]
+__all__ = ["ACTIONS", "main"]
 
 _USAGE = """Usage: slotbench grid ACTION FILE ...
 
@@ -32,8 +32,7 @@ Examples:
 
 slotbench grid ACTION --help says more."""
 
-# action -> module of this package
-_ACTIONS = {
+ACTIONS = {
     "run": "run",
     "retry": "run",
     "test": "test",
@@ -45,6 +44,7 @@ _ACTIONS = {
     "pack": "pack",
     "unpack": "pack",
 }
+"""Action -> module of this package."""
 
 
 def main(command: str, arguments: list[str]) -> int:
@@ -53,12 +53,12 @@ def main(command: str, arguments: list[str]) -> int:
         print_help(_USAGE)
         return 0
     action, *rest = arguments
-    if action not in _ACTIONS:
-        near = did_you_mean(action, _ACTIONS, 0.5)
+    if action not in ACTIONS:
+        near = did_you_mean(action, ACTIONS, 0.5)
         if action.endswith((".yaml", ".yml")):
             near = f"; did you mean slotbench grid run {action}?"
-        raise UserError(lines(f"grid has no action {action}{near}", actions=", ".join(_ACTIONS)))
-    module = importlib.import_module(f"{__name__}.{_ACTIONS[action]}")
+        raise UserError(lines(f"grid has no action {action}{near}", actions=", ".join(ACTIONS)))
+    module = importlib.import_module(f"{__name__}.{ACTIONS[action]}")
     if {"--help", "-h"} & {*rest}:
         print_help(module.USAGE if isinstance(module.USAGE, str) else module.USAGE[action])
         return 0

@@ -54,12 +54,11 @@ _WORDS = "words"  # what the scripts ask for
 _PLAIN = re.compile(r"[\w./@%+,:=~-]+")
 _MOST_FILES = 2000
 _WITH_SETTINGS = ("fit", "validate", "test", "predict", "show", "match", "probe")
-_OF_RUNS = ("validate", "test", "predict", "probe", "export")
-_OF_FILES = (*_OF_RUNS, "show", "grid", "compare")
+_OF_FILES = ("fit", "validate", "test", "predict", "probe", "export", "show", "grid", "compare")
 
 
 def main(command: str, arguments: list[str]) -> int:
-    """Prints the script of a shell, or what goes on with a line."""
+    """Prints the script of a shell, or the completions of a line."""
     if arguments[:1] == [_WORDS]:
         print("\n".join(word for word in candidates(arguments[1:]) if _PLAIN.fullmatch(word)))
         return 0
@@ -75,7 +74,7 @@ def main(command: str, arguments: list[str]) -> int:
 
 
 def candidates(words: list[str]) -> list[str]:
-    """What the last word of a command line can become; one that ends with "." or "/" goes on.
+    """What the last word of a command line can become; one that ends with "." or "/" is the beginning of others.
 
     Of `--option=value` these are the values alone.
 
@@ -158,8 +157,6 @@ def _words(before: list[str], typed: str) -> list[str] | None:
     if not before:
         return list(COMMANDS)
     command, *rest = before
-    if command == "fit":
-        return ["--config", "--resume"]
     if command == "completion":
         return list(_SCRIPTS)
     if command == "grid" and not rest:
@@ -187,9 +184,9 @@ def _settings(before: list[str]) -> SettingNames:
     from slotbench.config.settings import command_line_settings, read_settings
 
     command, *rest = before
-    if rest and not rest[0].startswith("-"):
-        file = str(Path(rest[0], "config.yaml")) if command in _OF_RUNS else rest[0]
-        rest = ["--config", file, *rest[1:]] if command in (*_OF_RUNS, "show") else rest[1:]
+    if command != "match" and rest and not rest[0].startswith("-"):
+        file = Path(rest[0])
+        rest = ["--config", str(file / "config.yaml" if file.is_dir() else file), *rest[1:]]
     try:
         return SettingNames(read_settings(rest))
     except (UserError, FileError):

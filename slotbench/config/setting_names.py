@@ -1,4 +1,4 @@
-"""Names of settings, and their values, that go on with what has been typed; reads sources, and imports no torch."""
+"""Completes the names of settings, and their values; reads sources, and imports no torch."""
 
 from __future__ import annotations
 

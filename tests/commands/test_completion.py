@@ -1,4 +1,4 @@
-"""Completion in a shell: what goes on with a line, quickly, and never what a shell would run."""
+"""Completion in a shell: every word of a line, quickly, and never what a shell would run."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_options_are_those_of_the_help(command: str, capsys: pytest.CaptureFixtu
         (["plugins", "SlotS"], ["SlotSSM"]),
         (["bench", "cores", "SlotS"], ["SlotSSM"]),
         (["match", "--like", "PS"], ["PSB"]),
-        (["fit", ""], ["--config", "--resume"]),
+        (["fit", "experiments/b"], [BALLS]),
         # an option that takes nothing
         (["plugins", "--json", "SlotS"], ["SlotSSM"]),
         # what only the shell knows
@@ -115,7 +115,8 @@ def test_components_and_their_arguments_follow_from_the_configuration() -> None:
 def test_a_run_has_the_settings_of_its_configuration() -> None:
     assert answers("test", "runs/balls/one", "--model.core.num_s") == ["--model.core.num_slots"]
     assert answers("probe", "runs/balls/one", "--data.num_b") == ["--data.num_balls"]
-    assert answers("show", BALLS, "--model.core.num_s") == ["--model.core.num_slots"]
+    for command, what in (("show", BALLS), ("show", "runs/balls/one"), ("fit", BALLS)):
+        assert answers(command, what, "--model.core.num_s") == ["--model.core.num_slots"]
 
 
 def test_without_a_configuration_or_with_a_broken_one_nothing_fails() -> None:

@@ -98,10 +98,16 @@ def rows_of(run: RunRecord, key: str) -> list[dict[str, Any]]:
     return [row for line in lines if key in (row := json.loads(line))]
 
 
-def figure_of(columns: int) -> Any:
-    """A figure of so many plots side by side, as wide as a page at most, and these."""
-    figure = empty_figure(6.2, 4.2) if columns == 1 else empty_figure(4.4 * columns, 3.5)
-    return figure, figure.subplots(1, columns, squeeze=False)[0]
+def figure_of(panels: int) -> tuple[Any, Any]:
+    """A figure of so many plots, one below the other, whose text is read at 400 pixels too, and the plots."""
+    figure = empty_figure(5.4, (3.8, 5.8, 7.2)[panels - 1])
+    return figure, figure.subplots(panels, 1, squeeze=False)[:, 0]
+
+
+def legend(figure: Any, axis: Any) -> None:
+    """One legend of all plots, below them."""
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=9, frameon=False, handlelength=1.6)
 
 
 def band(axis: Any, xs: Sequence[float], values: Sequence[Sequence[float]], name: str, **look: Any) -> None:
@@ -113,18 +119,19 @@ def band(axis: Any, xs: Sequence[float], values: Sequence[Sequence[float]], name
     axis.fill_between(xs, low, high, color=colour(name), alpha=0.15, linewidth=0)
 
 
-def dots(axis: Any, title: str, values: Mapping[str, Sequence[float]], lines: Mapping[str, float], named: bool) -> None:
+def dots(axis: Any, title: str, values: Mapping[str, Sequence[float]], lines: Mapping[str, float]) -> None:
     """A dot per run, a bar at the mean of a row, and a dotted line at what learns nothing."""
     for row, (name, each) in enumerate(values.items()):
         axis.plot(each, [row] * len(each), "o", color=colour(name), alpha=0.8, markersize=5)
         axis.plot([statistics.mean(each)] * 2, [row - 0.3, row + 0.3], color="#111827", linewidth=1.4)
     for number, (name, level) in enumerate(lines.items()):
         axis.axvline(level, color=QUIET, linestyle=(":", "--", "-.")[number % 3], linewidth=1.3, label=name)
-    axis.set_yticks(range(len(values)), list(values) if named else [""] * len(values))
+    axis.set_yticks(range(len(values)), list(values))
     axis.set_ylim(len(values) - 0.4, -0.6)
     axis.set_xlim(left=min(0.0, axis.get_xlim()[0]))
+    axis.locator_params(axis="x", nbins=6)
     if lines:
-        axis.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=2)
+        axis.legend(fontsize=9, frameon=False, loc="upper center", bbox_to_anchor=(0.4, -0.12), ncols=2)
     tidy(axis, title)
 
 
@@ -154,7 +161,7 @@ def draw_colours(runs_dir: Path) -> Any:
         axis.set_ylim(0, 1.03)
         axis.set_xlabel(what, fontsize=9)
         tidy(axis, "colours remembered: accuracy, n = 3")
-    axes[1].legend(fontsize=8, frameon=False)
+    legend(figure, axes[0])
     return figure
 
 
@@ -174,7 +181,7 @@ def draw_balls(runs_dir: Path) -> Any:
         axis.plot(frames, level, color="#111827", linestyle=style, linewidth=1.6, label=label)
     axis.set_xlabel("frames after the context", fontsize=9)
     axis.set_xticks([1, 5, 10, 15, 20])
-    axis.legend(fontsize=8, frameon=False, ncols=2)
+    legend(figure, axis)
     tidy(axis, "bouncing balls: squared error of a pixel, n = 5")
     return figure
 
@@ -200,7 +207,7 @@ def draw_objects(runs_dir: Path) -> Any:
         axis.set_ylim(0, 0.8)
         axis.set_xlabel("weight of position in k-means", fontsize=9)
         tidy(axis, f"{title}, n = 5")
-    axes[0].legend(fontsize=8, frameon=False)
+    legend(figure, axes[0])
     return figure
 
 
@@ -218,7 +225,7 @@ def draw_lengths(runs_dir: Path) -> Any:
     axis.set_xticks(range(len(frames)), [str(n) for n in frames])
     axis.set_ylim(bottom=0)
     axis.set_xlabel("frames of a training clip", fontsize=9)
-    axis.legend(fontsize=9, frameon=False)
+    legend(figure, axis)
     tidy(axis, "validation loss, thousandths, clips of 6 frames, n = 5")
     return figure
 
@@ -238,7 +245,7 @@ def draw_slots(runs_dir: Path) -> Any:
         axis.set_xticks(slots)
         axis.set_xlabel("slots in the test", fontsize=9)
         tidy(axis, f"FG-ARI, trained with {trained} slots, n = 5")
-    axes[0].legend(fontsize=8, frameon=False)
+    legend(figure, axes[0])
     return figure
 
 
@@ -255,7 +262,7 @@ def draw_parts(runs_dir: Path) -> Any:
         lines = known(rows, {"k-means": "val/baseline/fg_ari/video/k-means colour + position"})
         lines |= known(rows, {"blind grid": "val/baseline/fg_ari/video/grid 3x3"})
         values = {name: scored(rows, "val/fg_ari/video/decoder")[name] for name in PARTS}
-        dots(axis, f"FG-ARI, {title}, n = 5", values, lines, named=axis is axes[0])
+        dots(axis, f"FG-ARI, {title}, n = 5", values, lines)
     return figure
 
 
@@ -277,7 +284,7 @@ def draw_places(runs_dir: Path) -> Any:
     for axis, key, title in zip(axes, ("fg_ari", "miou"), ("FG-ARI", "mIoU"), strict=True):
         start = f"val/baseline/{key}/video/"
         lines = known(groups, {"blind grid": f"{start}grid 4x4", "k-means": f"{start}k-means colour + position"})
-        dots(axis, f"{title}, n = 5", scored(groups, f"val/{key}/video/decoder"), lines, named=axis is axes[0])
+        dots(axis, f"{title}, n = 5", scored(groups, f"val/{key}/video/decoder"), lines)
     return figure
 
 
@@ -296,7 +303,7 @@ def draw_textured(runs_dir: Path) -> Any:
         start = f"val/baseline/{key}/video/"
         lines = known(rows, {"blind grid": f"{start}grid 2x3", "k-means": f"{start}k-means {kind}"})
         values = scored(rows, f"val/{key}/video/attention")
-        dots(axis, f"{title} of the attention, n = 5", values, lines, named=axis is axes[0])
+        dots(axis, f"{title} of the attention, n = 5", values, lines)
     return figure
 
 
@@ -308,7 +315,7 @@ def draw_sprites(runs_dir: Path) -> Any:
     figure, (axis,) = figure_of(1)
     lines = known(groups, {"black": "val/baseline/rollout_mse_sum/black"})
     lines |= known(groups, {"previous true frame": "val/oracle/rollout_mse_sum/previous true frame"})
-    dots(axis, "squared error of a frame, n = 5", scored(groups, "val/rollout_mse_sum"), lines, named=True)
+    dots(axis, "squared error of a frame, n = 5", scored(groups, "val/rollout_mse_sum"), lines)
     return figure
 
 
@@ -318,6 +325,8 @@ def draw_digits(runs_dir: Path) -> Any:
     figure, (axis,) = figure_of(1)
     first = next(iter(groups.values()))[0].summary
     steps = sorted(int(key.rpartition("_")[2]) for key in first if key.startswith("val/rollout_mse/step_"))
+    # as many points as a logarithmic axis shows
+    steps = [n for index, n in enumerate(steps) if n < 30 or index % 8 == 0 or n == steps[-1]]
     width = max(len(key.rpartition("_")[2]) for key in first if key.startswith("val/rollout_mse/step_"))
     for name, runs in groups.items():
         band(axis, steps, [[run.summary[f"val/rollout_mse/step_{n:0{width}}"] for run in runs] for n in steps], name)
@@ -327,7 +336,7 @@ def draw_digits(runs_dir: Path) -> Any:
     axis.set_xscale("log")
     axis.set_ylim(0, 0.04)
     axis.set_xlabel("frames after the context", fontsize=9)
-    axis.legend(fontsize=8, frameon=False, ncols=2)
+    legend(figure, axis)
     tidy(axis, "Moving-MNIST, one digit: squared error of a pixel, n = 3")
     return figure
 
@@ -344,10 +353,8 @@ def draw_kernels(runs_dir: Path) -> Any:
     rows = dict(sorted(rows.items(), key=lambda pair: statistics.mean(scored(rows, KERNELS)[pair[0]])))
     figure, axes = figure_of(2)
     lines = known(rows, {"grey": "val/baseline/rollout_mse/grey, mean of the context/step_05"})
-    dots(axes[0], "squared error of the 5th frame, n = 3", scored(rows, KERNELS), lines, named=True)
-    dots(
-        axes[1], "frames ahead of what learns nothing, n = 3", scored(rows, "val/rollout_frames_ahead"), {}, named=False
-    )
+    dots(axes[0], "squared error of the 5th frame, n = 3", scored(rows, KERNELS), lines)
+    dots(axes[1], "frames ahead of what learns nothing, n = 3", scored(rows, "val/rollout_frames_ahead"), {})
     return figure
 
 
@@ -360,7 +367,7 @@ def draw_cater(runs_dir: Path) -> Any:
         groups = by_core(grid, runs_dir)
         groups = {name: groups[name] for name in ("SlotRNN", "RIM", "SlotSSM", "SlotTransformer", "one state")}
         lines = known(groups, {"any cone": "val/baseline/top1/covered_moved/any cone"})
-        dots(axis, f"Top-1, {title}, n = 3", scored(groups, "val/top1/covered_moved"), lines, named=axis is axes[0])
+        dots(axis, f"Top-1, {title}, n = 3", scored(groups, "val/top1/covered_moved"), lines)
         axis.set_xlim(0, 1.02)
     return figure
 
@@ -379,12 +386,10 @@ def draw_depth(runs_dir: Path) -> Any:
     lines = known(
         rows, {"blind grid": "val/baseline/miou/video/grid 2x3", "k-means": "val/baseline/miou/video/k-means colour"}
     )
-    dots(axes[0], "mIoU, n = 3", scored(rows, "val/miou/video/decoder"), lines, named=True)
+    dots(axes[0], "mIoU, n = 3", scored(rows, "val/miou/video/decoder"), lines)
     deep = {name: runs for name, runs in rows.items() if name.endswith("depth")}
     lines = known(deep, {"constant": "val/baseline/depth_abs_rel/objects/constant"})
-    dots(
-        axes[1], "relative error of objects' depth, n = 3", scored(deep, "val/depth_abs_rel/objects"), lines, named=True
-    )
+    dots(axes[1], "relative error of objects' depth, n = 3", scored(deep, "val/depth_abs_rel/objects"), lines)
     return figure
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import shutil
+import sys
 from collections.abc import Iterable
 
 __all__ = ["DataFilesError", "FileError", "UserError", "did_you_mean", "lines", "listing", "wrapped"]
 
-_WIDTH = 98
+_MOST_COLUMNS = 98
 
 
 class UserError(Exception):
@@ -42,7 +44,7 @@ def lines(headline: str, **details: str | None) -> str:
     width = max((len(label) for label in given), default=0) + 1
     out = [headline]
     for label, text in given.items():
-        for index, part in enumerate(_wrap(text, _WIDTH - width - 4)):
+        for index, part in enumerate(_wrap(text, _columns() - width - 4)):
             out.append(f"  {label + ':' if index == 0 else '':<{width}} {part}")
     return "\n".join(out)
 
@@ -56,8 +58,15 @@ def listing(words: Iterable[str], limit: int = 30) -> str:
 
 def wrapped(message: str) -> str:
     """A message with its long lines broken, and continued under an indentation."""
-    broken = (_wrap(line, _WIDTH) for line in message.splitlines())
+    columns = _columns()
+    broken = (_wrap(line, columns) for line in message.splitlines())
     return "\n".join(part if index == 0 else f"  {part}" for parts in broken for index, part in enumerate(parts))
+
+
+def _columns() -> int:
+    """How many columns a line of a message has at most, before `wrapped` indents it by two."""
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    return min(shutil.get_terminal_size().columns - 2, _MOST_COLUMNS) if is_terminal else _MOST_COLUMNS
 
 
 def _wrap(text: str, width: int) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from slotbench.config.command_line import resolve
 from slotbench.errors import UserError, lines
 from slotbench.files import dump_json
-from slotbench.runs.folder import CONFIG, RECORD
+from slotbench.runs.folder import CONFIG, RunFolder
 from slotbench.yaml_files import parse_yaml
 
 __all__ = ["USAGE", "main"]
@@ -28,8 +28,8 @@ def main(command: str, arguments: list[str]) -> int:
     if not given:
         raise UserError(lines("show needs a configuration", example="slotbench show experiments/blinking_balls.yaml"))
     if not given[0].startswith("-"):
-        is_run = Path(given[0], RECORD).is_file()
-        given = ["--config", str(Path(given[0], CONFIG)) if is_run else given[0], *given[1:]]
+        path = Path(given[0])
+        given = ["--config", str(RunFolder.open(path).path / CONFIG if path.is_dir() else path), *given[1:]]
     text = resolve(given).yaml()
     if "--json" in arguments:
         text = dump_json(parse_yaml(text, "the configuration"), indent=1) + "\n"

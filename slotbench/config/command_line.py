@@ -236,7 +236,7 @@ def _expand_run(command: str, arguments: list[str]) -> tuple[list[str], RunFolde
 
 def _expand_video(command: str, arguments: list[str]) -> list[str]:
     """Expands a video, or a folder of videos, into the data set that reads it."""
-    if not arguments or arguments[0].startswith("-"):
+    if not arguments or arguments[0].startswith("-") or arguments[0].endswith((".yaml", ".yml")):
         return arguments
     video, *rest = arguments
     if command != "predict":

@@ -134,6 +134,16 @@ def test_wrapping_keeps_indentation_and_loses_no_word():
     assert max(map(len, out.splitlines())) <= 100
 
 
+@pytest.mark.parametrize(("columns", "longest"), [(80, 80), (140, 100)])
+def test_messages_fit_a_terminal(columns, longest, monkeypatch):
+    monkeypatch.setattr("sys.stderr", type("Terminal", (), {"isatty": lambda self: True})())
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = wrapped(lines("head " + "word " * 40, available=", ".join(f"Component{i}" for i in range(20))))
+    headline, _, detail = text.partition("\n  available: ")
+    assert longest - 12 < max(map(len, headline.splitlines())) <= longest
+    assert longest - 12 < max(map(len, detail.splitlines())) <= longest
+
+
 def test_listing_is_cut_short():
     assert listing("abc", limit=2) == "a, b, … (1 more)"
     assert listing([]) == "none"

@@ -85,6 +85,7 @@ REFUSED = {
     "test runs/mine/1": "no run folder at runs/mine/1: there is no such path",
     "predict clip.mp4": "clip.mp4 is a file; expected a run folder",
     "show": "show needs a configuration",
+    "show videos": "videos is not a run folder: it has no run.json",
     "show blinking_balls": "no file blinking_balls; did you mean experiments/blinking_balls.yaml?",
     "show runs/mine/1": "no file runs/mine/1",
     # of commands
@@ -102,6 +103,7 @@ REFUSED_OF_A_RUN = {
     "predict RUN nowhere.mp4": "there is nothing at nowhere.mp4; expected slotbench predict RUN VIDEO",
     "predict RUN videos/mine_0.npy videos/mine_1.npy": "predict takes one video, and videos/mine_0.npy and",
     "test RUN videos": "slotbench predict RUN videos draws it",
+    "test RUN mine.yaml": "mine.yaml stands alone expected: --config mine.yaml",
     "fit RUN": "is a run; --config takes a YAML file to resume it: slotbench fit --resume RUN",
     "fit --config mine.yaml --trainer.accelerator mps": "expected: --trainer.accelerator auto, or cpu",
     "fit --config mine.yaml --data.path nowhere": "there is nothing at nowhere; expected a folder of videos",

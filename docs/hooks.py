@@ -1,8 +1,10 @@
-"""What the pages take from the project when they are built: tables of components, its version and its repository."""
+"""What the pages take from the project when they are built: components, a notebook, its version and its repository."""
 
 from __future__ import annotations
 
+import html
 import importlib.metadata
+import json
 import os
 import re
 import subprocess
@@ -12,6 +14,7 @@ from typing import Any
 from slotbench import registry
 
 _OURS = "slotbench"
+_HERE = Path(__file__).parent
 
 
 def on_config(config: Any, **_: Any) -> Any:
@@ -28,10 +31,32 @@ def on_config(config: Any, **_: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, *, config: Any, **_: Any) -> str:
-    """Fills in `<!-- components: KIND -->`, with slotbench's own components only, and `<!-- repository -->`."""
+    """Fills in `<!-- components: KIND -->`, with slotbench's own only, `<!-- notebook: FILE -->` and the repository."""
     address = config.repo_url
     markdown = markdown.replace("<!-- repository -->", f"[the repository]({address})" if address else "the repository")
+    markdown = re.sub(r"<!-- notebook: ([\w.]+) -->", lambda match: _notebook(_HERE / match[1]), markdown)
     return re.sub(r"<!-- components: (\w+) -->", lambda match: _table(match[1]), markdown)
+
+
+def _notebook(path: Path) -> str:
+    """The cells of a notebook with the outputs that it has, as Markdown; nothing is run."""
+    return "\n\n".join(map(_cell, json.loads(path.read_text(encoding="utf-8"))["cells"]))
+
+
+def _cell(cell: dict[str, Any]) -> str:
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        return source
+    return "\n\n".join([f"```python\n{source}\n```", *map(_output, cell["outputs"])])
+
+
+def _output(output: dict[str, Any]) -> str:
+    data = output.get("data", {})
+    if "image/png" in data:
+        shown = html.escape("".join(data["text/plain"]))
+        return f'<img class="output" alt="{shown}" src="data:image/png;base64,{data["image/png"].strip()}">'
+    text = "".join(output.get("text") or data["text/plain"])
+    return f'<pre class="output"><code>{html.escape(text.rstrip())}</code></pre>'
 
 
 def _table(kind: str) -> str:
@@ -51,6 +76,6 @@ def _repository() -> str | None:
     server, name = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
     if server and name:
         return f"{server}/{name}"
-    command = ["git", "-C", str(Path(__file__).parent), "remote", "get-url", "origin"]
+    command = ["git", "-C", str(_HERE), "remote", "get-url", "origin"]
     found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     return found.removesuffix(".git") if found.startswith("https://") and "@" not in found else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
@@ -44,3 +45,15 @@ def test_the_pages_link_to_the_repository_that_they_are_built_from(hooks, monkey
     assert config.copyright == f"slotbench {version('slotbench')}"
     page = hooks.on_page_markdown("In <!-- repository -->.", config=config)
     assert page == "In [the repository](https://example.org/somebody/slotbench)."
+
+
+def test_a_page_shows_a_notebook_with_its_outputs_and_runs_nothing(hooks):
+    page = hooks.on_page_markdown("<!-- notebook: python.ipynb -->", config=SimpleNamespace(repo_url=""))
+    cells = json.loads((ROOT / "docs" / "python.ipynb").read_text(encoding="utf-8"))["cells"]
+    assert page.startswith("# ")
+    places = [page.index("".join(cell["source"])) for cell in cells]
+    assert places == sorted(places)
+    outputs = [output for cell in cells if cell["cell_type"] == "code" for output in cell["outputs"]]
+    assert page.count('<img class="output"') == sum("image/png" in output.get("data", {}) for output in outputs)
+    assert page.count('output"') == len(outputs)
+    assert "<image" not in page, "text of outputs is escaped"

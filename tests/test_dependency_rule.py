@@ -68,6 +68,8 @@ LONG_FUNCTIONS = {
     "slotbench/data/balls/physics.py _simulate": _KERNEL,
     "slotbench/data/movi_like/ray_kernel.py _color": _KERNEL,
     "slotbench/data/movi_like/ray_kernel.py render_into": _KERNEL,
+    "slotbench/ops/_cuda/triton_inverted_attention.py _backward_of_slots": "one kernel, a line per argument",
+    "slotbench/ops/_cuda/triton_inverted_attention.py _forward": "one kernel, a line per argument",
     "slotbench/ops/_cuda/triton_selective_scan.py _backward": "one kernel, a line per argument",
     "slotbench/ops/causal_conv1d.py causal_conv1d": _ARGUMENTS,
     "slotbench/ops/inverted_attention/attention.py inverted_attention": _ARGUMENTS,

@@ -25,9 +25,8 @@ from slotbench.config.settings import (
     read_settings,
     without_replaced,
 )
-from slotbench.errors import FileError, UserError, lines, wrapped
+from slotbench.errors import UserError, lines, wrapped
 from slotbench.runs.checkpoint_choice import DEFAULT, OF_A_RUN, choose_checkpoint
-from slotbench.runs.checkpoints import load_checkpoint
 from slotbench.runs.folder import CONFIG, RunFolder, check_run_name, usable_run_name
 from slotbench.text import printable
 from slotbench.yaml_files import read_yaml
@@ -92,8 +91,8 @@ def read_command_line(command: str, arguments: list[str]) -> CommandLine:
         arguments = _expand_checkpoint(command, run, options, arguments)
     settings = _read(command, options, arguments, run.path if run else options.resume or options.run_dir)
     if run is not None:
-        sizes = _sizes_of(run.path, arguments, settings)
-        arguments, settings = [*arguments, *sizes], [*settings, *command_line_settings(sizes)]
+        resolution = _resolution_of(run.path, settings)
+        arguments, settings = [*arguments, *resolution], [*settings, *command_line_settings(resolution)]
     arguments, replaced = without_replaced(arguments)
     if replaced:
         print(_replaced(replaced, config_files(arguments)[0]), file=sys.stderr)
@@ -253,29 +252,15 @@ def _expand_video(command: str, arguments: list[str]) -> list[str]:
     return ["--data", "VideoFolder", "--data.path", video, *rest]
 
 
-def _sizes_of(run: Path, arguments: list[str], settings: list[Setting]) -> list[str]:
-    """Sets another data set to the training's resolution and channels unless the command line gives them."""
+def _resolution_of(run: Path, settings: list[Setting]) -> list[str]:
+    """Sets another data set to the training's resolution unless the command line gives one."""
     typed = {setting.key: setting.value for setting in settings if setting.on_command_line}
     name = typed.get(("data",))
-    if name not in registry.names("datasets"):
+    if ("data", "resolution") in typed or name not in registry.names("datasets"):
         return []
-    taken = inspect.signature(registry.load("datasets", name)).parameters
     own = read_yaml(run / CONFIG)["data"].get("init_args") or {}
-    sizes = {"resolution": own.get("resolution")}
-    if "channels" in taken:
-        sizes["channels"] = _channels_of(_lightnings(arguments)[0])
-    wanted = {size: n for size, n in sizes.items() if n is not None and size in taken and ("data", size) not in typed}
-    return [word for size, number in wanted.items() for word in (f"--data.{size}", str(number))]
-
-
-def _channels_of(checkpoint: str | None) -> int | None:
-    """Channels, 1 or 3, of the frames that a model was trained on; None of a damaged checkpoint, or of features."""
-    try:
-        spec = load_checkpoint(Path(checkpoint or ""))["hyper_parameters"]["data_spec"]
-        channels = spec["input"]["channels"]
-    except (FileError, OSError, KeyError, TypeError):
-        return None  # what is wrong with it is said where it is read
-    return channels if channels in (1, 3) else None
+    takes_one = "resolution" in inspect.signature(registry.load("datasets", name)).parameters
+    return ["--data.resolution", str(own["resolution"])] if takes_one and "resolution" in own else []
 
 
 def _replaced(files: list[Path], by: Path) -> str:

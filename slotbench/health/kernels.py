@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OPS", "kernels", "numba_cache"]
 
-OPS = ("selective_scan", "ssd", "causal_conv1d", "linear_scan", "group_norm_activation")
+OPS = ("selective_scan", "ssd", "causal_conv1d", "linear_scan", "group_norm_activation", "inverted_attention")
 """As in `slotbench.ops`, whose import takes that of torch."""
 _TOLERANCE = 2e-3  # relative; mamba-ssm's products of float32 are of the precision TF32
 _TIME = 20
@@ -81,7 +81,9 @@ def _choice(op: str, devices: list[torch.device]) -> Finding:
     for device in devices:
         kernel, refused = automatic_kernel(op, device)
         why = (f"not {one}: it {reason}" for one, reason in refused.items())
-        chosen.append("; ".join([f"{kernel} on {device.type}", *why]))
+        # the sizes of a call make this op take others, which depend on no device
+        unless = " where there are many weights" if op == "inverted_attention" else ""
+        chosen.append("; ".join([f"{kernel} on {device.type}{unless}", *why]))
     return ok(". ".join(chosen), f"{op}/auto")
 
 
@@ -107,8 +109,26 @@ def _call(op: str, inputs: list[Tensor], kernel: str) -> tuple[Tensor, ...]:
     if op == "group_norm_activation":
         frames, weight, bias = inputs
         return (ops.group_norm_activation(frames, 2, weight, bias, kernel=kernel),)
+    if op == "inverted_attention":
+        return _attend(inputs, kernel)
     outputs: tuple[Tensor, ...] = getattr(ops, op)(*inputs, kernel=kernel)
     return outputs
+
+
+def _attend(inputs: list[Tensor], kernel: str) -> tuple[Tensor, ...]:
+    """(updates, assignment) of inverted attention with these maps."""
+    from torch import nn
+
+    from slotbench.ops.inverted_attention import AttentionMaps, inverted_attention
+    from slotbench.registry import load
+
+    slots, tokens, *weights = inputs
+    query, key_value = (nn.Linear(weight.shape[1], weight.shape[0], bias=False) for weight in weights)
+    query.weight, key_value.weight = (nn.Parameter(weight) for weight in weights)
+    aggregation = load("aggregations", "WeightedMean")(slots.shape[-1])
+    updates, shares, _ = inverted_attention(slots, tokens, AttentionMaps(query, key_value), aggregation, kernel=kernel)
+    assert shares is not None
+    return updates, shares
 
 
 def _inputs(op: str) -> list[Tensor]:
@@ -131,5 +151,7 @@ def _inputs(op: str) -> list[Tensor]:
         return [randn(2, _TIME, 8), randn(8, 4), randn(8)]
     if op == "group_norm_activation":
         return [randn(2, 8, 4, 4), randn(8), randn(8)]
+    if op == "inverted_attention":
+        return [randn(2, 5, 8), randn(2, 10 * _TIME, 6), randn(8, 8), randn(16, 6)]
     decay = torch.polar(torch.sigmoid(randn(4)), randn(4))
     return [torch.complex(randn(2, _TIME, 3, 4), randn(2, _TIME, 3, 4)), decay]

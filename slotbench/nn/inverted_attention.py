@@ -137,6 +137,6 @@ class InvertedAttention(nn.Module):
     ) -> tuple[Float[Tensor, "batch time slots dim"], Float[Tensor, "batch time slots tokens"] | None, StepSums]:
         """`slotbench.ops.inverted_attention.cumulative_attention`, for slots that are the same at all steps."""
         updates, assignment, kept = cumulative_attention(
-            slots, memory, self.maps, self.aggregation, earlier, window=window, shares=shares
+            slots, memory, self.maps, self.aggregation, earlier, window=window, shares=shares, kernel=self.kernel
         )
         return self.output(updates), assignment, kept

@@ -110,7 +110,7 @@ class SlotCorrector(nn.Module):
             # assignment = softmax over slots of k q / sqrt(dim); updates = aggregation(assignment, v)
             normed = self.slot_norm(rows).view(slots.shape)
             updates, assignment, statistics = inverted_attention(
-                normed, frame, maps, aggregation, statistics, shares=last
+                normed, frame, maps, aggregation, statistics, shares=last, kernel=self.attention.kernel
             )
             if self.attention.num_heads > 1:
                 updates = self.attention.output(updates)

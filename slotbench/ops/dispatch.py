@@ -23,6 +23,7 @@ __all__ = [
     "available_kernels",
     "choose_kernel",
     "chosen_kernels",
+    "kernels_of_modules",
     "numba_works",
     "set_kernel",
 ]
@@ -41,6 +42,7 @@ KERNELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "causal_conv1d": ("reference", "torch", "numba", "causal_conv1d", "triton"),
         "linear_scan": ("reference", "torch", "numba", "associative", "triton"),
         "group_norm_activation": ("reference", "torch", "numba"),
+        "inverted_attention": ("reference", "dense", "streamed", "triton"),
     }
 )
 """The kernels of every op, by name."""
@@ -56,8 +58,11 @@ _NUMBA_MODULES = (
     "code_sampling._numba",
 )
 
-_KERNELS_BY_SIZE: Mapping[str, tuple[str, ...]] = MappingProxyType({"inverted_attention": ("reference",)})
-"""The kernels that run every call of an op whose others depend on sizes and arguments alone; the op chooses these."""
+_KERNELS_OF_EVERY_CALL: Mapping[str, tuple[str, ...]] = MappingProxyType({"inverted_attention": ("reference",)})
+"""Of an op whose other kernels take some sizes and arguments alone: those that run every call. It chooses by itself."""
+
+_LAST_RESORT: Mapping[str, str] = MappingProxyType({"inverted_attention": "streamed"})
+"""What `auto` takes where nothing that it prefers can run; `torch` for other ops."""
 
 _OPS_OF_MODULES = ("selective_scan", "ssd", "linear_scan", "group_norm_activation")
 """The ops that a module has a `kernel` of its own for."""
@@ -127,6 +132,8 @@ def _kernel_function(op: str, kernel: str) -> Callable[..., Any]:
         return lambda x, weight, bias: (function(x, weight, bias, None, "silu"),)
     if kernel == "triton" and op == "selective_scan":
         return lambda u, delta, A, B, C, state: function(u, delta, A, B, C, None, None, state)
+    if op == "inverted_attention":
+        return lambda query, bias, tokens: function(query, bias, tokens, share_offset=0.1, across_heads=False)
     return function
 
 
@@ -163,9 +170,12 @@ def _why_not(op: str, kernel: str, device: torch.device) -> str | None:
     return None
 
 
+def kernels_of_modules(op: str) -> tuple[str, ...]:
+    """The kernels of `op` that `set_kernel` gives to modules: those that run every call."""
+    return _KERNELS_OF_EVERY_CALL.get(op) or _kernels_of(op)
+
+
 def _kernels_of(op: str) -> tuple[str, ...]:
-    if op in _KERNELS_BY_SIZE:
-        return _KERNELS_BY_SIZE[op]
     if op not in KERNELS:
         raise ValueError(f"no op named '{op}'; slotbench.ops has {', '.join(KERNELS)}")
     return KERNELS[op]
@@ -175,7 +185,7 @@ def available_kernels(op: str, device: torch.device | str = "cpu") -> dict[str, 
     """The kernels of `op` by name: None where it works on `device`, otherwise the reason why it does not.
 
     Args:
-        op: "selective_scan", "ssd", "causal_conv1d", "linear_scan" or "group_norm_activation".
+        op: "selective_scan", "ssd", "causal_conv1d", "linear_scan", "group_norm_activation" or "inverted_attention".
         device: where the tensors would be.
 
     Raises:
@@ -206,7 +216,7 @@ def automatic_kernel(
             if reason is None:
                 return candidate, refused
             refused[candidate] = reason
-    return "torch", refused
+    return _LAST_RESORT.get(op, "torch"), refused
 
 
 def choose_kernel(op: str, kernel: str, device: torch.device, excluded: Mapping[str, str] = _NO_EXCLUSIONS) -> str:
@@ -279,4 +289,4 @@ def set_kernel(module: nn.Module, name: str) -> int:
 
 def _takes_kernel(module: nn.Module, name: str) -> bool:
     op = getattr(module, "kernel_op", "selective_scan")
-    return isinstance(getattr(module, "kernel", None), str) and name in ("auto", *_kernels_of(op))
+    return isinstance(getattr(module, "kernel", None), str) and name in ("auto", *kernels_of_modules(op))

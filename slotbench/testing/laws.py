@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from slotbench.interfaces import CoreOutput, State, TemporalCore, TokenSpec, map_state
 from slotbench.ops import available_kernels, set_kernel
+from slotbench.ops.dispatch import kernels_of_modules
 from slotbench.testing.aids import like, module_snapshot, move_off_initial_values, scalar, unchanged
 
 Build = Callable[[TokenSpec], TemporalCore]
@@ -348,8 +349,8 @@ def _kernels(core: nn.Module) -> list[str]:
     """Kernels that run here, of every op that a module of the core lets one choose the kernel of, and "auto"."""
     modules = [module for module in core.modules() if isinstance(getattr(module, "kernel", None), str)]
     ops = dict.fromkeys(getattr(module, "kernel_op", "selective_scan") for module in modules)
-    runs = (name for op in ops for name, refusal in available_kernels(op).items() if refusal is None)
-    kernels = list(dict.fromkeys(runs))
+    runs = {op: available_kernels(op) for op in ops}
+    kernels = list(dict.fromkeys(name for op in ops for name in kernels_of_modules(op) if runs[op][name] is None))
     return [*kernels, "auto"] if kernels else []
 
 

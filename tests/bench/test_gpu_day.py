@@ -116,7 +116,7 @@ def test_slices_are_short_and_cover_what_there_is_to_measure():
     assert len(set(NAMES)) == len(NAMES)
     assert all(0 < one.planned <= plan.MINUTES for one in SLICES)
     assert plan.MINUTES <= 10
-    assert {op for one in SLICES for op in one.arguments.get("ops", ())} >= set(KERNELS) | {"inverted_attention"}
+    assert {op for one in SLICES for op in one.arguments.get("ops", ())} >= set(KERNELS)
     families = [family for one in SLICES for family in one.arguments.get("families", ())]
     assert sorted(families) == sorted(case.family for case in CASES)
     for one in SLICES:
@@ -408,7 +408,7 @@ def test_inverted_attention_is_measured_on_a_cpu(tmp_path, monkeypatch, capsys):
 @pytest.mark.slow
 def test_kernels_and_cores_run_on_a_cpu(tmp_path, monkeypatch, capsys):
     *kernels, cores = quick("e1,e2,e3,e4,c1", tmp_path, monkeypatch, capsys)
-    assert {item["op"] for items in kernels for item in items.values()} == set(KERNELS)
+    assert {item["op"] for items in kernels for item in items.values()} == set(KERNELS) - {"inverted_attention"}
     assert "Training step, ms" in cores.path.with_suffix(".md").read_text()
 
 

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from slotbench.cli import COMMANDS, run
-from slotbench.commands.grid import ACTIONS
 from slotbench.help_text import fitted
 
+ACTIONS = ("run", "retry", "status", "show", "check", "point", "adopt", "pack", "unpack")
 HELP = [
     ["--help"],
     *([command, "--help"] for command in COMMANDS),

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tiny_discovery import tiny_discovery, train
+from tiny_discovery import train
 
 from slotbench import registry
 from slotbench.cli import run
@@ -164,14 +164,6 @@ def test_movies_of_other_channels_get_a_sentence_with_what_to_type(
     assert "trained on frames of 16 x 16 pixels with 3 channels (colour), and the data give" in error
     assert "16 x 16 with 1 channel (grey); choose data of 3 channels (colour)" in error
     assert "--data.channels 3" in error
-
-
-def test_movies_come_in_grey_for_a_model_that_was_trained_in_grey(folder: Path, tmp_path: Path) -> None:
-    grey = train(tiny_discovery(steps=1), tmp_path / "runs" / "grey")
-    assert run(["predict", str(grey), str(folder / "videos"), "--save", "reconstruction"]) == 0
-    (saved,) = grey.glob("media/predict-*/video0001_mine_1.npz")
-    with np.load(saved) as arrays:
-        assert arrays["reconstruction"].shape == (4, 1, 16, 16)
 
 
 def test_a_picture_of_an_earlier_test_stays_as_it_was(drawn: Path) -> None:

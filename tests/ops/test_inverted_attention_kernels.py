@@ -17,11 +17,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from slotbench import registry
 from slotbench.interfaces import Aggregation, SummedAggregation, TokenSpec, sums_suffice
 from slotbench.nn.inverted_attention import InvertedAttention
-from slotbench.ops import KernelError
+from slotbench.nn.slot_attention import SlotCorrector
+from slotbench.ops import KernelError, chosen_kernels, dispatch
 from slotbench.ops.inverted_attention import (
     KeyValueMemory,
     StepSums,
     TokenMemory,
+    attention,
+    fused,
     keys_cost_more,
     streamed,
     supports_cumulative,
@@ -144,11 +147,70 @@ def test_a_kernel_that_cannot_run_says_what_it_takes():
     with pytest.raises(KernelError, match="one head without biases"):
         made("dense", num_heads=2)(slots, tokens)
     own = own_aggregation()
-    own.kernel = "streamed"
-    with pytest.raises(KernelError, match="SummedAggregation"):
-        own(slots, tokens)
-    with pytest.raises(ValueError, match="no kernel named 'plain'; use 'auto' or one of reference, dense, streamed"):
+    for own.kernel in ("streamed", "triton"):
+        with pytest.raises(KernelError, match=f"kernel '{own.kernel}' .* SummedAggregation"):
+            own(slots, tokens)
+    names = "reference, dense, streamed, triton"
+    with pytest.raises(ValueError, match=f"no kernel named 'plain'; use 'auto' or one of {names}"):
         made("plain")(slots, tokens)
+    with pytest.raises(ValueError, match="no kernel named 'plain'"):
+        made("plain").cumulative(slots, TokenMemory(tokens[:, None]))
+
+
+@pytest.fixture
+def fused_calls(monkeypatch) -> list[str]:
+    """As on CUDA, where Triton works: what "auto" or a name takes, with the sums of "streamed" in place of its own."""
+    calls: list[str] = []
+
+    def sums(*arguments):
+        calls.append("triton")
+        return streamed.streamed_sums(*arguments)
+
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setattr(dispatch, "_chosen", {})
+    monkeypatch.setattr(dispatch, "_needs_cuda", lambda op, kernel, device: None)
+    monkeypatch.setitem(dispatch._PREFERENCE, "cpu", ("triton", "numba", "torch"))
+    monkeypatch.setattr(attention, "fused_sums", sums)
+    monkeypatch.setattr(fused, "DEVICES", ("cpu",))
+    return calls
+
+
+def test_auto_takes_the_fused_kernel_for_many_weights_and_says_so(fused_calls, monkeypatch):
+    slots = noise(2, 3, 4, DIM).float()
+    few, many = (noise(2, 3, num_tokens, TOKEN_DIM).float() for num_tokens in (10, 6000))
+    layer = made("auto", num_heads=2).float()
+    layer(slots, few, causal=True)
+    assert (fused_calls, chosen_kernels()) == ([], {})
+    expected = made("reference", num_heads=2).float()(slots, many, causal=True).updates
+    found = layer(slots, many, causal=True).updates
+    assert (fused_calls, chosen_kernels()) == (["triton"], {"inverted_attention": "triton"})
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
+    layer.double()(slots.double(), many.double(), causal=True)
+    layer.float()(noise(1, 1, 1200, DIM).float(), noise(1, 1, 400, TOKEN_DIM).float(), causal=True)
+    assert fused_calls == ["triton"], "tokens in double precision, and more slots than registers hold"
+    assert chosen_kernels() == {"inverted_attention": "triton, streamed"}
+
+
+def test_one_head_on_single_frames_stays_dense_until_it_would_keep_much(fused_calls):
+    layer, slots = made("auto", bias=False).float(), noise(1, 4, DIM).float()
+    layer(slots, noise(1, 40_000, TOKEN_DIM).float())
+    assert fused_calls == []
+    layer(slots, noise(1, 300_000, TOKEN_DIM).float())
+    assert fused_calls == ["triton"]
+
+
+def test_a_kernel_that_is_named_is_the_one_that_runs(fused_calls, monkeypatch):
+    slots, tokens = noise(2, 4, DIM).float(), noise(2, 40, TOKEN_DIM).float()
+    for kernel, expected in (("streamed", []), ("reference", []), ("triton", ["triton"])):
+        made(kernel, num_heads=2).float()(slots, tokens)
+        made(kernel, across_heads=False).float().cumulative(slots, TokenMemory(tokens[:, None]))
+        corrector = SlotCorrector(DIM, TOKEN_DIM, aggregation=WeightedMean(DIM))
+        corrector.attention.kernel = kernel
+        corrector(slots, tokens, 3)
+        assert fused_calls == 5 * expected, kernel
+    monkeypatch.undo()
+    with pytest.raises(KernelError, match="kernel 'triton' of inverted_attention cannot run: it "):
+        made("triton").float()(slots, tokens)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -11,9 +11,11 @@ from slotbench.ops import available_kernels, causal_conv1d, dispatch, linear_sca
 from slotbench.ops._cuda import trial
 from slotbench.ops._cuda.trial import trial_failure
 from slotbench.ops.dispatch import automatic_kernel, choose_kernel
+from slotbench.ops.inverted_attention.competition import Competition
+from slotbench.ops.inverted_attention.streamed import streamed_sums
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
-OPS = ("selective_scan", "ssd", "causal_conv1d", "linear_scan")
+OPS = ("selective_scan", "ssd", "causal_conv1d", "linear_scan", "inverted_attention")
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +60,7 @@ def test_the_equations_are_those_of_the_ops():
         "ssd": lambda *x: ssd(*x[:5], state=x[5], kernel="reference"),
         "causal_conv1d": lambda *x: causal_conv1d(*x, activation="silu", kernel="reference")[:1],
         "linear_scan": lambda drive, decay, state: linear_scan(drive, decay[0, 0], state, kernel="reference"),
+        "inverted_attention": lambda *x: streamed_sums(*x, None, Competition(across_heads=False), 0.1),
     }
     assert {op: trial_failure(op, run, CPU) for op, run in runs.items()} == dict.fromkeys(OPS)
 
@@ -113,15 +116,15 @@ def test_the_trial_runs_where_no_gradients_are_wanted():
 @pytest.mark.parametrize(
     ("imported", "failing", "expected"),
     [
-        ({"mamba_ssm", "causal_conv1d", "triton"}, set(), ["triton", "mamba_ssm", "triton", "triton"]),
-        ({"triton"}, set(), ["triton", "torch", "triton", "triton"]),
+        ({"mamba_ssm", "causal_conv1d", "triton"}, set(), ["triton", "mamba_ssm", "triton", "triton", "triton"]),
+        ({"triton"}, set(), ["triton", "torch", "triton", "triton", "triton"]),
         (
             {"mamba_ssm", "causal_conv1d", "triton"},
             {"triton"},
-            ["mamba_ssm", "mamba_ssm", "causal_conv1d", "associative"],
+            ["mamba_ssm", "mamba_ssm", "causal_conv1d", "associative", "streamed"],
         ),
-        ({"triton"}, {"triton"}, ["torch", "torch", "torch", "associative"]),
-        (set(), set(), ["torch", "torch", "torch", "associative"]),
+        ({"triton"}, {"triton"}, ["torch", "torch", "torch", "associative", "streamed"]),
+        (set(), set(), ["torch", "torch", "torch", "associative", "streamed"]),
     ],
 )
 def test_auto_on_cuda_takes_triton_then_a_package_that_works_then_torch(gpu_with, imported, failing, expected):
@@ -162,7 +165,7 @@ def test_what_a_call_does_not_fit_goes_to_the_next_kernel(gpu_with):
 
 def test_triton_that_is_not_installed_is_said_with_what_brings_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "triton", None)
-    for op in ("selective_scan", "causal_conv1d", "linear_scan"):
+    for op in ("selective_scan", "causal_conv1d", "linear_scan", "inverted_attention"):
         monkeypatch.delitem(sys.modules, f"slotbench.ops._cuda.triton_{op}", raising=False)
         reason = available_kernels(op, "cuda")["triton"]
         assert "needs triton, whose import failed (ModuleNotFoundError" in str(reason)

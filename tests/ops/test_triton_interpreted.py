@@ -221,7 +221,7 @@ def test_torch_compile_takes_every_op_in_one_graph_whatever_the_number_of_steps(
     script = Path(triton_under_compile.__file__)
     done = subprocess.run([sys.executable, script, "cpu", "aot_eager"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    ops = ("selective_scan", "causal_conv1d", "linear_scan")
+    ops = ("selective_scan", "causal_conv1d", "linear_scan", "inverted_attention")
     assert done.stdout.splitlines() == [f"{op} in one graph" for op in ops]
 
 

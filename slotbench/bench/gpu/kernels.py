@@ -42,7 +42,6 @@ from slotbench.bench.harness import (
 from slotbench.nn.inverted_attention import InvertedAttention
 from slotbench.ops.dispatch import KERNELS
 from slotbench.ops.inverted_attention import Attended
-from slotbench.ops.inverted_attention.attention import KERNELS as ATTENTION_KERNELS
 from slotbench.registry import load
 
 __all__ = ["Call", "inputs_of", "kernels", "kernels_of", "key_of", "measure", "measure_case"]
@@ -94,7 +93,7 @@ def kernels(settings: Settings, items: Items, ops: Sequence[str], widths: Sequen
 
 def kernels_of(op: str) -> tuple[str, ...]:
     """The kernels of an op by name, as `slotbench.ops` has them."""
-    return ATTENTION_KERNELS if op.startswith("inverted_attention") else KERNELS[op]
+    return KERNELS[op.partition(",")[0]]
 
 
 def _sizes(op: str, widths: Sequence[int], quick: bool) -> list[dict[str, int]]:

@@ -118,9 +118,23 @@ def _linear_scan_equation(drive: Tensor, decay: Tensor, state: Tensor) -> tuple[
     return torch.stack(states, dim=1), state
 
 
+def _inverted_attention() -> tuple[Run, list[Tensor]]:
+    randn = _noise()
+    # more tokens than a block, heads that compete each on their own
+    return _inverted_attention_equation, [randn(2, 1, 2, 5, 24), randn(2, 1, 2, 5, 1), randn(2, 1, 10 * _TIME, 24)]
+
+
+def _inverted_attention_equation(query: Tensor, bias: Tensor, tokens: Tensor) -> tuple[Tensor, ...]:
+    keys = tokens[:, :, None]
+    share = (query @ keys.mT + bias).softmax(dim=3)
+    weights = share + 0.1
+    return weights @ keys, weights.sum(-1, keepdim=True), share.mean(2)
+
+
 _EXAMPLES: dict[str, Callable[[], tuple[Run, list[Tensor]]]] = {
     "selective_scan": _selective_scan,
     "ssd": _ssd,
     "causal_conv1d": _causal_conv1d,
     "linear_scan": _linear_scan,
+    "inverted_attention": _inverted_attention,
 }

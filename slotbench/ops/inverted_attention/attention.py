@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, cast
 
@@ -11,9 +12,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from slotbench.interfaces import Aggregation, StagedAggregation, State, SummedAggregation, sums_suffice
-from slotbench.ops.dispatch import KernelError
+from slotbench.ops.dispatch import KERNELS, KernelError
 from slotbench.ops.inverted_attention.competition import Competition
 from slotbench.ops.inverted_attention.dense import dense_attention, dense_frames
+from slotbench.ops.inverted_attention.fused import fused_sums, takes_fused
 from slotbench.ops.inverted_attention.memory import (
     AttentionMaps,
     FrameMemory,
@@ -23,7 +25,7 @@ from slotbench.ops.inverted_attention.memory import (
     TokenMemory,
 )
 from slotbench.ops.inverted_attention.reference import inverted_attention_reference
-from slotbench.ops.inverted_attention.streamed import streamed_attention, streamed_steps
+from slotbench.ops.inverted_attention.streamed import Sums, streamed_attention, streamed_steps, streamed_sums
 
 __all__ = [
     "Attended",
@@ -34,9 +36,6 @@ __all__ = [
     "read_tokens",
     "supports_cumulative",
 ]
-
-KERNELS = ("reference", "dense", "streamed")
-"""What runs inverted attention; all agree, and "auto" takes one of them by the sizes."""
 
 WEIGHTS_KEPT = 2**20
 """Attention weights that an iteration of the kernel "dense" keeps for the backward pass, at most (4 MiB)."""
@@ -89,7 +88,9 @@ def inverted_attention(
     double precision and no biases; it keeps all weights, and makes no keys and values where a frame has many tokens:
     (Wq s) . (Wk e) = (Wk' Wq s) . e, and a sum of values is Wv times that of the tokens. `streamed` does so for several
     heads and over time too: tokens go in chunks, whose weights the backward pass computes again; its sums are in
-    float32 at least, under autocast too. `auto` takes `dense` for few weights, otherwise `streamed` where it has fewer
+    float32 at least, under autocast too. `triton` is `streamed` as one kernel for CUDA, which keeps the weights of no
+    chunk, in float32, its gradients the same bits every time; heads x slots x token_dim have a limit. `auto` takes
+    `dense` for few weights; on CUDA `triton` where it works, for many; otherwise `streamed` where it has fewer
     multiply-adds (`keys_cost_more`), otherwise `reference`.
 
     Source: Slot Attention (Locatello et al., 2020), Eq 1-2; over time PSB (Singh et al., 2024), Appendix D.1.2.
@@ -109,7 +110,8 @@ def inverted_attention(
             the logit. Within a head all competitors for a token have the same offset, and what is added to all of them
             makes no difference: it acts between heads only.
         shares: whether to return the assignment.
-        kernel: "auto" (by size) or the name of a kernel.
+        kernel: "auto" (by size) or the name of a kernel. Of a `Memory` its kind has chosen already, and what is left to
+            choose is whether "triton" or "streamed" sums a `TokenMemory`.
 
     Raises:
         ValueError: without `causal`, a `window`, or other than one step of tokens per step of slots; no such kernel.
@@ -123,10 +125,12 @@ def inverted_attention(
     if isinstance(tokens, Tensor):
         if slots.ndim == 3:
             (tokens,) = read_frames(tokens[:, None], maps, aggregation, slots.shape[1], kernel=kernel)
-            return inverted_attention(slots, tokens, maps, aggregation, statistics, shares=shares)
+            return inverted_attention(slots, tokens, maps, aggregation, statistics, shares=shares, kernel=kernel)
         tokens = read_tokens(tokens, maps, aggregation, slots.shape[1] * slots.shape[2], kernel=kernel)
     if slots.ndim == 3:
-        attended = inverted_attention(slots[:, None], tokens, maps, aggregation, statistics, shares=shares)
+        attended = inverted_attention(
+            slots[:, None], tokens, maps, aggregation, statistics, shares=shares, kernel=kernel
+        )
         updates, assignment, statistics = attended
         return Attended(updates.squeeze(1), None if assignment is None else assignment.squeeze(1), statistics)
     time, (steps, _) = slots.shape[1], tokens.size
@@ -142,7 +146,8 @@ def inverted_attention(
         bias = time_bias(competition.offsets(time, steps, slots.device))
     own: Tensor | None
     if isinstance(tokens, TokenMemory) and sums_suffice(aggregation):
-        gathered, own = streamed_attention(query, tokens, maps, aggregation, bias, competition, shares)
+        sums = _sums(kernel, query, tokens)
+        gathered, own = streamed_attention(query, tokens, maps, aggregation, bias, competition, shares, sums)
     else:
         pairs = tokens if isinstance(tokens, KeyValueMemory) else maps.keys_and_values(tokens)
         gathered, own = inverted_attention_reference(query, pairs, aggregation, bias, competition)
@@ -168,16 +173,32 @@ def read_tokens(
         aggregation: which is going to be used.
         queries: that a token is going to meet: slots x steps that read it x iterations.
         norm: the LayerNorm whose weight and bias the tokens have not got yet; None for nothing.
-        kernel: "auto", "reference" or "streamed".
+        kernel: "auto", "reference", "streamed" or "triton".
 
     Raises:
         ValueError: no such kernel.
         KernelError: the named kernel cannot run this.
     """
+    # the queries of each token come from as many steps as there are, or from fewer
+    slots = -(-queries // tokens.shape[1])
+    weights = tokens.shape[:3].numel() * queries * maps.num_heads
+    return _read_tokens(tokens, maps, aggregation, queries, (slots, weights), norm, kernel)
+
+
+def _read_tokens(
+    tokens: Tensor,
+    maps: AttentionMaps,
+    aggregation: Aggregation,
+    queries: int,
+    of_call: tuple[int, int],
+    norm: nn.LayerNorm | None,
+    kernel: str,
+) -> TokenMemory | KeyValueMemory:
+    """`read_tokens`; `of_call` are the slots of a step and the weights of a call."""
     streamable = _streamable(maps, aggregation)
-    if kernel == "streamed" and not streamable:
+    if kernel in ("streamed", "triton") and not streamable:
         raise KernelError(
-            "kernel 'streamed' of inverted_attention cannot run: it takes a SummedAggregation and layers that are "
+            f"kernel '{kernel}' of inverted_attention cannot run: it takes a SummedAggregation and layers that are "
             "plain nn.Linear: use kernel='auto'"
         )
     if kernel == "dense":
@@ -187,8 +208,9 @@ def read_tokens(
         batch, time, num_tokens, token_dim = tokens.shape
         dim = maps.query.in_features
         streamed = keys_cost_more(num_tokens, queries, dim, token_dim, maps.num_heads, batch * time)
+        streamed = streamed or takes_fused(kernel, tokens, maps.num_heads, *of_call)
     else:
-        streamed = kernel == "streamed"
+        streamed = kernel in ("streamed", "triton")
     memory = TokenMemory(tokens, norm)
     return memory if streamed else maps.keys_and_values(memory)
 
@@ -232,7 +254,8 @@ def read_frames(
         )
     if kernel == "dense" or (kernel == "auto" and dense and batch * num_slots * num_tokens <= WEIGHTS_KEPT):
         return dense_frames(tokens, maps, num_slots, num_iterations)
-    memory = read_tokens(tokens, maps, aggregation, num_slots * num_iterations, kernel=kernel)
+    of_call = num_slots, batch * num_tokens * num_slots * maps.num_heads
+    memory = _read_tokens(tokens, maps, aggregation, num_slots * num_iterations, of_call, None, kernel)
     return memory.frames()
 
 
@@ -270,6 +293,7 @@ def cumulative_attention(
     *,
     window: int | None = None,
     shares: bool = True,
+    kernel: str = "auto",
 ) -> tuple[Float[Tensor, "batch time slots dim"], Float[Tensor, "batch time slots tokens"] | None, StepSums]:
     """Causal attention where the slots of all steps are the same, in a time that grows with the steps alone.
 
@@ -285,20 +309,24 @@ def cumulative_attention(
         earlier: returned by the previous call; None at the start.
         window: steps that a step sees, its own included; None for no limit.
         shares: whether to return the assignment.
+        kernel: "auto", "streamed" or "triton".
 
     Returns:
         (updates, assignment as in `inverted_attention`, what the next call needs of the steps so far).
 
     Raises:
-        ValueError: heads that compete with one another, or an aggregation that needs more than sums.
+        ValueError: heads that compete with one another, or an aggregation that needs more than sums; no such kernel.
+        KernelError: the named kernel cannot run this.
     """
+    _check_kernel(kernel)
     if not supports_cumulative(maps, aggregation) or not sums_suffice(aggregation):
         raise ValueError(
             "cumulative attention needs heads that do not compete with one another, and an aggregation that needs sums "
             "alone; see supports_cumulative, and call inverted_attention"
         )
     query = maps.queries(slots[:, None])
-    gathered, assignment, kept = streamed_steps(query, memory, maps, aggregation, earlier, window, shares)
+    sums = _sums(kernel, query, memory)
+    gathered, assignment, kept = streamed_steps(query, memory, maps, aggregation, earlier, window, shares, sums)
     if isinstance(aggregation, StagedAggregation):
         gathered, _ = aggregation.rescale(gathered, None)
     return _merge_heads(gathered, query.dtype), assignment, kept
@@ -309,9 +337,16 @@ def _streamable(maps: AttentionMaps, aggregation: Aggregation) -> bool:
     return sums_suffice(aggregation) and type(maps.query) is type(maps.key_value) is nn.Linear
 
 
+def _sums(kernel: str, query: Float[Tensor, "batch heads time slots dim"], memory: TokenMemory) -> Sums:
+    """What sums the tokens by share."""
+    batch, heads, time, slots, _ = query.shape
+    weights = batch * heads * time * slots * math.prod(memory.size)
+    return fused_sums if takes_fused(kernel, memory.tokens, heads, slots, weights) else streamed_sums
+
+
 def _check_kernel(kernel: str) -> None:
-    if kernel not in ("auto", *KERNELS):
-        names = ", ".join(KERNELS)
+    if kernel not in ("auto", *KERNELS["inverted_attention"]):
+        names = ", ".join(KERNELS["inverted_attention"])
         raise ValueError(f"inverted_attention has no kernel named '{kernel}'; use 'auto' or one of {names}")
 
 

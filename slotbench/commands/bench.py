@@ -142,7 +142,7 @@ def _bench_subject(name: str, arguments: list[str]) -> int:
         lines, tables = run_subject(
             name,
             given.out,
-            progress.begin,
+            lambda case, index, total: progress.begin(f"{name}: {case}", index, total),
             command=shlex.join(["slotbench", "bench", name, *arguments]),
             rounds=given.rounds,
             threads=given.threads,

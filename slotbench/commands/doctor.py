@@ -63,7 +63,7 @@ def _asked(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             required.append(name)
         elif argument.startswith("-"):
             near = did_you_mean(argument, ["--require", *_FLAGS])
-            raise UserError(f"doctor has no option {argument}{near}\n{USAGE}")
+            raise UserError(f"doctor has no option {argument}{near or ';'} slotbench doctor --help lists them")
         else:
             asked.append(argument)
     return asked, required

@@ -134,7 +134,7 @@ def _request(arguments: list[str]) -> _Request:
             if not given[option]:
                 raise UserError(lines(f"{option} has no value", expected=f"{option} VALUE"))
         elif argument.startswith("-"):
-            raise UserError(f"new has no option {argument}\n{USAGE}")
+            raise UserError(f"new has no option {argument}; slotbench new --help lists them")
         else:
             plain.append(argument)
     what = plain[0] if plain else ""

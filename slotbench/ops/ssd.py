@@ -13,6 +13,9 @@ from slotbench.ops.dispatch import choose_kernel
 
 __all__ = ["ssd", "ssd_reference"]
 
+_SHORT_CLIP = 32
+"""Steps up to which "auto" takes `torch` in the place of mamba-ssm: one chunk of matrix products."""
+
 
 def ssd(
     x: Tensor,
@@ -42,8 +45,9 @@ def ssd(
     are not copied), on `torch.get_num_threads()` threads, its gradients the same bits whatever that number; `mamba_ssm`
     calls the Triton kernels of the package mamba-ssm, on CUDA, whose products of float32 are of the precision TF32.
     On a CPU `auto` takes `numba` at every size: at none that was measured is `torch` faster, not with 128 states and
-    heads of 64 or 128 channels either (docs/benchmarks.md). On CUDA it takes `mamba_ssm` where that is installed, which
-    on an H200 is faster than `torch` at 300 steps and slower at 24.
+    heads of 64 or 128 channels either (docs/benchmarks.md). On CUDA it takes `mamba_ssm` where that is installed, for
+    more than 32 steps, which are one chunk of `torch`: on an H200 `torch` is faster at 24 steps, and exact, and slower
+    at 300.
 
     Source: Mamba-2 (Dao and Gu, 2024), section 5 and Listing 1; SlotSSM (Jiang et al., NeurIPS 2024), Eq. 1-5.
 
@@ -74,6 +78,8 @@ def ssd(
         excluded = {"mamba_ssm": "has no exact zero-order hold: use kernel='torch'"}
     elif dtype == torch.float64:
         excluded = {"mamba_ssm": "computes in float32 and an input is float64: use kernel='torch'"}
+    elif kernel == "auto" and x.shape[1] <= _SHORT_CLIP:
+        excluded = {"mamba_ssm": f"is slower than 'torch' for clips of up to {_SHORT_CLIP} steps"}
     name = choose_kernel("ssd", kernel, x.device, excluded)
 
     with without_autocast(x.device):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from scan_inputs import assert_agree, ssd_inputs, values_and_gradients
 from torch import Tensor
 
-from slotbench.ops import available_kernels, selective_scan, split_channels, ssd
+from slotbench.ops import available_kernels, chosen_kernels, dispatch, selective_scan, split_channels, ssd
 
 EVERY = ("reference", "torch", "numba")
 FAST = ("torch", "numba")
@@ -207,6 +209,22 @@ def test_the_cuda_kernel_is_refused_where_it_cannot_be_exact_or_double(monkeypat
         ssd(**ssd_inputs(1, 2), kernel="mamba_ssm")
     with pytest.raises(RuntimeError, match="no exact zero-order hold: use kernel='torch'"):
         ssd(**ssd_inputs(1, 2, dtype=torch.float32), exact_zoh=True, kernel="mamba_ssm")
+
+
+@pytest.mark.parametrize(("kernel", "time", "expected"), [("auto", 32, 0), ("auto", 33, 1), ("mamba_ssm", 2, 1)])
+def test_auto_leaves_short_clips_to_matrix_products_where_mamba_ssm_is_installed(monkeypatch, kernel, time, expected):
+    def stand_in(*inputs: Tensor) -> tuple[Tensor, Tensor]:
+        calls.append(inputs)
+        return inputs[0], inputs[-1]
+
+    calls: list[tuple[Tensor, ...]] = []
+    monkeypatch.setattr(dispatch, "_why_not", lambda op, kernel, device: None)
+    monkeypatch.setitem(dispatch._PREFERENCE, "cpu", dispatch._PREFERENCE["cuda"])
+    monkeypatch.setattr(dispatch, "_chosen", {})
+    monkeypatch.setattr(import_module("slotbench.ops.ssd"), "ssd_mamba_ssm", stand_in)
+    ssd(**ssd_inputs(1, time, dtype=torch.float32), kernel=kernel)
+    assert len(calls) == expected
+    assert chosen_kernels() == {"ssd": "mamba_ssm" if expected else "torch"}
 
 
 @pytest.mark.gpu

@@ -90,6 +90,14 @@ def test_frames_are_the_reference(sizes, across_heads):
     assert_the_same(inputs_of(**sizes), Competition(across_heads), 0.0, True)
 
 
+@pytest.mark.parametrize(
+    ("causal", "window", "past"), [(False, None, 0), (True, None, 0), (True, None, 2), (True, 1, 0), (True, 2, 2)]
+)
+def test_clips_are_the_reference(causal, window, past):
+    inputs = inputs_of(batch=1, time=3, past=past, heads=2, tokens=20)
+    assert_the_same(inputs, Competition(True, causal, window, past), 1e-2, True)
+
+
 @settings(max_examples=12)
 @given(data=st.data())
 def test_sums_of_any_size_are_the_reference(data):

@@ -65,13 +65,13 @@ OUT/SUBJECT.json and OUT/SUBJECT.md.
   --quick             small sizes, two rounds: to see that it runs
   --config FILE       training_step: the experiment (default: experiments/blinking_balls.yaml)
 
-slotbench bench gpu measures, in a checkout of slotbench, the next slice of what wants a GPU: nine minutes at most each.
+slotbench bench gpu measures, in a checkout of slotbench, the next slice of what wants a GPU, in eight minutes at most.
 What a slice has by then is kept, a failure too; the same command continues one that was cut off. Writes OUT/SLICE.json
 after every piece of work, and OUT/SLICE.md.
 
   --list              what is measured already, and what comes next
   --slice A,B         these, by name
-  --minutes N         for each (default: 9)
+  --minutes N         for each (default: 8)
   --restart           drop the results of these slices
   --device cuda|cpu   (default: cuda); cpu only with --quick
   --out DIR           (default: bench/gpu, or bench/quick/gpu with --quick)

@@ -47,7 +47,7 @@ def day(tmp_path, monkeypatch) -> Callable[..., tuple[list[str], str]]:
     monkeypatch.setattr(driver, "facts_of", lambda kind: FACTS)
     monkeypatch.setattr(plan, "_PATIENCE", 3.0)
 
-    def run(names="a1,b1,c1", *, minutes: float = 9, restart: bool = False, **behaviours: Stage):
+    def run(names="a1,b1,c1", *, minutes: float = 8, restart: bool = False, **behaviours: Stage):
         def function(one):
             def stand_in(settings: Settings, items: Items, **arguments) -> str:
                 assert arguments == one.arguments
@@ -115,7 +115,7 @@ def test_the_list_says_what_is_measured_and_what_comes_next(day, tmp_path, capsy
 def test_slices_are_short_and_cover_what_there_is_to_measure():
     assert len(set(NAMES)) == len(NAMES)
     assert all(0 < one.planned <= plan.MINUTES for one in SLICES)
-    assert plan.MINUTES <= 10
+    assert plan.MINUTES < 9, "a command of ten minutes has the installation, too"
     assert {op for one in SLICES for op in one.arguments.get("ops", ())} >= set(KERNELS)
     families = [family for one in SLICES for family in one.arguments.get("families", ())]
     assert sorted(families) == sorted(case.family for case in CASES)
@@ -335,7 +335,7 @@ def test_outcomes_are_kept_one_by_one_and_a_second_run_leaves_them_out(tmp_path,
     slow = "import pytest\n@pytest.mark.gpu\ndef test_tunes():\n    with open('ran', 'a') as log: log.write('slow ')"
     (tmp_path / "tests" / "test_ssm_blocks.py").write_text(slow)
     settings, items = Settings(tmp_path), Items(tmp_path, "a1", 60.0)
-    monkeypatch.setattr(driver, "_doctor", lambda: {"findings": [], "failing": [], "exit_code": 0})
+    monkeypatch.setattr(driver, "_doctor", lambda seconds: {"findings": [], "failing": [], "exit_code": 0})
     with pytest.raises(RuntimeError, match=r"pytest ended with code 11; a1\.log"):
         driver.gpu_tests(settings, items)
     assert items[RUNNING] == {"test": "tests/test_this.py::test_crashes"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from slotbench.bench.gpu import training
+from slotbench.bench.gpu import step_profile, training
 from slotbench.bench.gpu.plan import Items, OutOfTimeError, Settings
 from slotbench.bench.gpu.step_profile import StepProfile, kernel_times
 from slotbench.yaml_files import read_yaml
@@ -32,7 +31,7 @@ class FakeFit:
         self.made: list[SimpleNamespace] = []
         self.outcome: dict = {}
 
-    def __call__(self, settings, config, folder, steps, seconds, precision, log) -> dict:
+    def __call__(self, settings, items, config, folder, steps, seconds, precision) -> dict:
         self.made.append(SimpleNamespace(config=config, steps=steps, seconds=seconds, precision=precision))
         return {"steps": steps, "steps_per_second": 10.0, "memory_mb": None, **self.outcome}
 
@@ -126,8 +125,11 @@ def test_commands_whose_time_is_up_keep_what_they_have(tmp_path, monkeypatch):
 
     monkeypatch.setattr(training, "run_command", stopped)
     settings, folder = Settings(tmp_path, "cpu"), tmp_path / "run"
-    found = training.fit(settings, {"trainer": {"max_epochs": 1}}, folder, 7, 20.0, "bf16", tmp_path / "b1.log")
+    items, config = Items(tmp_path, "b1", 300.0), {"trainer": {"max_epochs": 1}}
+    found = training.fit(settings, items, config, folder, 7, 20.0, "bf16")
     assert (found["problem"], found["message"]) == ("out of time", "longer than 80 s with its start")
+    late = training.fit(settings, Items(tmp_path, "b1", 50.0), config, folder, 7, 20.0, "bf16")
+    assert late["message"] == "longer than 50 s with its start", "no later than the slice"
     assert found["steps_per_second"] == 4.0
     trainer = read_yaml(tmp_path / "run.yaml")["trainer"]
     assert (trainer["precision"], trainer["max_steps"], trainer["max_time"]) == ("bf16-mixed", 7, {"seconds": 20})
@@ -151,20 +153,23 @@ def test_kernels_that_overlap_count_once_and_the_longest_come_first():
     assert found["kernels"] == 2.0
 
 
-def test_steps_are_timed_before_they_are_recorded(tmp_path):
-    file, module = tmp_path / "profile.json", torch.nn.Linear(8, 8)
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_steps_are_timed_before_they_are_recorded(device, tmp_path, monkeypatch):
+    clock = iter([0.0, 10.0, 13.0, 99.0])  # at the start, after the warm-up, the timed and the recorded steps
+    monkeypatch.setattr(step_profile, "_now", lambda: next(clock))
+    file, module = tmp_path / "profile.json", torch.nn.Linear(8, 8, device=device)
     profiled = StepProfile(str(file), warmup=2, timed=3, recorded=1)
-    holder = SimpleNamespace(device=torch.device("cpu"))
+    holder = SimpleNamespace(device=torch.device(device))
     profiled.on_train_start(None, holder)
     for step in range(7):
         assert file.exists() == (step >= 6)
-        module(torch.ones(4, 8)).sum().backward()
-        time.sleep(0.3 if step < 2 else 0.01)
+        module(torch.ones(4, 8, device=device)).relu().sum().backward()
         profiled.on_train_batch_end(None, holder, None, None, step)
     found = json.loads(file.read_text())
-    assert 0.01 <= found["seconds_per_step"] < 0.3, "the first steps do not count"
+    assert found["seconds_per_step"] == 1.0
     assert 0 < found["busy_seconds"] < 0.3
-    assert len(found["longest"]) == 5
+    assert sum(one["share"] for one in found["longest"]) <= 1 + 1e-9
+    assert found["kernels"] >= len(found["longest"]) >= 3
 
 
 def test_a_configuration_over_another_keeps_arguments_of_the_same_class_alone():

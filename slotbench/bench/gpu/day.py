@@ -153,9 +153,12 @@ def _minutes(seconds: float) -> str:
 # --- the machine
 
 
-def _doctor() -> dict[str, Any]:
+def _doctor(seconds: float) -> dict[str, Any]:
     """What `slotbench doctor` finds, which runs every kernel once."""
-    done = subprocess.run(python("slotbench", "doctor", "--json"), capture_output=True, text=True)
+    try:
+        done = subprocess.run(python("slotbench", "doctor", "--json"), capture_output=True, text=True, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return {"problem": OUT_OF_TIME, "message": f"longer than {seconds:.0f} s"}
     try:
         # what a library prints when it is imported comes first
         report = json.loads(done.stdout[max(0, done.stdout.find("{\n")) :])
@@ -228,7 +231,7 @@ _SLOW = ("test_ssd", "test_ssm_blocks")  # mamba-ssm's kernels of Mamba-2 tune t
 def gpu_tests(settings: Settings, items: Items) -> str:
     """Asks doctor, runs the tests that have no outcome yet; returns how many passed, failed and were skipped."""
     if "doctor" not in items.result:
-        items.write(doctor=_doctor())
+        items.write(doctor=_doctor(items.left() / 2))
     files = sorted(marked_files(Path("tests")), key=lambda file: any(name in file for name in _SLOW))
     if not files:
         raise RuntimeError("no file of tests/ here is marked gpu: run the command in a checkout of slotbench")

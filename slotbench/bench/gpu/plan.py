@@ -35,8 +35,8 @@ __all__ = [
 DONE, FAILED = "done", "failed"
 """The states of a slice that has ended, beside `OUT_OF_TIME`."""
 
-MINUTES = 9.0
-"""Minutes that a slice may take by default: with the installation on a bare machine, below ten."""
+MINUTES = 8.0
+"""Minutes that a slice may take by default: below ten with the installation on a bare machine and its own end."""
 
 UNAVAILABLE = "not available"
 """The problem of a kernel that cannot run here: not installed, for another device, or refused after a trial."""
@@ -70,20 +70,20 @@ class Slice:
 
 def _training(name: str, *families: str) -> Slice:
     what = f"a training step at paper size: {', '.join(families)}"
-    return Slice(name, "training.training", what, 9, {"families": families})
+    return Slice(name, "training.training", what, 8, {"families": families})
 
 
 def _cores(name: str, *cores: str) -> Slice:
-    return Slice(name, "training.cores", f"against length up to 2,560: {', '.join(cores)}", 9, {"names": cores})
+    return Slice(name, "training.cores", f"cores against length up to 2,560: {', '.join(cores)}", 8, {"names": cores})
 
 
 def _kernels(name: str, what: str, *ops: str, measured: str = "", **arguments: Any) -> Slice:
-    return Slice(name, "kernels.kernels", f"every kernel of {what}", 8, {"ops": ops, **arguments}, measured)
+    return Slice(name, "kernels.kernels", f"every kernel of {what}", 6, {"ops": ops, **arguments}, measured)
 
 
 def _study(name: str, study: str, smallest: str) -> Slice:
     arguments = {"grid": f"experiments/grids/studies/{study}.yaml", "smallest": (smallest, "seed=1000", "lr=0.0003")}
-    return Slice(name, "long.study", f"points of the study `{study}`", 9, arguments)
+    return Slice(name, "long.study", f"points of the study `{study}`", 8, arguments)
 
 
 SLICES = (
@@ -104,7 +104,7 @@ SLICES = (
         "g1",
         "long.experiment",
         "Blinking Color Balls at paper size (L = 80), as far as the time goes",
-        9,
+        8,
         {"config": "experiments/paper/blinking_balls_earliest_t6_p4.yaml"},
     ),
 )
@@ -118,7 +118,7 @@ class Settings:
     Attributes:
         out: folder of all results.
         device: "cuda" or "cpu".
-        quick: tiny sizes: to see that every stage runs.
+        quick: tiny sizes: to see that it runs.
         minutes: of each slice.
         command: as it was typed.
     """

@@ -56,18 +56,24 @@ _PROFILE = "slotbench.bench.gpu.step_profile.StepProfile"
 
 
 def fit(
-    settings: Settings, config: Mapping[str, Any], folder: Path, steps: int, seconds: float, precision: str, log: Path
+    settings: Settings,
+    items: Items,
+    config: Mapping[str, Any],
+    folder: Path,
+    steps: int,
+    seconds: float,
+    precision: str,
 ) -> dict[str, Any]:
     """Trains with `slotbench fit` until its steps or its time are over, whichever comes first, and profiles it.
 
     Args:
         settings: of the command.
+        items: of the slice, whose log gets what the command prints, and whose time ends it.
         config: of the experiment.
         folder: the run folder.
         steps: to train for.
         seconds: to train for, at most.
         precision: one of `PRECISIONS`.
-        log: gets what the command prints.
 
     Returns:
         The numbers of the run's record and of its `StepProfile`, with a "problem" and a "message" where something went
@@ -82,15 +88,16 @@ def fit(
     trainer |= {"callbacks": [{"class_path": _PROFILE, "init_args": profile}]}
     write_atomically(Path(f"{folder}.yaml"), json.dumps(merged(config, {"trainer": trainer}), indent=1))  # JSON is YAML
     command = python("slotbench", "fit", "--config", f"{folder}.yaml", "--run_dir", str(folder))
-    before = log.stat().st_size if log.is_file() else 0
-    code = run_command([*command, "--no-final-validation", "--allow-import", _PROFILE], seconds + START, log)
-    printed = log.read_bytes()[before:].decode(errors="replace").splitlines()
+    before = items.log.stat().st_size if items.log.is_file() else 0
+    limit = min(seconds + START, items.left())
+    code = run_command([*command, "--no-final-validation", "--allow-import", _PROFILE], limit, items.log)
+    printed = items.log.read_bytes()[before:].decode(errors="replace").splitlines()
     record = read_json_object_or_none(folder / "run.json") or {}
     found = outcome(record, code or 0, [line.strip() for line in printed if line.strip()])
     if (profiled := read_json_object_or_none(Path(profile["path"]))) is not None:
         found |= {"profile": profiled, "steps_per_second": 1 / profiled["seconds_per_step"]}
     if code is None:
-        found |= {"problem": OUT_OF_TIME, "message": f"longer than {seconds + START:.0f} s with its start"}
+        found |= {"problem": OUT_OF_TIME, "message": f"longer than {limit:.0f} s with its start"}
     return found
 
 
@@ -195,7 +202,7 @@ def training(settings: Settings, items: Items, families: Sequence[str]) -> str:
             seconds = left if settings.quick else max(left / (len(waiting) - index) - START / 2, _LEAST)
             run = Path(scratch, f"{case.family}-{precision}".replace(" ", "_"))
             config = case_config(case, Path(scratch), quick=settings.quick)
-            found = fit(settings, config, run, steps, seconds, precision, items.log)
+            found = fit(settings, items, config, run, steps, seconds, precision)
             given = config["data"]["init_args"]
             kept = ("resolution", "num_frames", "patches_per_side")
             sizes = {

@@ -65,12 +65,18 @@ def list(kind: str) -> Components:
     None is imported. `slotbench plugins` prints those of all kinds.
 
     Args:
-        kind: one of `slotbench.registry.KINDS`, such as "cores".
+        kind: one of `slotbench.registry.KINDS`, such as "cores"; or "models", for the trained models that
+            `from_pretrained` takes by name.
 
     Raises:
         RegistryError: there is no such kind.
     """
     from slotbench.components import components
+
+    if kind in ("models", "model"):
+        from slotbench.models.shipped import listed
+
+        return listed()
 
     return components(kind)
 

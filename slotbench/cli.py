@@ -25,6 +25,7 @@ __all__ = ["COMMANDS", "run"]
 
 # name -> (module of slotbench.commands, what it does)
 COMMANDS = {
+    "demo": ("demo", "draw the trained models that come along, on new clips; 20 seconds"),
     "fit": ("training", "train the experiment that a YAML file describes"),
     "validate": ("training", "evaluate a run on its validation split"),
     "test": ("training", "evaluate a run on its test split"),
@@ -47,6 +48,8 @@ COMMANDS = {
 
 # what other tools, and people, call them
 _SYNONYMS = {
+    "example": "demo",
+    "examples": "demo",
     "train": "fit",
     "run": "fit",
     "resume": "fit --resume RUN",
@@ -76,6 +79,7 @@ _SYNONYMS = {
 }
 
 _EXAMPLES = (
+    ("slotbench demo", "trained models on new clips: pictures and a GIF"),
     ("slotbench fit --config experiments/blinking_balls.yaml", "train; needs no download and no GPU"),
     ("slotbench fit --config FILE --model.core NAME", "the same with another temporal core"),
     ("slotbench plugins cores", "which cores there are"),

@@ -32,7 +32,7 @@ ARROWS: dict[str, set[str]] = {
     "runs": {"interfaces"},
     "callbacks": {"runs", "metrics", "nn", "ops", "interfaces", "lightning_compat"},
     "comparison": {"runs", "interfaces"},
-    "models": {"pretrained", "registry", "runs", "tasks"},
+    "models": {"pretrained", "registry", "runs", "tasks", "data", "components", "interfaces"},
     "grids": {"config", "nn", "registry", "runs", "interfaces"},
     "bench": {"registry", "data", "tasks", "nn", "ops", "metrics", "evaluation", "runs", "interfaces"},
     "health": {"registry", "ops", "data", "runs", "interfaces"},

@@ -79,6 +79,10 @@ def test_the_wheel_holds_both_packages_their_type_markers_and_nothing_else(tmp_p
         modules = {file.relative_to(parent).as_posix() for file in sources}
         assert modules <= set(names)
         assert {str(Path(module).parent / "__init__.py") for module in modules} <= modules
+    models = [path for path in (ROOT / "slotbench" / "models").glob("*/**/*") if "__pycache__" not in path.parts]
+    models = [path.relative_to(ROOT).as_posix() for path in models if path.is_file()]
+    assert sum(name.endswith("/model.safetensors") for name in models) == 4
+    assert set(models) <= set(names)
     for _, name, target in DECLARED:
         assert f"{name} = {target}" in entry_points
         if not target.startswith("torch."):

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from rich.console import Console
 
@@ -102,6 +103,7 @@ class EvaluationRecord(Callback):
         subcommand: "validate", "test" or "predict".
         console: where to print; standard output by default.
         place: where the evaluation writes; one of its own if absent.
+        half: whether the weights are rounded to 16 bits first, as an exported model may have them.
     """
 
     def __init__(
@@ -110,12 +112,15 @@ class EvaluationRecord(Callback):
         subcommand: str,
         console: Console | None = None,
         place: EvaluationPlace | None = None,
+        half: bool = False,
     ) -> None:
         self._folder = folder
         self._place = place or EvaluationPlace(folder, subcommand)
         self._subcommand = subcommand
+        self._half = half
         self._console = console
         self._started = time.monotonic()
+        self._step: int | None = None
         # now: when the evaluation is over, its scores must not be lost with a record that cannot be read
         self._run: str = folder.info.get("id", folder.path.name)
 
@@ -123,6 +128,21 @@ class EvaluationRecord(Callback):
         """Starts the clock."""
         self._place.enter(trainer)
         self._started = time.monotonic()
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Keeps the step of the weights: the trainer of an evaluation counts from 0."""
+        self._step = checkpoint.get("global_step")
+
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Rounds the weights, if they are to be."""
+        if self._half:
+            with torch.no_grad():
+                for tensor in (*pl_module.parameters(), *pl_module.buffers()):
+                    if tensor.dtype == torch.float32:
+                        tensor.copy_(tensor.half())
+
+    on_validation_start = on_test_start
+    on_predict_start = on_test_start
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Leaves no empty folder behind."""
@@ -143,6 +163,7 @@ class EvaluationRecord(Callback):
             "run": self._run,
             "created": datetime.now().astimezone().isoformat(timespec="seconds"),
             "checkpoint": trainer.ckpt_path,
+            "weights": "float16" if self._half else "float32",
             "metrics": metrics,
             "headlines": headlines,
             "unavailable": {
@@ -160,7 +181,9 @@ class EvaluationRecord(Callback):
         records: list[Path] = []
         try:
             write_atomically(path, dump_json(record, indent=2))
-            records = write_mask_records(trainer, pl_module, self._folder.path, path.stem, record["checkpoint"])
+            records = write_mask_records(
+                trainer, pl_module, self._folder.path, path.stem, record["checkpoint"], self._step
+            )
         finally:
             # what a full disk does not take is at least seen
             if headlines and metrics:

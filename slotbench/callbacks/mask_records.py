@@ -16,7 +16,12 @@ __all__ = ["write_mask_records"]
 
 
 def write_mask_records(
-    trainer: Trainer, module: LightningModule, folder: Path, evaluation: str, checkpoint: str | None = None
+    trainer: Trainer,
+    module: LightningModule,
+    folder: Path,
+    evaluation: str,
+    checkpoint: str | None = None,
+    step: int | None = None,
 ) -> list[Path]:
     """Writes the mask scores of the task's last evaluation to `FOLDER/EVALUATION-SOURCE.json`; returns the files.
 
@@ -26,12 +31,13 @@ def write_mask_records(
         folder: of the run.
         evaluation: its name, such as "test-20260131-120000", or "val" for the last validation of a training.
         checkpoint: whose weights they are, if it is one.
+        step: optimiser steps that these weights have had; those of the trainer if absent.
     """
     if not isinstance(module, Reporter):
         return []
     split = "test" if trainer.state.fn == TrainerFn.TESTING else "val"
     dataset = _dataset(trainer, split)
-    more = {"run": folder.resolve().name, "step": trainer.global_step} | (
+    more = {"run": folder.resolve().name, "step": trainer.global_step if step is None else step} | (
         {} if checkpoint is None else {"checkpoint": checkpoint}
     )
     written = []

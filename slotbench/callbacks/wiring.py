@@ -93,6 +93,7 @@ def evaluation_parts(
     subcommand: str,
     save: Sequence[str] = (),
     *,
+    half: bool = False,
     wandb: str | None = None,
     wandb_project: str | None = None,
     wandb_options: WandbOptions | None = None,
@@ -106,6 +107,7 @@ def evaluation_parts(
         run_path: the run.
         subcommand: "validate", "test" or "predict".
         save: arrays that `predict` writes beside the pictures (`slotbench.callbacks.prediction_writer.AXES`).
+        half: whether weights are rounded to 16 bits first.
         wandb: whether W&B gets the scores of a test: "off", "offline" or "online"; None for what the run has.
         wandb_project: W&B project; None for that of the run.
         wandb_options: entity, tags and notes there.
@@ -123,7 +125,8 @@ def evaluation_parts(
     warnings.filterwarnings("ignore", message="Be aware that when using `ckpt_path`, callbacks used to create")
     place = EvaluationPlace(folder, subcommand)
     media = PredictionWriter(place, save) if subcommand == "predict" else MediaLogger(folder, place=place)
-    callbacks = [DataReading(), ThroughputBar(), media, EvaluationRecord(folder, subcommand, place=place)]
+    record = EvaluationRecord(folder, subcommand, place=place, half=half)
+    callbacks = [DataReading(), ThroughputBar(), media, record]
     if subcommand == "test" and (mode := wandb or folder.info.get("wandb_mode") or "off") != "off":
         # last, so that the record is on disk whatever the server does
         callbacks.append(WandbTest(folder, mode, wandb_project, wandb_options))

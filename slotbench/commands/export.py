@@ -21,7 +21,7 @@ weights, or else those of the validation of the training. slotbench.from_pretrai
 
   --out FOLDER                 where to write; a folder that is not there yet
   --checkpoint last|best|FILE  whose weights: the newest (default), the best in validation, or a file's
-  --half                       round 32-bit weights to 16 bits: half the size; slotbench does not score them again
+  --half                       round 32-bit weights to 16 bits, half the size; slotbench test RUN --half scores them
 
 Look through config.yaml, record.json and README.md before you publish the folder: they have the settings and the
 command of the training, your paths among them."""
@@ -37,7 +37,7 @@ def main(command: str, arguments: list[str]) -> int:
     # everything above answers before torch is imported
     from slotbench.models.export import export_run
 
-    record = export_run(run, given.out, options.checkpoint or DEFAULT, given.half)
+    record = export_run(run, given.out, options.checkpoint or DEFAULT, options.half)
     evaluation = record["evaluation"]
     size = (given.out / "model.safetensors").stat().st_size
     print(f"{given.out}: {record['task']} at step {record['step']:,}, {size / 1e6:.1f} MB in {record['weights']}")
@@ -52,5 +52,4 @@ def main(command: str, arguments: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser("slotbench export")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--half", action="store_true")
     return parser

@@ -83,6 +83,12 @@ class RunOptions:
         help="whose weights validate, test, predict and probe take: the newest ones, those with the best validation "
         "score, or a file's (default: last)",
     )
+    half: bool = _option(
+        "--half",
+        action="store_true",
+        default=False,
+        help="validate, test and predict with the weights rounded to 16 bits, as export --half writes them",
+    )
     save: tuple[str, ...] = _option(
         "--save",
         type=_names,

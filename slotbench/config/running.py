@@ -253,6 +253,7 @@ class _RunningCLI(SlotbenchCLI):
                 self._run,
                 self._command,
                 self._options.save,
+                half=self._options.half,
                 wandb=self._options.wandb,
                 wandb_project=self._options.wandb_project,
                 wandb_options=self._wandb_options(),

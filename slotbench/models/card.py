@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ def card(record: Mapping[str, Any]) -> str:
     sections = [
         f"---\n{yaml.safe_dump(_metadata(record, scores), sort_keys=False, allow_unicode=True)}---\n",
         f"{title}\n",
-        f"{markdown_cell(about)}, trained by slotbench.\n",
+        textwrap.fill(f"{markdown_cell(about)}, trained by slotbench.", 120, break_long_words=False) + "\n",
         f"## Use\n\n```python\n{_use(record)}```\n",
         f"## Training\n\n{_table(['', ''], _training(record))}",
         f"## Scores\n\n{_score_table(record, scores)}",
@@ -97,6 +98,7 @@ def _training(record: Mapping[str, Any]) -> list[list[str]]:
         "steps": f"{record['step']:,} ({record['checkpoint']})",
         "parameters": f"{total:,} ({', '.join(counts)})" if isinstance(total, int) else None,
         "weights": record["weights"],
+        "sha256": ", ".join(f"{digest} ({name})" for name, digest in record.get("sha256", {}).items()),
         "time": f"{seconds / 60:.1f} min on {run.get('device', 'an unknown device')}" if seconds else None,
         "precision": run.get("precision"),
         "date": run.get("created"),
@@ -153,12 +155,14 @@ def _score_table(record: Mapping[str, Any], scores: list[_Score]) -> str:
         beside = [f"{score_text(value)} {markdown_cell(name)}" for name, value in best_first]
         beside += [f"{score_text(value)} {markdown_cell(name)} ({ORACLE})" for name, value in score.oracles.items()]
         rows.append([markdown_cell(score.label), f"**{score_text(score.value)}**", ", ".join(beside) or "-"])
-    how = {"test": "`slotbench test`", "validation": "the validation of the training"}[record["evaluation"]["split"]]
-    rounded = " Measured before the weights were rounded to 16 bits." if record["weights"] == "float16" else ""
+    evaluation = record["evaluation"]
+    how = {"test": "`slotbench test`", "validation": "the validation of the training"}[evaluation["split"]]
+    rounded = ""
+    if record["weights"] == "float16":
+        these = evaluation.get("weights") == "float16"
+        rounded = f" Measured {'with' if these else 'before'} the weights {'' if these else 'were '}rounded to 16 bits."
     table = _table(["score", "this model", "baselines"], rows)
-    return (
-        f"On the {record['evaluation']['split']} split of {markdown_cell(_data(record))}, by {how}.{rounded}\n\n{table}"
-    )
+    return f"On the {evaluation['split']} split of {markdown_cell(_data(record))}, by {how}.{rounded}\n\n{table}"
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from slotbench import registry
+from slotbench.checksums import file_digest
 from slotbench.errors import FileError, UserError, lines
 from slotbench.files import (
     dump_json,
@@ -35,7 +36,7 @@ from slotbench.runs.checkpoint_choice import DEFAULT, choose_checkpoint
 from slotbench.runs.checkpoints import load_checkpoint
 from slotbench.runs.folder import CONFIG, RunFolder
 from slotbench.runs.rows import is_validation
-from slotbench.tasks.saving.model_folder import TOKENIZER, read_model, write_model
+from slotbench.tasks.saving.model_folder import TOKENIZER, WEIGHTS, read_model, write_model
 from slotbench.tasks.saving.saved_arguments import find_class
 from slotbench.yaml_files import CONFIG_LIMIT, parse_yaml
 
@@ -85,7 +86,8 @@ def export_run(run: str | Path, out: str | Path, checkpoint: str = DEFAULT, half
         made = Path(place) / "model"
         made.mkdir()
         export_checkpoint(made, _task_of(config, folder.path / CONFIG), held, file, folder.info.get("begun_in"), half)
-        record = _record(folder, config, file, held, half)
+        digests = {path.relative_to(made).as_posix(): file_digest(path) for path in sorted(made.rglob(WEIGHTS))}
+        record = _record(folder, config, file, held, half) | {"sha256": digests}
         write_atomically(made / CONFIG, text)
         write_atomically(made / RECORD, dump_json(record, indent=2) + "\n")
         for source, content in _mask_records(folder, record).items():
@@ -156,7 +158,8 @@ def _record(
 ) -> dict[str, Any]:
     info: Mapping[str, Any] = folder.info
     step = int(held.get("global_step", 0))
-    evaluation = _test(folder, file) or _validation(folder, step)
+    weights = "float16" if half else "float32"
+    evaluation = _test(folder, file, weights) or _test(folder, file, "float32") or _validation(folder, step)
     spec = held["hyper_parameters"].get("data_spec")
     model = config["model"].get("init_args", {})
     return plain(
@@ -169,7 +172,7 @@ def _record(
             "parts": {name: part["class_path"] for name, part in model.items() if _is_part(part)},
             "data": config.get("data"),
             "input": spec.get("input") if isinstance(spec, Mapping) else None,
-            "weights": "float16" if half else "float32",
+            "weights": weights,
             "evaluation": evaluation,
         }
     )
@@ -179,8 +182,8 @@ def _is_part(value: Any) -> bool:
     return isinstance(value, Mapping) and isinstance(value.get("class_path"), str)
 
 
-def _test(folder: RunFolder, file: Path) -> dict[str, Any] | None:
-    """The newest test of the checkpoint since the training ended; None if there is none."""
+def _test(folder: RunFolder, file: Path, weights: str) -> dict[str, Any] | None:
+    """The newest test of the checkpoint with such weights since the training ended; None if there is none."""
     ended = _date((folder.result or {}).get("finished"))
     found = []
     for path in regular_files(folder.path, "test-*.json"):
@@ -188,12 +191,15 @@ def _test(folder: RunFolder, file: Path) -> dict[str, Any] | None:
         made = _date(test.get("created"))
         if test.get("subcommand") != "test" or Path(str(test.get("checkpoint"))).name != file.name:
             continue
+        if test.get("weights", "float32") != weights:
+            continue
         if made is not None and ended is not None and made >= ended:
             found.append((made, path.stem, test))
     if not found:
         return None
     _, name, test = max(found, key=lambda one: one[:2])
-    return {"split": "test", "of": name, "headlines": test.get("headlines", []), "metrics": test.get("metrics", {})}
+    scores = {"headlines": test.get("headlines", []), "metrics": test.get("metrics", {})}
+    return {"split": "test", "of": name, "weights": weights} | scores
 
 
 def _validation(folder: RunFolder, step: int) -> dict[str, Any] | None:
@@ -206,7 +212,8 @@ def _validation(folder: RunFolder, step: int) -> dict[str, Any] | None:
             metrics = {**metrics, **row}
     scores = {name: value for name, value in metrics.items() if name.startswith("val/")}
     headlines = info.get("headlines", [])
-    return {"split": "validation", "of": "val", "headlines": headlines, "metrics": scores} if scores else None
+    found = {"split": "validation", "of": "val", "weights": "float32", "headlines": headlines, "metrics": scores}
+    return found if scores else None
 
 
 def _mask_records(folder: RunFolder, record: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

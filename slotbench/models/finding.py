@@ -7,20 +7,14 @@ from typing import TYPE_CHECKING
 
 from slotbench.errors import UserError, did_you_mean, lines, listing
 from slotbench.models.hub import SCHEME, pull
+from slotbench.models.shipped import shipped
 from slotbench.runs.folder import RECORD
 from slotbench.tasks.saving.model_folder import is_model_folder, read_model
 
 if TYPE_CHECKING:
     from slotbench.tasks.task import Task
 
-__all__ = ["from_pretrained", "shipped"]
-
-_HERE = Path(__file__).parent
-
-
-def shipped() -> dict[str, Path]:
-    """The models that come with slotbench, by name."""
-    return {path.name: path for path in sorted(_HERE.iterdir()) if is_model_folder(path)}
+__all__ = ["from_pretrained"]
 
 
 def from_pretrained(source: str | Path) -> Task:

@@ -44,7 +44,7 @@ def test_a_test_writes_records_beside_its_own(trained):
     for source in ("decoder", "attention"):
         found = read_json(trained / f"{logged.stem}-{source}.json")
         assert found["data"]["split"] == "test"
-        assert (found["clips"]["scored"], found["run"]) == (5, "tiny")
+        assert (found["clips"]["scored"], found["run"], found["step"]) == (5, "tiny", 2)
         assert found["scores"]["miou/frame"]["mean"] == pytest.approx(scores[f"test/miou/frame/{source}"])
         assert len(found["scores"]["switches_per_100_frames"]["values"]) == 5
         assert found["baselines"]["one slot"]["miou/video"]["mean"] == pytest.approx(

@@ -15,11 +15,12 @@ from safetensors.torch import load_file, save_file
 from tiny_discovery import tiny_discovery, train
 
 import slotbench
+from slotbench.checksums import file_digest
 from slotbench.cli import run
 from slotbench.errors import FileError, UserError
 from slotbench.interfaces import VideoBatch
 from slotbench.metric_info import score_text
-from slotbench.models import finding
+from slotbench.models import shipped
 from slotbench.models.card import card
 from slotbench.models.export import export_run
 
@@ -83,6 +84,23 @@ def test_weights_of_16_bits_are_half_as_large_and_nearly_the_same(trained: Path,
     assert {value.dtype for value in read.parameters()} == {torch.float32}
     torch.testing.assert_close(slots(read), slots(slotbench.load_run(trained)[0]), rtol=0.05, atol=0.05)
     assert "before the weights were rounded" in (tmp_path / "half" / "README.md").read_text()
+
+
+def test_a_test_of_rounded_weights_is_that_of_the_rounded_model(trained: Path, tmp_path: Path) -> None:
+    tested = shutil.copytree(trained, tmp_path / "run")
+    for more in ([], ["--half"], []):
+        assert run(["test", str(tested), *more]) == 0
+    assert run(["export", str(tested), "--out", str(tmp_path / "half"), "--half"]) == 0
+    assert run(["export", str(tested), "--out", str(tmp_path / "whole")]) == 0
+    found = {}
+    for name, weights in (("half", "float16"), ("whole", "float32")):
+        record = json.loads((tmp_path / name / "record.json").read_text())
+        assert record["evaluation"]["weights"] == record["weights"] == weights
+        found[name] = record["evaluation"]["metrics"]["test/psnr/frame"]
+        assert record["sha256"] == {"model.safetensors": file_digest(tmp_path / name / "model.safetensors")}
+    assert "with the weights rounded to 16 bits" in (tmp_path / "half" / "README.md").read_text()
+    assert found["half"] != found["whole"]
+    assert found["half"] == pytest.approx(found["whole"], rel=0.01)
 
 
 def test_the_card_has_the_scores_of_the_run_beside_baselines_its_steps_and_its_command(
@@ -246,15 +264,10 @@ def test_weights_beyond_the_bound_are_not_read(copied: Path, monkeypatch: pytest
 def test_a_name_that_there_is_not_lists_those_that_there_are(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="no model named nope, and no such folder"):
         slotbench.from_pretrained("nope")
-    monkeypatch.setattr(finding, "_HERE", exported.parent)
+    monkeypatch.setattr(shipped, "_HERE", exported.parent)
     assert torch.equal(slots(slotbench.from_pretrained("exported")), slots(slotbench.from_pretrained(exported)))
     with pytest.raises(UserError, match=r"did you mean exported\?\n  models: +exported"):
         slotbench.from_pretrained("exportde")
-
-
-def test_every_model_that_comes_along_can_be_built() -> None:
-    for name in finding.shipped():
-        assert not slotbench.from_pretrained(name).training
 
 
 def test_a_run_folder_says_what_to_type(trained: Path) -> None:

@@ -171,7 +171,8 @@ def _built(value: Any, name: str, hint: Any) -> Any:
         data_class = next((kind for kind in kinds if is_dataclass(kind)), None)
         return value if data_class is None else cast("Any", data_class)(**_built_arguments(data_class, value))
     if isinstance(value, list | tuple):
-        built = [_built(item, name, Any) for item in value]
+        rows = next((get_args(kind)[0] for kind in kinds if get_origin(kind) is tuple), Any)  # of a table as tuples
+        built = [_built(item, name, rows if isinstance(item, list) else Any) for item in value]
         return built if list in origins or (tuple not in origins and isinstance(value, list)) else tuple(built)
     if isinstance(value, str) and Callable in origins:
         raise _refused(value, name)

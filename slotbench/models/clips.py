@@ -1,0 +1,67 @@
+"""Clips to show a model that comes with slotbench: simulated ones that it has never seen, or stored ones.
+
+FOLDER/clips.npz has the stored ones, where the simulator needs an extra: "frames" (clips time height width channels)
+and "masks" (clips time height width), bytes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from slotbench import registry
+from slotbench.data.base import LoaderOptions, SlotDataModule, collate, to_unit_range
+from slotbench.data.clips import CutClips
+from slotbench.data.compiled import interpreted
+from slotbench.data.movi_like.kept import KeptVideos
+from slotbench.files import own_file, read_json_object
+from slotbench.interfaces import VideoBatch
+
+__all__ = ["CLIPS", "new_clips", "stored_clips", "write_clips"]
+
+CLIPS = "clips.npz"
+
+
+def new_clips(folder: Path, count: int, seed: int) -> VideoBatch:
+    """Clips of the data that a model was trained on, from the test split of another seed; nothing is kept of them.
+
+    Args:
+        folder: of a model that comes with slotbench, whose record names its data.
+        count: how many.
+        seed: of the simulation.
+
+    Raises:
+        DataFilesError: the simulator needs an extra that is not installed.
+    """
+    named = read_json_object(own_file(folder, "record.json"))["data"]
+    arguments: dict[str, Any] = {**named["init_args"], "loader": LoaderOptions(seed=seed, test_size=count)}
+    arguments |= {
+        name: value for name, value in {"scene_seed": seed, "test_videos": count}.items() if name in arguments
+    }
+    data: SlotDataModule = registry.load("datasets", named["class_path"])(**arguments)
+    if isinstance(data, KeptVideos):
+        # made as they are read: the user's cache is left alone
+        clips: Any = CutClips(data.simulated("test"), "test", count * data.video_frames, data.eval_frames)
+        clips = clips.one_per_video()
+    else:
+        clips = data.dataset("test")
+    with interpreted():
+        return to_unit_range(collate(clips.__getitems__(list(range(count)))))
+
+
+def stored_clips(folder: Path) -> VideoBatch:
+    """The clips that come with a model."""
+    with np.load(own_file(folder, CLIPS), allow_pickle=False) as found:
+        frames, masks = torch.from_numpy(found["frames"]), torch.from_numpy(found["masks"])
+    batch = VideoBatch(frames.movedim(-1, 2), torch.arange(frames.shape[1]).repeat(len(frames), 1), masks)
+    return to_unit_range(batch)
+
+
+def write_clips(folder: Path, batch: VideoBatch) -> None:
+    """Stores clips, with their masks, in a model's folder."""
+    frames = (batch.frames * 255).round().to(torch.uint8).movedim(2, -1)
+    masks = batch.require("masks").to(torch.uint8)
+    np.savez_compressed(folder / CLIPS, frames=frames.numpy(), masks=masks.numpy())

@@ -25,7 +25,7 @@ __all__ = ["COMMANDS", "run"]
 
 # name -> (module of slotbench.commands, what it does)
 COMMANDS = {
-    "demo": ("demo", "draw the trained models that come along, on new clips; 20 seconds"),
+    "demo": ("demo", "draw the trained models that come along, on new clips; half a minute"),
     "fit": ("training", "train the experiment that a YAML file describes"),
     "validate": ("training", "evaluate a run on its validation split"),
     "test": ("training", "evaluate a run on its test split"),

@@ -83,6 +83,11 @@ REFUSED: dict[str, tuple[Callable[[Any, Any, Any], Any], type[Exception], str]] 
         PartError,
         r"VideoBatch\.from_numpy takes arrays with the channels last",
     ),
+    "an option that loaders have not": (
+        lambda e, c, d: slotbench.build("MovingSprites", loader={"batchsize": 2}),
+        ValueError,
+        r"loader has no batchsize; did you mean batch_size\?; it takes batch_size, val_batch_size, num_workers",
+    ),
     "a single clip": (lambda e, c, d: VideoBatch(PIXELS[0]), UserError, r"frames\[None\] of one clip"),
     "floats in 0 to 255": (lambda e, c, d: e(255 * PIXELS), UserError, "divide by 255"),
     "a list of tensors": (lambda e, c, d: e([PIXELS]), UserError, "was given a list; expected a VideoBatch, or frames"),

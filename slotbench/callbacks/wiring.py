@@ -12,6 +12,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers.logger import Logger
 
 from slotbench.callbacks.collapse import Collapse
+from slotbench.callbacks.compiled_parts import CompiledParts, CompileMode
 from slotbench.callbacks.curves import CurveWriter
 from slotbench.callbacks.data_reading import DataReading
 from slotbench.callbacks.divergence import Divergence
@@ -41,6 +42,7 @@ def run_parts(
     wandb_options: WandbOptions | None = None,
     again: str = "",
     final_validation: bool = True,
+    compile_mode: CompileMode = "off",
     finish: Callable[[], object] | None = None,
 ) -> tuple[list[Logger], list[Callback]]:
     """Loggers and callbacks of a training run, for `Trainer(logger=..., callbacks=...)`.
@@ -53,6 +55,7 @@ def run_parts(
         wandb_options: entity, tags, notes and artifacts there.
         again: options to repeat when the run is resumed, for the end report.
         final_validation: whether to validate the final weights, if the last step was not validated.
+        compile_mode: how the parts are compiled for training steps.
         finish: writes the result once the run has reached its end, before pictures and report.
 
     Raises:
@@ -79,6 +82,7 @@ def run_parts(
         DataReading(),
         Collapse(),
         FinalValidation(final_validation),
+        CompiledParts(compile_mode),
         ThroughputBar(),
         MediaLogger(folder),
         CurveWriter(folder),

@@ -77,6 +77,12 @@ class RunOptions:
         const=False,
         help="do not validate at the end of a training whose last step is not one that is validated",
     )
+    compile: Literal["off", "on", "graphs"] | None = _option(
+        "--compile",
+        choices=["off", "on", "graphs"],
+        help="torch.compile encoder, core and decoder in training steps: fused (on), or as CUDA graphs too (graphs), "
+        "for steps of many small operations on a GPU; minutes to begin with (default: off; a resumed run: as before)",
+    )
     checkpoint: str | None = _option(
         "--checkpoint",
         metavar="last|best|FILE",

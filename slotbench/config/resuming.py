@@ -9,8 +9,9 @@ import shutil
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from slotbench.callbacks.compiled_parts import CompileMode
 from slotbench.callbacks.curves import draw_missing_curves
 from slotbench.config.options import RunOptions
 from slotbench.config.policy import plugin_records
@@ -206,6 +207,15 @@ class RunPlace:
         if self.is_first:
             self.folder.update(final_validation=wanted)
         return wanted
+
+    def compile_mode(self) -> CompileMode:
+        """How parts are compiled; a resumed run keeps its first choice."""
+        assert self.folder is not None
+        before = self.folder.info.get("compile") if self.is_resumed else None
+        mode: CompileMode = self._options.compile or (before if before in get_args(CompileMode) else "off")
+        if self.is_first:
+            self.folder.update(compile=mode)
+        return mode
 
     def options_to_repeat(self) -> str:
         """Options that the folder does not hold and a resuming command has to repeat."""

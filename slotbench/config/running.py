@@ -275,6 +275,7 @@ class _RunningCLI(SlotbenchCLI):
             config=config,
             again=place.options_to_repeat(),
             final_validation=place.validates_finally(),
+            compile_mode=place.compile_mode(),
             finish=place.finish,
         )
 

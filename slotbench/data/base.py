@@ -6,7 +6,7 @@ import copy
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, Literal, get_args
 
 import lightning
@@ -18,7 +18,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from slotbench.data.descriptors import enough_descriptors
 from slotbench.data.reading_order import InOrder, ResumableLoader
-from slotbench.errors import DataFilesError
+from slotbench.errors import DataFilesError, did_you_mean
 from slotbench.interfaces import DataSpec, DescribedClips, Reporter, VideoBatch, to_unit_range
 
 __all__ = [
@@ -180,17 +180,23 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
     shared evenly; in training the fewer than w clips that remain of it are left out.
 
     Args:
-        loader: batches, workers, sizes and seed; a subclass may have other defaults.
+        loader: batches, workers, sizes and seed, or a mapping of some; a subclass may have other defaults.
 
     Raises:
-        ValueError: for sizes below 1, and for a negative seed or number of workers.
+        ValueError: for sizes below 1, for a negative seed or number of workers, and for an unknown option.
     """
 
     default_sizes: ClassVar[Mapping[Split, int]] = {"train": 1_000_000, "val": 1000, "test": 1000}
     """Clips of each split for which the `loader` has no size."""
 
-    def __init__(self, loader: LoaderOptions = LoaderOptions()) -> None:
+    def __init__(self, loader: LoaderOptions | Mapping[str, Any] = LoaderOptions()) -> None:
         super().__init__()
+        if isinstance(loader, Mapping):
+            known = [option.name for option in fields(LoaderOptions)]
+            if unknown := [name for name in loader if name not in known]:
+                near = did_you_mean(unknown[0], known)
+                raise ValueError(f"loader has no {unknown[0]}{near}; it takes {', '.join(known)}")
+            loader = LoaderOptions(**loader)
         for name, value in asdict(loader).items():
             least = 0 if name in ("num_workers", "seed") else 1
             if value is not None and value < least:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cache
 from typing import Any, NamedTuple, TypeGuard
 
 import torch
@@ -123,12 +122,7 @@ class SummedAggregation(Aggregation):
 
 def sums_suffice(aggregation: Aggregation) -> TypeGuard[SummedAggregation]:
     """Whether `from_sums` is what the aggregation computes: no subclass has replaced what is written around it."""
-    return _sums_suffice(type(aggregation))
-
-
-@cache
-def _sums_suffice(kind: type) -> bool:
-    for part in kind.__mro__:
+    for part in type(aggregation).__mro__:
         if "from_sums" in vars(part):
             return issubclass(part, SummedAggregation)
         if {"forward", "gather", "sums"} & set(vars(part)):

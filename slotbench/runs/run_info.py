@@ -73,6 +73,7 @@ class RunInfo(TypedDict, total=False):
     changes: list[dict[str, Any]]
     plugins: list[PluginEntry]
     final_validation: bool
+    compile: str
     wandb_mode: str
     wandb_project: str | None
     wandb_entity: str | None

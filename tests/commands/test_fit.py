@@ -206,6 +206,27 @@ def test_threads_option_sets_what_torch_uses(command):
         torch.set_num_threads(before)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
+def test_a_resumed_run_compiles_as_it_has_begun(command, monkeypatch):
+    modes = []
+    monkeypatch.setattr(torch, "compile", lambda function, *, mode: modes.append(mode) or function)
+    command("fit", "--compile", "graphs")
+    folder = only_run()
+    assert json.loads((folder / "run.json").read_text())["compile"] == "graphs"
+    assert "compile" not in config_of(folder)
+    assert modes
+    assert set(modes) == {"reduce-overhead"}
+    (folder / "result.json").unlink()
+    again = ("--resume", str(folder), "--allow-changes")
+    modes.clear()
+    command("fit", "--trainer.max_steps", "8", on=again)
+    assert set(modes) == {"reduce-overhead"}
+    modes.clear()
+    command("fit", "--trainer.max_steps", "12", "--compile", "off", on=again)
+    assert not modes
+    assert json.loads((folder / "run.json").read_text())["compile"] == "off"
+
+
 def test_a_training_that_only_the_clock_ends(command):
     settings = {"max_steps": "-1", "max_epochs": "null", "max_time": "00:00:00:01"}
     command(

@@ -202,6 +202,8 @@ def _fit_options(options: RunOptions) -> list[str]:
     out: list[str] = []
     if options.group is not None:
         out += ["--group", options.group]
+    if options.compile is not None:
+        out += ["--compile", options.compile]
     if options.wandb is not None:
         out += ["--wandb", options.wandb]
     if options.wandb_project is not None:

@@ -23,7 +23,7 @@ __all__ = ["CLIPS", "SEED", "USAGE", "main"]
 USAGE = """Usage: slotbench demo [--out FOLDER] [--models NAME,NAME] [--seed N]
 
 Draws the trained models that come with slotbench on simulated clips that they have never seen: pictures of each model,
-one GIF of all, and their scores on these clips beside baselines. Nothing is trained, downloaded or opened.
+one GIF of all, and the scores of their cards beside baselines. Nothing is trained, downloaded or opened.
 
   --out FOLDER        where the pictures go (default: demo); those of an earlier demo are replaced
   --models NAME,NAME  some of the models (default: all): {models}
@@ -94,16 +94,22 @@ def _parser() -> argparse.ArgumentParser:
 
 def _model(folder: Path, seed: int) -> tuple[Task, VideoBatch]:
     """A model, and clips for it: simulated ones if that is possible."""
+    import torch
+
     from slotbench.models.clips import new_clips, stored_clips
     from slotbench.models.finding import from_pretrained
     from slotbench.ops import set_kernel
+    from slotbench.tasks.codes.code_autoencoding import CodeAutoencoding
     from slotbench.tasks.rollouts.rollout_task import RolloutTask
 
     task = from_pretrained(folder)
+    torch.manual_seed(seed)
     # compiling those of numba takes longer than all of this
     set_kernel(task, "torch")
     if isinstance(task, RolloutTask):
         task.horizon = min(task.horizon, _HORIZON)
+    if isinstance(task, CodeAutoencoding):
+        task.temperature = 0.4  # at 0 nearly all codes are those of the floor
     try:
         return task, new_clips(folder, CLIPS, seed)
     except DataFilesError as error:

@@ -212,7 +212,7 @@ class RunPlace:
         """How parts are compiled; a resumed run keeps its first choice."""
         assert self.folder is not None
         before = self.folder.info.get("compile") if self.is_resumed else None
-        kept = next((mode for mode in get_args(CompileMode) if mode == before), "off")
+        kept: CompileMode = next((mode for mode in get_args(CompileMode) if mode == before), "off")
         mode: CompileMode = self._options.compile or kept
         if self.is_first:
             self.folder.update(compile=mode)

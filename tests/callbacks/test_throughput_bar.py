@@ -150,7 +150,7 @@ LONG = ("val/ball_pixel_iou", "val/colour_accuracy_on_coloured_balls", "val/reco
     ("width", "kept"),
     [
         (30, r"6/6"),
-        (60, r"6/6  0:00 left  32 frames/s"),
+        (54, r"6/6  0:00 left  32 frames/s"),
         (80, r"6/6  0:00 left  32 frames/s  loss \S+"),
         (110, r"6/6  0:00 left  32 frames/s  loss \S+  ball pixel iou 0.500"),
         (140, r"6/6  0:00 left  32 frames/s  loss \S+  ball pixel iou 0.500  colour accuracy on coloured balls 0.500"),

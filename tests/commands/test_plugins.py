@@ -88,7 +88,8 @@ def test_json_is_a_record_of_every_component_and_of_a_named_one_its_arguments(ca
     (row,) = (row for row in document["components"] if row["name"] == "PSB")
     assert row["causality"] == "causal, or not: causal=False"
     assert row["paper"].endswith("ICML 2024")
-    assert (row["kind"], row["distribution"], row["state"], row["error"]) == ("cores", "slotbench", "available", "")
+    assert (row["kind"], row["distribution"], row["error"]) == ("cores", "slotbench", "")
+    assert row["state"] in ("available", "loaded")  # by a test before this one
     assert "arguments" not in row
     assert cli.run(["plugins", "SlotSSM", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["components"]

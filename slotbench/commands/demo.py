@@ -109,7 +109,7 @@ def _model(folder: Path, seed: int) -> tuple[Task, VideoBatch]:
     if isinstance(task, RolloutTask):
         task.horizon = min(task.horizon, _HORIZON)
     if isinstance(task, CodeAutoencoding):
-        task.temperature = 0.4  # at 0 nearly all codes are those of the floor
+        task.temperature = 0.4  # at 0 nearly all codes are those of the background
     try:
         return task, new_clips(folder, CLIPS, seed)
     except DataFilesError as error:

@@ -3,8 +3,8 @@
     slotbench test RUN --half
     python docs/scripts/ship_model.py RUN NAME [--clips]
 
-The model is written to slotbench/models/NAME. With `--clips` it brings those that `slotbench demo` shows where the
-simulator, an extra, is not installed.
+The model is written to slotbench/models/NAME, its evaluation records without the values of single clips. With
+`--clips` it brings those that `slotbench demo` shows where the simulator, an extra, is not installed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import argparse
 from pathlib import Path
 
 from slotbench.commands.demo import CLIPS, SEED
+from slotbench.files import dump_json, read_json_object, write_atomically
+from slotbench.grids.thinning import thin_evaluation
 from slotbench.models.clips import new_clips, write_clips
 from slotbench.models.export import export_run
 
@@ -30,6 +32,8 @@ def main() -> None:
     evaluation = record["evaluation"]
     if (evaluation["split"], evaluation["weights"]) != ("test", "float16"):
         parser.error(f"the card has no test of the rounded weights: slotbench test {given.run} --half")
+    for path in (MODELS / given.name).glob("evaluation-*.json"):
+        write_atomically(path, dump_json(thin_evaluation(read_json_object(path)), indent=1))
     if given.clips:
         write_clips(MODELS / given.name, new_clips(MODELS / given.name, CLIPS, SEED))
 

@@ -75,9 +75,9 @@ def inverted_attention(
     own = zeros(2, time, slots, num_tokens)
     backward = lambda: module._gradients(*given, query, bias, own, True, *settings)  # noqa: E731
     return {
-        "_forward": lambda: module._attend(*given, True, *settings),
-        "_backward_of_slots": backward,
-        **({"_backward_of_tokens": backward} if time > 1 else {}),
+        "forward": lambda: module._attend(*given, True, *settings),
+        "backward_of_slots": backward,
+        **({"backward_of_tokens": backward} if time > 1 else {}),
     }
 
 
@@ -118,7 +118,7 @@ def test_inverted_attention_compiles_and_all_but_few_numbers_fit_into_registers(
             for other in calls.keys() - {kernel}:
                 patch.setattr(module, other, Launches(getattr(module, other)))
             compiled = machine_code(patch, module, kernel, launch, capability)
-        few = 384 if "most numbers" in call else 128 if kernel == "_backward_of_tokens" else 0
+        few = 384 if "most numbers" in call else 128 if kernel == "backward_of_tokens" else 0
         assert bytes_of_stack(compiled.asm["cubin"], tmp_path) <= few
         assert compiled.metadata.shared <= SHARED_MEMORY
 

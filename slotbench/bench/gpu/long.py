@@ -64,12 +64,8 @@ def experiment(settings: Settings, items: Items, config: str) -> str:
 
         code = _in_parts(command, items, run.parent, note, weights=True)
     done = items["run"]
-    message = f"{done['step'] or 0:,} of {done['total_steps'] or given['trainer']['max_steps']:,} steps"
-    if code is None:
-        raise OutOfTimeError(f"{message}; goes on from {items.archive.name}")
-    if code:
-        raise RuntimeError(f"slotbench fit ended with code {code} after {message}; {items.log.name} says more")
-    return message
+    total = done["total_steps"] or given["trainer"]["max_steps"]
+    return _ended(code, f"{done['step'] or 0:,} of {total:,} steps", "slotbench fit", items)
 
 
 def study(settings: Settings, items: Items, grid: str, smallest: Sequence[str] = (), jobs: int = 4) -> str:
@@ -97,12 +93,8 @@ def study(settings: Settings, items: Items, grid: str, smallest: Sequence[str] =
             items["points"] = {"grid": grid, "done": done, "points": points}
 
         code = _in_parts(command, items, Path(scratch, "runs"), note)
-    message = f"{items['points']['done']} of {items['points']['points'] or 'all'} points done"
-    if code is None:
-        raise OutOfTimeError(f"{message}; goes on from {items.archive.name}")
-    if code:
-        raise RuntimeError(f"slotbench grid run ended with code {code}, {message}; {items.log.name} says more")
-    return message
+    done, points = items["points"]["done"], items["points"]["points"]
+    return _ended(code, f"{done} of {points or 'all'} points done", "slotbench grid run", items)
 
 
 def _in_parts(
@@ -128,6 +120,20 @@ def _in_parts(
                 keep(runs, items.archive, weights=weights)
         note()
     return code
+
+
+def _ended(code: int | None, reached: str, command: str, items: Items) -> str:
+    """What a slice has reached, or an error of the same words where that is not all.
+
+    Raises:
+        OutOfTimeError: the time was up.
+        RuntimeError: the command has failed.
+    """
+    if code is None:
+        raise OutOfTimeError(f"{reached}; goes on from {items.archive.name}")
+    if code:
+        raise RuntimeError(f"{command} ended with code {code} after {reached}; {items.log.name} says more")
+    return reached
 
 
 def keep(runs: Path, archive: Path, *, weights: bool = False) -> None:

@@ -34,7 +34,7 @@ ARROWS: dict[str, set[str]] = {
     "comparison": {"runs", "interfaces"},
     "models": {"pretrained", "registry", "runs", "tasks", "data", "components", "interfaces"},
     "grids": {"config", "nn", "registry", "runs", "interfaces"},
-    "bench": {"registry", "data", "tasks", "nn", "ops", "metrics", "evaluation", "runs", "interfaces"},
+    "bench": {"config", "registry", "data", "tasks", "nn", "ops", "metrics", "evaluation", "runs", "interfaces"},
     "health": {"registry", "ops", "data", "runs", "interfaces"},
     "templates": set(),
     "config": {

@@ -20,6 +20,7 @@ _MODULES = {
     "discovery_scores": ("DiscoveryScores",),
     "frames": ("frame_mse", "frame_psnr", "frame_ssim", "frame_sum_mse"),
     "fvd": ("FVD", "GroupMeans", "frechet_distance"),
+    "hota": ("Hota", "hota_counts"),
     "label_scores": ("LabelCounts", "LabelScores", "grid_distances", "ranks_of"),
     "lpips": ("LPIPS",),
     "mask_rules": ("Rules",),

@@ -27,7 +27,7 @@ class ClipScores:
 
     Attributes:
         values: by the score's name, its mean over the clip's samples, and how many samples (or, in tracking, objects,
-            matches, frames, occlusions) it is the mean of. A score without a sample is absent.
+            matches, frames, occlusions; of HOTA the one clip) it is the mean of. A score without a sample is absent.
         counts: samples that are special, by what they are and the scope: "frames without objects".
         tracking: what the scores of tracking are computed from.
     """
@@ -43,8 +43,9 @@ def score_clip(
     """All scores of a clip.
 
     Names are `<metric>/<scope>`: those of `MASK_METRICS` and `fg_ari_several` (samples with two objects or more), per
-    `video` (the whole clip, or one of its windows) and per `frame`; and `mota`, `motp`, `misses` and `false_positives`
-    (per true object), `switches_per_100_frames` and `found_again`.
+    `video` (the whole clip, or one of its windows) and per `frame`; and `mota`, `motp`, `hota`, `deta` and `assa` (its
+    detection and association), `misses` and `false_positives` (per true object), `switches_per_100_frames`,
+    `switches_per_object` and `found_again`.
 
     Where several cameras see the clip, `video` and `frame` are of one camera each, and there are two scopes more, per
     `step` and per `scene` (all cameras at one time, or at all times of the clip or of a window). Objects are tracked in
@@ -135,9 +136,13 @@ def _add_tracking(found: ClipScores) -> None:
     scores = {
         "mota": (counts.mota, objects),
         "motp": (counts.motp, matches),
+        "hota": (counts.hota.score, 1),
+        "deta": (counts.hota.detection, 1),
+        "assa": (counts.hota.association, 1),
         "misses": (counts.misses / objects if objects else None, objects),
         "false_positives": (counts.false_positives / objects if objects else None, objects),
         "switches_per_100_frames": (counts.switches_per_100_frames, counts.frames),
+        "switches_per_object": (counts.switches_per_object, counts.tracked),
         "found_again": (counts.found_again_share, counts.occlusions),
     }
     found.values |= {name: (value, weight) for name, (value, weight) in scores.items() if value is not None}

@@ -75,9 +75,13 @@ MASK_METRICS: dict[str, MaskMetric] = {
 TRACKING = (
     MetricInfo("mota", "MOTA", True),
     MetricInfo("motp", "MOTP (mean IoU)", True),
+    MetricInfo("hota", "HOTA", True),
+    MetricInfo("deta", "DetA, detection in HOTA", True),
+    MetricInfo("assa", "AssA, association in HOTA", True),
     MetricInfo("misses", "misses per object", False),
     MetricInfo("false_positives", "false positives per object", False),
     MetricInfo("switches_per_100_frames", "switches per 100 frames", False),
+    MetricInfo("switches_per_object", "switches per tracked object", False),
     MetricInfo("half_life", "half-life, frames", True, unit="frames"),
     MetricInfo("found_again", "found again after occlusion", True),
 )

@@ -1,4 +1,4 @@
-"""Scores of slots that follow objects through a clip: CLEAR-MOT and identity, from tables of counts per frame.
+"""Scores of slots that follow objects through a clip: CLEAR-MOT, HOTA and identity, from tables of counts per frame.
 
 A slot is a track, and its id in a frame is its mask there. Everything is computed from how many pixels each object and
 each slot share in each frame (`slotbench.metrics.contingency.frame_tables`), so clips of any size cost the same.
@@ -18,6 +18,8 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Bool, Float, Integer
 from scipy.optimize import linear_sum_assignment
+
+from slotbench.metrics.hota import Hota, hota_counts
 
 __all__ = ["Tracking", "TrackingRule", "half_life", "track"]
 
@@ -64,7 +66,9 @@ class Tracking:
         found_again: of them, those after which the first slot that it is matched with, before it is hidden again, is
             the one that it was matched with last.
         ended: lives of (object, slot) that ended in a switch, by their length in frames: see `half_life`.
-        held: lives that did not end within the clip, by the number of frames for which they are known to have lasted.
+        held: lives that did not end within the clip, by the number of frames for which they are known to have lasted:
+            one of each object that ever had a slot.
+        hota: counts at the thresholds of HOTA, which matches by itself.
     """
 
     frames: int = 0
@@ -79,6 +83,7 @@ class Tracking:
     found_again: int = 0
     ended: Counter[int] = field(default_factory=Counter)
     held: Counter[int] = field(default_factory=Counter)
+    hota: Hota = field(default_factory=Hota)
 
     def __add__(self, other: Tracking) -> Tracking:
         return Tracking(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
@@ -98,6 +103,16 @@ class Tracking:
     def switches_per_100_frames(self) -> float | None:
         """Switches in 100 frames of video, whatever the number of objects; None without frames."""
         return 100 * self.switches / self.frames if self.frames else None
+
+    @property
+    def tracked(self) -> int:
+        """Objects that ever had a slot, counted in each clip."""
+        return self.held.total()
+
+    @property
+    def switches_per_object(self) -> float | None:
+        """Switches per object that ever had a slot; it grows with the clips. None without any."""
+        return self.switches / self.tracked if self.tracked else None
 
     @property
     def found_again_share(self) -> float | None:
@@ -168,7 +183,7 @@ def track(table: Table, rule: TrackingRule = TrackingRule(), no_track: int | Non
     objects, slots, iou = _present(np.asarray(table), rule)
     if no_track is not None:
         slots[:, no_track] = False
-    found = Tracking(frames=len(iou), objects=int(objects.sum()))
+    found = Tracking(frames=len(iou), objects=int(objects.sum()), hota=hota_counts(objects, slots, iou))
     last = np.full(objects.shape[1], _NOBODY)
     # per frame and object: the slot, nobody, or that the object is hidden
     owners = np.where(objects, _NOBODY, _HIDDEN)

@@ -59,6 +59,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"object_sizes": (1.4, 0.7)}, r"object_sizes is \[1.4, 0.7\]; expected the small and the large"),
         ({"spread": 6.0}, "spread is 6.0; expected above 0 and at most 5"),
         ({"lowest_camera": 20}, "lowest_camera is 20.0; expected degrees above the floor, from 30 to below 90"),
+        ({"orbit": 200}, "orbit is 200.0; expected degrees per frame, from -180 to 180"),
         ({"zoom": 0.5}, "zoom is 0.5; expected 0.8 or more"),
         ({"num_frames": 25}, "num_frames is 25; expected at most video_frames, which is 24"),
         ({"eval_frames": 0}, "eval_frames is 0; expected 1 or more"),

@@ -145,6 +145,21 @@ def test_counts_of_clips_add_up():
     assert both.objects == one.objects + other.objects == 12
     assert both.ended == Counter({2: 2, 4: 1})
     assert both.mota == 1 - (both.misses + both.switches) / 12
+    assert both.hota == one.hota + other.hota
+
+
+def test_switches_are_counted_per_object_that_ever_had_a_slot():
+    found = track(clip("1212", "33..", "...."))
+    assert (found.tracked, found.switches_per_object) == (2, 1.5)
+    assert track(clip("....")).switches_per_object is None
+
+
+def test_hota_has_the_objects_and_slots_of_the_rule():
+    table = clip("11", "2-", extra=[(0, 3)])
+    assert track(table).hota.objects == 3
+    assert track(table).hota.slots == 4
+    assert track(table).hota.score == pytest.approx((3 / 4) ** 0.5)
+    assert track(table, TrackingRule(background_iou=None)).hota.slots == 6
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from slotbench.data.movi_like.videos import SimulatedVideos
 
 __all__ = ["MOViLike"]
 
-_LOWEST_CAMERA = SceneLaw().lowest_camera
+_LATER = {"lowest_camera": SceneLaw().lowest_camera, "orbit": SceneLaw().orbit}
+"""Arguments that earlier caches do not name, and the values that these have."""
 _WIDEST = 0.8  # zoom at which the horizon would come into view
 
 
@@ -51,6 +52,8 @@ class MOViLike(KeptVideos):
         spread: objects start above a square of twice this side, and are thrown to within 0.8 of it.
         zoom: times the focal length of MOVi's camera, which stands 7 to 9 units from the centre.
         lowest_camera: the least elevation of the camera above the floor, in degrees, from 30 to below 90.
+        orbit: degrees by which the camera circles the scene from one frame to the next, so that objects pass behind
+            each other for as long as a video lasts.
         samples_per_side: rays per pixel are its square.
         depth: gives the distance from the camera as well.
         scene_seed: of the videos.
@@ -71,7 +74,7 @@ class MOViLike(KeptVideos):
     timed = TIMED
     prepare_arguments: ClassVar[tuple[str, ...]] = (
         "level", "resolution", "num_objects", "video_frames", "object_sizes", "spread", "zoom", "lowest_camera",
-        "samples_per_side", "depth", "scene_seed", "train_videos", "val_videos", "test_videos",
+        "orbit", "samples_per_side", "depth", "scene_seed", "train_videos", "val_videos", "test_videos",
     )  # fmt: skip
 
     def __init__(
@@ -87,6 +90,7 @@ class MOViLike(KeptVideos):
         spread: float = 3.5,
         zoom: float = 1.0,
         lowest_camera: float = 30.0,
+        orbit: float = 0.0,
         samples_per_side: int = 2,
         depth: bool = False,
         scene_seed: int = 0,
@@ -101,7 +105,7 @@ class MOViLike(KeptVideos):
         self.set_videos(path, resolution, video_frames, samples_per_side, depth, scene_seed, videos)
         if zoom < _WIDEST:
             raise ValueError(f"zoom is {zoom}; expected {_WIDEST} or more, for a camera that sees floor only")
-        self.law = SceneLaw(level, num_objects, object_sizes, float(spread), float(lowest_camera))
+        self.law = SceneLaw(level, num_objects, object_sizes, float(spread), float(lowest_camera), float(orbit))
         self.crop = check_crop(crop)
         self.zoom = float(zoom)
 
@@ -121,8 +125,8 @@ class MOViLike(KeptVideos):
         )
 
     def _look(self) -> dict[str, Any]:
-        """The arguments that a video depends on; `lowest_camera`, a later one, only if it is not the default."""
-        later = {} if self.law.lowest_camera == _LOWEST_CAMERA else {"lowest_camera": self.law.lowest_camera}
+        """The arguments that a video depends on; later ones only if they are not the default."""
+        later = {name: value for name, value in self._later().items() if value != _LATER[name]}
         return later | {
             "level": self.law.level,
             "resolution": self.resolution,
@@ -137,6 +141,10 @@ class MOViLike(KeptVideos):
 
     def _given(self, folder: Path, split: Split) -> ClipCache:
         cache = ClipCache(folder)
-        cache.description.setdefault("lowest_camera", _LOWEST_CAMERA)
-        self._check(cache, split, lowest_camera=self.law.lowest_camera)
+        for name, value in _LATER.items():
+            cache.description.setdefault(name, value)
+        self._check(cache, split, **self._later())
         return cache
+
+    def _later(self) -> dict[str, float]:
+        return {name: getattr(self.law, name) for name in _LATER}

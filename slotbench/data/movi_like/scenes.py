@@ -69,6 +69,7 @@ class SceneLaw:
         object_sizes: the small and the large size.
         spread: half the side of the square above which objects start.
         lowest_camera: the least elevation of the camera above the floor, in degrees.
+        orbit: degrees by which the camera circles the vertical axis from one frame to the next.
 
     Raises:
         ValueError: for arguments that cannot be.
@@ -79,6 +80,7 @@ class SceneLaw:
     object_sizes: tuple[float, float] = (0.7, 1.4)
     spread: float = 3.5
     lowest_camera: float = _LOWEST
+    orbit: float = 0.0
 
     def __post_init__(self) -> None:
         if self.level not in get_args(Level):
@@ -95,6 +97,8 @@ class SceneLaw:
             raise ValueError(
                 f"lowest_camera is {self.lowest_camera}; expected degrees above the floor, from {_LOWEST:g} to below 90"
             )
+        if not abs(self.orbit) <= 180:
+            raise ValueError(f"orbit is {self.orbit}; expected degrees per frame, from -180 to 180")
 
     def draw(self, rng: np.random.Generator) -> Scene:
         """A scene.
@@ -128,6 +132,15 @@ class SceneLaw:
             shapes, sizes, materials, color_labels, scales, positions, velocities, quaternions, cameras, lamp, colors,
             textures,
         )  # fmt: skip
+
+    def camera_path(self, scene: Scene, num_frames: int) -> np.ndarray:
+        """Camera centres "time 3": in a line from the first to the last, turned by `orbit` about the vertical axis."""
+        path = scene.cameras[0] + np.linspace(0.0, 1.0, num_frames)[:, None] * np.diff(scene.cameras, axis=0)
+        if self.orbit:
+            turn = np.radians(self.orbit) * np.arange(num_frames)
+            x, y, height = path.T
+            path = np.stack([x * np.cos(turn) - y * np.sin(turn), x * np.sin(turn) + y * np.cos(turn), height], axis=-1)
+        return path
 
     def _places(self, rng: np.random.Generator, scales: np.ndarray, shapes: np.ndarray) -> np.ndarray:
         """Where objects start, none touching another, the largest placed first."""

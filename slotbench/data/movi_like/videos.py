@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from slotbench.data.clips import ClipReader
 from slotbench.data.movi.record import TIMED
 from slotbench.data.movi_like.physics import Bodies, Trajectory, rotation_matrices, simulate
 from slotbench.data.movi_like.scenes import FOCAL_LENGTH, SENSOR_WIDTH, Scene, SceneLaw
+
+if TYPE_CHECKING:
+    from slotbench.data.movi_like.ray_caster import Stage
 
 __all__ = ["SimulatedVideos", "WholeSimulations", "camera_log", "camera_quaternions", "image_positions", "object_log"]
 __all__ += ["surface_gloss"]
@@ -112,12 +115,29 @@ class SimulatedVideos(WholeSimulations):
 
     def video(self, video: int) -> dict[str, np.ndarray]:
         """A video with MOVi's annotations."""
-        from slotbench.data.movi_like.ray_caster import Stage, render
+        from slotbench.data.movi_like.ray_caster import render
 
         scene = self.scene(video)
         motion = simulate(scene, self.num_frames)
-        cameras = scene.cameras[0] + np.linspace(0.0, 1.0, self.num_frames)[:, None] * np.diff(scene.cameras, axis=0)
-        stage = Stage(
+        stage = self.stage(scene, motion)
+        film = render(stage, self.resolution, self.samples_per_side)
+        log = self._log(scene, motion, film.masks)
+        log |= {
+            **camera_log(stage.cameras, self.focal_length),
+            "background_color": scene.colors[0, 0].astype(np.float32),
+        }
+        if self.depth:
+            log["depth"] = film.depth
+        seen_at = image_positions(motion.positions, stage.cameras, stage.camera_rotations, stage.width)
+        log["image_positions"] = padded(seen_at.astype(np.float32), self.law.num_objects[1], axis=1)
+        return {"frames": film.frames, "masks": film.masks} | log
+
+    def stage(self, scene: Scene, motion: Trajectory) -> Stage:
+        """What the images of a video depend on."""
+        from slotbench.data.movi_like.ray_caster import Stage
+
+        cameras = self.law.camera_path(scene, self.num_frames)
+        return Stage(
             cameras=cameras,
             camera_rotations=rotation_matrices(camera_quaternions(cameras)),
             width=SENSOR_WIDTH / self.focal_length,
@@ -130,17 +150,6 @@ class SimulatedVideos(WholeSimulations):
             gloss=surface_gloss(scene.materials),
             light=scene.lamp,
         )
-        film = render(stage, self.resolution, self.samples_per_side)
-        log = self._log(scene, motion, film.masks)
-        log |= {
-            **camera_log(cameras, self.focal_length),
-            "background_color": scene.colors[0, 0].astype(np.float32),
-        }
-        if self.depth:
-            log["depth"] = film.depth
-        seen_at = image_positions(motion.positions, stage.cameras, stage.camera_rotations, stage.width)
-        log["image_positions"] = padded(seen_at.astype(np.float32), self.law.num_objects[1], axis=1)
-        return {"frames": film.frames, "masks": film.masks} | log
 
     def _log(self, scene: Scene, motion: Trajectory, masks: np.ndarray) -> dict[str, np.ndarray]:
         count, room = len(scene.shapes), self.law.num_objects[1]

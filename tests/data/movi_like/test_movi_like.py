@@ -328,6 +328,8 @@ def test_prepared_folders_are_read_and_say_what_they_cannot_give(tmp_path: Path,
         small(path=path, level="cam").dataset("val")
     with pytest.raises(DataFilesError, match=r"prepared with lowest_camera 30.0, and lowest_camera is 60.0: set"):
         small(path=path, lowest_camera=60).dataset("val")
+    with pytest.raises(DataFilesError, match=r"prepared with orbit 0.0, and orbit is 2.0: set"):
+        small(path=path, orbit=2).dataset("val")
     with pytest.raises(DataFilesError, match="prepared without depth"):
         small(path=path, depth=True).dataset("val")
     with pytest.raises(DataFilesError, match=r"has 5 videos and 6 are asked for: set train_videos to that or less"):
@@ -340,7 +342,8 @@ def test_prepared_folders_are_read_and_say_what_they_cannot_give(tmp_path: Path,
 
 
 def test_videos_of_the_usual_camera_keep_the_name_that_they_had() -> None:
-    assert small().version == small(lowest_camera=30).version != small(lowest_camera=60).version
+    assert small().version == small(lowest_camera=30, orbit=0).version
+    assert len({small().version, small(lowest_camera=60).version, small(orbit=2).version}) == 3
     assert MOViLike().version == "9457152f714e783a"
 
 

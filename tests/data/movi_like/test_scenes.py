@@ -48,3 +48,16 @@ def test_a_camera_that_stands_high_sees_the_same_scenes_from_above() -> None:
         assert (heights >= math.sin(math.radians(65)) - 1e-9).all()
     lowest = min(SceneLaw().draw(np.random.default_rng(seed)).cameras[0, 2] for seed in range(30))
     assert lowest < 9 * math.sin(math.radians(45))
+
+
+def test_a_camera_that_circles_keeps_its_height_and_distance_and_the_scene() -> None:
+    still, circling = SceneLaw(), SceneLaw(orbit=-30)
+    scene = circling.draw(np.random.default_rng(0))
+    np.testing.assert_array_equal(scene.cameras, still.draw(np.random.default_rng(0)).cameras)
+    path = circling.camera_path(scene, 13)
+    np.testing.assert_allclose(path[:, 2], scene.cameras[0, 2])
+    np.testing.assert_allclose(np.linalg.norm(path, axis=1), np.linalg.norm(scene.cameras[0]))
+    np.testing.assert_allclose(path[12], path[0], atol=1e-12)
+    turns = np.diff(np.unwrap(np.arctan2(path[:, 1], path[:, 0])))
+    np.testing.assert_allclose(turns, np.radians(-30))
+    np.testing.assert_array_equal(still.camera_path(scene, 3), scene.cameras[[0, 0, 0]])

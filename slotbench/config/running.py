@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import pickle
 import shlex
 import sys
@@ -46,7 +47,7 @@ from slotbench.ops import KernelError
 from slotbench.pretrained.weights import WeightError
 from slotbench.runs.checkpoint_choice import check_whole
 from slotbench.runs.folder import RunFolder, RunFolderError
-from slotbench.runs.launch import find_launch
+from slotbench.runs.launch import DEVICE_SHARE_VARIABLE, find_launch
 from slotbench.runs.resuming import command_after_divergence
 from slotbench.tasks.optimizer_factories import TrainingSettingsError
 from slotbench.tasks.task import Task
@@ -56,6 +57,7 @@ from slotbench.yaml_files import read_yaml
 __all__ = ["train"]
 
 _DISK_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, *TRANSIENT}
+_CONTEXT_BYTES = 5e8  # of a device, that CUDA takes for each process beside what torch allocates
 # errors of the parts about their settings and files, which are sentences already
 _REFUSALS = (DataFilesError, WeightError, RunFolderError, KernelError, TrainingSettingsError)
 
@@ -82,6 +84,7 @@ def train(
     filter_messages()
     if options.threads is not None:
         torch.set_num_threads(options.threads)
+    _share_device()
     apply_policy(options.allow_import)
     place = RunPlace(options, find_launch(_rank())) if command == "fit" else None
     try:
@@ -122,6 +125,14 @@ def train(
         if place is not None:
             place.leave()
     return 0
+
+
+def _share_device() -> None:
+    """Takes no more memory of a CUDA device than an equal part of it, where several runs of a grid share it."""
+    share = os.environ.get(DEVICE_SHARE_VARIABLE, "1")
+    if share.isdecimal() and int(share) > 1 and torch.cuda.is_available():
+        whole = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(max(whole / int(share) - _CONTEXT_BYTES, 0.0) / whole)
 
 
 def _is_of_run(error: OSError, place: RunPlace | None) -> bool:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from slotbench.errors import FileError
-from slotbench.grids.engines.base import Engine, Job, Outcome
+from slotbench.grids.engines.base import Engine, Job, Outcome, TimeLimit
 from slotbench.grids.expansion import Point
 from slotbench.grids.grid_folder import GridFolder
-from slotbench.grids.ledger import State, state_after
+from slotbench.grids.ledger import RESUMABLE, State, state_after
 
 __all__ = ["Driver", "Listener", "Progress"]
 
@@ -28,12 +28,14 @@ class Progress:
         where: the running ones run.
         began: when the running ones were started by this driver (monotonic clock).
         durations: in seconds, over all attempts, of the points that this driver has brought to their end.
+        out_of_time: whether the limit has ended the run with points left.
     """
 
     states: dict[str, State]
     where: dict[str, str] = field(default_factory=dict)
     began: dict[str, float] = field(default_factory=dict)
     durations: list[float] = field(default_factory=list)
+    out_of_time: bool = False
 
     def count(self, *states: State) -> int:
         """How many points are in one of these states."""
@@ -69,13 +71,20 @@ class Driver:
         engine_name: for the ledger.
         listener: is notified of what happens.
         patience: seconds between two questions to the engine.
+        limit: of the engine's jobs, at which the run ends.
     """
 
     def __init__(
-        self, folder: GridFolder, engine: Engine, engine_name: str, listener: Listener, patience: float = 0.02
+        self,
+        folder: GridFolder,
+        engine: Engine,
+        engine_name: str,
+        listener: Listener,
+        patience: float = 0.02,
+        limit: TimeLimit | None = None,
     ) -> None:
         self._folder, self._engine, self._engine_name = folder, engine, engine_name
-        self._listener, self._patience = listener, patience
+        self._listener, self._patience, self._limit = listener, patience, limit or TimeLimit()
         self._points: dict[str, Point] = {}
         self._attempts: dict[str, int] = {}
         self._jobs: dict[str, Job] = {}
@@ -85,7 +94,7 @@ class Driver:
         self.progress = Progress({})
 
     def run(self, points: Sequence[Point], jobs: Sequence[Job], states: dict[str, State]) -> Progress:
-        """Runs the jobs until each of them has ended, and waits for points that run already.
+        """Runs the jobs until each of them has ended, or the limit; waits for points that run already.
 
         Args:
             points: all that are wanted, done ones too.
@@ -107,12 +116,17 @@ class Driver:
             self._submit_or_hold([job for job in jobs if job.id not in self._elsewhere])
             self._loop()
         except KeyboardInterrupt:
-            try:
-                self._engine.cancel()
-            finally:
-                self._collect()
+            self._stop()
             raise
         return self.progress
+
+    def _stop(self) -> None:
+        """Ends what runs; begins nothing any more."""
+        self._held.clear()
+        try:
+            self._engine.cancel()
+        finally:
+            self._collect()
 
     def _loop(self) -> None:
         looked = ticked = -_LOOK
@@ -127,6 +141,11 @@ class Driver:
                 self._listener.tick(self.progress)
             if not self._submitted and not self._elsewhere:
                 self._listener.tick(self.progress)
+                return
+            is_idle = not self._engine.running() and not self._elsewhere
+            if moment >= self._limit.stop or (is_idle and moment > self._limit.last_start):
+                self._stop()
+                self.progress.out_of_time = self.progress.count(*RESUMABLE, "running") > 0
                 return
             time.sleep(self._patience)
 
@@ -198,7 +217,7 @@ class Driver:
             self._elsewhere.discard(point_id)
             folder.settle()
             self._occupy()
-            if folder.state() in ("waiting", "interrupted", "killed") and point_id in self._jobs:
+            if folder.state() in RESUMABLE and point_id in self._jobs:
                 self._submit([self._jobs[point_id]])
             else:
                 self._finish(Outcome(point_id, None, "in another process"), folder.state(over=True))

@@ -41,10 +41,12 @@ from slotbench.records import Whole, numbers, valid_part
 from slotbench.runs.folder import RunFolder
 from slotbench.runs.run_info import RunInfo
 
-__all__ = ["STATES", "Attempt", "PointFolder", "PointStatus", "State", "now", "state_after"]
+__all__ = ["RESUMABLE", "STATES", "Attempt", "PointFolder", "PointStatus", "State", "now", "state_after"]
 
 State = Literal["done", "diverged", "running", "failed", "interrupted", "killed", "waiting"]
 STATES: tuple[State, ...] = ("done", "diverged", "running", "failed", "interrupted", "killed", "waiting")
+RESUMABLE: tuple[State, ...] = ("waiting", "interrupted", "killed")
+"""The states of points that `grid run` begins or resumes without being asked to."""
 
 _STOPPED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 

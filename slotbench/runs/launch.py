@@ -6,10 +6,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["RUN_DIR_VARIABLE", "Launch", "find_launch"]
+__all__ = ["DEVICE_SHARE_VARIABLE", "RUN_DIR_VARIABLE", "Launch", "find_launch"]
 
 RUN_DIR_VARIABLE = "SLOTBENCH_RUN_DIR"
 """By this environment variable the process that made the run folder tells those that it starts where it is."""
+
+DEVICE_SHARE_VARIABLE = "SLOTBENCH_DEVICE_SHARE"
+"""By this environment variable a grid tells a run how many share its CUDA device, each with an equal part of memory."""
 
 
 @dataclass(frozen=True)

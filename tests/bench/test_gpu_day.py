@@ -45,7 +45,7 @@ FACTS = {"device": "Loom 9000", "torch": "2.99"}
 def day(tmp_path, monkeypatch) -> Callable[..., tuple[list[str], str]]:
     """Runs slices that put a piece of work on disk, and then do what a test asks of them."""
     monkeypatch.setattr(driver, "facts_of", lambda kind: FACTS)
-    monkeypatch.setattr(plan, "_PATIENCE", 3.0)
+    monkeypatch.setattr(plan, "PATIENCE", 3.0)
 
     def run(names="a1,b1,c1", *, minutes: float = 8, restart: bool = False, **behaviours: Stage):
         def function(one):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -37,7 +38,7 @@ class FakeCommand:
             (checkpoint.parent / f"{name}.ckpt").write_text(str(step))
         record = {"step": step, "total_steps": self.total, "seconds_per_step": 0.5, "metrics": {}, "headlines": []}
         (folder / "run.json").write_text(json.dumps(record))
-        return 0 if step == self.total else None
+        return 0 if step == self.total else 124 if grid else None
 
 
 @pytest.fixture
@@ -88,7 +89,8 @@ def test_the_experiment_is_the_papers(tmp_path, monkeypatch):
 def test_points_are_run_and_their_records_packed(fake, tmp_path):
     with pytest.raises(OutOfTimeError, match=r"3 of 40 points done; goes on from f1\.zip"):
         long.study(Settings(tmp_path), in_time(tmp_path, "f1", 100.0, 40.0), "a.yaml")
-    (grid, _), (pack, _) = fake.called
+    (grid, seconds), (pack, _) = fake.called
+    assert (grid[-2:], seconds) == (["--minutes", "1.4167"], 85.0), "55 s, and half a minute in which points save"
     assert grid[:3] == ["grid", "run", "a.yaml"]
     assert pack[:4] == ["grid", "pack", "a.yaml", str(tmp_path / "f1.records.zip")]
     assert pack[4:] == grid[3:5], "of the same folder"
@@ -105,7 +107,7 @@ def test_what_has_ended_is_kept_without_its_checkpoint_and_nothing_is_kept_of_im
         for file in ("run.json", "checkpoints/last.ckpt", "checkpoints/best.ckpt", "media/a.png"):
             path = tmp_path / "runs" / "grid" / name / file
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(name)
+            path.write_text('{"step": 1}' if file == "run.json" else name)
     (tmp_path / "runs" / "grid" / "done" / "result.json").write_text("{}")
     long.keep(tmp_path / "runs", tmp_path / "g1.zip", weights=True)
     assert "grid/done/checkpoints/last.ckpt" in zipfile.ZipFile(tmp_path / "g1.zip").namelist()
@@ -113,6 +115,14 @@ def test_what_has_ended_is_kept_without_its_checkpoint_and_nothing_is_kept_of_im
     long.unpack(tmp_path / "f1.zip", tmp_path / "again")
     found = {path.relative_to(tmp_path / "again" / "grid").as_posix() for path in (tmp_path / "again").rglob("*.*")}
     assert found == {"done/run.json", "done/result.json", "running/run.json", "running/checkpoints/last.ckpt"}
+    (tmp_path / "runs" / "grid" / "later").mkdir()
+    (tmp_path / "runs" / "grid" / "later" / "run.json").write_text('{"step": 20}')
+    shutil.copytree(tmp_path / "runs/grid/running/checkpoints", tmp_path / "runs/grid/later/checkpoints")
+    monkeypatch.setattr(long, "_ROOM", len("running"))
+    long.keep(tmp_path / "runs", tmp_path / "f1.zip")
+    kept = zipfile.ZipFile(tmp_path / "f1.zip").namelist()
+    assert [name for name in kept if "done" not in name] == ["grid/later/checkpoints/last.ckpt", "grid/later/run.json"]
+    shutil.rmtree(tmp_path / "runs" / "grid" / "later")
     monkeypatch.setattr(long, "_ROOM", 3)
     long.keep(tmp_path / "runs", tmp_path / "f1.zip")
     assert zipfile.ZipFile(tmp_path / "f1.zip").namelist() == ["grid/done/result.json", "grid/done/run.json"]

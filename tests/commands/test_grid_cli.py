@@ -217,6 +217,50 @@ def test_true_trainings_end_with_all_results_whatever_goes_wrong(workspace, tiny
         assert ours["metrics"]["val/loss"] == pytest.approx(theirs["metrics"]["val/loss"], rel=1e-6)
 
 
+@pytest.mark.slow
+def test_true_trainings_that_a_limit_cuts_end_elsewhere_as_if_it_had_not(workspace, tiny_components):
+    shutil.copy(tiny_components, "parts.py")
+    with open("parts.py", "a", encoding="utf-8") as file:
+        file.write(_SLOW)
+    settings = {"model.core": "SlowCore", "trainer.max_epochs": 40}
+    content = {"base": "tiny.yaml", "settings": settings, "product": {"model.core.num_slots": [1, 2]}}
+    Path("slow.yaml").write_text(yaml.safe_dump(content))
+    command = [sys.executable, "-m", "slotbench", "grid", "run", "slow.yaml", "--plugin", "parts.py"]
+    calm = subprocess.run([*command, "--runs_dir", "calm"], check=False)
+    assert calm.returncode == 0
+    Path("slow").touch()
+    began = time.monotonic()
+    cut = subprocess.run([*command, "--jobs", "2", "--minutes", "1.5"], check=False)
+    assert cut.returncode == 124
+    assert time.monotonic() - began < 100
+    points = [PointFolder(path) for path in Path("runs/slow").glob("num_slots=*")]
+    assert [point.state() for point in points] == ["interrupted"] * 2
+    assert all(0 < point.status().step < 80 for point in points)
+    Path("slow").unlink()
+    shutil.move("runs", "elsewhere")
+    assert subprocess.run([*command, "--jobs", "2", "--runs_dir", "elsewhere"], check=False).returncode == 0
+    for path in Path("elsewhere/slow").glob("num_slots=*"):
+        ours, theirs = (json.loads((root / "result.json").read_text()) for root in (path, Path("calm/slow", path.name)))
+        assert ours["step"] == theirs["step"] == 80
+        assert ours["metrics"]["val/loss"] == pytest.approx(theirs["metrics"]["val/loss"], rel=1e-6)
+
+
+_SLOW = '''
+
+import os
+import time
+
+
+@register("cores")
+class SlowCore(TinyCore):
+    """Takes its time as long as there is a file of that name."""
+
+    def forward(self, tokens, state=None):
+        if self.training and os.path.exists("slow"):
+            time.sleep(2.0)
+        return super().forward(tokens, state)
+'''
+
 _FAULTS = '''
 
 import os

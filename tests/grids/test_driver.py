@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import stand_in_grid
+import torch
 
 from slotbench.grids.driver import Driver, Listener
-from slotbench.grids.engines import EngineOptions, make_engine
-from slotbench.grids.engines.base import EngineError, Job
+from slotbench.grids.engines import EngineOptions, base, make_engine
+from slotbench.grids.engines.base import EngineError, Job, TimeLimit
 from slotbench.grids.engines.local import LocalEngine
 from slotbench.grids.grid_folder import GridFolder
 from slotbench.grids.jobs import make_job
@@ -223,12 +226,13 @@ def test_a_point_that_another_process_runs_takes_one_of_the_places(tmp_path, mon
     assert sorted(begun) == sorted([first.id, second.id])
 
 
-def test_a_resumed_point_counts_with_the_time_of_all_its_attempts(tmp_path):
-    class Quiet(Listener):
-        def began(self, point, where): ...
-        def ended(self, point, state, outcome): ...
-        def tick(self, progress): ...
+class Quiet(Listener):
+    def began(self, point, where): ...
+    def ended(self, point, state, outcome): ...
+    def tick(self, progress): ...
 
+
+def test_a_resumed_point_counts_with_the_time_of_all_its_attempts(tmp_path):
     grid = stand_in_grid.write_grid(tmp_path, widths=[1])
     (point,) = grid.points
     folder = GridFolder(tmp_path / "grid")
@@ -259,6 +263,12 @@ def test_a_grid_is_run_by_one_driver_at_a_time(tmp_path):
     [
         ("cloud", EngineOptions(), "no engine cloud; there are local, slurm, ray"),
         ("local", EngineOptions(jobs=0), "--jobs is 0"),
+        (
+            "slurm",
+            EngineOptions(limit=TimeLimit()),
+            r"--minutes is for --engine local; the engine is slurm; --slurm\.time",
+        ),
+        ("ray", EngineOptions(limit=TimeLimit()), "--minutes is for --engine local; the engine is ray$"),
         ("local", EngineOptions(slurm=[("partition", "gpu")]), "--slurm.partition is for --engine slurm"),
     ],
 )
@@ -291,3 +301,73 @@ class TestEstimate:
     def test_the_first_steps_say_nothing_about_the_speed(self):
         assert remaining_seconds([], [Remaining(50.0, 1, 100, 40.0)], 1, 1) is None
         assert remaining_seconds([], [Remaining(4.0, 1, 2, 2.0)], 0, 1) == pytest.approx(2.0)
+
+
+class TestTimeLimit:
+    """Of the engine of this machine, by the clock of its processes."""
+
+    SAVES = "trap 'echo saved; exit 143' TERM; echo ready; while true; do sleep 0.02; done"
+    GOES_ON = "trap '' TERM; echo ready; while true; do sleep 0.02; done"
+
+    def test_it_is_kept_for_saving_and_for_a_start_at_its_end(self, monkeypatch):
+        monkeypatch.setattr(base.time, "monotonic", lambda: 1000.0)
+        assert TimeLimit.after(8) == TimeLimit(1420.0, 1450.0, 1480.0)
+        assert TimeLimit.after(0.2) == TimeLimit(1006.0, 1009.0, 1012.0)
+        assert TimeLimit.after(None) == TimeLimit()
+
+    def test_jobs_save_or_are_killed_and_those_for_which_it_is_too_late_stay_in_the_queue(self, tmp_path):
+        grid = stand_in_grid.write_grid(tmp_path, (1, 2, 3))
+        folder, now = GridFolder(tmp_path / "grid"), time.monotonic()
+        limit = TimeLimit(now + 0.5, now + 1.0, now + 1.5)
+        made = []
+        for point, program in zip(grid.points, (self.SAVES, self.GOES_ON, self.SAVES), strict=True):
+            folder.point(point.id).prepare(point, ["sh"])
+            made.append(make_job(point, folder, ["sh", "-c", program], 1))
+        driver = Driver(folder, LocalEngine(2, limit), "local", Quiet(), limit=limit)
+        states = driver.run(grid.points, made, dict.fromkeys((point.id for point in grid.points), "waiting")).states
+        assert time.monotonic() - now >= 1.5
+        assert [*states.values()] == ["interrupted", "killed", "waiting"]
+        assert driver.progress.out_of_time
+        assert [folder.point(point.id).state() for point in grid.points] == ["interrupted", "killed", "waiting"]
+        assert not folder.point(grid.points[2].id).log.exists()
+
+    def test_a_place_that_is_free_too_late_stays_free_and_nothing_is_waited_for(self, tmp_path):
+        grid = stand_in_grid.write_grid(tmp_path, (1, 2))
+        folder, now = GridFolder(tmp_path / "grid"), time.monotonic()
+        limit = TimeLimit(now + 0.3, now + 60, now + 90)
+        made = []
+        for point in grid.points:
+            folder.point(point.id).prepare(point, ["sh"])
+            write = f"sleep 0.5; echo '{{}}' > \"{folder.point(point.id).path / 'result.json'}\""
+            made.append(make_job(point, folder, ["sh", "-c", write], 1))
+        driver = Driver(folder, LocalEngine(1, limit), "local", Quiet(), limit=limit)
+        states = driver.run(grid.points, made, dict.fromkeys((point.id for point in grid.points), "waiting")).states
+        assert [*states.values()] == ["done", "waiting"]
+        assert driver.progress.out_of_time
+        assert time.monotonic() - now < 20
+
+
+@pytest.mark.parametrize(
+    ("at_a_time", "devices", "share"), [(5, "5,7", "3"), (2, "5,7", "1"), (1, "5", ""), (2, "", "")]
+)
+def test_jobs_on_one_device_are_told_with_how_many_they_share_it(point, monkeypatch, at_a_time, devices, share):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", devices)
+    engine = LocalEngine(at_a_time)
+    engine.submit([job(point, "sh", "-c", "echo [$SLOTBENCH_DEVICE_SHARE]")])
+    drained(engine)
+    assert point.last_lines() == [f"[{share}]"]
+
+
+def test_a_run_that_shares_a_device_takes_its_part_of_the_memory(monkeypatch):
+    from slotbench.config import running
+
+    fractions = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=10**10))
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", fractions.append)
+    for share in (None, "1", "4", "99", "no number"):
+        monkeypatch.delenv("SLOTBENCH_DEVICE_SHARE", raising=False)
+        if share is not None:
+            monkeypatch.setenv("SLOTBENCH_DEVICE_SHARE", share)
+        running._share_device()
+    assert fractions == [0.25 - 0.05, 0.0]

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -204,6 +205,23 @@ def test_a_running_driver_that_is_told_to_stop_lets_its_points_save_and_the_next
     assert re.findall(r"step \d", folder.log.read_text()) == ["step 1", "step 2", "step 3", "step 4"]
 
 
+def test_a_grid_whose_minutes_are_over_saves_and_is_resumed_from_a_copy_of_its_folder(workspace, capsys):
+    stand_in_grid.write_grid(workspace, (1, 2, 3))
+    waiting = stand_in_grid.fault(workspace, 2, 0, "wait")
+    assert run(["grid", "run", "widths.yaml", "--minutes", "0.1"]) == 124
+    *_, counted, over, last = capsys.readouterr().out.splitlines()
+    assert counted == "runs/widths: 3 points, 1 done, 1 interrupted, 1 waiting"
+    assert over == "the time of --minutes 0.1 is over; the next call resumes what is left"
+    assert last == "to resume: slotbench grid run widths.yaml --minutes 0.1"
+    waiting.unlink()
+    shutil.move(workspace / "runs", workspace / "elsewhere")
+    assert run(["grid", "run", "widths.yaml", "--runs_dir", "elsewhere", "--jobs", "2", "--minutes", "8"]) == 0
+    assert "is over" not in capsys.readouterr().out
+    logs = {path.parent.name[4]: path.read_text() for path in (workspace / "elsewhere/widths").glob("*/log.txt")}
+    steps = ["step 1", "step 2", "step 3", "step 4"]
+    assert [re.findall(r"step \d", logs[width]) for width in "123"] == [steps] * 3
+
+
 def test_on_a_terminal_there_is_a_bar_and_a_line_per_point(workspace):
     grid = stand_in_grid.write_grid(workspace, (1, 2))
     waiting = stand_in_grid.fault(workspace, 2, 0, "wait")
@@ -270,6 +288,8 @@ def test_points_that_the_parser_has_seen_are_not_checked_again(workspace, monkey
         (["run", "widths.yaml", "--modle.x", "9"], ["no setting modle.x", "did you mean model?"]),
         (["run", "widths.yaml", "stray"], ["stray stands alone"]),
         (["run", "widths.yaml", "--jobs", "0"], ["--jobs is 0"]),
+        (["run", "widths.yaml", "--minutes", "0"], ["--minutes is 0; expected a number above 0"]),
+        (["run", "widths.yaml", "--minutes", "8", "--engine", "ray"], ["--minutes is for --engine local"]),
         (["run", "widths.yaml", "--run_dir", "x"], ["takes no --run_dir"]),
         (["run", "widths.yaml", "--slurm.partition", "gpu"], ["--slurm.partition is for --engine slurm"]),
         (["show", "widths.yaml"], ["needs a grid file and a point", "slotbench grid show widths.yaml 1"]),

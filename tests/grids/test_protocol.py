@@ -104,6 +104,18 @@ def test_nothing_that_is_done_is_run_again(workspace, capsys):
     assert trained() == dict.fromkeys(FIRST | SECOND, 1)
 
 
+def test_what_is_chosen_late_is_left_to_the_next_call(workspace, capsys):
+    stand_in_grid.write_protocol(workspace, widths=(1,))
+    waiting = stand_in_grid.fault(workspace, 1, 9, "wait")
+    assert run(["grid", "run", "widths.yaml", "--minutes", "0.03"]) == 124
+    said = capsys.readouterr().out
+    assert "stage 2 of 2" not in said
+    assert said.splitlines()[-1] == "to resume: slotbench grid run widths.yaml --minutes 0.03"
+    waiting.unlink()
+    assert run(["grid", "run", "widths.yaml"]) == 0
+    assert "stage 2 of 2" in capsys.readouterr().out
+
+
 def test_a_rate_that_is_added_is_tried_and_nothing_else_is_run_again(workspace):
     stand_in_grid.write_protocol(workspace, rates=(0.2, 0.3))
     assert run(["grid", "run", "widths.yaml"]) == 0

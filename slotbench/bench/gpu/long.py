@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from slotbench.bench.gpu.plan import Items, OutOfTimeError, Settings, run_command
+from slotbench.bench.gpu.plan import PATIENCE, Items, OutOfTimeError, Settings, run_command
 from slotbench.bench.gpu.training import merged, small_data
 from slotbench.bench.harness import python
 from slotbench.errors import FileError
@@ -27,6 +27,7 @@ _PART = 200.0  # seconds after which all is stopped and kept: more is never lost
 _KEEPING = 45.0  # seconds at the end of a slice, for the last step, its checkpoint and the file
 _MOST_BYTES = 1 << 30
 _ROOM = 15_000_000  # bytes of checkpoints of a study that are kept, so that its file stays small
+_TIME_IS_UP = 124  # exit code of `slotbench grid run --minutes`
 _QUICK_STEPS = 4
 _QUICK_LOADER = {
     "batch_size": 2,
@@ -62,14 +63,17 @@ def experiment(settings: Settings, items: Items, config: str) -> str:
             found = {"config": config, **{name: record.get(name) for name in kept}, "state": record.get("state")}
             items["run"] = {**found, "steps_per_second": 1 / speed if speed else None}
 
-        code = _in_parts(command, items, run.parent, note, weights=True)
+        def train(seconds: float) -> int | None:
+            return run_command(command, seconds, items.log)
+
+        code = _in_parts(train, items, run.parent, note, weights=True)
     done = items["run"]
     total = done["total_steps"] or given["trainer"]["max_steps"]
     return _ended(code, f"{done['step'] or 0:,} of {total:,} steps", "slotbench fit", items)
 
 
-def study(settings: Settings, items: Items, grid: str, smallest: Sequence[str] = (), jobs: int = 4) -> str:
-    """Runs the points of a grid that are not done, or two steps of its `smallest`; returns how many are.
+def study(settings: Settings, items: Items, grid: str, smallest: Sequence[str] = (), jobs: int = 8) -> str:
+    """Runs the points of a grid that are not done, side by side, or two steps of its `smallest`; returns how many are.
 
     Their records are packed into `OUT/SLICE.records.zip` too, which `slotbench grid unpack` takes.
 
@@ -92,18 +96,23 @@ def study(settings: Settings, items: Items, grid: str, smallest: Sequence[str] =
             done, points = map(int, counted[-1]) if counted else (0, None)
             items["points"] = {"grid": grid, "done": done, "points": points}
 
-        code = _in_parts(command, items, Path(scratch, "runs"), note)
+        def run(seconds: float) -> int | None:
+            whole = seconds + PATIENCE
+            code = run_command([*command, "--minutes", f"{whole / 60:.4f}"], whole, items.log)
+            return None if code == _TIME_IS_UP else code
+
+        code = _in_parts(run, items, Path(scratch, "runs"), note)
     done, points = items["points"]["done"], items["points"]["points"]
     return _ended(code, f"{done} of {points or 'all'} points done", "slotbench grid run", items)
 
 
 def _in_parts(
-    command: list[str], items: Items, runs: Path, note: Callable[[], None], *, weights: bool = False
+    run: Callable[[float], int | None], items: Items, runs: Path, note: Callable[[], None], *, weights: bool = False
 ) -> int | None:
     """The exit code of a command that resumes by itself; None if the time was up.
 
     Args:
-        command: which is stopped now and then, and started again.
+        run: runs it, for so many seconds until it saves and ends; returns the exit code, None if it did not come to it.
         items: of the slice.
         runs: folder of what it writes: laid out from the archive first, and kept after each part.
         note: adds items after each part.
@@ -114,7 +123,7 @@ def _in_parts(
     while code is None and (left := items.left() - _KEEPING) > 0:
         # no part that is all start
         try:
-            code = run_command(command, left if left < 1.5 * _PART else _PART, items.log)
+            code = run(left if left < 1.5 * _PART else _PART)
         finally:  # after an interruption, too
             if runs.is_dir():
                 keep(runs, items.archive, weights=weights)
@@ -139,7 +148,8 @@ def _ended(code: int | None, reached: str, command: str, items: Items) -> str:
 def keep(runs: Path, archive: Path, *, weights: bool = False) -> None:
     """Writes what runs resume from into a zip file: records, and the newest checkpoint of each that has not ended.
 
-    Runs that have not ended and whose checkpoint no longer fits into a small file are left out, and begin anew.
+    Runs that have not ended and whose checkpoint no longer fits into a small file are left out, and begin anew: those
+    with the fewest steps.
 
     Args:
         runs: folder of them all.
@@ -147,7 +157,7 @@ def keep(runs: Path, archive: Path, *, weights: bool = False) -> None:
         weights: keep the newest checkpoint of those that have ended, too.
     """
     room, wanted, left_out = _ROOM, set(), set()
-    for path in regular_files(runs, f"**/{LAST}"):
+    for path in sorted(regular_files(runs, f"**/{LAST}"), key=_steps_done, reverse=True):
         if weights or not (path.parents[1] / "result.json").is_file():
             room -= path.stat().st_size
             wanted.add(path) if weights or room >= 0 else left_out.add(path.parents[1])
@@ -156,6 +166,10 @@ def keep(runs: Path, archive: Path, *, weights: bool = False) -> None:
             record = path.suffix != ".ckpt" and "media" not in path.parts and left_out.isdisjoint(path.parents)
             if record or path in wanted:
                 packed.write(path, path.relative_to(runs))
+
+
+def _steps_done(checkpoint: Path) -> int:
+    return (read_json_object_or_none(checkpoint.parents[1] / "run.json") or {}).get("step") or 0
 
 
 def unpack(archive: Path, runs: Path) -> None:

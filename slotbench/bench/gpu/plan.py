@@ -21,6 +21,7 @@ from slotbench.files import dump_json, read_json_object_or_none, write_atomicall
 
 __all__ = [
     "MINUTES",
+    "PATIENCE",
     "SLICES",
     "Items",
     "OutOfTimeError",
@@ -44,7 +45,8 @@ UNAVAILABLE = "not available"
 RUNNING = "running"
 """Key of the test that has begun and not ended: it is there at the end where a test has taken the process down."""
 
-_PATIENCE = 30.0  # seconds from the signal that ends a command to the one that kills it
+PATIENCE = 30.0
+"""Seconds from the signal that ends a command to the one that kills it."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +227,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
-            until = time.monotonic() + _PATIENCE
+            until = time.monotonic() + PATIENCE
             while time.monotonic() < until:
                 process.poll()
                 os.killpg(process.pid, 0)  # raises where the group is empty

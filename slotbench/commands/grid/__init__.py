@@ -13,7 +13,7 @@ _USAGE = """Usage: slotbench grid ACTION FILE ...
 
 Runs every point of a grid file, each in a folder of its own, as often as it takes until all of them are done.
 
-  run FILE [settings]    run what has not been run yet; also --jobs N, --engine local|slurm|ray, --dry-run, --only WHAT
+  run FILE [settings]    run what has not been run yet; --jobs N, --minutes M, --engine local|slurm|ray, --only WHAT
   status FILE            where every point stands
   retry FILE             run what has not been run yet, and what has failed
   test FILE              `slotbench test` for what is done, and reported

@@ -19,8 +19,9 @@ from slotbench.grids import jobs as job_making
 from slotbench.grids.choosing import choose
 from slotbench.grids.driver import Driver, Progress
 from slotbench.grids.engines import ENGINES, EngineOptions, make_engine
+from slotbench.grids.engines.base import TimeLimit
 from slotbench.grids.expansion import Point, Stage
-from slotbench.grids.ledger import STATES, State
+from slotbench.grids.ledger import RESUMABLE, STATES, State
 from slotbench.grids.progress import make_listener, print_failure
 from slotbench.grids.protocol import choice_lines, choices, variant_of
 from slotbench.grids.status import counts, points, stage_name, status_lines
@@ -37,7 +38,10 @@ Points that have diverged (their loss was no longer finite) are left alone unles
 diverge again, as a rule. A point that is done is never run again. Before anything is started, the parser is asked about
 every value of every axis.
 
-  --jobs N              points that run at the same time (default: 1; slurm, ray: as many as get a place)
+  --jobs N              points that run at the same time (default: 1; slurm, ray: as many as get a place). Those of one
+                        GPU have equal parts of its memory.
+  --minutes M           ends all by then: begins no point in the last minute, has those that run save and stop half a
+                        minute before the end, and kills what still runs at the end. The same command resumes them.
   --threads N           threads of each point (default: cores divided by jobs)
   --engine local|slurm|ray   where they run (default: local)
   --slurm.KEY VALUE     what to ask SLURM for, such as --slurm.partition gpu --slurm.time 120
@@ -59,17 +63,19 @@ file's own. retry, status and show then mean the grid that was run last.
 
 Ctrl-C asks the running points to save and stop, and waits for them; a second Ctrl-C kills them. A driver that dies
 leaves its points running; the next one waits for them. Exit code 0 if all points are done, 1 if not, 2 if the grid
-cannot be run, 130 or 143 if it was interrupted.
+cannot be run, 124 if the minutes are over and something is left, 130 or 143 if it was interrupted.
 
 Examples:
   slotbench grid run experiments/grids/bouncing_balls_slots.yaml --dry-run
   slotbench grid run experiments/grids/bouncing_balls_slots.yaml --jobs 2
+  slotbench grid run experiments/grids/bouncing_balls_slots.yaml --jobs 16 --minutes 10    # on a GPU, as far as it goes
   slotbench grid run experiments/grids/bouncing_balls_slots.yaml --only seed=0 --trainer.max_steps 20
   slotbench grid run experiments/grids/bouncing_balls_cores.yaml --plugin my_core.py --axis core+=MyCore
   slotbench grid retry experiments/grids/bouncing_balls_slots.yaml"""
 
 
-_TO_START: tuple[State, ...] = ("waiting", "interrupted", "killed")
+_OUT_OF_TIME = 124
+"""Exit code of a command whose time was up, as `timeout` has it."""
 _SLURM = "--slurm."
 
 
@@ -81,6 +87,7 @@ def main(action: str, arguments: list[str]) -> int:
     """Runs what is to be run; 0 if all points that were asked for are done afterwards."""
     arguments, slurm = _slurm_options(arguments)
     given, rest = _parser(action).parse_known_args(arguments)
+    limit = None if given.minutes is None else TimeLimit.after(given.minutes)
     opened = open_grid(action, rest, remember=action == "retry")
     again = (("failed",) if given.retry_failed or action == "retry" else ()) + (("diverged",) * given.diverged)
     # of a grid with a protocol these are more than there are as yet
@@ -90,12 +97,13 @@ def main(action: str, arguments: list[str]) -> int:
         return _dry_run(opened, _there(opened, chosen), again)
     run = _run if opened.grid.file.protocol is None else _run_in_stages
     with opened.folder.driven(), _sigterm_as_interrupt():
-        return run(opened, chosen, again, given, EngineOptions(given.jobs, slurm))
+        return run(opened, chosen, again, given, EngineOptions(given.jobs, slurm, limit))
 
 
 def _parser(action: str) -> argparse.ArgumentParser:
     parser = Parser(f"slotbench grid {action}")
     parser.add_argument("--jobs", type=int)
+    parser.add_argument("--minutes", type=float)
     parser.add_argument("--engine", choices=ENGINES, default="local")
     parser.add_argument("--only", action="append", nargs="+", default=[])
     parser.add_argument("--dry-run", action="store_true")
@@ -125,7 +133,7 @@ def _slurm_options(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str,
 def _dry_run(opened: OpenGrid, chosen: Sequence[Point], again: tuple[State, ...]) -> int:
     found = [opened.folder.point(point.id).status(opened.grid.file.metrics) for point in chosen]
     print("\n".join(status_lines(opened.grid, opened.folder, chosen, found)))
-    startable = (*_TO_START, *again)
+    startable = (*RESUMABLE, *again)
     start = [point for point, status in zip(chosen, found, strict=True) if status.state in startable]
     print(f"{points(len(start))} would be run; nothing has been started")
     if start:
@@ -155,6 +163,9 @@ def _run_in_stages(
         if points_of_stage := _there(opened, chosen, stage):
             print(f"stage {number} of 2: {stage_name(opened.grid, stage)}", flush=True)
             codes.append(_run(opened, points_of_stage, again, given, wanted, is_last=stage == "report"))
+            if codes[-1] == _OUT_OF_TIME:
+                opened.restaged().write()
+                return _OUT_OF_TIME
         if stage == "choose":
             opened = opened.restaged()
             print("\n".join(map(one_line, choice_lines(opened.grid, choices(opened.grid, opened.folder)))), flush=True)
@@ -181,7 +192,7 @@ def _run(
     for point in chosen:
         folder.point(point.id).settle()
     states = {point.id: folder.point(point.id).state() for point in chosen}
-    startable = (*_TO_START, *again)
+    startable = (*RESUMABLE, *again)
     start = {point.id for point in chosen if states[point.id] in startable}
     engine = make_engine(given.engine, wanted)
     opened.write()
@@ -205,7 +216,8 @@ def _run(
         if states[point.id] != "running":
             states[point.id] = "waiting"
     listener = make_listener(opened.grid, opened.folder, chosen, given.jobs)
-    driver = Driver(folder, engine, given.engine, listener, 0.01 if given.engine == "local" else 1.0)
+    patience = 0.01 if given.engine == "local" else 1.0
+    driver = Driver(folder, engine, given.engine, listener, patience, wanted.limit)
     interrupted: KeyboardInterrupt | None = None
     with listener:
         try:
@@ -214,9 +226,11 @@ def _run(
             interrupted = interrupt
     left = [(point, states[point.id]) for point in chosen if point.id not in start]
     before = [(point, state) for point, state in left if state in ("failed", "diverged")]
-    _conclude(opened, driver.progress, before, is_last)
+    _conclude(opened, driver.progress, before, given, is_last)
     if interrupted is not None:
         raise SystemExit(128 + signal.SIGTERM if isinstance(interrupted, _Stopped) else 128 + signal.SIGINT)
+    if driver.progress.out_of_time:
+        return _OUT_OF_TIME
     return 0 if driver.progress.count("done") == len(chosen) else 1
 
 
@@ -231,7 +245,13 @@ def _print_waiting(opened: OpenGrid, chosen: Sequence[Point], states: dict[str, 
             print_failure(opened.folder, point, f"waits: it starts from {point.after}, which is {state}")
 
 
-def _conclude(opened: OpenGrid, progress: Progress, ended_before: Sequence[tuple[Point, State]], is_last: bool) -> None:
+def _conclude(
+    opened: OpenGrid,
+    progress: Progress,
+    ended_before: Sequence[tuple[Point, State]],
+    given: argparse.Namespace,
+    is_last: bool,
+) -> None:
     """Prints the counts, the points left alone, and, after the last stage, what to type next."""
     for point, state in ended_before:
         print_failure(opened.folder, point, f"{'has ' * (state == 'diverged')}{state} before, and is left alone")
@@ -249,8 +269,11 @@ def _conclude(opened: OpenGrid, progress: Progress, ended_before: Sequence[tuple
     if states["diverged"]:
         again = text(["slotbench", "grid", "retry", name, "--diverged", *opened.typed_each_time])
         print(f"to run the diverged ones again, which as a rule needs other settings: {again}")
-    if sum(states[state] for state in _TO_START):
+    if sum(states[state] for state in RESUMABLE):
         words = ["slotbench", "grid", "run", name, *opened.options, *opened.changes]
+        if progress.out_of_time:
+            print(f"the time of --minutes {given.minutes:g} is over; the next call resumes what is left")
+            words += [*(["--jobs", str(given.jobs)] if given.jobs else []), "--minutes", f"{given.minutes:g}"]
         print(f"to resume: {text(words)}")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +11,9 @@ from pathlib import Path
 
 from slotbench.errors import UserError
 
-__all__ = ["Engine", "EngineError", "Job", "Outcome"]
+__all__ = ["Engine", "EngineError", "Job", "Outcome", "TimeLimit"]
+
+_SAVING = 30.0  # seconds in which a job saves and ends, and which a start should have before them
 
 
 class EngineError(UserError):
@@ -51,6 +55,37 @@ class Outcome:
     id: str
     exit_code: int | None
     reason: str = ""
+
+
+@dataclass(frozen=True)
+class TimeLimit:
+    """When jobs of a grid begin for the last time, are asked to save and end, and have ended, by the monotonic clock.
+
+    The last half minute is for saving, and none begins in the half minute before; of a short limit a quarter each.
+
+    Attributes:
+        last_start: none begins after it.
+        stop: those that run are asked to save and end.
+        end: those that still run are killed.
+    """
+
+    last_start: float = math.inf
+    stop: float = math.inf
+    end: float = math.inf
+
+    @classmethod
+    def after(cls, minutes: float | None) -> TimeLimit:
+        """So many minutes from now; None for no limit.
+
+        Raises:
+            EngineError: it is not above 0.
+        """
+        if minutes is None:
+            return cls()
+        if not 0 < minutes < math.inf:
+            raise EngineError(f"--minutes is {minutes:g}; expected a number above 0, such as 8")
+        end, part = time.monotonic() + 60 * minutes, min(_SAVING, 60 * minutes / 4)
+        return cls(end - 2 * part, end - part, end)
 
 
 class Engine(ABC):

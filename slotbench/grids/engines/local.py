@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import time
@@ -12,8 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from slotbench.errors import FileError
-from slotbench.grids.engines.base import Engine, EngineError, Job, Outcome
+from slotbench.grids.engines.base import Engine, EngineError, Job, Outcome, TimeLimit
 from slotbench.grids.engines.worker import CommandProcess, PointTaken
+from slotbench.runs.launch import DEVICE_SHARE_VARIABLE
 
 __all__ = ["LocalEngine", "cards"]
 
@@ -27,16 +29,17 @@ class LocalEngine(Engine):
 
     A job holds the lock of its folder from the moment it is started, through the descriptor that it inherits. So
     whoever looks later, this driver being gone, sees that it runs. Where several run at a time and there are CUDA
-    devices, each sees one of these; one job at a time sees all.
+    devices, each sees one of these, and is told with how many others it shares its memory; one at a time sees all.
 
     Args:
         jobs: how many run at the same time.
+        limit: when they end.
     """
 
-    def __init__(self, jobs: int) -> None:
+    def __init__(self, jobs: int, limit: TimeLimit = TimeLimit()) -> None:  # noqa: B008  it is frozen
         if jobs < 1:
             raise EngineError(f"--jobs is {jobs}; expected 1 or more")
-        self._jobs = jobs
+        self._jobs, self._limit = jobs, limit
         self._queue: deque[Job] = deque()
         self._running: dict[str, CommandProcess] = {}
         self._ended: list[Outcome] = []
@@ -65,19 +68,21 @@ class LocalEngine(Engine):
     def cancel(self) -> None:
         """Empties the queue, sends SIGTERM to every job and waits; a job that takes long finishes saving without us.
 
-        Interrupted while it waits, it kills them.
+        Interrupted while it waits, or at the end of the limit, it kills them.
         """
         self._queue.clear()
         for process in self._running.values():
             # not to the whole group: the workers that load the data are needed until the step is finished
             process.terminate()
-        until = time.monotonic() + _PATIENCE
+        until = min(time.monotonic() + _PATIENCE, self._limit.end)
         try:
             while time.monotonic() < until and any(process.exit_code is None for process in self._running.values()):
                 time.sleep(0.02)
         except KeyboardInterrupt:
             self.kill()
             raise
+        if time.monotonic() >= self._limit.end:
+            self.kill()
 
     def kill(self) -> None:
         """Ends every job at once, and what it has started."""
@@ -89,10 +94,13 @@ class LocalEngine(Engine):
 
     def _start(self) -> None:
         while self._queue and len(self._running) + self.occupied < self._jobs:
+            if time.monotonic() > self._limit.last_start:
+                return
             job = self._queue.popleft()
             if self._cards:
                 card = self._card_of[job.id] = self._freest_card()
-                job = replace(job, environment={"CUDA_VISIBLE_DEVICES": card, **job.environment})
+                share = {DEVICE_SHARE_VARIABLE: str(math.ceil(self._jobs / len(self._cards)))}
+                job = replace(job, environment={"CUDA_VISIBLE_DEVICES": card, **share, **job.environment})
             try:
                 self._running[job.id] = CommandProcess(job, without=_NOT_PASSED_ON, own_session=True)
             except PointTaken as error:

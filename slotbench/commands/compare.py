@@ -161,6 +161,7 @@ def _compare(given: argparse.Namespace, typed: str) -> Comparison:
         apart=given.runs,
         notes=[*notes, *sources.notes],
         protocol=sources.protocol,
+        of_grid=sources.grids == len(given.sources),
     )
 
 

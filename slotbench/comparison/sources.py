@@ -34,6 +34,7 @@ class Sources:
         titles: a name for each argument.
         notes: what was found and left out.
         protocols: of the grids that have one.
+        grids: how many of the arguments are grids.
     """
 
     runs: list[RunRecord] = field(default_factory=list)
@@ -41,6 +42,7 @@ class Sources:
     titles: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     protocols: list[GridProtocol] = field(default_factory=list)
+    grids: int = 0
 
     @property
     def protocol(self) -> GridProtocol | None:
@@ -153,6 +155,7 @@ def _add_folder(path: Path, sources: Sources, seen: set[Path]) -> None:
             sources.notes.append(f"the grid's own metrics are not known: {error}")
     folders = list(find_run_folders(path))
     points, starts, protocol = _points(path)
+    sources.grids += bool(points)
     if not folders and not points:
         raise ComparisonError(f"no runs in {path}: neither it nor a folder in it, three deep, holds {RECORD}")
     # what was run to choose is not reported: a choice flatters the seed that it was made on

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from slotbench.comparison.last_quarter import notes_on_last_quarter
 from slotbench.comparison.metric_choice import choose_metrics, find_metric, scores
 from slotbench.comparison.protocol import GridProtocol, protocol_notes, success
 from slotbench.comparison.records import Comparison, ComparisonError, Metric, Row, RunRecord
@@ -36,6 +37,7 @@ def compare(
     apart: bool = False,
     notes: Sequence[str] = (),
     protocol: GridProtocol | None = None,
+    of_grid: bool = False,
 ) -> Comparison:
     """The table of runs.
 
@@ -59,6 +61,7 @@ def compare(
         apart: every run is a row of its own, and its seed a column.
         notes: what is known already, such as runs that could not be read.
         protocol: of the grid whose runs these are; what was chosen for each row becomes a column.
+        of_grid: the runs are those of a study, and a note says which rows still improved at the end.
 
     Raises:
         ComparisonError: there are no runs.
@@ -98,6 +101,8 @@ def compare(
             for row in rows
         ]
     known = protocol_notes(protocol, columns[0] if columns else None) if protocol is not None else []
+    if of_grid and columns:
+        known += notes_on_last_quarter(rows, columns[0])
     return Comparison(
         title=title,
         keys=chosen.shown,

@@ -51,6 +51,14 @@ def test_a_study_says_what_it_asked_how_what_it_found_and_what_it_does_not_show(
     assert f"(results/{page.name}" in (DOCS / "results.md").read_text(encoding="utf-8")
 
 
+def test_studies_that_still_improved_at_the_end_are_counted():
+    pages = [" ".join(page.read_text(encoding="utf-8").split()) for page in STUDIES]
+    studies = [page for page in pages if "**Question.**" in page and "in the last quarter of training" in page]
+    improving = [page for page in studies if "- still improving at the end" in page]
+    text = " ".join((DOCS / "results.md").read_text(encoding="utf-8").split())
+    assert f"in {len(improving)} of {len(studies)} studies some variant still gained 2 % or more" in text
+
+
 def test_every_figure_of_the_script_is_shown_and_drawn(monkeypatch):
     monkeypatch.syspath_prepend(DOCS / "scripts")
     import draw_results

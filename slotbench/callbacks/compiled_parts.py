@@ -21,6 +21,7 @@ class CompiledParts(Callback):
     Where a step is hundreds of small operations (SAVi, RIM, SlotRNN), starting them takes longer than they do. "on"
     fuses them; "graphs" also records them as CUDA graphs (torch's mode "reduce-overhead"), which are replayed as one.
     Parts are compiled in place: names of weights, checkpoints and copies of the model are those of a model as written.
+    Of several processes each compiles its own parts, within what averages the gradients.
 
     Random numbers are drawn as they are without (`fallback_random`), so that drawn slots and dropout are the same.
     Values differ by rounding, so that a run that is resumed does, too. The first step of a process runs as written, and

@@ -118,7 +118,7 @@ def test_slices_are_short_and_cover_what_there_is_to_measure():
     assert plan.MINUTES < 9, "a command of ten minutes has the installation, too"
     assert {op for one in SLICES for op in one.arguments.get("ops", ())} >= set(KERNELS)
     families = [family for one in SLICES for family in one.arguments.get("families", ())]
-    assert sorted(families) == sorted(case.family for case in CASES)
+    assert {*families} == {case.family for case in CASES}
     for one in SLICES:
         assert callable(driver._function(one))
         assert all((ROOT / one.arguments[name]).is_file() for name in ("grid", "config") if name in one.arguments)
@@ -422,6 +422,14 @@ def test_trainings_run_on_a_cpu(name, tmp_path, monkeypatch, capsys):
         assert item["steps_per_second"] > 0
         assert item["profile"]["busy_seconds"] > 0
         assert len(item["profile"]["longest"]) == 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["b4", "b5"])
+def test_compiled_trainings_run_on_a_cpu(name, tmp_path, monkeypatch, capsys):
+    (items,) = quick(name, tmp_path, monkeypatch, capsys)
+    assert [item["compile"] for item in items.values()] == ["off", "graphs", "on"]
+    assert all(item["steps"] == 2 for item in items.values())
 
 
 @pytest.mark.slow

@@ -59,6 +59,7 @@ def test_trainings_are_shown_with_the_share_of_kernels_and_the_longest_of_them(t
     assert "| PSB | bf16 | 24 x 6, 128 | 2.50 | 70% | 4,000 | 5,607,187 |" in text
     assert "| PSB | fp32 | 24 x 6, 128 | out of memory: CUDA | – |" in text
     assert "PSB: `a.yaml`; balls for MOVi" in text
+    assert "| PSB | bf16, compile graphs | 24 x 6, 128 |" in page(tmp_path, "b4", a={**run, "compile": "graphs"})
     row = next(line for line in text.splitlines() if "gemm" in line)
     assert row.endswith("| 70.0 | 25% | 12.5 |")
 

@@ -31,8 +31,9 @@ class FakeFit:
         self.made: list[SimpleNamespace] = []
         self.outcome: dict = {}
 
-    def __call__(self, settings, items, config, folder, steps, seconds, precision) -> dict:
-        self.made.append(SimpleNamespace(config=config, steps=steps, seconds=seconds, precision=precision))
+    def __call__(self, settings, items, config, folder, steps, seconds, precision, mode) -> dict:
+        made = SimpleNamespace(config=config, steps=steps, seconds=seconds, precision=precision, mode=mode)
+        self.made.append(made)
         return {"steps": steps, "steps_per_second": 10.0, "memory_mb": None, **self.outcome}
 
 
@@ -81,6 +82,25 @@ def test_every_family_is_trained_in_fp32_before_any_in_bf16(fake_fit, tmp_path):
     assert len(fake_fit.made) == 6
 
 
+def test_every_family_is_trained_as_written_before_any_is_compiled(fake_fit, tmp_path):
+    items = Items(tmp_path, "b4", 480)
+    assert training.compiled(Settings(tmp_path), items, ("SAVi", "RIM")) == "6 runs"
+    assert [fit.mode for fit in fake_fit.made] == ["off"] * 2 + ["graphs"] * 2 + ["on"] * 2
+    assert {fit.precision for fit in fake_fit.made} == {"fp32"}
+    assert list(items) == [
+        *("SAVi, fp32", "RIM, fp32", "SAVi, fp32, compile graphs", "RIM, fp32, compile graphs"),
+        *("SAVi, fp32, compile on", "RIM, fp32, compile on"),
+    ]
+    assert [round(fit.seconds + training.START / 2) for fit in fake_fit.made[:3]] == [48, 53, 120]
+    assert {item["compile"] for item in items.values()} == {"off", "graphs", "on"}
+
+
+def test_a_quick_slice_compiles_one_family(fake_fit, tmp_path):
+    items = Items(tmp_path, "b4", 480)
+    assert training.compiled(Settings(tmp_path, quick=True), items, ("SAVi", "RIM")) == "3 runs"
+    assert {item["family"] for item in items.values()} == {"SAVi"}
+
+
 def test_a_training_that_fails_is_an_item_and_the_next_is_begun(fake_fit, tmp_path):
     fake_fit.outcome = {"problem": "out of memory", "message": "CUDA out of memory"}
     items = Items(tmp_path, "b1", 540)
@@ -120,15 +140,16 @@ def test_what_a_training_came_to_is_read_from_its_record(error, said, problem):
 def test_commands_whose_time_is_up_keep_what_they_have(tmp_path, monkeypatch):
     def stopped(command, seconds, log):
         assert command[command.index("--allow-import") + 1] == "slotbench.bench.gpu.step_profile.StepProfile"
+        assert command[command.index("--compile") + 1] == "graphs"
         Path(f"{tmp_path / 'run'}.profile").write_text('{"seconds_per_step": 0.25}')
         log.write_text("said\n")
 
     monkeypatch.setattr(training, "run_command", stopped)
     settings, folder = Settings(tmp_path, "cpu"), tmp_path / "run"
     items, config = Items(tmp_path, "b1", 300.0), {"trainer": {"max_epochs": 1}}
-    found = training.fit(settings, items, config, folder, 7, 20.0, "bf16")
+    found = training.fit(settings, items, config, folder, 7, 20.0, "bf16", "graphs")
     assert (found["problem"], found["message"]) == ("out of time", "longer than 80 s with its start")
-    late = training.fit(settings, Items(tmp_path, "b1", 50.0), config, folder, 7, 20.0, "bf16")
+    late = training.fit(settings, Items(tmp_path, "b1", 50.0), config, folder, 7, 20.0, "bf16", "graphs")
     assert late["message"] == "longer than 50 s with its start", "no later than the slice"
     assert found["steps_per_second"] == 4.0
     trainer = read_yaml(tmp_path / "run.yaml")["trainer"]

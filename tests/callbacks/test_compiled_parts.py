@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
+from counted_graphs import CountedGraphs
+from lightning.pytorch import Callback, Trainer
 
 import slotbench
 from slotbench.callbacks.compiled_parts import CompiledParts
@@ -62,48 +63,9 @@ def trained(mode: str | None, *callbacks: Callback, precision: Any = "32-true", 
     return copy.deepcopy(task).state_dict()
 
 
-class Graphs(Callback):
-    """Counts the graphs that are run, in training and in validation; they are traced and differentiated, no more."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.run = {"train": 0, "val": 0}
-        self.modes: list[str] = []
-        self.marked = 0
-        self.stage = "train"
-        true = torch.compile
-
-        def compile_(function: Any, *, mode: str, **options: Any) -> Any:
-            self.modes.append(mode)
-            return true(function, backend=self.backend, **options)
-
-        monkeypatch.setattr(torch, "compile", compile_)
-        monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", self.mark)
-
-    def backend(self, graph: torch.fx.GraphModule, inputs: Any) -> Any:
-        from torch._dynamo.backends.debugging import aot_eager
-
-        compiled = aot_eager(graph, inputs)
-
-        @functools.wraps(compiled)
-        def count(*given: Any) -> Any:
-            self.run[self.stage] += 1
-            return compiled(*given)
-
-        return count
-
-    def mark(self) -> None:
-        self.marked += 1
-
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.stage = "val"
-
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.stage = "train"
-
-
 @pytest.mark.parametrize(("mode", "of_torch"), [("on", "default"), ("graphs", "reduce-overhead")])
 def test_training_steps_are_compiled_and_validation_is_not(mode, of_torch, monkeypatch):
-    graphs = Graphs(monkeypatch)
+    graphs = CountedGraphs(monkeypatch.setattr)
     weights = trained(mode, graphs)
     assert graphs.modes == [of_torch] * 3  # encoder, core, decoder
     assert graphs.run["train"] >= 3 * 3  # the first step checks the parts
@@ -116,7 +78,7 @@ def test_training_steps_are_compiled_and_validation_is_not(mode, of_torch, monke
 
 
 def test_off_compiles_nothing_and_another_word_is_refused(monkeypatch):
-    graphs = Graphs(monkeypatch)
+    graphs = CountedGraphs(monkeypatch.setattr)
     trained("off", graphs)
     assert not graphs.modes
     with pytest.raises(ValueError, match="compile is 'yes'; expected one of off, on, graphs"):
@@ -128,7 +90,7 @@ def test_torch_is_left_as_it_was_where_a_validation_fails(monkeypatch):
         def on_validation_batch_end(self, *given: Any) -> None:
             raise RuntimeError("no")
 
-    graphs = Graphs(monkeypatch)
+    graphs = CountedGraphs(monkeypatch.setattr)
     with pytest.raises(RuntimeError, match="no"):
         trained("on", graphs, Fails())
     doubled = torch.compile(lambda x: 2 * x, mode="default")

@@ -75,6 +75,11 @@ def _training(name: str, *families: str) -> Slice:
     return Slice(name, "training.training", what, 8, {"families": families})
 
 
+def _compiled(name: str, *families: str) -> Slice:
+    what = f"a training step as written, compiled, and as CUDA graphs: {', '.join(families)}"
+    return Slice(name, "training.compiled", what, 8, {"families": families})
+
+
 def _cores(name: str, *cores: str) -> Slice:
     return Slice(name, "training.cores", f"cores against length up to 2,560: {', '.join(cores)}", 8, {"names": cores})
 
@@ -93,6 +98,8 @@ SLICES = (
     _training("b1", "SlotSSM", "PSB", "SAVi"),
     _training("b2", "OC-SlotSSM", "STEVE", "Slot Attention"),
     _training("b3", "ConvS5", "ConvLSTM", "RIM"),
+    _compiled("b4", "OC-SlotSSM", "SAVi"),
+    _compiled("b5", "RIM", "SlotRNN"),
     _cores("c1", "SlotSSM", "SlotTransformer", "PSB"),
     _cores("c2", "SlotRNN", "RIM", "ConvS5"),
     _kernels("d1", "inverted attention, one head and four", "inverted_attention", "inverted_attention, 4 heads"),

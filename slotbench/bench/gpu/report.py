@@ -46,7 +46,7 @@ def write_report(one: Slice, items: Items) -> Path:
         f"{', '.join([*map(one_line, versions), one_line(result.get('commit', '')), str(result.get('date', ''))[:10]])}"
         f". {one_line(result['state'] or 'running')}{seconds}: {one_line(result['message'])}",
     ]
-    sections = {"gpu_tests": _tests, "kernels": _kernels, "cores": _cores, "training": _training}
+    sections = {"gpu_tests": _tests, "kernels": _kernels, "cores": _cores, "training": _training, "compiled": _training}
     section = {**sections, "study": _study, "experiment": _experiment}[one.stage.partition(".")[2]]
     try:
         tables, lines = section(items) if items else ([], [])
@@ -136,7 +136,8 @@ def _training(items: Items) -> _Shown:
     headings = ["family", "precision", "clips x frames, pixels", "steps/s", "busy", "peak MB", "parameters", "kernels"]
     rows, longest = [], []
     for item in items.values():
-        sizes, problem = item["sizes"], problem_of(item)
+        sizes, problem, mode = item["sizes"], problem_of(item), item.get("compile", "off")
+        precision = item["precision"] if mode == "off" else f"{item['precision']}, compile {mode}"
         shown = f"{sizes.get('batch')} x {sizes.get('num_frames', 1)}, {sizes.get('resolution')}"
         speed = _or_none(item.get("steps_per_second")) if problem is None else one_line(problem)
         parameters = f"{item['parameters']:,}" if item.get("parameters") else _NONE
@@ -145,9 +146,9 @@ def _training(items: Items) -> _Shown:
         cells = [speed, busy, _or_none(item.get("memory_mb")), parameters]
         for kernel in profile["longest"] if profile else ():
             times = [number(1e3 * kernel["seconds"]), f"{kernel['share']:.0%}", number(kernel["calls"])]
-            longest.append([item["family"], item["precision"], one_line(kernel["name"], 80), *times])
+            longest.append([item["family"], precision, one_line(kernel["name"], 80), *times])
         kernels = ", ".join(f"{op}: {kernel}" for op, kernel in (item.get("kernels") or {}).items())
-        rows.append([item["family"], item["precision"], shown, *cells, kernels])
+        rows.append([item["family"], precision, shown, *cells, kernels])
     files = dict.fromkeys((item["family"], " + ".join(item["files"]), item["stands_in"]) for item in items.values())
     lines = [f"- {family}: `{file}`{f'; {instead}' if instead else ''}" for family, file, instead in files]
     titles = ["family", "precision", "kernel", "ms a step", "of kernel time", "calls a step"]

@@ -18,7 +18,7 @@ from slotbench.bench.harness import OUT_OF_MEMORY, OUT_OF_TIME, python
 from slotbench.files import read_json_object_or_none, write_atomically
 from slotbench.yaml_files import read_yaml
 
-__all__ = ["CASES", "Case", "case_config", "cores", "fit", "merged", "small_data", "training"]
+__all__ = ["CASES", "Case", "case_config", "compiled", "cores", "fit", "merged", "small_data", "training"]
 
 
 # --- slotbench bench cores
@@ -63,6 +63,7 @@ def fit(
     steps: int,
     seconds: float,
     precision: str,
+    mode: str = "off",
 ) -> dict[str, Any]:
     """Trains with `slotbench fit` until its steps or its time are over, whichever comes first, and profiles it.
 
@@ -74,6 +75,7 @@ def fit(
         steps: to train for.
         seconds: to train for, at most.
         precision: one of `PRECISIONS`.
+        mode: of `--compile`.
 
     Returns:
         The numbers of the run's record and of its `StepProfile`, with a "problem" and a "message" where something went
@@ -87,7 +89,7 @@ def fit(
     trainer |= {"limit_val_batches": 0, "num_sanity_val_steps": 0, "log_every_n_steps": 10}
     trainer |= {"callbacks": [{"class_path": _PROFILE, "init_args": profile}]}
     write_atomically(Path(f"{folder}.yaml"), json.dumps(merged(config, {"trainer": trainer}), indent=1))  # JSON is YAML
-    command = python("slotbench", "fit", "--config", f"{folder}.yaml", "--run_dir", str(folder))
+    command = python("slotbench", "fit", "--config", f"{folder}.yaml", "--run_dir", str(folder), "--compile", mode)
     before = items.log.stat().st_size if items.log.is_file() else 0
     limit = min(seconds + START, items.left())
     code = run_command([*command, "--no-final-validation", "--allow-import", _PROFILE], limit, items.log)
@@ -151,7 +153,7 @@ def small_data(given: Mapping[str, Any]) -> dict[str, Any]:
 
 # --- training at the papers' sizes
 
-STEPS, QUICK_STEPS = 300, 2
+STEPS, COMPILED_STEPS, QUICK_STEPS = 300, 40, 2
 _LEAST = 10.0  # seconds of training at the least: where not all get as much, the last ones are left out
 _PAPER = "experiments/paper"
 
@@ -181,7 +183,33 @@ CASES = (
     Case("ConvLSTM", (f"{_PAPER}/moving_mnist_300_convlstm.yaml",), "as for ConvS5"),
     Case("Slot Attention", (f"{_PAPER}/clevr6_weighted_mean.yaml",), "moving sprites for CLEVR6"),
     Case("RIM", (f"{_PAPER}/bouncing_balls.yaml", "experiments/matched/paper_bouncing_balls/RIM.yaml")),
+    Case("SlotRNN", (f"{_PAPER}/bouncing_balls.yaml", "experiments/matched/paper_bouncing_balls/SlotRNN.yaml")),
 )
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training of a slice.
+
+    Attributes:
+        case: what is trained.
+        precision: one of `PRECISIONS`.
+        mode: of `--compile`.
+    """
+
+    case: Case
+    precision: str
+    mode: str = "off"
+
+    @property
+    def key(self) -> str:
+        """Of its item."""
+        return f"{self.case.family}, {self.precision}{'' if self.mode == 'off' else f', compile {self.mode}'}"
+
+    @property
+    def share(self) -> int:
+        """Of the time: compilation takes a minute."""
+        return 1 if self.mode == "off" else 2
 
 
 def training(settings: Settings, items: Items, families: Sequence[str]) -> str:
@@ -190,29 +218,47 @@ def training(settings: Settings, items: Items, families: Sequence[str]) -> str:
     Raises:
         OutOfTimeError: some could not be begun.
     """
-    pairs = [(case, precision) for precision in PRECISIONS for case in CASES if case.family in families]
-    waiting = [(case, precision) for case, precision in pairs if f"{case.family}, {precision}" not in items]
-    steps = QUICK_STEPS if settings.quick else STEPS
+    cases = [case for case in CASES if case.family in families]
+    return _train(settings, items, [Run(case, precision) for precision in PRECISIONS for case in cases], STEPS)
+
+
+def compiled(settings: Settings, items: Items, families: Sequence[str]) -> str:
+    """Trains each family as written and with its parts compiled; returns how many trainings there are.
+
+    All are trained as written first, then as CUDA graphs, which promise most where starting operations takes the time.
+
+    Raises:
+        OutOfTimeError: some could not be begun.
+    """
+    cases = [case for case in CASES if case.family in families][: 1 if settings.quick else None]
+    runs = [Run(case, "fp32", mode) for mode in ("off", "graphs", "on") for case in cases]
+    return _train(settings, items, runs, COMPILED_STEPS)
+
+
+def _train(settings: Settings, items: Items, runs: Sequence[Run], steps: int) -> str:
+    waiting = [run for run in runs if run.key not in items]
     with tempfile.TemporaryDirectory() as scratch:
-        for index, (case, precision) in enumerate(waiting):
+        for index, run in enumerate(waiting):
             left = items.left()
             if left < START / 2 + _LEAST:
                 break
             # half of what a start may take, as most take less; a quick one has two steps, however slow
-            seconds = left if settings.quick else max(left / (len(waiting) - index) - START / 2, _LEAST)
-            run = Path(scratch, f"{case.family}-{precision}".replace(" ", "_"))
-            config = case_config(case, Path(scratch), quick=settings.quick)
-            found = fit(settings, items, config, run, steps, seconds, precision)
+            share = left * run.share / sum(other.share for other in waiting[index:])
+            seconds = left if settings.quick else max(share - START / 2, _LEAST)
+            folder = Path(scratch, run.key.replace(", ", "-").replace(" ", "_"))
+            config = case_config(run.case, Path(scratch), quick=settings.quick)
+            wanted = QUICK_STEPS if settings.quick else steps
+            found = fit(settings, items, config, folder, wanted, seconds, run.precision, run.mode)
             given = config["data"]["init_args"]
             kept = ("resolution", "num_frames", "patches_per_side")
             sizes = {
                 "batch": given["loader"].get("batch_size"),
                 **{name: given[name] for name in kept if name in given},
             }
-            named: dict[str, Any] = {"family": case.family, "precision": precision, "files": list(case.files)}
-            named |= {"stands_in": case.stands_in, "sizes": sizes}
-            items[f"{case.family}, {precision}"] = {**named, **found}
-    if missing := len(pairs) - len(items):
+            named: dict[str, Any] = {"family": run.case.family, "precision": run.precision, "compile": run.mode}
+            named |= {"files": list(run.case.files), "stands_in": run.case.stands_in, "sizes": sizes}
+            items[run.key] = {**named, **found}
+    if missing := len(runs) - len(items):
         raise OutOfTimeError(f"{items.summary('run')}, {missing} not begun")
     return items.summary("run")
 

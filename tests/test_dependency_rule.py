@@ -70,7 +70,7 @@ LONG_FUNCTIONS = {
     "slotbench/data/movi_like/ray_kernel.py render_into": _KERNEL,
     "slotbench/ops/_cuda/triton_inverted_attention_kernels.py backward_of_slots": "one kernel, a line per argument",
     "slotbench/ops/_cuda/triton_inverted_attention_kernels.py forward": "one kernel, a line per argument",
-    "slotbench/ops/_cuda/triton_selective_scan.py _backward": "one kernel, a line per argument",
+    "slotbench/ops/_cuda/triton_selective_scan_kernels.py backward": "one kernel, a line per argument",
     "slotbench/ops/causal_conv1d.py causal_conv1d": _ARGUMENTS,
     "slotbench/ops/inverted_attention/attention.py inverted_attention": _ARGUMENTS,
     "slotbench/ops/linear_scan.py linear_scan": _ARGUMENTS,

@@ -39,9 +39,10 @@ def selective_scan(
     Kernels: `reference` is the equation as a loop under plain autograd (the only one that can be differentiated twice);
     `torch` the same with a backward that recomputes, on every device; `numba` the same compiled, on the CPU, on
     `torch.get_num_threads()` threads, its gradients the same bits whatever that number; `triton` the same compiled for
-    CUDA, in float32, its gradients the same bits every time; `mamba_ssm` calls the CUDA kernel of the package
-    mamba-ssm, in float32; that kernel knows neither an initial state nor a gradient of the last one, so both are
-    honoured by extra steps (see `slotbench.ops._selective_scan_mamba_ssm`).
+    CUDA, in float32, its results the same bits every time on one type of GPU, few sequences of many steps in spans of
+    time side by side; `mamba_ssm` calls the CUDA kernel of the package mamba-ssm, in float32; that kernel knows neither
+    an initial state nor a gradient of the last one, so both are honoured by extra steps (see
+    `slotbench.ops._selective_scan_mamba_ssm`).
 
     Source: SlotSSM (Jiang et al., NeurIPS 2024), Eq. 1-5 and Alg. 1; Mamba (Gu and Dao, 2023), Eq. 2 and Alg. 2.
 

@@ -127,6 +127,20 @@ def test_every_op_has_inputs_and_its_kernels_agree(op):
         assert min(result["both"]) > 0
 
 
+def test_the_scan_is_measured_in_given_spans_of_time_beside_what_it_chooses():
+    names = stage.kernels_of("selective_scan, spans")
+    assert names[: len(KERNELS["selective_scan"])] == KERNELS["selective_scan"]
+    assert "triton, spans: 1" in names
+    results = {
+        message["kernel"]: message for message in results_of(request_of("selective_scan, spans", [*names], (3, 20, 32)))
+    }
+    assert set(results) == set(names)
+    assert len({results[name].get("problem") for name in names if name.startswith("triton")}) == 1
+    ran = {name for name, result in results.items() if result.get("problem") != "not available"}
+    assert ran >= {"reference", "torch"}
+    assert max(results[name]["error"] for name in ran) < 1e-4
+
+
 def test_a_kernel_that_fails_while_it_is_timed_leaves_the_others_their_times(monkeypatch):
     calls: list[str] = []
     clocked = stage._clocked

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotbench.ops._cuda.launching import blocks, in_rows, power_of_two
+from slotbench.ops._cuda.launching import blocks, in_rows, multiprocessors, num_spans, power_of_two
 
 
 def seen_in_rows(x: torch.Tensor) -> tuple[torch.Tensor, bool]:
@@ -42,3 +42,36 @@ def test_blocks_cover_and_powers_of_two_are_the_smallest():
         power = power_of_two(size)
         assert power.bit_count() == 1
         assert power // 2 < size <= power
+
+
+H200 = 132  # multiprocessors
+
+
+@pytest.mark.parametrize(
+    ("time", "warps", "spans"),
+    [
+        (2560, 256, 6),  # 32 sequences x 128 channels x 16 states, 256 of which are one warp's
+        (2560, 768, 2),
+        (10_000, 64, 24),
+        (1_000_000, 1, 12 * H200),
+        (300, 768, 1),  # short
+        (300, 1, 1),
+        (2560, 1000, 1),  # enough of them
+        (2560, 10**6, 1),
+        (1, 1, 1),
+        (2560, 0, 10),  # of an empty batch
+    ],
+)
+def test_few_sequences_of_many_steps_are_cut_into_spans(time, warps, spans):
+    assert num_spans(time, warps, H200) == spans
+
+
+@given(time=st.integers(1, 10**5), warps=st.integers(0, 10**5), multiprocessors=st.integers(0, 200))
+def test_spans_are_long_and_no_more_than_the_device_runs_at_once(time, warps, multiprocessors):
+    spans = num_spans(time, warps, multiprocessors)
+    assert spans >= 1
+    assert spans == 1 or (time // spans >= 256 and spans * warps <= 12 * multiprocessors)
+
+
+def test_off_cuda_a_scan_is_one_span():
+    assert num_spans(10**6, 1, multiprocessors(torch.device("cpu"))) == 1

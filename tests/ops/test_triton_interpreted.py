@@ -76,6 +76,49 @@ def test_selective_scan_of_any_shape_is_the_reference(batch, time, dim, num_stat
     assert_agree(values_and_gradients(single(inputs), "triton"), values_and_gradients(inputs, "reference"), FLOAT32)
 
 
+def in_spans(spans: int, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Values and gradients by Triton, chunks of four steps being enough of them for short clips."""
+    from slotbench.ops._cuda import triton_selective_scan
+
+    def scan(**given: Tensor) -> tuple[Tensor, Tensor]:
+        left_out = dict.fromkeys(("D", "z", "state"))
+        return triton_selective_scan.selective_scan_triton(**(left_out | given), spans=spans)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(triton_selective_scan, "_CHUNK", 4)
+        return values_and_gradients(inputs, scan)
+
+
+# spans of one chunk and of several; the last one shorter; more spans than chunks; less than a chunk
+@pytest.mark.parametrize(("time", "spans"), [(1, 4), (3, 2), (4, 3), (5, 2), (12, 3), (13, 2), (18, 4), (9, 100)])
+def test_selective_scan_in_spans_of_time_is_the_reference(time, spans):
+    inputs = scan_inputs(2, time, 5, 3)
+    assert_agree(in_spans(spans, single(inputs)), values_and_gradients(inputs, "reference"), FLOAT32)
+
+
+@given(
+    sizes=st.tuples(*(st.integers(1, most) for most in (2, 20, 18, 9))),
+    spans=st.integers(1, 6),
+    left_out=st.sets(st.sampled_from(["D", "z", "state"])),
+    seed=st.integers(0, 2**16),
+)
+@settings(max_examples=10)
+def test_selective_scan_in_spans_of_any_shape_is_the_reference(sizes, spans, left_out, seed):
+    inputs = without(scan_inputs(*sizes, seed=seed), *left_out)
+    assert_agree(in_spans(spans, single(inputs)), values_and_gradients(inputs, "reference"), FLOAT32)
+
+
+def test_selective_scan_cuts_time_into_the_spans_that_fill_the_device(monkeypatch):
+    from slotbench.ops._cuda import launching, triton_selective_scan
+
+    monkeypatch.setattr(triton_selective_scan, "multiprocessors", lambda device: 1)
+    monkeypatch.setattr(launching, "_FEWEST_STEPS", 4)
+    inputs = single(scan_inputs(1, 14, 5, 3))
+    chosen, three, one = (in_spans(spans, inputs) for spans in (0, 3, 1))
+    assert all(torch.equal(chosen[name], value) for name, value in three.items())
+    assert not all(torch.equal(chosen[name], value) for name, value in one.items())
+
+
 def test_selective_scan_of_half_inputs_is_computed_in_float32():
     inputs = scan_inputs(2, 17, 5, 4)
     kept = {"A", "D", "state"}  # parameters and states are float32 beside half activations
@@ -134,7 +177,7 @@ def test_selective_scan_keeps_states_for_a_backward_only_where_there_will_be_one
     from slotbench.ops._cuda.triton_selective_scan import _scan
 
     u, delta, A, B, C, *_ = (value.detach() for value in single(scan_inputs(2, 17, 3, 4)).values())
-    assert [_scan(u, delta, A, B, C, None, None, None, keep)[2].shape[1] for keep in (False, True)] == [0, 2]
+    assert [_scan(u, delta, A, B, C, None, None, None, keep, 0)[2].shape[1] for keep in (False, True)] == [0, 2]
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # of numpy, which the interpreter runs on
@@ -229,8 +272,8 @@ def test_the_ops_are_what_torch_library_asks_for():
     from slotbench.ops._cuda import triton_causal_conv1d, triton_linear_scan, triton_selective_scan
 
     u, delta, A, B, C, D, z, state = single(scan_inputs(2, 3, 3, 4)).values()
-    torch.library.opcheck(triton_selective_scan._scan, (u, delta, A, B, C, D, z, state, True))
-    torch.library.opcheck(triton_selective_scan._scan, (u, delta, A, B, C, None, None, None, True))
+    torch.library.opcheck(triton_selective_scan._scan, (u, delta, A, B, C, D, z, state, True, 0))
+    torch.library.opcheck(triton_selective_scan._scan, (u, delta, A, B, C, None, None, None, True, 2))
     torch.library.opcheck(triton_causal_conv1d._convolve, (*single(conv_inputs(2, 3, 5, 4)).values(), True))
     x, weight, *_ = single(conv_inputs(2, 3, 5, 4)).values()
     torch.library.opcheck(triton_causal_conv1d._convolve, (x, weight, None, None, False))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,21 @@ def test_selective_scan_is_the_reference(shape, dtype):
     inputs = scan_inputs(*shape)
     expected = values_and_gradients(rounded(inputs, dtype), "reference")
     assert_agree(values_and_gradients(on_gpu(inputs, dtype), "triton"), expected, TOLERANCES[dtype])
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("spans", [2, 7])
+def test_selective_scan_in_spans_of_time_is_the_reference(spans, dtype):
+    inputs = scan_inputs(3, 300, 33, 16)
+    expected = values_and_gradients(rounded(inputs, dtype), "reference")
+    in_spans = partial(selective_scan_in_spans, spans=spans)
+    assert_agree(values_and_gradients(on_gpu(inputs, dtype), in_spans), expected, TOLERANCES[dtype])
+
+
+def selective_scan_in_spans(spans: int, **inputs: Tensor) -> tuple[Tensor, Tensor]:
+    from slotbench.ops._cuda.triton_selective_scan import selective_scan_triton
+
+    return selective_scan_triton(**inputs, spans=spans)
 
 
 def test_selective_scan_is_that_of_mamba_ssm():
@@ -170,6 +186,7 @@ def test_two_runs_give_the_same_bits():
     conv = on_gpu(conv_inputs(64, 50, 200, 4), torch.bfloat16)
     runs: list[Callable[[], dict[str, Tensor]]] = [
         lambda: values_and_gradients(scan, "triton"),
+        lambda: values_and_gradients(scan, partial(selective_scan_in_spans, spans=3)),
         lambda: conv_results(conv, "triton"),
     ]
     for run in runs:

@@ -40,7 +40,7 @@ from slotbench.bench.harness import (
     serve,
 )
 from slotbench.nn.inverted_attention import InvertedAttention
-from slotbench.ops.dispatch import KERNELS
+from slotbench.ops.dispatch import KERNELS, choose_kernel
 from slotbench.ops.inverted_attention import Attended
 from slotbench.registry import load
 
@@ -49,6 +49,8 @@ __all__ = ["Call", "inputs_of", "kernels", "kernels_of", "key_of", "measure", "m
 SHAPES, QUICK_SHAPES = ((384, 6), (384, 24), (96, 300), (32, 2560)), ((4, 3), (2, 8))
 """Sequences (clips times slots) and steps of each."""
 WIDTHS, QUICK_WIDTHS = (128, 384), (32,)
+SPANS = (1, 3, 6, 12, 24, 48)
+"""Into which the selective scan in Triton is made to cut time, beside what it chooses, in "selective_scan, spans"."""
 ATTENTION_SIZES, QUICK_ATTENTION_SIZES = ((144, 1024, 192), (144, 4096, 192), (24, 16384, 192)), ((2, 40, 32),)
 """Frames, tokens and width of inverted attention; the last is the size that a target names."""
 SLOTS = 11
@@ -64,9 +66,15 @@ _SLOW = 0.2  # seconds from which on a call has two rounds and no more
 # --- the stage
 
 
-def kernels(settings: Settings, items: Items, ops: Sequence[str], widths: Sequence[int] = WIDTHS) -> str:
+def kernels(
+    settings: Settings,
+    items: Items,
+    ops: Sequence[str],
+    widths: Sequence[int] = WIDTHS,
+    shapes: Sequence[tuple[int, int]] = SHAPES,
+) -> str:
     """Measures what has no item yet; returns the kernels that ran, by op, and those that failed."""
-    cases = [(op, size) for op in ops for size in _sizes(op, widths, settings.quick)]
+    cases = [(op, size) for op in ops for size in _sizes(op, shapes, widths, settings.quick)]
     seconds = 0.6 * items.left() / len(cases)
     for op in ops:
         names = kernels_of(op)
@@ -92,12 +100,13 @@ def kernels(settings: Settings, items: Items, ops: Sequence[str], widths: Sequen
 
 
 def kernels_of(op: str) -> tuple[str, ...]:
-    """The kernels of an op by name, as `slotbench.ops` has them."""
-    return KERNELS[op.partition(",")[0]]
+    """The kernels of an op by name, as `slotbench.ops` has them, and those of given `SPANS`."""
+    names = KERNELS[op.partition(",")[0]]
+    return (*names, *(f"triton, spans: {spans}" for spans in SPANS)) if op.endswith(", spans") else names
 
 
-def _sizes(op: str, widths: Sequence[int], quick: bool) -> list[dict[str, int]]:
-    sizes = [(*shape, width) for width in widths for shape in SHAPES]
+def _sizes(op: str, shapes: Sequence[tuple[int, int]], widths: Sequence[int], quick: bool) -> list[dict[str, int]]:
+    sizes = [(*shape, width) for width in widths for shape in shapes]
     if quick:
         sizes = [(*shape, width) for width in QUICK_WIDTHS for shape in QUICK_SHAPES]
     if op.startswith("inverted_attention"):
@@ -325,6 +334,18 @@ class Call:
         return torch.autograd.grad(y, self.inputs, weights)
 
 
+def _scan(x: list[Tensor], kernel: str) -> tuple[Tensor, ...]:
+    """The selective scan by a kernel, or by Triton's in so many spans of time ("triton, spans: 6")."""
+    name, _, spans = kernel.partition(", spans: ")
+    if not spans:
+        return ops.selective_scan(*x, kernel=name)
+    choose_kernel("selective_scan", name, x[0].device)
+    from slotbench.ops._cuda.triton_selective_scan import selective_scan_triton
+
+    u, delta, A, B, C, D, z = x
+    return selective_scan_triton(u, delta, A, B, C, D, z, None, spans=int(spans))
+
+
 def _attend(width: int, heads: int) -> Callable[[list[Tensor], str], tuple[Tensor, ...]]:
     """Inverted attention of slots, tokens, and the weights of queries and of keys and values."""
     mean = load("aggregations", "WeightedMean")(width // heads)
@@ -361,12 +382,12 @@ def inputs_of(op: str, sequences: int, steps: int, width: int, device: str, stat
     def rate(*shape: int) -> Tensor:
         return functional.softplus(randn(*shape) - 3)
 
-    if op == "selective_scan":
+    if op.startswith("selective_scan"):
         A = -torch.arange(1.0, states + 1, device=device).repeat(width, 1)
         given = [randn(sequences, steps, width), rate(sequences, steps, width), A]
         given += [randn(sequences, steps, states), randn(sequences, steps, states), randn(width)]
         given += [randn(sequences, steps, width)]
-        call = Call(given, lambda x, kernel: ops.selective_scan(*x, kernel=kernel))
+        call = Call(given, _scan)
     elif op == "ssd":
         heads = max(1, width // HEAD_DIM)
         given = [randn(sequences, steps, heads, width // heads), rate(sequences, steps, heads), -1 - rate(heads)]

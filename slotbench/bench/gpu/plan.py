@@ -106,7 +106,13 @@ SLICES = (
     _kernels("e1", "the other scans", "causal_conv1d", "linear_scan", "group_norm_activation"),
     _kernels("e2", "`ssd`, width 128", "ssd", widths=(128,)),
     _kernels("e3", "`ssd`, width 384", "ssd", widths=(384,)),
-    _kernels("e4", "`selective_scan`", "selective_scan", measured="NVIDIA H200, 2026-11-26"),
+    _kernels("e4", "`selective_scan`", "selective_scan", measured="NVIDIA H200, 2026-11-26, in one span of time"),
+    _kernels(
+        "e5",
+        "`selective_scan` for few sequences of many steps, `triton` in 1 to 48 spans of time",
+        "selective_scan, spans",
+        shapes=((32, 2560), (8, 10_000)),
+    ),
     _study("f1", "moving_sprites_long", "config=GRU"),
     _study("f2", "blinking_balls_unweighted", "config=SlotRNN"),
     Slice(

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from slotbench import ops
 from slotbench.bench.contests import Contest, Way, by_shape
-from slotbench.bench.gpu.kernels import inputs_of
+from slotbench.bench.gpu.kernels import Call, inputs_of
 from slotbench.interfaces import TokenSpec
 from slotbench.nn.attention import CrossAttention, split_heads
 from slotbench.nn.inverted_attention import InvertedAttention
@@ -28,6 +28,7 @@ from slotbench.ops.inverted_attention import TokenMemory
 from slotbench.registry import load
 
 SELECTIVE_SCAN = [(96, 20, 256, 16), (96, 100, 256, 16), (32, 320, 256, 16), (8, 1280, 256, 16), (4, 2560, 256, 16)]
+LARGE_SCAN = (128, 320, 128, 64)
 # first those of a block of width 64
 SSD = [(96, 6, 4, 20, 16), (96, 20, 4, 20, 16), (32, 320, 4, 20, 16), (8, 1280, 4, 20, 16), (4, 2560, 4, 20, 16)]
 SSD += [(96, 20, 4, 20, 64), (96, 20, 4, 20, 128), (12, 80, 4, 64, 64), (12, 80, 4, 64, 128), (12, 6, 4, 64, 128)]
@@ -50,15 +51,34 @@ def _rate(*shape: int) -> Tensor:
 
 
 def selective_scan(quick: bool) -> list[Contest]:
-    """Kernels by shape, on the inputs that a GPU day has too."""
+    """Kernels by shape, on the inputs that a GPU day has too; then one large call, forward alone and with backward."""
     shapes = [(8, 20, 64, 16), (2, 160, 64, 16)] if quick else SELECTIVE_SCAN
     memory = tuple(_kernels("selective_scan"))
-    return by_shape(shapes, _scan_ways, "reference", lambda *shape: (2, 4, *shape[2:]), memory=memory)
+    contests = by_shape(shapes, _scan_ways, "reference", lambda *shape: (2, 4, *shape[2:]), memory=memory)
+    large = [(4, 20, 64, 16) if quick else LARGE_SCAN]
+    for group, way in (("forward alone", Call.forward), ("a large call", Call.both)):
+        contests += by_shape(large, partial(_large_scan_ways, way), "reference", group=group)
+    return contests
 
 
 def _scan_ways(batch: int, steps: int, inner: int, states: int) -> dict[str, Way]:
     call = inputs_of("selective_scan", batch, steps, inner, "cpu", states)
     return {kernel: partial(call.both, kernel) for kernel in _kernels("selective_scan")}
+
+
+def _large_scan_ways(
+    way: Callable[[Call, str], Any], batch: int, steps: int, inner: int, states: int
+) -> dict[str, Way]:
+    """The reference has four quarters of the batch, one after the other: of all, autograd would keep some 10 GB."""
+    call = inputs_of("selective_scan", batch, steps, inner, "cpu", states)
+    quarter = call.head(batch // 4, torch.float32)
+
+    def reference() -> None:
+        for _ in range(4):
+            way(quarter, "reference")
+
+    others = [kernel for kernel in _kernels("selective_scan") if kernel != "reference"]
+    return {"reference": reference} | {kernel: partial(way, call, kernel) for kernel in others}
 
 
 def ssd(quick: bool) -> list[Contest]:

@@ -73,7 +73,8 @@ class VideoPrediction(RolloutTask):
         loss: "bce", cross-entropy between pixel and logit, "mse", squared error of the decoder's output itself, or
             "l1_l2", absolute and squared error of its tanh against frames in [-1, 1]. A decoder that bounds its image
             to [0, 1] itself takes "mse".
-        l1_share: weight of the absolute error in "l1_l2", in [0, 1]; the squared error has the rest.
+        l1_share: weight of the absolute error in "l1_l2", in [0, 1]; the squared error has the rest. Where a model
+            of small objects stays at black, 0 lets it leave (`slotbench.tasks.frame_losses.frame_loss`).
         loss_sum: mean over "pixels", sum over a row's pixels and channels and mean over "rows", or mean over pixels and
             sum over "frames".
         feedback: what goes back in: the predicted "probability", or with "threshold" black or white, whichever is

@@ -43,6 +43,15 @@ def test_l1_l2_compares_tanh_with_frames_in_minus_one_to_one(data):
     torch.testing.assert_close(image_task(data).frames(Decoded(painted)), expected_frames)
 
 
+@pytest.mark.parametrize(("share", "threshold"), [(0.0, 0.0), (0.2, 0.2 / 3.6), (0.5, 1 / 6), (1.0, 0.5)])
+def test_black_has_the_least_l1_l2_of_all_greys_where_white_is_rarer_than_the_threshold(share, threshold):
+    greys = torch.linspace(-0.99, 0.99, 199, dtype=torch.float64).atanh()
+    for white in (max(threshold - 0.02, 0.0), threshold + 0.02):
+        true = (torch.arange(500) < 500 * white).double().reshape(1, 1, 1, 1, 500)
+        losses = [frame_loss(grey.expand_as(true), true, "l1_l2", share).item() for grey in greys]
+        assert (losses.index(min(losses)) == 0) is (white <= threshold), white
+
+
 def test_the_sum_over_rows_counts_channels():
     painted, true = torch.zeros(1, 2, 3, 4, 6), torch.full((1, 2, 3, 4, 6), 0.75)
     assert frame_loss(painted, true, "l1_l2").item() == pytest.approx(0.375)

@@ -54,6 +54,7 @@ _WORDS = "words"  # what the scripts ask for
 _PLAIN = re.compile(r"[\w./@%+,:=~-]+")
 _MOST_FILES = 2000
 _WITH_SETTINGS = ("fit", "validate", "test", "predict", "show", "match", "probe")
+_GRIDS_WITH_SETTINGS = ("run", "retry", "check")
 _OF_FILES = ("fit", "validate", "test", "predict", "probe", "export", "show", "grid", "compare")
 
 
@@ -130,7 +131,7 @@ def _options(before: list[str], typed: str) -> list[str]:
     if not before:
         return ["--help", "--version"]
     found = [option for option in _known_options(before) if option.startswith("--")]
-    if before[0] in _WITH_SETTINGS:
+    if _has_settings(before):
         names = _settings(before).names(typed.lstrip("-"))
         found += [f"--{name}" for name in names if before[0] != "probe" or name.startswith("data.")]
     return found
@@ -144,7 +145,7 @@ def _values(before: list[str], option: str) -> list[str] | None:
     if takes == "":
         return _words(before, "")
     if takes is None:
-        return (_settings(before).values(option.lstrip("-")) or []) if before[0] in _WITH_SETTINGS else []
+        return (_settings(before).values(option.lstrip("-")) or []) if _has_settings(before) else []
     if option in ("--like", "--model.core"):
         return registry.names("cores")
     return [word for word in re.split(r"[|\s]", takes) if word.islower()]
@@ -178,19 +179,38 @@ def _words(before: list[str], typed: str) -> list[str] | None:
     return None if command in _OF_FILES else []
 
 
+def _has_settings(before: list[str]) -> bool:
+    return before[0] in _WITH_SETTINGS or (before[0] == "grid" and "".join(before[1:2]) in _GRIDS_WITH_SETTINGS)
+
+
 def _settings(before: list[str]) -> SettingNames:
     """The settings of the files and of the command line so far."""
     from slotbench.config.setting_names import SettingNames
     from slotbench.config.settings import command_line_settings, read_settings
 
     command, *rest = before
-    if command != "match" and rest and not rest[0].startswith("-"):
+    if command == "grid":
+        rest = _base_of(rest[1]) + rest[2:] if rest[1:] and not rest[1].startswith("-") else rest[1:]
+    elif command != "match" and rest and not rest[0].startswith("-"):
         file = Path(rest[0])
         rest = ["--config", str(file / "config.yaml" if file.is_dir() else file), *rest[1:]]
     try:
         return SettingNames(read_settings(rest))
     except (UserError, FileError):
         return SettingNames(command_line_settings(rest))
+
+
+def _base_of(grid: str) -> list[str]:
+    """The words of the experiment that a grid file varies, and of its settings for all points."""
+    from slotbench.grids.grid_file import read_grid_file
+    from slotbench.grids.values import as_argument
+
+    try:
+        file = read_grid_file(Path(grid))
+    except (UserError, FileError):
+        return []
+    bases = [word for base in file.base for word in ("--config", str(base))]
+    return bases + [f"--{key}={as_argument(value)}" for key, value in file.settings.items()]
 
 
 def _files(typed: str) -> list[str]:

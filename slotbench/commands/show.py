@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from slotbench.config.command_line import resolve
+from slotbench.config.options import split_options
+from slotbench.config.policy import check_run_plugins
+from slotbench.config.settings import read_settings
 from slotbench.errors import UserError, lines
 from slotbench.files import dump_json
 from slotbench.runs.folder import CONFIG, RunFolder
@@ -29,7 +33,12 @@ def main(command: str, arguments: list[str]) -> int:
         raise UserError(lines("show needs a configuration", example="slotbench show experiments/blinking_balls.yaml"))
     if not given[0].startswith("-"):
         path = Path(given[0])
-        given = ["--config", str(RunFolder.open(path).path / CONFIG if path.is_dir() else path), *given[1:]]
+        run = RunFolder.open(path).path if path.is_dir() else None
+        given = ["--config", str(path if run is None else run / CONFIG), *given[1:]]
+        if run is not None:
+            # before a name that only the plugin has is refused as unknown
+            options, rest = split_options(given)
+            check_run_plugins(run, options.plugin, read_settings(rest), f"slotbench show {shlex.quote(str(path))}")
     text = resolve(given).yaml()
     if "--json" in arguments:
         text = dump_json(parse_yaml(text, "the configuration"), indent=1) + "\n"

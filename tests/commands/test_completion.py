@@ -119,6 +119,21 @@ def test_a_run_has_the_settings_of_its_configuration() -> None:
         assert answers(command, what, "--model.core.num_s") == ["--model.core.num_slots"]
 
 
+def test_a_grid_has_the_settings_of_its_base() -> None:
+    Path("experiments/grid.yaml").write_text(
+        "base: blinking_balls.yaml\nsettings: {model.core: RIM}\nproduct: {data.num_balls: [1, 2]}\n"
+    )
+    for action in ("run", "retry", "check"):
+        assert answers("grid", action, "experiments/grid.yaml", "--model.core.top") == ["--model.core.top_k"]
+    run_it = ("grid", "run", "experiments/grid.yaml", "--jobs", "2")
+    assert answers(*run_it, "--mi") == ["--minutes"]
+    assert answers(*run_it, "--model.core", "SlotSSM", "--model.core.num_s") == ["--model.core.num_slots"]
+    assert answers(*run_it, "--model.dense_targets", "") == ["false", "true"]
+    assert answers("grid", "status", "experiments/grid.yaml", "--model.co") == []
+    assert answers("grid", "run", "nothing.yaml", "--model.co") == []
+    assert answers("grid", "run", "--model.co") == []
+
+
 def test_without_a_configuration_or_with_a_broken_one_nothing_fails() -> None:
     assert answers("fit", "--model", "LongContextReasoning", "--model.cor") == ["--model.core"]
     assert answers("fit", "--model.core.num_s") == []

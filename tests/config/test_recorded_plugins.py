@@ -69,6 +69,7 @@ def test_what_the_run_prints_at_its_end_can_be_typed(plugin, capsys):
         ["validate", "made"],
         ["predict", "made"],
         ["probe", "made"],
+        ["show", "made"],
         ["fit", "--resume", "made"],
         ["fit", "--config", "kept.yaml", "--run_dir", "made"],
     ],
@@ -90,6 +91,11 @@ def test_typed_again_it_is_used_and_a_change_is_said(made, plugin, capsys):
     plugin.write_text(plugin.read_text() + "\n# another version\n")
     assert run(["test", "made", "--plugin", str(plugin)]) == 0
     assert "remembered_parts.py is not what it was when made was made" in " ".join(capsys.readouterr().err.split())
+
+
+def test_typed_again_the_configuration_of_the_run_is_shown(made, plugin, capsys):
+    assert run(["show", "made", "--plugin", str(plugin)]) == 0
+    assert "class_path: KeptCore" in capsys.readouterr().out
 
 
 def test_a_plugin_that_is_gone_is_said_to_be(made, plugin, capsys):

@@ -27,7 +27,8 @@ from pathlib import Path
 DOCS = Path(__file__).parent
 PAGES = [DOCS / "results.md", *sorted((DOCS / "results").glob("*.md"))]
 TABLE = re.compile(
-    r"(<!-- table: (?P<command>(?:slotbench compare|python docs/scripts/contrasts\.py)[^\n]*?) -->\n"
+    r"(<!-- table: (?P<command>(?:slotbench compare|python docs/scripts/(?:contrasts|time_to_competence)\.py)[^\n]*?)"
+    r" -->\n"
     r"(?:<!-- columns: (?P<columns>[^\n]*) -->\n)?)(?P<before>.*?)(<!-- end of table -->)",
     re.DOTALL,
 )

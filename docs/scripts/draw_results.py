@@ -20,6 +20,7 @@ from typing import Any
 from contrasts import GRIDS, slot_counts
 from draw_cores import empty_figure
 from draw_training import tidy
+from time_to_competence import STUDIES, curve_of, flops_of, runs_of
 
 from slotbench.comparison.records import ComparisonError, RunRecord
 from slotbench.comparison.sources import read_sources
@@ -104,10 +105,18 @@ def figure_of(panels: int) -> tuple[Any, Any]:
     return figure, figure.subplots(panels, 1, squeeze=False)[:, 0]
 
 
-def legend(figure: Any, axis: Any) -> None:
-    """One legend of all plots, below them."""
-    handles, labels = axis.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=9, frameon=False, handlelength=1.6)
+def legend(figure: Any, *axes: Any) -> None:
+    """One legend of all plots, below them, of what these plots show."""
+    shown = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(
+        list(shown.values()),
+        list(shown),
+        loc="outside lower center",
+        ncols=3,
+        fontsize=9,
+        frameon=False,
+        handlelength=1.6,
+    )
 
 
 def band(axis: Any, xs: Sequence[float], values: Sequence[Sequence[float]], name: str, **look: Any) -> None:
@@ -162,6 +171,37 @@ def draw_colours(runs_dir: Path) -> Any:
         axis.set_xlabel(what, fontsize=9)
         tidy(axis, "colours remembered: accuracy, n = 3")
     legend(figure, axes[0])
+    return figure
+
+
+def draw_competence(runs_dir: Path) -> Any:
+    """Scores over the operations of the training, with the competence that is asked for."""
+    figure, axes = figure_of(3)
+    for axis, (name, title) in zip(
+        axes,
+        (
+            ("colours", "colours: accuracy, n = 3"),
+            ("balls", "balls: squared error of 8 frames, n = 5"),
+            ("positions", "snitches covered and moved: Top-1, n = 3"),
+        ),
+        strict=True,
+    ):
+        study = STUDIES[name]
+        flops = flops_of(study)
+        for core, runs in runs_of(study, runs_dir).items():
+            if core in COLOURS:
+                curves = [curve_of(run, study.metric) for run in runs]
+                xs = [1e-12 * flops[core] * step for step in curves[0][0]]
+                values = list(zip(*(values for _, values in curves), strict=True))
+                band(axis, xs, values, core, marker="o", markersize=3)
+        axis.axhline(study.competence(runs[0]), color=QUIET, linestyle=":", label="competence")
+        axis.set_xscale("log")
+        axis.set_xticks([0.5, 1, 2, 5, 10, 20], ["0.5", "1", "2", "5", "10", "20"])
+        axis.set_xticks([], minor=True)
+        axis.set_xlim(0.5, 25)
+        axis.set_xlabel("TFLOP of the training", fontsize=9)
+        tidy(axis, title)
+    legend(figure, *axes)
     return figure
 
 

@@ -224,9 +224,12 @@ def _bench_gpu(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     coming = next_slice(given.out)
     if given.list:
-        for one in SLICES:
-            state = one.measured or Items(given.out, one.name).result["state"] or "still to be measured"
-            print(f"{one.name:<4}{state:<25}{one.what}")
+        states = [
+            one.measured or Items(given.out, one.name).result["state"] or "still to be measured" for one in SLICES
+        ]
+        width = max(map(len, states)) + 2
+        for one, state in zip(SLICES, states, strict=True):
+            print(f"{one.name:<4}{state:<{width}}{one.what}")
         print(f"\nnext: {coming.name}" if coming else "\nall slices are measured")
         return 0
     slices = slices_named(given.slice) or ([coming] if coming else [])

@@ -109,6 +109,8 @@ def test_the_list_says_what_is_measured_and_what_comes_next(day, tmp_path, capsy
     assert rows[0].split()[1] == "done"
     assert "still to be measured" in rows[1]
     assert "NVIDIA H200, 2026-11-26" in rows[NAMES.index("e4")]
+    starts = {row.index(one.what) for row, one in zip(rows, SLICES, strict=True)}
+    assert len(starts) == 1, "one column"
     assert last == "next: b1"
 
 

@@ -27,8 +27,8 @@ from pathlib import Path
 DOCS = Path(__file__).parent
 PAGES = [DOCS / "results.md", *sorted((DOCS / "results").glob("*.md"))]
 TABLE = re.compile(
-    r"(<!-- table: (?P<command>(?:slotbench compare|python docs/scripts/(?:contrasts|time_to_competence)\.py)[^\n]*?)"
-    r" -->\n"
+    r"(<!-- table: (?P<command>(?:slotbench compare|python docs/scripts/(?:contrasts|slot_identity|time_to_competence)"
+    r"\.py)[^\n]*?) -->\n"
     r"(?:<!-- columns: (?P<columns>[^\n]*) -->\n)?)(?P<before>.*?)(<!-- end of table -->)",
     re.DOTALL,
 )
@@ -65,7 +65,9 @@ def table(command: str, runs_dir: str, before: str, columns: str | None = None) 
     program, *arguments = shlex.split(command)
     if program == "slotbench":
         arguments = ["-m", "slotbench", *arguments, "--format", "markdown"]
-    line = [sys.executable, *arguments, "--runs_dir", runs_dir]
+    line = [sys.executable, *arguments]
+    if "slot_identity" not in arguments[0]:  # its records are no runs
+        line += ["--runs_dir", runs_dir]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         print(f"left as it was: {command}\n{done.stderr}", file=sys.stderr)

@@ -22,6 +22,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from slot_identity import read_records
+
 from slotbench.comparison.records import ComparisonError
 from slotbench.comparison.sources import read_sources
 from slotbench.comparison.statistics import LEVEL, t_quantile, welch
@@ -71,7 +73,7 @@ def contrasts(study: Mapping[str, Any], runs: Sequence[Scored]) -> list[Contrast
     """The comparisons of a study, tested.
 
     Raises:
-        ComparisonError: a side has no run, or none with the score.
+        ComparisonError: a side has no run, one alone, or none with the score.
     """
     found = []
     for given in study["scores"]:
@@ -93,7 +95,11 @@ def of_side(side: Mapping[str, Any] | str, name: str, given: Mapping[str, Any], 
     values = [given.get("times", 1) * run.scores[key] for run in chosen if key in run.scores]
     if not values:
         raise ComparisonError(f"no run of {name} has {key}")
-    return values[:1] if isinstance(side, str) else values
+    if isinstance(side, str):
+        return values[:1]
+    if len(values) == 1:
+        raise ComparisonError(f"one run of {name} has {key}; expected two or more, by which a mean is tested")
+    return values
 
 
 def p_value(first: Sequence[float], second: Sequence[float]) -> float:
@@ -120,6 +126,8 @@ def runs_of(study: Mapping[str, Any], runs_dir: Path) -> list[Scored]:
     """The runs that a study compares, without those that have chosen a learning rate."""
     if "counts" in study:
         return list(slot_counts(GRIDS / "records" / study["counts"]))
+    if "identity" in study:
+        return identity(GRIDS / "records" / study["identity"])
     runs = read_sources([str(GRIDS / f"{study['grid']}.yaml")], runs_dir)
     return [Scored(run.settings, run.summary | on_other_clips(Path(run.source))) for run in runs]
 
@@ -147,6 +155,25 @@ def slot_counts(archive: Path) -> Iterator[Scored]:
             for name, curve in (("own", own), ("full set", full)):
                 scores |= {f"{name}, {count}": one["fg_ari"] for count, one in curve.items()}
             yield Scored(settings | {"objects": data["num_objects"]}, scores)
+
+
+def identity(archive: Path) -> list[Scored]:
+    """What `slot_identity.py` has written: "circling, 96/hota" of runs, "TRACKER, circling, 96/hota" of trackers."""
+    runs: dict[str, dict[str, Any]] = {}
+    trackers: dict[str, float] = {}
+    for record in read_records(archive):
+        start = "" if "run" in record else f"{record.get('name')}, "
+        scores = {
+            f"{start}{record['camera']}, {length}/{name}": value
+            for length, found in record.get("lengths", {}).items()
+            for name, value in found.items()
+            if value is not None
+        }
+        if "run" in record:
+            runs.setdefault(record["run"], {"core": record["name"], "scores": {}})["scores"] |= scores
+        else:
+            trackers |= scores
+    return [Scored({"model.core": run["core"]}, run["scores"] | trackers) for run in runs.values()]
 
 
 def rows(found: Sequence[Contrast]) -> list[str]:

@@ -20,6 +20,8 @@ from typing import Any
 from contrasts import GRIDS, slot_counts
 from draw_cores import empty_figure
 from draw_training import tidy
+from slot_identity import LENGTHS, LINKED, RECORDS, by_name, read_records
+from slot_identity import values as identity_values
 from time_to_competence import STUDIES, curve_of, flops_of, runs_of
 
 from slotbench.comparison.records import ComparisonError, RunRecord
@@ -67,6 +69,12 @@ NAMES = {
 PARTS = ("PSB", "joint attention", "no competition", "no competition, no bias", "drawn first slots", "T5 buckets")
 KERNELS = "val/rollout_mse/step_05"
 QUIET = "#6b7280"
+TRACKERS = {
+    "k-means of the clip": {"linestyle": ":", "linewidth": 1.4},
+    "k-means from frame to frame": {"linestyle": "--", "linewidth": 1.4},
+    "patches of one colour": {"linestyle": "-.", "linewidth": 1.4},
+    LINKED: {"linestyle": "-", "linewidth": 0.8},
+}
 
 Groups = dict[str, list[RunRecord]]
 
@@ -267,6 +275,33 @@ def draw_lengths(runs_dir: Path) -> Any:
     axis.set_xlabel("frames of a training clip", fontsize=9)
     legend(figure, axis)
     tidy(axis, "validation loss, thousandths, clips of 6 frames, n = 5")
+    return figure
+
+
+def draw_identity(runs_dir: Path) -> Any:
+    """Slots and trackers over the frames of a clip, with a camera that circles."""
+    found = by_name(list(read_records(RECORDS)), "circling")
+    figure, axes = figure_of(3)
+    panels = {
+        "hota": "objects found and kept: HOTA",
+        "identity": "kept, of what is found: FG-ARI of videos / of frames",
+        "switches_per_object": "switches per object that ever had a slot",
+    }
+    for axis, (score, title) in zip(axes, panels.items(), strict=True):
+        for name, records in found.items():
+            points = [identity_values(records, length, score) for length in LENGTHS]
+            if "run" in records[0]:
+                band(axis, LENGTHS, points, f"{name}, n = {len(records)}")
+            elif name in TRACKERS:
+                axis.plot(LENGTHS, [value for (value,) in points], color="#111827", label=name, **TRACKERS[name])
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(LENGTHS, [str(length) for length in LENGTHS])
+        axis.minorticks_off()
+        axis.set_ylim(bottom=0)
+        axis.set_xlabel("frames of a clip", fontsize=9)
+        tidy(axis, title)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=9, frameon=False, handlelength=2.4)
     return figure
 
 

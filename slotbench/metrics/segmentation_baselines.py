@@ -21,6 +21,7 @@ from slotbench.interfaces import unit_frames
 __all__ = [
     "grid_labels",
     "kmeans_labels",
+    "kmeans_stream_labels",
     "nearest_grid",
     "one_slot_labels",
     "segmentation_names",
@@ -134,18 +135,47 @@ def kmeans_labels(frames: Frames, num_slots: int, position_weight: float) -> Lab
     Raises:
         ValueError: fewer than one cluster.
     """
+    batch, time, _, height, width = frames.shape
+    labels = [
+        _cluster(clip.reshape(-1, clip.shape[-1]), num_slots) for clip in _points(frames, num_slots, position_weight)
+    ]
+    return torch.from_numpy(np.stack(labels)).to(frames.device).view(batch, time, height, width)
+
+
+def kmeans_stream_labels(frames: Frames, num_slots: int, position_weight: float) -> Labels:
+    """The same frame by frame, each clustered from the centres of the one before, so that a cluster follows its pixels.
+
+    No frame sees a later one, and a cluster that loses its last pixel stays where it was until it wins one again.
+
+    Args:
+        frames: in [0, 1].
+        num_slots: clusters; fewer where the first frame has fewer colours.
+        position_weight: 0 for colour alone.
+
+    Raises:
+        ValueError: fewer than one cluster.
+    """
+    batch, time, _, height, width = frames.shape
+    labels = []
+    for clip in _points(frames, num_slots, position_weight):
+        centres = _best_centres(clip[0], num_slots)
+        for points in clip:
+            centres = _refined(points, centres)
+            labels.append(vq(points, centres, check_finite=False)[0].astype(np.int64))
+    return torch.from_numpy(np.stack(labels)).to(frames.device).view(batch, time, height, width)
+
+
+def _points(frames: Frames, num_slots: int, position_weight: float) -> Float[np.ndarray, "batch time pixels numbers"]:
+    """Each pixel's channels, and its column and row times their weight if that is not 0."""
     if num_slots < 1:
         raise ValueError(f"k-means with {num_slots} clusters; expected at least 1")
-    batch, time, channels, height, width = frames.shape
-    colours = unit_frames(frames.detach()).float().movedim(2, -1)
-    pixels = colours.reshape(batch, time * height * width, channels).cpu().numpy()
+    batch, time, _, height, width = frames.shape
+    pixels = unit_frames(frames.detach()).float().flatten(3).transpose(2, 3).cpu().numpy()
     if position_weight != 0:
         rows, cols = np.meshgrid(_unit_steps(height), _unit_steps(width), indexing="ij")
         places = np.stack([cols, rows], axis=-1).reshape(-1, 2) * np.float32(position_weight)
-        places = np.broadcast_to(np.tile(places, (time, 1)), (batch, len(places) * time, 2))
-        pixels = np.concatenate([pixels, places], axis=-1)
-    labels = [_cluster(points, num_slots) for points in pixels]
-    return torch.from_numpy(np.stack(labels)).to(frames.device).view(batch, time, height, width)
+        pixels = np.concatenate([pixels, np.broadcast_to(places, (batch, time, *places.shape))], axis=-1)
+    return np.ascontiguousarray(pixels)
 
 
 def _unit_steps(count: int) -> np.ndarray:
@@ -153,19 +183,24 @@ def _unit_steps(count: int) -> np.ndarray:
 
 
 def _cluster(points: np.ndarray, clusters: int) -> np.ndarray:
+    return vq(points, _best_centres(points, clusters), check_finite=False)[0].astype(np.int64)
+
+
+def _best_centres(points: np.ndarray, clusters: int) -> np.ndarray:
     rng = np.random.default_rng(0)
-    points = np.ascontiguousarray(points)
     some = points if len(points) <= _MOST_POINTS else rng.choice(points, _MOST_POINTS, replace=False)
     found = []
     for _ in range(_STARTS):
         centres = _lloyd(some, clusters, rng)
         found.append((float(np.square(vq(some, centres, check_finite=False)[1]).sum()), centres))
-    best = min(found, key=lambda start: start[0])[1]
-    return vq(points, best, check_finite=False)[0].astype(np.int64)
+    return min(found, key=lambda start: start[0])[1]
 
 
 def _lloyd(points: np.ndarray, clusters: int, rng: np.random.Generator) -> np.ndarray:
-    start = _spread_points(points, clusters, rng)
+    return _refined(points, _spread_points(points, clusters, rng))
+
+
+def _refined(points: np.ndarray, start: np.ndarray) -> np.ndarray:
     with warnings.catch_warnings():
         # A cluster may lose its last point to its neighbours. It then stays empty, as a slot may.
         warnings.filterwarnings("ignore", message="One of the clusters is empty", category=UserWarning)

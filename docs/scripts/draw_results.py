@@ -74,6 +74,7 @@ TRACKERS = {
     "k-means from frame to frame": {"linestyle": "--", "linewidth": 1.4},
     "patches of one colour": {"linestyle": "-.", "linewidth": 1.4},
     LINKED: {"linestyle": "-", "linewidth": 0.8},
+    "blind grid": {"linestyle": (0, (1, 4)), "linewidth": 1.4},
 }
 
 Groups = dict[str, list[RunRecord]]

@@ -60,8 +60,7 @@ def run(args: argparse.Namespace) -> int:
     for path in args.runs:
         for camera, orbit in CAMERAS.items():
             out = args.out / f"{path.resolve().name}-{camera}.json"
-            if out.is_file():
-                print(f"{out}: done before", flush=True)
+            if is_there(out):
                 continue
             task, about = opened(path)
             training = about["training_frames"]
@@ -103,8 +102,11 @@ def trackers(args: argparse.Namespace) -> int:
     torch.set_num_threads(args.threads)
     for camera, orbit in CAMERAS.items():
         data = data_of(orbit)
-        write(args.out / f"hidden-{camera}.json", {"camera": camera, "clips": CLIPS, "hidden": hidden(data)})
+        if not is_there(out := args.out / f"hidden-{camera}.json"):
+            write(out, {"camera": camera, "clips": CLIPS, "hidden": hidden(data)})
         for name, (causal, follow) in makers().items():
+            if is_there(out := args.out / f"tracker-{name.replace(' ', '_').replace(',', '')}-{camera}.json"):
+                continue
             evaluations = {length: MaskEvaluation() for length in LENGTHS}
             for batch in data.test_dataloader():
                 batch = data.on_after_batch_transfer(batch, 0)
@@ -116,8 +118,7 @@ def trackers(args: argparse.Namespace) -> int:
                     tables = frame_tables(labels, seen)[:, :, 0]
                     one.add(tables, (true.shape[-2], true.shape[-1]), tables.shape[-1])
             lengths = {length: scores_of(one.scores) for length, one in evaluations.items()}
-            record = {"name": name, "camera": camera, "clips": CLIPS, "lengths": lengths}
-            write(args.out / f"tracker-{name.replace(' ', '_').replace(',', '')}-{camera}.json", record)
+            write(out, {"name": name, "camera": camera, "clips": CLIPS, "lengths": lengths})
     return 0
 
 
@@ -125,13 +126,14 @@ def makers() -> dict[str, tuple[bool, Callable[[Any, Any], Any]]]:
     """The trackers by name: whether a frame's labels depend on none after it, and labels of frames and true masks."""
     from slotbench.metrics.colour_tracker import colour_tracker_labels
     from slotbench.metrics.linked_segments import linked_labels
-    from slotbench.metrics.segmentation_baselines import kmeans_labels, kmeans_stream_labels
+    from slotbench.metrics.segmentation_baselines import grid_labels, kmeans_labels, kmeans_stream_labels
 
     def each_frame(frames: Any) -> Any:
         alone = kmeans_labels(frames.flatten(0, 1)[:, None], SLOTS, WEIGHT)
         return linked_labels(alone.unflatten(0, frames.shape[:2])[:, :, 0])
 
     return {
+        "blind grid": (True, lambda frames, true: grid_labels(frames, 3, 3)),
         "k-means of the clip": (False, lambda frames, true: kmeans_labels(frames, SLOTS, WEIGHT)),
         "k-means of a frame, linked": (True, lambda frames, true: each_frame(frames)),
         "k-means from frame to frame": (True, lambda frames, true: kmeans_stream_labels(frames, SLOTS, WEIGHT)),
@@ -162,9 +164,10 @@ def scores_of(clips: Sequence[Any]) -> dict[str, float | None]:
     from slotbench.metrics.clip_summary import summaries
     from slotbench.metrics.tracking import Tracking
 
-    found = {name: one.mean for name, one in summaries(clips).items() if name in SCORES}
+    found: dict[str, float | None] = {name: one.mean for name, one in summaries(clips).items() if name in SCORES}
     total = sum((clip.tracking for clip in clips), Tracking())
-    found["identity"] = found["fg_ari/video"] / found["fg_ari/frame"] if found["fg_ari/frame"] else None
+    of_video, of_frames = found.get("fg_ari/video"), found.get("fg_ari/frame")
+    found["identity"] = of_video / of_frames if of_video is not None and of_frames else None
     found |= {"occlusions": total.occlusions, "tracked": total.tracked}
     return {name: None if value is None or math.isinf(value) else round(value, 6) for name, value in found.items()}
 
@@ -207,6 +210,14 @@ def hidden(data: Any) -> dict[int, dict[str, float]]:
         found = {"out": float((~inside).mean())} | {name: float(at[inside].mean()) for name, at in levels.items()}
         shares[length] = {name: round(value, 4) for name, value in found.items()} | {"objects": len(seen)}
     return shares
+
+
+def is_there(path: Path) -> bool:
+    """Whether a record has been written before, which is said."""
+    there = path.is_file()
+    if there:
+        print(f"{path}: done before", flush=True)
+    return there
 
 
 def write(path: Path, record: Record) -> None:

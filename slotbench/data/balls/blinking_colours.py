@@ -100,18 +100,29 @@ def _paint(
     num_clips, num_context, side = targets.shape[0], targets.shape[1], targets.shape[2]
     cell = masks.shape[2]
     per_side = side // cell
+    num_instances = shown.shape[2]
+    colours = np.empty((3, num_instances), dtype=np.uint8)
     for clip in range(num_clips):
         for frame in range(num_context):
+            classes = asked[clip, frame]
+            for instance in range(num_instances):
+                for channel in range(3):
+                    colours[channel, instance] = palette[shown[clip, frame, instance], channel]
             for row in range(side):
+                # lines counted from 0, one value each: far quicker than to index four axes for each pixel
+                coming, target = ids[clip, frame + 1, row], targets[clip, frame, row]
                 for column in range(side):
-                    targets[clip, frame, row, column] = asked[clip, frame, ids[clip, frame + 1, row, column]]
+                    target[column] = classes[coming[column]]
             for place in range(per_side * per_side):
                 step = frame * per_side * per_side + place
                 top = place // per_side * cell
                 left = place % per_side * cell
                 for row in range(cell):
+                    seen = ids[clip, frame, top + row, left : left + cell]
+                    mask = masks[clip, step, row]
                     for column in range(cell):
-                        seen = ids[clip, frame, top + row, left + column]
-                        masks[clip, step, row, column] = seen
-                        for channel in range(3):
-                            frames[clip, step, channel, row, column] = palette[shown[clip, frame, seen], channel]
+                        mask[column] = seen[column]
+                    for channel in range(3):
+                        shades, line = colours[channel], frames[clip, step, channel, row]
+                        for column in range(cell):
+                            line[column] = shades[seen[column]]

@@ -78,6 +78,7 @@ class Contest:
         size: the length that the work grows with, where contests differ by it: growth is fitted over it.
         group: a table of its own for all contests of one group.
         flops: the ways whose operations are counted, in a turn of its own (`count_flops`).
+        derived: what follows from the median seconds of a turn, by the heading of its column.
     """
 
     label: str
@@ -91,6 +92,7 @@ class Contest:
     size: float | None = None
     group: str = ""
     flops: tuple[str, ...] = ()
+    derived: Callable[[float], Mapping[str, float | str]] | None = None
 
 
 def by_shape(
@@ -122,7 +124,8 @@ def by_shape(
 
 
 Measured = list[dict[str, Any]]
-"""Each way of a contest: "way", "ms" and "ratio" as "median", "low" and "high", "memory_mb", "flops", its "turns"."""
+"""Each way of a contest: "way", "ms" and "ratio" as "median", "low" and "high", "memory_mb", "flops", "derived", and
+its "turns"."""
 
 
 def run_contest(contest: Contest, rounds: int, *, wall: bool = False) -> Measured:
@@ -176,6 +179,7 @@ def run_contest(contest: Contest, rounds: int, *, wall: bool = False) -> Measure
             "ratio": _around([value / other for value, other in zip(values, whole, strict=False)]),
             "memory_mb": memory.get(name),
             "flops": count_flops(ways[name]) if name in contest.flops else None,
+            "derived": {} if contest.derived is None else dict(contest.derived(statistics.median(values))),
             "turns": values,
         }
         for name, values in seconds.items()
@@ -288,6 +292,7 @@ def _table(title: str, case: str, entries: list[tuple[Contest, Measured]]) -> Ta
     headings = [case, "way", "ms", "share" if base is None else f"x {base}", "min to max"]
     with_flops = any(contest.flops for contest, _ in entries)
     headings += [f"{units}/s"] * bool(units) + ["MB"] * with_memory + ["GFLOP"] * with_flops
+    headings += list(entries[0][1][0]["derived"])
     rows = []
     for contest, measured in entries:
         for index, one in enumerate(measured):
@@ -300,6 +305,7 @@ def _table(title: str, case: str, entries: list[tuple[Contest, Measured]]) -> Ta
                 row.append("" if one["memory_mb"] is None else f"{one['memory_mb']:,.0f}")
             if with_flops:
                 row.append("" if one["flops"] is None else number(1e-9 * one["flops"]))
+            row += [value if isinstance(value, str) else number(value) for value in one["derived"].values()]
             rows.append(row)
     return Table(title, headings, rows, words=2)
 

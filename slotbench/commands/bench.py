@@ -64,6 +64,9 @@ OUT/SUBJECT.json and OUT/SUBJECT.md.
   --out DIR           (default: bench, or bench/quick with --quick)
   --quick             small sizes, two rounds: to see that it runs
   --config FILE       training_step: the experiment (default: experiments/blinking_balls.yaml)
+  --tflops N          simulators: what the GPU keeps up, 10^12 operations per second (default: 27, 40 % of an H100's
+                      in float32). Its steps per second are an upper bound: no step is shorter than its operations at
+                      this rate, nor than 2 microseconds for each of them. The ratio should be 2 or more.
 
 slotbench bench gpu measures, in a checkout of slotbench, the next slice of what wants a GPU, in eight minutes at most.
 What a slice has by then is kept, a failure too; the same command continues one that was cut off. Writes OUT/SLICE.json
@@ -134,6 +137,8 @@ def _bench_subject(name: str, arguments: list[str]) -> int:
         parser.add_argument(switch, action="store_true")
     if name == "training_step":
         parser.add_argument("--config")
+    if name == "simulators":
+        parser.add_argument("--tflops", type=_at_least(float, 0.01))
     given = parser.parse_args(arguments)
 
     from slotbench.bench.contests import run_subject
@@ -149,7 +154,7 @@ def _bench_subject(name: str, arguments: list[str]) -> int:
             quick=given.quick,
             memory=not given.no_memory and sys.platform == "linux",
             only=given.only,
-            options={"config": given.config} if getattr(given, "config", None) else {},
+            options={key: str(value) for key in ("config", "tflops") if (value := getattr(given, key, None))},
         )
     if not tables:
         raise UserError(f"no case of {name} has {given.only!r} in its name")

@@ -99,7 +99,10 @@ SUBJECTS = {
     "segmentation_metrics": Subject("metrics", "object-discovery metrics against scikit-learn", "input", 3),
     "scoring": Subject("metrics", "slotbench score on folders of masks against scikit-learn and scipy", "input", 3),
     "simulators": Subject(
-        "programs", "clips of the simulated data sets, by kernel and through the loader; 16 a turn", "data set", 15
+        "simulators",
+        "batches of the simulated data sets on a core, and the training steps on a GPU that 8 workers feed",
+        "experiment",
+        9,
     ),
     "movi_like": Subject("programs", "videos of MOViLike, made and read back; one a turn", "videos", 15),
     "grids": Subject("programs", "overhead of a grid over running its points by hand; the status of many", "grid", 3),

@@ -1,4 +1,4 @@
-"""Clips of the simulated data sets, and commands of slotbench as processes of their own."""
+"""Videos of MOViLike, and commands of slotbench as processes of their own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import random
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -18,50 +17,11 @@ import yaml
 
 from slotbench.bench.contests import Contest, Seconds, Way, run_process
 from slotbench.bench.harness import python
-from slotbench.data.balls.blinking_balls import BlinkingBalls
-from slotbench.data.balls.bouncing_balls import BouncingBalls
-from slotbench.data.base import SlotDataModule
 from slotbench.data.clip_cache import ClipCache
-from slotbench.data.mnist.moving_mnist import MovingMNIST
 from slotbench.data.movi_like.movi_like import MOViLike
 from slotbench.data.movi_like.physics import simulate
-from slotbench.data.sprites.moving_sprites import MovingSprites
 
 # --- data
-
-BATCH = 16
-BLINKING = [(3, 6, 32, 1), (4, 6, 32, 4), (4, 6, 64, 4), (4, 11, 32, 4), (4, 11, 64, 4), (4, 11, 64, 16)]
-Make = Callable[..., SlotDataModule]
-
-
-def simulators(quick: bool) -> list[Contest]:
-    """One contest per data set and size."""
-    sets: dict[str, Make] = {}
-    for name, make, objects in (("BouncingBalls", BouncingBalls, 4), ("MovingSprites", MovingSprites, 3)):
-        for side in (32, 64):
-            sets[f"{name} T=20 {side}x{side} n={objects}"] = partial(make, resolution=side)
-    for balls, frames, side, patches in BLINKING:
-        sets[f"BlinkingBalls T={frames} {side}x{side} n={balls} P={patches}"] = partial(
-            BlinkingBalls, num_frames=frames, resolution=side, patches_per_side=patches, num_balls=balls
-        )
-    for frames in (20, 100, 300, 1200):
-        sets[f"MovingMNIST T={frames} 64x64 n=2"] = partial(MovingMNIST, num_frames=frames)
-    return [
-        Contest(name, partial(_clip_ways, make), "made", amount=float(BATCH), unit="clips")
-        for name, make in list(sets.items())[: 2 if quick else None]
-    ]
-
-
-def _clip_ways(make: Make) -> dict[str, Way]:
-    dataset: Any = make().dataset("train")
-    loader, turns = iter(make().train_dataloader()), count()
-
-    def batch() -> Any:
-        start = BATCH * next(turns)
-        return dataset.__getitems__(list(range(start, start + BATCH)))
-
-    return {"made": batch, "through the loader": partial(next, loader)}
-
 
 LAPTOP: dict[str, Any] = {"resolution": 32, "num_objects": (3, 6), "video_frames": 12}
 LAPTOP |= {"object_sizes": (0.9, 1.3), "spread": 2.7, "zoom": 1.05}

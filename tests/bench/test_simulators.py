@@ -67,6 +67,7 @@ def test_every_simulator_is_measured():
     assert len({one.file for one in LISTED}) == len(LISTED)
 
 
+@pytest.mark.slow
 def test_operations_are_those_of_the_experiment():
     (one,) = [one for one in LISTED if one.file == "experiments/cater_like_sight.yaml"]
     settings = ["--data.loader.batch_size", "1"]

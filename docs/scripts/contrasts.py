@@ -128,8 +128,11 @@ def runs_of(study: Mapping[str, Any], runs_dir: Path) -> list[Scored]:
         return list(slot_counts(GRIDS / "records" / study["counts"]))
     if "identity" in study:
         return identity(GRIDS / "records" / study["identity"])
-    runs = read_sources([str(GRIDS / f"{study['grid']}.yaml")], runs_dir)
-    return [Scored(run.settings, run.summary | on_other_clips(Path(run.source))) for run in runs]
+    grids = study["grid"] if isinstance(study["grid"], list) else [study["grid"]]
+    runs = read_sources([str(GRIDS / f"{grid}.yaml") for grid in grids], runs_dir)
+    return [
+        Scored(run.settings, run.summary | on_other_clips(Path(run.source)) | probed(Path(run.source))) for run in runs
+    ]
 
 
 def on_other_clips(folder: Path) -> dict[str, float]:
@@ -139,6 +142,26 @@ def on_other_clips(folder: Path) -> dict[str, float]:
         record = json.loads(path.read_text(encoding="utf-8"))
         (frames,) = record["frames"]["lengths"]
         found |= {f"clips of {frames}/{name}": score["mean"] for name, score in record["scores"].items()}
+    return found
+
+
+def probed(folder: Path) -> dict[str, float]:
+    """What `slotbench probe`, `read_off_slots.py` and `switch_off.py` have written of a run.
+
+    Such as "color_label/linear", "states/place" and "no communication, change/rollout_mse_sum", the score less that of
+    the run as it was trained. Several modules that are switched off one at a time are one mean, "without a module".
+    """
+    records = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("probe*.json")}
+    factors = records.get("probe.json", {}).get("factors", {})
+    found = {f"{name}/{head}": one[head] for name, one in factors.items() for head in ("linear", "mlp") if head in one}
+    read = records.get("probe-fields.json", {}).get("scores", {})
+    found |= {f"{part}/{told}": score for part, scores in read.items() for told, score in scores.items()}
+    switched = records.get("probe-switched.json", {}).get("scores", {})
+    for score, trained in switched.get("as trained", {}).items():
+        changes = {way: scores[score] - trained for way, scores in switched.items()}
+        found |= {f"{way}, change/{score}": change for way, change in changes.items()}
+        alone = [change for way, change in changes.items() if way.startswith("without module ")]
+        found[f"without a module, change/{score}"] = statistics.mean(alone)
     return found
 
 

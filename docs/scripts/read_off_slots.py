@@ -5,6 +5,7 @@
 A run is one of `experiments/moving_sprites.yaml`. Of frame 5 of every clip, a ridge regression tells the brightness in
 each of 4 x 4 fields (place), and by how much each colour channel differs from it (colour), from all numbers at once;
 R^2 over all fields, on clips that it was not fitted on. 1,024 clips to fit, 512 to choose its penalty, 512 to score.
+The scores go to RUN/probe-fields.json, which `slotbench grid pack` keeps.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pathlib import Path
 import torch
 from slotbench_plugins.cores.rim.slot_inputs import SlotInputs
 from torch import Tensor
+
+from slotbench.files import dump_json, write_atomically
 
 FRAME = 5
 CLIPS = (1024, 512, 512)
@@ -70,9 +73,14 @@ def main() -> int:
         run.config["data"]["init_args"]["loader"]["val_size"] = sum(CLIPS)
         read, told = features_of(run.load(), run.data(val_batch_size=64))
         print(folder.name)
+        found = {}
         for name, features in read.items():
-            scores = ", ".join(f"{what} {r_squared(features, targets):.2f}" for what, targets in told.items())
+            found[name] = {what: r_squared(features, targets) for what, targets in told.items()}
+            scores = ", ".join(f"{what} {score:.2f}" for what, score in found[name].items())
             print(f"  {name}, {features.shape[1]:,} numbers: {scores}")
+        write_atomically(
+            folder / "probe-fields.json", dump_json({"step": run.scores["step"], "scores": found}, indent=1)
+        )
     return 0
 
 

@@ -4,7 +4,8 @@
 
 A run is one of `experiments/moving_sprites.yaml`, or another of RIM, OCRIM or SCOFF whose decoder can leave slots out.
 A module is switched off in core and decoder, as if it were not there, or in the decoder alone, where it goes on being
-heard; all else is as it was trained. Scored are the validation clips of the run.
+heard; all else is as it was trained. Scored are the validation clips of the run. The scores go to
+RUN/probe-switched.json, which `slotbench grid pack` keeps.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from slotbench.files import dump_json, write_atomically
 
 SCORES = ("val/rollout_mse_sum", "val/rollout_mse/step_01")
 
@@ -53,6 +56,7 @@ def main() -> int:
         run = Run(folder)
         task, data = run.load(), run.data()
         print(folder.name)
+        found = {}
         for name, off in ways(task.core.slot_spec.num_slots).items():
             trainer = lightning.Trainer(
                 accelerator="cpu",
@@ -63,9 +67,11 @@ def main() -> int:
             )
             with switched(task, **off):
                 scores = trainer.validate(task, data, verbose=False)[0]
-            known = [score for score in SCORES if score in scores]
-            shown = ", ".join(f"{score.removeprefix('val/')} {scores[score]:.4g}" for score in known)
-            print(f"  {name}: {shown}", flush=True)
+            found[name] = {score.removeprefix("val/"): scores[score] for score in SCORES if score in scores}
+            print(f"  {name}: {', '.join(f'{score} {value:.4g}' for score, value in found[name].items())}", flush=True)
+        write_atomically(
+            folder / "probe-switched.json", dump_json({"step": run.scores["step"], "scores": found}, indent=1)
+        )
     return 0
 
 

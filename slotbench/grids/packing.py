@@ -46,7 +46,7 @@ __all__ = ["check_archive_name", "pack", "unpack"]
 _ALL = "records.jsonl"
 _RECORDS = ("point.json", "run.json", METRICS, "result.json", "config.yaml")
 _NEEDED = {"point.json", "run.json", "result.json"}
-_EVALUATION = re.compile(r"(val|test|lengths)[\w-]{0,80}\.json")
+_EVALUATION = re.compile(r"(val|test|lengths|probe)[\w-]{0,80}\.json")
 _OF_THE_MACHINE = ("host", "pid", "attempt", "wandb_id", "wandb_entity", "begun_in")
 """Entries of a run's record that mean something on the machine that ran it alone."""
 _FOLDERS = re.compile(r"(?<![^\s='\"])/(?:[^\s'\"/]+/)+")

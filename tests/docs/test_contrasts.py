@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import sys
@@ -55,6 +56,24 @@ def test_welch_and_the_one_sample_test_are_those_of_scipy(made, runs):
 def test_holm_corrects_step_by_step(made):
     assert made.holm([0.01, 0.04, 0.03, 0.5]) == pytest.approx([0.04, 0.09, 0.09, 0.5])
     assert made.holm([0.6, 0.7]) == [1.0, 1.0]
+
+
+def test_what_was_read_off_a_run_is_a_score(made, tmp_path):
+    assert made.probed(tmp_path) == {}
+    trained, alone = {"error": 2.0}, {"error": 2.5}
+    written = {
+        "probe": {"factors": {"colour": {"linear": 0.5, "baselines": {"most common": 0.2}}}},
+        "probe-fields": {"scores": {"states": {"place": 0.75}}},
+        "probe-switched": {
+            "scores": {"as trained": trained, "without module 0": alone, "without module 1": {"error": 5.5}}
+        },
+    }
+    for name, record in written.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(record))
+    found = made.probed(tmp_path)
+    assert (found["colour/linear"], found["states/place"]) == (0.5, 0.75)
+    assert found["without module 0, change/error"] == 0.5
+    assert found["without a module, change/error"] == 2.0
 
 
 def test_a_side_without_runs_is_named(made, runs):

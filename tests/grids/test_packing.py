@@ -138,6 +138,14 @@ def test_evaluations_of_runs_that_were_elsewhere_name_their_weights_by_file_alon
     assert kept == record | {"checkpoint": "last.ckpt"}
 
 
+def test_what_was_read_off_a_run_is_kept(done):
+    (point(done, 2) / "probe.json").write_text('{"checkpoint": "/home/me/runs/last.ckpt", "factors": {}}')
+    run(["grid", "pack", GRID, "kept.zip"])
+    shutil.rmtree(done)
+    assert run(["grid", "unpack", GRID, "kept.zip"]) == 0
+    assert json.loads((point(done, 2) / "probe.json").read_text()) == {"checkpoint": "last.ckpt", "factors": {}}
+
+
 def test_points_that_are_there_are_left_as_they_are(done, capsys):
     run(["grid", "pack", GRID, "kept.zip"])
     (point(done, 1) / "metrics.jsonl").write_text("newer\n")

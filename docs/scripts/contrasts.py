@@ -128,11 +128,16 @@ def runs_of(study: Mapping[str, Any], runs_dir: Path) -> list[Scored]:
         return list(slot_counts(GRIDS / "records" / study["counts"]))
     if "identity" in study:
         return identity(GRIDS / "records" / study["identity"])
-    grids = study["grid"] if isinstance(study["grid"], list) else [study["grid"]]
-    runs = read_sources([str(GRIDS / f"{grid}.yaml") for grid in grids], runs_dir)
+    runs = read_sources([str(GRIDS / f"{grid}.yaml") for grid in grids_of(study)], runs_dir)
     return [
         Scored(run.settings, run.summary | on_other_clips(Path(run.source)) | probed(Path(run.source))) for run in runs
     ]
+
+
+def grids_of(study: Mapping[str, Any]) -> list[str]:
+    """The grids whose runs a study compares; none where it reads an archive of its own."""
+    named = study.get("grid", [])
+    return named if isinstance(named, list) else [named]
 
 
 def on_other_clips(folder: Path) -> dict[str, float]:

@@ -95,8 +95,8 @@ def test_every_study_names_a_grid_with_records_and_sides_that_are_there(made):
     for name, study in made.read_studies().items():
         pairs = [pair for given in study["scores"] for pair in given["pairs"]]
         assert {side for pair in pairs for side in pair} <= set(study["sides"]), name
-        if "grid" in study:
-            assert (made.GRIDS / f"{study['grid']}.yaml").is_file(), name
+        for grid in made.grids_of(study):
+            assert (made.GRIDS / f"{grid}.yaml").is_file(), name
 
 
 def test_what_is_read_off_the_records_of_slot_counts_is_in_the_results(made):

@@ -63,6 +63,7 @@ def features_of(task, data) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
 
 
 def main() -> int:
+    """Scores what each run holds of a frame, prints that, and writes it into the run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run's folder")
     options = parser.parse_args()

@@ -258,8 +258,8 @@ def values(records: Sequence[Record], length: int, score: str) -> list[float]:
 
 
 def table(args: argparse.Namespace) -> int:
-    """Prints cores and trackers at the largest length."""
-    length = LENGTHS[-1]
+    """Prints cores and trackers at one length."""
+    length = args.frames
     print("| | HOTA | FG-ARI, video / frame | objects with a slot | switches per object | half-life, frames |")
     print("|---|---:|---:|---:|---:|---:|")
     for name, records in by_name(list(read_records(args.records)), args.camera).items():
@@ -303,6 +303,7 @@ def parser() -> argparse.ArgumentParser:
     printing = commands.add_parser("table", allow_abbrev=False)
     printing.add_argument("--records", type=Path, default=RECORDS, help="a folder, or an archive of one")
     printing.add_argument("--camera", choices=[*CAMERAS], default="circling")
+    printing.add_argument("--frames", type=int, choices=LENGTHS, default=LENGTHS[-1])
     printing.set_defaults(function=table)
     return top
 

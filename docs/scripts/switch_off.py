@@ -45,6 +45,7 @@ def ways(num_slots: int) -> dict[str, dict]:
 
 
 def main() -> int:
+    """Scores each run in every way, prints that, and writes it into the run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run's folder")
     options = parser.parse_args()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -11,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from docs_scripts import assert_tables_are_made_again
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -113,24 +113,9 @@ def test_the_records_make_the_table_of_a_page_again(tmp_path, page, grid, archiv
         command += ["--runs_dir", str(tmp_path)]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         subprocess.run(command, cwd=ROOT, check=True, capture_output=True, env=environment)
-    tables = loaded_tables()
     text = (DOCS / "results" / f"{page}.md").read_text(encoding="utf-8")
     text += "".join(part_on_tests(Path(one).name) for one in grid.split())
-    emptied = tables.TABLE.sub(lambda match: f"{match[1]}nothing\n{match[5]}", text)
-    assert emptied != text
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(ROOT)
-        assert tables.remade(emptied, str(tmp_path)) == text
-
-
-def loaded_tables():
-    """docs/tables.py, which is no module."""
-    spec = importlib.util.spec_from_file_location("tables", DOCS / "tables.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    assert_tables_are_made_again(text, tmp_path)
 
 
 def part_on_tests(grid: str) -> str:

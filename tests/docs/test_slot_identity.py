@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 
 import pytest
-from docs_scripts import docs_script
+from docs_scripts import assert_tables_are_made_again, docs_script
 from tiny_discovery import tiny_discovery, train
 
 from slotbench.config.run_loading import load_run
@@ -111,14 +110,5 @@ def test_the_tests_of_verdicts_read_the_records(script, tmp_path):
 
 
 def test_the_committed_records_make_the_table_of_the_page_again():
-    spec = importlib.util.spec_from_file_location("tables", DOCS / "tables.py")
-    assert spec is not None
-    assert spec.loader is not None
-    tables = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tables)
     page = (DOCS / "results" / "slot_identity.md").read_text(encoding="utf-8")
-    emptied = tables.TABLE.sub(lambda match: f"{match[1]}nothing\n{match[5]}", page)
-    assert emptied != page
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(DOCS.parent)
-        assert tables.remade(emptied, "nowhere") == page
+    assert_tables_are_made_again(page, Path("nowhere"))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 from pathlib import Path
 
 import pytest
+from docs_scripts import loaded_tables
 
-SCRIPT = Path(__file__).parents[2] / "docs" / "tables.py"
 COMPARED = """### study
 
     slotbench compare study.yaml
@@ -23,12 +22,7 @@ COMPARED = """### study
 
 @pytest.fixture
 def tables():
-    spec = importlib.util.spec_from_file_location("tables", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded_tables()
 
 
 @pytest.mark.parametrize("given", ["runs", "elsewhere/of-mine", "elsewhere/of-mine/"])

@@ -147,6 +147,7 @@ def forward(
     OFFSET: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
+    """Writes the sums of weighted tokens and of weights of each slot, over a part of the blocks of tokens."""
     frame, split = tl.program_id(0).to(tl.int64), tl.program_id(1)
     sample, t = frame // time, tl.program_id(0) % time
     row, slot, head, is_row = _rows_of(SLOTS, HEADS, slots, heads)
@@ -281,6 +282,7 @@ def backward_of_slots(
     OFFSET: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
+    """Writes the gradients of queries and biases over a part of the blocks, and of tokens read by one step alone."""
     frame, split = tl.program_id(0).to(tl.int64), tl.program_id(1)
     sample, t = frame // time, tl.program_id(0) % time
     row, slot, head, is_row = _rows_of(SLOTS, HEADS, slots, heads)
@@ -362,6 +364,7 @@ def backward_of_tokens(
     OFFSET: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
+    """Writes the gradient of a block of tokens that several steps of slots read: the sum over these steps."""
     num_blocks = tl.cdiv(num_tokens, BLOCK)
     sample = (tl.program_id(0) // (steps * num_blocks)).to(tl.int64)
     i = tl.program_id(0) % (steps * num_blocks)

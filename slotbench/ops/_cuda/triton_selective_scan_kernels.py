@@ -142,6 +142,7 @@ def forward(
     CHANNELS: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
+    """Writes the outputs of a span, its states at the start of every chunk, and the last state of a sample."""
     spans = tl.cdiv(time, span)
     sample, index = tl.program_id(0).to(tl.int64) // spans, tl.program_id(0) % spans
     channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
@@ -214,6 +215,7 @@ def backward(
     CHANNELS: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
+    """Writes the gradients in a span; of A, B, C and D in parts, per span or per block of channels, to be added."""
     spans = tl.cdiv(time, span)
     program, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
     sample, index = program // spans, tl.program_id(0) % spans

@@ -28,7 +28,7 @@ from slotbench.runs.grid_record import GridRecord
 __all__ = ["GridFolder"]
 
 RECORD = "grid.json"
-_HALF_ADOPTED = ".adopted."  # what the names begin with of runs that are being taken in
+_HALF_ADOPTED = ".unpacked."
 
 
 class GridFolder:
@@ -167,9 +167,6 @@ class GridFolder:
             ) from error
         try:
             remove_partials(self.path, older_than=0.0)
-            for copy in self.path.glob(f"{_HALF_ADOPTED}*"):
-                if copy.is_dir() and not copy.is_symlink():
-                    shutil.rmtree(copy, ignore_errors=True)
             yield
         finally:
             lock.release()

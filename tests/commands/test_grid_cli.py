@@ -101,61 +101,6 @@ def test_a_point_runs_here_once(grid):
     assert (folder / "result.json").stat().st_mtime_ns == written
 
 
-def test_a_run_made_by_hand_becomes_the_point_that_it_is(grid, capsys, tiny_components):
-    line = ["fit", "--config", "tiny.yaml", "--plugin", str(tiny_components), "--seed_everything", "7"]
-    assert run([*line, "--model.core.num_slots", "2", "--model.core.depth", "3", "--run_dir", "mine"]) == 0
-    assert grid("adopt", "mine") == 0
-    (folder,) = done_points()
-    assert folder.name.startswith("num_slots=2,variant=tiny,seed=7-")
-    (attempt,) = PointFolder(folder).attempts()
-    assert (attempt.engine, attempt.exit_code) == ("adopted", 0)
-    assert attempt.where == str(Path("mine").resolve())
-    assert Path("mine/result.json").is_file()
-    assert (folder / "config.yaml").read_text() == Path("mine/config.yaml").read_text()
-    capsys.readouterr()
-    assert grid("adopt", "mine") == 2
-    assert "is done already" in capsys.readouterr().err
-
-    # one step longer, it is none of them
-    changed = {"settings": {"trainer.max_epochs": 2}}
-    assert grid("adopt", "mine", **changed) == 2
-    said = capsys.readouterr().err
-    assert "mine is no point of tiny_grid.yaml" in said
-    assert "trainer.max_epochs: 1 in the run, 2 in the point" in said
-    assert grid("adopt", "mine", "--allow-difference", "trainer.max_epochs", **changed) == 0
-    assert len(done_points()) == 2
-
-
-def test_a_run_that_several_points_fit_is_not_taken_in_by_the_first(grid, capsys, tiny_components):
-    line = ["fit", "--config", "tiny.yaml", "--plugin", str(tiny_components), "--seed_everything", "7"]
-    assert run([*line, "--model.core.num_slots", "5", "--model.core.depth", "3", "--run_dir", "mine"]) == 0
-    assert grid("adopt", "mine", "--allow-difference", "model.core.num_slots") == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert "mine fits 2 points of tiny_grid.yaml equally well, and is not taken in" in said
-    assert "model.core.num_slots: 5 in the run, 2 in the point" in said
-    assert not done_points()
-
-
-def test_a_run_from_before_a_setting_was_one_gets_it(grid, tiny_components):
-    line = ["fit", "--config", "tiny.yaml", "--plugin", str(tiny_components), "--seed_everything", "7"]
-    assert run([*line, "--model.core.num_slots", "2", "--model.core.depth", "3", "--run_dir", "mine"]) == 0
-    complete = yaml.safe_load(Path("mine/config.yaml").read_text())
-    older = yaml.safe_load(Path("mine/config.yaml").read_text())
-    del older["trainer"]["detect_anomaly"]
-    Path("mine/config.yaml").write_text(yaml.safe_dump(older))
-    assert grid("adopt", "mine") == 0
-    (folder,) = done_points()
-    assert yaml.safe_load((folder / "config.yaml").read_text()) == complete
-    assert yaml.safe_load((folder / "config.adopted.yaml").read_text()) == older
-
-
-def test_a_run_that_has_not_finished_is_not_taken_in(grid, capsys):
-    Path("mine").mkdir()
-    Path("mine/run.json").write_text(json.dumps({"id": "mine", "state": "interrupted"}))
-    assert grid("adopt", "mine") == 2
-    assert "mine is interrupted: only a run that has reached its end" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_true_trainings_end_with_all_results_whatever_goes_wrong(workspace, tiny_components, capsys):
     """One raises, one is killed while it trains, one has a full disk, and the driver is killed once."""

@@ -130,8 +130,6 @@ def test_what_a_killed_driver_left_is_removed_by_the_next(workspace):
     stand_in_grid.write_grid(workspace, (1,))
     assert run(["grid", "run", "widths.yaml"]) == 0
     folder = workspace / "runs/widths"
-    (folder / ".adopted.123").mkdir()
-    (folder / ".adopted.123" / "last.ckpt").write_bytes(b"a whole copy of a run")
     (folder / ".grid.json.123-abcd.partial").write_text("half")
     assert run(["grid", "run", "widths.yaml"]) == 0
     assert sorted(path.name for path in folder.glob(".*")) == [".driver.lock"]
@@ -296,8 +294,6 @@ def test_points_that_the_parser_has_seen_are_not_checked_again(workspace, monkey
         (["show", "widths.yaml", "7"], ["no point 7", "a number from 1 to 2"]),
         (["show", "widths.yaml", "dim="], ["2 points begin like dim="]),
         (["run", "widths.yaml", "--engine", "paper"], ["invalid choice", "slotbench grid run --help"]),
-        (["adopt", "widths.yaml"], ["grid adopt needs a grid file and runs"]),
-        (["adopt", "widths.yaml", "runs/none"], ["no run folder at runs/none"]),
     ],
 )  # fmt: skip
 def test_slips_are_explained(workspace, capsys, arguments, words):
@@ -325,7 +321,7 @@ def test_point_folders_that_are_half_written_are_waiting_and_get_run(workspace, 
     assert run(["grid", "run", "widths.yaml"]) == 0
 
 
-@pytest.mark.parametrize("action", ["", "run", "retry", "status", "show", "point", "check", "adopt"])
+@pytest.mark.parametrize("action", ["", "run", "retry", "status", "show", "point", "check"])
 def test_every_action_has_help_with_an_example(capsys, action):
     assert run(["grid", *([action] if action else []), "--help"]) == 0
     said = capsys.readouterr().out

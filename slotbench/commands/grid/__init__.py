@@ -20,7 +20,6 @@ Runs every point of a grid file, each in a folder of its own, as often as it tak
   show FILE POINT        one point's complete configuration, and the line that runs it by hand
   check FILE             ask the parser about every point, and run nothing
   point FILE POINT       run one point here, in its folder of the grid
-  adopt FILE RUN ...     take in runs that were made by hand
   pack FILE ARCHIVE      the records of what has ended as one small file, without weights
   unpack FILE ARCHIVE    lay such a file into the grid's folder
 
@@ -40,7 +39,6 @@ ACTIONS = {
     "show": "show",
     "point": "show",
     "check": "check",
-    "adopt": "adopt",
     "pack": "pack",
     "unpack": "pack",
 }

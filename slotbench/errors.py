@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterable
 
-__all__ = ["DataFilesError", "FileError", "UserError", "did_you_mean", "lines", "listing", "wrapped"]
+__all__ = ["DataFilesError", "FileError", "UserError", "did_you_mean", "lines", "listing", "one_line", "wrapped"]
 
 _MOST_COLUMNS = 98
 
@@ -54,6 +54,11 @@ def listing(words: Iterable[str], limit: int = 30) -> str:
     words = list(words)
     rest = f", … ({len(words) - limit} more)" if len(words) > limit else ""
     return ", ".join(words[:limit]) + rest or "none"
+
+
+def one_line(text: object) -> str:
+    """The text on one line, for a cell of a table or a part of a sentence."""
+    return " ".join(str(text).split())
 
 
 def wrapped(message: str) -> str:

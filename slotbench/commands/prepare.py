@@ -6,7 +6,6 @@ import contextlib
 import inspect
 import json
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn, get_args
 
@@ -24,12 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _USAGE = """Usage: slotbench prepare NAME --path PATH --out DIR [--ARGUMENT VALUE ...] [--jobs N] [--plugin FILE]
-       slotbench prepare NAME --out DIR --verify
 
 Reads a data set once and writes its decoded clips to DIR, a cache that training reads as fast as memory is copied; name
 it as the data set's path. Interrupted, even killed, the same command resumes where it was. --jobs says how many
-processes work on it; the files are the same bytes whatever their number. SHA256SUMS beside the files has their
-checksums, and --verify compares them (exit code 1 if a file is damaged), as `sha256sum -c SHA256SUMS` does.
+processes work on it; the files are the same bytes whatever their number.
 
 With --codes it computes the codes of every frame too, by the tokenizer of a run of FrameTokenization (ActionVideos,
 MemoryMaze, MOVi, CLEVRER). With --features it writes a frozen network's features of every frame instead, for the data
@@ -38,7 +35,6 @@ set FeatureFile.
   slotbench prepare MOVi --path DIR --out CACHE --resolution 64
   slotbench prepare CLEVR --path FILE --out CACHE --jobs 8
   slotbench prepare MOViLike --out CACHE --level tex      simulated here: has no --path
-  slotbench prepare CLEVR --out CACHE --verify
   slotbench prepare MOVi --path DIR --out FEATURES --resolution 256 --features DINOFeatures --features.path WEIGHTS
   slotbench prepare ActionVideos --path DIR --out CACHE --resolution 64 --codes RUN
   slotbench prepare NAME --help          what can be set"""
@@ -56,8 +52,6 @@ def main(command: str, arguments: list[str]) -> int:
     known = registry.names("datasets")
     if name not in known:
         raise UserError(lines(f"no data set named {name}{did_you_mean(name, known)}", available=listing(known)))
-    if "--verify" in rest:
-        return _verify(name, [argument for argument in rest if argument != "--verify"])
     if any(given.partition("=")[0] == "--features" for given in rest):
         return _prepare_features(name, rest)
     return _prepare(name, rest)
@@ -155,46 +149,6 @@ def _prepare_features(name: str, arguments: list[str]) -> int:
         write_features(data, extract, extractor.spec, extractor.resolution, out, description, splits, report, jobs)
     print(f"wrote {out}; use it with --data FeatureFile --data.path {out}")
     return 0
-
-
-def _verify(name: str, arguments: list[str]) -> int:
-    """Compares the checksums of everything below a folder; 1 if a file is damaged or missing, or writing unfinished."""
-    from slotbench.checksums import read_sums
-    from slotbench.data.verification import damaged_in, find_prepared
-
-    out = _folder(name, arguments)
-    prepared = find_prepared(out)
-    if not prepared.complete and not prepared.unfinished:
-        raise UserError(
-            lines(f"{out} holds nothing that slotbench has prepared", expected=f"the folder that {name} was written to")
-        )
-    with _preparing(name, out) as report:
-        damaged = {folder: damaged_in(folder, partial(report, str(folder))) for folder in prepared.complete}
-    for folder, files in damaged.items():
-        for file, wrong in files.items():
-            print(f"damaged  {folder / file} {wrong}")
-        if files:
-            print(f"         delete {folder} and run the same `slotbench prepare {name}` again, without --verify")
-        else:
-            print(f"ok       {folder}: {len(read_sums(folder))} files")
-    for folder in prepared.unfinished:
-        print(f"unfinished  {folder}: run the same `slotbench prepare {name}` again, without --verify: it resumes")
-    return 1 if prepared.unfinished or any(damaged.values()) else 0
-
-
-def _folder(name: str, arguments: list[str]) -> Path:
-    """The folder of `--out DIR` or `--out=DIR`; what else the data set was prepared with does not matter here."""
-    for index, argument in enumerate(arguments):
-        option, equals, value = argument.partition("=")
-        if option == "--out":
-            given = value if equals else next(iter(arguments[index + 1 :]), "")
-            if not given.strip() or (not equals and given.startswith("--")):
-                break  # nothing is named; the folder that one is in must not be taken for it
-            out = Path(given)
-            if not out.is_dir():
-                raise UserError(f"there is no folder {out} to verify")
-            return out
-    raise UserError(lines("no folder is named", expected=f"slotbench prepare {name} --out DIR --verify"))
 
 
 def _parser(name: str, description: str) -> ArgumentParser:

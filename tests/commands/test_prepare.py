@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from slotbench.checksums import SUMS, read_sums
+from slotbench.checksums import SUMS
 from slotbench.cli import run
 from slotbench.data.movi import movi
 from slotbench.data.movi.movi import MOVi
@@ -83,78 +82,6 @@ def test_what_cannot_be_done_is_said(
     assert run(["prepare", *arguments]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
     assert list(tmp_path.iterdir()) == []
-
-
-def verify(out: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    code = run(["prepare", "MOVi", "--out", str(out), "--verify"])
-    shown = capsys.readouterr()
-    return code, " ".join((shown.out + shown.err).split())
-
-
-def test_every_file_has_its_checksum_in_the_form_of_sha256sum(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = cache / "train"
-    sums = read_sums(folder)
-    assert set(sums) == {path.name for path in folder.iterdir()} - {SUMS}
-    for name, digest in sums.items():
-        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
-    subprocess.run(["sha256sum", "-c", "--strict", "--quiet", SUMS], cwd=folder, check=True)
-    code, said = verify(cache, capsys)
-    assert code == 0
-    assert f"ok {folder}: {len(sums)} files" in said
-
-
-def test_a_damaged_and_a_missing_file_are_named(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    content = bytearray((cache / "train" / "masks.bin").read_bytes())
-    content[7] ^= 1
-    (cache / "train" / "masks.bin").write_bytes(content)
-    (cache / "train" / "objects.mass.bin").unlink()
-    code, said = verify(cache, capsys)
-    assert code == 1
-    assert f"{cache}/train/masks.bin has another content than when it was written" in said
-    assert f"{cache}/train/objects.mass.bin is missing" in said
-    assert f"delete {cache}/train and run the same" in said
-    assert "frames.bin" not in said
-
-
-def test_an_unfinished_cache_is_said_to_be_so(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (cache / "train" / "cache.json").rename(cache / "train" / "progress.json")
-    (cache / "train" / SUMS).unlink()
-    code, said = verify(cache, capsys)
-    assert code == 1
-    assert said.startswith(f"unfinished {cache}/train")
-
-
-def test_a_cache_of_before_there_were_sums_gets_them(
-    records: Path, cache: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = read_sums(cache / "train")
-    (cache / "train" / SUMS).unlink()
-    assert verify(cache, capsys)[0] == 2
-    assert run(["prepare", "MOVi", "--path", str(records), "--out", str(cache), "--resolution", "4"]) == 0
-    assert read_sums(cache / "train") == before
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--out", "nowhere"], "there is no folder nowhere to verify"),
-        (["--out", "."], "holds nothing that slotbench has prepared"),
-        ([], "no folder is named"),
-        (["--out"], "no folder is named"),
-        (["--out="], "no folder is named"),
-        (["--out", "--jobs", "2"], "no folder is named"),
-    ],
-)
-def test_what_cannot_be_verified_is_said(
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run(["prepare", "MOVi", *arguments, "--verify"]) == 2
-    assert message in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_record_that_is_not_what_its_checksum_says_ends_it_with_the_file(

@@ -5,24 +5,14 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import action_kinds
-import cater_kinds
-import clevrer_kinds
-import data_kinds
-import depth_kinds
-import posed_kinds
 import pytest
 import record_kinds
 import score_kinds
-import tracking_kinds
 from damages import damages
 from isolation import outcomes, read
 from kinds import Kind
 
-TABLES = (
-    action_kinds, cater_kinds, clevrer_kinds, data_kinds, depth_kinds, posed_kinds, record_kinds, score_kinds,
-    tracking_kinds,
-)  # fmt: skip
+TABLES = (record_kinds, score_kinds)
 KINDS: dict[str, Kind] = {name: kind for table in TABLES for name, kind in table.KINDS.items()}
 
 

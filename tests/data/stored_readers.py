@@ -18,7 +18,6 @@ from clevrer_files import write_clevrer
 from feature_files import write_feature_file
 from media_files import write_maps, write_video
 from tfrecord_files import movi_video, write_movi
-from tracking_files import write_tracking_files
 
 from slotbench.data.action_videos.action_videos import ActionVideos
 from slotbench.data.action_videos.memory_maze import MemoryMaze
@@ -30,7 +29,6 @@ from slotbench.data.features.feature_file import FeatureFile
 from slotbench.data.folders.depth_video import DepthVideo
 from slotbench.data.folders.video_folder import VideoFolder
 from slotbench.data.movi.movi import MOVi
-from slotbench.data.tracking.multi_object_tracking import MultiObjectTracking
 
 
 @dataclass(frozen=True)
@@ -65,11 +63,6 @@ class Reader:
 def write_features(folder: Path) -> None:
     for split in ("train", "val", "test"):
         write_feature_file(folder / f"{split}.h5")
-
-
-def write_tracking(folder: Path) -> None:
-    for split in ("train", "val", "test"):
-        write_tracking_files(folder, split=split)
 
 
 def write_folder(folder: Path) -> None:
@@ -109,7 +102,6 @@ MOVI: dict[str, Any] = {"resolution": 16, "depth": True}
 READERS = {
     "BallFile": Reader(lambda folder: write_ball_file(folder / "balls.h5"), BallFile, {}, "balls.h5"),
     "FeatureFile": Reader(write_features, FeatureFile, {}),
-    "MultiObjectTracking": Reader(write_tracking, MultiObjectTracking, {}),
     "VideoFolder": Reader(write_folder, VideoFolder, {"resolution": 8}),
     "DepthVideo": Reader(write_folder, DepthVideo, {"resolution": 8, "unit": "metres"}),
     "MOVi": Reader(write_movi_a, MOVi, MOVI),

@@ -1,1 +1,0 @@
-"""Stored videos of the public multi-object tracking sets, with their masks of run lengths."""

@@ -43,7 +43,6 @@ COMMANDS = {
     "plugins": ("plugins", "list the components that can be named in a configuration"),
     "compare": ("compare", "print one table of runs, over seeds and variants"),
     "doctor": ("doctor", "check this installation, and say what to type where something is wrong"),
-    "completion": ("completion", "print the script that completes commands in bash or zsh"),
 }
 
 # what other tools, and people, call them

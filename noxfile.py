@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 
 import nox
 
@@ -123,19 +124,13 @@ def slurm(session: nox.Session) -> None:
 
 @nox.session
 def benchmarks(session: nox.Session) -> None:
-    """Run every benchmark at its smallest size, to see that it runs; the numbers mean nothing."""
+    """Run the benches at their smallest size, to see that they run; the numbers mean nothing."""
     install(session, "-e", ".[test]")
     scratch = session.create_tmp()
     session.run("slotbench", "bench", "cores", "SlotSSM", "--quick", "--out", scratch)
-    listed = session.run("python", "-c", "from slotbench.bench.subjects import SUBJECTS; print(*SUBJECTS)", silent=True)
-    for subject in str(listed).split():
-        session.run("slotbench", "bench", subject, "--quick", "--out", scratch)
-
-
-@nox.session(venv_backend="none")
-def gpu(session: nox.Session) -> None:
-    """Measure the next slice of what wants a GPU (docs/gpu_day.md) with the python on the PATH; installs nothing."""
-    session.run("python", "-m", "slotbench", "bench", "gpu", *session.posargs, external=True)
+    session.run("slotbench", "bench", "ops", "--seconds", "0.1")
+    for script in sorted(Path("benchmarks").glob("*.py")):
+        session.run("python", str(script), "--quick")
 
 
 @nox.session

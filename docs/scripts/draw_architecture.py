@@ -18,7 +18,7 @@ PATH = Path(__file__).resolve().parents[1] / "assets" / "architecture.svg"
 
 TOP = "commands"
 ROWS = [
-    ["grids", "comparison", "health", "bench"],
+    ["grids", "comparison", "doctor", "bench"],
     ["config", "models"],
     ["callbacks", "tasks", "evaluation", "slotbench_plugins", "templates"],
     ["lightning_compat", "runs", "data", "figures", "registry"],

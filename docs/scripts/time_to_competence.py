@@ -182,33 +182,15 @@ def flops_of(study: Study) -> dict[str, int]:
     return {name: sum(counts.values()) for name, counts in stored.items()}
 
 
-def count(studies: Sequence[Study], runs_dir: Path) -> None:
-    """Counts the operations of a step of every core, and stores them."""
-    from slotbench.bench.step_flops import experiment_flops
-
-    stored = json.loads(FLOPS.read_text(encoding="utf-8")) if FLOPS.exists() else {}
-    for study in studies:
-        for name, runs in runs_of(study, runs_dir).items():
-            made = experiment_flops(Path(runs[0].source) / "config.yaml")
-            counts = {"products": made.products, "elementwise": made.elementwise}
-            stored.setdefault(study.steps, {})[name] = counts
-            FLOPS.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
-            print(f"{study.steps}, {name}: {1e-9 * made.total:.3f} GFLOP", flush=True)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the tables; 1 where the runs of a named study are not there."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("studies", nargs="+", metavar="NAME", choices=STUDIES, help=", ".join(STUDIES))
-    parser.add_argument("--count", action="store_true", help="count the operations of a step anew")
     parser.add_argument("--runs_dir", type=Path, default=Path("runs"), help="where the grids are (default: runs)")
     args = parser.parse_args(arguments)
     studies = [STUDIES[name] for name in args.studies]
     try:
-        if args.count:
-            count(studies, args.runs_dir)
-        else:
-            print("\n\n".join("\n".join([HEAD, *rows(one, runs_of(one, args.runs_dir))]) for one in studies))
+        print("\n\n".join("\n".join([HEAD, *rows(one, runs_of(one, args.runs_dir))]) for one in studies))
     except ComparisonError as error:
         print(error, file=sys.stderr)
         return 1

@@ -1,1 +1,1 @@
-"""What `slotbench bench` measures, each measurement in a process of its own."""
+"""What `slotbench bench` measures: cores against the length of clips, and the kernels of `slotbench.ops`."""

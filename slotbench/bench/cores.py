@@ -1,26 +1,36 @@
-"""Every core against sequence length: what was measured so far, and a process for each core at each length."""
+"""Every core against the length of clips: what is measured so far, and tables of it."""
 
 from __future__ import annotations
 
 import json
-import tempfile
+import os
+import signal
+import statistics
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from math import log
 from pathlib import Path
 from typing import Any
 
-from slotbench.bench.harness import OUT_OF_MEMORY, OUT_OF_TIME, SKIPPED, messages, python, thread_variables
 from slotbench.errors import UserError
 from slotbench.files import dump_json, write_atomically
 from slotbench.runs.provenance import describe_environment
 
-__all__ = ["Job", "Results", "Settings", "run_job", "sweep"]
+__all__ = ["PANELS", "Results", "Settings", "number", "sweep", "tables"]
 
-_MEASURES = ("inference", "training", "streaming")
-# What makes numbers comparable: a file holds points of one combination only.
+Point = dict[str, Any]
+# what makes points comparable: a file holds points of one combination only
 _IDENTITY = ("batch", "slots", "dim", "tokens", "repeats", "threads", "device")
-# Seconds that a process may take beyond the limit until it measures: imports, compilation.
-_START = 300.0
+
+PANELS = (
+    ("Inference, ms", "inference", "seconds", 1e3),
+    ("Training step, ms", "training", "seconds", 1e3),
+    ("Peak memory of a training step, MB", "training", "memory_mb", 1.0),
+    ("Operations of a training step, GFLOP", "training", "flops", 1e-9),
+)
+"""What is shown: title, stage, key of a point, factor."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +44,8 @@ class Settings:
         slots: number of slots, where the core takes `num_slots`.
         dim: width of tokens, and of slots where the core takes `dim`.
         tokens: tokens per time step.
-        repeats: how often each point is timed; fewer, down to once, where more would not fit into `seconds`.
-        seconds: time for one measure of one core at one length.
+        repeats: how often each point is timed; fewer where more would not fit into `seconds`.
+        seconds: time for one stage of one core at one length.
         memory: GiB that it may take beyond the idle process.
         threads: of torch and of compiled kernels.
         device: "cpu" or "cuda".
@@ -56,180 +66,150 @@ class Settings:
     plugins: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Job:
-    """One core at one length.
-
-    Attributes:
-        core: its name.
-        stages: "inference" and "training" of a clip, or "streaming" step by step.
-        length: time steps.
-        settings: of the whole bench.
-    """
-
-    core: str
-    stages: tuple[str, ...]
-    length: int
-    settings: Settings
-
-
 @dataclass
 class Results:
-    """Points by (core, measure, length), kept on disk after every change.
+    """Points by (core, stage, length), written after every change.
 
-    A point has "core", "measure", "length", and either "problem" (`OUT_OF_MEMORY`, `OUT_OF_TIME`, "error" or `SKIPPED`)
-    with "message", or what was measured.
+    A point has "core", "stage", "length", and what was measured, or a "problem" ("memory", "time" or "error") with a
+    "message".
     """
 
     path: Path
     settings: Settings
     environment: dict[str, Any]
-    points: dict[tuple[str, str, int], dict[str, Any]] = field(default_factory=dict)
+    points: dict[tuple[str, str, int], Point] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: Path, settings: Settings, *, restart: bool = False) -> Results:
-        """Starts with the points of an earlier bench that still hold, or with none.
-
-        A failure holds unless its limit has been raised since; an error does not hold, nor does what was skipped.
+        """Begins with the points of an earlier bench, errors left out, or with none.
 
         Raises:
             UserError: the file is of other settings or of another machine.
         """
         results = cls(path, settings, describe_environment())
-        if not path.is_file() or restart:
+        if restart or not path.is_file():
             return results
-        try:
-            stored = json.loads(path.read_text(encoding="utf-8"))
-            pairs = [(name, stored["settings"][name], getattr(settings, name)) for name in _IDENTITY]
-            there, here, points = stored["environment"], results.environment, stored["points"]
-            # the name of the processor or of the GPU is the machine's; that the versions match is the user's business
-            pairs.append(("hardware", there["device"], here["device"]))
-            pairs.append(("torch", there["versions"]["torch"], here["versions"]["torch"]))
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise UserError(f"{path} is not the result of a bench: choose another --out, or --restart") from error
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        pairs = [(name, stored["settings"][name], getattr(settings, name)) for name in _IDENTITY]
+        pairs.append(("device", stored["environment"]["device"], results.environment["device"]))
         changed = ", ".join(f"{name} {before} in place of {now}" for name, before, now in pairs if before != now)
         if changed:
             raise UserError(f"{path} was measured with {changed}: choose another --out, or --restart to drop it")
-        limits = {None: 0.0, OUT_OF_MEMORY: settings.memory, OUT_OF_TIME: settings.seconds}
-        for point in points:
-            if (problem := point.get("problem")) in limits and point.get("limit", 0.0) >= limits[problem]:
-                results.points[point["core"], point["measure"], point["length"]] = point
+        points = [point for point in stored["points"] if point.get("problem") != "error"]
+        results.points = {(point["core"], point["stage"], point["length"]): point for point in points}
         return results
 
-    def get(self, core: str, measure: str, length: int) -> dict[str, Any] | None:
-        """The point, if there is one."""
-        return self.points.get((core, measure, length))
+    def add(self, point: Point) -> None:
+        """Adds a point, and writes the file."""
+        self.points[point["core"], point["stage"], point["length"]] = point
+        content = {"settings": asdict(self.settings), "environment": self.environment}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.path, dump_json({**content, "points": list(self.points.values())}, indent=1) + "\n")
 
-    def add(self, core: str, measure: str, length: int, **fields: Any) -> dict[str, Any]:
-        """Adds or replaces a point, and writes the file."""
-        point = {"core": core, "measure": measure, "length": length, **fields}
-        self.points[core, measure, length] = point
-        self.write()
-        return point
-
-    def cores(self) -> list[str]:
-        """Every core with a point, in alphabetical order."""
-        return sorted({core for core, _, _ in self.points}, key=str.lower)
-
-    def lengths(self) -> list[int]:
-        """Every length with a point of a clip, ascending."""
-        return sorted({length for _, measure, length in self.points if measure != "streaming"})
-
-    def series(self, core: str, measure: str) -> list[dict[str, Any]]:
-        """A core's points of one measure, by length."""
-        found = [point for (name, what, _), point in self.points.items() if (name, what) == (core, measure)]
+    def series(self, core: str, stage: str) -> list[Point]:
+        """Points of a core at a stage, by length."""
+        found = [point for (name, what, _), point in self.points.items() if (name, what) == (core, stage)]
         return sorted(found, key=lambda point: point["length"])
 
-    def write(self, **more: Any) -> None:
-        """Writes the file whole, under its name only when it is complete."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        points = [point for core in self.cores() for measure in _MEASURES for point in self.series(core, measure)]
-        content = {"bench": "cores", "settings": asdict(self.settings), "environment": self.environment}
-        write_atomically(self.path, dump_json({**content, **more, "points": points}, indent=1) + "\n")
+    def cores(self) -> list[str]:
+        """Every core that has a point, in alphabetical order."""
+        return sorted({core for core, _, _ in self.points}, key=str.lower)
 
 
-def sweep(
-    results: Results,
-    report: Callable[[dict[str, Any]], None],
-    begin: Callable[[str, int, int], None] = lambda what, index, total: None,
-) -> None:
-    """Fills in the points that are missing.
-
-    Cores take turns at each length, so that a change of the machine's load is not a difference between cores. Where a
-    core fails at a measure, its longer lengths of that measure are skipped.
+def sweep(results: Results, report: Callable[[Point], None]) -> None:
+    """Measures the points that are missing; where a core fails at a stage, longer clips are not tried.
 
     Args:
         results: where points are looked up and added.
         report: called with each new point.
-        begin: called before each process with what it measures, which process it is, counted from 1, and of how many.
     """
     settings = results.settings
-    clips = [(core, length, ("inference", "training")) for length in settings.lengths for core in settings.cores]
-    streams = [(core, max(settings.lengths), ("streaming",)) for core in settings.cores]
-    jobs = [
-        (core, length, missing)
-        for core, length, stages in [*clips, *streams]
-        if (missing := tuple(stage for stage in stages if results.get(core, stage, length) is None))
-    ]
-    for index, (core, length, stages) in enumerate(jobs, start=1):
-        begin(f"{core}, {' and '.join(stages)}, T = {length}", index, len(jobs))
-        _measure(results, core, length, stages, report)
+    for core in settings.cores:
+        while jobs := _missing(results, core):
+            before = len(results.points)
+            for found in _run(core, jobs, settings):
+                point = {"core": core, **found}
+                results.add(point)
+                report(point)
+            if len(results.points) == before:  # not even the first job has an answer
+                raise RuntimeError(f"the process that measures {core} said nothing")
 
 
-def _measure(
-    results: Results, core: str, length: int, stages: tuple[str, ...], report: Callable[[dict[str, Any]], None]
-) -> None:
-    settings, waiting = results.settings, []
-    for stage in stages:
-        if stage != "streaming" and (why := _failed_before(results, core, stage, length)):
-            report(results.add(core, stage, length, problem=SKIPPED, message=why))
-        else:
-            waiting.append(stage)
-    limits = {OUT_OF_MEMORY: settings.memory, OUT_OF_TIME: settings.seconds}
-    why = ""
-    for stage, found in run_job(Job(core, tuple(waiting), length, settings)) if waiting else ():
-        waiting.remove(stage)
-        if problem := found.get("problem"):
-            why = f"{stage}: {problem}"
-            found |= {"limit": limits[problem]} if problem in limits else {}
-        report(results.add(core, stage, length, **found))
-    for stage in waiting:
-        report(results.add(core, stage, length, problem=SKIPPED, message=why))
+def _missing(results: Results, core: str) -> list[tuple[str, int]]:
+    settings = results.settings
+    jobs = [(stage, length) for length in settings.lengths for stage in ("inference", "training")]
+    jobs.append(("streaming", max(settings.lengths)))
+    failed = {point["stage"] for (name, _, _), point in results.points.items() if name == core and "problem" in point}
+    return [(stage, n) for stage, n in jobs if stage not in failed and (core, stage, n) not in results.points]
 
 
-def _failed_before(results: Results, core: str, measure: str, length: int) -> str:
-    """Why a measure is not tried: it has failed, or was skipped, at a shorter length; "" if it has not."""
-    shorter = [point for point in results.series(core, measure) if point["length"] < length and "problem" in point]
-    for point in shorter:
-        if point["problem"] != SKIPPED:
-            return f"{point['problem']} at {point['length']}"
-    return str(shorter[0]["message"]) if shorter else ""
+def _run(core: str, jobs: list[tuple[str, int]], settings: Settings) -> Iterator[Point]:
+    """What the process of a core says of each job; of the job that ends it, why."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+    env = {**os.environ, **dict.fromkeys(names, str(settings.threads))}
+    command = [sys.executable, "-P", "-m", "slotbench.bench.core_process"]
+    request = json.dumps({"core": core, "settings": asdict(settings), "jobs": jobs})
+    pipe, waiting = subprocess.PIPE, list(jobs)
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=env) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(request)
+            process.stdin.close()
+            for line in process.stdout:
+                found = json.loads(line)
+                waiting.remove((found["stage"], found["length"]))
+                if "problem" in found:
+                    waiting = [job for job in waiting if job[0] != found["stage"]]
+                yield found
+        finally:
+            process.kill()
+    if waiting:
+        problems = {-signal.SIGALRM: "time", -signal.SIGKILL: "memory", -signal.SIGABRT: "memory"}
+        problem = problems.get(process.returncode, "error")
+        stage, length = waiting[0]
+        message = f"the process ended with code {process.returncode}"
+        yield {"stage": stage, "length": length, "problem": problem, "message": message}
 
 
-def run_job(job: Job) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Stages with their numbers as the process of `slotbench.bench.core_process` says them; a problem is the last."""
-    settings, waiting = job.settings, list(job.stages)
-    command, env = python("slotbench.bench.core_process"), thread_variables(settings.threads)
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
-        for message in messages(command, asdict(job), settings.seconds, start=_START, errors=errors, env=env):
-            if "result" in message:
-                waiting.remove(stage := message.pop("result"))
-                yield stage, message
-            elif "begin" not in message and waiting:
-                if "ended" in message:
-                    errors.seek(0)
-                    message = _death(message["ended"], [line.strip() for line in errors if line.strip()])
-                limits = {
-                    OUT_OF_MEMORY: f"above {settings.memory:g} GiB",
-                    OUT_OF_TIME: f"longer than {settings.seconds:g} s",
-                }
-                problem = message["problem"]
-                yield waiting[0], {"problem": problem, "message": limits.get(problem, message["message"])}
-                return
+def number(value: float) -> str:
+    """Three significant digits, thousands separated."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.3g}".rstrip(".")
 
 
-def _death(code: int | None, printed: list[str]) -> dict[str, Any]:
-    """A process that ended without a word: a library that cannot allocate aborts, and the system kills the large."""
-    message = ": ".join([f"the process ended with code {code}", *printed[-1:]])
-    problem = OUT_OF_TIME if code is None else "error"
-    return {"problem": OUT_OF_MEMORY if code == -9 or "bad_alloc" in "".join(printed) else problem, "message": message}
+def growth(points: list[tuple[int, float]]) -> str:
+    """The p of value ~ T^p over the upper three lengths, as "T^p"; "" for fewer than two."""
+    upper = [(log(length), log(max(value, 1e-9))) for length, value in points[-3:]]
+    return f"T^{statistics.linear_regression(*zip(*upper, strict=True)).slope:.2f}" if len(upper) > 1 else ""
+
+
+def tables(results: Results) -> dict[str, list[list[str]]]:
+    """Rows by title, headings first: each quantity against the length, and streaming."""
+    lengths = sorted({length for _, stage, length in results.points if stage != "streaming"})
+    made = {}
+    for title, stage, key, factor in PANELS:
+        rows = [["core", *(f"T={length}" for length in lengths), "grows as"]]
+        for core in results.cores():
+            points = {point["length"]: point for point in results.series(core, stage)}
+            cells, medians = [], []
+            for length in lengths:
+                point = points.get(length, {})
+                value = point.get(key)
+                values = [factor * one for one in (value if isinstance(value, list) else [value]) if one is not None]
+                if values:
+                    medians.append((length, statistics.median(values)))
+                around = f" ({number(min(values))}–{number(max(values))})" if len(values) > 1 else ""
+                cells.append(number(medians[-1][1]) + around if values else point.get("problem", "–"))
+            rows.append([core, *cells, growth(medians)])
+        made[title] = rows
+    rows = [["core", "step 8, ms", "late: after", "ms", "late / early", "state, MB", "late, MB"]]
+    for core in results.cores():
+        for point in results.series(core, "streaming")[-1:]:
+            if "problem" in point:
+                rows.append([core, point["problem"], *[""] * 5])
+                continue
+            early, late = (statistics.median(point[key]) for key in ("early", "late"))
+            cells = [number(1e3 * early), str(point["steps"]), number(1e3 * late), f"{late / early:.2f}"]
+            rows.append([core, *cells, *(number(point[key]) for key in ("early_state_mb", "late_state_mb"))])
+    made["Streaming, one step at a time with carried state"] = rows
+    return made

@@ -2,76 +2,47 @@
 
 from __future__ import annotations
 
-import dataclasses
+import argparse
 import json
-import time
-from collections.abc import Sequence
+from pathlib import Path
 
-from slotbench.commands.arguments import split_and_load
-from slotbench.errors import UserError, did_you_mean, lines
-from slotbench.health.examination import all_checks, examine
-from slotbench.health.findings import Finding, print_report
+from slotbench.doctor import GROUPS, findings
+from slotbench.errors import UserError, did_you_mean
 
-__all__ = ["USAGE", "main"]
+__all__ = ["main"]
 
-USAGE = """Usage: slotbench doctor [CHECK ...] [--require NAME ...] [--json] [--verbose] [--runs_dir DIR]
-                        [--plugin FILE]
-
-Looks at versions, plugins, kernels (each is run), threads, memory, disk, graphics cards and tools; each line is ok, a
-note, or broken, and says what to type then. Of other packages' components it imports those alone that CHECK or NAME is
-(the component or its package), as importing runs their code.
-
-  slotbench doctor                                     everything; 1 if a component or what all need is broken
-  slotbench doctor --require cuda --require SlotSSM    1 as well if one of these is not ok: in scripts, before a job
-  slotbench doctor kernels wandb                       these alone; 1 if a group has something broken, a name is not ok
-  slotbench doctor --json                              the same for programs
-  slotbench doctor --verbose                           every component on a line, tracebacks whole
-
-CHECK and NAME: a group (versions, extras, plugins, components, kernels, threads, memory, disk, devices, tools), a
-component, a package, an op, OP/KERNEL, an extra, or a name that the report shows."""
-
-_FLAGS = ("--json", "--verbose")
+_COLOURS = {"ok": "green", "note": "yellow", "broken": "bold red"}
 
 
 def main(command: str, arguments: list[str]) -> int:
-    """Prints the report; 1 if what is asked for is not in order."""
-    options, rest = split_and_load(arguments)
-    flags = {flag for flag in _FLAGS if flag in rest}
-    asked, required = _asked([argument for argument in rest if argument not in flags])
-    checks = all_checks(options.runs_dir, [*asked, *required])
-    started = time.perf_counter()
-    found, failing = examine(checks, asked, required)
-    if "--json" in flags:
-        print(json.dumps(_document(found, failing), indent=1))
-    else:
-        print_report(found, failing, "--verbose" in flags)
-        print(f"({time.perf_counter() - started:.1f} s)")
+    """Prints the report; 1 if something is broken, or what is required is not in order."""
+    description = "Checks versions, components, kernels, devices, memory, disk and tools; 1 if something is broken."
+    parser = argparse.ArgumentParser("slotbench doctor", description=description)
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"these alone: {', '.join(GROUPS)}")
+    need = "1 too if this line of the report is not ok, such as cuda"
+    parser.add_argument("--require", action="append", default=[], metavar="NAME", help=need)
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--runs_dir", type=Path, default=Path("runs"), help="folder of runs (default: runs)")
+    given = parser.parse_args(arguments)
+    for group in given.groups:
+        if group not in GROUPS:
+            raise UserError(f"doctor has no group {group}{did_you_mean(group, GROUPS)}; groups: {', '.join(GROUPS)}")
+    found = list(findings(given.runs_dir, given.groups))
+    states = {finding.name: finding.state for _, finding in found}
+    failing = [name for name, state in states.items() if state == "broken"]
+    failing += [name for name in given.require if states.get(name, "absent") in ("note", "absent")]
+    if given.json:
+        print(json.dumps({"failing": failing, "findings": [{"group": g, **f._asdict()} for g, f in found]}, indent=1))
+        return 1 if failing else 0
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    for group in dict.fromkeys(group for group, _ in found):
+        console.print(Text(group.capitalize(), style="bold"))
+        for finding in (finding for of, finding in found if of == group):
+            console.print(Text("  ").append(f"{finding.state:<7}", _COLOURS[finding.state]), end="")
+            console.print(Text(f"{finding.name:<26} {finding.text}"))
+    if failing:
+        console.print(Text(f"not in order: {', '.join(failing)}", "bold red"))
     return 1 if failing else 0
-
-
-def _asked(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The names to show, and those that are only required."""
-    asked: list[str] = []
-    required: list[str] = []
-    waiting = iter(arguments)
-    for argument in waiting:
-        option, equals, value = argument.partition("=")
-        if option == "--require":
-            name = value if equals else next(waiting, "")
-            if not name or name.startswith("-"):
-                raise UserError(lines("--require names nothing", expected="--require NAME, such as --require cuda"))
-            required.append(name)
-        elif argument.startswith("-"):
-            near = did_you_mean(argument, ["--require", *_FLAGS])
-            raise UserError(f"doctor has no option {argument}{near or ';'} slotbench doctor --help lists them")
-        else:
-            asked.append(argument)
-    return asked, required
-
-
-def _document(found: list[Finding], failing: list[Finding]) -> dict[str, object]:
-    return {
-        "exit_code": 1 if failing else 0,
-        "failing": [finding.name for finding in failing],
-        "findings": [dataclasses.asdict(finding) for finding in found],
-    }

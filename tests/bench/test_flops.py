@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from slotbench import registry
-from slotbench.bench.core_process import count_flops
-from slotbench.bench.subjects.codes import clip_of, laptop_task
+from slotbench.bench.flops import count_flops
 from slotbench.interfaces import TemporalCore, TokenSpec
 
 B, L, D, N = 2, 16, 32, 4
@@ -91,61 +89,3 @@ def test_products_in_place_and_fused_attention_are_counted():
     assert count_flops(lambda: scaled_dot_product_attention(query, key, value)) == forward
     whole = count_flops(lambda: scaled_dot_product_attention(query, key, value).sum().backward())
     assert whole == forward + 2 * 2 * 3 * 7 * (3 * 8 + 2 * 8)
-
-
-@pytest.mark.parametrize("name", registry.names("cores"))
-def test_every_core_is_counted(name):
-    core, tokens = registry.load("cores", name)(TokenSpec(12, 4, (2, 2))), torch.randn(1, 2, 4, 12)
-    wants = {name: parameter.requires_grad for name, parameter in core.named_parameters()}
-
-    @torch.no_grad()
-    def call() -> None:
-        core(tokens)
-
-    forward = count_flops(call, core)
-    assert wants == {name: parameter.requires_grad for name, parameter in core.named_parameters()}
-    assert 0 < forward < count_flops(lambda: core(tokens).slots.square().mean().backward())
-
-
-def conv(inputs: int, outputs: int, kernel: int = 3) -> int:
-    return inputs * outputs * kernel**2
-
-
-def around_the_core(width: int, dim: int, codes: int) -> int:
-    """A cell of the ConvS5 paper's encoder of one level and decoder of four blocks, around a core."""
-    encoder = conv(256, width) + 2 * conv(width, width)
-    return encoder + conv(dim, dim) + 4 * 2 * conv(dim, dim) + dim * codes
-
-
-def convs5_of_codes(width: int, dim: int, layers: int, codes: int) -> int:
-    """A frame of 256 cells; kernels of 3 x 3, as many states as channels, an embedding of 16 for actions."""
-    layer = 2 * conv(dim, dim) + 2 * conv(dim, dim)  # input and output of the state, then the activation
-    return 256 * (around_the_core(width, dim, codes) + (width + 16) * dim + layers * layer)
-
-
-def s5_of_codes(width: int, dim: int, layers: int, codes: int) -> int:
-    """A frame that is one vector for the core."""
-    layer = 2 * dim * dim + dim * dim  # input and output of the state, then the gate
-    maps = 256 * (width + 16) * dim + 256 * dim * dim
-    return 256 * around_the_core(width, dim, codes) + maps + layers * layer
-
-
-@pytest.mark.parametrize(("name", "formula"), [("ConvS5", convs5_of_codes), ("S5", s5_of_codes)])
-def test_models_of_codes_are_what_the_sizes_say(name, formula):
-    task, frames = laptop_task(name), 4
-    batch = clip_of(task, frames)
-
-    @torch.no_grad()
-    def call() -> None:
-        task(batch)
-
-    assert count_flops(call, task) == 2 * (frames - 1) * formula(32, 64, 2, 128)
-
-
-def test_a_call_that_the_counter_cannot_follow_has_no_number():
-    def call() -> None:
-        raise AssertionError("Expected gradient function to be set")
-
-    layer = nn.Linear(2, 2)
-    assert count_flops(call, layer) is None
-    assert layer.weight.requires_grad

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+from laptop_codes import LAPTOP, clip_of, laptop_task
 from torch import Tensor, nn
 
-from slotbench.bench.core_process import count_flops
-from slotbench.bench.subjects.codes import LAPTOP, clip_of, laptop_task
+from slotbench.bench.flops import count_flops
 from slotbench.interfaces import VideoBatch, map_state
 
 CONTEXT, HORIZON = 3, 6

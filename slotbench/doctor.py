@@ -112,7 +112,7 @@ def _kernels(runs: Path) -> Iterator[Finding]:
 def _machine(runs: Path) -> Iterator[Finding]:
     import torch
 
-    from slotbench.files import cache_home
+    from slotbench.io import cache_home
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = torch.get_num_threads()

@@ -10,6 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {"slotbench": ROOT / "slotbench", "slotbench_plugins": ROOT / "plugins" / "slotbench_plugins"}
 EVERYWHERE = {
+    "io",
     *("configurations", "errors", "files", "lazy", "text", "checksums", "arrays", "locks", "yaml_files", "metric_info"),
     *("help_text", "records"),
 }

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from slotbench.errors import UserError
-from slotbench.files import dump_json, write_atomically
+from slotbench.io import dump_json, write_atomically
 from slotbench.runs.provenance import describe_environment
 
 __all__ = ["PANELS", "Results", "Settings", "number", "sweep", "tables"]

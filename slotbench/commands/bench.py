@@ -62,7 +62,7 @@ def _bench_cores(given: argparse.Namespace) -> int:
     _known("core", given.names, known := registry.names("cores"))
     from slotbench.bench.cores import Results, Settings, number, sweep, tables
     from slotbench.bench.plot import draw
-    from slotbench.files import write_atomically
+    from slotbench.io import write_atomically
 
     settings = Settings(
         cores=tuple(given.names or known),

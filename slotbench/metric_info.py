@@ -1,51 +1,78 @@
-"""What a metric is: its label, direction, unit, scope, masks, and of which score it is a baseline or an oracle.
+"""What a logged number is: label, direction, unit, scope and masks, and of which score it is a baseline or an oracle.
 
-A metric's class or its `Scores` declares this once, by the name of the score; the run writes it beside its rows for
-every name that it logs; tables, pages and reports look it up. Runs that were written before have no such record:
-`legacy_info` reads what their names say, and is the only place that does.
+A metric declares this once, by its name. A run writes it to `run.json` for every name that it logs, and whatever shows
+scores looks it up there (`info_of`, `references_of`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields, replace
-from typing import Any, Literal
-
-from slotbench.errors import FileError
-from slotbench.records import as_record
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, asdict, dataclass, fields, replace
+from typing import Any, Literal, NamedTuple
 
 __all__ = [
     "MASKS",
-    "ONCE_AMONG_BASELINES",
-    "REFERENCES",
     "MetricInfo",
+    "Reference",
+    "References",
     "arrow",
     "describe",
+    "direction_by_words",
     "info_of",
     "infos_as_record",
     "infos_from_record",
     "is_reference",
-    "legacy_direction",
-    "legacy_info",
-    "legacy_reference",
-    "reference_of",
-    "score_beside",
+    "references_of",
     "score_text",
     "without_stage",
 ]
 
-Reference = Literal["", "baseline", "oracle"]
+Kind = Literal["", "baseline", "oracle"]
 
 MASKS = ("decoder", "attention", "mask_decoder")
 """Whose masks a score may be of."""
 
-REFERENCES = ("val/baseline/", "val/oracle/", "val/floor/")
-"""How the logged scores of baselines and of oracles begin, the last those of version 0.1."""
-
 _SCOPES = {"video": "per video", "frame": "per frame", "step": "per step", "scene": "per scene"}
-_STAGE = re.compile(r"(?:val|test|train|lengths/\d{1,4}T)/")
+_STAGE = re.compile(r"(?:val|test|train|lengths/\d+T)/")
+_LOWER = frozenset({"loss", "mse", "bce", "nll", "rmse", "lpips", "fvd", "error", "switches", "misses", "milliseconds"})
+_HIGHER = frozenset({"accuracy", "iou", "miou", "ari", "mbo", "psnr", "ssim", "r2", "mota", "motp", "ahead"})
+
+
+class Reference(str):
+    """Logged name of what a baseline or an oracle scores, with the score that it stands beside.
+
+    Args:
+        kind: "baseline" (learns nothing) or "oracle" (knows the simulator).
+        of: the score, without masks: "miou/video".
+        by: the reference's own name, such as "one slot".
+        logged: the name, where it is not "<kind>/<of>/<by>".
+
+    Example:
+        >>> name = Reference("baseline", "miou/video", "one slot")
+        >>> name, name.of
+        ('baseline/miou/video/one slot', 'miou/video')
+    """
+
+    kind: Kind
+    of: str
+    by: str
+
+    def __new__(cls, kind: Kind, of: str, by: str, logged: str = "") -> Reference:
+        """A name with its parts."""
+        self = super().__new__(cls, logged or f"{kind}/{of}/{by}")
+        self.kind, self.of, self.by = kind, of, by
+        return self
+
+    def __getnewargs__(self) -> tuple[Kind, str, str, str]:  # type: ignore[override]
+        return self.kind, self.of, self.by, str(self)
+
+
+class References(NamedTuple):
+    """Scores of baselines, and those of oracles, by their names."""
+
+    baselines: dict[str, float]
+    oracles: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -53,7 +80,7 @@ class MetricInfo:
     """What a logged number is.
 
     Attributes:
-        name: as logged, without the stage: "fg_ari/video/decoder"; of a declaration the name of the score: "fg_ari".
+        name: as logged, without the stage: "fg_ari/video/decoder"; of a declaration that of the metric: "fg_ari".
         label: what it is, in a few words.
         higher_is_better: the direction; None where neither is better.
         unit: such as "dB".
@@ -70,7 +97,7 @@ class MetricInfo:
     unit: str = ""
     scope: str = ""
     masks: str = ""
-    reference: Reference = ""
+    reference: Kind = ""
     of: str = ""
     by: str = ""
 
@@ -81,56 +108,42 @@ class MetricInfo:
 
 
 def describe(names: Iterable[str], declared: Iterable[MetricInfo]) -> dict[str, MetricInfo]:
-    """What each logged name is, by the declarations of the scores.
+    """What each logged name is, by the declarations of the metrics; names that none covers are left out.
 
     Args:
-        names: as logged, without the stage: a declared name, then parts such as a scope, masks or a step, or
-            "baseline/" or "oracle/" with the name of a score among which stands the reference's own.
-        declared: by the names of scores; the longest one that a name begins with counts. Of one name the last counts.
-
-    Returns:
-        Those of the names that a declaration covers.
+        names: as logged, without the stage: a declared name, alone or with "/" and parts such as a scope, masks or a
+            step behind it, and `Reference`s.
+        declared: by the names of metrics; of one name the last counts.
 
     Example:
-        >>> found = describe(["miou/video/decoder", "baseline/miou/video/grid"], [MetricInfo("miou", "mIoU", True)])
-        >>> found["miou/video/decoder"].label, found["baseline/miou/video/grid"].of
+        >>> baseline = Reference("baseline", "miou/video", "grid")
+        >>> found = describe(["miou/video/decoder", baseline], [MetricInfo("miou", "mIoU", True)])
+        >>> found["miou/video/decoder"].label, found[baseline].of
         ('mIoU per video, decoder', 'miou/video')
     """
     known = {one.name: one for one in declared}
-    listed = list(names)
-    scores = {name: _score(name, known) for name in listed if not name.startswith(("baseline/", "oracle/"))}
-    found = {name: info for name, info in scores.items() if info is not None}
-    beside = {info.without_masks: info for info in found.values()}
-    for name in listed:
-        kind, _, rest = name.partition("/")
-        if kind in ("baseline", "oracle") and (of := _score_of(rest, beside)) is not None:
-            found[name] = replace(beside[of[0]], name=name, masks="", reference=kind, of=of[0], by=of[1])  # type: ignore[arg-type]
+    found = {}
+    for name in names:
+        own = _described(name.of if isinstance(name, Reference) else name, known)
+        if own is not None and isinstance(name, Reference):
+            own = replace(own, name=str(name), masks="", reference=name.kind, of=name.of, by=name.by)
+        if own is not None:
+            found[str(name)] = own
     return found
 
 
-def _score(name: str, known: Mapping[str, MetricInfo]) -> MetricInfo | None:
-    parts = name.split("/")
-    for count in range(len(parts), 0, -1):
-        declared = known.get("/".join(parts[:count]))
-        if declared is not None:
-            rest = parts[count:]
-            masks = rest.pop() if rest and rest[-1] in MASKS else declared.masks
-            scope = rest.pop(0) if rest and rest[0] in _SCOPES else declared.scope
-            label = declared.label or declared.name
-            label += f" {_SCOPES[scope]}" if scope and not declared.scope else ""
-            label += "".join(f", {part.replace('_', ' ')}" for part in (*rest, *([masks] * (masks != declared.masks))))
-            return replace(declared, name=name, label=label, scope=scope, masks=masks)
-    return None
-
-
-def _score_of(reference: str, scores: Collection[str]) -> tuple[str, str] | None:
-    """The score that "miou/video/grid" is a reference of, and the reference's own name: any part but the first."""
-    parts = reference.split("/")
-    for index in range(len(parts) - 1, 0, -1):
-        score = "/".join(parts[:index] + parts[index + 1 :])
-        if score in scores:
-            return score, parts[index]
-    return None
+def _described(name: str, known: Mapping[str, MetricInfo]) -> MetricInfo | None:
+    metric, *rest = name.split("/")
+    if (declared := known.get(name)) is not None:
+        rest = []
+    elif (declared := known.get(metric)) is None:
+        return None
+    masks = rest.pop() if rest and rest[-1] in MASKS else declared.masks
+    scope = rest.pop(0) if rest and rest[0] in _SCOPES else declared.scope
+    label = declared.label or declared.name
+    label += f" {_SCOPES[scope]}" if scope and not declared.scope else ""
+    label += "".join(f", {part.replace('_', ' ')}" for part in (*rest, *([masks] * (masks != declared.masks))))
+    return replace(declared, name=name, label=label, scope=scope, masks=masks)
 
 
 def without_stage(logged: str) -> str:
@@ -139,122 +152,69 @@ def without_stage(logged: str) -> str:
     return logged[match.end() :] if match else logged
 
 
-def arrow(info: MetricInfo) -> str:
-    """ "↑" where higher is better, "↓" where lower is, else nothing."""
-    return {True: "↑", False: "↓", None: ""}[info.higher_is_better]
-
-
 def is_reference(logged: str) -> bool:
-    """Whether a logged name is that of a baseline or of an oracle."""
-    return logged.startswith(REFERENCES)
+    """Whether a logged name, with or without its stage, is that of a baseline or of an oracle."""
+    return without_stage(logged).startswith(("baseline/", "oracle/"))
 
 
 def info_of(logged: str, known: Mapping[str, MetricInfo]) -> MetricInfo:
-    """Declaration of a logged number: the run's own, or else what its name tells.
+    """What a logged number is; of one that no metric declares the direction is that of the words in its name.
 
     Args:
         logged: with its stage, such as "val/loss".
-        known: the run's own declarations, by name without the stage.
-    """
-    return known.get(without_stage(logged)) or legacy_info(logged)
-
-
-def score_beside(logged: str, known: Mapping[str, MetricInfo]) -> str:
-    """The name by which baselines and oracles of a logged score are known: without the stage and the masks.
-
-    Of clips of several lengths it keeps the length, "lengths/4T/mota", by which baselines differ.
-
-    Args:
-        logged: such as "val/miou/video/decoder".
-        known: the run's own declarations, by name without the stage.
-    """
-    info = info_of(logged, known)
-    kept = logged.removesuffix(without_stage(logged)) if logged.startswith("lengths/") else ""
-    return f"{kept}{info.without_masks if info.name == without_stage(logged) else without_stage(logged)}"
-
-
-def reference_of(logged: str, score: str, known: Mapping[str, MetricInfo]) -> tuple[Reference, str] | None:
-    """The kind and the name of a logged baseline or oracle, if it is one of the score's.
-
-    Args:
-        logged: of any score, such as "val/baseline/mse/black".
-        score: as `score_beside` names it.
         known: what the run has written, by name without the stage.
     """
-    if not is_reference(logged):
-        return None
-    info = known.get(without_stage(logged))
-    if info is None:
-        return legacy_reference(logged, score)
-    return (info.reference, info.by) if info.of == score else None
+    name = without_stage(logged)
+    return known.get(name) or MetricInfo(name, logged.removeprefix("val/"), direction_by_words(name))
+
+
+def references_of(logged: str, scores: Mapping[str, float], known: Mapping[str, MetricInfo]) -> References:
+    """What baselines and oracles of a score have, those of its own stage or else of the validation.
+
+    Args:
+        logged: the score, with its stage, such as "test/miou/video/decoder".
+        scores: everything that the run has logged, by name.
+        known: what the run has written, by name without the stage.
+    """
+    name = info_of(logged, known).without_masks
+    own = logged.removesuffix(without_stage(logged))
+    found = References({}, {})
+    for stage in dict.fromkeys((own, "val/")):
+        for info in known.values():
+            value = scores.get(f"{stage}{info.name}") if info.reference and info.of == name else None
+            if value is not None:
+                (found.oracles if info.reference == "oracle" else found.baselines).setdefault(info.by, value)
+    return found
 
 
 def infos_as_record(infos: Mapping[str, MetricInfo]) -> dict[str, dict[str, Any]]:
     """As plain data, what is empty left out."""
-    kept = [field for field in fields(MetricInfo) if field.default is not MISSING]
+    empty = {field.name: field.default for field in fields(MetricInfo) if field.default is not MISSING}
     return {
-        name: {field.name: value for field in kept if (value := getattr(info, field.name)) != field.default}
+        name: {key: value for key, value in asdict(info).items() if key in empty and value != empty[key]}
         for name, info in infos.items()
     }
 
 
-def infos_from_record(record: Any) -> dict[str, MetricInfo]:
-    """The infos of a record of any origin: entries of wrong types are left out."""
-    found = {}
-    for name, given in record.items() if isinstance(record, Mapping) else ():
-        with contextlib.suppress(FileError):
-            found[name] = as_record({**given, "name": name} if isinstance(given, Mapping) else given, MetricInfo, name)
-    return found
+def infos_from_record(record: Mapping[str, Mapping[str, Any]] | None) -> dict[str, MetricInfo]:
+    """What `infos_as_record` has written, such as the `metric_infos` of `run.json`."""
+    return {name: MetricInfo(name, **given) for name, given in (record or {}).items()}
 
 
-# --- runs written before
+def direction_by_words(name: str) -> bool | None:
+    """Whether more of it is better, by the words of a name; None if they do not say, or say both.
 
-
-_LOWER = frozenset(
-    {"loss", "mse", "bce", "nll", "rmse", "rel", "lpips", "fvd", "error", "switches", "misses", "milliseconds"}
-)
-_HIGHER = frozenset({"accuracy", "iou", "miou", "ari", "mbo", "psnr", "ssim", "r2", "mota", "motp", "ahead"})
-ONCE_AMONG_BASELINES = frozenset({"generator, last two frames", "constant velocity", "constant velocity, walls"})
-"""Oracles that runs of version 0.1 have logged as baselines, under `<stage>/floor/`."""
-
-
-def legacy_direction(name: str) -> bool | None:
-    """Whether more of it is better, by the words of its name; None if they do not say, or say both.
-
-    For runs without a record of their metrics, and for a grid that no run has been made of.
-
-    >>> legacy_direction("val/rollout_mse/first_8"), legacy_direction("val/fg_ari/video"), legacy_direction("val/depth")
+    >>> direction_by_words("rollout_mse/first_8"), direction_by_words("fg_ari/video"), direction_by_words("depth")
     (False, True, None)
     """
     words = set(re.split(r"[/_\W]+", name.lower()))
-    directions = {False} if words & _LOWER else set()
-    directions |= {True} if words & _HIGHER else set()
-    return directions.pop() if len(directions) == 1 else None
+    directions = [direction for direction, known in ((False, _LOWER), (True, _HIGHER)) if words & known]
+    return directions[0] if len(directions) == 1 else None
 
 
-def legacy_info(logged: str) -> MetricInfo:
-    """Declaration guessed from the name of a score: direction by its words, masks by its end."""
-    name = without_stage(logged)
-    masks = name.rpartition("/")[2]
-    masks = masks if masks in MASKS and "/" in name else ""
-    return MetricInfo(name, logged.removeprefix("val/"), legacy_direction(logged), masks=masks)
-
-
-def legacy_reference(logged: str, score: str) -> tuple[Reference, str] | None:
-    """The kind and the name of a baseline or an oracle, "val/baseline/mse/black", if it is one of the score's.
-
-    Its name has one part more than the score's, anywhere but in front. Version 0.1 logged oracles as baselines, under
-    `val/floor/`.
-
-    Args:
-        logged: of the reference.
-        score: without stage and masks.
-    """
-    found = _score_of(without_stage(logged).partition("/")[2], (score,))
-    if found is None:
-        return None
-    is_oracle = logged.startswith("val/oracle/") or found[1] in ONCE_AMONG_BASELINES
-    return ("oracle" if is_oracle else "baseline"), found[1]
+def arrow(info: MetricInfo) -> str:
+    """ "↑" where higher is better, "↓" where lower is, else nothing."""
+    return {True: "↑", False: "↓", None: ""}[info.higher_is_better]
 
 
 def score_text(value: float) -> str:

@@ -2,59 +2,72 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from slotbench.metric_info import (
     MetricInfo,
+    Reference,
     describe,
+    info_of,
     infos_as_record,
     infos_from_record,
-    reference_of,
-    score_beside,
+    references_of,
 )
 
 DECLARED = [MetricInfo("miou", "mIoU", True), MetricInfo("mse", "squared error", False)]
-LOGGED = (
-    "miou/video/decoder",
-    "mse/step_07",
-    "mse/first_10",
-    "baseline/miou/video/one slot",
-    "baseline/mse/step_07/black",
-    "baseline/mse/first_10/black",
-    "oracle/mse/step_07/simulator",
-)
-WRITTEN = describe(LOGGED, DECLARED)
+LOGGED = {
+    "miou/video/decoder": 0.5,
+    "mse/step_07": 0.1,
+    Reference("baseline", "miou/video", "one slot"): 0.2,
+    Reference("baseline", "mse/step_07", "black", "baseline/mse/black/step_07"): 0.3,
+    Reference("baseline", "mse/first_10", "black", "baseline/mse/black/first_10"): 0.4,
+    Reference("oracle", "mse/step_07", "simulator"): 0.0,
+}
+WRITTEN = describe([*LOGGED, "not/declared"], DECLARED)
+VALIDATED = {f"val/{name}": value for name, value in LOGGED.items()}
 
 
-@pytest.mark.parametrize("known", [WRITTEN, {}], ids=["by the record", "by the names"])
+def test_names_are_described_by_their_metric_and_their_parts():
+    decoder = WRITTEN["miou/video/decoder"]
+    assert (decoder.label, decoder.scope, decoder.masks) == ("mIoU per video, decoder", "video", "decoder")
+    assert WRITTEN["mse/step_07"].label == "squared error, step 07"
+    assert WRITTEN["baseline/mse/black/step_07"].higher_is_better is False
+    assert WRITTEN.keys() == {str(name) for name in LOGGED}
+
+
 @pytest.mark.parametrize(
-    ("logged", "score", "expected"),
+    ("logged", "baselines", "oracles"),
     [
-        ("val/baseline/miou/video/one slot", "val/miou/video/decoder", ("baseline", "one slot")),
-        ("val/baseline/mse/step_07/black", "val/mse/step_07", ("baseline", "black")),
-        ("val/oracle/mse/step_07/simulator", "val/mse/step_07", ("oracle", "simulator")),
-        ("val/baseline/mse/first_10/black", "val/mse/step_07", None),
-        ("val/baseline/mse/step_07/black", "val/miou/video/decoder", None),
-        ("val/mse/step_07", "val/mse/step_07", None),
+        ("val/miou/video/decoder", {"one slot": 0.2}, {}),
+        ("test/miou/video/decoder", {"one slot": 0.2}, {}),
+        ("val/mse/step_07", {"black": 0.3}, {"simulator": 0.0}),
+        ("val/mse", {}, {}),
     ],
 )
-def test_a_reference_belongs_to_one_score(known, logged, score, expected):
-    assert reference_of(logged, score_beside(score, known), known) == expected
+def test_references_belong_to_one_score(logged, baselines, oracles):
+    assert references_of(logged, VALIDATED, WRITTEN) == (baselines, oracles)
 
 
-def test_the_record_of_a_run_counts_and_not_the_name():
-    renamed = {"baseline/mse/step_07/black": MetricInfo("", reference="oracle", of="miou/video", by="all")}
-    assert reference_of("val/baseline/mse/step_07/black", "miou/video", renamed) == ("oracle", "all")
-    assert reference_of("val/baseline/mse/step_07/black", "mse/step_07", renamed) is None
+def test_references_of_the_same_stage_come_first():
+    tested = VALIDATED | {"test/baseline/miou/video/one slot": 0.7, "lengths/4T/baseline/miou/video/one slot": 0.8}
+    assert references_of("test/miou/video/decoder", tested, WRITTEN).baselines == {"one slot": 0.7}
+    assert references_of("lengths/4T/miou/video/decoder", tested, WRITTEN).baselines == {"one slot": 0.8}
 
 
-def test_scores_of_long_clips_keep_their_length_beside_baselines():
-    assert score_beside("lengths/4T/miou/video/decoder", WRITTEN) == "lengths/4T/miou/video"
-    assert score_beside("test/miou/video/decoder", WRITTEN) == "miou/video"
+def test_a_record_gives_back_what_was_written():
+    assert infos_from_record(infos_as_record(WRITTEN)) == WRITTEN
+    assert infos_from_record(None) == {}
 
 
-def test_a_record_gives_back_what_was_written_and_leaves_out_the_rest():
-    record = infos_as_record(WRITTEN)
-    assert infos_from_record(record) == WRITTEN
-    damaged = record | {"mse/step_07": {"higher_is_better": "no"}, "mse/first_10": 3}
-    assert infos_from_record(damaged).keys() == WRITTEN.keys() - {"mse/step_07", "mse/first_10"}
+def test_the_direction_of_an_undeclared_name_is_that_of_its_words():
+    assert info_of("val/loss", {}).higher_is_better is False
+    assert info_of("test/fg_ari/video", WRITTEN).higher_is_better is True
+    assert info_of("val/accuracy_error", {}).higher_is_better is None
+
+
+def test_references_survive_other_processes():
+    name = next(name for name in LOGGED if isinstance(name, Reference))
+    again = pickle.loads(pickle.dumps(name))
+    assert (again, again.kind, again.of, again.by) == (name, "baseline", "miou/video", "one slot")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from slotbench.metric_info import MetricInfo, is_reference, reference_of, score_beside
+from slotbench.metric_info import MetricInfo, is_reference, references_of
 
 __all__ = ["ABSENCE", "baselines_over_absence", "over_absence"]
 
@@ -42,12 +42,9 @@ def baselines_over_absence(
     for summary, infos in runs:
         own: dict[tuple[str, str], dict[int, float]] = {}
         for name, (curve, first) in _places(summary).items():
-            score = score_beside(name, infos)
-            for logged, value in summary.items():
-                reference = reference_of(logged, score, infos)
-                if reference is not None:
-                    kind, by = reference
-                    own.setdefault((curve, by if kind == "baseline" else f"oracle: {by}"), {})[first] = value
+            baselines, oracles = references_of(name, summary, infos)
+            for by, value in (baselines | {f"oracle: {by}": value for by, value in oracles.items()}).items():
+                own.setdefault((curve, by), {})[first] = value
         for (curve, baseline), points in own.items():
             found.setdefault(curve, {}).setdefault(baseline, []).append(points)
     return {

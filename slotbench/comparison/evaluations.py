@@ -13,7 +13,6 @@ from typing import Any
 from slotbench.comparison.records import ScoredBy
 from slotbench.errors import FileError
 from slotbench.files import own_file, read_json_object
-from slotbench.metric_info import without_stage
 from slotbench.records import numbers, read_record, real
 from slotbench.runs.evaluation_record import EvaluationRecord, rules_of
 from slotbench.text import one_line
@@ -59,8 +58,7 @@ def read_evaluations(folder: Path, step: Any = None) -> Evaluations:
             wanted.add(newest.removesuffix(".json"))
             try:
                 logged = read_json_object(own_file(folder, newest)).get("metrics")
-                of_kind = {name: value for name, value in numbers(logged).items() if name.startswith(f"{kind}/")}
-                found.scores |= {_as_logged(name): value for name, value in of_kind.items()}
+                found.scores |= {name: value for name, value in numbers(logged).items() if name.startswith(f"{kind}/")}
             except FileError as error:
                 found.problems.append(f"has a {kind} file that cannot be read: {error}")
     records = [(name, match) for name in names if (match := _RECORD.fullmatch(name)) and match[1] in wanted]
@@ -72,14 +70,6 @@ def read_evaluations(folder: Path, step: Any = None) -> Evaluations:
         except FileError as error:
             found.problems.append(f"has an evaluation record that cannot be read: {error}")
     return found
-
-
-def _as_logged(name: str) -> str:
-    """A baseline of long clips, "lengths/4T/baseline/NAME/ANSWER", as training logs one; any other score as it is."""
-    score = without_stage(name)
-    if not (name.startswith("lengths/") and score.startswith("baseline/")):
-        return name
-    return f"val/baseline/{name.removesuffix(score)}{score.removeprefix('baseline/')}"
 
 
 def _add(found: Evaluations, record: Mapping[str, Any], stage: str, source: str, step: Any) -> None:

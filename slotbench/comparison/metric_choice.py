@@ -16,8 +16,7 @@ from slotbench.metric_info import (
     info_of,
     infos_from_record,
     is_reference,
-    reference_of,
-    score_beside,
+    references_of,
 )
 from slotbench.runs.oracles import split_references
 
@@ -123,11 +122,8 @@ def _references(
         if headline["metric"] == name:
             own_baselines, own_oracles = split_references(headline)
             baselines, oracles = baselines | own_baselines, oracles | own_oracles
-    score = score_beside(name.partition(RULES)[0], infos)
-    for logged, value in run.summary.items():
-        if (found := reference_of(logged, score, infos)) is not None:
-            (oracles if found[0] == "oracle" else baselines).setdefault(found[1], value)
-    return baselines, oracles
+    logged = references_of(name.partition(RULES)[0], run.summary, infos)
+    return logged.baselines | baselines, logged.oracles | oracles
 
 
 def _agreed(given: Sequence[dict[str, float]]) -> tuple[dict[str, float], list[str]]:

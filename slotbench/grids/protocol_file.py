@@ -8,7 +8,7 @@ from typing import Any
 
 from slotbench.errors import UserError, did_you_mean
 from slotbench.grids.values import as_argument, canonical
-from slotbench.metric_info import legacy_direction
+from slotbench.metric_info import direction_by_words
 
 __all__ = ["Protocol", "read_protocol"]
 
@@ -76,7 +76,7 @@ def read_protocol(
     metric = content.get("by", metrics[0] if metrics else None)
     if not isinstance(metric, str) or not metric:
         raise fail("protocol does not say by which score to choose", "by: val/loss, or metrics: [val/loss]")
-    known = legacy_direction(metric)
+    known = direction_by_words(metric)
     higher = content.get("higher_is_better", known)
     if not isinstance(higher, bool):
         raise fail(f"protocol: nothing says whether more of {metric} is better", "higher_is_better: true, or false")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from slotbench.interfaces import AnswerScores, VideoBatch
-from slotbench.metric_info import MetricInfo
+from slotbench.metric_info import MetricInfo, Reference
 from slotbench.metrics.contingency import integer_ids
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Scores
@@ -209,14 +209,13 @@ class BallScores(Scores, AnswerScores):
             metric.reset()
 
     def _by_name(self) -> dict[str, Metric]:
-        return {key.replace("|", "/"): metric for key, metric in self.metrics.items()}  # type: ignore[misc]
+        return dict(self.metrics.items())  # type: ignore[arg-type]
 
     def _metric(self, name: str, make: type[Metric], like: Tensor, *args: int) -> Metric:
         # made on first use: how many context lengths there are is known from the batch alone
-        key = name.replace("/", "|")
-        if key not in self.metrics:
-            self.metrics[key] = make(*args).to(like.device)
-        metric = self.metrics[key]
+        if name not in self.metrics:
+            self.metrics[name] = make(*args).to(like.device)
+        metric = self.metrics[name]
         assert isinstance(metric, Metric)
         return metric
 
@@ -248,23 +247,29 @@ class BallScores(Scores, AnswerScores):
             "everything white": torch.full_like(true, WHITE),
         }
         for name, answer in answers.items():
-            accuracy = self._metric(f"baseline/colour_accuracy/{name}", BallAccuracy, image)
+            accuracy = self._metric(Reference("baseline", "colour_accuracy", name), BallAccuracy, image)
             accuracy.update(answer, true, truth.coloured)
         # no baseline: it takes memory too. It measures how much of the answer needs the right rule.
         other = torch.where(truth.earliest == true, truth.most_frequent, truth.earliest)
         self._metric("other_rule_accuracy", BallAccuracy, image).update(other, true, truth.coloured)
-        frequent = self._metric("baseline/colour_accuracy/most frequent class", ClassCounts, image, self.num_classes)
+        frequent = self._metric(
+            Reference("baseline", "colour_accuracy", "most frequent class"), ClassCounts, image, self.num_classes
+        )
         frequent.update(true, truth.coloured)
         for score, balls in (("not_last", truth.not_last), ("rules_disagree", truth.rules_disagree)):
-            last = self._metric(f"baseline/colour_accuracy_{score}/last colour seen", BallAccuracy, image)
+            last = self._metric(
+                Reference("baseline", f"colour_accuracy_{score}", "last colour seen"), BallAccuracy, image
+            )
             last.update(truth.last, true, balls)
         # where they differ, memory without the right rule has nothing right
-        wrong = self._metric("baseline/colour_accuracy_rules_disagree/the other rule", BallAccuracy, image)
+        wrong = self._metric(
+            Reference("baseline", "colour_accuracy_rules_disagree", "the other rule"), BallAccuracy, image
+        )
         wrong.update(other, true, truth.rules_disagree)
-        empty = self._metric("baseline/ball_iou/everything background", BallIoU, image)
+        empty = self._metric(Reference("baseline", "ball_iou", "everything background"), BallIoU, image)
         empty.update(torch.zeros_like(image), image)
         if truth.masks_before is not None:
-            copied = self._metric("baseline/ball_iou/copy the last mask", BallIoU, image)
+            copied = self._metric(Reference("baseline", "ball_iou", "copy the last mask"), BallIoU, image)
             copied.update(truth.masks_before, image)
 
 

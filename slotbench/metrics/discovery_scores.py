@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from slotbench.interfaces import VideoBatch
-from slotbench.metric_info import MetricInfo, describe
+from slotbench.metric_info import MetricInfo, Reference, describe
 from slotbench.metrics.contingency import Labels, Tables, frame_tables
 from slotbench.metrics.frames import FRAME_INFOS, SSIM_WINDOW, frame_mse, frame_psnr, frame_ssim
 from slotbench.metrics.lpips import LPIPS
@@ -174,7 +174,7 @@ class DiscoveryScores(Scores):
             values |= {f"{name}/{masks}": float(value) for name, value in occupancy.compute().items()}  # type: ignore[operator]
         for baseline, segmentation in self.baselines.items():
             for name, metric in segmentation.by_name().items():  # type: ignore[operator, union-attr]
-                values[f"baseline/{name}/{baseline}"] = float(metric.compute())
+                values[Reference("baseline", name, baseline)] = float(metric.compute())
         values |= {f"{name}/frame": float(metric.compute()) for name, metric in self.frames.items()}  # type: ignore[operator]
         return {name: value for name, value in values.items() if value == value}  # nan: no sample
 

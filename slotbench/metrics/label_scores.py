@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from slotbench.interfaces import VideoBatch
-from slotbench.metric_info import MetricInfo
+from slotbench.metric_info import MetricInfo, Reference
 from slotbench.metrics.contingency import integer_ids
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Scores
@@ -168,15 +168,16 @@ class LabelScores(Scores):
     def compute(self) -> dict[str, float]:
         """Every score of every group that has a clip, by name."""
         values: dict[str, float] = {}
-        for key, metric in self.metrics.items():
-            name = key.replace("|", "/").replace("~", ".")
+        for name, metric in self.metrics.items():
             if isinstance(metric, LabelCounts) and metric.update_called and metric.compute().sum() > 0:
                 group = name.removeprefix("counts")
-                values[f"baseline/top1{group}/best constant"] = float(metric.best_share())
+                values[Reference("baseline", f"top1{group}", "best constant")] = float(metric.best_share())
                 if self.num_classes > _TOP:
-                    values[f"baseline/top5{group}/best constant"] = float(metric.best_share(_TOP))
+                    values[Reference("baseline", f"top5{group}", "best constant")] = float(metric.best_share(_TOP))
                 if self.distances is not None:
-                    values[f"baseline/l1{group}/best constant"] = float(metric.best_distance(self.distances))
+                    values[Reference("baseline", f"l1{group}", "best constant")] = float(
+                        metric.best_distance(self.distances)
+                    )
             elif isinstance(metric, Mean) and metric.update_called:
                 values[name] = float(metric.compute())
         self._last = {name: value for name, value in values.items() if value == value}
@@ -192,18 +193,13 @@ class LabelScores(Scores):
             values by the first number of frames of each bin that has clips, 0 for those in which it is visible; by the
             baseline's name, and "model".
         """
-        bins = {0: "seen"} | {first: f"unseen_{_bin_name(i)}" for i, first in enumerate(_UNSEEN)}
+        bins = {f"{score}/seen": 0} | {f"{score}/unseen_{_bin_name(i)}": first for i, first in enumerate(_UNSEEN)}
         found: dict[str, dict[int, float]] = {}
-        for first, group in bins.items():
-            prefix = f"baseline/{score}/{group}/"
-            known = {f"{score}/{group}": "model"} | {
-                name: name.removeprefix(prefix) for name in self.references if name.startswith(prefix)
-            }
-            for name, label in known.items():
-                value = self._last.get(name, self.references.get(name))
-                if value is not None:
-                    found.setdefault(label, {})[first] = value
-        return found
+        for name, value in (self.references | self._last).items():
+            of, by = (name.of, name.by) if isinstance(name, Reference) else (name, "model")
+            if of in bins:
+                found.setdefault(by, {})[bins[of]] = value
+        return {by: dict(sorted(points.items())) for by, points in found.items()}
 
     def reset(self) -> None:
         """Forgets every clip."""
@@ -236,15 +232,14 @@ class LabelScores(Scores):
     def _add(self, found: dict[str, Tensor], groups: dict[str, Tensor], baseline: str | None = None) -> None:
         for score, values in found.items():
             for group, members in groups.items():
-                name = f"{score}{group}" if baseline is None else f"baseline/{score}{group}/{baseline}"
+                name = f"{score}{group}" if baseline is None else Reference("baseline", f"{score}{group}", baseline)
                 self._metric(name, Mean, values).update(values[members])
 
     def _metric(self, name: str, make: type[Metric], like: Tensor, *args: int) -> Metric:
         # made on first use: which groups there are is known from the batch alone
-        key = name.replace("/", "|").replace(".", "~")
-        if key not in self.metrics:
-            self.metrics[key] = make(*args).to(like.device)
-        metric = self.metrics[key]
+        if name not in self.metrics:
+            self.metrics[name] = make(*args).to(like.device)
+        metric = self.metrics[name]
         assert isinstance(metric, Metric)
         return metric
 

@@ -10,13 +10,11 @@ from typing import Any, Literal
 from torch import nn
 
 from slotbench.interfaces import Headline, MaskScores
-from slotbench.metric_info import MASKS, MetricInfo
+from slotbench.metric_info import MASKS, MetricInfo, Reference
 
 __all__ = ["Score", "Scores", "Stage"]
 
 Stage = Literal["val", "test"]
-
-_REFERENCES = ("baseline/", "oracle/")
 
 
 @dataclass(frozen=True)
@@ -47,23 +45,22 @@ class Score:
         masks = self.name.rpartition("/")[2]
         return MetricInfo(self.name, self.label, self.higher_is_better, masks=masks if masks in MASKS else "")
 
-    def headline(self, stage: Stage, references: Mapping[str, float], pseudo_masks: bool = False) -> Headline:
+    def headline(self, stage: Stage, references: Mapping[Reference, float], pseudo_masks: bool = False) -> Headline:
         """The headline of a stage.
 
         Args:
             stage: that was evaluated last.
-            references: its baselines and oracles, by the names of `Scores`.
+            references: its baselines and oracles.
             pseudo_masks: whether the masks that it scores against are pseudo masks; the label then ends in that.
         """
         label = self.label
         if pseudo_masks and self.of_masks:
             label += " (against pseudo masks)"
         known = references if self.stage in (None, stage) else {}
-        found: dict[str, dict[str, float]] = {}
-        for kind in ("baseline", "oracle"):
-            prefix = f"{kind}/{self.references or self.name}/"
-            named = {name.removeprefix(prefix): value for name, value in known.items() if name.startswith(prefix)}
-            found[kind] = {name: value for name, value in named.items() if "/" not in name}
+        found: dict[str, dict[str, float]] = {"baseline": {}, "oracle": {}}
+        for name, value in known.items():
+            if name.of == (self.references or self.name):
+                found[name.kind][name.by] = value
         metric = f"{self.stage or stage}/{self.name}"
         return Headline(metric, label, found["baseline"], self.higher_is_better, self.needs, found["oracle"])
 
@@ -71,9 +68,9 @@ class Score:
 class Scores(nn.Module, ABC):
     """Scores of a data set over one evaluation, by name.
 
-    `baseline/<score>/<name>` and `oracle/<score>/<name>` are the references that a score stands beside. They are the
-    same in every evaluation of the same data, and so are computed in the first one only: a subclass asks
-    `wants_references` before it scores them.
+    What baselines and oracles score is named by a `Reference`, which knows the score that it stands beside. It is the
+    same in every evaluation of the same data, and so is computed in the first one only: a subclass asks
+    `wants_references` before it scores it.
 
     Attributes:
         references: baselines and oracles, once they have been scored.
@@ -82,7 +79,7 @@ class Scores(nn.Module, ABC):
 
     def __init__(self) -> None:
         super().__init__()
-        self.references: dict[str, float] = {}
+        self.references: dict[Reference, float] = {}
         self.mask_scores: Sequence[MaskScores] = ()
         self._restored = False
 
@@ -113,7 +110,7 @@ class Scores(nn.Module, ABC):
         values = self.compute()
         self.reset()
         if keep_references and self.wants_references:
-            self.references = {name: value for name, value in values.items() if name.startswith(_REFERENCES)}
+            self.references = {name: value for name, value in values.items() if isinstance(name, Reference)}
         elif self._restored:  # they are logged once in each process that trains
             values |= self.references
             self._restored = False
@@ -121,9 +118,9 @@ class Scores(nn.Module, ABC):
 
     def kept(self) -> dict[str, Any]:
         """What a checkpoint is to hold, of plain values, so that a resumed training need not score references again."""
-        return {"references": self.references}
+        return {"references": [[*name.__getnewargs__(), value] for name, value in self.references.items()]}
 
     def restore(self, kept: dict[str, Any]) -> None:
         """Takes over what `kept` returned."""
-        self.references = dict(kept["references"])
+        self.references = {Reference(*name): value for *name, value in kept["references"]}
         self._restored = bool(self.references)

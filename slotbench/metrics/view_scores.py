@@ -7,7 +7,7 @@ from typing import ClassVar
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
-from slotbench.metric_info import MetricInfo
+from slotbench.metric_info import MetricInfo, Reference
 from slotbench.metrics.contingency import Labels
 from slotbench.metrics.depth.errors import DEPTH_ERRORS, DepthErrors
 from slotbench.metrics.discovery_scores import DiscoveryScores
@@ -99,7 +99,7 @@ class NovelViewScores(DiscoveryScores):
     ) -> None:
         """Adds segmentations of clips by a baseline, by its name; after `update_views` of the same clips."""
         super().update_baseline(name, labels, true)
-        self._add_held_out(f"baseline/{_HELD_OUT}/{name}", labels, true)
+        self._add_held_out(Reference("baseline", _HELD_OUT, name), labels, true)
 
     def update_images(
         self,
@@ -148,7 +148,7 @@ class NovelViewScores(DiscoveryScores):
             made.clear()
 
     def _add(self, name: str, values: Tensor, baseline: str) -> None:
-        name = f"baseline/{name}/{baseline}" if baseline else name
+        name = Reference("baseline", name, baseline) if baseline else name
         if name not in self.images:
             self.images[name] = Mean().to(values.device)
         self.images[name].update(values)  # type: ignore[operator]
@@ -156,7 +156,7 @@ class NovelViewScores(DiscoveryScores):
     def _expect_baseline(self, name: str, like: Tensor) -> None:
         super()._expect_baseline(name, like)
         if _HELD_OUT in self.held_out:
-            self._of_held_out(f"baseline/{_HELD_OUT}/{name}", like).update_nothing()
+            self._of_held_out(Reference("baseline", _HELD_OUT, name), like).update_nothing()
 
     def _add_held_out(self, name: str, labels: Tensor, true: Tensor) -> None:
         if true.shape[2] > self._shown:

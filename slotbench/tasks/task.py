@@ -221,9 +221,12 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
         Args:
             names: as logged, without the stage.
         """
-        declared = [one for stage in self.scores for one in self.scores_of(stage).declared]
+        scores = [self.scores_of(stage) for stage in self.scores]
+        references = {str(name): name for one in scores for name in one.references}
+        declared = [info for one in scores for info in one.declared]
         loss = MetricInfo("loss", "loss", False)
-        return describe(names, [loss, *declared, *(score.info for score in self.reported)])
+        known = [loss, *declared, *(score.info for score in self.reported)]
+        return describe([references.get(name, name) for name in names], known)
 
     def mask_scores(self) -> Sequence[MaskScores]:
         """Those of the stage that was evaluated last."""

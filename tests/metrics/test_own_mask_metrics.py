@@ -79,19 +79,6 @@ def test_the_report_the_table_and_the_page_have_them_with_their_directions(train
     assert PURITY in page.read_text()
 
 
-def test_a_run_without_the_record_goes_by_the_words(trained, tmp_path):
-    record = json.loads((trained / "seed0/run.json").read_text())
-    result = json.loads((trained / "seed0/result.json").read_text())
-    del record["metric_infos"]
-    (tmp_path / "old").mkdir()
-    (tmp_path / "old/run.json").write_text(json.dumps(record | {"headlines": []}))
-    (tmp_path / "old/result.json").write_text(json.dumps(result | {"headlines": []}))
-    names = ["accuracy_lost/video/decoder", "purity/video/decoder", "miou/video/decoder"]
-    lost, purity, miou = compare([read_run_folder(tmp_path / "old")], metrics=names).metrics
-    assert (lost.higher_is_better, purity.higher_is_better, miou.higher_is_better) == (True, None, True)
-    assert miou.baselines.keys() >= {"one slot", "stripes"}
-
-
 def test_score_and_lengths_print_them_with_their_directions(trained, tmp_path, capsys):
     for name in ("masks", "truth"):
         (tmp_path / name).mkdir()

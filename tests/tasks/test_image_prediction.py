@@ -16,7 +16,7 @@ from slotbench.registry import load
 from slotbench.tasks.frame_losses import frame_loss, truncate_to_bytes
 from slotbench.tasks.optimisation import WarmupStepsCosine
 from slotbench.tasks.rollouts import rollout
-from slotbench.tasks.rollouts.scores import summarise
+from slotbench.tasks.rollouts.scores import parts_of_curve
 from slotbench.tasks.video_prediction import VideoPrediction
 
 
@@ -117,15 +117,15 @@ def test_a_rollout_predicts_no_further_than_it_is_asked(data):
 
 def test_long_curves_are_thinned_and_first_frames_averaged():
     curve = [float(step) for step in range(1, 1201)]
-    logged = dict(summarise({"psnr": curve}, "rollout_", means_until=(400, 800, 5000)))
-    assert logged.pop("rollout_psnr") == pytest.approx(600.5)
-    assert logged.pop("rollout_psnr/first_400") == pytest.approx(200.5)
-    assert logged.pop("rollout_psnr/first_800") == pytest.approx(400.5)
-    steps = {name: value for name, value in logged.items() if name.startswith("rollout_psnr/step_")}
+    logged = dict(parts_of_curve(curve, means_until=(400, 800, 5000)))
+    assert logged.pop("") == pytest.approx(600.5)
+    assert logged.pop("/first_400") == pytest.approx(200.5)
+    assert logged.pop("/first_800") == pytest.approx(400.5)
+    steps = {name: value for name, value in logged.items() if name.startswith("/step_")}
     assert steps == logged
     assert len(steps) == 101
-    assert next(iter(steps)) == "rollout_psnr/step_0001"
-    assert [*steps][-1] == "rollout_psnr/step_1200"
+    assert next(iter(steps)) == "/step_0001"
+    assert [*steps][-1] == "/step_1200"
     assert all(float(name[-4:]) == value for name, value in steps.items())
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torchmetrics import Metric
 
-from slotbench.metric_info import MetricInfo
+from slotbench.metric_info import MetricInfo, Reference
 
 __all__ = ["NEXT_CODES", "NextCodes", "share_of_repeats"]
 
@@ -70,8 +70,8 @@ class NextCodes(Metric):
         mixed = torch.xlogy(torch.stack([self.repeated, self.changed]).double(), chances).sum()
         return {
             "cross_entropy": self.total / counts.sum(),
-            "baseline/cross_entropy/single_codes": -torch.xlogy(shares, shares).sum(),
-            "baseline/cross_entropy/previous_frame": 0 - mixed / counts.sum(),
+            Reference("baseline", "cross_entropy", "single_codes"): -torch.xlogy(shares, shares).sum(),
+            Reference("baseline", "cross_entropy", "previous_frame"): 0 - mixed / counts.sum(),
         }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from slotbench.metric_info import MetricInfo
+from slotbench.metric_info import MetricInfo, Reference
 from slotbench.metrics.depth.errors import DepthErrors
 from slotbench.metrics.depth.means import Counted, Depth
 from slotbench.metrics.discovery_scores import DiscoveryScores
@@ -69,8 +69,8 @@ class DepthScores(DiscoveryScores):
             group, _, baseline = key.partition("/")
             assert isinstance(errors, DepthErrors)
             for error, value in errors.compute().items():
-                name = f"baseline/{error}/{group}/{baseline}" if baseline else f"{error}/{group}"
-                values[name] = float(value)
+                name = f"{error}/{group}"
+                values[Reference("baseline", name, baseline) if baseline else name] = float(value)
         return {name: value for name, value in values.items() if value == value}  # nan: no pixel
 
     def reset(self) -> None:

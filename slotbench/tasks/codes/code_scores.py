@@ -6,7 +6,7 @@ from jaxtyping import Float, Integer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from slotbench.metric_info import MetricInfo
+from slotbench.metric_info import MetricInfo, Reference
 from slotbench.metrics.codes.code_usage import CODE_USE, CodeUsage
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.frames import frame_psnr
@@ -90,15 +90,17 @@ class CodeScores(DiscoveryScores):
             "slot_gap": losses["other"] - losses["own_beside_other"],
             "perplexity": used["perplexity"],
             "dead_codes": used["dead_codes"],
-            "baseline/cross_entropy/single_codes": used["entropy"],
-            "baseline/cross_entropy/left_neighbour": used.get("entropy_given_left", float("nan")),
+            Reference("baseline", "cross_entropy", "single_codes"): used["entropy"],
+            Reference("baseline", "cross_entropy", "left_neighbour"): used.get("entropy_given_left", float("nan")),
         }
         return super().compute() | {name: value for name, value in values.items() if value == value}
 
     def close(self, keep_references: bool = True) -> dict[str, float]:
         """Every score of the evaluation that ends; the baselines of the codes are counted each time."""
         values = super().close(keep_references)
-        counted = {name: value for name, value in values.items() if name.startswith("baseline/cross_entropy/")}
+        counted = {
+            name: value for name, value in values.items() if isinstance(name, Reference) and name.of == "cross_entropy"
+        }
         if keep_references:
             self.references = self.references | counted
         return values

@@ -8,7 +8,7 @@ from jaxtyping import Float, Integer
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from slotbench.metric_info import MetricInfo
+from slotbench.metric_info import MetricInfo, Reference
 from slotbench.metrics.codes.code_usage import CODE_USE, CodeUsage
 from slotbench.metrics.frames import FRAME_INFOS, SSIM_WINDOW, frame_mse, frame_psnr, frame_ssim
 from slotbench.metrics.means import Mean
@@ -54,7 +54,7 @@ class FrameScores(Scores):
         if min(true.shape[-2:]) >= SSIM_WINDOW:
             self._add("ssim/frame", frame_ssim(painted, true))
         for name, frames in baselines.items():
-            self._add(f"baseline/psnr/frame/{name}", frame_psnr(frames, true))
+            self._add(Reference("baseline", "psnr/frame", name), frame_psnr(frames, true))
 
     def compute(self) -> dict[str, float]:
         """Every score by name."""

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
 from slotbench.interfaces import Decoded
-from slotbench.metric_info import MetricInfo
+from slotbench.metric_info import MetricInfo, Reference
 from slotbench.metrics.colour_tracker import simple_trackers
 from slotbench.metrics.contingency import resized_masks
 from slotbench.metrics.frames import frame_sum_mse
@@ -229,4 +229,4 @@ def visible_parts(frames: Frames, masks: Ids) -> Layers:
 
 def _named(name: str, whose: str, suffix: str = "") -> str:
     kind, bar, reference = whose.partition("|")
-    return f"{kind}/{name}{suffix}/{reference}" if bar else f"{name}{whose}{suffix}"
+    return Reference(kind, f"{name}{suffix}", reference) if bar else f"{name}{whose}{suffix}"

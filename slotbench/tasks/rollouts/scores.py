@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
 from slotbench.interfaces import VideoSpec
-from slotbench.metric_info import MetricInfo
+from slotbench.metric_info import MetricInfo, Reference
 from slotbench.metrics.codes.next_codes import NEXT_CODES, NextCodes
 from slotbench.metrics.frames import FRAME_INFOS, MAX_PSNR, SSIM_WINDOW, HorizonCurve, frame_mse, frame_psnr, frame_ssim
 from slotbench.metrics.lpips import LPIPS
@@ -27,7 +27,7 @@ from slotbench.tasks.frame_losses import truncate_to_bytes
 from slotbench.tasks.rollouts.groups import RolloutGroups, summarise_groups
 from slotbench.tasks.rollouts.objects import OBJECT_INFOS, ObjectScores
 
-__all__ = ["Curves", "RolloutScores", "curve_values", "frames_ahead", "summarise"]
+__all__ = ["Curves", "RolloutScores", "curve_values", "frames_ahead", "parts_of_curve"]
 
 Curves = dict[str, list[float]]
 """A score per step of the horizon, by the score's name."""
@@ -42,10 +42,8 @@ _MAX_STEPS = 100
 
 _PANELS = {"mse": "squared error per pixel", "psnr": "PSNR, dB", "ssim": "SSIM", "lpips": "LPIPS"}
 
-_SINCE_SEEN = re.compile(
-    r"(?:oracle/)?rollout_mse(?P<variant>\w*)/(?:unseen_(?P<first>\d+)(?:-\d+|\+)|never_seen)(?:/(?P<oracle>.+))?"
-)
-"""The error of pixels by the frames since what they show was in view, of the model and of oracles, as it is logged."""
+_SINCE_SEEN = re.compile(r"rollout_mse(?P<variant>\w*)/(?:unseen_(?P<first>\d+)(?:-\d+|\+)|never_seen)")
+"""The error of pixels by the frames since what they show was in view."""
 
 _FUNCTIONS = {"mse": frame_mse, "psnr": frame_psnr, "ssim": frame_ssim}
 
@@ -58,21 +56,21 @@ class _Whose(NamedTuple):
         name: of the reference or the variant; empty for the model.
     """
 
-    reference: str
+    reference: Literal["", "baseline", "oracle"]
     name: str
 
     @classmethod
     def of(cls, key: str) -> _Whose:
         """Reads "" for the model, "baseline|NAME", "oracle|NAME", or the name of a variant of the model."""
         kind, bar, name = key.partition("|")
-        return cls(kind, name) if bar else cls("", key)
+        return cls(kind, name) if bar else cls("", key)  # type: ignore[arg-type]
 
-    @property
-    def affixes(self) -> tuple[str, str]:
-        """What the logged names of its scores begin and end with."""
+    def logged(self, score: str, part: str = "") -> str:
+        """Name of its score, of all or of a part such as "/step_07"."""
         if self.reference:
-            return f"{self.reference}/rollout_", f"/{self.name}"
-        return "rollout_", f"_{self.name}" if self.name else ""
+            of, name = f"rollout_{score}{part}", f"{self.reference}/rollout_{score}/{self.name}{part}"
+            return Reference(self.reference, of, self.name, name)
+        return f"rollout_{score}{f'_{self.name}' if self.name else ''}{part}"
 
 
 class RolloutScores(Scores):
@@ -240,7 +238,9 @@ class RolloutScores(Scores):
         if self.codes is not None and self.codes.update_called:
             found_codes = self.codes.compute()
             values |= {
-                name: float(value) for name, value in found_codes.items() if self.wants_references or "/" not in name
+                name: float(value)
+                for name, value in found_codes.items()
+                if self.wants_references or not isinstance(name, Reference)
             }
         if self.schemata.update_called:
             values["schemata_entropy"] = float(self.schemata.compute())
@@ -256,9 +256,10 @@ class RolloutScores(Scores):
         """
         found: dict[str, dict[float, float]] = {"model": {}}
         for logged, value in (self.references | self._last).items():
-            if match := _SINCE_SEEN.fullmatch(logged):
-                variant, oracle = match["variant"].strip("_").replace("_", " "), match["oracle"]
-                whose = f"oracle: {oracle}" if oracle else variant or "model"
+            oracle = logged if isinstance(logged, Reference) and logged.kind == "oracle" else None
+            if match := _SINCE_SEEN.fullmatch(oracle.of if oracle is not None else logged):
+                variant = match["variant"].strip("_").replace("_", " ")
+                whose = variant or "model" if oracle is None else f"oracle: {oracle.by}"
                 found.setdefault(whose, {})[float(match["first"] or math.inf)] = value
         return found
 
@@ -337,11 +338,10 @@ class RolloutScores(Scores):
                 continue
             whose, _, group = key.rpartition("|")
             reference, name = _Whose.of(whose)
-            before, after = (f"{reference}/", f"/{name}") if reference else ("", "")
-            variant = f"_{name}" if name and not reference else ""
             psnr = MAX_PSNR if error == 0 else min(MAX_PSNR, -10 * math.log10(float(error)))
             for score, value in {"mse": float(error), "psnr": psnr}.items():
-                found[f"{before}rollout_{score}{variant}/{group}{after}"] = value
+                known = Reference(reference, f"rollout_{score}/{group}", name) if reference else None
+                found[known or _Whose.of(whose).logged(score, f"/{group}")] = value
         return found
 
     def _as_scored(self, frames: Tensor) -> Tensor:
@@ -353,14 +353,15 @@ def curve_values(curves: Mapping[str, Curves], means_until: Sequence[int] = ()) 
 
     Args:
         curves: by whose they are: "" for the model, "baseline|NAME", "oracle|NAME", or a variant of the model.
-        means_until: see `summarise`.
+        means_until: see `parts_of_curve`.
     """
     found: dict[str, float] = {}
     for whose, found_curves in curves.items():
         scores = dict(found_curves)
         if "capped" in scores:
             found["rollout_capped"] = float(np.mean(scores.pop("capped")))
-        found |= summarise(scores, *_Whose.of(whose).affixes, means_until)
+        for name, curve in scores.items():
+            found |= {_Whose.of(whose).logged(name, part): value for part, value in parts_of_curve(curve, means_until)}
     return found
 
 
@@ -387,33 +388,26 @@ def frames_ahead(known: Mapping[str, Curves], of: Iterable[str] = ("",)) -> dict
     found = {}
     for whose in of:
         behind = [not error < best for error, best in zip(known[whose]["mse"], lowest, strict=True)]
-        prefix, suffix = _Whose.of(whose).affixes
-        found[f"{prefix}frames_ahead{suffix}"] = float([*behind, True].index(True))
+        found[_Whose.of(whose).logged("frames_ahead")] = float([*behind, True].index(True))
     return found
 
 
-def summarise(
-    curves: Curves, prefix: str, suffix: str = "", means_until: Sequence[int] = ()
-) -> Iterator[tuple[str, float]]:
-    """What is logged of one model's or reference's curves: the means, those of the first frames, and single steps.
+def parts_of_curve(curve: Sequence[float], means_until: Sequence[int] = ()) -> Iterator[tuple[str, float]]:
+    """What is logged of a curve: the mean, those of the first frames, and single steps.
 
     Of a curve of up to 100 steps all are logged, of a longer one about 100, the first and the last among them.
 
     Args:
-        curves: by the score's name.
-        prefix: what the names start with.
-        suffix: what follows the name of the score.
+        curve: a score by step of the horizon.
         means_until: also log the mean over so many first frames, where the horizon has as many.
 
     Yields:
-        (name, value) pairs.
+        what follows the name of the score, and the value.
     """
-    for name, curve in curves.items():
-        key, length = f"{prefix}{name}{suffix}", len(curve)
-        yield key, float(np.mean(curve))
-        for frames in means_until:
-            if frames <= length:
-                yield f"{key}/first_{frames}", float(np.mean(curve[:frames]))
-        stride, digits = math.ceil(length / _MAX_STEPS), max(2, len(str(length)))
-        for step in sorted({1, length, *range(stride, length, stride)}):
-            yield f"{key}/step_{step:0{digits}d}", curve[step - 1]
+    yield "", float(np.mean(curve))
+    for frames in means_until:
+        if frames <= len(curve):
+            yield f"/first_{frames}", float(np.mean(curve[:frames]))
+    stride, digits = math.ceil(len(curve) / _MAX_STEPS), max(2, len(str(len(curve))))
+    for step in sorted({1, len(curve), *range(stride, len(curve), stride)}):
+        yield f"/step_{step:0{digits}d}", curve[step - 1]

@@ -8,7 +8,6 @@ nox --no-venv -s tests       in the environment that nox itself runs in, nothing
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import nox
@@ -21,7 +20,6 @@ nox.needs_version = ">=2024.10"
 
 EXAMPLE = "tests/plugin_example"
 TRITON = "triton==3.7.1"  # that of torch 2.13.0 for CUDA; not in constraints.txt, whose torch for the CPU has none
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 def install(session: nox.Session, *packages: str, constraints: str = "constraints.txt") -> None:
@@ -104,15 +102,6 @@ def docs(session: nox.Session) -> None:
     """Build the documentation; a broken link is an error."""
     install(session, "-e", ".[docs]")
     session.run("mkdocs", "build", "--strict", *session.posargs, env={"NO_MKDOCS_2_WARNING": "1"})
-
-
-@nox.session
-def browser(session: nox.Session) -> None:
-    """Open the page of a comparison in a real browser; needs Chromium or Chrome."""
-    if not os.environ.get("SLOTBENCH_CHROMIUM") and not any(map(shutil.which, BROWSERS)):
-        session.error(f"no {', '.join(BROWSERS)}: apt-get install chromium, or name one in SLOTBENCH_CHROMIUM")
-    install(session, "-e", ".[test]")
-    session.run("pytest", "-n", "0", "tests/browser", *session.posargs)
 
 
 @nox.session

@@ -1,117 +1,250 @@
-"""Makes the tables of docs/results.md and docs/results/*.md again, from runs that are there.
+"""Makes the tables of docs/results/*.md again, from the records of the studies in experiments/grids/records.
 
-    slotbench grid run experiments/grids/bouncing_balls_cores.yaml --jobs 2     # or grid unpack, for each grid
-    python docs/tables.py [--runs_dir DIR] [--check] [PAGE ...]
+    python docs/tables.py [--check] [PAGE ...]
 
-A table stands between two comments, the first of which holds the command that makes it; a second one may choose some of
-its columns, by their heads or as NAME = HEAD:
+A table stands between two comments. The first names its records and, behind `where`, the runs that it has; a second one
+has the columns, each as HEAD = COLUMN with an arrow behind a score, or as one of `parameters` and `seeds`:
 
-    <!-- table: slotbench compare experiments/grids/bouncing_balls_cores.yaml -->
-    <!-- columns: core | lr | error of the 5th frame = rollout_mse/step_05 ↓ | seeds -->
+    <!-- table: moving_mnist_study.csv where model.core=ConvS5 -->
+    <!-- columns: core = model.core | error of 20 frames = val/rollout_mse/first_20 ↓ | seeds -->
     <!-- end of table -->
 
-Tables whose grid has not been run here stay as they are, and are named. With --check nothing is written, and the exit
-code is 1 if a table would change.
+Runs that agree in the settings among the columns are a row, with mean and standard deviation of their scores; what
+learns nothing stands above them. The first score sorts, or the one behind `by`. `competence NAME` and `identity FRAMES`
+in place of a file are tables of their own. With --check nothing is written, and the exit code is 1 if one would change.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import re
-import shlex
-import subprocess
 import sys
-import textwrap
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import ttest_ind
 
 DOCS = Path(__file__).parent
-PAGES = [DOCS / "results.md", *sorted((DOCS / "results").glob("*.md"))]
+RECORDS = DOCS.parent / "experiments" / "grids" / "records"
 TABLE = re.compile(
-    r"(<!-- table: (?P<command>(?:slotbench compare|python docs/scripts/(?:contrasts|slot_identity|time_to_competence)"
-    r"\.py)[^\n]*?) -->\n"
-    r"(?:<!-- columns: (?P<columns>[^\n]*) -->\n)?)(?P<before>.*?)(<!-- end of table -->)",
+    r"(<!-- table: (?P<source>[^\n]*?) -->\n(?:<!-- columns: (?P<columns>[^\n]*) -->\n)?)"
+    r"(?P<before>.*?)(<!-- end of table -->)",
     re.DOTALL,
 )
+FACTS = ("grid", "point", "seed", "reported", "state", "steps", "hours", "seconds_per_step", "parameters")
+AGREE = 0.05  # what learns nothing scores the same in all runs but for its clips
+SETTLED = 0.02
+LEVEL = 0.05
 
 
 def main() -> int:
     """Makes every table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pages", nargs="*", type=Path, default=PAGES, metavar="PAGE", help="default: all of them")
-    parser.add_argument("--runs_dir", default="runs", help="where the grids have been run (default: runs)")
+    pages = sorted((DOCS / "results").glob("*.md"))
+    parser.add_argument("pages", nargs="*", type=Path, default=pages, metavar="PAGE", help="default: all of them")
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a table would change")
     args = parser.parse_args()
-    changed = False
+    changed = []
     for page in args.pages:
         text = page.read_text(encoding="utf-8")
-        made = remade(text, args.runs_dir)
-        changed |= made != text
-        if not args.check:
-            page.write_text(made, encoding="utf-8")
-    return int(args.check and changed)
+        if (made := remade(text)) != text:
+            changed.append(page)
+            if not args.check:
+                page.write_text(made, encoding="utf-8")
+    print("\n".join(f"{page} has changed" for page in changed) or "every table is as the records make it")
+    return int(args.check and bool(changed))
 
 
-def remade(text: str, runs_dir: str) -> str:
+def remade(text: str) -> str:
     """A page with its tables made again."""
-
-    def make(match: re.Match[str]) -> str:
-        return match[1] + table(match["command"], runs_dir, match["before"], match["columns"]) + match[5]
-
-    return TABLE.sub(make, text)
+    return TABLE.sub(lambda match: f"{match[1]}\n{table(match['source'], match['columns'] or '')}\n\n{match[5]}", text)
 
 
-def table(command: str, runs_dir: str, before: str, columns: str | None = None) -> str:
-    """What the command prints as Markdown, without its title and itself; as it was, if there are no runs."""
-    program, *arguments = shlex.split(command)
-    if program == "slotbench":
-        arguments = ["-m", "slotbench", *arguments, "--format", "markdown"]
-    line = [sys.executable, *arguments]
-    if "slot_identity" not in arguments[0]:  # its records are no runs
-        line += ["--runs_dir", runs_dir]
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        print(f"left as it was: {command}\n{done.stderr}", file=sys.stderr)
-        return before
-    print(f"made: {command}")
-    parts = done.stdout.strip().split("\n\n")
-    kept = [part for part in parts if not part.startswith(("### ", "    slotbench"))]
-    if columns:
-        kept = [chosen(part, columns) if part.startswith("|") else telling(part) for part in kept]
-    # wherever the runs lie here, a reader of the page has them in runs/
-    text = "\n\n".join(filter(None, kept)).replace(f"{Path(runs_dir)}/", "runs/")
-    return "\n" + "\n".join(map(narrow, text.split("\n"))) + "\n\n"
+def table(source: str, columns: str = "") -> str:
+    """A table in Markdown, as the two comments above it ask for it."""
+    kind, _, rest = source.partition(" ")
+    if kind == "competence":
+        return competence(rest)
+    if kind == "identity":
+        return identity(int(rest))
+    where, _, by = rest.partition("by ")
+    frame = read_records(kind)
+    frame = frame[frame["reported"]]
+    for condition in where.removeprefix("where ").split():
+        key, _, value = condition.partition("=")
+        frame = frame[frame[key] == value]
+    return study_table(frame, [tuple(part.rpartition(" = ")[::2]) for part in columns.split(" | ")], by)
 
 
-def chosen(text: str, columns: str) -> str:
-    """Some columns of a Markdown table, under other names if these are given; without rows that say nothing there.
+def read_records(name: str) -> pd.DataFrame:
+    """The runs of a study: settings as text, scores (their names have a slash) as numbers."""
+    columns = pd.read_csv(RECORDS / name, nrows=0).columns
+    texts = [column for column in columns if "/" not in column and column not in FACTS]
+    return pd.read_csv(RECORDS / name, dtype=dict.fromkeys(texts, str))
 
-    Raises:
-        SystemExit: the table has no such column.
+
+def study_table(frame: pd.DataFrame, columns: Sequence[tuple[str, str]], by: str = "") -> str:
+    """Rows of runs with equal settings, below the baselines of their scores."""
+    arrows = {column[:-2]: column[-1] for _, column in [*columns, ("", by)] if column.endswith((" ↑", " ↓"))}
+    columns = [(head or column, column.removesuffix(" ↑").removesuffix(" ↓")) for head, column in columns]
+    settings = [column for _, column in columns if column not in arrows and column not in ("parameters", "seeds")]
+    groups = [group for _, group in frame.groupby(settings, dropna=False, sort=False)]
+    first = by[:-2] or next(iter(arrows))
+    groups.sort(key=lambda group: group[first].mean(), reverse=arrows[first] == "↑")
+    digits = {score: decimals([group[score] for group in groups]) for score in arrows}
+    beside = {score: baselines(frame, score) for score in arrows}
+    names = dict.fromkeys(name for kind in (0, 1) for score in beside.values() for name in score[kind])
+    rows = [
+        [f"*{name}*", *(baseline_cell(column, name, beside, digits) for _, column in columns[1:])] for name in names
+    ]
+    rows = [row for row in rows if any(row[1:])]
+    best = {
+        score: best_of([group[score].dropna() for group in groups], arrow == "↑") for score, arrow in arrows.items()
+    }
+    for index, group in enumerate(groups):
+        cells = [run_cell(group, column, digits) for _, column in columns]
+        rows.append(
+            [f"**{c}**" if best.get(column) == index else c for c, (_, column) in zip(cells, columns, strict=True)]
+        )
+    heads = [f"{head} {arrows[column]}" if column == head and column in arrows else head for head, column in columns]
+    return markdown(heads, rows, len(settings))
+
+
+def best_of(scores: Sequence[pd.Series], higher: bool) -> int | None:
+    """The best of a column, if it is apart from every other: Welch's t-tests with Bonferroni's correction."""
+    means = [values.mean() for values in scores]
+    best = (max if higher else min)(range(len(means)), key=lambda index: means[index])
+    others = [values for index, values in enumerate(scores) if index != best]
+    if not others or min(map(len, scores)) < 2:
+        return None
+    ps = [ttest_ind(scores[best], other, equal_var=False).pvalue for other in others]
+    return best if max(ps) < LEVEL / len(others) else None
+
+
+def baseline_cell(column: str, name: str, beside: dict[str, Any], digits: dict[str, int]) -> str:
+    """The score of one predictor that learns nothing."""
+    found = {**beside[column][1], **beside[column][0]} if column in beside else {}
+    return number(found[name], digits[column]) if name in found else ""
+
+
+def run_cell(group: pd.DataFrame, column: str, digits: dict[str, int]) -> str:
+    """A setting, a fact, or mean ± standard deviation of a score."""
+    if column == "seeds":
+        return str(len(group))
+    if column == "parameters":
+        return f"{group[column].iloc[0]:,.0f}"
+    if column not in digits:
+        return "–" if pd.isna(group[column].iloc[0]) else group[column].iloc[0]
+    values = group[column].dropna()
+    if not len(values):
+        return ""
+    spread = f" ± {number(values.std(), digits[column])}" if len(values) > 1 else ""
+    return number(values.mean(), digits[column]) + spread
+
+
+def baselines(frame: pd.DataFrame, score: str) -> tuple[dict[str, float], dict[str, float]]:
+    """What baselines and oracles score beside a score: theirs is its name and one part more, their own."""
+    plain = re.sub(r"/(?:decoder|attention)$", "", score.removeprefix("val/"))
+    found: tuple[dict[str, float], dict[str, float]] = {}, {}
+    for column in frame:
+        kind, parts = column[:13], column.split("/")[2:]
+        for index in range(1, len(parts)):
+            if (
+                column.startswith(("val/baseline/", "val/oracle/"))
+                and "/".join(parts[:index] + parts[index + 1 :]) == plain
+            ):
+                values = frame[column].dropna()
+                if len(values) and values.max() - values.min() <= AGREE * values.abs().max():
+                    name = parts[index] if kind == "val/baseline/" else f"oracle: {parts[index]}"
+                    found[kind != "val/baseline/"][name] = values.mean()
+    return found
+
+
+def decimals(scores: Sequence[pd.Series]) -> int:
+    """Two significant digits of the typical spread; three of the typical mean where there is none."""
+    spreads = pd.Series([values.std() for values in scores])
+    spread = spreads[spreads > 0].median()
+    if not math.isnan(spread):
+        return max(0, 1 - math.floor(math.log10(spread)))
+    return max(0, 2 - math.floor(math.log10(pd.Series([abs(values.mean()) for values in scores]).median())))
+
+
+def number(value: float, digits: int) -> str:
+    """Rounded, and no negative zero."""
+    return f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> str:
+    """A table, of which so many columns are text."""
+    rule = "|" + "---|" * texts + "---:|" * (len(heads) - texts)
+    return "\n".join([f"| {' | '.join(heads)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def competence(study: str) -> str:
+    """Steps and operations after which the mean of the seeds, and the median seed, first reach a named competence.
+
+    Between the last validation without it and the first one with it lies what is not known; both are given.
     """
-    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.split("\n")]
-    rows[1] = text.split("\n")[1].strip("|").split("|")
-    heads = [column.rpartition(" = ") for column in columns.split(" | ")]
-    for *_, head in heads:
-        if head not in rows[0]:
-            raise SystemExit(f"the table has no column {head!r}; it has {', '.join(rows[0])}")
-    places = [rows[0].index(head) for *_, head in heads]
-    kept = [[row[place] for place in places] for row in rows]
-    kept[0] = [name or head for name, _, head in heads]
-    # a baseline has a name, and no score in these columns
-    lines = [row for number, row in enumerate(kept) if number < 2 or any(row[1:])]
-    return "\n".join("|".join(["", *row, ""]) if row is kept[1] else f"| {' | '.join(row)} |" for row in lines)
+    curves = pd.read_csv(RECORDS / "competence.csv")
+    rows = []
+    for core, runs in curves[curves["study"] == study].groupby("core", sort=False):
+        higher, level, flops = runs[["higher_is_better", "competence", "flops_per_step"]].iloc[0]
+        seeds = [curve.set_index("steps")["value"] for _, curve in runs.groupby("seed")]
+        mean = first_reached(sum(seeds) / len(seeds), level, higher)
+        each = sorted((first_reached(curve, level, higher) for curve in seeds), key=lambda ends: ends[::-1])
+        last = pd.Series([curve.iloc[-1] for curve in seeds])
+        gain = pd.Series([gain_of_last_quarter(curve, higher) for curve in seeds]).median()
+        end = f"{number(last.mean(), 3)} ± {number(last.std(), 3)}"
+        end += f", gains {100 * gain:.0f} %" if gain >= SETTLED else ""
+        reach = sum(math.isfinite(by) for _, by in each)
+        middle = f"{told(each[(len(each) - 1) // 2])} ({reach} of {len(each)})"
+        cells = [core, f"{1e-9 * flops:.2f}", told(mean), middle, told(mean, 1e-12 * flops, 1), end]
+        rows.append(((mean[1] * flops, -last.mean() if higher else last.mean()), cells))
+    heads = ["core", "GFLOP a step", "steps, mean of seeds", "steps, median seed", "TFLOP, mean of seeds", "at the end"]
+    return markdown(heads, [cells for _, cells in sorted(rows)], 1)
 
 
-def telling(notes: str) -> str:
-    """The notes without those on columns that were not chosen, and on what a page says of its settings itself."""
-    said = ("- success:", "- with model", "- model.optimizer.lr was chosen", "- not counted as differences")
-    return "\n".join(line for line in notes.split("\n") if not line.startswith(said))
+def first_reached(curve: pd.Series, level: float, higher: bool) -> tuple[float, float]:
+    """The validations between which a curve first reaches a level."""
+    reached = curve.index[curve >= level if higher else curve <= level]
+    by = reached[0] if len(reached) else math.inf
+    return curve.index[curve.index < by].max() if curve.index[0] < by else 0, by
 
 
-def narrow(line: str) -> str:
-    """A note below a table in lines of the page's width; rows of the table as they are."""
-    options = {"width": 120, "subsequent_indent": "  ", "break_long_words": False, "break_on_hyphens": False}
-    return textwrap.fill(line, **options) if line.startswith("- ") else line
+def gain_of_last_quarter(curve: pd.Series, higher: bool) -> float:
+    """How much better the score is at the end than after three quarters of the steps, as a share of the larger one."""
+    before, after = np.interp(0.75 * curve.index[-1], curve.index, curve), curve.iloc[-1]
+    return (after - before if higher else before - after) / max(abs(before), abs(after))
+
+
+def told(ends: tuple[float, float], scale: float = 1.0, digits: int = 0) -> str:
+    """Both ends of where a competence is reached, in other units."""
+    low, high = (f"{scale * end:,.{digits}f}" for end in ends)
+    return f"> {low}" if math.isinf(ends[1]) else f"{low} to {high}" if ends[0] else f"≤ {high}"
+
+
+def identity(frames: int, camera: str = "circling") -> str:
+    """Slots of cores, and trackers that learn nothing, on clips of so many frames."""
+    scores = pd.read_csv(RECORDS / "movi_like_identity.csv")
+    scores = scores[(scores["camera"] == camera) & (scores["frames"] == frames) & (scores["name"] != "true masks")]
+    scores = scores.assign(matched=1 - scores["misses"]).sort_values("run", kind="stable", na_position="last")
+    rows = []
+    for name, group in scores.groupby("name", sort=False):
+        is_run = group["run"].notna().all()
+        name = {"OCSlotSSM": "OC-SlotSSM"}.get(name, name)
+        cells = [f"{name}, n = {len(group)}" if is_run else f"*{name}*"]
+        for score, digits in {"hota": 3, "identity": 2, "matched": 2, "switches_per_object": 2}.items():
+            values = group[score].dropna()
+            spread = f" ± {values.std():.{digits}f}" if len(values) > 1 else ""
+            cells.append(f"{values.mean():.{digits}f}{spread}" if len(values) else "")
+        life = group["half_life"].fillna(math.inf).sort_values().iloc[(len(group) - 1) // 2]
+        rows.append([*cells, f"> {frames - 1}" if math.isinf(life) else f"{life:.0f}"])
+    heads = ["", "HOTA", "FG-ARI, video / frame", "objects with a slot", "switches per object", "half-life, frames"]
+    return markdown(heads, rows, 1)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.hooks import RemovableHandle
 
-from slotbench.interfaces import CoreOutput, Decoded, VideoBatch, unit_frames
+from slotbench.interfaces import CoreOutput, Decoded, VideoBatch
 from slotbench.metrics.contingency import masks_to_labels
 
 __all__ = ["Collapse", "largest_share", "places_traded", "prediction_spread", "slots_apart"]
@@ -196,4 +196,4 @@ def _as_frames(task: LightningModule, decoded: Decoded, batch: VideoBatch) -> tu
         return predicted.softmax(dim=2), classes.to(predicted.dtype)
     paint: Callable[[Decoded], Tensor] | None = getattr(task, "frames", None)
     frames = predicted if paint is None else paint(decoded)
-    return (frames, unit_frames(batch.frames)) if frames.shape[2:] == batch.frames.shape[2:] else None
+    return (frames, batch.pixels) if frames.shape[2:] == batch.frames.shape[2:] else None

@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from slotbench.data.base import Split, check_choices, check_counts, to_unit_range
+from slotbench.data.base import Split, check_choices, check_counts
 from slotbench.data.clips import ClipSource, StoredVideos
 from slotbench.data.posed_views import Frame, PosedVideos
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
@@ -79,7 +79,7 @@ class PosedData(StoredVideos):
     def mean_image(self) -> Tensor:
         """The mean of all views of up to 64 training clips "channels height width", in [0, 1]."""
         clips = self.dataset("train")
-        frames = [to_unit_range(clips.clips([i]).all_views()).frames for i in range(min(_MEAN_OF, len(clips)))]
+        frames = [clips.clips([i]).all_views().pixels for i in range(min(_MEAN_OF, len(clips)))]
         return torch.stack([part.flatten(0, 2).mean(0) for part in frames]).mean(0)
 
 
@@ -89,5 +89,5 @@ def _nearest(batch: VideoBatch, held_out: VideoBatch) -> Tensor:
     away = (held[:, :, :, None, :3, 3] - shown[:, :, None, :, :3, 3]).norm(dim=-1)
     turned = 1 - (held[:, :, :, None, :3, 2] * shown[:, :, None, :, :3, 2]).sum(-1)
     which = (away + turned).argmin(-1)
-    frames = to_unit_range(batch).frames
+    frames = batch.pixels
     return frames.gather(2, which[..., None, None, None].expand(*which.shape, *frames.shape[3:]))

@@ -243,7 +243,7 @@ def _roll_out(task: nn.Module, batch: VideoBatch, found: list[AtLength]) -> None
         begin = _now(batch)
         with _watched(getattr(task, "core", None), batch) as watched:
             for decoded in islice(steps, one.frames - at):
-                true = batch.frames[:, at : at + 1].float()
+                true = batch.pixels[:, at : at + 1].float()
                 total += frame_mse(decoded.reconstruction.float(), true)[:, 0].double().cpu()
                 segmented.add("decoder", decoded.masks)
                 at += 1

@@ -51,7 +51,7 @@ def maze_maps(
     for clip in range(min(len(batch), _MAX_CLIPS)):
         log = {name: batch.objects[name][clip].cpu() for name in _NEEDED}
         surfaces = log["surfaces"][: context + horizon].long()
-        frames = batch.frames[clip, : context + horizon].float().cpu()
+        frames = batch.pixels[clip, : context + horizon].float().cpu()
         colours, known = _brightest(frames, surfaces, 2 * log["walls"].numel())
         right, shown = _shares_right(predicted[clip].float().cpu(), frames[context:], surfaces[context:], colours)
         last = _last_in_view(surfaces[:context], len(colours))

@@ -13,7 +13,7 @@ from torch import Tensor
 from slotbench.figures.painting import evenly_spaced, match_slots
 from slotbench.figures.slot_panels import slot_panel, slot_strips
 from slotbench.files import make_folder, remove_file
-from slotbench.interfaces import Recording, VideoBatch, rounded_shares, to_unit_range
+from slotbench.interfaces import Recording, VideoBatch, rounded_shares
 from slotbench.metrics.contingency import masks_to_labels
 
 __all__ = ["SlotRecording"]
@@ -50,9 +50,8 @@ class SlotRecording(Recording):
 
     def add(self, batch: VideoBatch, found: Mapping[str, Tensor]) -> None:
         """The next piece, and what the model made of it."""
-        batch = to_unit_range(batch)
         self._slots = found["slots"].shape[2]
-        images = {"frames": batch.frames, "reconstruction": found.get("frames"), "target": found.get("target")}
+        images = {"frames": batch.pixels, "reconstruction": found.get("frames"), "target": found.get("target")}
         kept = {name: _bytes(values[0]) for name, values in images.items() if values is not None}
         kept |= {name: found[name][0].float() for name in ("slots", "depth") if name in found}
         if "masks" in found:
@@ -111,7 +110,7 @@ class SlotRecording(Recording):
         one, at = batch.slice_time(step, step + 1), slice(step, step + 1)
         sources = {"masks": "masks", "reconstruction": "frames", "attention_masks": "attention", "target": "target"}
         shown = {name: found[source][0, at] for name, source in sources.items() if source in found}
-        shown["frames"] = one.frames[0]
+        shown["frames"] = one.pixels[0]
         if one.masks is not None:
             shown["true_masks"] = one.masks[0]
         if self._components is not None and (alone := self._components(one, found["slots"][:, at])) is not None:

@@ -14,7 +14,7 @@ from slotbench.interfaces.aggregations import (
     sums_suffice,
     visible_tokens,
 )
-from slotbench.interfaces.batch import VideoBatch, to_unit_range
+from slotbench.interfaces.batch import VideoBatch, check_unit_range, to_unit_range, unit_frames
 from slotbench.interfaces.clips import DescribedClips, Piece, View, WholeVideos
 from slotbench.interfaces.cores import (
     AttentionKind,
@@ -29,18 +29,8 @@ from slotbench.interfaces.cores import (
     map_state,
     unbind_time,
 )
-from slotbench.interfaces.entrances import TakesFrames
-from slotbench.interfaces.frames import check_unit_range, unit_frames
-from slotbench.interfaces.parts import (
-    AutoregressiveDecoder,
-    CodeEncoder,
-    CodeTables,
-    Decoded,
-    Decoder,
-    Encoder,
-    Tokenized,
-    Tokenizer,
-)
+from slotbench.interfaces.decoders import AutoregressiveDecoder, Decoded, Decoder
+from slotbench.interfaces.encoders import CodeEncoder, CodeTables, Encoder
 from slotbench.interfaces.reports import (
     AnswerScores,
     Headline,
@@ -53,8 +43,8 @@ from slotbench.interfaces.reports import (
     Segmenter,
     rounded_shares,
 )
-from slotbench.interfaces.sized_parts import PartError, SizedPart
-from slotbench.interfaces.specs import DataSpec, SlotSpec, TokenSpec, VideoSpec
+from slotbench.interfaces.specs import DataSpec, PartError, SlotSpec, TokenSpec, VideoSpec
+from slotbench.interfaces.tokenizers import Tokenized, Tokenizer
 
 __all__ = [
     "Aggregation",
@@ -82,12 +72,10 @@ __all__ = [
     "Reporter",
     "Segmentation",
     "Segmenter",
-    "SizedPart",
     "SlotSpec",
     "StagedAggregation",
     "State",
     "SummedAggregation",
-    "TakesFrames",
     "TemporalCore",
     "TokenSpec",
     "TokenSums",

@@ -13,9 +13,10 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
 from slotbench.errors import UserError
-from slotbench.interfaces.frames import check_pixels, check_unit_range, unit_frames
 
-__all__ = ["VideoBatch", "to_unit_range"]
+__all__ = ["VideoBatch", "check_unit_range", "to_unit_range", "unit_frames"]
+
+_BEYOND = 0.01
 
 
 @dataclass
@@ -28,8 +29,7 @@ class VideoBatch:
     time. They are of the views that are shown to the encoder.
 
     Attributes:
-        frames: in [0, 1] once it is on the device, bytes (`uint8`) in 0..255 before; tasks and parts turn bytes into
-            floats themselves (`to_unit_range`).
+        frames: bytes (`uint8`) in 0..255, or floats in [0, 1]; parts, tasks and metrics read `pixels`.
         time: absolute step index of every step, so that a clip cut in two still knows where it is.
         masks: instance ids of the input, 0 = background.
         target: the answers to predict, `targets` times in the clip: ids of classes, of pixels, of the cells of a grid
@@ -51,7 +51,7 @@ class VideoBatch:
             whole one, and paints the views of its rays.
 
     Raises:
-        UserError: frames without `time` have other axes, or floats of them as pixels are not in [0, 1].
+        UserError: frames without `time` have other axes.
     """
 
     frames: (
@@ -113,6 +113,15 @@ class VideoBatch:
             pixels, ids = pixels[None], None if ids is None else ids[None]
         time = torch.arange(start, start + pixels.shape[1]).repeat(len(pixels), 1)
         return cls(pixels, time, ids)
+
+    @property
+    def pixels(self) -> Float[Tensor, "batch time *views channels height width"]:
+        """The frames as floats in [0, 1]: bytes divided by 255, floats as they are.
+
+        Raises:
+            UserError: frames are neither bytes nor floats.
+        """
+        return unit_frames(self.frames)
 
     @property
     def num_steps(self) -> int:
@@ -228,7 +237,7 @@ class VideoBatch:
 
 
 def _frames_alone(frames: Any) -> Tensor:
-    """Frames that come without anything else, looked at: whoever types them has no data set that promises a range."""
+    """Frames that come without anything else, as a tensor with all axes."""
     if isinstance(frames, np.ndarray):
         frames = torch.tensor(frames, dtype=torch.get_default_dtype() if frames.dtype.kind == "f" else None)
     if not isinstance(frames, Tensor) or frames.dim() not in (5, 6):
@@ -237,14 +246,11 @@ def _frames_alone(frames: Any) -> Tensor:
             f'frames have {found}; expected a tensor "batch time channels height width": frames[None] of one clip, or '
             'VideoBatch.from_numpy(video) of an array "time height width channels"'
         )
-    check_pixels(frames)
     return frames
 
 
 def to_unit_range(batch: VideoBatch) -> VideoBatch:
-    """The batch with frames of bytes 0..255 turned into floats in [0, 1], held-out views too.
-
-    Frames that are floats stay as they are.
+    """The batch with `pixels` for its frames, held-out views too, so that later steps need not convert them again.
 
     Raises:
         UserError: frames are neither bytes nor floats.
@@ -253,3 +259,36 @@ def to_unit_range(batch: VideoBatch) -> VideoBatch:
     if frames is batch.frames and held_out is batch.held_out:
         return batch
     return replace(batch, frames=frames, held_out=held_out)
+
+
+def unit_frames(frames: Tensor) -> Tensor:
+    """Frames of bytes as floats in [0, 1]; frames that are floats stay as they are.
+
+    Raises:
+        UserError: they are of another type than bytes (uint8) and floats.
+
+    Example:
+        >>> unit_frames(torch.tensor([0, 51, 255], dtype=torch.uint8))
+        tensor([0.0000, 0.2000, 1.0000])
+    """
+    if frames.is_floating_point():
+        return frames
+    if frames.dtype != torch.uint8:
+        raise UserError(f"frames are of {frames.dtype}; expected bytes (uint8) in 0..255, or floats in [0, 1]")
+    return frames.float() / 255
+
+
+def check_unit_range(frames: Tensor) -> None:
+    """Refuses floats that are not in [0, 1], up to 0.01 beyond, as those in 0..255 are; it reads every pixel.
+
+    Raises:
+        UserError: a pixel is outside, or no number.
+    """
+    if not frames.numel():
+        return
+    low, high = (float(value) for value in frames.detach().aminmax())
+    if not -_BEYOND <= low <= high <= 1 + _BEYOND:
+        raise UserError(
+            f"frames go from {low:g} to {high:g}; expected floats in [0, 1], or bytes (uint8) in 0..255: divide "
+            "by 255, undo a normalisation, or clamp what resizing overshoots"
+        )

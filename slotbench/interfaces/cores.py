@@ -9,11 +9,10 @@ from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from slotbench.interfaces.batch import VideoBatch
-from slotbench.interfaces.sized_parts import PartError, SizedPart
-from slotbench.interfaces.specs import SlotSpec, TokenSpec
+from slotbench.interfaces.specs import PartError, SlotSpec
 
 __all__ = [
     "AttentionKind",
@@ -101,7 +100,7 @@ class CoreStep(NamedTuple):
     frame_slots: Float[Tensor, "batch inputs frame_dim"] | None = None
 
 
-class TemporalCore(SizedPart, ABC):
+class TemporalCore(nn.Module, ABC):
     """Turns the tokens of a clip into slots, in parallel over time, with explicit state.
 
     A subclass takes a `TokenSpec` as its first argument, gives every other argument a default, and sets `slot_spec`.
@@ -124,15 +123,6 @@ class TemporalCore(SizedPart, ABC):
     @abstractmethod
     def forward(self, tokens: Float[Tensor, "batch time tokens dim"], state: State | None = None) -> CoreOutput:
         """Slots of every step. `state` is that of an earlier call, or None at the start of a clip."""
-
-    def check_given(self, given: Any) -> None:
-        """Refuses tokens of another width than the `TokenSpec`'s.
-
-        Raises:
-            PartError: they are.
-        """
-        instead = "give encoder(batch) of the encoder whose token_spec it was built from"
-        self.check_width(given, TokenSpec, "batch time tokens dim", instead)
 
     def first_state(self, batch: VideoBatch) -> State | None:
         """The state that clips begin with, where it takes more of them than tokens; None (the default) where not.

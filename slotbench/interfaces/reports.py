@@ -16,7 +16,7 @@ from torch import Tensor
 
 from slotbench.interfaces.batch import VideoBatch
 from slotbench.interfaces.cores import AttentionKind, State
-from slotbench.interfaces.parts import Decoded
+from slotbench.interfaces.decoders import Decoded
 from slotbench.interfaces.specs import DataSpec
 from slotbench.metric_info import MetricInfo
 

@@ -1,10 +1,19 @@
-"""Sizes: of a step of the data, of tokens, of slots. They flow forward once, from the data to the decoder."""
+"""Sizes: of a step of the data, of tokens, of slots. They flow forward once, from the data to the decoder.
+
+`PartError` is what a part that breaks its interface ends with.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["DataSpec", "SlotSpec", "TokenSpec", "VideoSpec"]
+from slotbench.errors import UserError
+
+__all__ = ["DataSpec", "PartError", "SlotSpec", "TokenSpec", "VideoSpec"]
+
+
+class PartError(UserError, ValueError):
+    """A part breaks its interface, or cannot do what a task asks; a command ends with the sentence alone."""
 
 
 @dataclass(frozen=True)

@@ -137,12 +137,12 @@ class DiscoveryScores(Scores):
         if self._clips_done == 0:
             # takes part in the baselines even if all of their clips are other processes'
             for name in segmentation_names(num_slots):
-                self._expect_baseline(name, batch.frames)
+                self._expect_baseline(name, batch.pixels)
         self._clips_done += len(batch)
         among = index.to(batch.frames.device) < self.baseline_clips
         if among.any():
             first = batch.map(lambda value: value[among])
-            frames, true = first.frames.float(), first.require("masks")
+            frames, true = first.pixels.float(), first.require("masks")
             # cameras are steps to them: rectangles are the same in each, and clusters are of all pixels of a clip
             seen = frames.flatten(1, -4)
             for name, labels in simple_segmentations(seen, num_slots).items():

@@ -72,7 +72,7 @@ class AutoencodingTask(SlotTask, Segmenter):
     def forward(self, batch: VideoBatch) -> Autoencoded:
         """Slots of every frame, and what the decoder makes of them."""
         read = self.read(batch)
-        return self._decode(batch, read, self.core(self.encoder(read), self.core.first_state(batch)))
+        return self._decode(batch, read, self.tracked(self.encoded(read), self.core.first_state(batch)))
 
     def evaluate(self, batch: VideoBatch) -> Autoencoded:
         """The same as in validation and test: through windows, if `eval_window` is set."""
@@ -169,7 +169,7 @@ class AutoencodingTask(SlotTask, Segmenter):
             return panels
         decoded = Decoded(painted, out.masks, components)
         grid = self.encoder.token_spec.grid
-        stories = SlotStory.of_clips(batch.frames, batch.frames, out.core, decoded, batch.masks, grid)
+        stories = SlotStory.of_clips(batch.pixels, batch.pixels, out.core, decoded, batch.masks, grid)
         return panels | story_pictures(stories[:STORIES])
 
     def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
@@ -184,7 +184,7 @@ class AutoencodingTask(SlotTask, Segmenter):
             return {}
         painted = self.painted(out)
         truth = None if painted is None else self.painted_truth(batch)
-        shown = {"frames": batch.frames, "masks": out.masks, "true_masks": batch.masks}
+        shown = {"frames": batch.pixels, "masks": out.masks, "true_masks": batch.masks}
         shown |= {"reconstruction": painted, "target": truth} | more
         return {
             f"clip_{i}": {name: None if values is None else values[i] for name, values in shown.items()}
@@ -192,7 +192,7 @@ class AutoencodingTask(SlotTask, Segmenter):
         }
 
     def _decode(self, batch: VideoBatch, read: VideoBatch, out: CoreOutput) -> Autoencoded:
-        decoded = self.decoder(out.slots, read)
+        decoded = self.decoded(out.slots, read)
         masks = decoded.masks
         if masks is not None and not self.training:
             masks = resized_masks(masks, frame_size(batch))

@@ -137,10 +137,10 @@ class ClipClassification(SlotTask, Segmenter):
         """Logits "batch 1 classes 1 1" of the last step; in training with `dense_targets`, of all with a target."""
         due = (batch.require("target_time")[0] - batch.time[0, 0]).tolist()
         read = self._read(batch)
-        slots = self.core(self.encoder(read)).slots
+        slots = self.tracked(self.encoded(read)).slots
         # the label belongs to the clip, whichever step of it comes last
         wanted = due if self.training and self.dense_targets else [batch.num_steps - 1]
-        return self.decoder(slots[:, wanted], read)
+        return self.decoded(slots[:, wanted], read)
 
     def evaluate(self, batch: VideoBatch) -> Segmentation:
         """The slots of every step, of which a label reads the last; for probing. There are no masks of a decoder."""

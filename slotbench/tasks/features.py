@@ -21,7 +21,7 @@ def features_as_frames(batch: VideoBatch, encoder: nn.Module, extractor: Feature
         extractor: makes the features from the frames; None for those of the data.
     """
     if extractor is not None:
-        found = extractor(batch.frames)
+        found = extractor(batch.pixels)
     else:
         found = batch.require("features").to(next(encoder.parameters()).dtype)
     # masks and rays are of the frames' pixels

@@ -129,12 +129,12 @@ class LongContextReasoning(SlotTask, Reasoner):
         wanted, length = due if every else due[-1:], self.chunk_steps or batch.num_steps
         state, slots = None, []
         for start in range(0, batch.num_steps, length):
-            out = self.core(self.encoder(batch.slice_time(start, start + length)), state)
+            out = self.tracked(self.encoded(batch.slice_time(start, start + length)), state)
             here = [step - start for step in wanted if start <= step < start + length]
             if here:
                 slots.append(out.slots[:, here])
             state = detach_state(out.state) if self.truncate_gradient else out.state
-        return self.decoder(torch.cat(slots, dim=1), batch)
+        return self.decoded(torch.cat(slots, dim=1), batch)
 
     def weights_now(self) -> Float[Tensor, " classes"]:
         """Class weights at this point of the training; those of its start in a loop without a trainer."""
@@ -193,7 +193,7 @@ class LongContextReasoning(SlotTask, Reasoner):
             decoded = self(batch)
         predicted = decoded.reconstruction[:, -1].argmax(1)
         side = self.data_spec.input.patches_per_side
-        whole = rearrange(batch.frames, "b (f p q) c h w -> b f (p h) (q w) c", p=side, q=side)
+        whole = rearrange(batch.pixels, "b (f p q) c h w -> b f (p h) (q w) c", p=side, q=side)
         frames = (whole.float() * 255).round().to(torch.uint8).cpu().numpy()
         target = batch.require("target")[:, -1].long()
         palette = self.data_spec.target.palette or tuple((40 * c,) * 3 for c in range(self.num_classes))

@@ -185,11 +185,11 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
 
     def forward(self, batch: VideoBatch) -> ViewsPainted:
         """Slots of every step, and what the decoder paints: in training of some rays, otherwise of all cameras."""
-        slots = self.core(self.encoder(batch)).slots
+        slots = self.tracked(self.encoded(batch)).slots
         everything = batch.all_views()
         if self.training:
             seen = everything.take_rays(self._drawn(batch))
-            return ViewsPainted(slots, decoded=self.decoder(slots, seen), seen=seen)
+            return ViewsPainted(slots, decoded=self.decoded(slots, seen), seen=seen)
         decoded = self.paint(slots, everything)
         masks = _masks(decoded)
         masks = None if masks is None else masks[:, :, : batch.num_views]
@@ -214,7 +214,7 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
         pieces, shares = [], []
         for start in range(0, pixels.shape[-1], count):
             there = {name: getattr(row, name)[..., start : start + count] for name in ("frames", "rays")}
-            pieces.append(self.decoder(slots, replace(row, masks=None, **there)))
+            pieces.append(self.decoded(slots, replace(row, masks=None, **there)))
             shares.append(there["rays"].shape[-1] / pixels.shape[-1])
 
         def joined(name: str) -> Tensor | None:
@@ -235,7 +235,7 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
 
     def loss(self, output: ViewsPainted, batch: VideoBatch) -> Float[Tensor, ""]:
         """Mean squared error of the colours along the rays that were painted, plus the decoder's own terms."""
-        painted, seen = at_least_float32(output.decoded.reconstruction), at_least_float32(output.seen.frames)
+        painted, seen = at_least_float32(output.decoded.reconstruction), at_least_float32(output.seen.pixels)
         return output.decoded.add_losses(F.mse_loss(painted, seen))
 
     def score(self, batch: VideoBatch, scores: NovelViewScores) -> Tensor:
@@ -247,11 +247,11 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
             cameras["held_out"] = (batch.held_out, painted[:, :, shown:])
         lpips = self._lpips[0].to(self.device) if self._lpips else None
         for name, (seen, images) in cameras.items():
-            scores.update_images(name, images, seen.frames.float(), seen.masks, lpips)
+            scores.update_images(name, images, seen.pixels.float(), seen.masks, lpips)
         if scores.wants_references and scores.baseline_clips and (held_out := batch.held_out) is not None:
             data = self._data
             for name, images in data.held_out_baselines(batch).items() if data is not None else ():
-                scores.update_images("held_out", images, held_out.frames.float(), held_out.masks, lpips, name)
+                scores.update_images("held_out", images, held_out.pixels.float(), held_out.masks, lpips, name)
         if (depth := out.decoded.depth) is not None:
             parts = {"shown": depth[:, :, :shown], "held_out": depth[:, :, shown:]}
             for name, (seen, _) in cameras.items():
@@ -302,7 +302,7 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
         last, slots = out.seen.slice_time(batch.num_steps - 1, batch.num_steps), out.slots[:, -1:]
         others = [[other for other in range(slots.shape[2]) if other != slot] for slot in range(slots.shape[2])]
         without = torch.stack([self._painted(slots[:, :, kept], last)[:, 0] for kept in others], dim=1)
-        for i, (frames, painted) in enumerate(zip(last.frames[:, 0], self.images(out)[:, -1], strict=True)):
+        for i, (frames, painted) in enumerate(zip(last.pixels[:, 0], self.images(out)[:, -1], strict=True)):
             sheets[f"clip_{i}_without"] = without_sheet(frames, painted, without[i], batch.num_views)
         return sheets
 
@@ -333,7 +333,7 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
 
     def _clips(self, out: ViewsPainted, batch: VideoBatch) -> list[dict[str, Any]]:
         """The arguments of a figure of each clip."""
-        shown: dict[str, Tensor | None] = {"frames": out.seen.frames, "painted": self.images(out)}
+        shown: dict[str, Tensor | None] = {"frames": out.seen.pixels, "painted": self.images(out)}
         shown |= {"labels": _labels(out.decoded), "true_masks": out.seen.masks}
         counts = {"num_slots": out.slots.shape[2], "shown": batch.num_views}
         return [
@@ -354,7 +354,7 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
     def _pixel_weights(self, batch: VideoBatch) -> Float[Tensor, "batch time views height width"]:
         """How often pixels are drawn, over the mean of their step."""
         share = self.contrast_share * (1 - self.progress) if self.is_attached else self.contrast_share
-        frames = at_least_float32(batch.frames)
+        frames = at_least_float32(batch.pixels)
         if not share:
             return torch.ones_like(frames[:, :, :, 0])
         contrast = (frames - frames.mean(dim=(-2, -1), keepdim=True)).square().sum(dim=-3)

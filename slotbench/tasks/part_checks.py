@@ -1,15 +1,10 @@
-"""Checks the parts of a task: the sizes that each announces once built, and the shape of its first output.
-
-A wrong shape is otherwise found out by whatever comes next, which then stands in the traceback in place of the part.
-"""
+"""What tasks refuse in a sentence: parts that break their interface, batches of other sizes, impossible arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal, TypeVar, get_args
 
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from slotbench.errors import UserError
 from slotbench.interfaces import (
@@ -19,7 +14,6 @@ from slotbench.interfaces import (
     Decoder,
     Encoder,
     PartError,
-    SizedPart,
     SlotSpec,
     TokenSpec,
     VideoBatch,
@@ -29,16 +23,16 @@ from slotbench.interfaces import (
 )
 
 __all__ = [
-    "PartName",
     "check_batch",
     "check_choices",
+    "check_core_output",
     "check_counts",
-    "check_first_output",
+    "check_decoded",
     "check_logits",
+    "check_tokens",
     "check_views",
     "check_whole_frames",
     "check_window",
-    "data_spec_of",
     "part_of",
     "spec_of",
 ]
@@ -53,12 +47,18 @@ _EXAMPLES: dict[type, str] = {
 }
 
 
-def check_batch(batch: VideoBatch) -> None:
-    """Refuses frames that are not in [0, 1] and masks that are no ids; it reads every pixel.
+def check_batch(batch: VideoBatch, frame: VideoSpec) -> None:
+    """Refuses frames of another size than `frame` and pixels outside of [0, 1], which it reads; and masks of floats.
 
     Raises:
         UserError: says what there is, and what is expected.
     """
+    sizes = (frame.channels, frame.height, frame.width)
+    if batch.frames.shape[-3:] != sizes:
+        raise UserError(
+            f"the batch has frames of shape {list(batch.frames.shape)}; expected {list(sizes)}, channels, height and "
+            "width of the data that the task was built for, at their end: resize them, or give the task their data_spec"
+        )
     check_unit_range(batch.frames)
     for name in ("masks", "target_masks"):
         ids = getattr(batch, name)
@@ -67,6 +67,22 @@ def check_batch(batch: VideoBatch) -> None:
                 f"{name} of the batch are of {ids.dtype}; expected integer ids, 0 = background: an image that was "
                 "divided by 255 has none, so read it as integers"
             )
+
+
+def part_of(given: Any, name: PartName, *specs: VideoSpec | TokenSpec | SlotSpec) -> Any:
+    """The part that a task was given built already, or the one that the factory it was given builds from these sizes.
+
+    Raises:
+        PartError: it is neither.
+    """
+    if isinstance(given, nn.Module):
+        return given
+    if not callable(given):
+        raise PartError(
+            f"{name} is {given!r}; expected one that slotbench.build has built, or a factory, "
+            f"{name}=slotbench.factory({given if isinstance(given, str) else 'NAME'!r}, ...)"
+        )
+    return given(*specs)
 
 
 def spec_of(part: nn.Module, name: PartName, kind: type[Spec]) -> Spec:
@@ -79,41 +95,75 @@ def spec_of(part: nn.Module, name: PartName, kind: type[Spec]) -> Spec:
     spec = getattr(part, attribute, None)
     if isinstance(spec, kind):
         return spec
-    found = "sets no" if spec is None else f"has {_short(spec)} as its"
+    found = "sets no" if spec is None else f"has a {type(spec).__name__} as its"
     raise PartError(
         f"the {name} {type(part).__name__} {found} {attribute}, from which the next part is built: let its __init__ "
         f"announce its output, for example {_EXAMPLES[kind]}"
     )
 
 
-def part_of(given: Any, name: PartName, *specs: VideoSpec | TokenSpec | SlotSpec) -> Any:
-    """The part that a task was given built already, or the one that the factory it was given builds from these sizes.
+def check_tokens(encoder: Encoder, tokens: Any, batch: VideoBatch, shown: VideoSpec) -> None:
+    """Refuses tokens that are not what the encoder announces; with other numbers of views, proportionally as many.
 
     Raises:
-        PartError: it is neither, or was built from other sizes.
+        PartError: they have another shape.
     """
-    typed = f"{name}=slotbench.factory({given if isinstance(given, str) else type(given).__name__!r}, ...)"
-    if isinstance(given, SizedPart):
-        for spec in specs:
-            built = given.built_for(type(spec))
-            if built is not None and (was := _sizes(built)) != (wanted := _sizes(spec)):
-                raise PartError(
-                    f"the {name} {type(given).__name__} was built for {was}, and this task has {wanted}: build it from "
-                    f"{spec}, or let the task build it, {typed}"
-                )
-        return given
-    if isinstance(given, nn.Module) or not callable(given):
-        found = repr(given) if isinstance(given, str) else _short(given)
-        raise PartError(f"{name} is {found}; expected one that slotbench.build has built, or a factory, {typed}")
-    return given(*specs)
+    spec = spec_of(encoder, "encoder", TokenSpec)
+    count = spec.num_tokens * batch.num_views // shown.num_views
+    wanted = (len(batch), batch.num_steps, count, spec.dim)
+    _check_shape(encoder, "encoder", "tokens", tokens, "batch time tokens dim", wanted)
 
 
-def data_spec_of(encoder: Any, decoder: Any) -> DataSpec | None:
-    """The sizes of the data that parts which are built already are for; None where they do not say."""
-    if not (isinstance(encoder, SizedPart) and isinstance(decoder, SizedPart)):
-        return None
-    shown, wanted = encoder.built_for(VideoSpec), decoder.built_for(VideoSpec)
-    return None if shown is None or wanted is None else DataSpec(shown, wanted)
+def check_core_output(core: nn.Module, output: Any, tokens: Tensor) -> None:
+    """Refuses an output of a core that is not what its `slot_spec` announces.
+
+    Raises:
+        PartError: it is no `CoreOutput`, or slots or attention have another shape.
+    """
+    if not isinstance(output, CoreOutput):
+        raise PartError(f"{_who(core, 'core')} returned a {type(output).__name__}; expected a CoreOutput")
+    spec = spec_of(core, "core", SlotSpec)
+    steps, axes = (*tokens.shape[:2], spec.num_slots), "batch time slots"
+    _check_shape(core, "core", "slots", output.slots, f"{axes} dim", (*steps, spec.dim))
+    if output.attention is not None:
+        _check_shape(core, "core", "attention", output.attention, f"{axes} tokens", (*steps, tokens.shape[2]))
+
+
+def check_decoded(decoder: Decoder, output: Any, slots: Tensor, target: VideoSpec, batch: VideoBatch | None) -> None:
+    """Refuses an output of a decoder that has not the sizes of the target, or of the rays where it paints those.
+
+    Raises:
+        PartError: it is no `Decoded`, or something in it has another shape.
+    """
+    if not isinstance(output, Decoded):
+        raise PartError(f"{_who(decoder, 'decoder')} returned a {type(output).__name__}; expected a Decoded")
+    views: tuple[int, ...] = (target.num_views,) if target.num_views > 1 else ()
+    pixels: tuple[int, ...] = (target.height, target.width)
+    if decoder.paints_rays and batch is not None and batch.rays is not None:
+        views, pixels = batch.rays.shape[2:-3], batch.rays.shape[-2:]
+    before, count, colours = (*slots.shape[:2], *views), (slots.shape[2],), (target.channels,)
+    start = "batch time views" if views else "batch time"
+    for name, axes, middle in (
+        ("reconstruction", "channels ", colours),
+        ("masks", "slots ", count),
+        ("components", "slots channels ", count + colours),
+        ("depth", "", ()),
+        ("background", "", ()),
+    ):
+        if (value := getattr(output, name)) is not None or name == "reconstruction":
+            wanted = (*before, *middle, *pixels)
+            _check_shape(decoder, "decoder", name, value, f"{start} {axes}height width", wanted)
+
+
+def _check_shape(part: nn.Module, name: PartName, what: str, value: Any, axes: str, wanted: tuple[int, ...]) -> None:
+    if isinstance(value, Tensor) and value.shape == wanted and value.is_floating_point():
+        return
+    found = f"of shape {list(value.shape)} and {value.dtype}" if isinstance(value, Tensor) else f"as {value!r:.40}"
+    raise PartError(f'{_who(part, name)} returned {what} {found}; expected floats "{axes}", {list(wanted)}')
+
+
+def _who(part: nn.Module, name: PartName) -> str:
+    return f"the {name} {type(part).__name__}"
 
 
 def check_views(encoder: Encoder, shown: VideoSpec, decoder: Decoder, wanted: VideoSpec) -> None:
@@ -188,149 +238,3 @@ def check_window(core: nn.Module, window: int | None) -> None:
             f"eval_window={window} asks {type(core).__name__} to read the last {window} frames at each step: give at "
             "least 1, and a core that can (PSB), or leave it out"
         )
-
-
-class _FirstOutput:
-    """A forward hook that checks one output and removes itself; later calls cost nothing."""
-
-    def __init__(self, name: PartName, sizes: DataSpec) -> None:
-        self.name, self.sizes = name, sizes
-        self.handle: RemovableHandle | None = None
-
-    def __call__(self, part: nn.Module, given: Sequence[Any], options: dict[str, Any], output: Any) -> None:
-        if self.handle is not None:
-            self.handle.remove()
-        first, *more = (*given, *options.values())
-        batch = next((value for value in more if isinstance(value, VideoBatch)), None)
-        _Output(part, self.name).check(first, output, self.sizes, batch)
-
-
-def check_first_output(part: nn.Module, name: PartName, sizes: DataSpec) -> RemovableHandle:
-    """Has the next output of a part held against its sizes, once.
-
-    Args:
-        part: an encoder, a core or a decoder.
-        name: which.
-        sizes: that the parts were built for. Other numbers of views have proportionally as many tokens, and a decoder
-            that `paints_rays` paints as many as it is given.
-
-    Returns:
-        what calls it off.
-    """
-    hook = _FirstOutput(name, sizes)
-    hook.handle = part.register_forward_hook(hook, with_kwargs=True)
-    return hook.handle
-
-
-class _Output:
-    """One output of a part, checked against the announced sizes."""
-
-    def __init__(self, part: nn.Module, name: PartName) -> None:
-        self.part, self.name = part, name
-
-    def check(self, given: VideoBatch | Tensor, output: Any, sizes: DataSpec, batch: VideoBatch | None) -> None:
-        if self.name == "encoder":
-            assert isinstance(given, VideoBatch)
-            self._check_encoder(given, output, sizes.input.num_views)
-        else:
-            assert isinstance(given, Tensor)
-            if self.name == "core":
-                self._check_core(given, output)
-            else:
-                self._check_decoder(given, output, sizes.target, batch)
-
-    def _check_encoder(self, batch: VideoBatch, tokens: Any, views: int) -> None:
-        spec = spec_of(self.part, "encoder", TokenSpec)
-        count = spec.num_tokens * batch.num_views // views
-        sizes = {"batch": len(batch), "time": batch.num_steps, "tokens": count, "dim": spec.dim}
-        self._shape("tokens", tokens, sizes, f"its token_spec is {spec}, and it was given {_steps(batch)}")
-
-    def _check_core(self, tokens: Tensor, output: Any) -> None:
-        self._kind(output, CoreOutput, "CoreOutput(slots, attention, state)")
-        spec = spec_of(self.part, "core", SlotSpec)
-        steps = {"batch": tokens.shape[0], "time": tokens.shape[1], "slots": spec.num_slots}
-        why = f"its slot_spec is {spec}, and it was given tokens of shape {_shape(tokens)}"
-        self._shape("slots", output.slots, steps | {"dim": spec.dim}, why)
-        if output.attention is not None:
-            self._shape("attention", output.attention, steps | {"tokens": tokens.shape[2]}, why)
-        self._check_losses(output.losses)
-
-    def _check_decoder(self, slots: Tensor, output: Any, target: VideoSpec, batch: VideoBatch | None) -> None:
-        self._kind(output, Decoded, "Decoded(reconstruction, masks)")
-        steps = {"batch": slots.shape[0], "time": slots.shape[1]}
-        if target.num_views > 1:
-            steps["views"] = target.num_views
-        count = {"slots": slots.shape[2]}
-        channels, pixels = {"channels": target.channels}, {"height": target.height, "width": target.width}
-        why = f"it was built for frames of {target.channels} channels, {target.height} x {target.width}, and was given "
-        why += f"slots of shape {_shape(slots)}"
-        if batch is not None and batch.rays is not None and getattr(self.part, "paints_rays", False):
-            steps |= {"views": batch.num_views} if batch.rays.ndim == 6 else {}
-            pixels = {"height": batch.rays.shape[-2], "width": batch.rays.shape[-1]}
-            why += f" and rays of shape {_shape(batch.rays)}"
-        self._shape("reconstruction", output.reconstruction, steps | channels | pixels, why)
-        if output.masks is not None:
-            self._shape("masks", output.masks, steps | count | pixels, why)
-        if output.components is not None:
-            self._shape("components", output.components, steps | count | channels | pixels, why)
-        for name in ("depth", "background"):
-            if getattr(output, name) is not None:
-                self._shape(name, getattr(output, name), steps | pixels, why)
-        self._check_losses(output.losses)
-
-    def _check_losses(self, losses: dict[str, Tensor]) -> None:
-        for term, value in losses.items():
-            if not isinstance(value, Tensor) or value.numel() != 1:
-                raise PartError(f"{self._who} returned {_short(value)} as the loss {term!r}; expected a scalar tensor")
-
-    @property
-    def _who(self) -> str:
-        return f"the {self.name} {type(self.part).__name__}"
-
-    def _kind(self, output: Any, kind: type, example: str) -> None:
-        if not isinstance(output, kind):
-            raise PartError(
-                f"{self._who} returned {_short(output)}; expected a {kind.__name__}: let its forward return {example}"
-            )
-
-    def _shape(self, what: str, value: Any, sizes: dict[str, int], why: str) -> None:
-        axes, expected = " ".join(sizes), list(sizes.values())
-        if not isinstance(value, Tensor):
-            raise PartError(f'{self._who} returned {_short(value)} as {what}; expected a tensor "{axes}", {expected}')
-        if list(value.shape) == expected:
-            if value.is_floating_point():
-                return
-            raise PartError(f"{self._who} returned {what} of type {value.dtype}; expected floating-point numbers")
-        wrong = [f"{axis} {there} for {here}" for (axis, here), there in zip(sizes.items(), value.shape, strict=False)
-                 if there != here]  # fmt: skip
-        which = (
-            f" ({', '.join(wrong)})" if len(value.shape) == len(expected) else f", {value.ndim} axes for {len(sizes)}"
-        )
-        raise PartError(
-            f'{self._who} returned {what} of shape {_shape(value)}{which}; expected {expected}, "{axes}": {why}'
-        )
-
-
-def _steps(batch: VideoBatch) -> str:
-    return f"frames of shape {_shape(batch.frames)}"
-
-
-def _shape(value: Tensor) -> list[int]:
-    return list(value.shape)
-
-
-def _sizes(spec: VideoSpec | TokenSpec | SlotSpec) -> str:
-    if isinstance(spec, VideoSpec):
-        return f"frames of {spec.channels} channels, {spec.height} x {spec.width}"
-    if isinstance(spec, TokenSpec):
-        return f"{spec.num_tokens} tokens of dim {spec.dim}"
-    return f"{spec.num_slots} slots of dim {spec.dim}"
-
-
-def _short(value: Any) -> str:
-    """What something is, in a few words."""
-    if isinstance(value, Tensor):
-        return f"a tensor of shape {_shape(value)}"
-    if isinstance(value, list | tuple):
-        return f"a {type(value).__name__} of {len(value)}"
-    return "nothing (None)" if value is None else f"a {type(value).__name__}"

@@ -168,12 +168,12 @@ class SlotAutoencoding(AutoencodingTask):
             )
         if not self.learns_features:
             lpips = self._lpips[0].to(self.device) if self._lpips else None
-            scores.update_frames(self.frames(out.decoded).float(), batch.frames.float(), lpips)
+            scores.update_frames(self.frames(out.decoded).float(), batch.pixels.float(), lpips)
         self._score_masks(out, batch, scores)
         return self.loss(out, batch)
 
     def _target(self, read: VideoBatch) -> Tensor:
-        return 2 * read.frames - 1 if self.pixels == "signed" and not self.learns_features else read.frames
+        return 2 * read.pixels - 1 if self.pixels == "signed" and not self.learns_features else read.pixels
 
     def _components(self, batch: VideoBatch, slots: Tensor) -> Tensor | None:
         return None if self.learns_features else super()._components(batch, slots)

@@ -5,25 +5,29 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable, Iterable, Mapping
 
+from jaxtyping import Float
 from lightning.pytorch.trainer.states import TrainerFn
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
-from torch.utils.hooks import RemovableHandle
 
 from slotbench.interfaces import (
+    CoreOutput,
     DataSpec,
+    Decoded,
     Decoder,
     Encoder,
     SlotSpec,
+    State,
     TemporalCore,
     TokenSpec,
+    VideoBatch,
     VideoSpec,
 )
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import Decay
-from slotbench.tasks.part_checks import PartName, check_first_output, check_views, data_spec_of, part_of, spec_of
+from slotbench.tasks.part_checks import check_core_output, check_decoded, check_tokens, check_views, part_of, spec_of
 from slotbench.tasks.task import Task
 
 __all__ = ["SlotTask"]
@@ -32,10 +36,11 @@ __all__ = ["SlotTask"]
 class SlotTask(Task, ABC):
     """Encoder, temporal core and decoder, wired together for one question.
 
-    A subclass writes `forward`, `loss` of what `forward` returns, and its scores, as for every `Task`. The parts come
-    as factories: the configuration gives every argument but the size, and the task supplies the size. In Python they
-    may also come built; a checkpoint does not say then what they were built from, and `load_from_checkpoint` is given
-    them again.
+    A subclass writes `forward`, `loss` of what `forward` returns, and its scores, as for every `Task`. It calls the
+    parts by `encoded`, `tracked` and `decoded`, which hold their outputs against the sizes that they announce. The
+    parts come as factories: the configuration gives every argument but the size, and the task supplies the size. In
+    Python they may also come built; a checkpoint does not say then what they were built from, and
+    `load_from_checkpoint` is given them again.
 
     Arguments that are not explained here are those of `Task`.
 
@@ -43,13 +48,11 @@ class SlotTask(Task, ABC):
         encoder: makes an encoder from the input's `VideoSpec`.
         core: makes a temporal core from the encoder's `TokenSpec`.
         decoder: makes a decoder from the core's `SlotSpec` and the target's `VideoSpec`.
-        data_spec: sizes of the data; by default those that a built encoder and decoder are for.
         parts_spec: sizes that the parts are built from where they are not the data's own; a subclass gives it.
 
     Raises:
         ValueError: without a `data_spec`, and for a `decay` that there is not.
-        PartError: a part announces no size, was built from other sizes, takes fewer views than there are, or its first
-            output has another shape than announced.
+        PartError: a part announces no size, or takes fewer views than there are.
     """
 
     def __init__(
@@ -67,25 +70,36 @@ class SlotTask(Task, ABC):
         given = {"encoder": encoder, "core": core, "decoder": decoder}
         built = [name for name, part in given.items() if isinstance(part, nn.Module)]
         self.unsaved = [*self.unsaved, *built]
-        super().__init__(optimizer, schedule, init_from, data_spec or data_spec_of(encoder, decoder), decay)
+        super().__init__(optimizer, schedule, init_from, data_spec, decay)
         sizes = parts_spec or self.data_spec
         self.encoder = part_of(encoder, "encoder", sizes.input)
         self.core = part_of(core, "core", spec_of(self.encoder, "encoder", TokenSpec))
         self.decoder = part_of(decoder, "decoder", spec_of(self.core, "core", SlotSpec), sizes.target)
         check_views(self.encoder, sizes.input, self.decoder, sizes.target)
         self._sizes = sizes
-        self._checks: list[RemovableHandle] = []
-        self._check_first_outputs()
 
     @property
     def parts(self) -> Mapping[str, nn.Module]:
         """Encoder, core and decoder."""
         return {"encoder": self.encoder, "core": self.core, "decoder": self.decoder}
 
-    def setup(self, stage: str) -> None:
-        """Loads the weights named by `init_from`, once, before training starts; has the parts' outputs checked."""
-        self._check_first_outputs()
-        super().setup(stage)
+    def encoded(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
+        """The encoder's tokens of a batch; a `PartError` if they are not what it announces."""
+        tokens = self.encoder(batch)
+        check_tokens(self.encoder, tokens, batch, self._sizes.input)
+        return tokens
+
+    def tracked(self, tokens: Float[Tensor, "batch time tokens dim"], state: State | None = None) -> CoreOutput:
+        """The core's output; a `PartError` if it is not what the core announces."""
+        output = self.core(tokens, state)
+        check_core_output(self.core, output, tokens)
+        return output
+
+    def decoded(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None) -> Decoded:
+        """What the decoder makes of slots; a `PartError` if it has another size than the target."""
+        decoded = self.decoder(slots, batch)
+        check_decoded(self.decoder, decoded, slots, self._sizes.target, batch)
+        return decoded
 
     def on_validation_start(self) -> None:
         """Has the last validation of a training, and any other evaluation, keep the scores of every clip's masks."""
@@ -101,10 +115,3 @@ class SlotTask(Task, ABC):
         scores = self.scores_of(stage)
         if isinstance(scores, DiscoveryScores):
             scores.per_clip = per_clip
-
-    def _check_first_outputs(self) -> None:
-        """Has the next output of each part held against its sizes."""
-        for check in self._checks:
-            check.remove()  # that of an earlier stage, if it did not come to a call
-        parts: dict[PartName, nn.Module] = {"encoder": self.encoder, "core": self.core, "decoder": self.decoder}
-        self._checks = [check_first_output(part, name, self._sizes) for name, part in parts.items()]

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from slotbench.interfaces import DataSpec, Headline, MaskScores, Reporter, TakesFrames, VideoBatch, to_unit_range
+from slotbench.interfaces import DataSpec, Headline, MaskScores, Reporter, VideoBatch, to_unit_range
 from slotbench.lightning_compat import evaluate_with_ordinary_tensors
 from slotbench.metric_info import MetricInfo, describe
 from slotbench.metrics.means import Mean
@@ -38,7 +38,7 @@ from slotbench.tasks.saving.saved_arguments import RebuiltModule
 __all__ = ["Task"]
 
 
-class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
+class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
     """A model of parts, and one question that it is asked.
 
     A subclass makes its parts, says by `parts` which they are, and writes `forward`, `loss` of what `forward` returns,
@@ -48,8 +48,8 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
     what is learned beyond what is scored, `forward` and `loss` know by `self.training`. Steps, logging, the baselines
     that are scored once, and the final report are here.
 
-    A batch may hold frames of bytes: every public method of a task that takes a `batch` is given floats in [0, 1]. The
-    first batch of a stage is looked at, whether its floats are in that range.
+    A task reads `VideoBatch.pixels`. The first batch of a stage is checked, whether it is of the sizes in `data_spec`
+    and its pixels are in [0, 1].
 
     Several processes train and score as one: losses and scores are summed over their clips before they are logged; see
     `deterministic_sampling` for random numbers in evaluation, and `on_train_batch_start` for those in training.
@@ -92,7 +92,7 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
         self._seed: int | None = None
         self._quiet_about: set[str] = set()
         self.weight_report: WeightReport | None = None
-        self._looked_at: set[bool] = set()
+        self._checked: set[bool] = set()
         self._unscored: dict[str, dict[str, Any]] = {}
         self._scored_on = _Seen()
 
@@ -120,18 +120,16 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
         """What `slotbench predict` shows and saves, by name; nothing by default."""
         return {}
 
-    def received(self, given: Any) -> Any:
-        """A batch with frames in [0, 1]; the first one of a stage, in training and in evaluation, is looked at.
+    def received(self, batch: VideoBatch) -> VideoBatch:
+        """A step's batch with pixels in [0, 1]; the first one of a stage, in training and in evaluation, is checked.
 
         Raises:
-            UserError: frames are of another type or range, or ids of a floating-point type.
+            UserError: frames are of another size, type or range, or ids of a floating-point type.
         """
-        if not isinstance(given, VideoBatch):
-            return given
-        batch = to_unit_range(given)
-        if self.training not in self._looked_at:
-            check_batch(batch)
-            self._looked_at.add(self.training)
+        batch = to_unit_range(batch)
+        if self.training not in self._checked:
+            check_batch(batch, self.data_spec.input)
+            self._checked.add(self.training)
         return batch
 
     def declare_scores(self, val: Scores, test: Scores) -> None:
@@ -141,7 +139,7 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
 
     def training_step(self, batch: VideoBatch, batch_idx: int) -> Tensor:
         """One batch's loss, logged as `train/loss`: the mean over processes, which have equally many clips."""
-        loss = self.training_loss(batch)
+        loss = self.training_loss(self.received(batch))
         self.log("train/loss", loss, prog_bar=True, batch_size=len(batch), sync_dist=True)
         return loss
 
@@ -155,6 +153,7 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
 
     def predict_step(self, batch: VideoBatch, batch_idx: int) -> dict[str, Tensor]:
         """What `predict` makes of a batch, with the random numbers of its clips."""
+        batch = self.received(batch)
         with self.deterministic_sampling(batch, batch_idx):
             return self.predict(batch)
 
@@ -167,6 +166,7 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
         self._close("test")
 
     def _evaluate(self, stage: Stage, batch: VideoBatch, batch_idx: int) -> None:
+        batch = self.received(batch)
         with self.deterministic_sampling(batch, batch_idx):
             loss = self.score(batch, self.scores_of(stage))
         self._mean_loss(stage).update(loss, len(batch))
@@ -246,7 +246,7 @@ class Task(TakesFrames, OptimisedModule, RebuiltModule, Reporter, ABC):
         if stage == "fit" and not self.training:
             # Lightning trains in the mode that it finds, and whoever has looked at a model has left it in evaluation
             self.train()
-        self._looked_at = set()
+        self._checked = set()
         # before a checkpoint may put another random state in place
         self._seed = int(os.environ.get("PL_GLOBAL_SEED", torch.initial_seed()))
         if stage == "fit" and self._init_from is not None and self.weight_report is None:

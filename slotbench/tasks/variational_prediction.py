@@ -99,14 +99,14 @@ class VariationalPrediction(RolloutTask):
 
     def forward(self, batch: VideoBatch) -> Decoded:
         """Decodes every frame from the posterior's slots; the losses are the core's and the decoder's."""
-        output = self.core(self.encoder(batch))
-        decoded = self.decoder(output.slots, batch)
+        output = self.tracked(self.encoded(batch))
+        decoded = self.decoded(output.slots, batch)
         return replace(decoded, losses={**decoded.losses, **output.losses})
 
     def loss(self, output: Decoded, batch: VideoBatch) -> Float[Tensor, ""]:
         """The negative evidence lower bound in nats per frame, the mean over frames and clips."""
         painted = at_least_float32(output.reconstruction)
-        error = (painted - batch.frames.to(painted)).square().mean() / (2 * self.deviation**2)
+        error = (painted - batch.pixels.to(painted)).square().mean() / (2 * self.deviation**2)
         surprise = error + math.log(self.deviation) + 0.5 * math.log(2 * math.pi)
         return output.add_losses(surprise * painted[0, 0].numel())
 

@@ -163,7 +163,7 @@ class VideoPrediction(RolloutTask):
         """
         if batch.num_steps < 2:
             raise ValueError("predicting the next frame takes clips of at least 2 frames, and these have 1")
-        out = self.core(self.encoder(batch.slice_time(0, batch.num_steps - 1)))
+        out = self.tracked(self.encoded(batch.slice_time(0, batch.num_steps - 1)))
         return self.decode(out, batch)
 
     def decode(self, output: CoreOutput, batch: VideoBatch) -> Decoded:
@@ -184,9 +184,9 @@ class VideoPrediction(RolloutTask):
     @frame_by_frame
     def loss(self, output: Decoded, batch: VideoBatch) -> Float[Tensor, ""]:
         """Loss of the prediction of every frame but the first, by `frame_loss`, plus the decoder's own terms."""
-        value = self._error(output, batch.frames[:, 1:], batch)
+        value = self._error(output, batch.pixels[:, 1:], batch)
         if isinstance(output, Predicted):
-            current = self._error(output.current, batch.frames[:, :-1], batch)
+            current = self._error(output.current, batch.pixels[:, :-1], batch)
             value = torch.lerp(value, current, self.reconstruct_share)
         return output.add_losses(value)
 

@@ -52,7 +52,7 @@ class TinyTask(LightningModule, Reporter):
         self.baselines: dict[str, float] = {}
 
     def _loss(self, batch: VideoBatch) -> Tensor:
-        flat = batch.frames.flatten(2)
+        flat = batch.pixels.flatten(2)
         return (self.decoder(self.encoder(flat)) - flat).square().mean()
 
     def training_step(self, batch: VideoBatch, batch_idx: int) -> Tensor:

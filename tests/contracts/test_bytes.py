@@ -1,4 +1,4 @@
-"""Frames of bytes are the same as floats in [0, 1] wherever they enter: parts, tasks, loops of one's own and stages."""
+"""Frames of bytes are the same as floats in [0, 1] wherever they enter: encoders, tasks, loops of one's own, stages."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from slotbench.callbacks.collapse import _as_frames
 from slotbench.data.base import collate
 from slotbench.errors import UserError
 from slotbench.figures.painting import paint_frame
-from slotbench.interfaces import Encoder, SlotSpec, TokenSpec, VideoBatch, VideoSpec, to_unit_range
+from slotbench.interfaces import Encoder, TokenSpec, VideoBatch, VideoSpec, to_unit_range
 from slotbench.metrics import frame_mse, frame_psnr, frame_ssim
-from slotbench.testing.frame_laws import INPUT, SLOTS, random_batch, random_slots
+from slotbench.testing.frame_laws import INPUT, random_batch
 
 pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 
@@ -64,11 +64,10 @@ def test_an_encoder_gives_equal_tokens_for_bytes_and_floats(name: str) -> None:
     batch = of_bytes(random_batch(INPUT))
     with torch.no_grad():
         assert_same(encoder, batch)
-        assert_same(lambda given: encoder(batch=given), batch)
 
 
 class Untouched(Encoder):
-    """An encoder of a third party that thinks of no bytes."""
+    """An encoder of a third party."""
 
     def __init__(self, spec: VideoSpec) -> None:
         super().__init__()
@@ -76,48 +75,15 @@ class Untouched(Encoder):
         self.rows = nn.Linear(spec.channels * spec.width, 4)
 
     def forward(self, batch: VideoBatch) -> Tensor:
-        assert batch.frames.is_floating_point()
-        return self.rows(batch.frames.transpose(2, 3).flatten(3))
+        return self.rows(batch.pixels.transpose(2, 3).flatten(3))
 
 
-class Child(Untouched):
-    """A subclass of it."""
-
-    def forward(self, batch: VideoBatch) -> Tensor:
-        return 2 * super().forward(batch)
-
-
-@pytest.mark.parametrize("encoder", [Untouched, Child])
-def test_an_encoder_of_a_third_party_writes_nothing_for_it(encoder: type[Encoder]) -> None:
-    part, batch = encoder(INPUT), of_bytes(random_batch(INPUT))  # type: ignore[call-arg]
+def test_an_encoder_of_a_third_party_that_reads_pixels_takes_bytes() -> None:
+    part, batch = Untouched(INPUT), of_bytes(random_batch(INPUT))
     assert_same(part, batch)
     assert part(batch).abs().max() < 20
     with pytest.raises(UserError, match=r"frames are of torch\.int64; expected bytes"):
         part(replace(batch, frames=batch.frames.long()))
-
-
-@pytest.mark.parametrize("name", registry.names("tokenizers"))
-def test_a_tokenizer_has_the_same_codes_for_bytes(name: str) -> None:
-    tokenizer = registry.load("tokenizers", name)(INPUT).eval()
-    batch = of_bytes(random_batch(INPUT))
-    assert_same(lambda given: tokenizer(given.frames), batch)
-    assert_same(lambda given: tokenizer.encode(given.frames), batch)
-
-
-@pytest.mark.parametrize("name", registry.names("decoders"))
-def test_a_decoder_that_reads_the_batch_is_given_floats(name: str) -> None:
-    kind = registry.load("decoders", name)
-    seen: list[Tensor] = []
-
-    class Looking(kind):  # type: ignore[misc, valid-type]
-        def forward(self, slots: Tensor, batch: VideoBatch | None = None) -> Any:
-            assert batch is not None
-            seen.append(batch.frames)
-            return None
-
-    Looking.forward(object.__new__(Looking), random_slots(SLOTS), of_bytes(random_batch(INPUT)))
-    assert seen[0].is_floating_point()
-    assert isinstance(SLOTS, SlotSpec)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -136,7 +102,7 @@ class OwnLoss(registry.load("tasks", "SlotAutoencoding")):  # type: ignore[misc]
     """A loss that compares with the frames of the batch."""
 
     def loss(self, output: Any, batch: VideoBatch) -> Tensor:
-        return F.mse_loss(output.decoded.reconstruction, batch.frames)
+        return F.mse_loss(output.decoded.reconstruction, batch.pixels)
 
 
 def test_the_loss_of_a_subclass_reads_floats() -> None:
@@ -174,41 +140,11 @@ def test_floats_outside_of_the_range_are_refused_where_they_enter(frames: float)
     data = small_data("SlotAutoencoding")
     batch = first_batch(data)
     batch = replace(batch, frames=torch.full_like(batch.frames, frames))
-    for call in ("training_loss", "predict", "__call__"):
-        with pytest.raises(UserError, match="frames go from"):
-            getattr(small_task("SlotAutoencoding"), call)(batch)
     loader = DataLoader([batch], batch_size=1, collate_fn=collate)  # type: ignore[arg-type, list-item]
     for stage, loaders in {"fit": 2, "validate": 1, "test": 1, "predict": 1}.items():
         task, run = small_task("SlotAutoencoding"), getattr(quiet_trainer(max_steps=1), stage)
         with pytest.raises(UserError, match="frames go from"):
             run(task, *[loader] * loaders)
-
-
-@pytest.mark.parametrize("name", registry.names("encoders"))
-def test_a_loop_of_ones_own_over_floats_in_0_to_255_is_refused_by_the_encoder(name: str) -> None:
-    encoder, batch = registry.load("encoders", name)(INPUT), random_batch(INPUT)
-    batch = replace(batch, frames=(255 * batch.frames).float())
-    for training in (True, True, False):  # a cell of a notebook is run again
-        with pytest.raises(UserError, match=r"frames go from .* divide by 255"):
-            encoder.train(training)(batch)
-
-
-@pytest.mark.parametrize("name", registry.names("tokenizers"))
-def test_a_tokenizer_refuses_floats_in_0_to_255(name: str) -> None:
-    tokenizer = registry.load("tokenizers", name)(INPUT).eval()
-    with pytest.raises(UserError, match=r"frames go from .* divide by 255"):
-        tokenizer(255 * random_batch(INPUT).frames.float())
-
-
-def test_only_the_first_floats_of_a_mode_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading every pixel takes time and has a GPU waited for, and frames that were predicted may overshoot."""
-    part, batch, looked = Untouched(INPUT).eval(), random_batch(INPUT), []
-    monkeypatch.setattr("slotbench.interfaces.entrances.check_pixels", looked.append)
-    part(of_bytes(batch))  # bytes are in range
-    assert looked == []
-    for mode, times in ((False, 1), (False, 1), (True, 2), (True, 2), (False, 2)):
-        part.train(mode)(replace(batch, frames=batch.frames.float()))
-        assert len(looked) == times
 
 
 def test_what_overshoots_a_little_and_other_floats_of_the_range_are_taken() -> None:
@@ -223,7 +159,22 @@ def test_masks_of_a_floating_point_type_are_refused_where_a_batch_enters() -> No
     wrong = replace(batch)
     wrong.masks = batch.require("masks") / 255
     with pytest.raises(UserError, match=r"masks of the batch are of torch\.float32; expected integer ids"):
-        small_task("SlotAutoencoding").training_loss(wrong)
+        small_task("SlotAutoencoding").received(wrong)
+
+
+def test_frames_of_another_size_are_refused_where_a_batch_enters() -> None:
+    batch = first_batch(small_data("SlotAutoencoding"))
+    with pytest.raises(UserError, match=r"frames of shape .* expected .* data_spec"):
+        small_task("SlotAutoencoding").received(replace(batch, frames=batch.frames[..., 1:]))
+
+
+def test_pixels_are_looked_at_in_the_first_batch_of_a_mode_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading every pixel takes time and has a GPU waited for."""
+    task, batch, looked = small_task("SlotAutoencoding"), first_batch(small_data("SlotAutoencoding")), []
+    monkeypatch.setattr("slotbench.tasks.part_checks.check_unit_range", looked.append)
+    for mode, times in ((False, 1), (False, 1), (True, 2), (True, 2), (False, 2)):
+        task.train(mode).received(batch)
+        assert len(looked) == times
 
 
 def test_views_that_are_held_out_are_scaled_too() -> None:

@@ -68,7 +68,7 @@ class Rows(Encoder):
         self.rows = nn.Linear(spec.channels * spec.width, 4)
 
     def forward(self, batch: VideoBatch) -> Tensor:
-        rows = batch.frames.transpose(2, 3).flatten(3)
+        rows = batch.pixels.transpose(2, 3).flatten(3)
         return self.rows(rows) + torch.sin(batch.time)[:, :, None, None]
 
 

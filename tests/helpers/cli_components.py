@@ -49,7 +49,7 @@ class TinyEncoder(Encoder):
         self.linear = nn.Linear(spec.channels, dim)
 
     def forward(self, batch):
-        return self.linear(batch.frames.mean(dim=(-1, -2)))[:, :, None]
+        return self.linear(batch.pixels.mean(dim=(-1, -2)))[:, :, None]
 
 
 class TinyBase(TemporalCore):
@@ -131,7 +131,7 @@ class TinyTask(SlotTask):
         return {}
 
     def loss(self, batch: VideoBatch) -> torch.Tensor:
-        return (self.decoder(self.core(self.encoder(batch)).slots).reconstruction - batch.frames).pow(2).mean()
+        return (self.decoder(self.core(self.encoder(batch)).slots).reconstruction - batch.pixels).pow(2).mean()
 
     def training_step(self, batch, index):
         return self.loss(batch)
@@ -169,7 +169,7 @@ class DrawingTask(TinyTask):
 
     def loss(self, batch: VideoBatch) -> torch.Tensor:
         noise = np.random.rand() + torch.rand(()).item()  # noqa: NPY002
-        return (self.decoder(self.core(self.encoder(batch)).slots).reconstruction - batch.frames - noise).pow(2).mean()
+        return (self.decoder(self.core(self.encoder(batch)).slots).reconstruction - batch.pixels - noise).pow(2).mean()
 
     def training_step(self, batch, index):
         at, _, number = os.environ.get("SIGNAL_AT", "").partition(":")

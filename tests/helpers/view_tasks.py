@@ -33,7 +33,7 @@ class RowsOfViews(Encoder):
         self.rows = nn.Linear((spec.channels + 6) * spec.width, dim)
 
     def forward(self, batch: VideoBatch) -> Tensor:
-        seen = torch.cat([batch.frames, batch.require("rays").to(batch.frames)], dim=-3)
+        seen = torch.cat([batch.pixels, batch.require("rays").to(batch.pixels)], dim=-3)
         return self.rows(rearrange(seen, "b t v c h w -> b t (v h) (c w)"))
 
 

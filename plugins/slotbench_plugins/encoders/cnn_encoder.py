@@ -114,7 +114,7 @@ class CNNEncoder(Encoder):
 
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
         """Tokens of every step."""
-        images = ((batch.frames - self.mean) / self.std).flatten(0, 1)
+        images = ((batch.pixels - self.mean) / self.std).flatten(0, 1)
         images = images.contiguous(memory_format=torch.channels_last)
         for index, conv in enumerate(self.convs):
             images = conv(images)

@@ -66,7 +66,7 @@ class KeyedEncoder(Encoder):
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
         """Tokens of every step: the numbers of a cell, and its next key."""
         size = batch.frames.shape[:2]
-        cells = self.cells(batch.frames.flatten(2)).unflatten(-1, (self.token_spec.num_tokens, -1))
+        cells = self.cells(batch.pixels.flatten(2)).unflatten(-1, (self.token_spec.num_tokens, -1))
         if batch.hidden is not None:
             cells = cells.masked_fill(batch.hidden[:, :, None, None], 0.0)
         here, ahead = (None, None) if batch.actions is None else batch.actions.chunk(2, dim=-1)

@@ -54,4 +54,4 @@ class MLPEncoder(Encoder):
 
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
         """Tokens of every step, row-major within the step."""
-        return self.mlp(batch.frames.flatten(3).transpose(2, 3))
+        return self.mlp(batch.pixels.flatten(3).transpose(2, 3))

@@ -70,7 +70,7 @@ class PatchEncoder(Encoder):
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
         """Tokens of every step, row-major within the step."""
         pixels = rearrange(
-            batch.frames,
+            batch.pixels,
             "batch time channels (row y) (col x) -> batch time (row col) (y x channels)",
             y=self.patch_size,
             x=self.patch_size,

@@ -90,7 +90,7 @@ class ResNetEncoder(Encoder):
         self, batch: VideoBatch, conv: Callable[[Tensor], Tensor], blocks: Iterable[Callable[[Tensor], Tensor]]
     ) -> Tensor:
         count = len(batch)
-        images = conv((2 * batch.frames - 1 if self.rescale else batch.frames).flatten(0, 1))
+        images = conv((2 * batch.pixels - 1 if self.rescale else batch.pixels).flatten(0, 1))
         # after the convolution, because a frame of one channel has no layout that tells it channels-last
         images = images.contiguous(memory_format=torch.channels_last)
         for block, starts_level in zip(blocks, self._starts_level, strict=True):

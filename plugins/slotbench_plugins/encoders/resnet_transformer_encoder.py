@@ -92,7 +92,7 @@ class ResNetTransformerEncoder(Encoder):
 
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
         """Tokens of every step."""
-        images = self.convs(batch.frames.flatten(0, 1)) + self.position()
+        images = self.convs(batch.pixels.flatten(0, 1)) + self.position()
         tokens = self.position_mlp(to_tokens(images, len(batch)).flatten(0, 1))
         for layer in self.layers:
             tokens = layer(tokens)

@@ -98,7 +98,7 @@ class SLSREncoder(Encoder):
 
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
         """Tokens of every step, those of all shown views."""
-        steps, frames = batch.frames.shape[:2], batch.frames.flatten(0, -4)
+        steps, frames = batch.frames.shape[:2], batch.pixels.flatten(0, -4)
         # codes of points need the bits that frames under autocast may lack
         rays = rays_of(batch, "SLSREncoder").flatten(0, -4)
         if self.ray is None or self.ray_point is None:

@@ -139,7 +139,7 @@ class StridedCNNEncoder(Encoder):
 
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
         """Tokens of every step."""
-        images = batch.frames.flatten(0, 1).contiguous(memory_format=torch.channels_last)
+        images = batch.pixels.flatten(0, 1).contiguous(memory_format=torch.channels_last)
         for index, conv in enumerate(self.convs):
             images = conv(images)
             images = F.elu(images) if self.activation == "elu" else F.leaky_relu(images, 0.2)

@@ -81,7 +81,7 @@ class BouncingBalls(SimulatedData):
         simulated = torch.from_numpy(simulate(balls, horizon + 1, self.resolution).positions[:, 1:])
         predictors = {"constant velocity": straight, "constant velocity, walls": bounced, "simulator": simulated}
         return {
-            name: covered(paths, radii, self.resolution)[:, :, None].to(batch.frames)
+            name: covered(paths, radii, self.resolution)[:, :, None].to(batch.pixels)
             for name, paths in predictors.items()
         }
 

@@ -121,7 +121,7 @@ class Maze(SimulatedData):
 
     def baseline_predictions(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
         """The mean frame of the context."""
-        mean = batch.frames[:, :context].mean(1, keepdim=True)
+        mean = batch.pixels[:, :context].mean(1, keepdim=True)
         return {"mean frame of the context": mean.expand(-1, horizon, -1, -1, -1)}
 
     def oracle_predictions(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
@@ -130,7 +130,7 @@ class Maze(SimulatedData):
         Walls whose colours are not known have the mean colour.
         """
         surfaces = batch.objects["surfaces"][:, : context + horizon].long()
-        future, true = surfaces[:, context:], batch.frames[:, context : context + horizon]
+        future, true = surfaces[:, context:], batch.pixels[:, context : context + horizon]
         unknown = self._mean_colour(batch.objects["colours"], future, true)
         last = _last_in_view(surfaces[:, :context], future)
         found = {"geometry alone": unknown}

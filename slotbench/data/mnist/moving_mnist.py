@@ -137,7 +137,7 @@ class MovingMNIST(SimulatedData):
             self.mask_threshold,
         )
         frames = torch.from_numpy(clips.frames)[:, :, None].to(batch.frames.device)
-        return {"generator, last two frames": frames.to(batch.frames.dtype) / 255}
+        return {"generator, last two frames": frames.to(batch.pixels.dtype) / 255}
 
     def layers(self, batch: VideoBatch) -> Float[Tensor, "batch time objects channels height width"] | None:
         """Every digit alone, also where another is brighter; None of clips from a file."""

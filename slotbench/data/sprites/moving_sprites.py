@@ -103,7 +103,7 @@ class MovingSprites(SimulatedData):
         sprites = self._logged(batch)
         known = replace(sprites, births=np.where(sprites.births < context, sprites.births, -1))
         drawn = draw_sprites(known, horizon, self.world.resolution, first=context)
-        return {"constant velocity": torch.from_numpy(drawn.frames).to(batch.frames) / 255}
+        return {"constant velocity": torch.from_numpy(drawn.frames).to(batch.pixels) / 255}
 
     def layers(self, batch: VideoBatch) -> Float[Tensor, "batch time objects channels height width"]:
         """Every sprite alone on black, also where others cover it."""

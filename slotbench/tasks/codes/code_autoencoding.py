@@ -44,7 +44,6 @@ from slotbench.tasks.optimised_module import ClipBy, Decay
 from slotbench.tasks.part_checks import (
     check_choices,
     check_counts,
-    check_first_output,
     check_whole_frames,
     check_window,
 )
@@ -226,11 +225,11 @@ class CodeAutoencoding(AutoencodingTask):
             return super().forward(batch)
         terms, read = {}, batch
         if self.trains_tokenizer:
-            tokenized = self.tokenizer(batch.frames)
+            tokenized = self.tokenizer(batch.pixels)
             read, terms["tokenizer"] = _coded(batch, tokenized.codes), self._tokenizer_loss(tokenized, batch)
         else:
             read = self.read(batch)
-        out = self._decode(batch, read, self.core(self.encoder(read), self.core.first_state(batch)))
+        out = self._decode(batch, read, self.tracked(self.encoded(read), self.core.first_state(batch)))
         if self.mask_decoder is not None:
             terms["mask_decoder"] = self.mask_decoder.loss(out.slots, read)
         return replace(out, decoded=replace(out.decoded, losses=out.decoded.losses | terms))
@@ -250,7 +249,7 @@ class CodeAutoencoding(AutoencodingTask):
         if self.mask_decoder is not None:
             painted = self.mask_decoder(out.slots, out.read)
             more["mask_decoder"] = resized_masks(painted.masks, frame_size(batch))
-            scores.update_painted("mask_decoder", painted.reconstruction.float().clamp(0, 1), batch.frames.float())
+            scores.update_painted("mask_decoder", painted.reconstruction.float().clamp(0, 1), batch.pixels.float())
         self._score_masks(out, batch, scores, more)
         other = None
         if len(batch) > 1:
@@ -288,7 +287,7 @@ class CodeAutoencoding(AutoencodingTask):
         numbers = range(len(batch)) if batch.index is None else batch.index.tolist()
         first = [place for place, number in enumerate(numbers) if number < self.sampled_clips]
         if self.sampled_clips:
-            true = batch.frames[first].float()
+            true = batch.pixels[first].float()
             sampled = decoded = true  # of no clips: every process has the same scores, whichever clips it has
             if first:
                 sampled = self.sample(out.slots[first]).float()
@@ -306,23 +305,16 @@ class CodeAutoencoding(AutoencodingTask):
                 f"{gap:.4f} nats per code); what the masks show are no objects"
             )
 
-    def _check_first_outputs(self) -> None:
-        super()._check_first_outputs()
-        masks = getattr(self, "mask_decoder", None)  # the parts are checked before it is there
-        if masks is not None:
-            frame = self.data_spec.input
-            self._checks.append(check_first_output(masks.decoder, "decoder", DataSpec(frame, frame)))
-
     def read(self, batch: VideoBatch) -> VideoBatch:
         """The batch with the codes of its frames as the target."""
         with no_grad():
-            return _coded(batch, self.tokenizer.encode(batch.frames))
+            return _coded(batch, self.tokenizer.encode(batch.pixels))
 
     def _tokenizer_loss(self, tokenized: Tokenized, batch: VideoBatch) -> Tensor:
-        value = sum(tokenized.losses.values(), start=batch.frames.new_zeros(()))
+        value = sum(tokenized.losses.values(), start=batch.pixels.new_zeros(()))
         if tokenized.reconstruction is None:
             return value
-        return value + reconstruction_loss(tokenized.reconstruction, batch.frames, self.loss_sum)
+        return value + reconstruction_loss(tokenized.reconstruction, batch.pixels, self.loss_sum)
 
 
 def _coded(batch: VideoBatch, codes: Tensor) -> VideoBatch:

@@ -172,7 +172,7 @@ class CodePrediction(CodeRolloutTask):
         if batch.num_steps < 2:
             raise ValueError("predicting the next frame takes clips of at least 2 frames, and these have 1")
         read = self.read(batch)
-        return self.decode(self.core(self.encoder(read.slice_time(0, batch.num_steps - 1))), read)
+        return self.decode(self.tracked(self.encoded(read.slice_time(0, batch.num_steps - 1))), read)
 
     @frame_by_frame
     def loss(self, output: Decoded, batch: VideoBatch) -> Float[Tensor, ""]:

@@ -152,20 +152,20 @@ class FrameTokenization(Task):
 
     def forward(self, batch: VideoBatch) -> Tokenized:
         """Codes of every frame, and what is to be compared with it."""
-        return self.tokenizer(batch.frames)
+        return self.tokenizer(batch.pixels)
 
     def loss(self, output: Tokenized, batch: VideoBatch) -> Float[Tensor, ""]:
         """Error of the frames, plus the tokenizer's own terms, and in training those of the discriminator."""
         painted = output.reconstruction
         if painted is None:
             painted = self.tokenizer.decode(output.codes)
-        error = reconstruction_loss(painted, batch.frames, self.loss_sum, self.frame_error)
+        error = reconstruction_loss(painted, batch.pixels, self.loss_sum, self.frame_error)
         for lpips in self._lpips:
-            distance = lpips.to(painted.device)(painted, batch.frames).mean()
+            distance = lpips.to(painted.device)(painted, batch.pixels).mean()
             error = error + self.perceptual_weight * distance
         self._terms = dict(output.losses)
         if self.adversary is not None and self.training:
-            frames = [part.flatten(0, -4) for part in (painted, batch.frames)]
+            frames = [part.flatten(0, -4) for part in (painted, batch.pixels)]
             assert self.tokenizer.last_layer is not None
             self._terms |= self.adversary(*frames, error, self.tokenizer.last_layer, self.global_step)
         error = error if self.nothing is None else error + 0 * self.nothing
@@ -183,19 +183,19 @@ class FrameTokenization(Task):
         output = self(batch)
         painted = self.tokenizer.decode(output.codes).float()
         wanted = scores.wants_references and self.baseline_frames > 0
-        scores.update(painted, batch.frames.float(), output.codes, self._baselines(batch) if wanted else {})
+        scores.update(painted, batch.pixels.float(), output.codes, self._baselines(batch) if wanted else {})
         return self.loss(output, batch)
 
     def predict(self, batch: VideoBatch) -> dict[str, Tensor]:
         """The codes, and the frames decoded from them."""
-        codes = self.tokenizer.encode(batch.frames)
+        codes = self.tokenizer.encode(batch.pixels)
         return {"codes": codes, "frames": self.tokenizer.decode(codes)}
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """A panel per clip: frames, and the same decoded from their codes."""
         painted = self.predict(batch)["frames"]
         return {
-            f"clip_{i}": frame_panel({"frame": batch.frames[i], "from codes": painted[i]}) for i in range(len(batch))
+            f"clip_{i}": frame_panel({"frame": batch.pixels[i], "from codes": painted[i]}) for i in range(len(batch))
         }
 
     def _adversary(self, weight: float, start: int) -> Adversary | None:
@@ -219,7 +219,7 @@ class FrameTokenization(Task):
 
     def _baselines(self, batch: VideoBatch) -> dict[str, Tensor]:
         """What simple ways make of the frames of a batch."""
-        frames = batch.frames.float()
+        frames = batch.pixels.float()
         spec = self.tokenizer.code_spec
         size = frames.shape[-1] // spec.width
         if size * spec.width != frames.shape[-1] or size * spec.height != frames.shape[-2]:

@@ -60,7 +60,7 @@ def fit_frozen_tokenizer(tokenizer: Tokenizer, trainer: Trainer) -> None:
 @torch.no_grad()
 def frame_codes(tokenizer: Tokenizer, batch: VideoBatch) -> Integer[Tensor, "batch time rows cols"]:
     """The codes that the data set stores, or else those that the tokenizer has for the frames."""
-    return tokenizer.encode(batch.frames) if batch.codes is None else batch.codes
+    return tokenizer.encode(batch.pixels) if batch.codes is None else batch.codes
 
 
 @torch.no_grad()
@@ -73,7 +73,7 @@ def check_stored_codes(tokenizer: Tokenizer, batch: VideoBatch) -> None:
     if batch.codes is None:
         return
     # another device may round a vector to another row here and there
-    same = (tokenizer.encode(batch.frames[:1, :1]) == batch.codes[:1, :1]).flatten()
+    same = (tokenizer.encode(batch.pixels[:1, :1]) == batch.codes[:1, :1]).flatten()
     if 2 * int(same.sum()) < len(same):
         raise PartError(
             f"the data set stores codes of another tokenizer: {int(same.sum())} of the {len(same)} cells of its first "

@@ -61,7 +61,7 @@ class MaskDecoding(nn.Module):
     def loss(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch) -> Float[Tensor, ""]:
         """Mean squared error of the frames, in [0, 1], plus the decoder's own terms."""
         decoded = self(slots, batch)
-        error = F.mse_loss(at_least_float32(decoded.reconstruction), at_least_float32(batch.frames))
+        error = F.mse_loss(at_least_float32(decoded.reconstruction), at_least_float32(batch.pixels))
         return decoded.add_losses(error)
 
     def clip(self, largest: float, by: ClipBy) -> None:

@@ -212,14 +212,14 @@ class TECO(CodeRolloutTask):
         latents = self._latents(codes)
         drawn = self.quantiser(latents)
         read = torch.cat([latents[:, :1], drawn.vectors[:, 1:]], dim=1)
-        slots = self.core(self._tokens(read, batch)[:, :-1]).slots
+        slots = self.tracked(self._tokens(read, batch)[:, :-1]).slots
         chosen, counted = self._chosen(batch)
 
         def frames(values: Tensor) -> Tensor:
             return values[torch.arange(len(values), device=values.device)[:, None], chosen]
 
         slots, true = frames(slots), frames(drawn.codes[:, 1:])
-        decoded = self.decoder(torch.cat([slots, frames(drawn.vectors[:, 1:])], dim=-1))
+        decoded = self.decoded(torch.cat([slots, frames(drawn.vectors[:, 1:])], dim=-1))
         prior = self.prior.loss(true.flatten(0, 1), slots.flatten(0, 1), counted.flatten())
         losses = {**decoded.losses, "prior": prior, **drawn.losses}
         return Forecast(decoded.reconstruction, losses=losses, codes=frames(codes[:, 1:]), counted=counted)
@@ -298,7 +298,7 @@ class TECO(CodeRolloutTask):
         first = self.first_frame.expand(len(codes), 1, -1, -1, -1) if before is None else self.tokenizer.embed(before)
         pairs = torch.cat([torch.cat([first.to(vectors), vectors[:, :-1]], dim=1), vectors], dim=2)
         time = torch.arange(codes.shape[1], device=codes.device).expand(len(codes), -1)
-        return self.latent_map(self.encoder(VideoBatch(pairs, time)))
+        return self.latent_map(self.encoded(VideoBatch(pairs, time)))
 
     def _tokens(
         self, latents: Float[Tensor, "batch time tokens latent_dim"], batch: VideoBatch

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from slotbench.data.base import SlotDataModule
-from slotbench.interfaces import PartError, Tokenizer, VideoSpec, to_unit_range
+from slotbench.interfaces import PartError, Tokenizer, VideoSpec
 from slotbench.tasks.frame_losses import at_least_float32
 
 __all__ = ["CodeSum", "FrameError", "checked_tokenizer", "fit_tokenizer", "reconstruction_loss", "training_frames"]
@@ -46,7 +46,7 @@ def training_frames(trainer: Trainer, count: int) -> Float[Tensor, "frames chann
     split = data.dataset("train")
     found: list[Tensor] = []
     for index in range(len(split)):  # type: ignore[arg-type]  # torch's Dataset does not declare __len__
-        found.append(to_unit_range(split[index]).frames.flatten(0, 1))
+        found.append(split[index].pixels.flatten(0, 1))
         if sum(map(len, found)) >= count:
             break
     return torch.cat(found)[:count]

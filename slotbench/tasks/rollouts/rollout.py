@@ -141,7 +141,7 @@ def traced_rollout(
         {name: torch.cat([output.details[name] for output in outputs], dim=1) for name in outputs[0].details},
     )
     made = parts[2](output.slots)
-    read = torch.cat([batch.frames[:, :context], *fed_back[:-1]], dim=1)
+    read = torch.cat([batch.pixels[:, :context], *fed_back[:-1]], dim=1)
     return read, output, Decoded(paint(made), made.masks, painted_alone(made, paint))
 
 
@@ -173,7 +173,7 @@ def in_pieces(
 
 
 def forced_loss(
-    parts: tuple[Encoder, TemporalCore],
+    parts: tuple[Callable[[VideoBatch], Tensor], Callable[[Tensor, State | None], CoreOutput]],
     decode: Callable[[CoreOutput, VideoBatch], Decoded],
     loss: Callable[[Decoded, VideoBatch], Tensor],
     batch: VideoBatch,

@@ -140,7 +140,7 @@ class RolloutTask(SlotTask, Predictor):
 
     def decode(self, output: CoreOutput, batch: VideoBatch) -> Decoded:
         """The prediction of every frame of `batch` but the first, from the core's output of every one but the last."""
-        return self.decoder(output.slots, batch.slice_time(1, batch.num_steps))
+        return self.decoded(output.slots, batch.slice_time(1, batch.num_steps))
 
     def setup(self, stage: str) -> None:
         """Reads the weights of LPIPS and FVD: for a test to use them, before a training to see that they are there."""
@@ -201,7 +201,7 @@ class RolloutTask(SlotTask, Predictor):
             masks = batch.require("masks")[:, self.context - 1 : self.context + self.horizon]
             pieces = scores.objects.look(pieces, masks.long(), bool(beside))
         pixels = self._pixel_groups(batch)
-        scores.update(pieces, batch.frames[:, : self.context], batch.index, pixels)
+        scores.update(pieces, batch.pixels[:, : self.context], batch.index, pixels)
         if self.short_context is not None:
             late = self.conditions.of_evaluation(batch, rolled=True)
             late = late.slice_time(self.context - self.short_context, batch.num_steps)
@@ -234,7 +234,7 @@ class RolloutTask(SlotTask, Predictor):
 
         batch = self.conditions.of_evaluation(batch)
         if self.conditions.frame_mask is None and may_be_cut(self.forward) and may_be_cut(self.loss):
-            return forced_loss((self.encoder, self.core), self.decode, loss, batch, self.sums_frames)
+            return forced_loss((self.encoded, self.tracked), self.decode, loss, batch, self.sums_frames)
         return loss(self(batch), batch)
 
     def _scoring_of_context(
@@ -254,7 +254,7 @@ class RolloutTask(SlotTask, Predictor):
                 return
             opening = output.slots[:, : self.context - 1 - first]
             if opening.shape[1]:
-                scores.watch_context(self.frames(self.decoder(opening)), batch.frames, first + 1, beside)
+                scores.watch_context(self.frames(self.decoder(opening)), batch.pixels, first + 1, beside)
             if read == self.context and self.core.slot_spec.grid is None:
                 shares = cell_utilisation(lambda slots: self.frames(self.decoder(slots)), output.slots[:, -1:])
                 scores.add_utilisation(shares[:, 0])
@@ -302,7 +302,7 @@ class RolloutTask(SlotTask, Predictor):
         """
         with self.deterministic_sampling(batch, 0):
             decoded = self.rollout(batch)
-        found = {"rollouts": rollout_sheet(batch.frames, decoded, self.context)}
+        found = {"rollouts": rollout_sheet(batch.pixels, decoded, self.context)}
         if has_maze(batch):
             found["maze"] = maze_maps(batch, decoded.reconstruction, self.context)
         if self.slot_pictures:
@@ -323,14 +323,14 @@ class RolloutTask(SlotTask, Predictor):
         read, output, decoded = traced_rollout(parts, predict, self.frames, shown, self.context, self.horizon)
         masks = None if batch.masks is None else batch.masks[:, 1:last]
         grid = self.encoder.token_spec.grid
-        return SlotStory.of_clips(read, batch.frames[:, 1:last], output, decoded, masks, grid, self.context)
+        return SlotStory.of_clips(read, batch.pixels[:, 1:last], output, decoded, masks, grid, self.context)
 
     def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """Roll-outs of the first two clips, beside what really followed."""
         clips = batch.map(lambda value: value[:2])
         with self.deterministic_sampling(clips, 0):
             predicted, last = self.rollout(clips).reconstruction, self.context + self.horizon
-        return {f"rollout_{i}": rollout_video(clips.frames[i, :last], predicted[i]) for i in range(len(clips))}
+        return {f"rollout_{i}": rollout_video(clips.pixels[i, :last], predicted[i]) for i in range(len(clips))}
 
     def plots(self) -> dict[str, np.ndarray]:
         """Each score against the step of the horizon, beside baselines and oracles, as of the last evaluation.
@@ -345,7 +345,7 @@ class RolloutTask(SlotTask, Predictor):
         return found
 
     def _future(self, batch: VideoBatch) -> Float[Tensor, "batch horizon channels height width"]:
-        future = batch.frames[:, self.context : self.context + self.horizon]
+        future = batch.pixels[:, self.context : self.context + self.horizon]
         if future.shape[1] < self.horizon:
             raise ValueError(
                 f"evaluation takes context + horizon = {self.context} + {self.horizon} frames and the clips have "
@@ -359,7 +359,7 @@ class RolloutTask(SlotTask, Predictor):
         future = batch.slice_time(self.context, self.context + self.horizon)
         data = getattr(self.trainer, "datamodule", None)
         layers = data.layers(future) if isinstance(data, SlotDataModule) else None
-        return visible_parts(future.frames, future.require("masks").long()) if layers is None else layers
+        return visible_parts(future.pixels, future.require("masks").long()) if layers is None else layers
 
     def _pixel_groups(self, batch: VideoBatch) -> dict[str, Tensor]:
         data = getattr(self.trainer, "datamodule", None)
@@ -367,7 +367,7 @@ class RolloutTask(SlotTask, Predictor):
 
     def _references(self, batch: VideoBatch) -> dict[str, Tensor]:
         """The frames that are scored beside the model's: baselines, and oracles where the data set has any."""
-        simple = simple_predictions(batch.frames[:, : self.context], self.horizon)
+        simple = simple_predictions(batch.pixels[:, : self.context], self.horizon)
         data = getattr(self.trainer, "datamodule", None)
         knowing: dict[str, Tensor] = {}
         if isinstance(data, SlotDataModule):
@@ -375,7 +375,7 @@ class RolloutTask(SlotTask, Predictor):
             simple |= data.baseline_predictions(batch, self.context, self.horizon)
         if self.scores_of("test").objects is not None:
             # what one-step scores with the true frames as input stand beside; it reads what a roll-out must not
-            knowing["previous true frame"] = batch.frames[:, self.context - 1 : self.context + self.horizon - 1]
+            knowing["previous true frame"] = batch.pixels[:, self.context - 1 : self.context + self.horizon - 1]
         return {f"baseline|{name}": frames for name, frames in simple.items()} | {
             f"oracle|{name}": frames for name, frames in knowing.items()
         }

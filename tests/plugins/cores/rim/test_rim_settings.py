@@ -123,7 +123,7 @@ def test_details_say_who_is_active_what_is_read_and_who_is_heard(top_k, null_row
         (RIM, {"top_k": 9}, "top_k=9 of num_slots=8 .* choose 1 to 8"),
         (RIM, {"num_slots": 0}, "at least one module, got num_slots=0"),
         (OCRIM, {"disabled_slots": (6,)}, r"disabled_slots=\(6,\) of 6 modules: give numbers from 0 to 5"),
-        (OCRIM, {"disabled_slots": range(6)}, "leave at least one module"),
+        (OCRIM, {"disabled_slots": (0, 1, 2, 3, 4, 5)}, "leave at least one module"),
         (OCRIM, {"evaluation_top_k": 7}, "evaluation_top_k=7 of num_slots=6 modules cannot be active"),
         (OCRIM, {"num_inputs": None, "head_dim": 8}, "head_dim=8 makes slots like those of a frame"),
         (OCRIM, {"num_inputs": 0}, "at least 1 slot"),

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lightning.pytorch import Trainer
-from torch.optim.lr_scheduler import LRScheduler
 
 from slotbench import registry
 from slotbench.config.arguments import describe_type, fits, parameters_of, plain
@@ -22,7 +21,6 @@ from slotbench.config.settings import Node, Setting
 from slotbench.config.walk import LINKED, Walk, unknown_component
 from slotbench.errors import UserError, did_you_mean, lines, listing
 from slotbench.sources import Argument, Part
-from slotbench.tasks.schedule_calls import UNSUITABLE
 
 __all__ = ["explain"]
 
@@ -81,8 +79,6 @@ class _ClassWalk(Walk):
         kind = registry.kind_of_class(base)
         noun = registry.KINDS[kind] if kind else base.__name__
         given = node.setting.text if node.setting else None
-        if kind == "schedules" and (reason := UNSUITABLE.get(name.rpartition(".")[2])) is not None:
-            raise UserError(lines(f"{name} {reason}", given=given, available=self._available(LRScheduler)))
         if "." not in name:
             known = {cls.__name__: cls for cls in _subclasses(base)}
             if kind and name in registry.names(kind):

@@ -51,7 +51,7 @@ _NAMED = {
     "torch.optim": "Muon",
     "lightning.pytorch.callbacks": (
         "BackboneFinetuning BatchSizeFinder DeviceStatsMonitor EMAWeightAveraging EarlyStopping "
-        "GradientAccumulationScheduler LearningRateFinder LearningRateMonitor ModelCheckpoint ModelSummary "
+        "GradientAccumulationScheduler LearningRateMonitor ModelCheckpoint ModelSummary "
         "OnExceptionCheckpoint RichModelSummary RichProgressBar StochasticWeightAveraging TQDMProgressBar Timer "
         "WeightAveraging"
     ),

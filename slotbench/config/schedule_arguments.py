@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.optim.lr_scheduler import LRScheduler
 
-from slotbench.tasks.schedule_calls import LENGTHS, is_filled_in
+from slotbench.tasks.optimizer_factories import LENGTHS, is_filled_in
 
 __all__ = ["is_open_length", "supplied_arguments", "with_open_lengths"]
 

@@ -16,10 +16,8 @@ from typing import Any, TypeVar
 from slotbench.errors import UserError, lines
 from slotbench.files import cache_home, make_folder
 from slotbench.tasks.saving.model_folder import (
-    CONFIG_BYTES,
     MODEL_CONFIG,
     TOKENIZER,
-    WEIGHT_BYTES,
     WEIGHTS,
     is_model_folder,
     read_model,
@@ -36,7 +34,7 @@ _COMMIT = re.compile("[0-9a-f]{40}")
 _LIMITS = {
     f"{folder}{name}": limit
     for folder in ("", f"{TOKENIZER}/")
-    for name, limit in ((MODEL_CONFIG, CONFIG_BYTES), (WEIGHTS, WEIGHT_BYTES))
+    for name, limit in ((MODEL_CONFIG, 1 << 20), (WEIGHTS, 8 << 30))
 }
 """The files that a model is built from, with the bytes that each may have."""
 

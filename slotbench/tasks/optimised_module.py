@@ -16,14 +16,19 @@ from lightning.pytorch.utilities import GradClipAlgorithmType
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import CyclicLR, LRScheduler, OneCycleLR
+from torch.optim.lr_scheduler import LRScheduler
 
 from slotbench.errors import lines
 from slotbench.lightning_compat import follow_until_averaged, restore_loader_position
 from slotbench.nn.parameters import decay_groups, one_group
-from slotbench.tasks.optimizer_factories import NO_END, TrainingSettingsError, build_optimizer, build_schedule
-from slotbench.tasks.part_rates import hold_constant, part_groups
-from slotbench.tasks.schedule_calls import LENGTHS
+from slotbench.tasks.optimizer_factories import (
+    LENGTHS,
+    TrainingSettingsError,
+    build_optimizer,
+    build_schedule,
+    hold_constant,
+    part_groups,
+)
 
 __all__ = ["ClipBy", "Decay", "OptimisedModule"]
 
@@ -71,7 +76,6 @@ class OptimisedModule(LightningModule):
         self._optimizer = optimizer
         self._schedule = schedule
         self._decay = decay
-        self._has_new_learning_rate = False
         self._lengths: dict[str, Any] = {}
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
@@ -158,53 +162,9 @@ class OptimisedModule(LightningModule):
             gradients = [parameter.grad for parameter in self.parameters() if parameter.grad is not None]
             self.log("train/gradient_norm", nn.utils.get_total_norm(gradients), batch_size=1)
 
-    @property
-    def learning_rate(self) -> float | None:
-        """The optimiser's learning rate before any schedule; None before there is an optimiser.
-
-        Under this name Lightning's LearningRateFinder looks for it, and sets it.
-        """
-        try:
-            optimizers = self.trainer.optimizers
-        except RuntimeError:  # no trainer yet
-            return None
-        group = optimizers[0].param_groups[0] if optimizers else {}
-        rate = group.get("initial_lr", group.get("lr"))
-        return None if rate is None else float(rate)
-
-    @learning_rate.setter
-    def learning_rate(self, rate: float) -> None:
-        before = self.learning_rate
-        if not before:
-            raise ValueError("there is no learning rate to replace before the training has an optimiser")
-        factor = float(rate) / before
-        for config in self.trainer.lr_scheduler_configs:
-            schedule: Any = config.scheduler
-            if isinstance(schedule, OneCycleLR | CyclicLR):
-                raise TrainingSettingsError(
-                    lines(
-                        f"{type(schedule).__name__} sets the learning rate itself, and none can be searched for it",
-                        key="trainer.callbacks, LearningRateFinder",
-                    )
-                )
-            # the schedule is in parts of this learning rate, and was built with the old one
-            schedule.base_lrs = [factor * base for base in schedule.base_lrs]
-            schedule._last_lr = [factor * last for last in schedule._last_lr]
-        for optimizer in self.trainer.optimizers:
-            for group in optimizer.param_groups:
-                group["initial_lr"] = factor * group.get("initial_lr", group["lr"])
-        self._has_new_learning_rate = True
-
     def on_fit_start(self) -> None:
-        """Lets the schedule, and not a learning rate that was found, say what the first step takes.
-
-        Averages of weights were made before the task has loaded those that it starts from.
-        """
+        """Averages of weights were made before the task has loaded those that it starts from."""
         follow_until_averaged(self.trainer, self)
-        if self._has_new_learning_rate:
-            for config in self.trainer.lr_scheduler_configs:
-                for group, rate in zip(config.scheduler.optimizer.param_groups, config.scheduler._last_lr, strict=True):
-                    group["lr"] = rate
 
     def on_train_start(self) -> None:
         """Keeps the schedule as long as this training is: a checkpoint holds the length of the one that it is from.
@@ -230,7 +190,10 @@ class OptimisedModule(LightningModule):
         """
         if self.total_steps is None:
             raise TrainingSettingsError(
-                lines(f"{NO_END}, and {type(self).__name__} needs one", expected="--trainer.max_steps N beside it")
+                lines(
+                    f"the training has no end in steps, and {type(self).__name__} needs one",
+                    expected="--trainer.max_steps N beside it",
+                )
             )
         return self.global_step / max(1, self.total_steps)
 

@@ -1,30 +1,35 @@
-"""Builds the optimiser and the schedule of a task from their factories; an error names the key of the configuration."""
+"""Builds the optimiser and the schedule of a task from their factories, over its parts; errors name the setting."""
 
 from __future__ import annotations
 
 import inspect
 import math
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from torch import nn
 from torch.optim import AdamW, Optimizer
-from torch.optim.lr_scheduler import CyclicLR, LRScheduler, OneCycleLR, ReduceLROnPlateau
+from torch.optim.lr_scheduler import CyclicLR, LambdaLR, LRScheduler, OneCycleLR, ReduceLROnPlateau
 
-from slotbench.errors import lines
-from slotbench.tasks.schedule_calls import UNSUITABLE, built_class, schedule_call
+from slotbench.errors import did_you_mean, lines
 
-__all__ = ["NO_END", "TrainingSettingsError", "build_optimizer", "build_schedule"]
+__all__ = [
+    "LENGTHS",
+    "TrainingSettingsError",
+    "build_optimizer",
+    "build_schedule",
+    "hold_constant",
+    "is_filled_in",
+    "part_groups",
+]
 
-NO_END = "the training has no end in steps"
-"""How a message begins that asks for a length."""
+LENGTHS = ("total_steps", "T_max", "total_iters")
+"""Arguments that are the length of the training where the user gives none: the first is what our own schedules call it,
+the others are torch's."""
 
-FUSED_DEVICES = ("cpu", "cuda")
-"""Where AdamW is fused unless the user says otherwise."""
-
-# what torch calls an argument in its messages, where that is not its name
-_SPOKEN = {"learning rate": "lr", "beta parameter": "betas", "beta": "betas", "epsilon": "eps", "momentum": "momentum"}
-_GIVE_LENGTH = "--trainer.max_steps N or --trainer.max_epochs N beside it, or --model.schedule ConstantRate"
+_CONSTANT = "constant_rate"
+"""The key of a parameter group that the schedule leaves alone."""
 
 
 class TrainingSettingsError(ValueError):
@@ -47,14 +52,8 @@ def build_optimizer(factory: Callable[[Iterable], Optimizer], groups: Iterable, 
         TrainingSettingsError: it refuses an argument, or one is not a finite number.
     """
     groups = list(groups)
-    try:
-        # copies, because an optimiser writes its settings into the groups
-        optimizer = factory(_copied(groups))
-    except (ValueError, RuntimeError, TypeError) as error:
-        built = built_class(factory)
-        if not isinstance(error, ValueError) and (built is None or not built.__module__.startswith("torch.")):
-            raise  # a mistake in code of the user's, whose traceback says where
-        raise _refusal(error, factory, "optimizer") from error
+    # copies, because an optimiser writes its settings into the groups
+    optimizer: Optimizer = _called(factory, "optimizer", _copied(groups))
     if fuse:
         optimizer = _fused(optimizer, groups)
     for name, value in optimizer.defaults.items():
@@ -73,14 +72,11 @@ def _copied(groups: list[Any]) -> list[Any]:
 def _fused(optimizer: Optimizer, groups: list[Any]) -> Optimizer:
     """The fused form of a plain AdamW without an explicit implementation; any other optimiser unchanged."""
     defaults = optimizer.defaults
-    if (
-        type(optimizer) is not AdamW
-        or (defaults["fused"], defaults["foreach"]) != (None, None)
-        or defaults["differentiable"]
-    ):
+    chosen = (defaults.get("fused"), defaults.get("foreach")) != (None, None)
+    if type(optimizer) is not AdamW or chosen or defaults["differentiable"]:
         return optimizer
     trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    if not all(x.is_floating_point() and x.device.type in FUSED_DEVICES for x in trained):
+    if not all(x.is_floating_point() and x.device.type in ("cpu", "cuda") for x in trained):
         return optimizer
     settings = {name: defaults[name] for name in inspect.signature(AdamW).parameters if name != "params"}
     return AdamW(_copied(groups), **settings | {"fused": True})
@@ -90,8 +86,8 @@ def build_schedule(factory: Callable[..., LRScheduler], optimizer: Optimizer, to
     """The schedule of the learning rate, one step of which follows each step of the optimiser.
 
     A schedule that has an argument for its length (`total_steps`, or torch's `T_max` or `total_iters`) and was not
-    given one gets that of the training, by this name; every other one gets the optimiser alone. A
-    function with a second argument of another name, and no default for it, takes the length there.
+    given one gets that of the training, by this name; every other one gets the optimiser alone. A function with a
+    second argument of another name, and no default for it, takes the length there.
 
     Args:
         factory: makes a schedule from the optimiser.
@@ -99,87 +95,152 @@ def build_schedule(factory: Callable[..., LRScheduler], optimizer: Optimizer, to
         total_steps: steps of the whole training; None if nothing but the clock ends it.
 
     Raises:
-        TrainingSettingsError: it refuses an argument or lacks one, needs to know how long the training is, is none
-            that a step can follow, or sets one learning rate where parts have rates of their own.
+        TrainingSettingsError: it refuses an argument, needs to know how long the training is, is none that a step can
+            follow, or sets one learning rate where parts have rates of their own.
     """
-    call, name = schedule_call(factory), _name(factory, "the schedule")
-    if call.missing:
-        key = f"model.schedule.{call.missing[0]}"
-        needed = " and ".join(call.missing)
-        raise TrainingSettingsError(lines(f"{name} needs {needed}", key=key, expected=f"--{key} VALUE"))
-    if total_steps is None and call.needs_length:
-        raise TrainingSettingsError(
-            lines(f"{NO_END}, and {name} needs one", key="trainer.max_steps", expected=_GIVE_LENGTH)
-        )
     before = [group["lr"] for group in optimizer.param_groups]
-    by_place = [total_steps] if call.by_place else []
-    by_name = {call.by_name: total_steps} if call.by_name is not None else {}
-    try:
-        schedule = factory(optimizer, *by_place, **by_name)
-    except (ValueError, TypeError, KeyError, ZeroDivisionError) as error:
-        built = built_class(factory)
-        if not isinstance(error, ValueError) and (built is None or not built.__module__.startswith("torch.")):
-            raise  # a mistake in code of the user's, whose traceback says where
-        raise _refusal(error, factory, "schedule") from error
-    _check_schedule(schedule, before, total_steps)
+    length, by_place = _length_argument(factory)
+    if length is not None and total_steps is None and "None" not in str(length.annotation):
+        raise TrainingSettingsError(
+            lines(
+                f"the training has no end in steps, and {_name(factory)} needs one",
+                key="trainer.max_steps",
+                expected="--trainer.max_steps N or --trainer.max_epochs N beside it, or --model.schedule ConstantRate",
+            )
+        )
+    given = () if length is None or not by_place else (total_steps,)
+    named = {} if length is None or by_place else {length.name: total_steps}
+    schedule: Any = _called(factory, "schedule", optimizer, *given, **named)
+    name, reason = type(schedule).__name__, None
+    if not isinstance(schedule, LRScheduler):
+        reason = "is no LRScheduler of torch"
+    elif isinstance(schedule, ReduceLROnPlateau):
+        reason = "waits for a score, and a schedule here takes a step after every step of the optimiser"
+    elif isinstance(schedule, OneCycleLR) and total_steps is not None and schedule.total_steps < total_steps:
+        reason = f"ends after {schedule.total_steps:,} steps, and the training has {total_steps:,}"
+    elif isinstance(schedule, OneCycleLR | CyclicLR) and len(set(before)) > 1:
+        reason = "sets one learning rate, and parts of the model have rates of their own (model.part_rates)"
+    for key in ("step_size", "T_max"):
+        if getattr(schedule, key, 1) < 1:
+            reason = f"has the {key} {getattr(schedule, key)}; expected 1 or more"
+    if reason is not None:
+        raise TrainingSettingsError(lines(f"the schedule {name} {reason}", key="model.schedule"))
     return schedule
 
 
-def _check_schedule(schedule: Any, before: list[float], total_steps: int | None) -> None:
-    """Refuses what cannot be stepped after each step of the optimiser.
+def is_filled_in(schedule: type, name: str) -> bool:
+    """Whether an argument of a schedule's constructor is for the task alone, and not for a configuration.
+
+    That is `total_steps` where the constructor has no default for it, as in our own schedules.
+    """
+    declared = inspect.signature(schedule).parameters.get(name)
+    is_length = name == LENGTHS[0] and declared is not None and declared.default is declared.empty
+    return is_length and issubclass(schedule, LRScheduler)
+
+
+def _length_argument(factory: Callable[..., Any]) -> tuple[inspect.Parameter | None, bool]:
+    """(the argument that is the length of the training and that is not given, whether it goes by its place)."""
+    built = _built_class(factory)
+    try:
+        parameters = dict(inspect.signature(built or factory).parameters)
+    except (TypeError, ValueError):  # a builtin
+        return None, False
+    # the parser writes null for arguments that are not set
+    keywords = factory.keywords if isinstance(factory, partial) else {}
+    given = {name for name, value in keywords.items() if value is not None}
+    length = next((name for name in LENGTHS if name in parameters), None)
+    if length is not None:
+        has_own = length in given or {"epochs", "steps_per_epoch"} <= given  # OneCycleLR counts epochs, too
+        return (None, False) if has_own else (parameters[length], False)
+    others = [p for name, p in list(parameters.items())[1:] if name not in given and p.kind is not p.KEYWORD_ONLY]
+    required = [p for p in others if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+    return (required[0], True) if built is None and len(required) == 1 else (None, False)
+
+
+def _built_class(factory: Callable[..., Any]) -> type | None:
+    """The class that a factory builds: itself, or that of a partial call; the parser's holds it as an argument."""
+    if isinstance(factory, type):
+        return factory
+    found = (factory.func, *factory.args) if isinstance(factory, partial) else ()
+    return next((part for part in found if isinstance(part, type)), None)
+
+
+def _called(factory: Callable[..., Any], part: str, *given: Any, **named: Any) -> Any:
+    """What a factory makes; a mistake in code of the user's keeps its traceback."""
+    try:
+        return factory(*given, **named)
+    except (ValueError, TypeError, KeyError, RuntimeError, ZeroDivisionError) as error:
+        built = _built_class(factory)
+        if not isinstance(error, ValueError) and (built is None or not built.__module__.startswith("torch.")):
+            raise
+        raise TrainingSettingsError(
+            lines(f"invalid arguments for {_name(factory)}: {error}", key=f"model.{part}")
+        ) from error
+
+
+def _name(factory: Callable[..., Any]) -> str:
+    built = _built_class(factory)
+    return getattr(factory, "__name__", "the schedule") if built is None else built.__name__
+
+
+def part_groups(
+    module: nn.Module,
+    rates: Mapping[str, float],
+    constant: Sequence[str],
+    grouped: Callable[[list[nn.Parameter]], list[dict[str, Any]]],
+) -> list[dict[str, Any]]:
+    """Parameter groups of a module by its parts; what no part names comes first, with the optimiser's own rate.
 
     Args:
-        schedule: that was made.
-        before: learning rate of each parameter group, before there was a schedule.
-        total_steps: steps of the whole training, if they are known.
+        module: whose parameters are trained.
+        rates: learning rate by the name of a part, such as "core" or "decoder.slot_map"; of two that name a parameter
+            the longer one holds.
+        constant: parts whose learning rate stays as it is, whatever the schedule.
+        grouped: makes groups of the parameters of one part, by what decays.
+
+    Raises:
+        TrainingSettingsError: there is no such part, or it has nothing to train.
     """
-    name = type(schedule).__name__
-    if not isinstance(schedule, LRScheduler):
-        raise TrainingSettingsError(
-            lines(f"the schedule that was made is a {name}, and no LRScheduler of torch", key="model.schedule")
-        )
-    if isinstance(schedule, ReduceLROnPlateau):
-        raise TrainingSettingsError(lines(f"{name} {UNSUITABLE['ReduceLROnPlateau']}", key="model.schedule"))
-    if isinstance(schedule, OneCycleLR) and total_steps is not None and schedule.total_steps < total_steps:
-        raise TrainingSettingsError(
-            lines(
-                f"{name} ends after {schedule.total_steps:,} steps, and the training has {total_steps:,}",
-                key="model.schedule.total_steps",
-                expected="at least as many, or none: then it is as long as the training",
+    parts = sorted({*rates, *constant}, key=len, reverse=True)
+    members: dict[str, list[nn.Parameter]] = {"": [], **{part: [] for part in parts}}
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            members[next((part for part in parts if f"{name}.".startswith(f"{part}.")), "")].append(parameter)
+    groups: list[dict[str, Any]] = []
+    for part, parameters in members.items():
+        if part and not parameters:
+            key = "model.part_rates" if part in rates else "model.constant_parts"
+            known = [name for name, child in module.named_modules() if name and [*child.parameters()]]
+            raise TrainingSettingsError(
+                lines(f"no part {part!r} with anything to train{did_you_mean(part, known)}", key=key)
             )
-        )
-    for key in ("step_size", "T_max"):
-        if getattr(schedule, key, 1) < 1:
-            refused = f"{name}: {key} is {getattr(schedule, key)}; expected 1 or more"
-            raise TrainingSettingsError(lines(refused, key=f"model.schedule.{key}"))
-    after = [group.get("initial_lr", group["lr"]) for group in schedule.optimizer.param_groups]
-    if len(set(before)) > 1 and after != before and isinstance(schedule, OneCycleLR | CyclicLR):
+        settings: dict[str, Any] = {"lr": rates[part]} if part in rates else {}
+        if part in constant:
+            settings[_CONSTANT] = True
+        groups += [group | settings for group in grouped(parameters)] if parameters else []
+    return groups
+
+
+def hold_constant(schedule: LRScheduler) -> None:
+    """Takes the groups that are marked out of a schedule.
+
+    Raises:
+        TrainingSettingsError: there are some, and the schedule is none that multiplies rates.
+    """
+    marked = [number for number, group in enumerate(schedule.optimizer.param_groups) if group.get(_CONSTANT)]
+    if not marked:
+        return
+    if not isinstance(schedule, LambdaLR):
         raise TrainingSettingsError(
-            lines(
-                f"{name} sets one learning rate, and parts of the model have rates of their own",
-                key="model.part_rates",
-                expected="a schedule that multiplies rates, such as WarmupCosine; or no part_rates",
-            )
+            lines(f"constant_parts cannot be taken out of {type(schedule).__name__}", expected="WarmupHalfLife")
         )
+    last: list[Any] = list(schedule.get_last_lr())
+    for number in marked:
+        group = schedule.optimizer.param_groups[number]
+        schedule.lr_lambdas[number] = _unchanged
+        group["lr"] = last[number] = group["initial_lr"]
+    schedule._last_lr = last
 
 
-def _refusal(error: Exception, factory: Callable[..., Any], part: str) -> TrainingSettingsError:
-    # a KeyError's own text is its message in quotes
-    message = " ".join(str(error.args[0] if isinstance(error, KeyError) else error).split())
-    built = built_class(factory)
-    # without the first, which is parameters or the optimiser, and not the user's
-    known = list(inspect.signature(built).parameters)[1:] if built is not None else []
-    named = [name for name in known if name in re.findall(r"\w+", message)]
-    spoken = [name for words, name in _SPOKEN.items() if words in message and name in known]
-    key = ".".join(["model", part, *(named or spoken)[:1]])
-    return TrainingSettingsError(
-        lines(
-            f"invalid arguments for {_name(factory, f'the {part}')}: {message.removeprefix(_name(factory, '') + ': ')}",
-            key=key,
-        )
-    )
-
-
-def _name(factory: Callable[..., Any], otherwise: str) -> str:
-    built = built_class(factory)
-    return otherwise if built is None else built.__name__
+def _unchanged(step: int) -> float:
+    return 1.0

@@ -309,7 +309,7 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
         Raises:
             WeightError: it has other tensors than the model, as another core's has, or one of another shape.
         """
-        check_checkpoint(checkpoint, self, self.data_spec, self.parts)
+        check_checkpoint(checkpoint, self)
         resumes = self.is_attached and self.trainer.state.fn == TrainerFn.FITTING
         for stage, kept in checkpoint.get("references", {}).items() if resumes else ():
             if (scores := self.scores_of(stage)) is not None:

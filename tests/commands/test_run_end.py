@@ -9,15 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 from ended_runs import copy, fit, interrupt_before_the_result, validated
-from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.callbacks import LearningRateFinder
 
-from slotbench import registry
 from slotbench.callbacks import reporting
-from slotbench.callbacks.final_validation import FinalValidation
 from slotbench.cli import run
 from slotbench.runs.folder import RunFolder
-from slotbench.tasks.slot_task import SlotTask
 
 pytestmark = [pytest.mark.filterwarnings("ignore:.*does not have many workers.*"), pytest.mark.usefixtures("here")]
 
@@ -164,38 +159,6 @@ def test_averaged_weights_are_what_is_scored_and_kept_and_a_resumed_run_ends_the
     torch.testing.assert_close(ends[0]["state_dict"], ends[1]["state_dict"], rtol=0, atol=0)
     assert not torch.equal(*(ends[0][key]["core.linear.weight"] for key in ("state_dict", "current_model_state")))
     assert run(["test", "averaged"]) == 0
-
-
-def test_a_learning_rate_that_was_searched_for_is_what_the_schedule_goes_by(place: Path) -> None:
-    found = []
-
-    class Look(Callback):
-        def on_train_batch_start(self, trainer: Trainer, pl_module: SlotTask, *_: object) -> None:
-            (group,) = {group["lr"] for group in trainer.optimizers[0].param_groups}
-            found.append((group, pl_module.learning_rate, trainer.lr_scheduler_configs[0].scheduler.base_lrs[0]))
-
-    finder = LearningRateFinder(min_lr=1e-4, max_lr=0.1, num_training_steps=30)
-    task, data = registry.load("tasks", "ScoredTask"), registry.load("datasets", "NoiseData")()
-    trainer = Trainer(
-        callbacks=[finder, FinalValidation(), Look()],
-        max_steps=6,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
-    trainer.fit(task(data_spec=data.spec), data)
-    assert finder.optimal_lr is not None
-    suggested = finder.optimal_lr.suggestion()
-    assert suggested is not None
-    assert [rate for _, rate, _ in found] == [suggested] * 6
-    assert [base for _, _, base in found] == [suggested] * 6
-    # warm-up and decay, and nothing above
-    assert max(rate for rate, _, _ in found) <= suggested
-    assert len({rate for rate, _, _ in found}) > 1
-    assert list(Path().glob(".lr_find*")) == []
-    assert trainer.global_step == 6
 
 
 # --- reports ---------------------------------------------------------------------------------------------------------

@@ -45,7 +45,11 @@ SLIPS = {
     "FIT --model.init_from nowhere": ["no weights at nowhere"],
     "FIT --plugin missing.py": ["no plugin file missing.py"],
     "FIT --plugin fails.py": ["fails.py", "cannot be imported", "ZeroDivisionError"],
-    "FIT --plugin flat.py --model.core FlatCore": ["the core FlatCore returned slots", "expected", "batch time slots dim"],
+    "FIT --plugin flat.py --model.core FlatCore": [
+        "the core FlatCore returned slots",
+        "expected",
+        "batch time slots dim",
+    ],
     # devices
     "FIT --trainer.accelerator gpux": ["accelerator", "gpux"],
     "FIT --trainer.devices 9999": ["9,999|9999", "devices"],

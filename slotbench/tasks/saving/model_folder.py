@@ -4,9 +4,8 @@
     FOLDER/model.safetensors    the weights
     FOLDER/tokenizer/           the same two files, of the tokenizer that a task of codes reads its frames by
 
-The folder may come from a third party. Nothing in it is run: a component is one that is registered here, weights are
-read as safetensors, no file is read through a link that leads out of the folder, and no path that the configuration
-names is read.
+The folder may come from a third party and nothing in it is run: a component is one that is registered here, weights are
+read as safetensors, and no path that the configuration names is read.
 """
 
 from __future__ import annotations
@@ -22,45 +21,18 @@ from torch import Tensor
 from slotbench import registry
 from slotbench.configurations import may_be_path
 from slotbench.errors import FileError, UserError, lines
-from slotbench.files import dump_json, open_regular, own_file, write_atomically
-from slotbench.pretrained.weights import WeightError
-from slotbench.records import read_record
+from slotbench.io import dump_json, read_record, write_atomically
 from slotbench.tasks.saving.saved_arguments import built_arguments, find_class
 
 if TYPE_CHECKING:
     from slotbench.tasks.task import Task
 
-__all__ = [
-    "CONFIG_BYTES",
-    "MODEL_CONFIG",
-    "TOKENIZER",
-    "WEIGHTS",
-    "WEIGHT_BYTES",
-    "is_model_folder",
-    "read_model",
-    "write_model",
-]
+__all__ = ["MODEL_CONFIG", "TOKENIZER", "WEIGHTS", "is_model_folder", "read_model", "write_model"]
 
 MODEL_CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer"
 
-CONFIG_BYTES, WEIGHT_BYTES = 1 << 20, 8 << 30
-"""Bytes that each of the two files may have."""
-
 _ONLY_IN_TRAINING = ("init_from", "lpips_weights", "lpips_heads", "fvd_weights")
 """Arguments of tasks that name files and that a trained model does without."""
-
-
-# what constructors of parts, and torch, raise for arguments that cannot be
-_UNBUILDABLE = (
-    ValueError,
-    TypeError,
-    RuntimeError,
-    AttributeError,
-    LookupError,
-    ArithmeticError,
-    AssertionError,
-    MemoryError,
-)
 
 
 class _Part(TypedDict, total=False):
@@ -104,12 +76,7 @@ def write_model(
     known = {name: _translated(value, name, _registered_name) for name, value in known.items()}
     for name, text in _paths(known):
         if (name, text) != ("tokenizer_run", TOKENIZER):
-            raise UserError(
-                lines(
-                    f"the model reads {text} ({name}), a file that an exported model cannot bring along",
-                    expected="a run whose weights are all in its checkpoint",
-                )
-            )
+            raise UserError(f"the model reads {text} ({name}), a file that an exported model cannot bring along")
     config = {"format": "slotbench model", "version": 1, "slotbench": importlib.metadata.version("slotbench")}
     config |= {"task": {"class_path": _registered_name(task, "the task"), "init_args": known}}
     stored = {name: _stored(value, name, half) for name, value in weights.items()}
@@ -121,76 +88,33 @@ def read_model(folder: Path) -> Task:
     """The task of a folder that `write_model` wrote, with its weights, on the CPU and in evaluation mode.
 
     Raises:
-        FileError: a file is missing, damaged, too large, or a link out of the folder; the configuration names a
-            component that is not registered, or a path; or the weights are not those of the task that it describes.
+        FileError: a file is missing or damaged, the configuration names a component that is not registered, or a path,
+            or the weights are not those of the task that it describes.
     """
-    path = own_file(folder, MODEL_CONFIG)
-    _check_size(path, CONFIG_BYTES)
-    config = read_record(path, _ModelConfig, advice="expected one that slotbench export wrote", limit=CONFIG_BYTES)
-    weights = _read_weights(folder)
-    name, arguments = config["task"]["class_path"], dict(config["task"].get("init_args", {}))
-    try:
-        task = registry.load("tasks", name)
-        if arguments.get("tokenizer_run") is not None:
-            arguments["tokenizer_run"] = _tokenizer_folder(folder, arguments["tokenizer_run"], path)
-        for key, text in _paths(arguments):
-            if key != "tokenizer_run":
-                raise FileError(f"{path} names the path {text} ({key}), and a model's folder names none")
-        translated = {key: _translated(value, key, _import_path) for key, value in arguments.items()}
-        built: Task = task(**built_arguments(task, translated))
-        held = {"state_dict": weights, built.CHECKPOINT_HYPER_PARAMS_KEY: translated}
-        _check_fit(built, held, folder)
-        built.load_state_dict(held["state_dict"])
-    except (FileError, UserError):
-        raise
-    except registry.RegistryError as error:
-        raise FileError(f"{path} needs a component that is not installed: {error}") from error
-    except _UNBUILDABLE as error:
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise FileError(f"{folder} holds no model that can be built: {reason}") from error
-    return built.eval()
-
-
-def _read_weights(folder: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    path = own_file(folder, WEIGHTS)
-    _check_size(path, WEIGHT_BYTES)
+    path = folder / MODEL_CONFIG
+    config = read_record(path, _ModelConfig)
+    name, arguments = config["task"]["class_path"], dict(config["task"].get("init_args", {}))
+    for key, text in _paths(arguments):
+        if (key, text) != ("tokenizer_run", TOKENIZER):
+            raise FileError(f"{path} names the path {text} ({key}), and a model's folder names none")
     try:
-        return load_file(path, device="cpu")
-    except (SafetensorError, *_UNBUILDABLE, OSError) as error:
-        reason = str(error).strip().partition("\n")[0]
+        if arguments.get("tokenizer_run") is not None:
+            arguments["tokenizer_run"] = str(folder / TOKENIZER)
+        task = registry.load("tasks", name)
+        translated = {key: _translated(value, key, _import_path) for key, value in arguments.items()}
+        built: Task = task(**built_arguments(task, translated))
+        held = {"state_dict": load_file(folder / WEIGHTS), built.CHECKPOINT_HYPER_PARAMS_KEY: translated}
+        built.on_load_checkpoint(held)
+        built.load_state_dict(held["state_dict"])
+    except FileError:
+        raise
+    except Exception as error:  # whatever a constructor, torch and safetensors raise for what cannot be
         raise FileError(
-            f"{path} is no whole safetensors file ({reason}); weights of an exported model are read as nothing else"
+            f"{folder} holds no model that can be built: {str(error).strip().partition(chr(10))[0]}"
         ) from error
-
-
-def _check_fit(task: Task, held: dict[str, Any], folder: Path) -> None:
-    try:
-        task.on_load_checkpoint(held)
-    except WeightError as error:
-        raise FileError(
-            f"{folder / WEIGHTS} has other weights than {MODEL_CONFIG} beside it describes: {error}"
-        ) from error
-
-
-def _check_size(path: Path, limit: int) -> None:
-    """Refuses what is no regular file of at most `limit` bytes."""
-    with open_regular(path) as file:
-        size = file.seek(0, 2)
-    if size > limit:
-        raise FileError(f"{path} has {size:,} bytes, more than the {limit:,} that such a file may have")
-
-
-def _tokenizer_folder(folder: Path, named: Any, config: Path) -> str:
-    # a link to the folder itself would have no end
-    if named != TOKENIZER or (folder / TOKENIZER).is_symlink() or not is_model_folder(folder / TOKENIZER):
-        raise FileError(
-            f"{config} names the tokenizer {named}; expected {TOKENIZER!r}, a folder beside it with {MODEL_CONFIG} and "
-            f"{WEIGHTS}"
-        )
-    return str(folder / TOKENIZER)
+    return built.eval()
 
 
 def _stored(tensor: Tensor, name: str, half: bool) -> Tensor:
@@ -222,8 +146,7 @@ def _registered_name(component: Any, argument: str) -> str:
             return found.__name__
     raise UserError(
         lines(
-            f"{argument} is {found.__module__}.{found.__qualname__}, which is no registered component: nobody could "
-            "build the model again",
+            f"{argument} is {found.__module__}.{found.__qualname__}, which is no registered component",
             expected="a class with an entry point in an installed package, or one that a --plugin FILE registers",
         )
     )
@@ -232,10 +155,7 @@ def _registered_name(component: Any, argument: str) -> str:
 def _import_path(name: Any, argument: str) -> str:
     """Where the registered component of a name is defined; it is imported."""
     if not isinstance(name, str) or not name.isidentifier():
-        raise FileError(
-            f"{argument} of the model is {str(name)[:200]}; expected the name of a registered component, such as SAVi: "
-            "nothing else is imported"
-        )
+        raise FileError(f"{argument} of the model is {str(name)[:200]}; expected the name of a registered component")
     found = registry.load(registry.kind_of(name), name)
     return f"{found.__module__}.{found.__qualname__}"
 

@@ -54,22 +54,13 @@ class RebuiltModule(LightningModule):
 
         The file is read as tensors and plain values. Of the classes that it names, registered components, slotbench's
         and torch's optimisers are imported, and your own are taken where you have imported them; no function is.
-
-        Args:
-            checkpoint_path: the file.
-            map_location: where the weights go.
-            hparams_file: not used; give the arguments themselves.
-            strict: whether the names of the weights have to be those of the task; by default they have.
-            weights_only: False lets the file run code while it is read; only if you trust it.
-            **arguments: of the constructor, in the place of those in the file.
+        Arguments are Lightning's; `arguments` of the constructor take the place of those in the file.
 
         Raises:
             UserError: the checkpoint does not hold what the task was built from, and it is not given either; or it
                 names a class that is not taken.
             WeightError: its weights do not fit.
         """
-        if hparams_file is not None:
-            raise UserError(f"hparams_file={hparams_file} is not read; give the arguments of {cls.__name__} themselves")
         checkpoint = torch.load(checkpoint_path, map_location=map_location, weights_only=weights_only)
         saved = checkpoint.get(cls.CHECKPOINT_HYPER_PARAMS_KEY) or {}
         known = {name: value for name, value in saved.items() if name not in arguments}
@@ -80,10 +71,8 @@ class RebuiltModule(LightningModule):
                 lines(
                     f"{checkpoint_path} holds weights, and not what {cls.__name__} was built from",
                     missing=", ".join(missing),
-                    note="a task saves its arguments if each is plain, a class or a functools.partial of one, such as "
-                    "slotbench.factory makes; a lambda, a class of the main script and a built part cannot be saved",
-                    expected=f"{cls.__name__}.load_from_checkpoint(path, encoder=..., core=..., decoder=..., "
-                    "data_spec=...) with the arguments of the training",
+                    note="lambdas, classes of the main script and built parts cannot be saved",
+                    expected=f"{cls.__name__}.load_from_checkpoint(path, encoder=..., core=..., data_spec=...)",
                 )
             )
         task = cls(**arguments)

@@ -11,7 +11,7 @@ import pytest
 
 from slotbench.comparison.records import ComparisonError
 from slotbench.comparison.wandb.offline import printed_log
-from slotbench.grids import jobs
+from slotbench import grids
 from slotbench.runs.provenance import git_state
 
 HOSTILE = "import pathlib\npathlib.Path(__file__).with_name('owned').touch()\nraise SystemExit(3)\n"
@@ -45,7 +45,7 @@ def test_slotbench_as_a_module_imports_nothing_from_there(hostile, arguments):
 
 def test_processes_that_slotbench_starts_leave_it_out():
     """Each of them, as the source has it: `-P` stands before `-m`."""
-    for file in Path(jobs.__file__).parent.parent.rglob("*.py"):
+    for file in Path(grids.__file__).parent.parent.rglob("*.py"):
         for line in file.read_text().splitlines():
             if "sys.executable" in line and '"-m"' in line:
                 assert '"-P", "-m"' in line, f"{file}: {line}"

@@ -3,98 +3,138 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from slotbench import registry
-from slotbench.commands.arguments import Parser, split_and_load
-from slotbench.errors import UserError, lines, listing
-from slotbench.grids.match_arguments import CoreSettings
+from slotbench.errors import UserError, did_you_mean, lines, listing
 
-__all__ = ["USAGE", "main"]
+__all__ = ["main"]
 
-USAGE = """Usage: slotbench match --config FILE [NAME ... | --all] (--parameters N | --like CORE_OR_FILE) [settings]
-
-Finds, for each core, the width at which the experiment has as many trainable parameters as the budget, and prints what
-to type for it. Nothing is trained. Exit code 1 if a core cannot be matched within the tolerance.
-
-  NAME ...                     the cores, also as --model.core NAME; the experiment's own if none is named
-  --all                        every core that is registered
-  --parameters N               the budget
-  --like CORE_OR_FILE          the parameters of the experiment with this core, or of another experiment, are the budget
-  --part model|core            what is counted: encoder, core and decoder (default), or the core alone
-  --argument [CORE=]ARGUMENT   what to vary in place of dim, for every core or for one; may be repeated
-  --tolerance SHARE            how far from the budget a match may be (default: 0.1)
-  --write DIR                  one DIR/CORE.yaml per match, to be given after the experiment's own --config
-
-Settings are those of fit. --model.core.ARGUMENT VALUE goes to those of the cores that have the argument.
-dim goes up by num_heads where the core has heads, any other argument by 1; what the core refuses is passed over.
-
-Examples:
+_DESCRIPTION = """Finds, for each core, the width at which the experiment has as many trainable parameters as the
+budget, and prints what to type for it. Nothing is trained. Exit code 1 if a core cannot be matched.
+Settings are those of fit; --model.core.ARGUMENT VALUE goes to those of the cores that have the argument.
+dim goes up by num_heads where the core has heads, any other argument by 1; what the core refuses is
+passed over."""
+_EXAMPLES = """examples:
   slotbench match --config experiments/bouncing_balls.yaml RIM --model.core.num_slots 6 --parameters 600000
-  slotbench match --config experiments/bouncing_balls.yaml --like SlotSSM --all --argument SplitSSM=stack_dim \\
-    --write experiments/matched
-  slotbench fit --config experiments/bouncing_balls.yaml --config experiments/matched/RIM.yaml"""
+  slotbench match --config experiments/bouncing_balls.yaml --like SlotSSM --all --write experiments/matched"""
 
 
 def main(command: str, arguments: list[str]) -> int:
     """Matches the cores and prints table and flags; 1 if one of them cannot be matched."""
-    given, rest = _parser().parse_known_args(arguments)
-    options, rest = split_and_load(rest)
-    line = CoreSettings(rest, options)
-    cores = line.cores(everything=given.all)
-    variable = _arguments(given.argument, cores)
-    _check(given)
+    parser = _parser()
+    if {"--help", "-h"} & {*arguments}:
+        parser.print_help()
+        return 0
+    given, rest = parser.parse_known_args(arguments)
+    for file in given.plugin:
+        registry.load_file(file)
+    named, of_core, others = _sorted(rest)
+    others += [word for file in given.plugin for word in ("--plugin", str(file))]
+    known = registry.names("cores")
+    for name in [*named, *([given.like] if given.like and not _is_file(given.like) else [])]:
+        if name not in known:
+            raise UserError(lines(f"no core named {name}{did_you_mean(name, known)}", available=listing(known)))
     # everything above answers before torch is imported
-    import torch
+    from slotbench.grids.match import Budget, Match, Model, RefusedError, match, print_matches, write_matches
 
-    from slotbench.grids.match_table import print_matches, write_matches
-    from slotbench.grids.match_width import Match, budget_of, match
-
-    torch.set_num_threads(options.threads or 1)
-    line.check_core_settings(cores)
-    budget = budget_of(line, given.parameters, given.like, given.part, given.tolerance)
-    matches = []
-    for core in cores:
+    cores = known if given.all else named or [Model(others).core["class_path"]]
+    models = {core: Model([*others, "--model.core", core]) for core in cores}
+    arguments_of = {core: set(model.core.get("init_args", {})) for core, model in models.items()}
+    for key in of_core:
+        if not any(key in names for names in arguments_of.values()):
+            every = sorted(set().union(*arguments_of.values()))
+            raise UserError(f"no argument {key} of {listing(cores)}{did_you_mean(key, every)}")
+    variable = dict(text.rpartition("=")[::2] for text in given.argument)
+    if strange := variable.keys() - {"", *cores}:
+        raise UserError(f"{strange.pop()} of --argument is not one of the cores to match: {listing(cores)}")
+    budget = Budget(given.parameters or 1, given.part, given.tolerance)
+    if given.like:
+        like = ["--config", given.like] if _is_file(given.like) else [*others, "--model.core", given.like]
         try:
-            matches.append(match(core, variable.get(core, variable[""]), line, budget))
-        except (UserError, registry.RegistryError) as error:
+            counts = Model(like).counts()
+        except RefusedError as error:
+            raise UserError(str(error)) from error
+        budget = Budget(counts.of(given.part), given.part, given.tolerance, f", as {given.like} has ({counts.terms})")
+    matches = []
+    for core, model in models.items():
+        settings = [
+            word for key in of_core if key in arguments_of[core] for word in (f"--model.core.{key}", of_core[key])
+        ]
+        try:
+            if settings:
+                model = Model([*others, "--model.core", core, *settings])
+            matches.append(match(core, variable.get(core, variable.get("", "dim")), model, settings, budget))
+        except UserError as error:
             if len(cores) == 1:
                 raise
             matches.append(Match(core, problem=str(error).splitlines()[0]))
     print_matches(matches, budget)
     if given.write is not None:
-        write_matches(given.write, matches, budget, line.files, arguments)
+        files = [file for option, file in pairwise(others) if option == "--config"]
+        write_matches(given.write, matches, budget, files, arguments)
     return 0 if all(found.flags for found in matches) else 1
 
 
+def _sorted(arguments: Sequence[str]) -> tuple[list[str], dict[str, str], list[str]]:
+    """Names of cores, settings of cores by argument, and all other settings."""
+    named: list[str] = []
+    of_core: dict[str, str] = {}
+    others: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if not word.startswith("--"):
+            named.append(word)
+            continue
+        key, equals, value = word.partition("=")
+        value = value if equals else next(words, "")
+        if key == "--model.core":
+            named.append(value)
+        elif key.startswith("--model.core."):
+            of_core[key.removeprefix("--model.core.").removeprefix("init_args.")] = value
+        else:
+            others += [key, value]
+    return list(dict.fromkeys(named)), of_core, others
+
+
+def _is_file(text: str) -> bool:
+    return Path(text).suffix in (".yaml", ".yml")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise UserError(f"{message}; slotbench match --help lists the options")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser("slotbench match")
-    parser.add_argument("--all", action="store_true")
+    parser = _Parser(
+        "slotbench match",
+        "slotbench match --config FILE [NAME ... | --all] (--parameters N | --like CORE_OR_FILE) [settings]",
+        _DESCRIPTION,
+        _EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        add_help=False,
+    )
+    parser.add_argument("--all", action="store_true", help="every core that is registered")
     budget = parser.add_mutually_exclusive_group(required=True)
-    budget.add_argument("--parameters", type=int)
-    budget.add_argument("--like")
-    parser.add_argument("--argument", action="append", default=[])
-    parser.add_argument("--part", choices=["model", "core"], default="model")
-    parser.add_argument("--tolerance", type=float, default=0.1)
-    parser.add_argument("--write", type=Path)
+    budget.add_argument("--parameters", type=_positive, metavar="N", help="the budget")
+    budget.add_argument(
+        "--like", metavar="CORE_OR_FILE", help="a core or an experiment whose parameters are the budget"
+    )
+    parser.add_argument(
+        "--argument", action="append", default=[], metavar="[CORE=]ARGUMENT", help="what to vary in place of dim"
+    )
+    parser.add_argument("--part", choices=["model", "core"], default="model", help="what is counted")
+    parser.add_argument("--tolerance", type=float, default=0.1, metavar="SHARE", help="how far a match may be off")
+    parser.add_argument("--write", type=Path, metavar="DIR", help="write DIR/CORE.yaml for each match")
+    parser.add_argument("--plugin", type=Path, action="append", default=[], metavar="FILE", help="as of fit")
     return parser
 
 
-def _check(given: argparse.Namespace) -> None:
-    if given.tolerance < 0:
-        raise UserError(f"--tolerance is {given.tolerance}; expected a share such as 0.1 for 10 %")
-    if given.parameters is not None and given.parameters < 1:
-        raise UserError(f"--parameters is {given.parameters}; expected 1 or more")
-
-
-def _arguments(given: list[str], cores: list[str]) -> dict[str, str]:
-    """Core -> the argument to vary, and "" -> that of all others."""
-    variable = {"": "dim"}
-    for text in given:
-        core, _, argument = text.rpartition("=")
-        if core and core not in cores:
-            raise UserError(
-                lines(f"{core} is not one of the cores to match", given=f"--argument {text}", cores=listing(cores))
-            )
-        variable[core] = argument
-    return variable
+def _positive(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}; expected 1 or more")
+    return int(text)

@@ -11,7 +11,7 @@ from slotbench.grids.expansion import Grid, Point
 __all__ = ["choose", "covering", "find_point"]
 
 
-def choose(grid: Grid, wanted: Sequence[str]) -> list[Point]:
+def choose(points: Sequence[Point], grid: Grid, wanted: Sequence[str]) -> list[Point]:
     """The points that `--only` asks for: a pattern of the id, or KEY=VALUE.
 
     Patterns are alternatives, and so are values of one key; different keys must all hold.
@@ -21,17 +21,15 @@ def choose(grid: Grid, wanted: Sequence[str]) -> list[Point]:
     """
     globs: list[str] = []
     values: dict[str, list[str]] = {}
-    short = {whole: key for key, whole in grid.keys.items()}
+    short = {whole: key for key, whole in grid.keys.items()} | {key: key for key in grid.keys}
     for word in wanted:
         key, equals, value = word.partition("=")
         name = ".".join(part for part in key.split(".") if part not in ("class_path", "init_args"))
-        if equals and (name in grid.keys or name in short):
-            values.setdefault(short.get(name, name), []).append(value)
+        if equals and name in short:
+            values.setdefault(short[name], []).append(value)
         elif equals and not set(key) & set("*?[,"):
-            known = [*grid.keys, *short]
-            raise UserError(
-                lines(f"--only {word}: {key} does not vary{did_you_mean(key, known)}", expected=listing(grid.keys))
-            )
+            near = did_you_mean(key, short)
+            raise UserError(lines(f"--only {word}: {key} does not vary{near}", expected=listing(grid.keys)))
         else:
             globs.append(word)
 
@@ -42,18 +40,11 @@ def choose(grid: Grid, wanted: Sequence[str]) -> list[Point]:
         )
         return fits and (not globs or any(fnmatch.fnmatchcase(point.id, glob) for glob in globs))
 
-    chosen = [point for point in grid.points if is_wanted(point)]
-    if not chosen:
-        there = {
-            key: dict.fromkeys(point.labels[key] for point in grid.points if key in point.labels) for key in values
-        }
-        raise UserError(
-            lines(
-                f"--only {' '.join(wanted)}: no point matches",
-                **{f"{key} is": listing(found) for key, found in there.items()},
-                points=None if values else listing((point.id for point in grid.points), 4),
-            )
-        )
+    chosen = [point for point in points if is_wanted(point)]
+    if not chosen and wanted:
+        there = {key: listing(dict.fromkeys(point.labels.get(key, "") for point in points)) for key in values}
+        some = there or {"points": listing((point.id for point in points), 4)}
+        raise UserError(lines(f"--only {' '.join(wanted)}: no point matches", **some))
     return chosen
 
 
@@ -73,11 +64,8 @@ def find_point(grid: Grid, given: str) -> Point:
         return found[0]
     ids = [point.id for point in found or grid.points]
     what = f"{len(found)} points begin like {given}" if found else f"no point {given}{did_you_mean(given, ids)}"
-    raise UserError(
-        lines(
-            what, expected=f"a number from 1 to {len(grid.points)}, or the beginning of an id", points=listing(ids, 5)
-        )
-    )
+    expected = f"a number from 1 to {len(grid.points)}, or the beginning of an id"
+    raise UserError(lines(what, expected=expected, points=listing(ids, 5)))
 
 
 def covering(chosen: Sequence[Point]) -> list[Point]:

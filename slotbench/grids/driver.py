@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from slotbench.errors import FileError
-from slotbench.grids.engines.base import Engine, Job, Outcome, TimeLimit
+from slotbench.grids.engines import Engine, Job, Outcome, TimeLimit
 from slotbench.grids.expansion import Point
 from slotbench.grids.grid_folder import GridFolder
 from slotbench.grids.ledger import RESUMABLE, State, state_after
@@ -25,37 +24,29 @@ class Progress:
 
     Attributes:
         states: of every point, by its id.
-        where: the running ones run.
         began: when the running ones were started by this driver (monotonic clock).
-        durations: in seconds, over all attempts, of the points that this driver has brought to their end.
         out_of_time: whether the limit has ended the run with points left.
     """
 
     states: dict[str, State]
-    where: dict[str, str] = field(default_factory=dict)
     began: dict[str, float] = field(default_factory=dict)
-    durations: list[float] = field(default_factory=list)
     out_of_time: bool = False
 
     def count(self, *states: State) -> int:
         """How many points are in one of these states."""
         return sum(state in states for state in self.states.values())
 
-    def running(self) -> list[str]:
-        """Ids of the points that run, in the order of the grid."""
-        return [point_id for point_id, state in self.states.items() if state == "running"]
-
 
 class Listener(ABC):
-    """The interface of a listener that a driver notifies of its points."""
+    """The interface of what a driver notifies of its points."""
 
     @abstractmethod
     def began(self, point: Point, where: str) -> None:
         """A point has begun."""
 
     @abstractmethod
-    def ended(self, point: Point, state: State, outcome: Outcome) -> None:
-        """A point has ended, well or not."""
+    def ended(self, point: Point, state: State, outcome: Outcome, seconds: float | None) -> None:
+        """A point has ended, well or not, so many seconds after it began."""
 
     @abstractmethod
     def tick(self, progress: Progress) -> None:
@@ -68,29 +59,19 @@ class Driver:
     Args:
         folder: of the grid.
         engine: runs them.
-        engine_name: for the ledger.
         listener: is notified of what happens.
-        patience: seconds between two questions to the engine.
         limit: of the engine's jobs, at which the run ends.
     """
 
-    def __init__(
-        self,
-        folder: GridFolder,
-        engine: Engine,
-        engine_name: str,
-        listener: Listener,
-        patience: float = 0.02,
-        limit: TimeLimit | None = None,
-    ) -> None:
-        self._folder, self._engine, self._engine_name = folder, engine, engine_name
-        self._listener, self._patience, self._limit = listener, patience, limit or TimeLimit()
+    def __init__(self, folder: GridFolder, engine: Engine, listener: Listener, limit: TimeLimit | None = None) -> None:
+        self._folder, self._engine, self._listener = folder, engine, listener
+        self._limit = limit or TimeLimit()
         self._points: dict[str, Point] = {}
-        self._attempts: dict[str, int] = {}
         self._jobs: dict[str, Job] = {}
+        self._attempts: dict[str, int] = {}
         self._submitted: set[str] = set()
         self._elsewhere: set[str] = set()
-        self._held: dict[str, list[Job]] = {}
+        self._begun: set[str] = set()
         self.progress = Progress({})
 
     def run(self, points: Sequence[Point], jobs: Sequence[Job], states: dict[str, State]) -> Progress:
@@ -105,15 +86,12 @@ class Driver:
             EngineError: the engine cannot work here.
             KeyboardInterrupt: the jobs have been asked to stop, and have stopped or are saving.
         """
-        self._points = {point.id: point for point in points}
-        self._jobs = {job.id: job for job in jobs}
+        self._points, self._jobs = {point.id: point for point in points}, {job.id: job for job in jobs}
         self.progress = Progress({point.id: states[point.id] for point in points})
         self._elsewhere = {point.id for point in points if states[point.id] == "running"}
-        for point_id in self._elsewhere:
-            self.progress.where[point_id] = "another process"
+        self._engine.occupied = len(self._elsewhere)
         try:
-            self._occupy()
-            self._submit_or_hold([job for job in jobs if job.id not in self._elsewhere])
+            self._submit([job for job in jobs if job.id not in self._elsewhere])
             self._loop()
         except KeyboardInterrupt:
             self._stop()
@@ -121,55 +99,37 @@ class Driver:
         return self.progress
 
     def _stop(self) -> None:
-        """Ends what runs; begins nothing any more."""
-        self._held.clear()
         try:
             self._engine.cancel()
         finally:
             self._collect()
 
     def _loop(self) -> None:
-        looked = ticked = -_LOOK
+        looked = -_LOOK
         while True:
             self._collect()
             moment = time.monotonic()
-            if self._elsewhere and moment - looked >= _LOOK:
+            if moment - looked >= _LOOK:
                 looked = moment
                 self._look_elsewhere()
-            if moment - ticked >= _LOOK:
-                ticked = moment
                 self._listener.tick(self.progress)
             if not self._submitted and not self._elsewhere:
-                self._listener.tick(self.progress)
                 return
             is_idle = not self._engine.running() and not self._elsewhere
             if moment >= self._limit.stop or (is_idle and moment > self._limit.last_start):
                 self._stop()
                 self.progress.out_of_time = self.progress.count(*RESUMABLE, "running") > 0
                 return
-            time.sleep(self._patience)
-
-    def _submit_or_hold(self, jobs: Sequence[Job]) -> None:
-        """Submits jobs, except those whose point starts from one that is not done."""
-        ready = []
-        for job in jobs:
-            after = self._points[job.id].after
-            if after and self.progress.states.get(after) != "done" and self._folder.point(after).ended() != "done":
-                self._held.setdefault(after, []).append(job)
-            else:
-                ready.append(job)
-        self._submit(ready)
+            time.sleep(self._engine.patience)
 
     def _submit(self, jobs: Sequence[Job]) -> None:
-        if not jobs:
-            return
         self._submitted |= {job.id for job in jobs}
-        for job in jobs:
-            self.progress.states[job.id] = "waiting"
-        self._engine.submit(jobs)
+        self.progress.states |= {job.id: "waiting" for job in jobs}
+        if jobs:
+            self._engine.submit(jobs)
 
     def _collect(self) -> None:
-        """Records the jobs that have ended."""
+        """Records the jobs that have ended, and those that have begun."""
         for outcome in self._engine.poll():
             self._end(outcome)
         for point_id, where in self._engine.running().items():
@@ -178,58 +138,46 @@ class Driver:
 
     def _begin(self, point_id: str, where: str) -> None:
         try:
-            self._attempts[point_id] = self._folder.point(point_id).begin(self._engine_name, where)
-        except (OSError, FileError):
+            self._attempts[point_id] = self._folder.point(point_id).begin(self._engine.name, where)
+        except OSError:
             self._attempts[point_id] = 0  # its disk is full; how it ends is known all the same
+        self._begun.add(point_id)
         self.progress.states[point_id] = "running"
-        self.progress.where[point_id] = where
         self.progress.began[point_id] = time.monotonic()
         self._listener.began(self._points[point_id], where)
 
     def _end(self, outcome: Outcome) -> None:
         folder = self._folder.point(outcome.id)
         self._submitted.discard(outcome.id)
-        if outcome.id not in self._attempts and outcome.exit_code is None and folder.is_running():
-            # another process has started it first
-            self._elsewhere.add(outcome.id)
-            self.progress.states[outcome.id] = "running"
-            self._occupy()
-            return
         if outcome.id not in self._attempts:
             self._begin(outcome.id, "")
         number = self._attempts.pop(outcome.id)
-        try:
-            if number:
+        if number:
+            try:
                 folder.end(number, outcome.exit_code, outcome.reason)
-        except (OSError, FileError) as error:
-            outcome = replace(outcome, reason=f"{outcome.reason}; {error}".lstrip("; "))
-        began = self.progress.began.pop(outcome.id)
+            except OSError as error:
+                outcome = Outcome(outcome.id, outcome.exit_code, f"{outcome.reason} {error}".strip())
+        if folder.ended() is None and outcome.exit_code not in (0, None) and folder.is_running():
+            # another process had started it first, or its workers have not ended yet
+            self._elsewhere.add(outcome.id)
+            self._engine.occupied = len(self._elsewhere)
+            return
         self._finish(outcome, folder.ended() or state_after(outcome.exit_code, outcome.reason))
-        if self.progress.states[outcome.id] == "done":
-            self.progress.durations.append(max(folder.status().seconds or 0.0, time.monotonic() - began))
 
     def _look_elsewhere(self) -> None:
         """Checks points that another process runs: counts those that are over, and starts those that were cut off."""
         for point_id in sorted(self._elsewhere):
-            folder = self._folder.point(point_id)
-            if folder.is_running():
+            state = self._folder.point(point_id).state()
+            if state == "running":
                 continue
             self._elsewhere.discard(point_id)
-            folder.settle()
-            self._occupy()
-            if folder.state() in RESUMABLE and point_id in self._jobs:
+            self._engine.occupied = len(self._elsewhere)
+            if state in RESUMABLE and point_id in self._jobs.keys() - self._begun:
                 self._submit([self._jobs[point_id]])
             else:
-                self._finish(Outcome(point_id, None, "in another process"), folder.state(over=True))
-
-    def _occupy(self) -> None:
-        self._engine.occupied = len(self._elsewhere)
+                self._finish(Outcome(point_id, None, "in another process"), state)
 
     def _finish(self, outcome: Outcome, state: State) -> None:
+        began = self.progress.began.pop(outcome.id, None)
         self.progress.states[outcome.id] = state
-        self.progress.where.pop(outcome.id, None)
-        self._listener.ended(self._points[outcome.id], state, outcome)
-        # those that start from a point that is not done stay as they are: waiting
-        held = self._held.pop(outcome.id, [])
-        if state == "done":
-            self._submit(held)
+        self._listener.ended(self._points[outcome.id], state, outcome, began and time.monotonic() - began)

@@ -1,51 +1,94 @@
-"""A grid file as it is written: read and checked, not yet expanded. `docs/grids.md` describes the format."""
+"""A grid file as it is written, read and checked but not expanded. `docs/grids.md` describes the format."""
 
 from __future__ import annotations
 
+import json
+import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from slotbench.errors import UserError, did_you_mean, lines
-from slotbench.grids.chain_file import Chain, read_chain
-from slotbench.grids.protocol_file import Protocol, read_protocol
-from slotbench.grids.values import as_argument, is_possible, parse_file
+import msgspec
 
-__all__ = ["CONFIG", "MOST_POINTS", "SEED", "Alternative", "GridFile", "check_key", "read_grid_file"]
+from slotbench.errors import FileError, UserError, did_you_mean, lines, listing
+from slotbench.io import parse_yaml, read_text, read_yaml
+from slotbench.metric_info import direction_by_words
+
+__all__ = [
+    "CONFIG",
+    "SEED",
+    "Alternative",
+    "GridFile",
+    "Protocol",
+    "as_argument",
+    "as_label",
+    "canonical",
+    "plain_key",
+    "read_grid_file",
+    "short_keys",
+    "with_axes",
+]
 
 CONFIG = "config"
 """The key whose values are YAML files that are laid over the base."""
 SEED = "seed_everything"
-MOST_POINTS = 100_000
-"""Points that a grid may have, and seeds."""
 
-_KEYS = ("base", "settings", "product", "zip", "list", "exclude", "seeds", "metrics", "protocol", "chain", "name")
 _PARTS = ("model", "data", "trainer")
-_WHOLE = (*_PARTS, CONFIG, "ckpt_path", "weights_only")
-_OPTIONS = (
-    "name",
-    "runs_dir",
-    "run_dir",
-    "group",
-    "wandb",
-    "wandb_project",
-    "wandb_entity",
-    "wandb_tags",
-    "wandb_notes",
-    "wandb_artifacts",
-    "plugin",
-    "allow-import",
-    "threads",
-    "resume",
-)
-_KEY = re.compile(r"[A-Za-z_]\w*(\.\w+)*\+?")
+_AXIS = "--axis KEY+=VALUE to add a value, --axis KEY=VALUE,VALUE in place of those of the file"
+
+
+class Protocol(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    rename={"key": "choose", "candidates": "values", "choosing": "seed", "metric": "by"},
+):
+    """A setting that is chosen for each variant by runs of every value, on seeds that are not reported.
+
+    Attributes:
+        key: the setting that is chosen.
+        candidates: its values.
+        choosing: the seed, or the seeds, of the runs that choose.
+        metric: the score that chooses, its mean over several seeds.
+        higher_is_better: where the name of the score does not say it.
+        at: one value of some axes, at which the setting is chosen for all of their values.
+    """
+
+    key: str = "model.optimizer.lr"
+    candidates: list[Any] = msgspec.field(default_factory=lambda: [3e-4, 7e-4, 2e-3])
+    choosing: int | list[int] = 1000
+    metric: str = ""
+    higher_is_better: bool | None = None
+    at: dict[str, Any] = {}
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of the runs that choose."""
+        return tuple(self.choosing) if isinstance(self.choosing, list) else (self.choosing,)
+
+
+class _Written(
+    msgspec.Struct, forbid_unknown_fields=True, rename={"zipped": "zip", "alternatives": "list", "start": "init_from"}
+):
+    base: str | list[str]
+    settings: dict[str, Any] | None = None
+    product: dict[str, list[Any]] | None = None
+    zipped: dict[str, list[Any]] | None = None
+    alternatives: list[dict[str, Any]] | None = None
+    exclude: list[dict[str, Any]] | None = None
+    seeds: int | list[int] = 1
+    metrics: list[str] = []
+    protocol: bool | Protocol | None = None
+    start: str | None = None
+    name: str | None = None
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """An entry of `list`: settings, and its label if it has one."""
+    """Settings that belong together, and their label: an entry of `list`, or a part's name on an axis of files."""
 
     settings: Mapping[str, Any]
     label: str | None
@@ -61,14 +104,14 @@ class GridFile:
         base: the files that describe the experiment, in the order in which they are laid over one another.
         settings: over the base, for all points.
         product: axes of which every combination is a point.
-        zip: axes that vary together; all of one length.
+        zip: axes that vary together.
         list: alternatives written out.
         exclude: combinations that are left out.
         seeds: of every point.
         metrics: names of the metrics that the comparison shows; the first one sorts.
         protocol: what is chosen for every variant first; None if nothing is.
-        name: of the folder of its runs; None for that of the file.
-        chain: along which axis points start from the weights of another; None if each starts on its own.
+        init_from: the grid from whose trained points these start; None if each starts on its own.
+        folder: name of the folder of its runs.
     """
 
     path: Path
@@ -81,14 +124,19 @@ class GridFile:
     exclude: tuple[Mapping[str, Any], ...]
     seeds: tuple[int, ...]
     metrics: tuple[str, ...]
-    protocol: Protocol | None = None
-    name: str | None = None
-    chain: Chain | None = None
+    protocol: Protocol | None
+    init_from: Path | None
+    folder: str
 
     @property
-    def folder(self) -> str:
-        """Default name of the folder of its runs."""
-        return self.name or self.path.stem
+    def listed(self) -> tuple[str, ...]:
+        """Keys of the alternatives."""
+        return tuple(dict.fromkeys(key for entry in self.list for key in entry.settings))
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """All keys that differ between points, but for the seed."""
+        return (*self.product, *self.zip, *self.listed, *((self.protocol.key,) if self.protocol else ()))
 
 
 def read_grid_file(path: Path) -> GridFile:
@@ -97,232 +145,237 @@ def read_grid_file(path: Path) -> GridFile:
     Raises:
         UserError: it is not there, not a grid, or says something that cannot be.
     """
-    text, content = parse_file(path)
-    if not isinstance(content, dict):
-        raise UserError(lines(f"{path} is not a grid", expected=f"a mapping with the keys {', '.join(_KEYS)}"))
-    if "base" not in content and any(part in content for part in _PARTS):
+    if not path.is_file():
+        there = [str(file) for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+        raise UserError(f"no grid file {path}{did_you_mean(str(path), there)}")
+    text = read_text(path)
+    content = parse_yaml(text, path)
+    if isinstance(content, dict) and "base" not in content and any(part in content for part in _PARTS):
         raise UserError(
             lines(
                 f"{path} is an experiment, not a grid",
                 expected=f"a file that says `base: {path.name}` and what varies",
                 **{"to train it": f"slotbench fit --config {path}"},
-                see="slotbench grid --help",
             )
         )
-    for key in content:
-        if key not in _KEYS:
-            raise UserError(
-                lines(f"{path}: no key {key} in a grid{did_you_mean(key, _KEYS, 0.5)}", expected=", ".join(_KEYS))
-            )
-    reader = _Reader(path)
-    seeds, metrics = reader.seeds(content.get("seeds", 1)), reader.metrics(content.get("metrics"))
-    file = GridFile(
-        path=path,
-        text=text,
-        base=reader.base(content.get("base")),
-        settings=reader.settings(content.get("settings"), "settings"),
-        product=reader.axes(content.get("product"), "product"),
-        zip=reader.axes(content.get("zip"), "zip"),
-        list=reader.alternatives(content.get("list")),
-        exclude=reader.exclude(content.get("exclude")),
-        seeds=seeds,
-        metrics=metrics,
-        protocol=reader.protocol(content.get("protocol"), seeds, metrics),
-        name=reader.name(content.get("name")),
-    )
-    file = replace(file, chain=reader.chain(content.get("chain"), file))
-    reader.check_lengths(file.zip)
-    reader.check_once(file)
-    return file
+    try:
+        written = msgspec.convert(content, _Written)
+    except msgspec.ValidationError as error:
+        unknown = re.search("unknown field `(.*?)`", str(error))
+        fields = [field.encode_name for kind in (_Written, Protocol) for field in msgspec.structs.fields(kind)]
+        raise UserError(f"{path}: {error}{did_you_mean(unknown[1], fields, 0.5) if unknown else ''}") from error
+    return _Reader(path).grid(written, text)
 
 
-def check_key(key: str, where: str) -> str:
+class _Reader:
+    """Checks what one file says."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def fail(self, what: str, expected: str = "") -> UserError:
+        return UserError(lines(f"{self.path}: {what}", expected=expected))
+
+    def grid(self, written: _Written, text: str) -> GridFile:
+        product, zipped = self.axes(written.product), self.axes(written.zipped)
+        if len({len(values) for values in zipped.values()}) > 1:
+            lengths = ", ".join(f"{key} has {len(values)}" for key, values in zipped.items())
+            raise self.fail(f"the axes of zip have not the same number of values: {lengths}")
+        seeds = self.seeds(list(range(written.seeds)) if isinstance(written.seeds, int) else written.seeds)
+        names = [written.base] if isinstance(written.base, str) else written.base
+        labels = [str(entry["label"]) for entry in written.alternatives or () if "label" in entry]
+        if len(set(labels)) < len(labels):
+            raise self.fail("two entries of list have the same label")
+        file = GridFile(
+            path=self.path,
+            text=text,
+            base=tuple(self.overlay(name) for name in names),
+            settings=self.settings(written.settings or {}),
+            product=product,
+            zip=zipped,
+            list=tuple(self.alternative(entry) for entry in written.alternatives or ()),
+            exclude=tuple(written.exclude or ()),
+            seeds=seeds,
+            metrics=tuple(written.metrics),
+            protocol=self.protocol(written, seeds, {**product, **zipped}),
+            init_from=self.overlay(written.start) if written.start else None,
+            folder=written.name or self.path.stem,
+        )
+        if not re.fullmatch(r"\w[\w+-]*", file.folder):
+            raise self.fail(f"name is {file.folder}", "a word for the folder of its runs, such as my_study")
+        chosen = [file.protocol.key] if file.protocol else []
+        # an entry of the list may differ from the settings of all points
+        once = [*file.product, *file.zip, *dict.fromkeys((*file.settings, *file.listed)), *chosen]
+        if twice := [key for key in once if once.count(key) > 1]:
+            raise self.fail(f"{twice[0]} is given twice")
+        return file
+
+    def overlay(self, name: str) -> Path:
+        path = self.path.parent / name
+        if not path.is_file():
+            there = [str(file) for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+            raise self.fail(f"{path} is not there{did_you_mean(str(path), there)}")
+        if not isinstance(read_yaml(path), dict):
+            raise self.fail(f"{path} holds no settings", "a mapping with the keys model, data, trainer")
+        return path
+
+    def value(self, key: str, value: Any) -> Any:
+        if not _is_possible(value):
+            expected = "a number, a word, true, false, null, a list or a mapping; a date needs quotes"
+            raise self.fail(f"{key} cannot be {value!r}", expected)
+        if key == CONFIG and value is not None:
+            if not isinstance(value, str):
+                raise self.fail(f"{key} cannot be {value!r}", "a YAML file, relative to the grid file, or null")
+            self.overlay(value)
+        return value
+
+    def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        found = {plain_key(key, str(self.path)): value for key, value in given.items()}
+        return {key: self.value(key, value) for key, value in found.items()}
+
+    def axes(self, given: Mapping[str, list[Any]] | None) -> dict[str, list[Any]]:
+        found = {plain_key(key, str(self.path)): values for key, values in (given or {}).items()}
+        for key, values in found.items():
+            if not values:
+                raise self.fail(f"{key} has no values", "at least one")
+        return {key: [self.value(key, value) for value in values] for key, values in found.items()}
+
+    def alternative(self, entry: Mapping[str, Any]) -> Alternative:
+        label = entry.get("label")
+        if label is not None and not isinstance(label, str):
+            raise self.fail(f"the label of an entry of list is {label!r}", f'a word: "{as_argument(label)}"')
+        return Alternative(self.settings({key: entry[key] for key in entry if key != "label"}), label)
+
+    def seeds(self, given: Sequence[int]) -> tuple[int, ...]:
+        if not given or min(given) < 0 or max(given) >= 2**32 or len(set(given)) < len(given):
+            raise self.fail("these seeds cannot be", "how many, or a list of different whole numbers")
+        return tuple(given)
+
+    def protocol(self, written: _Written, reported: Sequence[int], axes: Mapping[str, Any]) -> Protocol | None:
+        given = Protocol() if written.protocol is True else written.protocol
+        if not isinstance(given, Protocol):
+            return None
+        if len({canonical(value) for value in given.candidates}) < max(2, len(given.candidates)):
+            raise self.fail("protocol: values is a list of two or more different values")
+        if both := set(self.seeds(given.seeds)) & set(reported):
+            raise self.fail(f"protocol: the seed {both.pop()} is a reported one", "another one")
+        metric = given.metric or next(iter(written.metrics), "")
+        if not metric:
+            raise self.fail("protocol does not say by which score to choose", "by: val/loss, or metrics: [val/loss]")
+        higher = direction_by_words(metric) if given.higher_is_better is None else given.higher_is_better
+        if higher is None:
+            raise self.fail(f"protocol: nothing says whether more of {metric} is better", "higher_is_better: true")
+        at = self.settings(given.at)
+        for key, value in at.items():
+            if canonical(value) not in map(canonical, axes.get(key, ())):
+                raise self.fail(
+                    f"protocol: at names {key} {as_argument(value)}", "a value of an axis of product or zip"
+                )
+        key = plain_key(given.key, str(self.path))
+        return msgspec.structs.replace(given, key=key, metric=metric, higher_is_better=higher, at=at)
+
+
+def plain_key(key: str, where: str) -> str:
     """The key of a setting as it is typed on the command line.
 
     Raises:
         UserError: it can be none.
     """
-    if not _KEY.fullmatch(key):
-        raise UserError(lines(f"{where}: {key!r} is no key", expected="one such as model.core.num_slots"))
-    parts = [part for part in key.split(".") if part not in ("class_path", "init_args")]
-    short = ".".join(parts)
-    if parts[:1] == [SEED]:
+    parts = [part for part in str(key).split(".") if part not in ("class_path", "init_args")]
+    if parts == [SEED]:
         raise UserError(lines(f"{where}: {SEED} is not a setting of a grid", expected="seeds: 3, or seeds: [0, 1, 2]"))
-    if key in _OPTIONS:
-        raise UserError(
-            lines(
-                f"{where}: {key} says where or how to run, not what",
-                expected=f"slotbench grid run FILE --{key} VALUE" if key != "resume" else "slotbench grid run FILE",
-            )
-        )
-    known = _WHOLE if len(parts) == 1 else _PARTS
-    if not parts or parts[0] not in known:
-        near = did_you_mean(parts[0], known) if parts else ""
+    if parts == [CONFIG]:
+        return CONFIG
+    if len(parts) < 2 or parts[0] not in _PARTS or not all(parts):
+        near = did_you_mean(parts[0], _PARTS) if parts else ""
         raise UserError(lines(f"{where}: no setting {key}{near}", expected="model..., data... or trainer..."))
+    return ".".join(parts)
+
+
+def short_keys(keys: Sequence[str]) -> dict[str, str]:
+    """Whole key -> the shortest ending that no other key has, by which labels and `--only` name it.
+
+    >>> short_keys(["model.core.dim", "model.encoder.dim", "data.size"])
+    {'model.core.dim': 'core.dim', 'model.encoder.dim': 'encoder.dim', 'data.size': 'size'}
+    """
+    short = {}
+    for key in keys:
+        parts = key.split(".")
+        ends = [".".join(parts[start:]) for start in range(len(parts) - 1, -1, -1)]
+        others = [f".{other}" for other in keys if other != key]
+        free = (end for end in ends if not any(other.endswith(f".{end}") for other in others))
+        short[key] = next((end for end in free if end not in ("seed", "label", "variant")), key)
     return short
 
 
-class _Reader:
-    """Checks the keys of one file."""
+def with_axes(file: GridFile, words: Sequence[str]) -> GridFile:
+    """The grid file with its axes changed on the command line.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    A part's name on a grid whose axis is `config` is a value of that axis: `core+=MyCore` lays `model.core: MyCore`
+    over the base, in the place of a file.
 
-    def fail(self, what: str, expected: str | None = None, **more: str | None) -> UserError:
-        return UserError(lines(f"{self.path}: {what}", expected=expected, **more))
+    Args:
+        file: as it is written.
+        words: `KEY=VALUE,...`, in place of the values of the file, or `KEY+=VALUE,...`, beside them.
+    """
+    for word in words:
+        matched = re.fullmatch(r"([A-Za-z_][\w.]*)(\+?)=(.+)", word, re.DOTALL)
+        values = parse_yaml(f"[{matched[3]}]", f"--axis {word}") if matched else []
+        if matched is None or not values:
+            raise UserError(lines(f"--axis {word} is no change of an axis", expected=_AXIS))
+        axes = [*file.product, *file.listed]
+        whole = {short: key for key, short in short_keys(axes).items()} | {key: key for key in axes}
+        name = matched[1]
+        key = whole.get(name) or whole.get(f"model.{name}") or f"model.{name}"
+        if key == CONFIG:  # relative to where we are, as everything that is typed
+            values = [value and os.path.relpath(Path(value).resolve(), file.path.parent.resolve()) for value in values]
+        elif key not in axes and CONFIG in file.product and name in ("encoder", "core", "decoder"):
+            key, values = CONFIG, [Alternative({key: value}, as_label(value)) for value in values]
+        elif key not in axes:
+            raise UserError(f"--axis {name}: {file.path} has no such axis; it has {listing(axes)}")
+        if key in file.product:
+            kept = [*file.product[key]] if matched[2] else []
+            new = [value for value in values if value not in kept]
+            file = replace(file, product={**file.product, key: [*kept, *new]})
+        else:
+            entries = tuple(Alternative({key: value}, as_label(value)) for value in values)
+            file = replace(file, list=(*(file.list if matched[2] else ()), *entries))
+    for name in file.product.get(CONFIG, ()):
+        if isinstance(name, str) and not (file.path.parent / name).is_file():
+            raise FileError(f"there is no file {name} (given as --axis {CONFIG})")
+    return file
 
-    def base(self, given: Any) -> tuple[Path, ...]:
-        names = given if isinstance(given, list) else [given]
-        if not names or not all(isinstance(name, str) and name for name in names):
-            raise self.fail("it needs a base", "base: ../blinking_balls.yaml, or a list of such files")
-        return tuple(self.overlay(name, "base") for name in names)
 
-    def overlay(self, name: str, where: str) -> Path:
-        path = self.path.parent / name
-        content = parse_file(path, f"{where}: {name}  ({self.path})")[1]
-        if not isinstance(content, dict):
-            raise self.fail(f"{where}: {path} holds no settings", "a mapping with the keys model, data, trainer")
-        return path
+def canonical(value: Any) -> str:
+    """The one JSON text of a value, whatever the order of its keys."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
-    def value(self, key: str, value: Any, where: str) -> Any:
-        if not is_possible(value):
-            raise self.fail(
-                f"{where}: {key} cannot be {value!r} ({type(value).__name__})",
-                "a number, a word, true, false, null, a list or a mapping; a date needs quotes",
-            )
-        if key == CONFIG and value is not None:
-            if not isinstance(value, str):
-                raise self.fail(
-                    f"{where}: {key} cannot be {value!r}", "a YAML file, relative to the grid file, or null"
-                )
-            self.overlay(value, f"{where}.{CONFIG}")
-        return value
 
-    def settings(self, given: Any, where: str) -> dict[str, Any]:
-        if given is None:
-            return {}
-        if not isinstance(given, dict):
-            raise self.fail(f"{where} holds {as_argument(given)}", "a mapping, such as {trainer.max_steps: 1500}")
-        out: dict[str, Any] = {}
-        for name, value in given.items():
-            key = check_key(name, f"{self.path}, {where}")
-            if key in out:
-                raise self.fail(f"{where}: {key} is given twice")
-            if key == CONFIG and where == "settings":
-                raise self.fail(f"{where}: {CONFIG} is not for all points", "base: [FILE, FILE]")
-            out[key] = self.value(key, value, where)
-        return out
+def as_argument(value: Any) -> str:
+    """The value as one types it on a command line."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
-    def axes(self, given: Any, where: str) -> dict[str, list[Any]]:
-        if given is None:
-            return {}
-        if not isinstance(given, dict):
-            raise self.fail(f"{where} holds {as_argument(given)}", "a mapping from keys to lists of values")
-        out: dict[str, list[Any]] = {}
-        for name, values in given.items():
-            key = check_key(name, f"{self.path}, {where}")
-            if not isinstance(values, list):
-                raise self.fail(
-                    f"{where}: {name} is {as_argument(values)}", f"a list of values: [{as_argument(values)}]"
-                )
-            if not values:
-                raise self.fail(f"{where}: {name} has no values", "at least one")
-            if key in out:
-                raise self.fail(f"{where}: {key} is given twice")
-            out[key] = [self.value(key, value, where) for value in values]
-        return out
 
-    def alternatives(self, given: Any) -> tuple[Alternative, ...]:
-        if given is None:
-            return ()
-        if not isinstance(given, list) or not all(isinstance(entry, dict) for entry in given):
-            raise self.fail("list holds something else", "a list of mappings, such as - {label: no mixer, KEY: VALUE}")
-        if not given:
-            raise self.fail("list has no entries", "at least one")
-        out: list[Alternative] = []
-        for number, entry in enumerate(given, 1):
-            label = entry.get("label")
-            if label is not None and not isinstance(label, str):
-                raise self.fail(f"list, entry {number}: its label is {label!r}", f'a word: "{as_argument(label)}"')
-            settings = self.settings({key: entry[key] for key in entry if key != "label"}, f"list, entry {number}")
-            if label is not None and any(label == other.label for other in out):
-                raise self.fail(f"list, entry {number}: its label {label} is another entry's")
-            out.append(Alternative(settings, label))
-        return tuple(out)
+def as_label(value: Any) -> str:
+    """A short label of the value; two values may have the same."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list):
+        return " ".join(map(as_label, value)) or "[]"
+    if isinstance(value, Mapping):
+        arguments = {key: item for key, item in value.items() if key not in ("class_path", "init_args")}
+        arguments |= value.get("init_args") or {}
+        words = [str(value["class_path"]).rpartition(".")[2]] if value.get("class_path") else []
+        return " ".join([*words, *(f"{key} {as_label(item)}" for key, item in arguments.items())]) or "{}"
+    return as_argument(value)
 
-    def exclude(self, given: Any) -> tuple[dict[str, Any], ...]:
-        if given is None:
-            return ()
-        if not isinstance(given, list) or not all(isinstance(entry, dict) and entry for entry in given):
-            raise self.fail("exclude holds something else", "a list of mappings, such as - {model.core.num_slots: 8}")
-        return tuple(given)
 
-    def seeds(self, given: Any) -> tuple[int, ...]:
-        count = given if isinstance(given, int) and not isinstance(given, bool) else None
-        if (count or 0) > MOST_POINTS or (isinstance(given, list) and len(given) > MOST_POINTS):
-            raise self.fail("there are too many seeds", f"{MOST_POINTS:,} or fewer, as many as a grid may have points")
-        seeds = given if count is None else list(range(count))
-        whole = isinstance(seeds, list) and all(isinstance(seed, int) and not isinstance(seed, bool) for seed in seeds)
-        if not whole or not seeds or min(seeds) < 0 or max(seeds) >= 2**32:
-            raise self.fail(
-                f"seeds is {as_argument(given)}",
-                "how many (1 or more), or a list of whole numbers from 0 to 4294967295",
-            )
-        if len(set(seeds)) < len(seeds):
-            raise self.fail(f"seeds is {as_argument(given)}", "each seed once")
-        return tuple(seeds)
-
-    def metrics(self, given: Any) -> tuple[str, ...]:
-        names = [] if given is None else given
-        if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-            raise self.fail(f"metrics is {as_argument(given)}", "a list of names, such as [val/loss]")
-        return tuple(names)
-
-    def name(self, given: Any) -> str | None:
-        if given is not None and not (isinstance(given, str) and re.fullmatch(r"\w[\w+-]*", given)):
-            raise self.fail(f"name is {as_argument(given)}", "a word for the folder of its runs, such as my_study")
-        return given
-
-    def protocol(self, given: Any, seeds: Sequence[int], metrics: Sequence[str]) -> Protocol | None:
-        protocol = read_protocol(given, seeds, metrics, lambda key: check_key(key, f"{self.path}, protocol"), self.fail)
-        for value in protocol.values if protocol else ():
-            self.value(protocol.key if protocol else "", value, "protocol")
-        if protocol is not None and protocol.key == CONFIG:
-            raise self.fail(f"protocol: {CONFIG} is no setting to choose", "one such as model.optimizer.lr")
-        return protocol
-
-    def chain(self, given: Any, file: GridFile) -> Chain | None:
-        listed = dict.fromkeys(key for entry in file.list for key in (*entry.settings, "label"))
-        return read_chain(
-            given,
-            file.product,
-            file.zip,
-            listed,
-            file.protocol is not None,
-            lambda key: check_key(key, f"{self.path}, chain"),
-            self.fail,
-        )
-
-    def check_lengths(self, axes: Mapping[str, Sequence[Any]]) -> None:
-        if len({len(values) for values in axes.values()}) > 1:
-            lengths = ", ".join(f"{key} has {len(values)}" for key, values in axes.items())
-            raise self.fail("the axes of zip have not the same number of values", given=lengths)
-
-    def check_once(self, file: GridFile) -> None:
-        """Refuses an axis that is given in two places, one of which would be lost."""
-        listed = dict.fromkeys(key for entry in file.list for key in entry.settings)
-        places = {"settings": file.settings, "product": file.product, "zip": file.zip, "list": listed}
-        if file.protocol is not None:
-            places["protocol"] = {file.protocol.key: None}
-        if file.chain is not None:
-            places["chain"] = {file.chain.into: None}
-        given: dict[str, str] = {}
-        for place, keys in places.items():
-            for key in keys:
-                # an entry of the list may differ from the settings of all points
-                if key in given and (given[key], place) != ("settings", "list"):
-                    raise self.fail(
-                        f"{key} is given twice",
-                        f"under {given[key]} or under {place}",
-                    )
-                given.setdefault(key, place)
+def _is_possible(value: Any) -> bool:
+    """Whether a value can be a setting: one that JSON can hold, and finite."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, list):
+        return all(map(_is_possible, value))
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_possible(item) for key, item in value.items())
+    return value is None or isinstance(value, bool | int | str)

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from slotbench import __version__
-from slotbench.errors import UserError, lines
-from slotbench.files import (
-    check_own_folder,
-    dump_json,
-    make_folder,
-    remove_partials,
-    replace_file,
-    write_atomically,
-)
+from slotbench.errors import UserError
 from slotbench.grids.expansion import Grid, Point
 from slotbench.grids.ledger import PointFolder
-from slotbench.locks import Lock, LockedError
-from slotbench.records import read_record
+from slotbench.io import LockedError, dump_json, lock, read_record, write_atomically
 from slotbench.runs.grid_record import GridRecord
 
 __all__ = ["GridFolder"]
 
 RECORD = "grid.json"
-_HALF_ADOPTED = ".unpacked."
 
 
 class GridFolder:
@@ -41,14 +29,13 @@ class GridFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    @property
-    def name(self) -> str:
-        """The grid's."""
-        return self.path.resolve().name
-
     def point(self, point_id: str) -> PointFolder:
         """The folder of one point."""
         return PointFolder(self.path / point_id)
+
+    def start(self, point: Point) -> PointFolder | None:
+        """The folder of the point, of another grid, whose weights a point starts from."""
+        return PointFolder(self.path.parent / point.start) if point.start else None
 
     def record(self) -> GridRecord:
         """The record of `write`; empty if there is none.
@@ -56,60 +43,44 @@ class GridFolder:
         Raises:
             FileError: it cannot be read.
         """
-        if not os.path.lexists(self.path / RECORD):
-            return {}
-        advice = "give the grid file in place of its folder, or remove this file"
-        return read_record(self.path / RECORD, GridRecord, advice=advice)
+        path = self.path / RECORD
+        return read_record(path, GridRecord) if path.exists() else {}
 
-    def write(
-        self,
-        grid: Grid,
-        options: Sequence[str],
-        plugins: Sequence[Mapping[str, Any]] = (),
-        protocol: Mapping[str, Any] | None = None,
-    ) -> None:
+    def write(self, grid: Grid, axes: Sequence[str] = (), protocol: Mapping[str, Any] | None = None) -> None:
         """Writes the grid file and the record of the grid.
 
         Args:
             grid: the grid.
-            options: of `fit`, for every point, that are no settings, such as ["--plugin", "mine.py"].
-            plugins: the plugin files among them, by path and hash.
+            axes: changes of the file's axes, as typed.
             protocol: what has been chosen, in a grid with a protocol.
         """
-        make_folder(self.path)
-        before = self.record()
+        self.path.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path / "grid.yaml", grid.file.text)
+        before = self.record()
         record = {
             "name": grid.name,
             "file": str(grid.file.path.resolve()),
             "version": __version__,
             "metrics": list(grid.file.metrics),
             "extra": list(grid.extra),
-            "axes": list(grid.axes),
-            "options": list(options),
-            "plugins": [dict(plugin) for plugin in plugins],
-            "checked": before.get("checked", []),
+            "axes": list(axes),
+            "checked": before.get("checked", []) if before.get("version") == __version__ else [],
             **({"protocol": dict(protocol)} if protocol is not None else {}),
-            **({"starts": list(grid.starts)} if grid.starts else {}),
             "points": [
                 {
                     "id": point.id,
                     "labels": dict(point.labels),
                     "settings": dict(point.settings),
-                    "arguments": list(point.arguments),
-                    "fingerprint": point.fingerprint,
                     **({"stage": point.stage} if point.stage else {}),
                 }
                 for point in grid.points
             ],
         }
-        if record != before:
-            write_atomically(self.path / RECORD, dump_json(record))
+        write_atomically(self.path / RECORD, dump_json(record))
 
     def unchecked(self, points: Iterable[Point]) -> list[Point]:
         """Points that the parser has not seen yet, with this version of slotbench."""
-        record = self.record()
-        seen = set(record.get("checked", [])) if record.get("version") == __version__ else set()
+        seen = set(self.record().get("checked", ()))
         return [point for point in points if point.fingerprint not in seen]
 
     def note_checked(self, points: Iterable[Point]) -> None:
@@ -121,52 +92,19 @@ class GridFolder:
     def other_folders(self, ids: Iterable[str]) -> list[str]:
         """Folders of points that are none of these: of an earlier version of the grid file."""
         known = set(ids)
-        try:
-            entries = list(os.scandir(self.path))
-        except OSError:
-            return []
-        return sorted(
-            entry.name
-            for entry in entries
-            if entry.name not in known and entry.is_dir() and os.path.exists(os.path.join(entry.path, "point.json"))
-        )
-
-    @contextmanager
-    def replacing(self, point_id: str) -> Iterator[Path]:
-        """A folder to fill, which replaces that of a point if the block ends without an error."""
-        partial = self.path / f"{_HALF_ADOPTED}{os.getpid()}"
-        try:
-            yield partial
-            target = self.path / point_id
-            if target.exists():
-                shutil.rmtree(target)
-            replace_file(partial, target)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
+        return sorted(path.parent.name for path in self.path.glob("*/point.json") if path.parent.name not in known)
 
     @contextmanager
     def driven(self) -> Iterator[None]:
-        """Holds the lock of the grid, and removes what a killed driver has left.
+        """Holds the lock of the grid.
 
         Raises:
             UserError: another process holds it.
-            FileError: a link in the folder leads out of it, or the folder cannot be written.
         """
-        make_folder(self.path)
-        check_own_folder(self.path, depth=1)
-        lock = Lock(self.path / ".driver.lock")
+        self.path.mkdir(parents=True, exist_ok=True)
         try:
-            lock.acquire()
+            held = lock(self.path / ".driver.lock")
         except LockedError as error:
-            raise UserError(
-                lines(
-                    f"{self.path} is being run already, by {error}",
-                    expected="one `slotbench grid run` of a grid at a time; slotbench grid status shows it",
-                )
-            ) from error
-        try:
-            remove_partials(self.path, older_than=0.0)
+            raise UserError(f"{self.path} is being run already; `slotbench grid show` says how far it is") from error
+        with held:
             yield
-        finally:
-            lock.release()

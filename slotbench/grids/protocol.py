@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from slotbench.errors import UserError, lines, listing
 from slotbench.grids.expansion import Grid, Point
+from slotbench.grids.grid_file import GridFile, Protocol, as_label
 from slotbench.grids.grid_folder import GridFolder
-from slotbench.grids.protocol_file import Protocol
-from slotbench.grids.shared_choice import shared_axes, told_apart
-from slotbench.grids.values import as_label
-from slotbench.records import numbers
+from slotbench.io import numbers
 
 __all__ = ["Choice", "choice_lines", "choices", "protocol_record", "staged", "variant_of"]
 
 Score = float | Literal["diverged"] | None
+Key = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
@@ -44,10 +43,9 @@ class Choice:
         """Whether no value is left to report."""
         return all(score == "diverged" for score in self.scores)
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether all candidates have ended."""
-        return None not in self.scores
+    def values(self, protocol: Protocol) -> list[Any]:
+        """The candidates' values; an excluded one is not among them."""
+        return [point.settings[protocol.key] for point in self.points]
 
 
 def choices(grid: Grid, folder: GridFolder) -> list[Choice]:
@@ -59,24 +57,23 @@ def choices(grid: Grid, folder: GridFolder) -> list[Choice]:
     protocol = grid.file.protocol
     if protocol is None:
         return []
-    variants: dict[tuple[tuple[str, int], ...], dict[tuple[tuple[str, int], ...], list[Point]]] = {}
-    # of a chain the last point chooses, for all of them
-    earlier = {point.after for point in grid.candidates}
-    by_id = {point.id: point for point in grid.candidates}
-    reported = (point for point in grid.candidates if point.stage == "report")
-    following = Counter(told_apart(grid.file, point.alternatives) for point in reported)
+    variants: dict[Key, dict[Key, list[Point]]] = {}
+    following = Counter(_candidate_of(grid.file, point) for point in grid.candidates if point.stage == "report")
     for point in grid.candidates:
-        if point.stage == "choose" and point.id not in earlier:
-            values = variants.setdefault(variant_of(grid, point), {})
-            values.setdefault(told_apart(grid.file, point.alternatives), []).append(point)
+        if point.stage == "choose":
+            values = variants.setdefault(variant_of(grid.file, point), {})
+            values.setdefault(_candidate_of(grid.file, point), []).append(point)
+    if following.keys() - {candidate for values in variants.values() for candidate in values}:
+        raise UserError(f"{grid.file.path}: exclude leaves out points by which the protocol chooses")
+    shared = {key for axis in _shared_axes(grid.file) for key in (grid.file.zip if axis == "zip" else [axis])}
+    hidden = {short for short, key in grid.keys.items() if key in {protocol.key, *shared}} | {"seed"}
     found = []
-    hidden = {"seed", _short(grid, protocol)}.union(*(_keys_of(grid, axis) for axis in shared_axes(grid.file)))
     for values in variants.values():
-        points = [seeds[0] for seeds in values.values()]
-        scores = tuple(_mean([_score(folder, point, protocol, by_id) for point in seeds]) for seeds in values.values())
-        words = [text for key, text in points[0].labels.items() if key not in hidden]
-        left = following[told_apart(grid.file, points[0].alternatives)]
-        found.append(Choice(", ".join(words) or grid.name, tuple(points), scores, _best(scores, protocol), left))
+        points = tuple(seeds[0] for seeds in values.values())
+        scores = tuple(_mean([_score(folder, point, protocol) for point in seeds]) for seeds in values.values())
+        words = ", ".join(text for key, text in points[0].labels.items() if key not in hidden) or grid.name
+        left = following[_candidate_of(grid.file, points[0])]
+        found.append(Choice(words, points, scores, _best(scores, protocol.higher_is_better is True), left))
     return found
 
 
@@ -86,21 +83,32 @@ def staged(grid: Grid, folder: GridFolder) -> Grid:
     Raises:
         UserError: a candidate has ended without the score that chooses.
     """
-    protocol = grid.file.protocol
-    if protocol is None:
-        return grid
     wanted = {
-        told_apart(grid.file, choice.points[choice.chosen].alternatives)
+        _candidate_of(grid.file, choice.points[choice.chosen])
         for choice in choices(grid, folder)
         if choice.chosen is not None
     }
-    reported = (
-        point
-        for point in grid.candidates
-        if point.stage == "report" and told_apart(grid.file, point.alternatives) in wanted
-    )
-    first = (point for point in grid.candidates if point.stage == "choose")
-    return replace(grid, points=(*first, *reported))
+    points = [
+        point for point in grid.candidates if point.stage != "report" or _candidate_of(grid.file, point) in wanted
+    ]
+    return replace(grid, points=tuple(points))
+
+
+def variant_of(file: GridFile, point: Point) -> Key:
+    """The variant of a point: its values, without those of axes that share a choice, and the chosen one."""
+    key = file.protocol.key if file.protocol else ""
+    return tuple(pair for pair in _candidate_of(file, point) if pair[0] != key)
+
+
+def _candidate_of(file: GridFile, point: Point) -> Key:
+    """The variant of a point, and its value of the setting that is chosen."""
+    shared = _shared_axes(file)
+    return tuple(pair for pair in point.alternatives if pair[0] not in shared)
+
+
+def _shared_axes(file: GridFile) -> set[str]:
+    """The axes whose values share one choice."""
+    return {"zip" if key in file.zip else key for key in (file.protocol.at if file.protocol else ())}
 
 
 def choice_lines(grid: Grid, found: Sequence[Choice]) -> Iterator[str]:
@@ -108,19 +116,20 @@ def choice_lines(grid: Grid, found: Sequence[Choice]) -> Iterator[str]:
     protocol = grid.file.protocol
     if protocol is None:
         return
-    key = _short(grid, protocol)
+    key = next(short for short, whole in grid.keys.items() if whole == protocol.key)
     for choice in found:
-        given = ", ".join(
-            f"{as_label(value)}: {_text(score)}"
-            for value, score in zip(_values(choice, protocol), choice.scores, strict=True)
-        )
+        texts = [
+            "not done" if score is None else f"{score:.4g}" if score != "diverged" else score for score in choice.scores
+        ]
+        values = list(map(as_label, choice.values(protocol)))
         if choice.chosen is not None:
-            what = f"{key} {as_label(_values(choice, protocol)[choice.chosen])} is chosen"
+            what = f"{key} {values[choice.chosen]} is chosen"
         elif choice.has_diverged:
             what = f"it diverges at every {key}, so there is nothing to report"
         else:
             what = f"{key} is not chosen yet"
         mean = "mean " if len(protocol.seeds) > 1 else ""
+        given = ", ".join(f"{value}: {text}" for value, text in zip(values, texts, strict=True))
         yield f"{choice.label}: {what} ({mean}{protocol.metric} at {given})"
 
 
@@ -131,17 +140,17 @@ def protocol_record(grid: Grid, found: Sequence[Choice]) -> dict[str, Any] | Non
         return None
     return {
         "choose": protocol.key,
-        "values": list(protocol.values),
-        "seed": list(protocol.seeds) if len(protocol.seeds) > 1 else protocol.seeds[0],
+        "values": protocol.candidates,
+        "seed": protocol.choosing,
         "by": protocol.metric,
         "higher_is_better": protocol.higher_is_better,
-        **({"at": dict(protocol.at)} if protocol.at else {}),
+        "at": protocol.at,
         "variants": [
             {
                 "label": choice.label,
-                "values": list(_values(choice, protocol)),
+                "values": choice.values(protocol),
                 "scores": list(choice.scores),
-                "chosen": None if choice.chosen is None else _values(choice, protocol)[choice.chosen],
+                "chosen": None if choice.chosen is None else choice.values(protocol)[choice.chosen],
                 "diverged": choice.has_diverged,
             }
             for choice in found
@@ -149,37 +158,10 @@ def protocol_record(grid: Grid, found: Sequence[Choice]) -> dict[str, Any] | Non
     }
 
 
-def variant_of(grid: Grid, point: Point) -> tuple[tuple[str, int], ...]:
-    """A key of the variant that a point belongs to, the same for all its points."""
-    protocol = grid.file.protocol
-    pairs = told_apart(grid.file, point.alternatives)
-    return tuple(pair for pair in pairs if protocol is None or pair[0] != protocol.key)
-
-
-def _keys_of(grid: Grid, axis: str) -> set[str]:
-    """Short keys of an axis."""
-    keys = set(grid.file.zip) if axis == "zip" else {axis}
-    if axis == "list":
-        keys = {"label", *(key for entry in grid.file.list for key in entry.settings)}
-    return {short for short, key in grid.keys.items() if key in keys}
-
-
-def _short(grid: Grid, protocol: Protocol) -> str:
-    return next(short for short, key in grid.keys.items() if key == protocol.key)
-
-
-def _values(choice: Choice, protocol: Protocol) -> tuple[Any, ...]:
-    """The candidates' values; an excluded one is not among them."""
-    return tuple(point.settings[protocol.key] for point in choice.points)
-
-
-def _score(folder: GridFolder, point: Point, protocol: Protocol, by_id: Mapping[str, Point]) -> Score:
+def _score(folder: GridFolder, point: Point, protocol: Protocol) -> Score:
     result = folder.point(point.id).result()
-    if result is None:
-        # where an earlier point of its chain has diverged, it is never run
-        return "diverged" if _has_diverged(folder, point, by_id) else None
-    if result.get("state") == "diverged":
-        return "diverged"
+    if result is None or result.get("state") == "diverged":
+        return None if result is None else "diverged"
     logged = numbers(result.get("metrics"))
     score = logged.get(protocol.metric)
     if score is None:
@@ -196,29 +178,16 @@ def _score(folder: GridFolder, point: Point, protocol: Protocol, by_id: Mapping[
 
 def _mean(scores: Sequence[Score]) -> Score:
     """The score of a value over its seeds: one that has diverged, or has not ended, is the score of all."""
-    if None in scores:
-        return None
-    numbers = [score for score in scores if isinstance(score, float)]
-    return sum(numbers) / len(numbers) if len(numbers) == len(scores) else "diverged"
+    if None in scores or "diverged" in scores:
+        return None if None in scores else "diverged"
+    return math.fsum(score for score in scores if isinstance(score, float)) / len(scores)
 
 
-def _has_diverged(folder: GridFolder, point: Point, by_id: Mapping[str, Point]) -> bool:
-    """Whether a point before this one in a chain has diverged."""
-    while point.after in by_id:
-        point = by_id[point.after]
-        if folder.point(point.id).ended() == "diverged":
-            return True
-    return False
-
-
-def _best(scores: Sequence[Score], protocol: Protocol) -> int | None:
+def _best(scores: Sequence[Score], higher_is_better: bool) -> int | None:
     """The index of the best score, the first of equals; None if one is missing or none is a number."""
     if None in scores:
         return None
-    numbers = [(score, index) for index, score in enumerate(scores) if isinstance(score, float)]
-    sign = -1 if protocol.higher_is_better else 1
-    return min(numbers, key=lambda pair: (sign * pair[0], pair[1]))[1] if numbers else None
-
-
-def _text(score: Score) -> str:
-    return "not done" if score is None else score if isinstance(score, str) else f"{score:.4g}"
+    finite = [
+        (-score if higher_is_better else score, place) for place, score in enumerate(scores) if isinstance(score, float)
+    ]
+    return min(finite)[1] if finite else None

@@ -9,7 +9,7 @@ import pytest
 from slotbench.cli import COMMANDS, run
 from slotbench.help_text import fitted
 
-ACTIONS = ("run", "retry", "status", "show", "check", "point", "pack", "unpack")
+ACTIONS = ("run", "show", "test", "check")
 HELP = [
     ["--help"],
     *([command, "--help"] for command in COMMANDS),

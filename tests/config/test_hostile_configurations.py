@@ -25,16 +25,15 @@ PLUGIN = ("--plugin", str(COMPONENTS))
 def command() -> dict[str, Any]:
     """A class of slotbench's own that starts a program when it is built."""
     job = {
-        "class_path": "slotbench.grids.engines.base.Job",
+        "class_path": "slotbench.grids.engines.Job",
         "init_args": {
             "id": "x",
             "folder": "job",
             "command": ["touch", OWNED],
             "environment": {},
-            "log": "job/log.txt",
         },
     }
-    return {"class_path": "slotbench.grids.engines.worker.CommandProcess", "init_args": {"job": job, "locked": False}}
+    return {"class_path": "slotbench.grids.engines.CommandProcess", "init_args": {"job": job}}
 
 
 def part(path: str, **arguments: Any) -> dict[str, Any]:

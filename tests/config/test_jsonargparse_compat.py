@@ -291,4 +291,4 @@ def test_a_prefix_allows_what_is_below_it_only():
         assert is_importable(path)
     for path in ("acme.modelsx.Core", "acme.Core", "torch.optim.Adam.step"):
         assert not is_importable(path)
-    assert not is_importable("slotbench.grids.engines.worker.CommandProcess")
+    assert not is_importable("slotbench.grids.engines.CommandProcess")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from slotbench.commands.grid.opening import _fit_options
 from slotbench.config.options import split_options
 from slotbench.errors import UserError
 
@@ -14,12 +13,10 @@ TYPED = [
 ]
 
 
-def test_options_are_read_and_handed_to_the_points_of_a_grid() -> None:
+def test_options_are_read() -> None:
     options, rest = split_options([*TYPED, "--model.core", "RIM"])
     assert rest == ["--model.core", "RIM"]
     assert options.wandb_tags == ("baseline", "april")
-    assert _fit_options(options) == TYPED
-    assert _fit_options(split_options([])[0]) == []
 
 
 def test_a_tag_that_wandb_refuses_is_refused_before_the_training() -> None:

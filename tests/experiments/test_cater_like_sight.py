@@ -12,7 +12,7 @@ from slotbench.interfaces import SlotSpec, VideoSpec
 from slotbench.registry import load
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-CORES = yaml.safe_load((EXPERIMENTS / "grids/cater_like_pixel_cores.yaml").read_text())["list"][1:]
+CORES = yaml.safe_load((EXPERIMENTS / "grids/cater_like_pixel_cores.yaml").read_text())["list"]
 
 
 def experiment(name: str) -> dict:

@@ -1,4 +1,4 @@
-"""CATER's Table 1: a pre-training of each model, and a chain whose points are the files of that model."""
+"""CATER's Table 1: a pre-training of each model and a fine-tuning from it, whose points are the files of that model."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ def files_of(core: str) -> dict[str, Path]:
 
 
 @cache
-def chain() -> Grid:
-    return expand(read_grid_file(GRIDS / "cater_regimes.yaml"))
+def grid(label: str) -> Grid:
+    return expand(
+        read_grid_file(GRIDS / {"pre-training": "cater_pretraining.yaml", "fine-tuned": "cater_regimes.yaml"}[label])
+    )
 
 
 def resolved(arguments: list[str]) -> dict[str, Any]:
@@ -45,16 +47,11 @@ def test_both_parts_have_one_encoder_and_one_core_so_that_all_of_them_is_taken_o
 
 
 def test_each_fine_tuning_starts_from_the_pre_training_of_its_core_and_seed() -> None:
-    points = {point.id: point for point in chain().points}
-    assert len(points) == 2 * len(CORES) * 3
-    for point in points.values():
-        if point.labels["variant"] == "pre-training":
-            assert not point.after
-            continue
-        before = points[point.after]
-        assert before.labels["variant"] == "pre-training"
+    before = {f"cater_pretraining/{point.id}": point for point in grid("pre-training").points}
+    assert len(before) == len(grid("fine-tuned").points) == len(CORES) * 3
+    for point in grid("fine-tuned").points:
         for key in ("model.core", "seed_everything"):
-            assert before.settings[key] == point.settings[key]
+            assert before[point.start].settings[key] == point.settings[key]
 
 
 @pytest.mark.parametrize(
@@ -65,13 +62,6 @@ def test_each_fine_tuning_starts_from_the_pre_training_of_its_core_and_seed() ->
         for label in ("pre-training", "fine-tuned")
     ],
 )
-def test_a_point_of_the_chain_is_the_file_of_its_model(core: str, label: str) -> None:
-    (point,) = (
-        point
-        for point in chain().points
-        if point.settings["model.core"] == core
-        and point.settings["seed_everything"] == 0
-        and core in point.arguments
-        and point.labels["variant"] == label
-    )
+def test_a_point_is_the_file_of_its_model(core: str, label: str) -> None:
+    point = next(point for point in grid(label).points if point.settings["model.core"] == core)
     assert resolved([*point.arguments]) == resolved(["--config", str(files_of(core)[label])])

@@ -32,7 +32,7 @@ class FakeSlurm:
         monkeypatch.setenv("FAKE_SLURM", str(folder))
 
     def queue(self, *rows: str) -> None:
-        """What squeue says from now on: "7_0|NAME|RUNNING|node1|None"."""
+        """What squeue says from now on: "7_0|RUNNING|node1"."""
         (self.folder / "queue").write_text("".join(f"{row}\n" for row in rows))
 
     def is_down(self, down: bool = True) -> None:

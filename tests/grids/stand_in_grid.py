@@ -12,11 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from slotbench.commands.grid import check as grid_check
-from slotbench.grids import jobs
-from slotbench.grids.expansion import Grid, Point, expand
+from slotbench.commands.grid import run as grid_run
+from slotbench.grids.expansion import Grid, expand
 from slotbench.grids.grid_file import read_grid_file
-from slotbench.grids.grid_folder import GridFolder
 
 STAND_IN = Path(__file__).with_name("stand_in_fit.py")
 FILE = """
@@ -39,15 +37,11 @@ sys.exit(run(sys.argv[1:]))
 """
 
 
-def stand_in_command(point: Point, folder: GridFolder, options: Sequence[str]) -> list[str]:
-    return [sys.executable, "-S", str(STAND_IN), *jobs.fit_arguments(point, folder, options)]
-
-
 def stand_in(monkeypatch: pytest.MonkeyPatch | None = None) -> None:
     """From now on the stand-in trains, and the parser is not asked."""
     patch = monkeypatch.setattr if monkeypatch else setattr
-    patch(jobs, "fit_command", stand_in_command)
-    patch(grid_check, "check_before_start", lambda opened, unchecked: None)
+    patch(grid_run, "_FIT", (sys.executable, "-S", str(STAND_IN)))
+    patch(grid_run, "_check_before_start", lambda opened, unchecked, given: None)
 
 
 def write_grid(folder: Path, widths: Sequence[int] = (1, 2), seeds: int = 1, name: str = "widths") -> Grid:

@@ -15,7 +15,7 @@ import pytest
 import stand_in_grid
 
 from slotbench.cli import run
-from slotbench.commands.grid import check as grid_check
+from slotbench.commands.grid import run as grid_run
 from slotbench.grids.choosing import covering
 from slotbench.grids.expansion import expand
 from slotbench.grids.grid_file import read_grid_file
@@ -33,7 +33,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def states(*arguments: str, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     capsys.readouterr()
-    run(["grid", "status", *(arguments or ("widths.yaml",)), "--json"])
+    run(["grid", "show", *(arguments or ("widths.yaml",)), "--json"])
     rows = json.loads(capsys.readouterr().out)["points"]
     return {row["id"].rpartition("-")[0]: row["state"] for row in rows}
 
@@ -46,13 +46,13 @@ def refusal(*arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_a_grid_that_is_done_is_not_run_again(workspace, capsys):
     stand_in_grid.write_grid(workspace, (1, 2))
-    assert run(["grid", "status", "widths.yaml"]) == 1
+    assert run(["grid", "show", "widths.yaml"]) == 1
     assert run(["grid", "run", "widths.yaml"]) == 0
     assert run(["grid", "run", "widths.yaml"]) == 0
     assert stand_in_grid.starts(workspace / "runs/widths") == dict.fromkeys(
         stand_in_grid.starts(workspace / "runs/widths"), 1
     )
-    assert run(["grid", "status", "widths.yaml"]) == 0
+    assert run(["grid", "show", "widths.yaml"]) == 0
     said = capsys.readouterr().out
     assert "runs/widths: 2 points, 2 done" in said
     assert "compare them: slotbench compare widths.yaml" in said
@@ -72,14 +72,24 @@ def test_each_point_says_in_its_folder_what_it_is_and_how_it_is_run(workspace):
 
 
 def test_threads_are_the_cores_divided_by_the_jobs(workspace, monkeypatch):
-    from slotbench.grids import jobs
-
     stand_in_grid.write_grid(workspace, (1,))
-    monkeypatch.setattr(jobs, "cores", lambda: 12)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(12))
     run(["grid", "run", "widths.yaml", "--jobs", "5"])
     (point,) = (workspace / "runs/widths").glob("*/point.json")
     command = json.loads(point.read_text())["command"]
     assert command[command.index("--threads") + 1] == "2"
+
+
+def test_options_of_fit_are_handed_to_every_point(workspace):
+    stand_in_grid.write_grid(workspace, (1,))
+    typed = ["--wandb", "offline", "--wandb_tags", "a,b", "--group", "mine", "--wandb_artifacts"]
+    run(["grid", "run", "widths.yaml", *typed])
+    (point,) = (workspace / "runs/widths").glob("*/point.json")
+    command = shlex.join(json.loads(point.read_text())["command"])
+    assert all(
+        words in command for words in ("--wandb offline", "--wandb_tags a,b", "--group mine", "--wandb_artifacts")
+    )
+    assert "--group widths" not in command
 
 
 def test_one_failed_point_stops_no_other_and_is_run_again_only_by_retry(workspace, capsys):
@@ -89,16 +99,16 @@ def test_one_failed_point_stops_no_other_and_is_run_again_only_by_retry(workspac
     said = capsys.readouterr().out
     assert "dim=2,seed=0 failed" in said
     assert "RuntimeError: the loss is not finite" in said
-    assert "slotbench grid retry widths.yaml" in said
+    assert "slotbench grid run widths.yaml --retry-failed" in said
     assert states(capsys=capsys) == {"dim=1,seed=0": "done", "dim=2,seed=0": "failed", "dim=3,seed=0": "done"}
 
     assert run(["grid", "run", "widths.yaml"]) == 1
     said = capsys.readouterr().out
-    assert "dim=2,seed=0 failed before, and is left alone" in said
+    assert "dim=2,seed=0 has failed before, and is left alone" in said
     assert max(stand_in_grid.starts(workspace / "runs/widths").values()) == 1
 
     fault.unlink()
-    assert run(["grid", "retry", "widths.yaml"]) == 0
+    assert run(["grid", "run", "widths.yaml", "--retry-failed"]) == 0
     assert sorted(stand_in_grid.starts(workspace / "runs/widths").values()) == [1, 1, 2]
 
 
@@ -108,31 +118,22 @@ def test_a_diverged_point_is_counted_apart_and_run_again_only_where_that_is_aske
     assert run(["grid", "run", "widths.yaml"]) == 1
     said = capsys.readouterr().out
     assert "2 points, 1 done, 1 diverged" in said
-    assert "slotbench grid retry widths.yaml --diverged" in said
+    assert "slotbench grid run widths.yaml --diverged" in said
     assert states(capsys=capsys) == {"dim=1,seed=0": "done", "dim=2,seed=0": "diverged"}
-    assert run(["grid", "status", "widths.yaml"]) == 1
+    assert run(["grid", "show", "widths.yaml"]) == 1
     said = capsys.readouterr().out
     assert "2 diverged: the training has diverged" in said
     assert "2 points, 1 done, 1 diverged" in said
-    for action in (["run"], ["retry"]):
-        assert run(["grid", *action, "widths.yaml"]) == 1
+    for option in ([], ["--retry-failed"]):
+        assert run(["grid", "run", "widths.yaml", *option]) == 1
         assert "has diverged before, and is left alone" in capsys.readouterr().out
     assert max(stand_in_grid.starts(workspace / "runs/widths").values()) == 1
 
     fault.unlink()
-    assert run(["grid", "retry", "widths.yaml", "--diverged"]) == 0
+    assert run(["grid", "run", "widths.yaml", "--diverged"]) == 0
     assert set(states(capsys=capsys).values()) == {"done"}
     (kept,) = (workspace / "runs/widths").glob("*/result.1.json")
     assert json.loads(kept.read_text())["state"] == "diverged"
-
-
-def test_what_a_killed_driver_left_is_removed_by_the_next(workspace):
-    stand_in_grid.write_grid(workspace, (1,))
-    assert run(["grid", "run", "widths.yaml"]) == 0
-    folder = workspace / "runs/widths"
-    (folder / ".grid.json.123-abcd.partial").write_text("half")
-    assert run(["grid", "run", "widths.yaml"]) == 0
-    assert sorted(path.name for path in folder.glob(".*")) == [".driver.lock"]
 
 
 def test_status_shows_numbers_and_the_error(workspace, capsys):
@@ -140,9 +141,9 @@ def test_status_shows_numbers_and_the_error(workspace, capsys):
     stand_in_grid.fault(workspace, 2, 0, "raise")
     run(["grid", "run", "widths.yaml"])
     capsys.readouterr()
-    run(["grid", "status", "widths.yaml"])
+    run(["grid", "show", "widths.yaml"])
     said = capsys.readouterr().out
-    assert re.search(r"1 +1 +0 +done +4 +2\.0 s +1\n", said)
+    assert re.search(r"1 +1 +0 +done +4 +2\.0 s +val/loss 1\n", said)
     assert re.search(r"2 +2 +0 +failed +1/4", said)
     assert "2 failed: RuntimeError: the loss is not finite" in said
 
@@ -166,20 +167,19 @@ def test_a_dry_run_writes_nothing(workspace, capsys):
 )
 def test_some_points_can_be_chosen(workspace, capsys, only, chosen):
     stand_in_grid.write_grid(workspace, (1, 2, 3), seeds=2)
-    run(["grid", "status", "widths.yaml", "--json", *only])
+    run(["grid", "show", "widths.yaml", "--json", *only])
     rows = json.loads(capsys.readouterr().out)["points"]
     assert [f"{row['labels']['dim']}-{row['labels']['seed']}" for row in rows] == chosen
 
 
-def test_settings_for_all_points_make_a_grid_of_its_own_that_retry_and_status_remember(workspace, capsys):
+def test_settings_for_all_points_make_a_grid_of_its_own_that_show_remembers(workspace, capsys):
     stand_in_grid.write_grid(workspace, (1,))
     assert run(["grid", "run", "widths.yaml", "--trainer.max_steps", "2"]) == 0
     assert states(capsys=capsys) == {"dim=1,seed=0": "done"}
-    assert states("runs/widths", capsys=capsys) == {"dim=1,seed=0": "done"}
     assert run(["grid", "run", "widths.yaml"]) == 0  # the file's own
     capsys.readouterr()
-    run(["grid", "status", "widths.yaml"])
-    assert "1 more folder of an earlier version of the file: dim=1,seed=0-" in capsys.readouterr().out
+    run(["grid", "show", "widths.yaml"])
+    assert "1 folder of an earlier version of the file: dim=1,seed=0-" in capsys.readouterr().out
     assert len(stand_in_grid.starts(workspace / "runs/widths")) == 2
 
 
@@ -189,14 +189,14 @@ def test_a_running_driver_that_is_told_to_stop_lets_its_points_save_and_the_next
     folder = PointFolder(workspace / "runs/widths" / grid.points[0].id)
     driver = stand_in_grid.driver(workspace, "grid", "run", "widths.yaml")
     stand_in_grid.wait_until(folder.record)
-    assert "is being run already, by process" in refusal("run", "widths.yaml", capsys=capsys)
+    assert "is being run already" in refusal("run", "widths.yaml", capsys=capsys)
     driver.send_signal(signal.SIGINT)
     said, _ = driver.communicate(timeout=300)
     assert driver.returncode == 130
     assert "to resume: slotbench grid run widths.yaml" in said
     assert states(capsys=capsys) == {"dim=1,seed=0": "interrupted", "dim=2,seed=0": "waiting"}
     (attempt,) = folder.attempts()
-    assert attempt.exit_code == 143
+    assert attempt["exit_code"] == 143
     waiting.unlink()
     assert run(["grid", "run", "widths.yaml"]) == 0
     # it went on where it had been stopped
@@ -258,11 +258,11 @@ def test_a_covering_set_has_every_value_of_every_axis(workspace):
 def test_points_that_the_parser_has_seen_are_not_checked_again(workspace, monkeypatch):
     asked = []
 
-    def note(opened, unchecked):
+    def note(opened, unchecked, given):
         asked.append(len(unchecked))
         opened.folder.note_checked(unchecked)
 
-    monkeypatch.setattr(grid_check, "check_before_start", note)
+    monkeypatch.setattr(grid_run, "_check_before_start", note)
     stand_in_grid.write_grid(workspace, (1, 2))
     run(["grid", "run", "widths.yaml", "--only", "dim=1"])
     run(["grid", "run", "widths.yaml"])
@@ -279,21 +279,19 @@ def test_points_that_the_parser_has_seen_are_not_checked_again(workspace, monkey
         (["widths.yaml"], ["did you mean slotbench grid run widths.yaml?"]),
         (["run", "width.yaml"], ["no grid file width.yaml", "did you mean widths.yaml?"]),
         (["run", "base.yaml"], ["base.yaml is an experiment, not a grid"]),
-        (["status", "faults"], ["faults is not the folder of a grid"]),
         (["run", "widths.yaml", "--only", "width=1"], ["width does not vary", "dim, seed"]),
         (["run", "widths.yaml", "--only", "dim=9"], ["no point matches", "1, 2"]),
-        (["run", "widths.yaml", "--model.core.dim", "9"], ["is an axis of widths.yaml", "--only dim=VALUE"]),
+        (["run", "widths.yaml", "--model.core.dim", "9"], ["is an axis of widths.yaml"]),
         (["run", "widths.yaml", "--modle.x", "9"], ["no setting modle.x", "did you mean model?"]),
         (["run", "widths.yaml", "stray"], ["stray stands alone"]),
+        (["run", "widths.yaml", "--run_dir", "x"], ["no setting run_dir"]),
         (["run", "widths.yaml", "--jobs", "0"], ["--jobs is 0"]),
         (["run", "widths.yaml", "--minutes", "0"], ["--minutes is 0; expected a number above 0"]),
         (["run", "widths.yaml", "--minutes", "8", "--engine", "ray"], ["--minutes is for --engine local"]),
-        (["run", "widths.yaml", "--run_dir", "x"], ["takes no --run_dir"]),
         (["run", "widths.yaml", "--slurm.partition", "gpu"], ["--slurm.partition is for --engine slurm"]),
-        (["show", "widths.yaml"], ["needs a grid file and a point", "slotbench grid show widths.yaml 1"]),
+        (["run", "widths.yaml", "--engine", "paper"], ["invalid choice", "slotbench grid run --help"]),
         (["show", "widths.yaml", "7"], ["no point 7", "a number from 1 to 2"]),
         (["show", "widths.yaml", "dim="], ["2 points begin like dim="]),
-        (["run", "widths.yaml", "--engine", "paper"], ["invalid choice", "slotbench grid run --help"]),
     ],
 )  # fmt: skip
 def test_slips_are_explained(workspace, capsys, arguments, words):
@@ -308,7 +306,7 @@ def test_a_record_that_cannot_be_read_is_reported(workspace, capsys):
     stand_in_grid.write_grid(workspace)
     (workspace / "runs/widths").mkdir(parents=True)
     (workspace / "runs/widths/grid.json").write_text('{"name": ')
-    assert "grid.json is not valid JSON" in refusal("status", "widths.yaml", capsys=capsys)
+    assert "grid.json is not valid JSON" in refusal("show", "widths.yaml", capsys=capsys)
 
 
 def test_point_folders_that_are_half_written_are_waiting_and_get_run(workspace, capsys):
@@ -321,9 +319,26 @@ def test_point_folders_that_are_half_written_are_waiting_and_get_run(workspace, 
     assert run(["grid", "run", "widths.yaml"]) == 0
 
 
-@pytest.mark.parametrize("action", ["", "run", "retry", "status", "show", "point", "check"])
+def test_a_point_waits_until_the_one_of_another_grid_that_it_starts_from_is_done(workspace, capsys):
+    stand_in_grid.write_grid(workspace, (1, 2), name="first")
+    file = workspace / "second.yaml"
+    file.write_text((workspace / "first.yaml").read_text() + "init_from: first.yaml\n")
+    stand_in_grid.fault(workspace, 2, 0, "raise")
+    assert run(["grid", "run", "first.yaml"]) == 1
+    capsys.readouterr()
+    assert run(["grid", "run", "second.yaml"]) == 1
+    said = capsys.readouterr().out
+    assert "dim=2,seed=0 waits: it starts from runs/first/dim=2,seed=0-" in said
+    assert "2 points, 1 done, 1 waiting" in said
+    (done,) = (workspace / "runs/second").glob("*/result.json")
+    command = json.loads((done.parent / "point.json").read_text())["command"]
+    (first,) = (workspace / "runs/first").glob("dim=1*")
+    assert command[command.index("--model.init_from") + 1] == f"runs/first/{first.name}"
+
+
+@pytest.mark.parametrize("action", ["", "run", "show", "test", "check"])
 def test_every_action_has_help_with_an_example(capsys, action):
     assert run(["grid", *([action] if action else []), "--help"]) == 0
     said = capsys.readouterr().out
-    assert "Usage: slotbench grid" in said
-    assert re.search(r"Examples?:\n  slotbench grid", said)
+    assert "usage: slotbench grid" in said
+    assert "examples:\n  slotbench grid" in said

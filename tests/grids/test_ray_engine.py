@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slotbench.grids.engines.base import EngineError, Job
+from slotbench.grids.engines import EngineError, Job
 from slotbench.grids.engines.ray_engine import RayEngine
 
 NEEDS_RAY = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs ray")
@@ -25,7 +25,7 @@ time.sleep(300)
 
 def make_job(folder: Path, script: str) -> Job:
     folder.mkdir(parents=True)
-    return Job(folder.name, folder, [sys.executable, "-c", script], {"OMP_NUM_THREADS": "1"}, folder / "log.txt")
+    return Job(folder.name, folder, [sys.executable, "-c", script], {"OMP_NUM_THREADS": "1"})
 
 
 def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,11 +42,10 @@ def test_no_place_is_refused() -> None:
 
 @NEEDS_RAY
 def test_gpus_are_shared_by_the_points_that_run_at_once() -> None:
-    assert RayEngine(2)._gpus_of({"CPU": 4.0}) == 0
-    assert RayEngine(2)._gpus_of({"GPU": 4.0}) == 1
-    assert RayEngine(3)._gpus_of({"GPU": 1.0}) == pytest.approx(1 / 3, abs=1e-4)
-    assert 3 * RayEngine(3)._gpus_of({"GPU": 1.0}) <= 1
-    assert RayEngine(2, gpus=0.25)._gpus_of({"GPU": 4.0}) == 0.25
+    assert RayEngine(2).gpus_of({"CPU": 4.0}) == 0
+    assert RayEngine(2).gpus_of({"GPU": 4.0}) == 1
+    assert RayEngine(3).gpus_of({"GPU": 1.0}) == pytest.approx(1 / 3, abs=1e-4)
+    assert 3 * RayEngine(3).gpus_of({"GPU": 1.0}) <= 1
 
 
 @NEEDS_RAY

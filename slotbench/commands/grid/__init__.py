@@ -1,64 +1,135 @@
-"""`slotbench grid ACTION ...`: many runs from one file. Imports neither torch nor lightning."""
+"""`slotbench grid run|show|test|check FILE ...`: many runs from one file. Imports neither torch nor lightning."""
 
 from __future__ import annotations
 
-import importlib
+import argparse
+from pathlib import Path
+from typing import NoReturn
 
 from slotbench.errors import UserError, did_you_mean, lines
-from slotbench.help_text import print_help
+from slotbench.grids.engines import ENGINES
 
 __all__ = ["ACTIONS", "main"]
 
-_USAGE = """Usage: slotbench grid ACTION FILE ...
-
-Runs every point of a grid file, each in a folder of its own, as often as it takes until all of them are done.
-
-  run FILE [settings]    run what has not been run yet; --jobs N, --minutes M, --engine local|slurm|ray, --only WHAT
-  status FILE            where every point stands
-  retry FILE             run what has not been run yet, and what has failed
-  test FILE              `slotbench test` for what is done, and reported
-  show FILE POINT        one point's complete configuration, and the line that runs it by hand
-  check FILE             ask the parser about every point, and run nothing
-  point FILE POINT       run one point here, in its folder of the grid
-  pack FILE ARCHIVE      the records of what has ended as one small file, without weights
-  unpack FILE ARCHIVE    lay such a file into the grid's folder
-
-Examples:
+ACTIONS = {
+    "run": "run what has not been run yet, and resume what was interrupted or killed",
+    "show": "print the state of every point, or the complete configuration of one",
+    "test": "run `slotbench test` for every reported point that is done and has not been tested",
+    "check": "ask the parser about every point; runs nothing",
+}
+_EXAMPLES = """examples:
   slotbench grid run experiments/grids/bouncing_balls_slots.yaml --dry-run
   slotbench grid run experiments/grids/bouncing_balls_slots.yaml --jobs 2
-  slotbench grid status experiments/grids/bouncing_balls_slots.yaml
+  slotbench grid show experiments/grids/bouncing_balls_slots.yaml
   slotbench compare experiments/grids/bouncing_balls_slots.yaml
 
-slotbench grid ACTION --help says more."""
-
-ACTIONS = {
-    "run": "run",
-    "retry": "run",
-    "test": "test",
-    "status": "show",
-    "show": "show",
-    "point": "show",
-    "check": "check",
-    "pack": "pack",
-    "unpack": "pack",
-}
-"""Action -> module of this package."""
+`slotbench grid ACTION --help` lists the options of an action; docs/grids.md describes the file."""
+_PASSED_ON = (
+    *("--group", "--compile", "--plugin", "--allow-import"),
+    *("--wandb", "--wandb_project", "--wandb_entity", "--wandb_tags", "--wandb_notes"),
+)
 
 
 def main(command: str, arguments: list[str]) -> int:
     """Runs the action, or prints its help."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print_help(_USAGE)
+        actions = "\n".join(f"  {name:6} {text}" for name, text in ACTIONS.items())
+        print(f"usage: slotbench grid ACTION FILE ...\n\nRuns every point of a grid file.\n\n{actions}\n\n{_EXAMPLES}")
         return 0
     action, *rest = arguments
     if action not in ACTIONS:
-        near = did_you_mean(action, ACTIONS, 0.5)
-        if action.endswith((".yaml", ".yml")):
-            near = f"; did you mean slotbench grid run {action}?"
-        raise UserError(lines(f"grid has no action {action}{near}", actions=", ".join(ACTIONS)))
-    module = importlib.import_module(f"{__name__}.{ACTIONS[action]}")
+        near = f"; did you mean slotbench grid run {action}?" if action.endswith((".yaml", ".yml")) else ""
+        raise UserError(
+            f"grid has no action {action}{near or did_you_mean(action, ACTIONS, 0.5)}: {', '.join(ACTIONS)}"
+        )
+    parser = _parser(action)
     if {"--help", "-h"} & {*rest}:
-        print_help(module.USAGE if isinstance(module.USAGE, str) else module.USAGE[action])
+        parser.print_help()
         return 0
-    code: int = module.main(action, rest)
+    if not rest or rest[0].startswith("-"):
+        example = f"slotbench grid {action} experiments/grids/bouncing_balls_slots.yaml"
+        raise UserError(lines(f"grid {action} needs a grid file", example=example))
+    # words before the options; later ones are values of settings
+    has_point = action == "show" and len(rest) > 1 and not rest[1].startswith("-")
+    given, settings = parser.parse_known_args(rest[1 + has_point :])
+    given.file, given.point = Path(rest[0]), rest[1] if has_point else None
+    given.passed_on = [
+        word for option in _PASSED_ON for value in getattr(given, _name(option)) or () for word in (option, value)
+    ] + ["--wandb_artifacts"] * given.wandb_artifacts
+    if action == "run":
+        from slotbench.commands.grid.run import run
+
+        return run(given, settings)
+    from slotbench.commands.grid import show
+
+    code: int = getattr(show, action)(given, settings)
     return code
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; {self.prog} --help lists the options")
+
+
+def _name(option: str) -> str:
+    return option.strip("-").replace("-", "_")
+
+
+def _parser(action: str) -> argparse.ArgumentParser:
+    usage = f"slotbench grid {action} FILE {'[POINT] ' * (action == 'show')}[settings for all points] [options]"
+    parser = _Parser(
+        f"slotbench grid {action}",
+        usage,
+        f"{ACTIONS[action].capitalize()}. Settings are those of fit: --trainer.max_steps 100\n"
+        "makes another grid, whose points lie beside those of the file; show and test then mean the one run last.",
+        _EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        add_help=False,
+    )
+    add = parser.add_argument
+    add(
+        "--only",
+        action="append",
+        nargs="+",
+        default=[],
+        metavar="WHAT",
+        help="points whose id is like WHAT "
+        "('*core=RIM*'), or KEY=VALUE; values of one key are alternatives, different keys must all hold",
+    )
+    add("--runs_dir", type=Path, default=Path("runs"), metavar="DIR", help="folder of all runs (default: runs)")
+    add("--name", help="the grid's folder there (default: the file's name)")
+    add(
+        "--axis",
+        action="append",
+        default=[],
+        metavar="KEY+=VALUE",
+        help="another value of an axis, such as core+=MyCore; KEY=VALUE,... in place of the file's",
+    )
+    add("--threads", type=int, metavar="N", help="threads of each point (default: cores divided by jobs)")
+    for option in _PASSED_ON:
+        add(option, action="append", help="as of fit, for every point")
+    add("--wandb_artifacts", action="store_true", help="as of fit, for every point")
+    if action == "show":
+        add("--json", action="store_true", help="for programs")
+    if action == "run":
+        add(
+            "--jobs",
+            type=int,
+            metavar="N",
+            help="points that run at the same time (default: 1; slurm, ray: as many as "
+            "get a place); those of one GPU have equal parts of its memory",
+        )
+        add(
+            "--minutes",
+            type=float,
+            metavar="M",
+            help="end all by then: in the last minute no point is begun, half a "
+            "minute before the end those that run save and stop; the same command resumes them",
+        )
+        add("--engine", choices=ENGINES, default="local", help="where the points run (default: local)")
+        add("--dry-run", action="store_true", help="print the points, run nothing")
+        add("--retry-failed", action="store_true", help="run what has failed, too")
+        add("--diverged", action="store_true", help="run what has diverged, too, from its last checkpoint")
+        parser.epilog = f"--slurm.KEY VALUE asks SLURM for something, such as --slurm.partition gpu.\n\n{_EXAMPLES}"
+    return parser

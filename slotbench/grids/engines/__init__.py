@@ -1,54 +1,185 @@
-"""The engines by name. Each is imported when it is asked for: submitit and Ray are extras."""
+"""Engines, which run the jobs of a grid somewhere and say how they end. submitit and Ray, extras, are imported late."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+import os
+import shlex
+import signal
+import subprocess
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from slotbench.grids.engines.base import Engine, EngineError, TimeLimit
+from slotbench.errors import UserError
+from slotbench.grids.ledger import now
 
-__all__ = ["ENGINES", "EngineOptions", "make_engine"]
+__all__ = ["ENGINES", "STOPPED", "THREADS", "CommandProcess", "Engine", "EngineError", "Job", "Outcome", "TimeLimit"]
 
 ENGINES = ("local", "slurm", "ray")
+STOPPED = frozenset({128 + signal.SIGTERM, 128 + signal.SIGINT, -signal.SIGTERM, -signal.SIGINT, -signal.SIGUSR2})
+"""Exit codes of a command that a signal has stopped, so that it can be resumed."""
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+_SAVING = 30.0  # seconds in which a job saves and ends, and which a start should have before them
+
+
+class EngineError(UserError):
+    """An engine cannot work here: what is missing, and what to install or type instead."""
 
 
 @dataclass(frozen=True)
-class EngineOptions:
-    """Options of the command line for the engine.
+class Job:
+    """One point to run: a command that trains it, or resumes its training, in its folder.
+
+    The command is idempotent: run again after a kill it resumes, and after the end it does nothing. It ends with exit
+    code 0 only when the folder holds `result.json`.
 
     Attributes:
-        jobs: how many run at the same time; None leaves it to the engine.
-        slurm: pairs of KEY and VALUE of --slurm.KEY VALUE.
-        limit: when the jobs end; None for no limit.
+        id: the point's id, unique within the grid.
+        folder: the run folder that the command writes into; exists.
+        command: the program and its arguments.
+        environment: variables set on top of those of the driver.
     """
 
-    jobs: int | None = None
-    slurm: Sequence[tuple[str, str]] = ()
-    limit: TimeLimit | None = None
+    id: str
+    folder: Path
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def log(self) -> Path:
+        """The file that output and errors of the command are appended to."""
+        return self.folder / "log.txt"
 
 
-def make_engine(name: str, options: EngineOptions) -> Engine:
-    """The engine of that name.
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended.
 
-    Raises:
-        EngineError: there is no such engine, or it cannot work here.
+    Attributes:
+        id: the job's.
+        exit_code: of the command, negative for a signal; None if it never ran, or unknown.
+        reason: in a few words where the exit code does not say it: "preempted", "node fail", "timeout", ...
     """
-    if options.slurm and name != "slurm":
-        raise EngineError(f"--slurm.{options.slurm[0][0]} is for --engine slurm; the engine is {name}")
-    if options.limit is not None and name in ENGINES[1:]:
-        instead = "; --slurm.time N gives each job N minutes" if name == "slurm" else ""
-        raise EngineError(f"--minutes is for --engine local; the engine is {name}{instead}")
-    if name == "local":
-        from slotbench.grids.engines.local import LocalEngine
 
-        return LocalEngine(1 if options.jobs is None else options.jobs, options.limit or TimeLimit())
-    if name == "slurm":
-        from slotbench.grids.engines.slurm import SlurmEngine
-        from slotbench.grids.engines.slurm_options import SlurmOptions
+    id: str
+    exit_code: int | None
+    reason: str = ""
 
-        return SlurmEngine(SlurmOptions.from_settings(options.slurm), jobs=options.jobs)
-    if name == "ray":
-        from slotbench.grids.engines.ray_engine import RayEngine
 
-        return RayEngine(options.jobs)
-    raise EngineError(f"no engine {name}; there are {', '.join(ENGINES)}")
+@dataclass(frozen=True)
+class TimeLimit:
+    """When jobs of a grid begin for the last time, are asked to save and end, and have ended, by the monotonic clock.
+
+    The last half minute is for saving, and none begins in the half minute before; of a short limit a quarter each.
+    """
+
+    last_start: float = math.inf
+    stop: float = math.inf
+    end: float = math.inf
+
+    @classmethod
+    def after(cls, minutes: float | None) -> TimeLimit:
+        """So many minutes from now; None for no limit."""
+        if minutes is None:
+            return cls()
+        if not 0 < minutes < math.inf:
+            raise EngineError(f"--minutes is {minutes:g}; expected a number above 0, such as 8")
+        end, part = time.monotonic() + 60 * minutes, min(_SAVING, 60 * minutes / 4)
+        return cls(end - 2 * part, end - part, end)
+
+
+class Engine(ABC):
+    """Runs jobs; used by one driver from one thread. Whether a point is done it leaves to the ledger.
+
+    Attributes:
+        name: for the ledger.
+        threads: of a job where the engine decides them.
+        patience: seconds between two polls.
+        occupied: points that processes of an earlier driver run; the local engine leaves places for them.
+    """
+
+    name = ""
+    threads: int | None = None
+    patience = 1.0
+    occupied = 0
+
+    @abstractmethod
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Takes jobs over, at once or into a queue of its own."""
+
+    @abstractmethod
+    def poll(self) -> list[Outcome]:
+        """The jobs that have ended since the last call; returns at once."""
+
+    @abstractmethod
+    def running(self) -> Mapping[str, str]:
+        """Jobs that have begun and not ended, with where they run ("pid 123", "slurm job 7_2 on node1")."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Asks every job to save and end (SIGTERM), waits a short while, and takes back what has not begun."""
+
+
+class CommandProcess:
+    """A job's command as a child process, its output appended to the job's log.
+
+    May be used from a signal handler: nothing here waits for a lock that the interrupted code could hold.
+
+    Args:
+        job: what to run.
+        hidden: beginnings of names of environment variables that the command is not to see.
+        threads: for the command, where this machine knows better than the driver's.
+        own_session: whether it runs in a session of its own, which Ctrl-C on the terminal does not reach.
+    """
+
+    def __init__(
+        self, job: Job, hidden: tuple[str, ...] = (), threads: str | None = None, own_session: bool = False
+    ) -> None:
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(hidden or ("\0",))}
+        environment |= {**job.environment, **(dict.fromkeys(THREADS, threads) if threads else {})}
+        with open(job.log, "ab") as log:
+            log.write(f"=== {now()} {shlex.join(job.command)}\n".encode())
+            log.flush()
+            self._process = subprocess.Popen(
+                list(job.command),
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=own_session,
+            )
+        self.pid = self._process.pid
+        self.exit_code: int | None = None
+        threading.Thread(target=self._reap, daemon=True).start()
+
+    def _reap(self) -> None:
+        self.exit_code = self._process.wait()
+
+    def wait(self, seconds: float = math.inf) -> int | None:
+        """The exit code, negative for a signal, or None if the command is still running after that many seconds."""
+        end = time.monotonic() + seconds
+        while self.exit_code is None and time.monotonic() < end:
+            time.sleep(0.05)
+        return self.exit_code
+
+    def terminate(self) -> None:
+        """Asks it to save and end."""
+        if self.exit_code is None:
+            os.kill(self.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Ends it at once, and in a session of its own what it has started."""
+        if self.exit_code is None:
+            (os.killpg if os.getpgid(self.pid) == self.pid else os.kill)(self.pid, signal.SIGKILL)
+
+    def stop(self, seconds: float) -> int | None:
+        """Asks it to save and end, and kills it if it has not after that many seconds; returns the exit code."""
+        self.terminate()
+        if self.wait(seconds) is None:
+            self.kill()
+        return self.wait()

@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
-import signal
 import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from slotbench.errors import FileError
-from slotbench.grids.engines.base import Engine, EngineError, Job, Outcome, TimeLimit
-from slotbench.grids.engines.worker import CommandProcess, PointTaken
+from slotbench.grids.engines import CommandProcess, Engine, EngineError, Job, Outcome, TimeLimit
 from slotbench.runs.launch import DEVICE_SHARE_VARIABLE
 
 __all__ = ["LocalEngine", "cards"]
 
 _PATIENCE = 120.0
 # variables that a scheduler or an outer run has set do not concern the jobs
-_NOT_PASSED_ON = ("SLURM_", "SLOTBENCH_RUN_DIR")
+_HIDDEN = ("SLURM_", "SLOTBENCH_RUN_DIR")
 
 
 class LocalEngine(Engine):
     """Runs jobs on this machine, each in a session of its own: Ctrl-C on the terminal does not reach them.
 
-    A job holds the lock of its folder from the moment it is started, through the descriptor that it inherits. So
-    whoever looks later, this driver being gone, sees that it runs. Where several run at a time and there are CUDA
-    devices, each sees one of these, and is told with how many others it shares its memory; one at a time sees all.
+    Where several run at a time and there are CUDA devices, each sees one of these, and is told with how many others it
+    shares its memory; one at a time sees all.
 
     Args:
         jobs: how many run at the same time.
         limit: when they end.
     """
+
+    name, patience = "local", 0.02
 
     def __init__(self, jobs: int, limit: TimeLimit = TimeLimit()) -> None:  # noqa: B008  it is frozen
         if jobs < 1:
@@ -76,8 +73,8 @@ class LocalEngine(Engine):
             process.terminate()
         until = min(time.monotonic() + _PATIENCE, self._limit.end)
         try:
-            while time.monotonic() < until and any(process.exit_code is None for process in self._running.values()):
-                time.sleep(0.02)
+            for process in self._running.values():
+                process.wait(until - time.monotonic())
         except KeyboardInterrupt:
             self.kill()
             raise
@@ -87,8 +84,7 @@ class LocalEngine(Engine):
     def kill(self) -> None:
         """Ends every job at once, and what it has started."""
         for process in self._running.values():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
         for process in self._running.values():
             process.wait()
 
@@ -98,20 +94,15 @@ class LocalEngine(Engine):
                 return
             job = self._queue.popleft()
             if self._cards:
-                card = self._card_of[job.id] = self._freest_card()
+                taken = Counter(self._card_of[job_id] for job_id in self._running)
+                card = self._card_of[job.id] = min(self._cards, key=lambda card: taken[card])
                 share = {DEVICE_SHARE_VARIABLE: str(math.ceil(self._jobs / len(self._cards)))}
                 job = replace(job, environment={"CUDA_VISIBLE_DEVICES": card, **share, **job.environment})
             try:
-                self._running[job.id] = CommandProcess(job, without=_NOT_PASSED_ON, own_session=True)
-            except PointTaken as error:
-                self._ended.append(Outcome(job.id, None, str(error)))
-            except (OSError, FileError) as error:
+                self._running[job.id] = CommandProcess(job, _HIDDEN, own_session=True)
+            except OSError as error:
                 # a full disk, or no such program: the other points may do better
                 self._ended.append(Outcome(job.id, 1, f"could not be started: {error}"))
-
-    def _freest_card(self) -> str:
-        taken = Counter(self._card_of[job_id] for job_id in self._running)
-        return min(self._cards, key=lambda card: taken[card])
 
 
 def cards() -> list[str]:

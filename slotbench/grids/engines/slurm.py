@@ -4,93 +4,87 @@ from __future__ import annotations
 
 import getpass
 import importlib.util
+import os
 import re
-import secrets
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from slotbench.files import dump_json, make_folder, read_json_object_or_none, remove_file, write_atomically
-from slotbench.grids.engines.base import Engine, EngineError, Job, Outcome
-from slotbench.grids.engines.slurm_options import SlurmOptions
-from slotbench.grids.engines.slurm_task import SlurmTask, end_of
-from slotbench.grids.ledger import PointFolder
+from slotbench.errors import did_you_mean
+from slotbench.grids.engines import STOPPED, CommandProcess, Engine, EngineError, Job, Outcome
+from slotbench.io import dump_json, read_json_object_or_none, write_atomically
 
-__all__ = ["SUBMISSION_FILE", "SlurmEngine"]
+__all__ = ["SUBMISSION_FILE", "SlurmEngine", "SlurmTask", "slurm_options"]
 
 SUBMISSION_FILE = "slurm.json"
 
-# SLURM refuses larger arrays, unless its MaxArraySize has been raised
-_ARRAY_SIZE = 1000
-_LOOK_SECONDS = 1.0
-_CANCEL_SECONDS = 45.0
-# a node's last words may take longer to appear on a shared disk than squeue takes to forget the job
-_ASKS_BEFORE_GIVING_UP = 2
+# name of --slurm.NAME -> its type
+_OPTIONS: Mapping[str, type] = {
+    **dict.fromkeys(("partition", "time", "gres", "account", "qos", "constraint", "exclude"), str),
+    **dict.fromkeys(("nodes", "tasks_per_node", "gpus_per_node", "cpus_per_task", "save_seconds", "requeues"), int),
+    **dict.fromkeys(("mem_gb", "ask_seconds"), float),
+    **dict.fromkeys(("setup", "sbatch"), list),
+}
+_DEFAULTS = {"time": "60", "nodes": 1, "tasks_per_node": 1, "save_seconds": 90, "requeues": 100, "ask_seconds": 10.0}
 
 _ENDED = {
-    "COMPLETED": "",
-    "FAILED": "failed",
-    "TIMEOUT": "time limit",
-    "CANCELLED": "cancelled",
-    "NODE_FAIL": "node failed",
-    "OUT_OF_MEMORY": "out of memory",
-    "BOOT_FAIL": "node did not start",
-    "DEADLINE": "deadline passed",
-    "PREEMPTED": "preempted",
-    "REVOKED": "revoked",
+    *("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"),
+    *("PREEMPTED", "REVOKED"),
 }
-"""States from which a job does not come back, and what they mean for a point."""
+"""States from which a job does not come back."""
+_ARRAY_SIZE = 1000  # SLURM refuses larger arrays, unless its MaxArraySize has been raised
+_CANCEL_SECONDS = 45.0
+_ASKS_BEFORE_GIVING_UP = 2  # a node's last words may take longer on a shared disk than squeue to forget the job
+_SIGNAL_SECONDS = 3.0
+# A command of one process is not to know that it is in SLURM: Lightning would want to be started by srun, and would
+# requeue the job by itself.
+_HIDDEN = ("SLURM_", "SLURMD_", "SRUN_", "PMI_", "PMIX_", "SUBMITIT_")
 
-_BEGUN = frozenset({"RUNNING", "COMPLETING", "SUSP_ENDED", "STAGE_OUT", "SIGNALING", "STOPPED"})
 
-_SQUEUE_SECONDS = 60
-_AT_ONCE = 100
+def slurm_options(settings: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """The options of pairs of KEY and VALUE of `--slurm.KEY VALUE`; `setup` and `sbatch` may be given several times.
 
-
-@dataclass
-class _Watched:
-    """A submitted job: its submission, and the last answer of squeue."""
-
-    job: Job
-    name: str
-    index: int
-    row: _QueuedJob | None = None
-    asks_without_it: int = 0
-
-    @property
-    def token(self) -> str:
-        return _token(self.name, self.index)
+    Raises:
+        EngineError: a key is unknown, or a value is not what its key takes.
+    """
+    found: dict[str, Any] = {**_DEFAULTS, "setup": [], "sbatch": []}
+    for given, text in settings:
+        key = given.replace("-", "_")
+        if key not in _OPTIONS:
+            near = did_you_mean(key, _OPTIONS).replace("mean ", "mean --slurm.")
+            more = f'any other option of sbatch: --slurm.sbatch "{key.replace("_", "-")}=VALUE"'
+            raise EngineError(f"no option --slurm.{key}{near}\n  options: {', '.join(_OPTIONS)}\n  {more}")
+        try:
+            found[key] = [*found[key], text] if _OPTIONS[key] is list else _OPTIONS[key](text)
+        except ValueError as error:
+            raise EngineError(f"--slurm.{key} {text}: expected a number") from error
+    return found
 
 
 class SlurmEngine(Engine):
     """Points as array jobs of SLURM, requeued by themselves when they are preempted or run into the time limit.
 
-    Before anything is handed to sbatch, each point's folder is told the name of the submission (`slurm.json`). So a
-    driver that is started again after a kill finds the jobs of the one before in the queue, by that name, and watches
-    them instead of submitting them twice; and learns how those have ended that ended while there was no driver.
-
-    How a job has ended is read from the file that it leaves (`slurm_end.json`); squeue is asked for the jobs that left
-    none. sacct, which needs an accounting database, is not used.
+    A driver that is started again after a kill finds the jobs of the one before by the ids in the points' folders
+    (`slurm.json`), and watches those that are still in the queue. How a job has ended is read from the file that
+    submitit leaves; squeue is asked for the jobs that left none; sacct, which needs a database, is not used.
 
     Args:
-        options: what each point asks for.
+        options: of `slurm_options`, what each point asks for.
         jobs: points to run at once; None leaves it to SLURM.
 
     Raises:
         EngineError: submitit or the commands of SLURM are not here.
     """
 
-    def __init__(self, options: SlurmOptions | None = None, jobs: int | None = None) -> None:
-        self.options = options or SlurmOptions()
-        self.jobs = jobs
-        self._watched: dict[str, _Watched] = {}
-        self._unseen: list[Outcome] = []
-        self._looked = self._asked = float("-inf")
+    name = "slurm"
+
+    def __init__(self, options: Mapping[str, Any], jobs: int | None = None) -> None:
         if importlib.util.find_spec("submitit") is None:
             raise EngineError('--engine slurm needs submitit: pip install "slotbench[grid]"; or use --engine local')
         missing = [name for name in ("sbatch", "srun", "squeue", "scancel", "scontrol") if shutil.which(name) is None]
@@ -99,209 +93,189 @@ class SlurmEngine(Engine):
                 f"--engine slurm needs the commands of SLURM, and there is no {', '.join(missing)} here; type it on a "
                 "login node of the cluster, or use --engine local"
             )
-
-    @property
-    def threads(self) -> int:
-        """Of each process of a point: the cores that SLURM gives it, whatever the driver's machine has."""
-        return self.options.cpus_per_task or 1
+        self._options, self._jobs = options, jobs
+        self._num_tasks = options["nodes"] * options["tasks_per_node"]
+        # whatever the driver's machine has
+        self.threads = options.get("cpus_per_task", 1)
+        self._watched: dict[str, Any] = {}
+        self._queue: dict[str, tuple[str, str]] = {}
+        self._asks_without: dict[str, int] = {}
+        self._asked = float("-inf")
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Submits jobs with sbatch, except those that an earlier driver submitted and that have not ended."""
-        queue = _ask_squeue()
-        if queue is None:
-            raise EngineError(
-                "squeue does not answer, so the points may be in the queue already; "
-                "try `squeue --me` until it does, then the same command again"
-            )
-        rows = {_token(row.name, row.index): row for row in queue if row.state not in _ENDED}
+        import submitit
+
+        if not self._ask():
+            raise EngineError("squeue does not answer, so the points may be in the queue already; try again later")
         new = []
         for job in jobs:
-            token = str((read_json_object_or_none(job.folder / SUBMISSION_FILE) or {}).get("token"))
-            if (row := rows.get(token)) is not None:
-                self._watched[job.id] = _Watched(job, row.name, row.index, row)
-            elif (outcome := _unseen_end(job, token)) is not None:
-                self._unseen.append(outcome)
-            else:
+            earlier = str((read_json_object_or_none(job.folder / SUBMISSION_FILE) or {}).get("job"))
+            if self._queue.get(earlier, ("COMPLETED", ""))[0] in _ENDED:
                 new.append(job)
-        for part in _parts(new):
-            self._submit_array(part)
+            else:
+                self._watched[job.id] = submitit.SlurmJob(_scripts(job), earlier, range(self._num_tasks))
+        for start in range(0, len(new), _ARRAY_SIZE):
+            self._submit_array(new[start : start + _ARRAY_SIZE])
 
     def poll(self) -> list[Outcome]:
-        """The jobs that have ended; looks at most once a second, and asks squeue every `ask_seconds`."""
-        now = time.monotonic()
-        if now - self._looked < _LOOK_SECONDS:
-            return []
-        self._looked = now
-        outcomes, self._unseen = self._unseen, []
-        for watched in list(self._watched.values()):
-            end = end_of(watched.job.folder, watched.token)
-            if end.get("final"):
-                outcomes.append(Outcome(watched.job.id, end["exit_code"], end["reason"]))
-                del self._watched[watched.job.id]
-        if self._watched and now - self._asked >= self.options.ask_seconds:
-            outcomes += self._ask()
-        return outcomes
+        """The jobs that have ended; asks squeue every `ask_seconds`."""
+        ended = [_outcome(key, job) for key, job in self._watched.items() if _has_ended(job)]
+        if time.monotonic() - self._asked >= self._options["ask_seconds"] and self._ask():
+            ended += self._lost({outcome.id for outcome in ended})
+        for outcome in ended:
+            del self._watched[outcome.id]
+        return ended
 
     def running(self) -> Mapping[str, str]:
         """Jobs on a node, by the last answer of squeue: "slurm job 7_2 on node1"."""
         return {
-            id: f"slurm job {watched.row.id} on {watched.row.nodes}"
-            for id, watched in self._watched.items()
-            if watched.row is not None and watched.row.state in _BEGUN
+            key: f"slurm job {job.job_id} on {self._queue[job.job_id][1]}"
+            for key, job in self._watched.items()
+            if self._queue.get(job.job_id, ("PENDING", ""))[0] not in _ENDED | {"PENDING", "CONFIGURING", "REQUEUED"}
         }
 
     def cancel(self) -> None:
         """scancel for all: those that wait are gone, those that run save and end, which is waited for."""
+        left = [job.job_id for job in self._watched.values()]
+        for start in range(0, len(left), 100):
+            # --quiet: a job that has ended in the meantime is no error
+            subprocess.run(["scancel", "--quiet", *left[start : start + 100]], capture_output=True, check=False)
         end = time.monotonic() + _CANCEL_SECONDS
-        self._ask_rows()
-        _take_back(row.id for row in self._rows())
-        while time.monotonic() < end and any(row.state not in _ENDED for row in self._rows()):
-            time.sleep(_LOOK_SECONDS)
-            self._ask_rows()
+        while time.monotonic() < end and any(not _has_ended(job) for job in self._watched.values()):
+            if self._ask() and all(self._queue.get(job, ("COMPLETED", ""))[0] in _ENDED for job in left):
+                break
+            time.sleep(1.0)
         # the driver polls once more, and then nothing waits for a node's last output
-        for watched in self._watched.values():
-            watched.asks_without_it = _ASKS_BEFORE_GIVING_UP
-        self._looked = self._asked = float("-inf")
+        self._asks_without = dict.fromkeys(self._watched, _ASKS_BEFORE_GIVING_UP)
+        self._asked = float("-inf")
 
     def _submit_array(self, jobs: Sequence[Job]) -> None:
         import submitit
         from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-        grid = jobs[0].folder.parent
-        name = f"slotbench-{re.sub(r'[^A-Za-z0-9_.-]', '-', grid.name)}-{secrets.token_hex(4)}"
-        options = self.options
-        tasks = [
-            SlurmTask(job, _token(name, index), options.num_tasks, options.save_seconds)
-            for index, job in enumerate(jobs)
-        ]
         # -P: the working folder is not for imports
-        python = f"{shlex.quote(sys.executable)} -P"
-        executor = submitit.SlurmExecutor(_scripts(grid), max_num_timeout=options.requeues, python=python)
-        executor.update_parameters(job_name=name, array_parallelism=self.jobs or _ARRAY_SIZE, **options.for_submitit())
-        for job, task in zip(jobs, tasks, strict=True):
-            make_folder(job.folder)
-            write_atomically(job.folder / SUBMISSION_FILE, dump_json({"token": task.token}))
+        executor = submitit.SlurmExecutor(
+            _scripts(jobs[0]), max_num_timeout=self._options["requeues"], python=f"{shlex.quote(sys.executable)} -P"
+        )
+        name = re.sub(r"[^A-Za-z0-9_.-]", "-", f"slotbench-{jobs[0].folder.parent.name}")
+        parallel = self._jobs or _ARRAY_SIZE
+        executor.update_parameters(job_name=name, array_parallelism=parallel, **_for_submitit(self._options))
         try:
             with executor.batch():
-                for task in tasks:
-                    executor.submit(task)
+                submitted = [
+                    executor.submit(SlurmTask(job, self._num_tasks, self._options["save_seconds"])) for job in jobs
+                ]
         except (FailedJobError, FailedSubmissionError) as error:
-            for job in jobs:
-                remove_file(job.folder / SUBMISSION_FILE)
-            raise EngineError(f"sbatch refuses the points: {_errors(str(error))}") from error
-        for index, job in enumerate(jobs):
-            self._watched[job.id] = _Watched(job, name, index)
+            said = [line.partition("sbatch: error: ")[2] for line in str(error).splitlines()]
+            raise EngineError(f"sbatch refuses the points: {'; '.join(filter(None, said)) or error}") from error
+        for job, handle in zip(jobs, submitted, strict=True):
+            write_atomically(job.folder / SUBMISSION_FILE, dump_json({"job": handle.job_id}))
+            self._watched[job.id] = handle
         # so that they are soon seen to run
         self._asked = float("-inf")
 
-    def _ask(self) -> list[Outcome]:
-        """Updates the states of jobs, and gives up on those that SLURM has ended or forgotten."""
-        if not self._ask_rows():
-            return []
-        outcomes = []
-        for watched in list(self._watched.values()):
-            state = watched.row.state if watched.row is not None else ""
-            if watched.row is not None and state not in _ENDED:
-                watched.asks_without_it = 0
-                continue
-            watched.asks_without_it += 1
-            if watched.asks_without_it >= _ASKS_BEFORE_GIVING_UP:
-                end = end_of(watched.job.folder, watched.token)
-                reason = end.get("reason") or _ENDED.get(state) or "ended without a word"
-                outcomes.append(Outcome(watched.job.id, end.get("exit_code"), reason))
-                del self._watched[watched.job.id]
-        return outcomes
-
-    def _ask_rows(self) -> bool:
+    def _ask(self) -> bool:
+        """Asks squeue for all jobs of this user that SLURM still knows; False if it does not answer now."""
         self._asked = time.monotonic()
-        queue = _ask_squeue()
-        if queue is None:
+        command = [
+            "squeue",
+            f"--user={getpass.getuser()}",
+            "--states=all",
+            "--array",
+            "--noheader",
+            "--format=%i|%T|%N",
+        ]
+        try:
+            answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+        except (subprocess.SubprocessError, OSError):
             return False  # a busy controller: what was known stays true until it answers
-        rows = {_token(row.name, row.index): row for row in queue}
-        for watched in self._watched.values():
-            watched.row = rows.get(watched.token)
+        rows = [line.strip().split("|") for line in answer.splitlines()]
+        self._queue = {row[0]: (row[1], row[2]) for row in rows if len(row) == 3}
         return True
 
-    def _rows(self) -> Iterator[_QueuedJob]:
-        return (watched.row for watched in self._watched.values() if watched.row is not None)
+    def _lost(self, ended: set[str]) -> Iterator[Outcome]:
+        """Jobs that SLURM has ended or forgotten, and that have left no file."""
+        for key, job in self._watched.items():
+            state, _ = self._queue.get(job.job_id, ("", ""))
+            gone = not state or state in _ENDED
+            self._asks_without[key] = self._asks_without.get(key, 0) + 1 if gone else 0
+            if self._asks_without[key] >= _ASKS_BEFORE_GIVING_UP and key not in ended:
+                yield Outcome(key, None, state.lower().replace("_", " ") or "ended without a word")
 
 
-def _token(name: str, index: int) -> str:
-    return f"{name}/{index}"
+class SlurmTask:
+    """What submitit runs on a node: the command of one point, in as many processes as SLURM starts.
 
+    Told to make room (submitit's SIGUSR2: the time limit is near, or a job of higher priority wants the node) it lets
+    the command save, and the job is requeued; there the same command resumes from its checkpoint. Cancelled (SIGTERM)
+    it lets the command save, and ends.
 
-def _unseen_end(job: Job, token: str) -> Outcome | None:
-    """The failure of a submission that ended while no driver was there to record it."""
-    end = end_of(job.folder, token)
-    attempts = PointFolder(job.folder).attempts()
-    if not end.get("final") or end["exit_code"] is None or (attempts and attempts[-1].exit_code is not None):
-        return None
-    return Outcome(job.id, end["exit_code"], end["reason"])
-
-
-def _parts(jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
-    return (jobs[start : start + _ARRAY_SIZE] for start in range(0, len(jobs), _ARRAY_SIZE))
-
-
-def _scripts(grid: Path) -> Path:
-    """Where submitit keeps its scripts and what they print; hidden, since it is no point of the grid."""
-    return grid / ".slurm"
-
-
-def _errors(text: str) -> str:
-    """The error of sbatch, without submitit's words around it."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line.partition("sbatch: error: ")[2] for line in lines if "sbatch: error: " in line]
-    return "; ".join(dict.fromkeys(errors)) or next(reversed(lines), "no reason given")
-
-
-@dataclass(frozen=True)
-class _QueuedJob:
-    """One line of squeue.
-
-    Attributes:
-        id: "7", or "7_2" for an element of an array.
-        name: given to sbatch; all elements of an array have the same.
-        state: "PENDING", "RUNNING", ...
-        nodes: where it runs; empty if nowhere.
-        reason: why it waits.
+    Args:
+        job: what to run.
+        num_tasks: processes of the point.
+        save_seconds: how long the command may take to save.
     """
 
-    id: str
-    name: str
-    state: str
-    nodes: str
-    reason: str
+    def __init__(self, job: Job, num_tasks: int, save_seconds: int) -> None:
+        self.job, self.num_tasks, self.save_seconds = job, num_tasks, save_seconds
+        self._process: CommandProcess | None = None
 
-    @property
-    def index(self) -> int:
-        """The place in the array; 0 for a job that is none."""
-        return int(self.id.partition("_")[2] or 0)
+    def __call__(self) -> int | None:
+        """Runs the command to its end, and returns its exit code."""
+        threads = os.environ.get("SLURM_CPUS_PER_TASK")
+        process = self._process = CommandProcess(self.job, _HIDDEN if self.num_tasks == 1 else ("SUBMITIT_",), threads)
+        signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
+        code = process.wait()
+        if code in STOPPED:
+            # by whom? SLURM signals the command and this process at once, and the other signal may be on its way
+            time.sleep(_SIGNAL_SECONDS)
+        return code
 
+    def checkpoint(self) -> Any:
+        """Called by submitit when the job is to make room: lets the command save, and says what to run next time."""
+        from submitit.helpers import DelayedSubmission
 
-def _ask_squeue() -> list[_QueuedJob] | None:
-    """All jobs of this user that SLURM still knows, or None if it does not answer now."""
-    command = ["squeue", f"--user={getpass.getuser()}", "--states=all", "--array", "--noheader"]
-    try:
-        answer = subprocess.run(
-            [*command, "--format=%i|%j|%T|%N|%r"], capture_output=True, text=True, timeout=_SQUEUE_SECONDS, check=True
-        )
-    except (subprocess.SubprocessError, OSError):
-        return None
-    rows = (line.strip().split("|") for line in answer.stdout.splitlines())
-    return [_QueuedJob(*row) for row in rows if len(row) == 5]
-
-
-def _take_back(ids: Iterable[str]) -> None:
-    """Asks SLURM to end jobs: SIGTERM to those that run, and those that wait are removed."""
-    ids = list(ids)
-    for start in range(0, len(ids), _AT_ONCE):
-        _scancel(ids[start : start + _AT_ONCE])
+        if self._process is not None:
+            self._process.stop(max(1, self.save_seconds - 10))
+        return DelayedSubmission(SlurmTask(self.job, self.num_tasks, self.save_seconds))
 
 
-def _scancel(ids: Sequence[str]) -> None:
-    try:
-        # --quiet: a job that has ended in the meantime is no error
-        subprocess.run(["scancel", "--quiet", *ids], capture_output=True, timeout=_SQUEUE_SECONDS, check=False)
-    except (subprocess.SubprocessError, OSError):
-        return
+def _for_submitit(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The same as parameters of submitit's SlurmExecutor."""
+    direct = ("partition", "time", "nodes", "gpus_per_node", "gres", "cpus_per_task", "account", "qos")
+    values = {key: options.get(key) for key in (*direct, "constraint", "exclude")}
+    values |= {"ntasks_per_node": options["tasks_per_node"], "signal_delay_s": options["save_seconds"]}
+    values |= {
+        "setup": options["setup"] or None,
+        "mem": f"{round(options['mem_gb'] * 1024)}M" if "mem_gb" in options else None,
+    }
+    # once one process of a point has ended, the others may finish what they write, but not wait forever for it; srun
+    # takes the cores no longer from sbatch by itself
+    cores = [f"--cpus-per-task={options['cpus_per_task']}"] if "cpus_per_task" in options else []
+    values["srun_args"] = ["--kill-on-bad-exit=0", "--wait=300", *cores]
+    others = (text.removeprefix("--").replace(" ", "=", 1).partition("=") for text in options["sbatch"])
+    values["additional_parameters"] = {
+        "requeue": True,
+        **{name: value if equals else True for name, equals, value in others},
+    }
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _scripts(job: Job) -> Path:
+    """Where submitit keeps its scripts and what they print; hidden, since it is no point of the grid."""
+    return job.folder.parent / ".slurm"
+
+
+def _has_ended(job: Any) -> bool:
+    return bool(job.task(0).paths.result_pickle.exists())
+
+
+def _outcome(key: str, job: Any) -> Outcome:
+    """How a job has ended that has left its result: of several processes the first that has failed by itself."""
+    ended = [job.task(rank) for rank in range(job.num_tasks) if job.task(rank).paths.result_pickle.exists()]
+    problems = [str(error) for task in ended if (error := task.exception()) is not None]
+    if problems:
+        return Outcome(key, None, "timeout" if "timed-out too many" in problems[0] else "failed")
+    codes = [task.result() for task in ended]
+    return Outcome(key, next((code for code in codes if code and code not in STOPPED), codes[0]))

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from slotbench.config.options import split_options
 from slotbench.config.running import _opening
-from slotbench.grids.match_width import Model
+from slotbench.grids.match import Model
 from slotbench.interfaces import PartError, SlotSpec, TokenSpec, VideoBatch, VideoSpec
 from slotbench.nn.parameters import trainable_parameters
 from slotbench.registry import load
@@ -110,7 +110,7 @@ def test_a_training_moves_the_shared_vectors_once_a_step_and_its_checkpoint_rebu
 
 def test_a_match_counts_shared_vectors_once():
     file = Path(__file__).parents[3] / "experiments" / "paper" / "clevr_slate.yaml"
-    counts = Model(["--config", str(file)], split_options([])[0]).counts()
+    counts = Model(["--config", str(file)]).counts()
     tables = 1024 * 192 + 257 * 192
     assert counts.shared == tables
     assert counts.total == 3_616_451 - 285_635

@@ -132,16 +132,6 @@ class TemporalCore(nn.Module, ABC):
         """
         return None
 
-    def prepared(self) -> Callable[[Tensor, State | None], CoreOutput]:
-        """A function that does what a call does, for the many short calls of one roll-out.
-
-        A core whose parameters are turned into something else at every call (discretised, laid out for a convolution)
-        may return one that does so once, for as long as the parameters stay as they are; see
-        `slotbench.nn.parameters.WhileUnchanged`. It belongs to the caller; the core keeps no reference to it. By
-        default it is the core itself.
-        """
-        return self
-
     def slot_parameters(self) -> dict[str, int] | None:
         """The parameters that hold one row per slot, by name, with the axis of the slots.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -66,13 +65,6 @@ class Decoder(nn.Module, ABC):
 
         To paint held-out views, a task gives `VideoBatch.held_out` as the batch.
         """
-
-    def prepared(self) -> Callable[[Tensor], Decoded]:
-        """A function of slots alone that does what a call does, for the many short calls of one roll-out.
-
-        By default it is the decoder. What `TemporalCore.prepared` promises holds for it too.
-        """
-        return self
 
 
 class AutoregressiveDecoder(Decoder):

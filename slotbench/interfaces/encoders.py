@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 from jaxtyping import Float
@@ -35,13 +34,6 @@ class Encoder(nn.Module, ABC):
     @abstractmethod
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
         """Tokens of every step."""
-
-    def prepared(self) -> Callable[[VideoBatch], Tensor]:
-        """A function that does what a call does, for the many short calls of one roll-out; by default the encoder.
-
-        What `TemporalCore.prepared` promises holds for it too. It is given frames that were predicted, floats.
-        """
-        return self
 
 
 class CodeTables(NamedTuple):

@@ -20,6 +20,10 @@ from slotbench.ops.dispatch import choose_kernel
 __all__ = ["MambaBlock", "MambaState"]
 
 
+CONVOLUTION_BESIDE = {"mamba_ssm": "causal_conv1d", "triton": "auto"}
+"""The kernel of the convolution beside that of a scan, where it has another name."""
+
+
 class MambaState(NamedTuple):
     """What a `MambaBlock` remembers: the last inputs of its convolution, and the state of its scan."""
 
@@ -95,8 +99,8 @@ class MambaBlock(nn.Module):
         if self.kernel == "mamba_ssm":
             # before the convolution: a refusal should name the kernel that was asked for
             choose_kernel("selective_scan", self.kernel, x.device)
-        conv_kernel = "causal_conv1d" if self.kernel == "mamba_ssm" else self.kernel
-        u, conv_state = causal_conv1d(u, filters, self.conv1d.bias, conv_state, "silu", kernel=conv_kernel)
+        kernel = CONVOLUTION_BESIDE.get(self.kernel, self.kernel)
+        u, conv_state = causal_conv1d(u, filters, self.conv1d.bias, conv_state, "silu", kernel=kernel)
         low_rank, maps = self.x_proj(u).split([self.rank, 2 * self.state_dim], dim=-1)
         B, C = split_channels(maps, [self.state_dim, self.state_dim])
         delta = functional.softplus(_step(low_rank, self.dt_proj))

@@ -13,10 +13,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from slotbench.nn.mamba import at_least_float32, initial_step_bias
+from slotbench.nn.mamba import CONVOLUTION_BESIDE, at_least_float32, initial_step_bias
 from slotbench.ops import causal_conv1d, split_channels, ssd
 from slotbench.ops.dispatch import choose_kernel
-from slotbench.ops.gated_norm import gated_rms_norm
 
 __all__ = ["GatedRMSNorm", "Mamba2Block", "Mamba2State"]
 
@@ -45,11 +44,12 @@ class GatedRMSNorm(nn.Module):
         self.num_groups = num_groups
         self.weight = nn.Parameter(torch.ones(dim))
 
-    def forward(
-        self, x: Float[Tensor, "*batch dim"], gate: Float[Tensor, "*batch dim"], kernel: str = "auto"
-    ) -> Float[Tensor, "*batch dim"]:
-        """`gate` is the argument of a SiLU, `kernel` that of `slotbench.ops.gated_norm`."""
-        return gated_rms_norm(x, gate, self.weight, self.num_groups, self.epsilon, kernel=kernel)
+    def forward(self, x: Float[Tensor, "*batch dim"], gate: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
+        """`gate` is the argument of a SiLU."""
+        wide = at_least_float32(x) * functional.silu(at_least_float32(gate))
+        groups = wide.unflatten(-1, (self.num_groups, -1))
+        scale = torch.rsqrt(groups.square().mean(dim=-1, keepdim=True) + self.epsilon)
+        return ((groups * scale).flatten(-2) * self.weight).to(x.dtype)
 
 
 class Mamba2Block(nn.Module):
@@ -129,10 +129,8 @@ class Mamba2Block(nn.Module):
         if self.kernel == "mamba_ssm":
             # before the convolution: a refusal should name the kernel that was asked for
             choose_kernel("ssd", self.kernel, x.device)
-        conv_kernel = "causal_conv1d" if self.kernel == "mamba_ssm" else self.kernel
-        convolved, conv_state = causal_conv1d(
-            convolved, filters, self.conv1d.bias, conv_state, "silu", kernel=conv_kernel
-        )
+        kernel = CONVOLUTION_BESIDE.get(self.kernel, self.kernel)
+        convolved, conv_state = causal_conv1d(convolved, filters, self.conv1d.bias, conv_state, "silu", kernel=kernel)
         u, B, C = split_channels(convolved, [self.inner_dim, maps_dim, maps_dim])
         delta = functional.softplus(at_least_float32(step) + at_least_float32(self.dt_bias))
         y, ssm_state = ssd(
@@ -146,7 +144,7 @@ class Mamba2Block(nn.Module):
             exact_zoh=self.exact_zoh,
             kernel=self.kernel,
         )
-        return self.out_proj(self.norm(y.flatten(-2), gate, self.kernel)), Mamba2State(conv_state, ssm_state)
+        return self.out_proj(self.norm(y.flatten(-2), gate)), Mamba2State(conv_state, ssm_state)
 
 
 def _check_heads(dim: int, expand: float, inner_dim: int, head_dim: int, num_groups: int) -> None:

@@ -1,16 +1,12 @@
-"""Parameter groups for weight decay, counts of trainable parameters, and what is computed from parameters alone."""
+"""Parameter groups for weight decay, and counts of trainable parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterator
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-__all__ = ["WhileUnchanged", "decay_groups", "one_group", "trainable_parameters", "without_decay"]
-
-T = TypeVar("T")
+__all__ = ["decay_groups", "one_group", "trainable_parameters", "without_decay"]
 
 
 def without_decay(parameter: nn.Parameter) -> nn.Parameter:
@@ -50,43 +46,6 @@ def trainable_parameters(module: nn.Module) -> dict[str, int]:
     """
     counts = {name: _count(child) for name, child in module.named_children()}
     return {**{name: count for name, count in counts.items() if count}, "total": _count(module)}
-
-
-class WhileUnchanged(Generic[T]):
-    """What is computed from parameters alone, for calls without gradient; computed anew once one of them is another.
-
-    It compares memory, dtype and version of every parameter at each call, and so sees a step of an optimiser,
-    `load_state_dict`, weights that are swapped (an average of the weights, `torch.func.functional_call`) and a move to
-    another device or dtype. A parameter written in place through its `.data` has no new version: code that does that
-    makes a new one of these, as every roll-out does. With gradients enabled, and for parameters that keep no version
-    (made in inference mode), it computes at every call.
-
-    Args:
-        compute: makes the value.
-        parameters: the tensors that it depends on, as they are at the time of the call.
-    """
-
-    def __init__(self, compute: Callable[[], T], parameters: Callable[[], Sequence[Tensor]]):
-        self._compute = compute
-        self._parameters = parameters
-        self._marks: list[tuple[Any, ...]] | None = None
-        self._sources: list[Tensor] = []
-        self._value: T
-
-    def __call__(self) -> T:
-        """The value for the parameters as they are now."""
-        if torch.is_grad_enabled():
-            return self._compute()
-        parameters = self._parameters()
-        try:
-            marks = [(parameter.data_ptr(), parameter._version, parameter.dtype) for parameter in parameters]
-        except RuntimeError:  # made in inference mode, without a version
-            return self._compute()
-        if marks != self._marks:
-            self._value, self._marks = self._compute(), marks
-            # kept alive, so that no other tensor gets the same memory
-            self._sources = [parameter.detach() for parameter in parameters]
-        return self._value
 
 
 def _count(module: nn.Module) -> int:

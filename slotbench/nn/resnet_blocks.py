@@ -6,18 +6,13 @@ NeurIPS 2023, whose frame encoder and decoder are those of TECO (Yan et al. 2023
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.backends import mkldnn
 
 from slotbench.nn.linear import lecun_normal_
-from slotbench.nn.parameters import WhileUnchanged
 from slotbench.ops import group_norm_activation
-from slotbench.ops.frame_conv import NormBefore, PreparedConv
 from slotbench.ops.group_norm import Activation
 
 __all__ = [
@@ -27,11 +22,7 @@ __all__ = [
     "ResNetBlock",
     "frame_conv",
     "frame_norm",
-    "prepared_conv",
-    "while_unchanged",
 ]
-
-T = TypeVar("T")
 
 NORM_EPS = 1e-6
 """What every norm of these models adds to the variance."""
@@ -131,25 +122,6 @@ def frame_norm(channels: int, activation: Activation) -> NormActivation:
     return NormActivation(groups, channels, activation)
 
 
-def prepared_conv(conv: nn.Conv2d, norm: NormActivation | None = None) -> PreparedConv:
-    """The convolution for many calls, with what comes before it.
-
-    Args:
-        conv: keeps the size of the image.
-        norm: its GroupNorm and activation come before the convolution.
-    """
-    if norm is None:
-        return PreparedConv(conv.weight, conv.bias)
-    before = NormBefore(norm.num_groups, norm.weight, norm.bias, norm.eps, norm.activation, norm.kernel)
-    return PreparedConv(conv.weight, conv.bias, before)
-
-
-def while_unchanged(compute: Callable[[], T], *modules: nn.Module | None) -> WhileUnchanged[T]:
-    """What is computed from the parameters that these modules themselves have; see `WhileUnchanged`."""
-    tables = [module._parameters for module in modules if module is not None]
-    return WhileUnchanged(compute, lambda: [value for own in tables for value in own.values() if value is not None])
-
-
 class ResNetBlock(nn.Module):
     """Twice norm, ELU and 3 x 3 convolution, added at a tenth to the input.
 
@@ -174,18 +146,3 @@ class ResNetBlock(nn.Module):
         """Each image on its own."""
         hidden = self.conv2(self.norm2(self.conv1(self.norm1(images))))
         return torch.add(images if self.skip is None else self.skip(images), hidden, alpha=RESIDUAL_SCALE)
-
-    def prepared(self) -> Callable[[Tensor], Tensor]:
-        """A function that does what a call does, for the many short calls of one roll-out."""
-
-        def prepare() -> tuple[PreparedConv, PreparedConv, PreparedConv | None]:
-            skip = None if self.skip is None else prepared_conv(self.skip)
-            return prepared_conv(self.conv1, self.norm1), prepared_conv(self.conv2, self.norm2), skip
-
-        convs = while_unchanged(prepare, self.norm1, self.conv1, self.norm2, self.conv2, self.skip)
-
-        def call(images: Tensor) -> Tensor:
-            first, second, skip = convs()
-            return second(first(images), images if skip is None else skip(images), RESIDUAL_SCALE)
-
-        return call

@@ -30,9 +30,8 @@ def causal_conv1d(
 
     It computes in float32, also under autocast and for half inputs, in float64 if any input is float64. Kernels:
     `reference` is the equation as shifted products; `torch` is torch's grouped convolution; `numba` is compiled for the
-    CPU, bias and activation included, and reads x where it lies (a part of a wider projection is not copied); `triton`
-    the same for CUDA, its gradients the same bits every time; `causal_conv1d` calls the CUDA kernel of the package
-    causal-conv1d. The last two take 2, 3 or 4 taps, in float32.
+    CPU, bias and activation included, and reads x where it lies (a part of a wider projection is not copied);
+    `causal_conv1d` calls the CUDA kernel of the package causal-conv1d, which takes 2, 3 or 4 taps, in float32.
 
     Source: Mamba (Gu and Dao, 2023), section 3.4: the short convolution before the scan.
 
@@ -56,16 +55,11 @@ def causal_conv1d(
     dtype = torch.float64 if any(a is not None and a.dtype == torch.float64 for a in inputs) else torch.float32
     width = weight.shape[1]
     excluded = {}
-    reason = None
     if dtype == torch.float64:
-        reason = "computes in float32 and an input is float64: use kernel='torch'"
+        excluded["causal_conv1d"] = "computes in float32 and an input is float64: use kernel='torch'"
     elif not 2 <= width <= 4:
-        reason = f"takes filters of 2, 3 or 4 taps and these have {width}: use kernel='torch'"
-    if reason is not None:
-        excluded = dict.fromkeys(("causal_conv1d", "triton"), reason)
+        excluded["causal_conv1d"] = f"takes filters of 2, 3 or 4 taps and these have {width}: use kernel='torch'"
     name = choose_kernel("causal_conv1d", kernel, x.device, excluded)
-    if name == "triton":
-        return _with_triton(x, weight, bias, state, activation)
     if state is None:
         state = x.new_zeros(x.shape[0], width - 1, x.shape[2])
     if name == "numba":
@@ -106,21 +100,6 @@ def _with_torch(window: Tensor, weight: Tensor, bias: Tensor | None, activation:
     with torch.autocast(window.device.type, enabled=False) if autocast else nullcontext():
         y = functional.conv1d(window, weight[:, None, :], bias, groups=len(weight))
     return functional.silu(y) if activation == "silu" else y
-
-
-def _with_triton(
-    x: Tensor, weight: Tensor, bias: Tensor | None, state: Tensor | None, activation: str | None
-) -> tuple[Tensor, Tensor]:
-    from slotbench.ops._cuda.triton_causal_conv1d import causal_conv1d_triton
-
-    # the kernel reads the state where it lies, so that no window is put together
-    before = weight.shape[1] - 1
-    state = None if state is None else state.to(x.dtype)
-    y = causal_conv1d_triton(x, weight, bias, state, activation)
-    if x.shape[1] >= before:
-        return y, x[:, -before:].clone()
-    earlier = x.new_zeros(x.shape[0], before, x.shape[2]) if state is None else state
-    return y, torch.cat([earlier[:, x.shape[1] :], x], dim=1)
 
 
 def _with_causal_conv1d(window: Tensor, weight: Tensor, bias: Tensor | None, activation: str | None) -> Tensor:

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from slotbench.ops._arguments import check_shapes
-from slotbench.ops._linear_scan_parallel import LinearScan as AssociativeScan
 from slotbench.ops._linear_scan_torch import LinearScan, decay_of_steps
 from slotbench.ops.dispatch import choose_kernel
 
@@ -29,9 +28,8 @@ def linear_scan(
 
     Kernels: `reference` is the equation as a loop under plain autograd (the only one that can be differentiated twice);
     `torch` the same loop with one buffer and a backward of its own, on every device; `numba` the same compiled, on the
-    CPU, on `torch.get_num_threads()` threads, its gradients the same bits whatever that number; `associative` takes all
-    steps at once in a number of operations that grows with the logarithm of their number, and runs on every device;
-    `triton` is the loop compiled for CUDA, in complex64, its gradients the same bits every time.
+    CPU, on `torch.get_num_threads()` threads, its gradients the same bits whatever that number;
+    `triton` the same for CUDA, in complex64, its gradients the same bits every time.
 
     Source: S5 (Smith, Warrington and Linderman, ICLR 2023), Eq. 2; ConvS5 (Smith et al., NeurIPS 2023), section 3.2.
 
@@ -80,8 +78,6 @@ def linear_scan(
         from slotbench.ops._cuda.triton_linear_scan import linear_scan_triton
 
         states, last = linear_scan_triton(drive_, decay_, state_)
-    elif name == "associative":
-        states, last = AssociativeScan.apply(drive_, decay_, state_)
     else:
         states, last = LinearScan.apply(drive_, decay_, state_)
     return states.reshape(drive.shape), last.reshape(batch, *space, num_states)

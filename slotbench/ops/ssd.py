@@ -41,13 +41,10 @@ def ssd(
 
     Kernels: `reference` is the equation as a loop under plain autograd (the only one that can be differentiated twice);
     `torch` takes a chunk of steps at once as matrix products, exactly, with a backward that recomputes, on every
-    device; `numba` is the loop compiled for the CPU, which reads x, B and C where they lie (parts of a wider projection
-    are not copied), on `torch.get_num_threads()` threads, its gradients the same bits whatever that number; `mamba_ssm`
-    calls the Triton kernels of the package mamba-ssm, on CUDA, whose products of float32 are of the precision TF32.
-    On a CPU `auto` takes `numba` at every size: at none that was measured is `torch` faster, not with 128 states and
-    heads of 64 or 128 channels either (docs/benchmarks.md). On CUDA it takes `mamba_ssm` where that is installed, for
-    more than 32 steps, which are one chunk of `torch`: on an H200 `torch` is faster at 24 steps, and exact, and slower
-    at 300.
+    device; `numba` is that of `selective_scan`, on the CPU, with the numbers of a head repeated for its channels;
+    `mamba_ssm` calls the Triton kernels of the package mamba-ssm, on CUDA, whose products of float32 are of the
+    precision TF32. `auto` takes `numba` on a CPU; on CUDA `mamba_ssm` where that is installed, for more than 32 steps,
+    which are one chunk of `torch`: on an H200 `torch` is faster at 24 steps, and exact, and slower at 300.
 
     Source: Mamba-2 (Dao and Gu, 2024), section 5 and Listing 1; SlotSSM (Jiang et al., NeurIPS 2024), Eq. 1-5.
 
@@ -60,7 +57,7 @@ def ssd(
         D: share of the input that skips the state, "heads".
         state: h before the first step, "batch heads head_dim state"; zeros if None.
         exact_zoh: takes (exp(delta A) - 1) / A in place of delta as the factor of x B, the exact solution for an input
-            that is held over the step (zero-order hold); `mamba_ssm` cannot, and no entry of A may be 0.
+            that is held over the step (zero-order hold); `numba` and `mamba_ssm` cannot, and no entry of A may be 0.
         kernel: "auto" (as above) or the name of a kernel.
 
     Returns:
@@ -75,7 +72,7 @@ def ssd(
     dtype = compute_dtype((x, delta, A, B, C, D, state))
     excluded = {}
     if exact_zoh:
-        excluded = {"mamba_ssm": "has no exact zero-order hold: use kernel='torch'"}
+        excluded = dict.fromkeys(("numba", "mamba_ssm"), "has no exact zero-order hold: use kernel='torch'")
     elif dtype == torch.float64:
         excluded = {"mamba_ssm": "computes in float32 and an input is float64: use kernel='torch'"}
     elif kernel == "auto" and x.shape[1] <= _SHORT_CLIP:
@@ -88,15 +85,13 @@ def ssd(
         if name == "mamba_ssm":
             y, last = ssd_mamba_ssm(x_, delta_, A_, B_, C_, state_)
         else:
-            exponent = delta_ * A_
-            gain = torch.expm1(exponent) / A_ if exact_zoh else delta_
             if state_ is None:
                 state_ = x_.new_zeros(x.shape[0], *x.shape[2:], B.shape[-1])
             if name == "numba":
-                from slotbench.ops._ssd_numba import SSD
-
-                y, last = SSD.apply(x_, gain, exponent, B_, C_, None if D is None else D.to(dtype), state_)
+                y, last = _as_selective_scans(x_, delta_, A_, B_, C_, None if D is None else D.to(dtype), state_)
                 return y.to(x.dtype), last
+            exponent = delta_ * A_
+            gain = torch.expm1(exponent) / A_ if exact_zoh else delta_
             drive = gain[..., None] * x_
             if name == "reference":
                 y, last = ssd_reference(drive, exponent, B_, C_, state_)
@@ -121,6 +116,32 @@ def ssd_reference(drive: Tensor, exponent: Tensor, B: Tensor, C: Tensor, state: 
         state = decay_t[..., None, None] * state + drive_t[..., None] * B_t[..., None, :]
         ys.append(einsum(state, C_t, "batch head channel state, batch head state -> batch head channel"))
     return torch.stack(ys, dim=1), state
+
+
+def _as_selective_scans(
+    x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None, state: Tensor
+) -> tuple[Tensor, Tensor]:
+    """One compiled selective scan per group of heads: the channels of a head have its step size, rate and skip."""
+    from slotbench.ops._selective_scan_numba import SelectiveScan
+
+    head_dim, num_states = x.shape[-1], B.shape[-1]
+    per_group = x.shape[2] // B.shape[2]
+    ys, lasts = [], []
+    for group in range(B.shape[2]):
+        heads = slice(group * per_group, (group + 1) * per_group)
+        y, last = SelectiveScan.apply(
+            x[:, :, heads].flatten(2),
+            delta[:, :, heads].repeat_interleave(head_dim, dim=2),
+            A[heads].repeat_interleave(head_dim)[:, None].expand(-1, num_states).contiguous(),
+            B[:, :, group],
+            C[:, :, group],
+            None if D is None else D[heads].repeat_interleave(head_dim),
+            None,
+            state[:, heads].flatten(1, 2),
+        )
+        ys.append(y.unflatten(2, (per_group, head_dim)))
+        lasts.append(last.unflatten(1, (per_group, head_dim)))
+    return torch.cat(ys, dim=2), torch.cat(lasts, dim=1)
 
 
 def _check(x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None, state: Tensor | None) -> None:

@@ -145,10 +145,9 @@ class VariationalPrediction(RolloutTask):
         self, output: CoreOutput, horizon: int, components: bool, watch: Callable[[CoreOutput], object]
     ) -> Iterator[Decoded]:
         assert isinstance(self.core, GenerativeCore)
-        decode = self.decoder.prepared()
         for _ in range(horizon):
             output = self.core.imagine(output.state, 1)
             watch(output)
-            decoded = decode(output.slots)
+            decoded = self.decoder(output.slots)
             alone = painted_alone(decoded, self.frames) if components else None
             yield Decoded(self.frames(decoded), decoded.masks, alone)

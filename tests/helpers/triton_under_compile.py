@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from slotbench.ops import causal_conv1d, linear_scan, selective_scan
+from slotbench.ops import linear_scan, selective_scan
 from slotbench.ops.inverted_attention.competition import Competition
 from slotbench.ops.inverted_attention.fused import fused_sums
 
@@ -30,10 +30,6 @@ def calls() -> dict[str, tuple[Callable[..., tuple[Tensor, ...]], Callable[[int]
                 *(randn(2, time, 3), randn(2, time, 3).exp(), -randn(3, 4).exp(), randn(2, time, 4)),
                 *(randn(2, time, 4), randn(3), randn(2, time, 3), randn(2, 3, 4)),
             ],
-        ),
-        "causal_conv1d": (
-            lambda *x: causal_conv1d(*x, "silu", kernel="triton"),
-            lambda time: [randn(2, time, 5), randn(5, 4), randn(5), randn(2, 3, 5)],
         ),
         "linear_scan": (
             lambda *x: linear_scan(*x, kernel="triton"),

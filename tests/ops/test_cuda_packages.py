@@ -26,9 +26,11 @@ BATCH, TIME, DIM, STATES = 2, 7, 3, 4
 
 @pytest.fixture(autouse=True)
 def nothing_remembered():
-    _cuda_packages._load.cache_clear()
+    for remembering in (_cuda_packages._load, dispatch._import_failure):
+        remembering.cache_clear()
     yield
-    _cuda_packages._load.cache_clear()
+    for remembering in (_cuda_packages._load, dispatch._import_failure):
+        remembering.cache_clear()
 
 
 def equations(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
@@ -169,7 +171,9 @@ def install_package(folder: Path) -> None:
 def package_that_fails_at_its_own_import(tmp_path, monkeypatch):
     install_package(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(dispatch, "_needs_cuda", lambda op, kernel, device: dispatch._import_failure(op, kernel))
+    dispatch._import_failure.cache_clear()
+    failure = dispatch._import_failure
+    monkeypatch.setattr(dispatch, "_why_not", lambda op, k, device: failure(op, k) if k == "mamba_ssm" else None)
     yield
     for name in [name for name in sys.modules if name.partition(".")[0] == "mamba_ssm"]:
         del sys.modules[name]

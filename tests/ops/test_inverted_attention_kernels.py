@@ -168,7 +168,7 @@ def fused_calls(monkeypatch) -> list[str]:
 
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     monkeypatch.setattr(dispatch, "_chosen", {})
-    monkeypatch.setattr(dispatch, "_needs_cuda", lambda op, kernel, device: None)
+    monkeypatch.setattr(dispatch, "_why_not", lambda op, kernel, device: None)
     monkeypatch.setitem(dispatch._PREFERENCE, "cpu", ("triton", "numba", "torch"))
     monkeypatch.setattr(attention, "fused_sums", sums)
     monkeypatch.setattr(fused, "DEVICES", ("cpu",))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from slotbench.ops import available_kernels, chosen_kernels, dispatch, linear_scan
 
-FAST = ("torch", "numba", "associative")
+FAST = ("torch", "numba")
 EVERY = ("reference", *FAST)
 DECAYS = ("state", "time state", "batch time state")
 
@@ -280,20 +280,19 @@ def test_a_real_tensor_is_refused_with_what_to_write_instead(name):
         linear_scan(**(inputs | {name: inputs[name].detach().real}))
 
 
-def test_auto_takes_the_compiled_kernel_on_the_cpu_and_the_parallel_one_on_cuda_without_triton(monkeypatch):
+def test_auto_takes_the_compiled_kernel_on_the_cpu_and_torch_on_cuda_without_triton(monkeypatch):
     monkeypatch.setattr(dispatch, "_chosen", {})
-    monkeypatch.setattr(dispatch, "_triton_failure", lambda op: "needs triton")
+    monkeypatch.setattr(dispatch, "_import_failure", lambda op, kernel: "needs triton")
     linear_scan(**linear_scan_inputs())
     assert chosen_kernels() == {"linear_scan": "numba"}
-    assert dispatch.choose_kernel("linear_scan", "auto", torch.device("cuda")) == "associative"
+    assert dispatch.choose_kernel("linear_scan", "auto", torch.device("cuda")) == "torch"
     assert "runs on the CPU" in str(available_kernels("linear_scan", "cuda")["numba"])
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kernel", ["torch", "associative"])
 @pytest.mark.parametrize("decay", DECAYS)
-def test_kernels_on_cuda_agree_with_the_reference_on_the_cpu(kernel, decay):
+def test_torch_on_cuda_agrees_with_the_reference_on_the_cpu(decay):
     expected = results(linear_scan_inputs(2, 100, (4, 4), 16, decay=decay), "reference")
     inputs = linear_scan_inputs(2, 100, (4, 4), 16, decay=decay, dtype=torch.complex64)
     inputs = {name: value.detach().cuda().requires_grad_() for name, value in inputs.items()}
-    assert_agree(results(inputs, kernel), expected, 1e-4)
+    assert_agree(results(inputs, "torch"), expected, 1e-4)

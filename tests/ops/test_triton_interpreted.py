@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from scan_inputs import NAMES, assert_agree, linear_scan_inputs, scan_inputs, values_and_gradients, without
 from torch import Tensor
 
-from slotbench.ops import available_kernels, causal_conv1d, dispatch, linear_scan, selective_scan
-from slotbench.ops._cuda.trial import trial_failure
+from slotbench.ops import available_kernels, linear_scan, selective_scan
 from slotbench.ops.dispatch import automatic_kernel
 
 if find_spec("triton") is None or os.environ.get("TRITON_INTERPRET") != "1":
@@ -44,13 +43,6 @@ def outputs_and_gradients(op: Callable[..., tuple[Tensor, ...]], inputs: dict[st
     gradients = torch.autograd.grad(outputs, list(inputs.values()), weights, allow_unused=True, materialize_grads=True)
     named = {f"output {index}": value for index, value in enumerate(outputs)}
     return named | {f"grad {name}": value for name, value in zip(inputs, gradients, strict=True)}
-
-
-def conv_inputs(batch: int, time: int, dim: int, width: int, seed: int = 0) -> dict[str, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    shapes = {"x": (batch, time, dim), "weight": (dim, width), "bias": (dim,), "state": (batch, width - 1, dim)}
-    drawn = {name: torch.randn(*shape, generator=generator, dtype=torch.float64) for name, shape in shapes.items()}
-    return {name: value.requires_grad_() for name, value in drawn.items()}
 
 
 # dim past a block of channels, time past two chunks of steps, states that are no power of two
@@ -186,33 +178,6 @@ def test_inputs_a_thousand_times_too_large_give_no_nan():
     assert not any(value.isnan().any() for value in values_and_gradients(scaled, "triton").values())
 
 
-@pytest.mark.parametrize("activation", [None, "silu"])
-@pytest.mark.parametrize(
-    ("batch", "time", "dim", "width"), [(1, 1, 1, 2), (3, 2, 5, 4), (2, 5, 3, 4), (2, 17, 70, 3), (1, 40, 2, 2)]
-)
-@pytest.mark.parametrize("left_out", [(), ("bias",), ("state",)])
-def test_causal_conv1d_is_the_reference(batch, time, dim, width, activation, left_out):
-    inputs = without(conv_inputs(batch, time, dim, width), *left_out)
-    results = [
-        outputs_and_gradients(lambda k=kernel, **x: causal_conv1d(**x, activation=activation, kernel=k), given)
-        for given, kernel in ((single(inputs), "triton"), (inputs, "reference"))
-    ]
-    assert_agree(*results, FLOAT32)
-
-
-def test_causal_conv1d_of_half_inputs_is_computed_in_float32():
-    inputs = {name: value.detach().half() for name, value in conv_inputs(2, 9, 5, 4).items()}
-    results = [
-        outputs_and_gradients(
-            lambda k=kernel, **x: causal_conv1d(**x, activation="silu", kernel=k),
-            {name: value.to(dtype).requires_grad_() for name, value in inputs.items()},
-        )
-        for kernel, dtype in (("triton", torch.float16), ("reference", torch.float64))
-    ]
-    assert {value.dtype for value in results[0].values()} == {torch.float16}
-    assert_agree(*results, 1e-3)
-
-
 @pytest.mark.parametrize("decay", DECAYS)
 @pytest.mark.parametrize(
     ("batch", "time", "space", "num_states"), [(1, 1, (), 1), (2, 5, (2, 3), 4), (2, 9, (5, 9), 7), (3, 2, (3,), 130)]
@@ -264,19 +229,16 @@ def test_torch_compile_takes_every_op_in_one_graph_whatever_the_number_of_steps(
     script = Path(triton_under_compile.__file__)
     done = subprocess.run([sys.executable, script, "cpu", "aot_eager"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    ops = ("selective_scan", "causal_conv1d", "linear_scan", "inverted_attention")
+    ops = ("selective_scan", "linear_scan", "inverted_attention")
     assert done.stdout.splitlines() == [f"{op} in one graph" for op in ops]
 
 
 def test_the_ops_are_what_torch_library_asks_for():
-    from slotbench.ops._cuda import triton_causal_conv1d, triton_linear_scan, triton_selective_scan
+    from slotbench.ops._cuda import triton_linear_scan, triton_selective_scan
 
     u, delta, A, B, C, D, z, state = single(scan_inputs(2, 3, 3, 4)).values()
     torch.library.opcheck(triton_selective_scan._scan, (u, delta, A, B, C, D, z, state, True, 0))
     torch.library.opcheck(triton_selective_scan._scan, (u, delta, A, B, C, None, None, None, True, 2))
-    torch.library.opcheck(triton_causal_conv1d._convolve, (*single(conv_inputs(2, 3, 5, 4)).values(), True))
-    x, weight, *_ = single(conv_inputs(2, 3, 5, 4)).values()
-    torch.library.opcheck(triton_causal_conv1d._convolve, (x, weight, None, None, False))
     drive, decay, first = single(linear_scan_inputs(2, 3, (3,), 4)).values()
     decay = decay.detach()[None, None].requires_grad_()
     torch.library.opcheck(triton_linear_scan._scan, (drive, decay, first))
@@ -285,8 +247,3 @@ def test_the_ops_are_what_torch_library_asks_for():
 def test_the_interpreter_is_offered_by_name_and_never_taken_by_itself():
     assert available_kernels("selective_scan", "cpu")["triton"] is None
     assert automatic_kernel("selective_scan", "cpu")[0] != "triton"
-
-
-@pytest.mark.parametrize("op", ["selective_scan", "causal_conv1d", "linear_scan"])
-def test_the_kernels_pass_the_trial_that_they_have_to_pass_on_a_gpu(op):
-    assert trial_failure(op, dispatch._kernel_function(op, "triton"), torch.device("cpu")) is None

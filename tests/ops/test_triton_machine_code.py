@@ -46,13 +46,6 @@ def selective_scan(
     return {"forward": there, "backward": back, **ends}
 
 
-def causal_conv1d(time: int, dim: int, width: int, dtype: torch.dtype) -> dict[str, Callable[[], Any]]:
-    module = import_module("slotbench.ops._cuda.triton_causal_conv1d")
-    x = zeros(2, time, dim, dtype=dtype)
-    given = (x, zeros(dim, width), zeros(dim), zeros(2, width - 1, dim, dtype=dtype), True)
-    return {"_forward": lambda: module._convolve(*given), "_backward": lambda: module._gradients(*given, x)}
-
-
 def linear_scan(time: int, pixels: int, num_states: int, decay_steps: int) -> dict[str, Callable[[], Any]]:
     module = import_module("slotbench.ops._cuda.triton_linear_scan")
     drive, decay = (
@@ -92,8 +85,6 @@ CALLS = {
         for dtype in HALVES
     },
     "selective_scan, spans, most states": ("selective_scan", selective_scan, (40, 128, 1024, torch.float32, 3)),
-    **{f"causal_conv1d, {dtype}": ("causal_conv1d", causal_conv1d, (24, 80, 4, dtype)) for dtype in HALVES},
-    "causal_conv1d, all sizes 1": ("causal_conv1d", causal_conv1d, (1, 1, 2, torch.float32)),
     "linear_scan": ("linear_scan", linear_scan, (24, 64, 256, 1)),
     "linear_scan, a decay per step": ("linear_scan", linear_scan, (24, 6, 7, 24)),
     "linear_scan, all sizes 1": ("linear_scan", linear_scan, (1, 1, 1, 1)),

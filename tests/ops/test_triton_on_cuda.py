@@ -20,7 +20,7 @@ from scan_inputs import assert_agree, scan_inputs, values_and_gradients
 from torch import Tensor
 
 from slotbench.nn.inverted_attention import InvertedAttention
-from slotbench.ops import available_kernels, causal_conv1d, chosen_kernels, dispatch, linear_scan, selective_scan
+from slotbench.ops import available_kernels, chosen_kernels, dispatch, linear_scan, selective_scan
 from slotbench.ops.inverted_attention.competition import Competition
 from slotbench.ops.inverted_attention.fused import fused_sums
 from slotbench.ops.inverted_attention.streamed import streamed_sums
@@ -70,27 +70,6 @@ def test_selective_scan_is_that_of_mamba_ssm():
         pytest.skip(reason)
     inputs = on_gpu(scan_inputs(3, 40, 24, 16), torch.float32)
     assert_agree(values_and_gradients(inputs, "triton"), values_and_gradients(inputs, "mamba_ssm"), 1e-4)
-
-
-def conv_results(inputs: dict[str, Tensor], kernel: str) -> dict[str, Tensor]:
-    outputs = causal_conv1d(**inputs, activation="silu", kernel=kernel)
-    weights = [torch.cos(torch.arange(x.numel(), dtype=torch.float64)).view(x.shape).to(x) for x in outputs]
-    gradients = torch.autograd.grad(outputs, list(inputs.values()), weights)
-    return dict(zip(("y", "last", *inputs), (*outputs, *gradients), strict=True))
-
-
-def conv_inputs(batch: int, time: int, dim: int, width: int) -> dict[str, Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    shapes = {"x": (batch, time, dim), "weight": (dim, width), "bias": (dim,), "state": (batch, width - 1, dim)}
-    return {name: torch.randn(*s, generator=generator, dtype=torch.float64) for name, s in shapes.items()}
-
-
-@pytest.mark.parametrize("dtype", TOLERANCES)
-@pytest.mark.parametrize("shape", [(1, 1, 1, 2), (3, 2, 5, 4), (4, 300, 96, 4), (2, 17, 70, 3)])
-def test_causal_conv1d_is_the_reference(shape, dtype):
-    inputs = conv_inputs(*shape)
-    expected = conv_results(rounded(inputs, dtype), "reference")
-    assert_agree(conv_results(on_gpu(inputs, dtype), "triton"), expected, TOLERANCES[dtype])
 
 
 def linear_results(inputs: dict[str, Tensor], kernel: str) -> dict[str, Tensor]:
@@ -183,11 +162,9 @@ def test_auto_takes_the_fused_attention_for_many_weights(monkeypatch):
 
 def test_two_runs_give_the_same_bits():
     scan = on_gpu(scan_inputs(64, 50, 200, 16), torch.bfloat16)
-    conv = on_gpu(conv_inputs(64, 50, 200, 4), torch.bfloat16)
     runs: list[Callable[[], dict[str, Tensor]]] = [
         lambda: values_and_gradients(scan, "triton"),
         lambda: values_and_gradients(scan, partial(selective_scan_in_spans, spans=3)),
-        lambda: conv_results(conv, "triton"),
     ]
     for run in runs:
         first, second = run(), run()
@@ -199,11 +176,6 @@ def test_offsets_past_32_bits_are_right():
     if free < 30e9:
         pytest.skip("needs 30 GB of GPU memory")
     x = torch.randn(5, 2**14, 2**15, device="cuda", dtype=torch.float16)  # 2.7e9 numbers
-    weight = torch.randn(2**15, 4, device="cuda")
-    y, _ = causal_conv1d(x, weight, kernel="triton")
-    alone, _ = causal_conv1d(x[-1:], weight, kernel="triton")
-    assert torch.equal(y[-1:], alone)
-    del y
     step, A = torch.zeros_like(x), -torch.ones(2**15, 1, device="cuda")
     step[:, -1] = 1
     B = torch.ones(5, 2**14, 1, device="cuda")

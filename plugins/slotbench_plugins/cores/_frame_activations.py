@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -13,8 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from slotbench.nn.linear import lecun_linear
-from slotbench.nn.resnet_blocks import NORM_EPS, frame_conv, frame_norm, prepared_conv, while_unchanged
-from slotbench.ops.frame_conv import PreparedConv
+from slotbench.nn.resnet_blocks import NORM_EPS, frame_conv, frame_norm
 
 __all__ = [
     "DiagResNetActivation",
@@ -61,10 +59,6 @@ class FrameActivation(nn.Module, ABC):
     ) -> Float[Tensor, "frames dim rows cols"]:
         """Activations of the state space model's `outputs`; `inputs` is what went into it."""
 
-    def prepared(self) -> Callable[[Tensor, Tensor], Tensor]:
-        """A function that does what a call does, for the many short calls of one roll-out; by default the block."""
-        return self
-
 
 class ResNetActivation(FrameActivation):
     """Two normalised convolutions with a residual around them: gelu(y + conv(gelu(norm(conv(gelu(norm(y))))))).
@@ -93,22 +87,6 @@ class ResNetActivation(FrameActivation):
         hidden = self.first_conv(self.first_norm(outputs))
         hidden = self.second_conv(self.second_norm(hidden))
         return _gelu(outputs + self.gate(hidden))
-
-    def prepared(self) -> Callable[[Tensor, Tensor], Tensor]:
-        """The block with the weights of its convolutions laid out once for many calls."""
-
-        def prepare() -> tuple[PreparedConv, PreparedConv]:
-            return prepared_conv(self.first_conv, self.first_norm), prepared_conv(self.second_conv, self.second_norm)
-
-        convs = while_unchanged(prepare, self.first_norm, self.first_conv, self.second_norm, self.second_conv)
-
-        def call(outputs: Tensor, inputs: Tensor) -> Tensor:
-            first, second = convs()
-            if isinstance(self.gate, nn.Identity):
-                return _gelu(second(first(outputs), outputs))
-            return _gelu(outputs + self.gate(second(first(outputs))))
-
-        return call
 
 
 class DiagResNetActivation(FrameActivation):

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-from slotbench.interfaces import CoreOutput, SlotSpec, State, TemporalCore, TokenSpec
+from slotbench.interfaces import CoreOutput, SlotSpec, TemporalCore, TokenSpec
 from slotbench.nn.grid import grid_of, to_images, to_tokens
 from slotbench.nn.linear import lecun_linear, lecun_normal_
-from slotbench.nn.parameters import WhileUnchanged
 from slotbench.nn.resnet_blocks import NORM_EPS
-from slotbench.ops.frame_conv import PreparedConv
-
-Halves: TypeAlias = tuple[Tensor, Tensor] | tuple[PreparedConv, PreparedConv]
-"""Kernels over the input and over the hidden state."""
 
 
 class ConvLSTM(TemporalCore):
@@ -56,25 +51,13 @@ class ConvLSTM(TemporalCore):
         self, tokens: Float[Tensor, "batch time tokens dim"], state: tuple[ConvLSTMState, ...] | None = None
     ) -> CoreOutput:
         """A slot per cell after every step, and the cells and hidden images of every layer after the last."""
-        return self._run(tokens, state, [layer.halves() for layer in self.layers])
-
-    def prepared(self) -> Callable[[Tensor, State | None], CoreOutput]:
-        """The core with every layer's kernel cut and laid out in memory once for many calls."""
-        halves = [WhileUnchanged(layer.prepared_halves, layer.own_parameters) for layer in self.layers]
-
-        def call(tokens: Tensor, state: State | None = None) -> CoreOutput:
-            return self._run(tokens, state, [of_layer() for of_layer in halves])
-
-        return call
-
-    def _run(self, tokens: Tensor, state: tuple[ConvLSTMState, ...] | None, halves: Sequence[Halves]) -> CoreOutput:
         batch = tokens.shape[0]
         # in the weights' precision, so that the residual stream is not bfloat16 under autocast
         x = self.input_map(tokens).to(self.input_map.weight.dtype)
         after = []
         for index, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
             before = None if state is None else state[index]
-            hidden, layer_state = layer(to_images(x, self.grid), batch, before, halves[index])
+            hidden, layer_state = layer(to_images(x, self.grid), batch, before)
             x = norm(x + to_tokens(hidden, batch))
             after.append(layer_state)
         return CoreOutput(slots=x, attention=None, state=tuple(after))
@@ -117,31 +100,11 @@ class ConvLSTMLayer(nn.Module):
         # half the fan, 2 dim kernel_size^2, makes it a He-normal start: variance 2 / fan
         lecun_normal_(self.kernel, fan_in=dim * kernel_size**2)
 
-    def halves(self) -> tuple[Tensor, Tensor]:
-        """The kernel's halves over the input and over the hidden state.
-
-        They are contiguous, as a slice of the kernel would be copied anew in every step.
-        """
-        over_input, over_hidden = (
-            half.contiguous(memory_format=torch.channels_last) for half in self.kernel.split(self.dim, dim=1)
-        )
-        return over_input, over_hidden
-
-    def prepared_halves(self) -> tuple[PreparedConv, PreparedConv]:
-        """The halves, each as a convolution for many calls."""
-        over_input, over_hidden = self.halves()
-        return PreparedConv(over_input), PreparedConv(over_hidden)
-
-    def own_parameters(self) -> tuple[Tensor, ...]:
-        """What `halves` are cut from."""
-        return (self.kernel,)
-
     def forward(
         self,
         images: Float[Tensor, "frames dim rows cols"],
         batch: int,
         state: ConvLSTMState | None = None,
-        halves: Halves | None = None,
     ) -> tuple[Float[Tensor, "frames dim rows cols"], ConvLSTMState]:
         """(hidden states of all steps, state after the last); both are channels_last.
 
@@ -149,17 +112,20 @@ class ConvLSTMLayer(nn.Module):
             images: the steps of each sample, one sample after the other.
             batch: samples.
             state: that of an earlier call, or None at the start of a clip.
-            halves: what `halves` or `prepared_halves` returned; computed here if None.
         """
-        input_kernel, hidden_kernel = halves or self.halves()
-        input_gates = _convolve(images, input_kernel).unflatten(0, (batch, -1))
+        # contiguous, as a slice of the kernel would be copied anew in every step
+        input_kernel, hidden_kernel = (
+            half.contiguous(memory_format=torch.channels_last) for half in self.kernel.split(self.dim, dim=1)
+        )
+        padding = self.kernel.shape[-1] // 2
+        input_gates = conv2d(images, input_kernel, padding=padding).unflatten(0, (batch, -1))
         if state is None:
             zeros = self.kernel.new_zeros(batch, self.dim, *images.shape[2:]).to(memory_format=torch.channels_last)
             state = ConvLSTMState(zeros, zeros)
         cell, hidden = state
         steps = []
         for gates in input_gates.unbind(1):
-            gates = _convolve(hidden, hidden_kernel, gates)
+            gates = gates + conv2d(hidden, hidden_kernel, padding=padding)
             # in the precision of the state, so that under autocast it keeps float32
             opened, candidate = gates.to(cell.dtype).split((3 * self.dim, self.dim), dim=1)
             write, keep, show = opened.sigmoid().chunk(3, dim=1)
@@ -169,11 +135,3 @@ class ConvLSTMLayer(nn.Module):
         # stacked as channels-last pixels, which makes the images channels_last views
         pixels = torch.stack([step.permute(0, 2, 3, 1) for step in steps], dim=1)
         return pixels.flatten(0, 1).permute(0, 3, 1, 2), ConvLSTMState(cell, hidden)
-
-
-def _convolve(images: Tensor, weight: Tensor | PreparedConv, passed: Tensor | None = None) -> Tensor:
-    """The convolution that keeps the size of the images, plus `passed`."""
-    if isinstance(weight, PreparedConv):
-        return weight(images, passed)
-    made = conv2d(images, weight, padding=weight.shape[-1] // 2)
-    return made if passed is None else passed + made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -13,14 +13,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from slotbench.interfaces import CoreOutput, SlotSpec, State, TemporalCore, TokenSpec
+from slotbench.interfaces import CoreOutput, SlotSpec, TemporalCore, TokenSpec
 from slotbench.nn.diagonal_ssm import DiagonalDynamics, Initialisation, as_complex, as_pairs
 from slotbench.nn.grid import grid_of, to_images
 from slotbench.nn.linear import lecun_linear, lecun_normal_
-from slotbench.nn.parameters import WhileUnchanged
 from slotbench.nn.resnet_blocks import NORM_EPS
 from slotbench.ops import linear_scan
-from slotbench.ops.frame_conv import PreparedConv
 from slotbench_plugins.cores._frame_activations import FrameActivation, FrameActivationName, frame_activation
 
 LONG_SKIPS = {8: 3, 11: 6}
@@ -134,23 +132,6 @@ class ConvS5(TemporalCore):
         self, tokens: Float[Tensor, "batch time tokens dim"], state: tuple[ConvS5State, ...] | None = None
     ) -> CoreOutput:
         """Cells of every step, and one state per layer: a complex image of `state_dim` / 2 channels."""
-        return self._run(tokens, state, [None] * len(self.layers))
-
-    def prepared(self) -> Callable[[Tensor, State | None], CoreOutput]:
-        """The core with every layer's kernels discretised, and laid out in memory, once for many calls."""
-        systems = [layer.ssm for layer in self.layers]
-        kernels = [WhileUnchanged(ssm.kernels, ssm.own_parameters) for ssm in systems]
-        blocks = [layer.activation.prepared() for layer in self.layers]
-
-        def call(tokens: Tensor, state: State | None = None) -> CoreOutput:
-            layers = [PreparedLayer(of_layer(), block) for of_layer, block in zip(kernels, blocks, strict=True)]
-            return self._run(tokens, state, layers)
-
-        return call
-
-    def _run(
-        self, tokens: Tensor, state: tuple[ConvS5State, ...] | None, prepared: Sequence[PreparedLayer | None]
-    ) -> CoreOutput:
         # in the weights' precision, so that the residual stream is not bfloat16 under autocast
         x = to_images(self.input_map(tokens).to(self.input_map.weight.dtype), self.grid)
         x = rearrange(x, "(batch time) dim rows cols -> batch time rows cols dim", batch=len(tokens))
@@ -165,7 +146,7 @@ class ConvS5(TemporalCore):
             if self.checkpoint_layers and torch.is_grad_enabled():
                 x, after = checkpoint(layer, x, before, use_reentrant=False)
             else:
-                x, after = layer(x, before, prepared=prepared[index])
+                x, after = layer(x, before)
             states.append(after)
         return CoreOutput(slots=x.flatten(2, 3), attention=None, state=tuple(states))
 
@@ -174,21 +155,6 @@ class ConvS5State(NamedTuple):
     """What a ConvS5 layer remembers: a complex image."""
 
     hidden: Complex[Tensor, "batch rows cols state"]
-
-
-class DiscreteKernels(NamedTuple):
-    """The linear maps of a state space model for steps that are all alike, as real convolutions."""
-
-    decay: Complex[Tensor, " state"]
-    drive: PreparedConv
-    output: PreparedConv
-
-
-class PreparedLayer(NamedTuple):
-    """What a layer has for many calls with the same parameters."""
-
-    kernels: DiscreteKernels
-    activation: Callable[[Tensor, Tensor], Tensor]
 
 
 class ConvStateSpace(nn.Module):
@@ -251,7 +217,6 @@ class ConvStateSpace(nn.Module):
         inputs: Float[Tensor, "batch time rows cols dim"],
         state: Complex[Tensor, "batch rows cols state"] | None = None,
         step_scale: Float[Tensor, " time"] | Float[Tensor, "batch time"] | None = None,
-        kernels: DiscreteKernels | None = None,
     ) -> tuple[Float[Tensor, "batch time rows cols dim"], Complex[Tensor, "batch rows cols state"]]:
         """(outputs, state after the last step).
 
@@ -260,12 +225,11 @@ class ConvStateSpace(nn.Module):
             state: of the call before; zeros if None.
             step_scale: time of each step in units of the learned step sizes, for frames that are not evenly spaced; 1
                 for all of them if None.
-            kernels: what `kernels` returned, for calls without `step_scale`; computed here if None.
         """
         batch, time = inputs.shape[:2]
         frames = inputs.flatten(0, 1)
         if step_scale is None:
-            decay, drive_kernel, output_kernel = kernels or self._discrete_kernels()
+            decay, drive_kernel, output_kernel = self._discrete_kernels()
             drive = as_complex(_convolve(frames, drive_kernel)).unflatten(0, (batch, time))
         else:
             decay, gain = self.dynamics(step_scale)
@@ -275,16 +239,6 @@ class ConvStateSpace(nn.Module):
         states, last = linear_scan(drive, decay, state, kernel=self.kernel)
         outputs = _convolve(as_pairs(states.flatten(0, 1)), output_kernel)
         return outputs.unflatten(0, (batch, time)), last
-
-    def kernels(self) -> DiscreteKernels:
-        """What the parameters are for evenly spaced frames, laid out as convolutions of channels-last images read."""
-        decay, *weights = self._discrete_kernels()
-        return DiscreteKernels(decay, *(PreparedConv(x.contiguous(memory_format=torch.channels_last)) for x in weights))
-
-    def own_parameters(self) -> tuple[Tensor, ...]:
-        """What `kernels` is computed from."""
-        dynamics = self.dynamics
-        return self.B, self.C, dynamics.Lambda_re, dynamics.Lambda_im, dynamics.log_step
 
     def _discrete_kernels(self) -> tuple[Tensor, Tensor, Tensor]:
         decay, gain = self.dynamics()
@@ -330,13 +284,11 @@ class ConvS5Layer(nn.Module):
         x: Float[Tensor, "batch time rows cols dim"],
         state: ConvS5State | None = None,
         step_scale: Float[Tensor, " time"] | Float[Tensor, "batch time"] | None = None,
-        prepared: PreparedLayer | None = None,
     ) -> tuple[Float[Tensor, "batch time rows cols dim"], ConvS5State]:
-        """(frames, state); `step_scale` is that of `ConvStateSpace`, `prepared` what is computed here if None."""
-        kernels, activation = prepared or (None, self.activation)
+        """(frames, state); `step_scale` is that of `ConvStateSpace`."""
         inputs = self.norm(x) if self.prenorm else x
-        outputs, hidden = self.ssm(inputs, None if state is None else state.hidden, step_scale, kernels)
-        outputs = _as_tokens(activation(_as_images(outputs), _as_images(inputs)), x)
+        outputs, hidden = self.ssm(inputs, None if state is None else state.hidden, step_scale)
+        outputs = _as_tokens(self.activation(_as_images(outputs), _as_images(inputs)), x)
         if self.training and self.dropout:
             outputs = outputs * functional.dropout(torch.ones_like(x[:, :1]), self.dropout)
         x = x + outputs
@@ -351,11 +303,9 @@ def _as_tokens(images: Tensor, like: Tensor) -> Tensor:
     return images.permute(0, 2, 3, 1).reshape(like.shape)
 
 
-def _convolve(frames: Tensor, weight: Tensor | PreparedConv) -> Tensor:
+def _convolve(frames: Tensor, weight: Tensor) -> Tensor:
     """Channels-last "frames rows cols in" to the same with other channels, zeros around the frame."""
     images = frames.permute(0, 3, 1, 2)
-    if isinstance(weight, PreparedConv):
-        return weight(images).permute(0, 2, 3, 1)
     return functional.conv2d(images, weight, padding=weight.shape[-1] // 2).permute(0, 2, 3, 1)
 
 

@@ -49,14 +49,5 @@ class KeyedMemory(TemporalCore):
 
     def forward(self, tokens: Float[Tensor, "batch time tokens dim"], state: State | None = None) -> CoreOutput:
         """Slots of every step, each times its key, with the key behind; the state is that of the core inside."""
-        return _asked(self.core, tokens, state)
-
-    def prepared(self) -> Callable[[Tensor, State | None], CoreOutput]:
-        """The same by the prepared core."""
-        call = self.core.prepared()
-        return lambda tokens, state: _asked(call, tokens, state)
-
-
-def _asked(core: Callable[[Tensor, State | None], CoreOutput], tokens: Tensor, state: State | None) -> CoreOutput:
-    output, key = core(tokens[..., :-1], state), tokens[..., -1:]
-    return replace(output, slots=torch.cat([output.slots * key, key.to(output.slots)], dim=-1))
+        output, key = self.core(tokens[..., :-1], state), tokens[..., -1:]
+        return replace(output, slots=torch.cat([output.slots * key, key.to(output.slots)], dim=-1))

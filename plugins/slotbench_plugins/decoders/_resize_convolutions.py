@@ -11,7 +11,6 @@ from torch.nn import functional as F
 
 from slotbench.interfaces import VideoSpec
 from slotbench.nn.grid import normalise_frames
-from slotbench_plugins.decoders._upsampled_conv import UpsampledConv2d
 
 # replicated pixels on each side before a convolution, and the side of its kernel: from n cells to 8 n pixels
 STEPS = ((2, 4), (1, 4), (0, 3))
@@ -54,8 +53,8 @@ class ResizeConvolutions(nn.Module):
         self.map_shape = (channels[0], sides[0] // GROWTH, sides[1] // GROWTH)
         self.linear = nn.Linear(dim, channels[0] * self.map_shape[1] * self.map_shape[2])
         self.convs = nn.ModuleList(
-            UpsampledConv2d(before, after, kernel, border)
-            for (before, after), (border, kernel) in zip(pairwise((*channels, out_channels)), STEPS, strict=True)
+            nn.Conv2d(before, after, kernel)
+            for (before, after), (_, kernel) in zip(pairwise((*channels, out_channels)), STEPS, strict=True)
         )
 
     @property
@@ -68,6 +67,7 @@ class ResizeConvolutions(nn.Module):
         vectors = torch.sigmoid(vectors)
         images = self.linear(F.layer_norm(vectors, vectors.shape[1:])).unflatten(1, self.map_shape)
         images = images.contiguous(memory_format=torch.channels_last)
-        for conv in self.convs:
-            images = conv(normalise_frames(F.relu(images)))
+        for conv, (border, _) in zip(self.convs, STEPS, strict=True):
+            images = F.interpolate(normalise_frames(F.relu(images)), scale_factor=2, mode="bilinear")
+            images = conv(F.pad(images, (border,) * 4, mode="replicate") if border else images)
         return images

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from slotbench.interfaces import Decoded, Decoder, SlotSpec, VideoBatch, VideoSpec
 from slotbench.nn.grid import to_images
 from slotbench.nn.linear import lecun_linear
-from slotbench.nn.resnet_blocks import NORM_EPS, ResNetBlock, frame_conv, prepared_conv, while_unchanged
+from slotbench.nn.resnet_blocks import NORM_EPS, ResNetBlock, frame_conv
 
 
 class ResNetDecoder(Decoder):
@@ -73,21 +73,8 @@ class ResNetDecoder(Decoder):
 
     def forward(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None) -> Decoded:
         """The image of every step; `batch` is not read."""
-        return self._run(slots, self.conv, self.blocks)
-
-    def prepared(self) -> Callable[[Tensor], Decoded]:
-        """The decoder with the weights of its convolutions laid out once for many calls."""
-        conv, blocks = (
-            while_unchanged(lambda: prepared_conv(self.conv), self.conv),
-            [block.prepared() for block in self.blocks],
-        )
-        return lambda slots: self._run(slots, conv(), blocks)
-
-    def _run(
-        self, slots: Tensor, conv: Callable[[Tensor], Tensor], blocks: Iterable[Callable[[Tensor], Tensor]]
-    ) -> Decoded:
-        images = conv(to_images(slots, self.grid))
-        for index, block in enumerate(blocks):
+        images = self.conv(to_images(slots, self.grid))
+        for index, block in enumerate(self.blocks):
             if index and index % self.blocks_per_level == 0:
                 images = F.interpolate(images, scale_factor=2, mode="nearest")
             images = block(images)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from slotbench.interfaces import Encoder, TokenSpec, VideoBatch, VideoSpec
 from slotbench.nn.action_embedding import ActionEmbedding, hide_steps
 from slotbench.nn.grid import to_tokens
-from slotbench.nn.resnet_blocks import ResNetBlock, frame_conv, prepared_conv, while_unchanged
+from slotbench.nn.resnet_blocks import ResNetBlock, frame_conv
 
 
 class ResNetEncoder(Encoder):
@@ -76,24 +76,11 @@ class ResNetEncoder(Encoder):
 
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
         """Tokens of every step: the cells of the last level, then the action's embedding."""
-        return self._run(batch, self.conv, self.blocks)
-
-    def prepared(self) -> Callable[[VideoBatch], Tensor]:
-        """The encoder with the weights of its blocks laid out once for many calls."""
-        conv, blocks = (
-            while_unchanged(lambda: prepared_conv(self.conv), self.conv),
-            [block.prepared() for block in self.blocks],
-        )
-        return lambda batch: self._run(batch, conv(), blocks)
-
-    def _run(
-        self, batch: VideoBatch, conv: Callable[[Tensor], Tensor], blocks: Iterable[Callable[[Tensor], Tensor]]
-    ) -> Tensor:
         count = len(batch)
-        images = conv((2 * batch.pixels - 1 if self.rescale else batch.pixels).flatten(0, 1))
+        images = self.conv((2 * batch.pixels - 1 if self.rescale else batch.pixels).flatten(0, 1))
         # after the convolution, because a frame of one channel has no layout that tells it channels-last
         images = images.contiguous(memory_format=torch.channels_last)
-        for block, starts_level in zip(blocks, self._starts_level, strict=True):
+        for block, starts_level in zip(self.blocks, self._starts_level, strict=True):
             images = block(F.avg_pool2d(images, 2) if starts_level else images)
         tokens = hide_steps(to_tokens(images, count), batch.hidden)
         return tokens if self.actions is None else self.actions.beside(tokens, batch.actions)

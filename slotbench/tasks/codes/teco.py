@@ -276,12 +276,11 @@ class TECO(CodeRolloutTask):
     def _go_on(
         self, slots: Tensor, state: State, shown: VideoBatch, steps: range, watch: Callable[[CoreOutput], object]
     ) -> Iterator[Decoded]:
-        one_step, decode = self.core.prepared(), self.decoder.prepared()
         for step in steps:
             latents = self.quantiser.embed(self.prior.sample(slots[:, 0]))[:, None]
-            yield Decoded(self.frames(decode(torch.cat([slots, latents], dim=-1))))
+            yield Decoded(self.frames(self.decoder(torch.cat([slots, latents], dim=-1))))
             if step + 1 in steps:
-                out = one_step(self._tokens(latents, shown.slice_time(step, step + 1)), state)
+                out = self.core(self._tokens(latents, shown.slice_time(step, step + 1)), state)
                 slots, state = out.slots, out.state
                 watch(out)
 

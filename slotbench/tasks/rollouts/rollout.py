@@ -69,7 +69,6 @@ def roll_out(
     """
     check_context(batch, context)
     encoder, core, decoder = parts
-    encode, one_step, decode = encoder.prepared(), core.prepared(), decoder.prepared()
     state: State | None = None
     for start in range(0, context, PIECE):
         out = core(encoder(batch.slice_time(start, min(start + PIECE, context))), state)
@@ -79,7 +78,7 @@ def roll_out(
     def go_on(slots: Tensor, state: State) -> Iterator[Decoded]:
         start = batch.time[:, context - 1 : context]
         for step in range(1, horizon + 1):
-            decoded = decode(slots)
+            decoded = decoder(slots)
             frame, read = predict(decoded)
             masks = decoded.masks
             if masks is not None:  # of the cells of codes, where these are what the decoder predicts
@@ -89,7 +88,7 @@ def roll_out(
                 here = slice(context + step - 1, context + step)
                 actions = None if batch.actions is None else batch.actions[:, here]
                 hidden = None if batch.hidden is None else batch.hidden[:, here]
-                out = one_step(encode(VideoBatch(read, start + step, actions=actions, hidden=hidden)), state)
+                out = core(encoder(VideoBatch(read, start + step, actions=actions, hidden=hidden)), state)
                 slots, state = out.slots, out.state
                 watch(out)
 

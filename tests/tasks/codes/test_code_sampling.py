@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,23 +17,11 @@ RECURRENT = [name for name in LAPTOP if "Transformer" not in name]
 
 
 def watched(part: nn.Module, seen: list[int]) -> None:
-    """Notes how many steps each call of a part is given, prepared or not."""
+    """Notes how many steps each call of a part is given."""
 
     def note(given: Any) -> None:
         seen.append((given.frames if isinstance(given, VideoBatch) else given).shape[1])
 
-    prepared = part.prepared
-
-    def noting() -> Callable[..., Any]:
-        call = prepared()
-
-        def noted(given: Any, *state: Any) -> Any:
-            note(given)
-            return call(given, *state)
-
-        return noted
-
-    part.prepared = noting
     part.register_forward_pre_hook(lambda _, given: note(given[0]))
 
 
@@ -59,7 +46,7 @@ def rolled(name: str) -> tuple[list[int], list[int], list[int | None]]:
     with torch.no_grad():
         batch = clip_of(task, CONTEXT + HORIZON)
         steps = task.rollout_steps(batch, CONTEXT, HORIZON, watch=measure)
-        for _ in range(2):  # the first step of the core prepares it
+        for _ in range(2):
             next(steps)
         given.clear()
         work = [count_flops(lambda: next(steps), task) for _ in range(HORIZON - 2)]

@@ -7,10 +7,11 @@ from typing import Literal
 from slotbench.interfaces import TokenSpec
 from slotbench.nn.slot_init import SlotInit
 from slotbench_plugins.cores.rim.cell import Communication, InputAttention
-from slotbench_plugins.cores.rim.frame_slots import SlotNorm, frame_slots
-from slotbench_plugins.cores.rim.mechanisms import CommunicationMode, DisabledMode, Initial, Parts, check_modules
-from slotbench_plugins.cores.rim.object_files import ObjectFiles
-from slotbench_plugins.cores.rim.schemata import Schemata
+from slotbench_plugins.cores.rim.frame_slots import FrameSlots, SlotNorm
+from slotbench_plugins.cores.rim.mechanisms import CommunicationMode, Initial, Parts, check_modules
+from slotbench_plugins.cores.rim.schemata import ObjectFiles, Schemata
+
+_SCHEMA_KEY_DIM = 64
 
 
 class ALTSCOFF(ObjectFiles):
@@ -36,8 +37,7 @@ class ALTSCOFF(ObjectFiles):
         input_key_dim: width of the queries and keys of the input attention.
         input_value_dim: width of what a file reads.
         input_dropout: probability of dropout on its weights.
-        schema_key_dim: width of the queries and keys by which files choose; the key map is one for all schemata.
-        scaled: whether their scores are divided by the root of that width.
+        scaled: whether the scores of the schemata are divided by the root of their width.
         temperature: of the softmax whose gradient trains the choice; `core.temperature` may be set to anneal it.
         sample_in_evaluation: whether the choice is drawn in evaluation too, by the number of the clip and the step.
         communication_heads: heads of the communication.
@@ -69,7 +69,6 @@ class ALTSCOFF(ObjectFiles):
         input_key_dim: int = 64,
         input_value_dim: int = 64,
         input_dropout: float = 0.1,
-        schema_key_dim: int = 64,
         scaled: bool = True,
         temperature: float = 0.5,
         sample_in_evaluation: bool = False,
@@ -80,12 +79,14 @@ class ALTSCOFF(ObjectFiles):
         communication_output: Literal["linear", "gated"] = "gated",
         communication_dropout: float = 0.1,
         disabled_slots: tuple[int, ...] = (),
-        disabled_mode: DisabledMode = "removed",
         projection_std: float | None = None,
     ):
         top_k = num_slots if top_k is None else top_k
         check_modules(num_slots, top_k)
-        encoder = frame_slots(token_spec, num_inputs, slot_dim, slot_iterations, slot_mlp_dim, slot_norm, slot_init)
+        encoder: FrameSlots | None = None
+        if num_inputs is not None:
+            numbers = (num_inputs, slot_dim, slot_iterations, slot_mlp_dim)
+            encoder = FrameSlots(token_spec.dim, *numbers, slot_norm, slot_init=slot_init)
         input_dim = token_spec.dim if encoder is None else slot_dim
         parts = Parts(
             encoder,
@@ -103,7 +104,7 @@ class ALTSCOFF(ObjectFiles):
                 num_schemata,
                 input_value_dim,
                 dim,
-                schema_key_dim,
+                _SCHEMA_KEY_DIM,
                 share_keys=True,
                 scaled=scaled,
                 temperature=temperature,
@@ -129,7 +130,6 @@ class ALTSCOFF(ObjectFiles):
             initial=initial,
             communication=communication,
             disabled_slots=disabled_slots,
-            disabled_mode=disabled_mode,
         )
         self.sample_in_evaluation = sample_in_evaluation
 

@@ -62,7 +62,6 @@ class InputAttention(nn.Module):
         num_heads: heads.
         normalisation: see above.
         share_query: whether one query map serves all modules.
-        bias: whether the keys and values have a bias, and with them the null input.
         null_row: where the null input stands among the inputs; of no effect but on the order of the weights. "none":
             there is no null input, and the last input is taken for it when modules are chosen.
         std: standard deviation of the initial weights of grouped maps; Xavier-uniform if None.
@@ -81,7 +80,6 @@ class InputAttention(nn.Module):
         normalisation: Literal["competitive", "standard"] = "competitive",
         *,
         share_query: bool = False,
-        bias: bool = False,
         null_row: NullRow = "last",
         std: float | None = None,
         dropout: float = 0.0,
@@ -98,12 +96,11 @@ class InputAttention(nn.Module):
         self.scale = 1 / (num_heads * key_dim**0.5)
         self.query: nn.Module
         if share_query:
-            self.query = nn.Linear(dim, num_heads * key_dim, bias=False)
-            nn.init.xavier_uniform_(self.query.weight)
+            self.query = xavier_linear(dim, num_heads * key_dim, bias=False)
         else:
             self.query = GroupLinear(num_modules, dim, num_heads * key_dim, std=std)
-        self.key = _linear(input_dim, num_heads * key_dim, bias)
-        self.value = _linear(input_dim, num_heads * value_dim, bias)
+        self.key = xavier_linear(input_dim, num_heads * key_dim, bias=False)
+        self.value = xavier_linear(input_dim, num_heads * value_dim, bias=False)
 
     def keys_values(
         self, inputs: Float[Tensor, "*batch inputs input_dim"]
@@ -266,11 +263,3 @@ class Communication(nn.Module):
 
     def _heads(self, x: Float[Tensor, "batch modules width"]) -> Float[Tensor, "batch heads modules head_width"]:
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-
-
-def _linear(in_features: int, out_features: int, bias: bool) -> nn.Linear:
-    layer = nn.Linear(in_features, out_features, bias=bias)
-    nn.init.xavier_uniform_(layer.weight)
-    if bias:
-        nn.init.zeros_(layer.bias)
-    return layer

@@ -9,20 +9,19 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from slotbench.interfaces import State, TokenSpec
+from slotbench.interfaces import State
 from slotbench.nn.slot_attention import Corrected, SlotCorrector
 from slotbench.nn.slot_attention_init import initialise_slot_attention
 from slotbench.nn.slot_init import GaussianSlots, LearnedSlots, SlotInit, initial_slots
 from slotbench.ops.inverted_attention import Memory
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
+from slotbench_plugins.cores.rim.draws import Draws, noise_of_steps, start_of_draws
+from slotbench_plugins.cores.rim.mechanisms import Mechanisms, RIMInputs, RIMState
 
-__all__ = ["FrameSlots", "JointCorrector", "PastGradient", "SlotNorm", "frame_slots", "reading_of"]
+__all__ = ["FrameSlots", "JointCorrector", "SlotInputs", "SlotNorm", "reading_of"]
 
 SlotNorm = Literal["vector", "joint"]
 """What a LayerNorm spans: one vector, with a learned scale, or all vectors of a set together, without."""
-
-PastGradient = Literal["kept", "stopped"]
-"""Whether a frame's slots hand a gradient on to those of the frame before, from which they start."""
 
 EPSILON = 1e-8
 
@@ -86,9 +85,8 @@ class JointCorrector(SlotCorrector):
 class FrameSlots(nn.Module):
     """Slots of every frame, drawn from one learned distribution and corrected by the frame's tokens.
 
-    Nothing is carried from frame to frame, so that all run in parallel, unless a frame's slots start from a mixture of
-    what is drawn and the slots of the frame before (`past`). The order of the slots is another in every frame. Slots
-    that are not drawn start from one learned vector each (`slot_init`): their order stays, and so does their number.
+    Nothing is carried from frame to frame, so that all run in parallel. The order of the slots is another in every
+    frame. Slots that are not drawn start from one learned vector each (`slot_init`): their order stays.
 
     Source: RIM thesis (Lin, 2022), section 3.4; Slot Attention (Locatello et al., 2020), Algorithm 1, for "vector".
     Learned starts are ours.
@@ -100,13 +98,11 @@ class FrameSlots(nn.Module):
         num_iterations: corrections per frame.
         mlp_dim: hidden width of the MLP.
         norm: "vector" is the original form, "joint" that of the thesis' code, see `JointCorrector`.
-        past: whether a frame's slots start from those of the frame before too, with a learned weight.
-        past_gradient: whether the gradient goes back through these, or stops, as in the thesis' code.
         slot_init: where a frame's slots start: a draw for each frame, or the same learned vectors in every frame.
         init: initial weights: those of the authors of Slot Attention ("plain"), or of the thesis' code.
 
     Raises:
-        ValueError: a number below 1, or an unknown `norm` or `past_gradient`.
+        ValueError: a number below 1, or an unknown `norm`.
     """
 
     def __init__(
@@ -118,18 +114,12 @@ class FrameSlots(nn.Module):
         mlp_dim: int = 128,
         norm: SlotNorm = "vector",
         *,
-        past: bool = False,
-        past_gradient: PastGradient = "kept",
         slot_init: SlotInit = "gaussian",
         init: Literal["plain", "thesis"] = "plain",
     ):
         super().__init__()
         if norm not in get_args(SlotNorm):
             raise ValueError(f"no slot_norm named {norm!r}; choose one of {', '.join(get_args(SlotNorm))}")
-        if past_gradient not in get_args(PastGradient):
-            raise ValueError(
-                f"no past_slots_gradient named {past_gradient!r}; choose one of {', '.join(get_args(PastGradient))}"
-            )
         for name, value in (("slot_iterations", num_iterations), ("slot_dim", dim), ("slot_mlp_dim", mlp_dim)):
             if value < 1:
                 raise ValueError(f"{name}={value}: give at least 1")
@@ -140,8 +130,6 @@ class FrameSlots(nn.Module):
             self.corrector: SlotCorrector = JointCorrector(dim, token_dim, mlp_dim / dim)
         else:
             self.corrector = SlotCorrector(dim, token_dim, mlp_ratio=mlp_dim / dim, aggregation=_mean(dim))
-        self.past_gradient = past_gradient
-        self.past_share = nn.Parameter(torch.zeros(())) if past else None
         if init == "plain":
             initialise_slot_attention("slot_attention", self.slots, self.corrector)
         else:
@@ -176,56 +164,45 @@ class FrameSlots(nn.Module):
         self, tokens: Float[Tensor, "batch time tokens token_dim"], noise: Float[Tensor, "batch time slots dim"] | None
     ) -> tuple[Float[Tensor, "batch time slots dim"], Float[Tensor, "batch time slots tokens"]]:
         """(slots, which slot won which token) of all frames at once."""
-        slots = self._starts(tokens, noise).flatten(0, 1)
+        if isinstance(self.slots, LearnedSlots):
+            slots = self.slots.slots.expand(*tokens.shape[:2], -1, -1).flatten(0, 1)
+        else:
+            assert noise is not None
+            slots = (self.slots.mean + self.slots.log_deviation.exp() * noise).flatten(0, 1)
         slots, assignment, _ = self.corrector(slots, tokens.flatten(0, 1), self.num_iterations)
         return slots.unflatten(0, tokens.shape[:2]), assignment.unflatten(0, tokens.shape[:2])
 
-    def one_by_one(
-        self,
-        tokens: Float[Tensor, "batch time tokens token_dim"],
-        noise: Float[Tensor, "batch time slots dim"] | None,
-        past: Float[Tensor, "batch slots dim"] | None,
-    ) -> tuple[Float[Tensor, "batch time slots dim"], Float[Tensor, "batch time slots tokens"]]:
-        """The same where the slots of a frame start from those of the frame before, too; `past` are before the first.
 
-        Only the corrections wait for one another: what they read of the tokens is made for all frames at once.
-        """
-        assert self.past_share is not None
-        starts = self._starts(tokens, noise)
-        frames = self.corrector.frames(tokens, self.num_slots, self.num_iterations)
-        share = self.past_share.sigmoid().to(starts.dtype)
-        found = []
-        for frame, start in zip(frames, starts.unbind(1), strict=True):
-            if past is not None and self.past_gradient == "stopped":
-                past = past.detach()
-            begin = start if past is None else torch.lerp(start, past, share)
-            past, assignment, _ = self.corrector(begin, frame, self.num_iterations)
-            found.append((past, assignment))
-        slots, assignments = zip(*found, strict=True)
-        return torch.stack(slots, dim=1), torch.stack(assignments, dim=1)
+class SlotInputs(Mechanisms):
+    """What `OCRIM`, `SCOFF` and `ALTSCOFF` share: `encoder` is a `FrameSlots`, or None where tokens are the inputs."""
 
-    def _starts(
-        self, tokens: Float[Tensor, "batch time tokens token_dim"], noise: Float[Tensor, "batch time slots dim"] | None
-    ) -> Float[Tensor, "batch time slots dim"]:
-        if isinstance(self.slots, LearnedSlots):
-            return self.slots.slots.expand(*tokens.shape[:2], -1, -1)
-        assert noise is not None
-        return self.slots.mean + self.slots.log_deviation.exp() * noise
+    encoder: nn.Module | None
 
+    @property
+    def frame_slots(self) -> FrameSlots | None:
+        """The slot attention before the modules, if there is one."""
+        return self.encoder if isinstance(self.encoder, FrameSlots) else None
 
-def frame_slots(
-    token_spec: TokenSpec,
-    num_inputs: int | None,
-    dim: int,
-    iterations: int,
-    mlp_dim: int,
-    norm: SlotNorm,
-    slot_init: SlotInit,
-) -> FrameSlots | None:
-    """Slot attention before a core, or None where its tokens are the inputs."""
-    if num_inputs is None:
-        return None
-    return FrameSlots(token_spec.dim, num_inputs, dim, iterations, mlp_dim, norm, slot_init=slot_init)
+    def initial_state(self, tokens: Float[Tensor, "batch tokens token_dim"]) -> RIMState:
+        """States as `initial` says; the clips are numbered where anything is drawn."""
+        state = super().initial_state(tokens)
+        return state._replace(draws=start_of_draws(len(tokens), tokens.device)) if self._draws() else state
+
+    def _draws(self) -> bool:
+        return self.frame_slots is not None and self.frame_slots.draws
+
+    def per_step(self, tokens: Float[Tensor, "batch time tokens token_dim"], draws: Draws | None = None) -> RIMInputs:
+        """Slot attention of all frames, and keys and values of the slots."""
+        if self.frame_slots is None:
+            return RIMInputs(*self.input_attention.keys_values(tokens))
+        noise = None
+        if self.frame_slots.draws:
+            draws = start_of_draws(len(tokens), tokens.device) if draws is None else draws
+            shape = (self.frame_slots.num_slots, self.frame_slots.dim)
+            weight = self.input_attention.key.weight
+            noise = noise_of_steps(shape, tokens.shape[1], draws, weight, anew=self.training, kind="normal")
+        slots, assignment = self.frame_slots(tokens, noise)
+        return RIMInputs(*self.input_attention.keys_values(slots), reading_of(assignment), assignment, slots=slots)
 
 
 def _mean(dim: int) -> WeightedMean:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -12,29 +12,16 @@ from torch import Tensor, nn
 from slotbench.interfaces import CoreOutput, CoreStep, RecurrentCore, SlotSpec, State
 from slotbench.nn.parameters import without_decay
 from slotbench_plugins.cores.rim.cell import Communication, InputAttention, block_gradient, most_relevant
-from slotbench_plugins.cores.rim.dense_steps import dense_steps, dense_steps_apply
 from slotbench_plugins.cores.rim.draws import Draws
-from slotbench_plugins.cores.rim.groups import GroupGRU, GroupLSTM
+from slotbench_plugins.cores.rim.groups import GroupLSTM
 
-__all__ = [
-    "CommunicationMode",
-    "DisabledMode",
-    "Initial",
-    "Mechanisms",
-    "Parts",
-    "RIMInputs",
-    "RIMState",
-    "check_modules",
-]
+__all__ = ["CommunicationMode", "Initial", "Mechanisms", "Parts", "RIMInputs", "RIMState", "check_modules"]
 
 Initial = Literal["learned", "zeros", "normal"]
 """States before the first step."""
 
 CommunicationMode = Literal["full", "self", "off"]
 """Whom modules hear: all, each itself alone, or none."""
-
-DisabledMode = Literal["removed", "code"]
-"""What becomes of disabled modules: as if they were not there, or what the thesis' code does."""
 
 
 class RIMState(NamedTuple):
@@ -44,13 +31,11 @@ class RIMState(NamedTuple):
         hidden: their states.
         memory: the memory cells of LSTMs.
         draws: where the clips stand, of a core that draws.
-        inputs: the last step's inputs, of a core that makes the next from them.
     """
 
     hidden: Float[Tensor, "batch slots dim"]
     memory: Float[Tensor, "batch slots dim"] | None
     draws: Draws | None = None
-    inputs: Float[Tensor, "batch inputs input_dim"] | None = None
 
 
 class RIMInputs(NamedTuple):
@@ -73,24 +58,6 @@ class RIMInputs(NamedTuple):
     slots: Float[Tensor, "batch *time inputs input_dim"] | None = None
 
 
-def check_modules(
-    num_slots: int, top_k: int, *, share_query: bool = False, initial: Initial = "learned", name: str = "top_k"
-) -> None:
-    """Raises ValueError unless there is a module, `top_k` of them can be active, and they can be told apart."""
-    if num_slots < 1:
-        raise ValueError(f"there must be at least one module, got num_slots={num_slots}")
-    if not 1 <= top_k <= num_slots:
-        raise ValueError(
-            f"{name}={top_k} of num_slots={num_slots} modules cannot be active: "
-            f"choose 1 to {num_slots}; {num_slots} means that all always are"
-        )
-    if share_query and initial == "zeros":
-        raise ValueError(
-            "share_query=True with initial='zeros' gives all modules the same query at the first step: "
-            "use initial='learned' or 'normal'"
-        )
-
-
 class Parts(NamedTuple):
     """What modules are made of.
 
@@ -105,6 +72,17 @@ class Parts(NamedTuple):
     input_attention: InputAttention
     units: nn.Module
     communication: Communication | None
+
+
+def check_modules(num_slots: int, top_k: int, name: str = "top_k") -> None:
+    """Raises ValueError unless there is a module, and `top_k` of them can be active."""
+    if num_slots < 1:
+        raise ValueError(f"there must be at least one module, got num_slots={num_slots}")
+    if not 1 <= top_k <= num_slots:
+        raise ValueError(
+            f"{name}={top_k} of num_slots={num_slots} modules cannot be active: "
+            f"choose 1 to {num_slots}; {num_slots} means that all always are"
+        )
 
 
 class Mechanisms(RecurrentCore):
@@ -123,14 +101,10 @@ class Mechanisms(RecurrentCore):
             place of the state that it keeps.
         mask_inactive_reads: whether a module that is not active reads zeros; otherwise it reads as the others do. It
             keeps its state either way, so this matters only to those who see its update (`expose_inactive_update`).
-        disabled_slots: modules that are switched off.
-        disabled_mode: what becomes of them: "removed", or as in the thesis' "code", see `Mechanisms.disabled_mode`.
+        disabled_slots: modules that are switched off: they neither compete for inputs nor are heard, and their states
+            are zero. May be set on a trained core, to see what the others do without them.
         evaluation_top_k: active modules per step in evaluation, for models that are trained with few and tested with
             more; as many as in training if None.
-
-    Attributes:
-        path: "cell" runs the readable cell at every step; "auto" takes a faster way with the same result where all
-            modules are active.
     """
 
     autocast_tolerance: ClassVar[float] = 0.3
@@ -149,12 +123,11 @@ class Mechanisms(RecurrentCore):
         expose_inactive_update: bool = False,
         mask_inactive_reads: bool = True,
         disabled_slots: Sequence[int] = (),
-        disabled_mode: DisabledMode = "removed",
         evaluation_top_k: int | None = None,
     ):
         super().__init__()
         if evaluation_top_k is not None:
-            check_modules(num_slots, evaluation_top_k, name="evaluation_top_k")
+            check_modules(num_slots, evaluation_top_k, "evaluation_top_k")
         self.slot_spec = SlotSpec(num_slots, dim)
         self.state_dim = dim
         self.top_k = top_k
@@ -164,8 +137,6 @@ class Mechanisms(RecurrentCore):
         self.expose_inactive_update = expose_inactive_update
         self.mask_inactive_reads = mask_inactive_reads
         self.disabled_slots = tuple(disabled_slots)
-        self.disabled_mode = disabled_mode
-        self.path: Literal["auto", "cell"] = "auto"
         self.encoder, self.input_attention, self.units, self.communication = parts
         self.has_memory = isinstance(self.units, GroupLSTM)
         if initial == "learned":
@@ -178,7 +149,7 @@ class Mechanisms(RecurrentCore):
 
     @property
     def disabled_slots(self) -> tuple[int, ...]:
-        """Modules that are switched off; may be set on a trained core, to see what the others do without them.
+        """Modules that are switched off.
 
         Raises:
             ValueError: set to what is no module, or to all of them.
@@ -195,26 +166,6 @@ class Mechanisms(RecurrentCore):
                 "and leave at least one module"
             )
         self._disabled_slots = tuple(sorted(set(value)))
-
-    @property
-    def disabled_mode(self) -> DisabledMode:
-        """What becomes of disabled modules.
-
-        "removed": they neither compete for inputs nor are heard, and their states are zero; the others do what they
-        would do if there were no such modules. "code": their updated states are set to zero before the communication,
-        in which they take part, and what they hear is their state; they compete for the inputs as ever. That is what
-        the thesis' code does.
-
-        Raises:
-            ValueError: set to anything else.
-        """
-        return self._disabled_mode
-
-    @disabled_mode.setter
-    def disabled_mode(self, value: DisabledMode) -> None:
-        if value not in get_args(DisabledMode):
-            raise ValueError(f"no disabled_mode named {value!r}; choose one of {', '.join(get_args(DisabledMode))}")
-        self._disabled_mode = value
 
     def initial_state(self, tokens: Float[Tensor, "batch tokens token_dim"]) -> RIMState:
         """States as `initial` says, in the precision of the weights."""
@@ -235,48 +186,12 @@ class Mechanisms(RecurrentCore):
         """Runs `cell` over the steps of the clip."""
         if state is None:
             state = self.initial_state(tokens[:, 0])
-        output = self.run(self.inputs_of(tokens, state), state)
+        inputs = self.per_step(tokens) if state.draws is None else self.per_step(tokens, state.draws)
+        output = self.run(inputs, state)
         if state.draws is not None:
             step = state.draws.step + tokens.shape[1]
             output.state = output.state._replace(draws=state.draws._replace(step=step))
         return output
-
-    def inputs_of(self, tokens: Float[Tensor, "batch time tokens token_dim"], state: RIMState) -> Any:
-        """What the modules read at all steps that follow a state: what `per_step` returns."""
-        return self.per_step(tokens) if state.draws is None else self.per_step(tokens, state.draws)
-
-    def run(self, inputs: Any, state: RIMState) -> CoreOutput:
-        """All steps: one `cell` after the other, or as `dense_steps` where that does the same."""
-        if not self._is_dense(inputs, state):
-            return super().run(inputs, state)
-        communication = None if self.communication_mode == "off" else self.communication
-        assert isinstance(self.units, GroupGRU)
-        parts = (self.input_attention, self.units, communication)
-        hidden, weights, heard = dense_steps(*parts, inputs.keys, inputs.values, state.hidden)
-        attention = self.input_attention.input_weights(weights)
-        if inputs.attention is not None:
-            attention = torch.matmul(attention.to(inputs.attention.dtype), inputs.attention)
-        details = {
-            "active": torch.ones_like(weights[..., 0], dtype=torch.bool),
-            "reads": self.input_attention.null_last(weights).detach(),
-        }
-        details |= {} if heard is None else {"communication": heard}
-        details |= {} if inputs.assignment is None else {"inputs": inputs.assignment.detach()}
-        after = state._replace(hidden=hidden[:, -1])
-        return CoreOutput(hidden, attention, after, self.attention_kind, details, inputs.slots)
-
-    def _is_dense(self, inputs: Any, state: RIMState) -> bool:
-        """Whether `dense_steps` does what the cell does."""
-        return (
-            self.path == "auto"
-            and type(self).cell is Mechanisms.cell
-            and self.num_active == state.hidden.shape[1]
-            and not self.disabled_slots
-            and (self.communication is None or self.communication_mode != "self")
-            and dense_steps_apply(self.input_attention, self.units, self.communication)
-            and inputs.keys.dtype == state.hidden.dtype == self.input_attention.key.weight.dtype
-            and not torch.is_autocast_enabled(inputs.keys.device.type)
-        )
 
     def per_step(self, tokens: Float[Tensor, "batch time tokens token_dim"], draws: Draws | None = None) -> RIMInputs:
         """Keys and values of the tokens, or of what the encoder makes of those of each step."""
@@ -288,23 +203,22 @@ class Mechanisms(RecurrentCore):
     def cell(self, inputs: RIMInputs, state: RIMState) -> CoreStep:
         """One step; the attention is what active modules read."""
         enabled = self._enabled(state.hidden)
-        among = enabled if self.disabled_mode == "removed" else None
-        weights, active = self._attend(inputs.keys, state.hidden, among)
+        weights, active = self._attend(inputs.keys, state.hidden, enabled)
         chosen, reading = weights, weights
         if active is not None:
             chosen = weights * active[..., None]
             reading = chosen if self.mask_inactive_reads else weights
         after, details = self._update(self.input_attention.read(reading, inputs.values), state, inputs.noise)
-        if enabled is not None:
-            after = _zero_the_others(after, enabled)
-        hidden, heard = self._communicate(after.hidden, state.hidden, active, among)
+        hidden, heard = self._communicate(after.hidden, state.hidden, active, enabled)
         if active is not None:
             hidden = torch.where(active[..., None], hidden, state.hidden)
             if after.memory is not None and state.memory is not None:
                 after = after._replace(memory=torch.where(active[..., None], after.memory, state.memory))
         after = after._replace(hidden=hidden)
-        if among is not None:
-            after, weights = _zero_the_others(after, among), weights * among[:, None]
+        if enabled is not None:
+            memory = None if after.memory is None else torch.where(enabled[:, None], after.memory, 0)
+            after = after._replace(hidden=torch.where(enabled[:, None], hidden, 0), memory=memory)
+            weights = weights * enabled[:, None]
         attention = self.input_attention.input_weights(chosen)
         if inputs.attention is not None:
             attention = torch.matmul(attention.to(inputs.attention.dtype), inputs.attention)
@@ -323,18 +237,16 @@ class Mechanisms(RecurrentCore):
         return torch.tensor([index not in self.disabled_slots for index in modules], device=hidden.device)
 
     def _attend(
-        self, keys: Tensor, hidden: Tensor, among: Bool[Tensor, " slots"] | None
+        self, keys: Tensor, hidden: Tensor, enabled: Bool[Tensor, " slots"] | None
     ) -> tuple[Float[Tensor, "batch slots rows"], Bool[Tensor, "batch slots"] | None]:
         """(what each module attends to, which are active; None for all)."""
-        weights = self.input_attention(hidden, keys, among)
-        count, modules = self.num_active, hidden.shape[1]
-        if among is not None:
-            count = min(count, modules - len(self.disabled_slots))
-        if count == modules:
+        weights = self.input_attention(hidden, keys, enabled)
+        count = min(self.num_active, hidden.shape[1] - len(self.disabled_slots))
+        if count == hidden.shape[1]:
             return weights, None
         null = self.input_attention.null_weights(weights)
-        if among is not None:
-            null = null.masked_fill(~among, torch.inf)
+        if enabled is not None:
+            null = null.masked_fill(~enabled, torch.inf)
         return weights, most_relevant(null, count)
 
     def _update(
@@ -351,21 +263,17 @@ class Mechanisms(RecurrentCore):
         updated: Float[Tensor, "batch slots dim"],
         before: Float[Tensor, "batch slots dim"],
         active: Bool[Tensor, "batch slots"] | None,
-        among: Bool[Tensor, " slots"] | None,
+        enabled: Bool[Tensor, " slots"] | None,
     ) -> tuple[Float[Tensor, "batch slots dim"], Float[Tensor, "batch slots slots"] | None]:
         """The updated states with what the modules heard from one another, and how much of each; None if nothing."""
         if self.communication is None or self.communication_mode == "off":
             return updated, None
         visible = updated
+        if enabled is not None:
+            visible = torch.where(enabled[:, None], visible, 0)
         if active is not None:
             chosen = active[..., None]
             # no gradient reaches the unit of a module that is not active, whichever of its states the others see
-            visible = block_gradient(updated, chosen) if self.expose_inactive_update else updated.where(chosen, before)
-        change, heard = self.communication.listen(visible, active, self.communication_mode, among)
+            visible = block_gradient(visible, chosen) if self.expose_inactive_update else visible.where(chosen, before)
+        change, heard = self.communication.listen(visible, active, self.communication_mode, enabled)
         return visible + change, heard
-
-
-def _zero_the_others(state: RIMState, enabled: Bool[Tensor, " slots"]) -> RIMState:
-    chosen = enabled[:, None]
-    memory = None if state.memory is None else torch.where(chosen, state.memory, 0)
-    return state._replace(hidden=torch.where(chosen, state.hidden, 0), memory=memory)

@@ -11,10 +11,9 @@ from torch import Tensor, nn
 from slotbench.interfaces import CoreOutput, SlotSpec, State, TokenSpec
 from slotbench.nn.slot_init import SlotInit
 from slotbench_plugins.cores.rim.cell import Communication, InputAttention
-from slotbench_plugins.cores.rim.frame_slots import FrameSlots, PastGradient, SlotNorm
+from slotbench_plugins.cores.rim.frame_slots import FrameSlots, SlotInputs, SlotNorm
 from slotbench_plugins.cores.rim.groups import group_units
-from slotbench_plugins.cores.rim.mechanisms import CommunicationMode, DisabledMode, Initial, Parts, check_modules
-from slotbench_plugins.cores.rim.slot_inputs import SlotInputs
+from slotbench_plugins.cores.rim.mechanisms import CommunicationMode, Initial, Parts, check_modules
 
 
 class OCRIM(SlotInputs):
@@ -42,8 +41,6 @@ class OCRIM(SlotInputs):
         slot_mlp_dim: hidden width of the MLP of the slot attention.
         slot_norm: "vector" for LayerNorms of single vectors, as in Slot Attention; "joint" for those of the thesis'
             code over all vectors of a set together, with the GRU on the normalised slots.
-        past_slots: whether a frame's slots start from those of the frame before too, with a learned weight. Frames
-            then wait for one another.
         slot_init: where a frame's slots start: drawn anew for every frame, as in the thesis ("gaussian"), or from one
             learned vector each, the same in every frame ("learned"). What is drawn hides the frame from modules that
             have learned nothing yet: see docs/papers/rim.md, which has measurements.
@@ -52,7 +49,6 @@ class OCRIM(SlotInputs):
         input_key_dim: width of its queries and keys.
         input_value_dim: width of what a module reads.
         input_dropout: probability of dropout on its weights.
-        share_query: whether all modules make their queries with one map; needs another start than zeros.
         communication_heads: heads of the communication.
         communication_key_dim: width of its queries and keys, per head.
         communication_value_dim: width of its values, per head.
@@ -62,12 +58,9 @@ class OCRIM(SlotInputs):
             decoder of both (`VideoPrediction.reconstruct_share`); None for the states as slots. The thesis' code has
             256, where it does so.
         init: initial weights: ours ("plain"), or those of the thesis' code.
-        past_slots_gradient: whether the gradient goes back through the frame before ("kept"), or stops there, as in the
-            thesis' code ("stopped").
 
     Raises:
-        ValueError: `top_k` is not between 1 and `num_slots`, a number is below 1, `share_query` with a start from
-            zeros, `past_slots` or `head_dim` without slots, `past_slots_gradient` without `past_slots`, an unknown
+        ValueError: `top_k` is not between 1 and `num_slots`, a number is below 1, `head_dim` without slots, an unknown
             name, or `disabled_slots` leaves no module.
     """
 
@@ -81,7 +74,6 @@ class OCRIM(SlotInputs):
         slot_iterations: int = 3,
         slot_mlp_dim: int = 128,
         slot_norm: SlotNorm = "vector",
-        past_slots: bool = False,
         slot_init: SlotInit = "gaussian",
         top_k: int | None = None,
         cell_type: Literal["gru", "lstm"] = "gru",
@@ -90,7 +82,6 @@ class OCRIM(SlotInputs):
         input_key_dim: int = 64,
         input_value_dim: int = 64,
         input_dropout: float = 0.1,
-        share_query: bool = False,
         communication: CommunicationMode = "full",
         communication_heads: int = 4,
         communication_key_dim: int = 16,
@@ -99,18 +90,12 @@ class OCRIM(SlotInputs):
         communication_dropout: float = 0.1,
         expose_inactive_update: bool = False,
         disabled_slots: tuple[int, ...] = (),
-        disabled_mode: DisabledMode = "removed",
         head_dim: int | None = None,
         init: Literal["plain", "thesis"] = "plain",
-        past_slots_gradient: PastGradient = "kept",
         evaluation_top_k: int | None = None,
     ):
         top_k = num_slots if top_k is None else top_k
-        check_modules(num_slots, top_k, share_query=share_query, initial=initial)
-        if num_inputs is None and past_slots:
-            raise ValueError("past_slots=True needs slots to start from: give num_inputs, or past_slots=False")
-        if past_slots_gradient != "kept" and not past_slots:
-            raise ValueError(f"past_slots_gradient={past_slots_gradient!r} needs past slots: give past_slots=True too")
+        check_modules(num_slots, top_k)
         if head_dim is not None and (num_inputs is None or head_dim < 1):
             raise ValueError(f"head_dim={head_dim} makes slots like those of a frame: give num_inputs, and 1 or more")
         std = None if init == "plain" else 0.01
@@ -123,8 +108,6 @@ class OCRIM(SlotInputs):
                 slot_iterations,
                 slot_mlp_dim,
                 slot_norm,
-                past=past_slots,
-                past_gradient=past_slots_gradient,
                 slot_init=slot_init,
                 init=init,
             )
@@ -137,7 +120,6 @@ class OCRIM(SlotInputs):
                 input_key_dim,
                 input_value_dim,
                 normalisation=input_attention,
-                share_query=share_query,
                 std=std,
                 dropout=input_dropout,
             ),
@@ -164,7 +146,6 @@ class OCRIM(SlotInputs):
             communication=communication,
             expose_inactive_update=expose_inactive_update,
             disabled_slots=disabled_slots,
-            disabled_mode=disabled_mode,
             evaluation_top_k=evaluation_top_k,
         )
         if init == "thesis":

@@ -11,14 +11,7 @@ from slotbench.interfaces import TokenSpec
 from slotbench.nn.slot_encoder import SlotEncoder
 from slotbench_plugins.cores.rim.cell import Communication, InputAttention
 from slotbench_plugins.cores.rim.groups import group_units
-from slotbench_plugins.cores.rim.mechanisms import (
-    CommunicationMode,
-    DisabledMode,
-    Initial,
-    Mechanisms,
-    Parts,
-    check_modules,
-)
+from slotbench_plugins.cores.rim.mechanisms import CommunicationMode, Initial, Mechanisms, Parts, check_modules
 
 RIMInit = Literal["plain", "thesis", "original"]
 
@@ -54,15 +47,12 @@ class RIM(Mechanisms):
         encoder_layers: self-cross layers of the slot encoder.
         mlp_ratio: hidden width of the slot encoder's MLPs in units of `dim`.
         cell_type: recurrent unit of every module.
-        lstm_bias: whether LSTMs have biases; GRUs have them.
         input_attention: what is normalised first, see `InputAttention`.
         input_heads: heads of the input attention.
         input_key_dim: width of its queries and keys.
         input_value_dim: width of what a module reads.
-        input_bias: whether its keys and values have a bias.
         input_dropout: probability of its dropout.
         input_dropout_on: whether that is on the weights or on what has been read.
-        share_query: whether all modules make their queries with one map; needs another start than zeros.
         null_row: where the null input stands among the inputs; of no effect on slots and gradients.
         communication_heads: heads of the communication.
         communication_key_dim: width of its queries and keys, per head.
@@ -73,11 +63,11 @@ class RIM(Mechanisms):
         projection_std: standard deviation of the initial weights of the modules' own projections; if None, that of
             `init`, which is Xavier's for "plain" and 0.01 for the others.
         init: initial weights of keys, values, units and gate: ours ("plain"), or those of the "thesis" or of the
-            "original" authors' code.
+            "original" authors' code, whose LSTMs have biases.
 
     Raises:
-        ValueError: `top_k` or `evaluation_top_k` is not between 1 and `num_slots`, a size is below 1, `share_query`
-            with a start from zeros, `num_heads` does not divide `dim`, or `disabled_slots` leaves no module.
+        ValueError: `top_k` or `evaluation_top_k` is not between 1 and `num_slots`, a size is below 1, `num_heads` does
+            not divide `dim`, or `disabled_slots` leaves no module.
     """
 
     def __init__(
@@ -91,16 +81,13 @@ class RIM(Mechanisms):
         encoder_layers: int = 3,
         mlp_ratio: int = 4,
         cell_type: Literal["gru", "lstm"] = "gru",
-        lstm_bias: bool = False,
         initial: Initial = "learned",
         input_attention: Literal["competitive", "standard"] = "competitive",
         input_heads: int = 1,
         input_key_dim: int = 64,
         input_value_dim: int = 64,
-        input_bias: bool = False,
         input_dropout: float = 0.1,
         input_dropout_on: Literal["weights", "read"] = "weights",
-        share_query: bool = False,
         null_row: Literal["first", "last"] = "last",
         communication: CommunicationMode = "full",
         communication_heads: int = 4,
@@ -112,12 +99,11 @@ class RIM(Mechanisms):
         mask_inactive_reads: bool = True,
         projection_std: float | None = None,
         disabled_slots: tuple[int, ...] = (),
-        disabled_mode: DisabledMode = "removed",
         init: RIMInit = "plain",
         evaluation_top_k: int | None = None,
     ):
         top_k = round(2 * num_slots / 3) if top_k is None else top_k
-        check_modules(num_slots, top_k, share_query=share_query, initial=initial)
+        check_modules(num_slots, top_k)
         if projection_std is None and init != "plain":
             projection_std = 0.01
         encoder: SlotEncoder | None = None
@@ -134,14 +120,12 @@ class RIM(Mechanisms):
                 input_value_dim,
                 input_heads,
                 input_attention,
-                share_query=share_query,
-                bias=input_bias,
                 null_row=null_row,
                 std=projection_std,
                 dropout=input_dropout,
                 dropout_on=input_dropout_on,
             ),
-            group_units(cell_type, num_slots, input_value_dim, dim, lstm_bias=lstm_bias),
+            group_units(cell_type, num_slots, input_value_dim, dim, lstm_bias=init == "original"),
             None
             if communication == "off"
             else Communication(
@@ -165,7 +149,6 @@ class RIM(Mechanisms):
             expose_inactive_update=expose_inactive_update,
             mask_inactive_reads=mask_inactive_reads,
             disabled_slots=disabled_slots,
-            disabled_mode=disabled_mode,
             evaluation_top_k=evaluation_top_k,
         )
         self.cell_type = cell_type
@@ -235,7 +218,6 @@ class RIM(Mechanisms):
             top_k,
             num_inputs=None,
             cell_type=cell_type,
-            lstm_bias=True,
             initial="zeros",
             input_attention="standard",
             input_value_dim=4 * dim,

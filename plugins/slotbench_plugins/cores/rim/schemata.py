@@ -1,4 +1,4 @@
-"""Schemata: a few GRUs that all object files share, one of which each file chooses at every step."""
+"""Object files: modules whose states are their own, and schemata, the few GRUs that update all of them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from torch.nn import functional as F
 
 from slotbench.nn.gru import gru_update
 from slotbench.nn.linear import xavier_linear
+from slotbench_plugins.cores.rim.draws import Draws, noise_of_steps, start_of_draws
+from slotbench_plugins.cores.rim.frame_slots import SlotInputs
+from slotbench_plugins.cores.rim.mechanisms import RIMInputs, RIMState
 
-__all__ = ["Schemata"]
+__all__ = ["ObjectFiles", "Schemata"]
 
 
 class Schemata(nn.Module):
@@ -103,3 +106,44 @@ class Schemata(nn.Module):
             # adds zero, with the gradient of the softmax
             after = after + torch.einsum("bfs,bfsd->bfd", soft - soft.detach(), candidates.detach())
         return after, chosen
+
+
+class ObjectFiles(SlotInputs):
+    """What `SCOFF` and `ALTSCOFF` share: `units` is a `Schemata`.
+
+    Attributes:
+        sample_in_evaluation: whether the choice of a schema is drawn in evaluation too, by clip and step.
+    """
+
+    units: Schemata
+    sample_in_evaluation: bool = False
+
+    @property
+    def temperature(self) -> float:
+        """Temperature of the softmax that trains the choice; may be set at any time, to anneal it."""
+        return self.units.temperature
+
+    @temperature.setter
+    def temperature(self, value: float) -> None:
+        if not value > 0:
+            raise ValueError(f"temperature={value}: give a positive number, such as 0.5")
+        self.units.temperature = value
+
+    def _draws(self) -> bool:
+        return super()._draws() or self.training or self.sample_in_evaluation
+
+    def per_step(self, tokens: Float[Tensor, "batch time tokens token_dim"], draws: Draws | None = None) -> RIMInputs:
+        """As for `OCRIM`, and the noise of the choices."""
+        inputs = super().per_step(tokens, draws)
+        if not (self.training or self.sample_in_evaluation):
+            return inputs
+        draws = start_of_draws(len(tokens), tokens.device) if draws is None else draws
+        shape, like = (self.slot_spec.num_slots, self.units.num_schemata), self.units.query.weight
+        noise = noise_of_steps(shape, tokens.shape[1], draws, like, anew=self.training, kind="gumbel")
+        return inputs._replace(noise=noise)
+
+    def _update(
+        self, read: Float[Tensor, "batch slots value_dim"], state: RIMState, noise: Tensor | None
+    ) -> tuple[RIMState, dict[str, Tensor]]:
+        hidden, chosen = self.units(read, state.hidden, noise)
+        return state._replace(hidden=hidden), {"schemata": chosen}

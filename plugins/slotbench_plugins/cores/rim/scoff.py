@@ -8,10 +8,12 @@ from typing import Literal
 from slotbench.interfaces import TokenSpec
 from slotbench.nn.slot_init import SlotInit
 from slotbench_plugins.cores.rim.cell import Communication, InputAttention, NullRow
-from slotbench_plugins.cores.rim.frame_slots import SlotNorm, frame_slots
-from slotbench_plugins.cores.rim.mechanisms import CommunicationMode, DisabledMode, Parts, check_modules
-from slotbench_plugins.cores.rim.object_files import ObjectFiles
-from slotbench_plugins.cores.rim.schemata import Schemata
+from slotbench_plugins.cores.rim.frame_slots import FrameSlots, SlotNorm
+from slotbench_plugins.cores.rim.mechanisms import CommunicationMode, Parts, check_modules
+from slotbench_plugins.cores.rim.schemata import ObjectFiles, Schemata
+
+_SCHEMA_KEY_DIM = 16
+"""Width of the queries and keys by which files choose."""
 
 
 class SCOFF(ObjectFiles):
@@ -46,8 +48,7 @@ class SCOFF(ObjectFiles):
         input_value_dim: width of what a file reads; `dim` if None.
         input_dropout: probability of dropout on its weights.
         null_row: where the null input stands; "none" for no null input, as in the thesis' code.
-        schema_key_dim: width of the queries and keys by which files choose.
-        scaled: whether their scores are divided by the root of that width.
+        scaled: whether the scores of the schemata are divided by the root of their width.
         temperature: of the softmax whose gradient trains the choice; `core.temperature` may be set to anneal it.
         sample_in_evaluation: whether the choice is drawn in evaluation too, by the number of the clip and the step.
         communication_heads: heads of the communication.
@@ -78,7 +79,6 @@ class SCOFF(ObjectFiles):
         input_value_dim: int | None = None,
         input_dropout: float = 0.1,
         null_row: NullRow = "last",
-        schema_key_dim: int = 16,
         scaled: bool = True,
         temperature: float = 0.5,
         sample_in_evaluation: bool = False,
@@ -88,11 +88,13 @@ class SCOFF(ObjectFiles):
         communication_value_dim: int = 32,
         communication_dropout: float = 0.1,
         disabled_slots: tuple[int, ...] = (),
-        disabled_mode: DisabledMode = "removed",
     ):
         all_active, top_k = top_k is None, num_slots if top_k is None else top_k
         check_modules(num_slots, top_k)
-        encoder = frame_slots(token_spec, num_inputs, slot_dim, slot_iterations, slot_mlp_dim, slot_norm, slot_init)
+        encoder: FrameSlots | None = None
+        if num_inputs is not None:
+            numbers = (num_inputs, slot_dim, slot_iterations, slot_mlp_dim)
+            encoder = FrameSlots(token_spec.dim, *numbers, slot_norm, slot_init=slot_init)
         value_dim = dim if input_value_dim is None else input_value_dim
         parts = Parts(
             encoder,
@@ -107,7 +109,7 @@ class SCOFF(ObjectFiles):
                 null_row=null_row,
                 dropout=input_dropout,
             ),
-            Schemata(num_schemata, value_dim, dim, schema_key_dim, scaled=scaled, temperature=temperature),
+            Schemata(num_schemata, value_dim, dim, _SCHEMA_KEY_DIM, scaled=scaled, temperature=temperature),
             None
             if communication == "off"
             else Communication(
@@ -129,7 +131,6 @@ class SCOFF(ObjectFiles):
             initial="normal",
             communication=communication,
             disabled_slots=disabled_slots,
-            disabled_mode=disabled_mode,
         )
         self.sample_in_evaluation = sample_in_evaluation
         self.all_active = all_active

@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jaxtyping import TypeCheckError
 from slotbench_plugins.cores.rim.draws import noise_of_steps, start_of_draws
 from slotbench_plugins.cores.rim.frame_slots import FrameSlots, reading_of
 from small_rim import noise
@@ -108,88 +107,14 @@ def test_assignment_sums_to_one_over_slots_and_its_reading_over_tokens(norm):
 
 
 @BOTH
-def test_order_of_the_tokens_is_of_no_effect_and_noise_permuted_permutes_the_slots(norm):
-    layer, x, drawn = layer_of(norm), noise(2, 3, 4, 5), noise(2, 3, 3, 6, seed=1)
-    slots, assignment = layer(x, drawn)
-    torch.testing.assert_close(layer(x[:, :, [3, 0, 2, 1]], drawn)[0], slots)
-    order = [2, 0, 1]
-    torch.testing.assert_close(layer(x, drawn[:, :, order]), (slots[:, :, order], assignment[:, :, order]))
-
-
-@BOTH
-@pytest.mark.parametrize("past", [False, True])
-def test_learned_slots_start_every_frame_alike_in_their_order(norm, past):
-    layer, x = layer_of(norm, slot_init="learned", past=past), noise(2, 3, 4, 5)
+def test_learned_slots_start_every_frame_alike_in_their_order(norm):
+    layer, x = layer_of(norm, slot_init="learned"), noise(2, 3, 4, 5)
     slots, assignment = layer(x, None)
     for i in range(2):
         for t in range(3):
             expected = by_hand(layer, x[i, t], layer.slots.slots, norm == "joint")
             torch.testing.assert_close((slots[i, t], assignment[i, t]), expected, rtol=1e-9, atol=1e-9)
     assert not layer.draws
-    if past:
-        torch.testing.assert_close(layer.one_by_one(x[:, :1], None, None)[0], slots[:, :1])
-
-
-def test_only_joint_norms_make_frames_slots_depend_on_tokens_scaled_apart():
-    x, drawn = noise(1, 1, 4, 5), noise(1, 1, 3, 6, seed=1)
-    larger = x * torch.tensor([1.0, 1.0, 1.0, 50.0]).double()[:, None]
-    for norm, same in (("vector", True), ("joint", False)):
-        layer = layer_of(norm)
-        assert torch.allclose(layer(x, drawn)[0], layer(larger, drawn)[0], atol=1e-3) is same
-
-
-@BOTH
-def test_one_frame_after_another_without_a_share_of_the_past_is_all_at_once(norm):
-    layer, x, drawn = layer_of(norm, past=True), noise(2, 3, 4, 5), noise(2, 3, 3, 6, seed=1)
-    with torch.no_grad():
-        layer.past_share.fill_(-50.0)
-        torch.testing.assert_close(layer.one_by_one(x, drawn, None), layer(x, drawn))
-        layer.past_share.fill_(0.5)
-        mixed, _ = layer.one_by_one(x, drawn, None)
-    torch.testing.assert_close(mixed[:, 0], layer(x, drawn)[0][:, 0])
-    assert not torch.allclose(mixed[:, 1], layer(x, drawn)[0][:, 1])
-
-
-@BOTH
-@pytest.mark.parametrize("given", [False, True])
-def test_frames_that_wait_are_corrected_by_the_readable_way_from_a_mixture(norm, given):
-    layer, x, drawn = layer_of(norm, past=True), noise(2, 3, 4, 5).requires_grad_(), noise(2, 3, 3, 6, seed=1)
-    first = noise(2, 3, 6, seed=2).requires_grad_() if given else None
-    with torch.no_grad():
-        layer.past_share.fill_(0.7)
-
-    def by_hand() -> Tensor:
-        past, slots = first, []
-        for step in range(3):
-            start = layer.slots.mean + layer.slots.log_deviation.exp() * drawn[:, step]
-            if past is not None:
-                share = torch.sigmoid(layer.past_share)
-                start = (1 - share) * start + share * past
-            past, _, _ = layer.corrector(start, x[:, step], layer.num_iterations)
-            slots.append(past)
-        return torch.stack(slots, dim=1)
-
-    leaves = [x, *layer.parameters()] + ([] if first is None else [first])
-    found, expected = layer.one_by_one(x, drawn, first)[0], by_hand()
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-    gradients = [torch.autograd.grad(value.sin().sum(), leaves) for value in (found, expected)]
-    torch.testing.assert_close(*gradients, rtol=0, atol=1e-11)
-
-
-@BOTH
-def test_a_stopped_gradient_changes_no_slot_and_ends_at_the_frame_before(norm):
-    kept, stopped = (layer_of(norm, past=True, past_gradient=name) for name in ("kept", "stopped"))
-    x, drawn = noise(1, 3, 4, 5).requires_grad_(), noise(1, 3, 3, 6, seed=1)
-    reached = []
-    for layer in (kept, stopped):
-        with torch.no_grad():
-            layer.past_share.fill_(0.7)
-        slots = layer.one_by_one(x, drawn, None)[0]
-        share, gradient = torch.autograd.grad(slots[:, 2].sin().sum(), [layer.past_share, x])
-        assert share != 0
-        reached.append([bool(step.any()) for step in gradient[0]])
-    assert reached == [[True, True, True], [False, False, True]]
-    torch.testing.assert_close(stopped.one_by_one(x, drawn, None), kept.one_by_one(x, drawn, None), rtol=0, atol=0)
 
 
 def test_the_start_of_the_thesis_is_that_of_pytorch():
@@ -230,21 +155,3 @@ def test_gumbel_noise_makes_choices_by_softmax():
     gumbel = noise_of_steps((3,), 1, draws, scores, anew=True, kind="gumbel")[:, 0]
     shares = torch.nn.functional.one_hot((scores + gumbel).argmax(dim=-1), 3).float().mean(dim=0)
     torch.testing.assert_close(shares, scores.softmax(dim=0), rtol=0, atol=0.02)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"num_iterations": 0}, "slot_iterations=0: give at least 1"),
-        ({"mlp_dim": 0}, "slot_mlp_dim=0: give at least 1"),
-        ({"num_slots": 0}, "num_slots=0: give at least 1 slot"),
-    ],
-)
-def test_sizes_that_cannot_be_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        FrameSlots(**({"token_dim": 5, "num_slots": 3, "dim": 6} | arguments))
-
-
-def test_an_unknown_norm_is_refused():
-    with pytest.raises((ValueError, TypeCheckError), match="batch"):
-        FrameSlots(5, 3, 6, norm="batch")

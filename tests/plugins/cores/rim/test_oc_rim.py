@@ -7,20 +7,10 @@ import torch
 from slotbench_plugins.cores.rim import ALTSCOFF, OCRIM, RIM, SCOFF
 from slotbench_plugins.cores.rim.draws import noise_of_steps
 from slotbench_plugins.cores.rim.frame_slots import reading_of
-from small_rim import DIM, MODULES, PLAIN, SPEC, noise, small, tokens
+from small_rim import DIM, MODULES, PLAIN, SPEC, small, tokens
 
 from slotbench.interfaces import TokenSpec
 from slotbench.nn.slot_init import drawn_by_clip
-from slotbench.testing.laws import (
-    attention_sums_as_its_kind_says,
-    autocast_stays_close,
-    details_are_of_their_steps,
-    frame_slots_are_of_their_steps,
-    gradient_reaches_every_parameter,
-    past_ignores_future,
-    samples_do_not_meet,
-    splitting_carries_state,
-)
 
 pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 
@@ -35,34 +25,6 @@ def oc(seed: int = 0, **arguments) -> OCRIM:
     torch.manual_seed(seed)
     sizes = {"num_slots": MODULES, "dim": DIM, "num_inputs": INPUTS, "slot_dim": WIDTH, "slot_mlp_dim": 8}
     return OCRIM(SPEC, **(sizes | PLAIN | arguments)).double().eval()
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"slot_norm": "joint"},
-        {"past_slots": True},
-        {"past_slots": True, "slot_norm": "joint"},
-        {"past_slots": True, "past_slots_gradient": "stopped"},
-        {"slot_init": "learned"},
-        {"slot_init": "learned", "past_slots": True, "slot_norm": "joint", "init": "thesis"},
-        {"num_inputs": None},
-        {"head_dim": 5, "slot_dim": 12},
-        {"top_k": 2, "cell_type": "lstm"},
-        {"initial": "normal", "share_query": True},
-        {"disabled_slots": (1,)},
-        {"disabled_slots": (1,), "disabled_mode": "code", "top_k": 3},
-    ],
-    ids=str,
-)
-def test_every_setting_keeps_the_laws(arguments):
-    build = partial(OCRIM, **arguments)
-    for law in (splitting_carries_state, past_ignores_future, attention_sums_as_its_kind_says, samples_do_not_meet):
-        law(build)
-    for law in (details_are_of_their_steps, frame_slots_are_of_their_steps, autocast_stays_close):
-        law(build)
-    if "disabled_slots" not in arguments:
-        gradient_reaches_every_parameter(build)
 
 
 @pytest.mark.parametrize("norm", ["vector", "joint"])
@@ -141,27 +103,6 @@ def test_learned_slots_of_a_frame_are_the_same_whichever_clip_and_step_it_is_of(
     assert not torch.equal(won[:, 0, 0], won[:, 0, 1])
 
 
-def test_evaluation_after_the_same_seed_is_the_same_and_training_draws_anew():
-    core = oc()
-    runs = []
-    for _ in range(2):
-        torch.manual_seed(3)
-        runs.append(core(tokens()).slots)
-    assert torch.equal(*runs)
-    core.train()
-    assert not torch.equal(core(tokens()).slots, core(tokens()).slots)
-
-
-def test_a_clip_goes_on_where_it_was_left_and_outside_of_what_numbers_the_clips():
-    core = oc()
-    with drawn_by_clip([4, 8]):
-        whole = core(tokens())
-        first = core(tokens()[:, :2])
-    second = core(tokens()[:, 2:], first.state)
-    torch.testing.assert_close(torch.cat([first.slots, second.slots], dim=1), whole.slots)
-    assert second.state.draws.step.tolist() == [6, 6]
-
-
 def without(core: RIM, gone: int) -> RIM:
     """The same core with one module fewer."""
     keep = [k for k in range(MODULES) if k != gone]
@@ -195,49 +136,6 @@ def test_removed_modules_are_as_if_they_were_not_there(top_k, arguments):
         assert not heard[..., gone].any()
 
 
-def test_disabled_modules_of_the_code_compete_and_are_what_they_hear():
-    core = small(MODULES, disabled_slots=(1,), disabled_mode="code").eval()
-    hidden, x = core.initial_state(tokens()[:, 0]).hidden, tokens(time=1)
-    keys, values = core.input_attention.keys_values(x[:, 0])
-    updated = core.units(core.input_attention(hidden, keys) @ values, hidden).clone()
-    updated[:, 1] = 0
-    expected = updated + core.communication(updated)
-    output = core(x)
-    torch.testing.assert_close(output.slots[:, 0], expected)
-    assert output.slots[:, 0, 1].any()
-    # a key of zeros takes its share of the softmax
-    assert (output.details["communication"][..., 1] > 0).all()
-
-
-def test_disabled_modules_of_oc_rim_are_gone_from_its_communication_and_reads():
-    core = oc(disabled_slots=(0, 3))
-    output = core(tokens())
-    assert output.details["active"][0, 0].tolist() == [False, True, True, False]
-    assert not output.attention[:, :, [0, 3]].any()
-    core.disabled_slots = ()
-    assert core(tokens()).details["active"].all()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"disabled_slots": (4,)}, r"disabled_slots=\(4,\) of 4 modules: give numbers from 0 to 3"),
-        ({"disabled_slots": (0, 1, 2, 3)}, "leave at least one module"),
-        ({"num_inputs": None, "past_slots": True}, "past_slots=True needs slots to start from"),
-        ({"past_slots_gradient": "stopped"}, "past_slots_gradient='stopped' needs past slots: give past_slots=True"),
-        ({"evaluation_top_k": 5}, "evaluation_top_k=5 of num_slots=4 modules cannot be active"),
-        ({"num_inputs": None, "head_dim": 8}, "head_dim=8 makes slots like those of a frame"),
-        ({"head_dim": 0}, "and 1 or more"),
-        ({"top_k": 5}, "top_k=5 of num_slots=4"),
-        ({"share_query": True, "initial": "zeros"}, "same query at the first step"),
-        ({"num_inputs": 0}, "at least 1 slot"),
-    ],
-)
-def test_arguments_that_cannot_be_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        oc(**arguments)
-
-
 @pytest.mark.parametrize("make", [oc, partial(oc, num_inputs=None)], ids=["slots", "tokens"])
 def test_a_core_trained_with_few_active_modules_is_evaluated_with_as_many_as_are_asked_for(make):
     few, more, x = make(top_k=2), make(top_k=2, evaluation_top_k=MODULES), tokens()
@@ -251,25 +149,6 @@ def test_a_core_trained_with_few_active_modules_is_evaluated_with_as_many_as_are
         found.append(core(x))
     assert found[1].details["active"].sum(-1).unique().tolist() == [2]
     torch.testing.assert_close(found[0].slots, found[1].slots, rtol=0, atol=0)
-
-
-def test_huge_tokens_keep_everything_finite():
-    core, x = oc(), (1e4 * noise(2, 4, SPEC.num_tokens, SPEC.dim)).requires_grad_()
-    slots = core(x).slots
-    (gradient,) = torch.autograd.grad(slots.square().sum(), x)
-    assert slots.isfinite().all()
-    assert gradient.isfinite().all()
-
-
-def test_communication_of_a_trained_core_can_be_switched_off():
-    core = oc()
-    torch.manual_seed(0)
-    full = core(tokens())
-    core.communication_mode = "off"
-    torch.manual_seed(0)
-    off = core(tokens())
-    assert not torch.allclose(full.slots, off.slots)
-    assert "communication" not in off.details
 
 
 @pytest.mark.parametrize("kind", [OCRIM, SCOFF, ALTSCOFF])

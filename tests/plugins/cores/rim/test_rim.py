@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from slotbench_plugins.cores.rim import RIM, RIMState
-from small_rim import CELLS, DIM, MODULES, PLAIN, SPEC, noise, small, tokens
+from small_rim import CELLS, DIM, MODULES, PLAIN, noise, small, tokens
 from torch import Tensor
 
 from slotbench.interfaces import TokenSpec
@@ -30,14 +30,6 @@ def test_as_many_modules_as_asked_change_and_the_others_keep_their_state_to_the_
         if old is not None:
             assert torch.equal((old == new).all(dim=-1), ~active)
             assert torch.equal((old != new).any(dim=-1), active)
-
-
-def test_of_six_modules_four_change_per_step_and_with_six_all_do():
-    for top_k in (4, 6):
-        core = RIM(SPEC, num_slots=6, dim=DIM, top_k=top_k, encoder_layers=1, num_heads=2).double().eval()
-        slots = core(tokens(time=8)).slots
-        changed = (slots[:, 1:] != slots[:, :-1]).any(dim=-1).sum(dim=-1)
-        assert (changed == top_k).all()
 
 
 def test_ties_at_a_start_from_zeros_go_to_the_first_modules():
@@ -98,7 +90,7 @@ def test_competition_for_the_inputs_is_the_only_other_way_to_meet():
     core = small(MODULES, communication="off")
     depends, _ = reach(core)
     assert depends.all()
-    core.path, attend = "cell", core.input_attention.forward
+    attend = core.input_attention.forward
     core.input_attention.forward = lambda *given: attend(*given).detach()
     depends, _ = reach(core)
     assert torch.equal(depends, torch.eye(MODULES, dtype=torch.bool))
@@ -122,17 +114,6 @@ def test_others_see_the_kept_state_of_an_inactive_module_unless_its_update_is_ex
 
 
 @CELLS
-def test_the_unit_of_a_module_is_its_own(cell_type):
-    core = small(MODULES, communication="off", cell_type=cell_type)
-    _, expected, _ = one_step(core)
-    with torch.no_grad():
-        core.units.hidden_weight[1] += 0.5
-    _, after, _ = one_step(core)
-    assert (after.hidden != expected.hidden).any(dim=-1).tolist() == 2 * [[False, True, False, False]]
-    assert all(parameter.shape[0] == MODULES for parameter in core.units.parameters())
-
-
-@CELLS
 @pytest.mark.parametrize("output", ["linear", "gated"])
 def test_modules_permuted_with_their_parameters_and_states_permute_the_slots(cell_type, output):
     core = small(2, cell_type=cell_type, communication_output=output)
@@ -145,27 +126,6 @@ def test_modules_permuted_with_their_parameters_and_states_permute_the_slots(cel
     weights = {n: w.index_select(axis[n], order) if n in axis else w for n, w in core.state_dict().items()}
     permuted.load_state_dict(weights)
     torch.testing.assert_close(permuted(tokens()).slots, core(tokens()).slots[:, :, order])
-
-
-def test_permuting_the_modules_states_alone_does_not_permute_the_slots():
-    core, order = small(MODULES), torch.tensor([2, 0, 3, 1])
-    before, after, _ = one_step(core)
-    _, moved, _ = one_step(core, hidden=before.hidden[:, order])
-    assert (moved.hidden - after.hidden[:, order]).abs().max() > 0.1
-    assert core.slot_parameters() is None
-
-
-def test_order_of_the_tokens_is_of_no_effect():
-    core = small()
-    torch.testing.assert_close(core(tokens()[:, :, [2, 0, 1]]).slots, core(tokens()).slots)
-
-
-def test_a_token_of_zeros_is_a_second_null_input():
-    """Where the null input stands, first or last, is then of no effect either."""
-    core = small(MODULES, input_attention="standard")
-    padded = torch.cat([torch.zeros_like(tokens()[:, :, :1]), tokens()], dim=2)
-    attention = core(padded).attention
-    torch.testing.assert_close(attention[..., 0], 1 - attention.sum(dim=-1))
 
 
 def test_a_small_step_is_what_one_computes_by_hand():

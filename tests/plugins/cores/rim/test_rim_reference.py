@@ -158,15 +158,6 @@ def test_thesis_agrees_with_a_loop_over_modules_whether_inactive_modules_read_or
         np.testing.assert_allclose(core(x).slots.detach().numpy(), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_what_inactive_modules_read_matters_to_those_who_see_their_update_alone():
-    for expose in (False, True):
-        core = lively(RIM.original(TokenSpec(TOKEN, 1), MODULES, ACTIVE, DIM), 0)
-        core.expose_inactive_update = expose
-        unmasked = core(tokens(1, 0)).slots
-        core.mask_inactive_reads = True
-        assert (not torch.equal(core(tokens(1, 0)).slots, unmasked)) is expose
-
-
 def test_original_starts_with_the_weights_of_its_authors():
     for cell_type in ("gru", "lstm"):
         torch.manual_seed(0)
@@ -195,11 +186,6 @@ def test_thesis_starts_with_the_weights_of_its_code():
         assert layer.weight.std().item() == pytest.approx(0.01, rel=0.05)
     for parameter in core.units.parameters():
         assert 0.98 * 50**-0.5 < parameter.abs().max() <= 50**-0.5
-
-
-def test_a_projection_std_that_is_given_goes_before_that_of_the_initial_weights():
-    core = RIM(TokenSpec(TOKEN, 3), MODULES, 40, init="original", projection_std=0.2)
-    assert core.communication.value.weight.std().item() == pytest.approx(0.2, rel=0.05)
 
 
 def test_dropout_of_what_is_read_zeroes_whole_channels_of_a_modules_read():

@@ -250,29 +250,3 @@ def test_temperature_can_be_set_while_training_and_changes_the_gradient_alone():
     assert not torch.allclose(found[0][1], found[1][1])
     with pytest.raises(ValueError, match=r"temperature=0\.0: give a positive number"):
         core.temperature = 0.0
-
-
-def test_without_a_null_input_the_last_input_is_the_one_not_to_attend_to():
-    core = small(null_row="none", top_k=2)
-    details = core(tokens()).details
-    reads = details["reads"]
-    assert reads.shape[-1] == SPEC.num_tokens + 1
-    assert not reads[..., -1].any()
-    torch.testing.assert_close(reads.sum(dim=-1), torch.ones(2, 6, MODULES).double())
-    last, active = reads[..., -2], details["active"]
-    assert (last.where(active, 0.0).amax(-1) <= last.where(~active, 1.0).amin(-1)).all()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"num_schemata": 0}, "num_schemata=0: give at least 1"),
-        ({"temperature": 0.0}, r"temperature=0\.0: give a positive number"),
-        ({"top_k": 9}, "top_k=9 of num_slots=6"),
-        ({"disabled_slots": (6,)}, "give numbers from 0 to 5"),
-    ],
-)
-@CORES
-def test_arguments_that_cannot_be_are_refused(kind, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        kind(SPEC, **arguments)

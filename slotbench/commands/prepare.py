@@ -17,7 +17,7 @@ from slotbench.help_text import print_help
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
 
-    from slotbench.data.prepared_videos import Coder
+    from slotbench.data.preparing import Coder
     from slotbench.interfaces import VideoSpec
 
 __all__ = ["main"]
@@ -33,7 +33,6 @@ MemoryMaze, MOVi, CLEVRER). With --features it writes a frozen network's feature
 set FeatureFile.
 
   slotbench prepare MOVi --path DIR --out CACHE --resolution 64
-  slotbench prepare CLEVR --path FILE --out CACHE --jobs 8
   slotbench prepare MOViLike --out CACHE --level tex      simulated here: has no --path
   slotbench prepare MOVi --path DIR --out FEATURES --resolution 256 --features DINOFeatures --features.path WEIGHTS
   slotbench prepare ActionVideos --path DIR --out CACHE --resolution 64 --codes RUN
@@ -52,18 +51,16 @@ def main(command: str, arguments: list[str]) -> int:
     known = registry.names("datasets")
     if name not in known:
         raise UserError(lines(f"no data set named {name}{did_you_mean(name, known)}", available=listing(known)))
-    if any(given.partition("=")[0] == "--features" for given in rest):
-        return _prepare_features(name, rest)
-    return _prepare(name, rest)
+    with_features = any(argument.partition("=")[0] == "--features" for argument in rest)
+    return (_prepare_features if with_features else _prepare)(name, rest)
 
 
 def _prepare(name: str, arguments: list[str]) -> int:
-    from slotbench.data.prepared_videos import PreparableVideos
-    from slotbench.data.preparing import Preparable
+    from slotbench.data.preparing import Preparable, PreparableVideos
 
     kind = registry.load("datasets", name)
     if not issubclass(kind, Preparable):
-        raise UserError(lines(f"{name} has nothing to prepare: it is used as it is", available=listing(_preparable())))
+        raise UserError(f"{name} has nothing to prepare: it is used as it is")
     parser = _parser(name, f"Writes {name} to a cache.")
     others = set(inspect.signature(kind).parameters) - set(kind.prepare_arguments)
     parser.add_class_arguments(kind, skip=others)
@@ -86,7 +83,7 @@ def _coder(run: str, frame: VideoSpec) -> Coder:
     import torch
 
     from slotbench.checksums import file_digest
-    from slotbench.data.prepared_videos import Coder
+    from slotbench.data.preparing import Coder
     from slotbench.interfaces import unit_frames
     from slotbench.pretrained.weights import find_checkpoint
     from slotbench.tasks.codes.trained_tokenizer import trained_tokenizer
@@ -110,18 +107,17 @@ def _coder(run: str, frame: VideoSpec) -> Coder:
 def _prepare_features(name: str, arguments: list[str]) -> int:
     """Writes a frozen network's features of every frame of a data set, on a GPU if there is one."""
     import torch
-    from torch import Tensor
 
     from slotbench.config.policy import apply_policy
     from slotbench.data.base import SlotDataModule, Split
-    from slotbench.data.features.feature_writing import write_features
+    from slotbench.data.features import write_features
     from slotbench.data.preparing import Preparable
     from slotbench.interfaces import VideoSpec
     from slotbench.pretrained.feature_extractor import FeatureExtractor
 
     apply_policy()
     kind = registry.load("datasets", name)
-    parser = _parser(name, f"Writes features of the frames of {name} to HDF5, for the data set FeatureFile.")
+    parser = _parser(name, f"Writes features of the frames of {name}, for the data set FeatureFile.")
     every = inspect.signature(kind).parameters
     loader = set(inspect.signature(SlotDataModule).parameters)
     others = set(every) - set(kind.prepare_arguments) if issubclass(kind, Preparable) else loader & set(every)
@@ -141,12 +137,17 @@ def _prepare_features(name: str, arguments: list[str]) -> int:
         extractor = features(data.spec.input)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         extractor.to(device)
-
-        def extract(frames: Tensor) -> Tensor:
-            return extractor(frames[None].to(device))[0].cpu()
-
         splits = get_args(Split) if split == "all" else (split,)
-        write_features(data, extract, extractor.spec, extractor.resolution, out, description, splits, report, jobs)
+        write_features(
+            data,
+            lambda frames: extractor(frames[None].to(device))[0].cpu(),
+            extractor.resolution,
+            out,
+            description,
+            splits,
+            report,
+            jobs,
+        )
     print(f"wrote {out}; use it with --data FeatureFile --data.path {out}")
     return 0
 
@@ -155,9 +156,7 @@ def _parser(name: str, description: str) -> ArgumentParser:
     """A parser of what follows the name of a data set, with the option for the folder."""
     import jsonargparse
 
-    from slotbench.config.parser import FittedHelp
-
-    class Parser(FittedHelp, jsonargparse.ArgumentParser):
+    class Parser(jsonargparse.ArgumentParser):
         def error(self, message: str, ex: Exception | None = None) -> NoReturn:
             raise UserError(f"{message}; slotbench prepare {name} --help lists the arguments")
 
@@ -180,15 +179,3 @@ def _preparing(name: str, out: Path) -> Iterator[Report]:
     except KeyboardInterrupt:
         print(f"interrupted; the same command resumes from what {out} holds")
         raise
-
-
-def _preparable() -> list[str]:
-    """The data sets that can be prepared, those left out that cannot be imported."""
-    from slotbench.data.preparing import Preparable
-
-    found = []
-    for name in registry.names("datasets"):
-        with contextlib.suppress(registry.RegistryError):
-            if issubclass(registry.load("datasets", name), Preparable):
-                found.append(name)
-    return found

@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from slotbench.data.descriptors import enough_descriptors
 from slotbench.data.reading_order import InOrder, ResumableLoader
 from slotbench.errors import DataFilesError, did_you_mean
 from slotbench.interfaces import DataSpec, DescribedClips, Reporter, VideoBatch, to_unit_range
@@ -32,6 +31,7 @@ __all__ = [
     "collate",
     "generator_for",
     "join_clips",
+    "leave_signals_to_the_main_process",
     "padded",
     "to_unit_range",
 ]
@@ -381,7 +381,6 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
         return self._loader_of(dataset, sampler, batch_size)
 
     def _loader_of(self, dataset: ClipDataset, sampler: InOrder, batch_size: int) -> ResumableLoader:
-        enough_descriptors(self.loader.num_workers)
         # a worker runs torch on one thread without being asked to
         return ResumableLoader(
             dataset,
@@ -391,7 +390,7 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
             collate_fn=collate,
             persistent_workers=self.loader.num_workers > 0,
             pin_memory=torch.cuda.is_available(),
-            worker_init_fn=_leave_signals_to_the_main_process,
+            worker_init_fn=leave_signals_to_the_main_process,
             # for the workers' seeds: drawn from torch's own generator, they would depend on which workers run already
             generator=torch.Generator().manual_seed(self.loader.seed),
         )
@@ -429,7 +428,7 @@ class _SimulatedClips(ClipDataset):
         return self.__dict__ | {"data": data}
 
 
-def _leave_signals_to_the_main_process(worker: int) -> None:
+def leave_signals_to_the_main_process(worker: int) -> None:
     """Ctrl-C and a scheduler's SIGTERM reach every process of the group; only the main one knows how to end a run."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -16,9 +16,8 @@ from slotbench.data.base import LoaderOptions, SlotDataModule, Split, check_coun
 from slotbench.data.clip_cache import ClipCache, is_cache, write_cache
 from slotbench.data.clips import CutClips
 from slotbench.data.formats.images import resize_bilinear, resize_nearest
-from slotbench.data.formats.tf_example import Example
-from slotbench.data.formats.tfrecord import TFRecords, is_gzip, stream_gzip
-from slotbench.data.preparing import Preparable, Report, in_order, processes_for
+from slotbench.data.formats.tfrecord import Example, stream_gzip
+from slotbench.data.preparing import Preparable, Report
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import DataSpec, VideoBatch
 
@@ -28,7 +27,6 @@ _ROWS, _COLUMNS, _ENTITIES = 240, 320, 11
 _LABELS = ("size", "material", "shape", "color")
 _TIMED = ("positions", "rotation", "pixel_coords", "visibility")
 _PIECE = 64  # scenes that are written at a time
-_PIECE_ON_DISK = 4_000_000  # bytes, compressed, about
 _EXPECTED = "one of CLEVR with masks"
 _FLIP = 4  # tells the generators of flips from those of samples and orders
 _GET = (
@@ -125,20 +123,15 @@ class CLEVR(SlotDataModule, Preparable):
             what = "is a folder" if self.path.is_dir() else "does not exist"
             raise DataFilesError(f"{self.path} {what}; expected the TFRecord file of CLEVR with masks: {_GET}")
         size = self.path.stat().st_size
-        jobs = processes_for(jobs, size // _PIECE_ON_DISK)
-        write_cache(
-            out,
-            partial(self._pieces, lambda done: report("scenes", done, size), jobs),
-            self._description() | {"file": self.path.name},
-            _TIMED,
-        )
+        pieces = partial(self._pieces, lambda done: report("scenes", done, size))
+        write_cache(out, pieces, self._description() | {"file": self.path.name}, _TIMED)
         report("scenes", size, size)
 
-    def _pieces(self, report: Callable[[int], None], jobs: int, first: int) -> Iterator[VideoBatch]:
-        records = _records(self.path, first, report)
-        # as bytes: a view of a file cannot be sent to another process
-        pieces = iter(lambda: [bytes(record) for record in islice(records, _PIECE)], [])
-        return in_order(partial(_scenes, self.path, self.crop, self.resolution), pieces, jobs)
+    def _pieces(self, report: Callable[[int], None], first: int) -> Iterator[VideoBatch]:
+        records, where = stream_gzip(self.path, first, report), f"{self.path}: a record"
+        while piece := list(islice(records, _PIECE)):
+            scenes = (Example(memoryview(record), where, _EXPECTED) for record in piece)
+            yield join_clips([_scene(scene, self.crop, self.resolution) for scene in scenes])
 
     def _description(self) -> dict[str, Any]:
         return {"set": "clevr_with_masks", "resolution": self.resolution, "crop": list(self.crop)}
@@ -164,23 +157,6 @@ class _Flipped(CutClips):
         batch.masks = torch.where(flipped[:, None, None, None], batch.masks.flip(-1), batch.masks)
         batch.objects["flipped"] = flipped
         return batch
-
-
-def _records(path: Path, first: int, report: Callable[[int], None]) -> Iterator[memoryview]:
-    """The records from number `first` on; the original is compressed, a file that has been unpacked will do as well."""
-    if is_gzip(path):
-        yield from stream_gzip(path, first, report=report)
-        return
-    records = TFRecords([path], verify=True)
-    size = path.stat().st_size
-    for index in range(first, len(records)):
-        yield records[index]
-        report(size * (index + 1) // len(records))
-
-
-def _scenes(path: Path, crop: tuple[int, int, int, int], resolution: int, records: list[bytes]) -> VideoBatch:
-    where = f"{path}: a record"
-    return join_clips([_scene(Example(memoryview(record), where, _EXPECTED), crop, resolution) for record in records])
 
 
 def _scene(scene: Example, crop: tuple[int, int, int, int], resolution: int) -> dict[str, np.ndarray]:

@@ -1,45 +1,31 @@
-"""Preparing a data set: work in several processes, and checksums from which an interrupted writer resumes."""
+"""What `slotbench prepare` can write: data sets of stored videos, each split decoded to a cache."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import math
-import multiprocessing
-import multiprocessing.connection
 import os
-import signal
-import sys
-import threading
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
-from msgspec import Meta
+from torch import Tensor
+from torch.utils.data import Dataset
 
-from slotbench.errors import DataFilesError, FileError
-from slotbench.files import remove_partials
-from slotbench.locks import Lock
-from slotbench.records import as_record
+from slotbench.data.base import Split, leave_signals_to_the_main_process
+from slotbench.data.clip_cache import ClipCache, is_cache, write_cache
+from slotbench.data.clips import ClipSource, StoredVideos
+from slotbench.data.reading_order import ResumableLoader
+from slotbench.errors import DataFilesError
+from slotbench.interfaces import DataSpec, VideoBatch
 
-__all__ = ["Marks", "Preparable", "Report", "as_marks", "in_order", "processes_for", "sole_writer"]
+__all__ = ["Coder", "Preparable", "PreparableVideos", "Report", "cache_videos", "in_order", "processes_for"]
 
 Report = Callable[[str, int, int], None]
 """Called with the name of the work, the amount done, and the total (videos, or bytes of a file)."""
 
-Piece = TypeVar("Piece")
-Result = TypeVar("Result")
-
 _WORTH_A_PROCESS = 4  # pieces; a process takes seconds to import torch
-_MOST_MARKS = 64
-_LOCK = ".prepare.lock"
-_FORMER_PARTIALS = (".cache.json.*", ".progress.json.*", ".*.progress.json.*", ".SHA256SUMS.*")
-_Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
-_Stored = Annotated[list[tuple[Annotated[int, Meta(ge=1)], dict[str, _Digest]]], Meta(max_length=2 * _MOST_MARKS)]
 
 
 class Preparable(ABC):
@@ -59,182 +45,178 @@ class Preparable(ABC):
         """
 
 
+@dataclass(frozen=True)
+class Coder:
+    """A tokenizer whose codes a cache holds beside the frames.
+
+    Attributes:
+        encode: makes codes "batch time rows cols" of frames of bytes "batch time channels height width".
+        description: which tokenizer, in JSON's types, and `num_codes`.
+    """
+
+    encode: Callable[[Tensor], Tensor]
+    description: dict[str, Any]
+
+
 def processes_for(asked: int | None, pieces: int) -> int:
     """The number of processes to use: the given one, or that of the cores if there is enough work for them.
 
     Raises:
         DataFilesError: fewer than one is asked for.
     """
-    if asked is not None:
-        if asked < 1:
-            raise DataFilesError(f"jobs is {asked}; expected 1 or more")
-        return asked
+    if asked is not None and asked < 1:
+        raise DataFilesError(f"jobs is {asked}; expected 1 or more")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, pieces // _WORTH_A_PROCESS))
+    return asked or max(1, min(cores, pieces // _WORTH_A_PROCESS))
 
 
-def in_order(work: Callable[[Piece], Result], pieces: Iterable[Piece], jobs: int) -> Iterator[Result]:
-    """Yields `work(piece)` for every piece in order, whichever process computes it.
+class _Pieces(Dataset[VideoBatch]):
+    def __init__(self, work: Callable[[Any], VideoBatch], pieces: Sequence[Any]) -> None:
+        self.work, self.pieces = work, pieces
 
-    A few pieces are worked on ahead of the one that is waited for. With one job all is done in this process.
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    def __getitem__(self, index: int) -> VideoBatch:
+        return self.work(self.pieces[index])
+
+
+def in_order(work: Callable[[Any], VideoBatch], pieces: Sequence[Any], jobs: int) -> Iterator[VideoBatch]:
+    """Yields `work(piece)` for every piece in order, whichever of `jobs` processes computes it.
+
+    With one job all is done in this process.
+    """
+    if jobs == 1 or len(pieces) < 2:
+        return map(work, pieces)
+    workers = min(jobs, len(pieces))
+    init = leave_signals_to_the_main_process
+    return iter(ResumableLoader(_Pieces(work, pieces), batch_size=None, num_workers=workers, worker_init_fn=init))
+
+
+def cache_videos(
+    folder: Path,
+    source: ClipSource,
+    description: dict[str, Any],
+    timed: Collection[str],
+    report: Callable[[int, int], None],
+    jobs: int = 1,
+    size: int = 16,
+    coder: Coder | None = None,
+) -> None:
+    """Writes all videos of a source to a cache, whole, or resumes one that was interrupted.
 
     Args:
-        work: can be pickled if there are several jobs, and so can pieces and results.
-        pieces: what it is given.
-        jobs: processes.
-
-    Raises:
-        DataFilesError: what `work` raises, or a process has been killed.
+        folder: where to.
+        source: of videos of one length.
+        description: see `write_cache`.
+        timed: see `write_cache`.
+        report: called with the number of videos written and their total.
+        jobs: processes that read them.
+        size: videos that are read and written at a time.
+        coder: makes the codes of frames, in this process.
     """
-    if jobs == 1:
-        yield from map(work, pieces)
-        return
-    # not forked: this process has threads, of which a copy has none
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(jobs, context, initializer=_start_worker)
-    waiting: deque[Future[Result]] = deque()
-    try:
-        for piece in pieces:
-            waiting.append(pool.submit(work, piece))
-            if len(waiting) > 2 * jobs:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    except BrokenProcessPool as error:
-        raise DataFilesError(
-            "a process that worked on the data set has been killed, perhaps for its memory: the same command resumes "
-            f"from here; with fewer than {jobs} --jobs it needs less"
-        ) from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    if coder is not None:
+        description = description | {"codes": coder.description}
+    total = len(source.lengths)
+    report(0, total)
+
+    def batches(first: int) -> Iterator[VideoBatch]:
+        pieces = [range(start, min(start + size, total)) for start in range(first, total, size)]
+        for batch in in_order(partial(_whole, source), pieces, jobs):
+            yield batch if coder is None else replace(batch, codes=coder.encode(batch.frames))
+
+    write_cache(folder, batches, description, timed, lambda done: report(done, total))
+    report(total, total)
 
 
-def _start_worker() -> None:
-    import torch
-
-    # Ctrl-C reaches the whole group of processes; the first one ends the others
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+def _whole(source: ClipSource, videos: range) -> VideoBatch:
+    return source.read(videos, [0] * len(videos), int(source.lengths[0]))
 
 
-def _end_with_parent() -> None:
-    """Ends this worker when its parent is killed; it would wait for work for ever."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        multiprocessing.connection.wait([parent.sentinel])
-        os._exit(1)
+class PreparableVideos(StoredVideos, Preparable):
+    """Stored videos of which `slotbench prepare` writes a cache for each split, which `path` may then name.
 
-
-class Marks:
-    """The checksums of what has been written so far, remembered at up to 64 places on the way.
-
-    Before writing continues, the files on the disk are compared with them, and writing continues behind the last place
-    up to which they match. As the work grows places are forgotten, so that those that stay are spread over all of it.
-
-    Args:
-        known: the places of an earlier process, each a number of pieces and the checksums of the files up to there.
+    A subclass finds the released files (`has`, `released`), describes the caches of their videos (`describe`), and
+    opens one (`opened`).
     """
 
-    def __init__(self, known: Iterable[tuple[int, dict[str, str]]] = ()) -> None:
-        self._marks = list(known)
-        self._digests: dict[str, Any] = {}
+    path: Path
+    stored: ClassVar[Mapping[Split, str]] = {"train": "train", "val": "validation", "test": "test"}
+    """The names of the splits on the disk."""
+    timed: ClassVar[Collection[str]]
+    """The entries of `objects` that have an axis of frames."""
+    piece: ClassVar[int] = 16
+    """Videos that are decoded and written to a cache at a time."""
 
-    def update(self, name: str, content: Any) -> None:
-        """Adds bytes that are written to the file `name`."""
-        self._digests.setdefault(name, hashlib.sha256()).update(content)
+    @abstractmethod
+    def has(self, stored: str) -> bool:
+        """Whether the released files have this split."""
 
-    def set(self, count: int) -> None:
-        """Records that so many pieces are on the disk for good."""
-        self._marks.append((count, self.sums()))
-        if len(self._marks) > _MOST_MARKS:
-            # the one whose neighbours are nearest to each other, so that those that stay are spread over the way
-            gaps = [self._marks[i + 1][0] - self._marks[i - 1][0] for i in range(1, len(self._marks) - 1)]
-            del self._marks[1 + gaps.index(min(gaps))]
-
-    def sums(self) -> dict[str, str]:
-        """The checksums of what was noted, by file."""
-        return {name: digest.hexdigest() for name, digest in self._digests.items()}
-
-    def verify(self, read: Callable[[int, int], Iterable[tuple[str, Any]]]) -> int:
-        """Reads again what an earlier process has written, and forgets the places behind the first damage.
+    @abstractmethod
+    def released(self, stored: str, keep: bool = True) -> ClipSource:
+        """The videos of a split in the released files.
 
         Args:
-            read: gives what lies on the disk of the pieces from one number to another, as file and bytes.
+            stored: the split's name on the disk.
+            keep: keeps movies decoded in the user's cache folder, for clips that are cut out of them.
 
-        Returns:
-            how many pieces are as they were written.
+        Raises:
+            DataFilesError: they are missing or not what they should be.
         """
-        good, kept = 0, self._digests
-        digests: dict[str, Any] = {}
-        for count, sums in self._marks:
-            for name, content in read(good, count):
-                digests.setdefault(name, hashlib.sha256()).update(content)
-            if {name: digest.hexdigest() for name, digest in digests.items()} != sums:
-                break
-            good, kept = count, {name: digest.copy() for name, digest in digests.items()}
-        self._marks = [mark for mark in self._marks if mark[0] <= good]
-        self._digests = kept
-        return good
 
-    def resume(self, read: Callable[[int, int], Iterable[tuple[str, Any]]], noted: Any, where: Path) -> int:
-        """`verify` of what lies at `where`; tells the user if there is less than the `noted` number of videos."""
-        try:
-            good = self.verify(read)
-        except (FileError, OSError):  # a file that is not there, or that the disk cannot read
-            good, self._marks, self._digests = 0, [], {}
-        if isinstance(noted, int) and good < noted:
-            print(
-                f"{where}: {noted} videos had been written, and {good} of them are on the disk as they were; the "
-                "others are written again",
-                file=sys.stderr,
+    @abstractmethod
+    def describe(self, stored: str, source: Any) -> dict[str, Any]:
+        """All that decides what the cache of a source's videos holds."""
+
+    @abstractmethod
+    def opened(self, stored: str) -> ClipCache:
+        """The cache of a split.
+
+        Raises:
+            DataFilesError: it was prepared with other arguments.
+        """
+
+    @property
+    def spec(self) -> DataSpec:
+        """The sizes of `StoredVideos`, with the codes of the cache if it has some."""
+        return self.with_codes(super().spec)
+
+    def with_codes(self, spec: DataSpec) -> DataSpec:
+        """The spec with the codes that the cache has beside the frames; crops have none."""
+        folders = [self.path / stored for stored in self.stored.values()]
+        complete = next((folder for folder in folders if is_cache(folder, complete=True)), None)
+        if complete is None or self.crop != 1:
+            return spec
+        return replace(spec, input=replace(spec.input, codes=ClipCache(complete).code_spec))
+
+    def stored_name(self, split: Split) -> str:
+        """The name of a split on the disk."""
+        return self.stored[split]
+
+    def source(self, split: Split) -> ClipSource:
+        """The videos of a split: of its cache if `path` has one, or of the released files."""
+        stored = self.stored_name(split)
+        return self.opened(stored) if is_cache(self.path / stored) else self.released(stored)
+
+    def prepare(self, out: Path, report: Report, jobs: int | None = None, coder: Coder | None = None) -> None:
+        """Decodes every split that `path` has into a cache below `out`.
+
+        Args:
+            out: the folder.
+            report: called with the progress.
+            jobs: processes that read the videos.
+            coder: makes the codes that the cache holds too.
+
+        Raises:
+            DataFilesError: there is nothing to prepare, or `out` holds something else.
+        """
+        if is_cache(self.path / "train"):
+            raise DataFilesError(f"{self.path} is a cache already; name the folder of the released files")
+        # without any the first one says what is missing
+        for stored in [name for name in self.stored.values() if self.has(name)] or ["train"]:
+            source = self.released(stored, keep=False)
+            count = processes_for(jobs, len(source.lengths) // self.piece)
+            description = self.describe(stored, source)
+            cache_videos(
+                out / stored, source, description, self.timed, partial(report, stored), count, self.piece, coder
             )
-        return good
-
-    def last(self) -> int:
-        """The number of pieces recorded as being on the disk."""
-        return self._marks[-1][0] if self._marks else 0
-
-    def stored(self) -> list[Any]:
-        """The places in JSON's types."""
-        return [[count, sums] for count, sums in self._marks]
-
-
-def as_marks(stored: Any) -> Marks:
-    """The marks that `Marks.stored` gave, read back from a file; no marks if they are not in that form."""
-    try:
-        known = as_record(stored, _Stored, "the progress")
-    except FileError:
-        return Marks()
-    counts = [count for count, _ in known]
-    return Marks(known) if counts == sorted(set(counts)) else Marks()
-
-
-@contextlib.contextmanager
-def sole_writer(folder: Path) -> Iterator[None]:
-    """Makes the folder, waits while another process writes to it, and removes what killed writers have left.
-
-    Raises:
-        DataFilesError: the folder cannot be made, or nothing can be written there.
-    """
-    lock = Lock(folder / _LOCK)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock.acquire(math.inf, f"waiting for another process that writes {folder}")
-    except OSError as error:
-        raise DataFilesError(f"nothing can be written to {folder}: {error.strerror}") from error
-    except FileError as error:
-        raise DataFilesError(f"nothing can be written to {folder}: {error}") from error
-    try:
-        remove_partials(folder, older_than=0.0)
-        for pattern in _FORMER_PARTIALS:
-            for partial in folder.glob(pattern):
-                if not partial.name.endswith(".partial"):
-                    with contextlib.suppress(OSError):
-                        partial.unlink()
-        yield
-        # complete: those who wait find nothing left to be written, so none of them needs the name
-        with contextlib.suppress(OSError):
-            os.unlink(folder / _LOCK)
-    finally:
-        lock.release()

@@ -8,8 +8,7 @@ from typing import cast
 
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, SequentialSampler
 
-from slotbench.data.descriptors import too_many_open
-from slotbench.errors import DataFilesError, FileError
+from slotbench.errors import FileError
 from slotbench.interfaces import VideoBatch
 
 __all__ = ["InOrder", "ResumableLoader"]
@@ -107,10 +106,6 @@ class ResumableLoader(DataLoader[VideoBatch]):
                 return
             except FileError as error:
                 raise _as_in_the_worker(error) from error
-            except (OSError, RuntimeError) as error:
-                if (reason := too_many_open(error)) is not None:
-                    raise DataFilesError(reason) from error
-                raise
             self._yielded += 1
             yield batch
 

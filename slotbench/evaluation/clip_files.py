@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from slotbench.arrays import ARRAY_LIMIT, map_npy, npz_names, read_npz
-from slotbench.data.folders.mask_files import MASKS, read_mask_image
+from slotbench.data.folders.frame_maps import MASKS, read_mask_image
 from slotbench.data.folders.names import IMAGES, frame_files, is_hidden, natural_order
 from slotbench.errors import FileError, UserError
 from slotbench.evaluation.frame_numbers import FrameNumbers

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
-import h5py
 import pytest
 import torch
 
 from slotbench.cli import run
-from slotbench.data.features.feature_file import FeatureFile
+from slotbench.data.features import FeatureFile
 from slotbench.data.movi.movi import MOVi
 from slotbench.interfaces import VideoSpec
 from slotbench.pretrained import vit
@@ -43,7 +41,7 @@ def arguments(tmp_path, monkeypatch):
 def test_the_features_of_every_frame_are_written(arguments, tmp_path, capsys):
     assert run(["prepare", *arguments, "--features.resolution=12", "--split", "train"]) == 0
     assert f"--data FeatureFile --data.path {tmp_path / 'out'}" in capsys.readouterr().out
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["SHA256SUMS", "train.h5"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["train"]
     data = FeatureFile(str(tmp_path / "out"))
     assert data.spec.features == VideoSpec(12, 3, 3)
     assert data.spec.input == VideoSpec(3, 12, 12)
@@ -54,13 +52,12 @@ def test_the_features_of_every_frame_are_written(arguments, tmp_path, capsys):
     torch.testing.assert_close(batch.features.float(), expected, atol=2e-3, rtol=2e-3)
     assert batch.masks.shape == (1, 2, 12, 12)
     assert batch.objects["num_objects"].tolist() == movi.objects["num_objects"].tolist()
-    with h5py.File(tmp_path / "out" / "train.h5") as file:
-        source = json.loads(file.attrs["source"])
+    source = data.dataset("train").source.description
     assert source["data"] == "MOVi"
     assert source["features"]["init_args"]["arch"] == "small"
     # again, and the split that was left out; MOVi-A has no other to test on than its validation split
     assert run(["prepare", *arguments, "--features.resolution=12"]) == 0
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["SHA256SUMS", "test.h5", "train.h5", "val.h5"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["test", "train", "val"]
 
 
 @pytest.mark.parametrize(

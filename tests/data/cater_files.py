@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import json
-import struct
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from media_files import write_movie
 
-__all__ = ["FRAMES", "jpeg", "scene_of", "write_avi", "write_cater"]
+__all__ = ["FRAMES", "scene_of", "write_cater", "write_video"]
 
 FRAMES = 13
 
 
-def chunk(kind: bytes, content: bytes) -> bytes:
-    """A chunk of a RIFF file, padded to an even length."""
-    return kind + struct.pack("<I", len(content)) + content + b"\0" * (len(content) % 2)
-
-
-def jpeg(image: np.ndarray) -> bytes:
-    """An image "height width 3" as JPEG."""
-    stream = io.BytesIO()
-    Image.fromarray(image).save(stream, "JPEG", quality=90)
-    return stream.getvalue()
-
-
-def write_avi(path: Path, frames: list[bytes]) -> Path:
-    """An AVI file of images, with headers, a junk chunk, sound between the frames, and an index."""
-    header = chunk(b"LIST", b"hdrl" + chunk(b"avih", bytes(56)) + chunk(b"JUNK", bytes(7)))
-    movie, index = b"movi", b""
-    for number, frame in enumerate(frames):
-        index += b"00dc" + struct.pack("<III", 16, len(movie), len(frame))
-        movie += chunk(b"00dc", frame)
-        if number % 3 == 0:
-            movie += chunk(b"01wb", bytes(5))
-    content = b"AVI " + header + chunk(b"LIST", movie) + chunk(b"idx1", index)
-    path.write_bytes(chunk(b"RIFF", content))
-    return path
+def write_video(path: Path, frames: np.ndarray) -> Path:
+    """An AVI file of Motion JPEG."""
+    return write_movie(path, frames, codec="mjpeg", pixels="yuvj420p")
 
 
 def scene_of(seed: int, frames: int = FRAMES) -> dict:
@@ -67,9 +44,9 @@ def write_cater(folder: Path, videos: int = 6) -> Path:
         (folder / name).mkdir(parents=True)
     lines = []
     for video in range(videos):
-        images = [np.full((24, 32, 3), 40 * video + frame, np.uint8) for frame in range(FRAMES)]
+        images = np.stack([np.full((24, 32, 3), 40 * video + frame, np.uint8) for frame in range(FRAMES)])
         name = f"CATER_new_{video:06d}"
-        write_avi(folder / "videos" / f"{name}.avi", [jpeg(image) for image in images])
+        write_video(folder / "videos" / f"{name}.avi", images)
         scene = scene_of(video)
         (folder / "scenes" / f"{name}.json").write_text(json.dumps(scene))
         x, y, _ = scene["objects"][2]["locations"][str(FRAMES - 1)]

@@ -25,7 +25,7 @@ from slotbench.data.balls.ball_file import BallFile
 from slotbench.data.base import LoaderOptions
 from slotbench.data.cater.cater import CATER
 from slotbench.data.clevrer.clevrer import CLEVRER
-from slotbench.data.features.feature_file import FeatureFile
+from slotbench.data.features import FeatureFile
 from slotbench.data.folders.depth_video import DepthVideo
 from slotbench.data.folders.video_folder import VideoFolder
 from slotbench.data.movi.movi import MOVi

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import multiprocessing
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from torch.nn import functional as F
 from slotbench.data import clevr
 from slotbench.data.base import Split
 from slotbench.data.clevr import CLEVR
-from slotbench.data.formats.tf_example import Example
+from slotbench.data.formats.tfrecord import Example
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoBatch
 
@@ -61,6 +60,13 @@ def test_scenes_are_cropped_and_resized_as_locatello_et_al_do(cache: Path, scene
         mean = image.reshape(SIDE, 2, SIDE, 2, 3).mean((1, 3)).transpose(2, 0, 1)
         assert np.abs(batch.frames[clip, 0].numpy() - mean).max() <= 0.5
         assert np.array_equal(batch.masks[clip, 0], scene["ids"][29:221, 64:256][1::2, 1::2])
+
+
+def test_an_unpacked_file_will_do_as_well(file: Path, cache: Path, tmp_path: Path) -> None:
+    unpacked = tmp_path / file.name
+    unpacked.write_bytes(gzip.decompress(file.read_bytes()))
+    CLEVR(str(unpacked), resolution=SIDE).prepare(tmp_path / "out", silent)
+    assert (tmp_path / "out" / "masks.npy").read_bytes() == (cache / "masks.npy").read_bytes()
 
 
 def test_a_third_of_the_size_takes_the_pixel_in_the_middle(file: Path, tmp_path: Path, scenes: list) -> None:
@@ -146,19 +152,6 @@ def test_preparing_goes_on_where_it_was_interrupted(
     assert reported[-1] == (file.stat().st_size,) * 2
     for name in cache.iterdir():
         assert (tmp_path / name.name).read_bytes() == name.read_bytes(), name.name
-
-
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_an_unpacked_file_will_do_as_well_in_several_processes(
-    file: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # a copy of this process need not import everything; tests/commands/test_prepare.py starts real ones
-    copied = multiprocessing.get_context("fork")
-    monkeypatch.setattr(multiprocessing, "get_context", lambda method: copied)
-    unpacked = tmp_path / file.name
-    unpacked.write_bytes(gzip.decompress(file.read_bytes()))
-    CLEVR(str(unpacked), resolution=SIDE).prepare(tmp_path / "out", silent, jobs=2)
-    assert (tmp_path / "out" / "masks.bin").read_bytes() == (cache / "masks.bin").read_bytes()
 
 
 def test_what_cannot_be_read_says_what_is_expected(file: Path, cache: Path, tmp_path: Path) -> None:

@@ -37,12 +37,20 @@ def write_pictures(folder: Path, frames: np.ndarray, ending: str = "png") -> Pat
     return folder
 
 
-def write_movie(path: Path, frames: np.ndarray, between_keys: int = 7, bit_rate: int | None = None) -> Path:
-    """A movie in MPEG-4."""
+def write_movie(
+    path: Path,
+    frames: np.ndarray,
+    between_keys: int = 7,
+    bit_rate: int | None = None,
+    codec: str = "mpeg4",
+    pixels: str = "yuv420p",
+) -> Path:
+    """A movie, in MPEG-4."""
     av = pytest.importorskip("av")
     path.parent.mkdir(parents=True, exist_ok=True)
     with av.open(str(path), "w") as container:
-        stream = container.add_stream("mpeg4", rate=25)
+        stream = container.add_stream(codec, rate=25)
+        stream.pix_fmt = pixels
         stream.height, stream.width = frames.shape[1:3]
         stream.gop_size = between_keys
         if bit_rate is not None:

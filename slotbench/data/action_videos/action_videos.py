@@ -12,7 +12,7 @@ from slotbench.data.action_videos.recordings import Recordings, find_recordings
 from slotbench.data.base import LoaderOptions, Split, check_counts
 from slotbench.data.clip_cache import ClipCache, is_cache
 from slotbench.data.clips import ClipSource
-from slotbench.data.prepared_videos import PreparableVideos
+from slotbench.data.preparing import PreparableVideos
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import DataSpec, VideoSpec
 
@@ -33,8 +33,8 @@ class ActionVideos(PreparableVideos):
     last frame of a video, where a file has none. Frames of another size than `resolution` are resized, the square in
     their middle if they are not square. `objects` has "video", the number of the recording, and "first_frame".
 
-    A video is read as a whole where it is an npz file, and in a movie frames are sought; `slotbench prepare
-    ActionVideos` writes decoded videos to a cache that is far quicker to read, and `path` may name that.
+    A video is read as a whole where it is an npz file, and movies are decoded once into the user's cache folder;
+    `slotbench prepare ActionVideos` writes all videos to a cache that is quicker to read, and `path` may name that.
 
     Source: Yan et al., "Temporally Consistent Transformers for Video Generation", ICML 2023; Smith et al.,
     "Convolutional State Space Models for Long-Range Spatiotemporal Modeling", NeurIPS 2023, appendix E.
@@ -50,12 +50,10 @@ class ActionVideos(PreparableVideos):
             reads all of its sets; 0 where entry t is taken in frame t. With n frames a file has n or n - 1 entries from
             there on.
         val_videos: videos of `train` that are validated on, where there is no folder `val`.
-        loader: batches, workers, sizes, and the seed of the videos' order and of the cuts. Training goes through the
-            videos again and again until there are `train_size` clips; `val_size` and `test_size` are upper bounds.
+        loader: see `StoredVideos`.
 
     Raises:
-        ValueError: for arguments that cannot be; when clips are asked for, as a `DataFilesError`, where the files are
-            missing or not what they should be.
+        ValueError: for arguments that cannot be; as a `DataFilesError`, where files are missing or damaged.
     """
 
     stored: ClassVar = {"train": "train", "val": "val", "test": "test"}
@@ -120,7 +118,7 @@ class ActionVideos(PreparableVideos):
         """Whether there is a folder of this split."""
         return self._folder(stored) is not None
 
-    def released(self, stored: str, verify: bool = False) -> Recordings:
+    def released(self, stored: str, keep: bool = True) -> Recordings:
         """The recordings of a split."""
         folder = self._folder(stored)
         if folder is None:
@@ -132,7 +130,7 @@ class ActionVideos(PreparableVideos):
         if stored not in self._files:
             self._files[stored] = find_recordings(folder)
         look = (self.video_frames, self.resolution, self.num_actions, self.action_offset)
-        return Recordings(self._files[stored], *look, self.frames_name, self.actions_name, self.timed)
+        return Recordings(self._files[stored], *look, self.frames_name, self.actions_name, self.timed, keep)
 
     def describe(self, stored: str, source: Recordings) -> dict[str, Any]:
         """The set, the split, and the arguments that frames and actions depend on."""

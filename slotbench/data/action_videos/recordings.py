@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from slotbench.arrays import read_npz
 from slotbench.data.action_videos.actions import actions_of_frames
 from slotbench.data.clips import ClipReader
-from slotbench.data.folders.movie_file import MovieFile
 from slotbench.data.folders.names import MOVIES, is_hidden
-from slotbench.data.formats.images import check_size, square_frame
-from slotbench.errors import DataFilesError, FileError, listing
+from slotbench.data.formats.images import Fit
+from slotbench.data.formats.movies import MovieFile, keep_movies
+from slotbench.errors import DataFilesError, listing
+from slotbench.io import npz_names, read_npz
 
 __all__ = ["Recordings", "find_recordings"]
 
@@ -50,6 +50,7 @@ class Recordings(ClipReader):
         frames_name: the array of the frames; where a file has none, they are in the movie of its name.
         actions_name: the array of the actions.
         log: further arrays, an entry a frame, which go to `objects`.
+        keep: decodes all movies into the user's cache folder, if they are not there.
 
     Raises:
         DataFilesError: the first file has no such array in its log.
@@ -65,9 +66,18 @@ class Recordings(ClipReader):
         frames_name: str = "video",
         actions_name: str = "actions",
         log: Collection[str] = (),
+        keep: bool = True,
     ) -> None:
         self.files = files
-        self.resolution, self.num_actions, self.action_offset = resolution, num_actions, action_offset
+        self.num_actions, self.action_offset = num_actions, action_offset
+        self.fit = Fit(resolution, resolution)
+        beside = (path.with_suffix(suffix) for path in files for suffix in MOVIES)
+        self.movies = {
+            movie.with_suffix(".npz"): MovieFile(movie, self.fit if keep else None)
+            for movie in beside
+            if movie.is_file()
+        }
+        keep_movies(movie for path, movie in self.movies.items() if frames_name not in npz_names(path))
         self.frames_name, self.actions_name = frames_name, actions_name
         self.lengths = np.full(len(files), video_frames)
         # those of a batch have to be alike, and the files are not opened but for a clip
@@ -80,16 +90,20 @@ class Recordings(ClipReader):
         """A clip; of an npz file the whole is read, of a movie only these frames are decoded."""
         path = self.files[video]
         arrays = _arrays(path, (self.actions_name, *self._shapes), (self.frames_name,))
-        length, images = self._frames(path, arrays.get(self.frames_name), frames)
+        length, shown = self._frames(path, arrays.get(self.frames_name), frames)
         if length < self.lengths[video]:
             raise DataFilesError(
                 f"{path} has {length} frames, and video_frames is {self.lengths[video]}: set data.video_frames to that "
                 "or less, or move the file away"
             )
         window = slice(frames.start, frames.stop)
+        try:
+            actions = actions_of_frames(arrays[self.actions_name], length, self.num_actions, self.action_offset)
+        except ValueError as error:
+            raise DataFilesError(f"{path} ({self.actions_name}) {error}") from error
         return {
-            "frames": np.stack([square_frame(image, self.resolution) for image in images]),
-            "actions": self._actions(path, arrays[self.actions_name], length)[window],
+            "frames": shown,
+            "actions": actions[window],
             **{name: _logged(path, name, arrays[name], length, shape)[window] for name, shape in self._shapes.items()},
         }
 
@@ -105,49 +119,32 @@ class Recordings(ClipReader):
         """The file."""
         return str(self.files[video])
 
-    def _frames(self, path: Path, stored: np.ndarray | None, numbers: range) -> tuple[int, Iterable[np.ndarray]]:
+    def _frames(self, path: Path, stored: np.ndarray | None, numbers: range) -> tuple[int, np.ndarray]:
         """The length of a video, and some frames of it."""
         if stored is None:
-            movie = _movie(path, self.frames_name)
-            return movie.length, movie.frames(numbers)
-        try:
-            if stored.ndim != 4 or stored.dtype != np.uint8 or stored.shape[-1] != 3:
-                raise ValueError(f"{stored.dtype} values of shape {stored.shape}")
-            check_size(stored.shape[2], stored.shape[1])
-        except ValueError as error:
+            if path not in self.movies:
+                raise DataFilesError(
+                    f"{path} has no {self.frames_name}, and there is no movie beside it; expected uint8 of shape "
+                    f"(time, height, width, 3) in it, or {path.stem}.mp4"
+                )
+            movie = self.movies[path]
+            shown = movie.fitted(numbers, self.fit)
+            return movie.length, shown
+        if stored.ndim != 4 or stored.dtype != np.uint8 or stored.shape[-1] != 3:
             raise DataFilesError(
-                f"{path} ({self.frames_name}) holds {error}; expected uint8 of shape (time, height, width, 3)"
-            ) from error
-        return len(stored), stored[numbers.start : numbers.stop]
-
-    def _actions(self, path: Path, values: np.ndarray, length: int) -> np.ndarray:
-        try:
-            return actions_of_frames(values, length, self.num_actions, self.action_offset)
-        except ValueError as error:
-            raise DataFilesError(f"{path} ({self.actions_name}) {error}") from error
+                f"{path} ({self.frames_name}) holds {stored.dtype} values of shape {stored.shape}; expected uint8 of "
+                "shape (time, height, width, 3)"
+            )
+        return len(stored), np.stack([self.fit(image) for image in stored[numbers.start : numbers.stop]])
 
 
 def _arrays(path: Path, needed: Collection[str], perhaps: Collection[str] = ()) -> dict[str, np.ndarray]:
     """The arrays of a file, those needed and those that it may have."""
-    try:
-        arrays = read_npz(path, {*needed, *perhaps})
-    except FileError as error:
-        raise DataFilesError(f"{error}; copy the file again") from error
+    arrays = read_npz(path, {*needed, *perhaps})
     missing = [name for name in needed if name not in arrays]
     if missing:
         raise DataFilesError(f"{path} has no {', '.join(missing)}; expected an npz file with {', '.join(needed)}")
     return arrays
-
-
-def _movie(path: Path, name: str) -> MovieFile:
-    """The movie beside a file of actions."""
-    for suffix in MOVIES:
-        if (movie := path.with_suffix(suffix)).is_file():
-            return MovieFile(movie)
-    raise DataFilesError(
-        f"{path} has no {name}, and there is no movie beside it; expected uint8 of shape (time, height, width, 3) in "
-        f"it, or {path.stem}.mp4"
-    )
 
 
 def _logged(path: Path, name: str, values: np.ndarray, length: int, shape: tuple[int, ...]) -> np.ndarray:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, get_args
 
-import h5py
 import numpy as np
 
 from slotbench.data.base import LoaderOptions, Split
 from slotbench.data.clips import ClipReader, StoredVideos
-from slotbench.data.formats.hdf5 import HDF5OfProcess, opened_hdf5, plain_datasets
+from slotbench.data.formats.hdf5 import HDF5File
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import DataSpec
 
 __all__ = ["BallFile", "StoredBalls"]
 
 _GROUPS: Mapping[Split, str] = {"train": "training", "val": "validation", "test": "test"}
-_MOST_VALUES = 1 << 24  # of a frame
 _LAYOUT = (
     "expected the groups training, validation and test, each with `features` (frames, clips, height, width, channels), "
     "values from 0 to 1, and perhaps `groups` of the same shape with one channel, the ball in each pixel from 1, and "
@@ -73,11 +70,9 @@ class BallFile(StoredVideos):
         Raises:
             DataFilesError: there is no file, or one that cannot be read.
         """
-        with opened_hdf5(self.path, _LAYOUT) as file:
-            there = [split for split in get_args(Split) if file.get(_GROUPS[split], getlink=True) is not None]
-        if not there:
-            raise DataFilesError(f"{self.path} has none of the groups; {_LAYOUT}")
-        return StoredBalls(self.path, there[0], self.stride).spec
+        file = HDF5File(self.path, _LAYOUT)
+        there = [split for split in get_args(Split) if file.arrays({"features": 5}, f"{_GROUPS[split]}/")]
+        return StoredBalls(self.path, there[0] if there else "train", self.stride).spec
 
     def stored_videos(self, split: Split) -> tuple[StoredBalls, None]:
         """The clips of a split."""
@@ -102,56 +97,35 @@ class StoredBalls(ClipReader):
 
     def __init__(self, path: Path, split: Split, stride: int = 1) -> None:
         self.path, self.split, self.stride = path, split, stride
-        self._file = HDF5OfProcess(path)
-        with opened_hdf5(path, _LAYOUT) as file:
-            self._read_layout(file)
+        self._file, group = HDF5File(path, _LAYOUT), _GROUPS[split]
+        found = self._file.arrays({"features": 5, "groups": 5}, f"{group}/")
+        shapes = {name: array.shape for name, array in found.items()}
+        features = shapes.get("features", ())
+        if not features or features[4] not in (1, 3) or shapes.get("groups", (*features[:4], 1)) != (*features[:4], 1):
+            raise DataFilesError(f"{path} has {group} of shapes {shapes}; {_LAYOUT}")
+        self._has_masks = "groups" in found
+        # files differ in what they log; what is not by ball is left out
+        self._logged = []
+        for name in ("positions", "velocities"):
+            shape = self._file.shape(f"{group}/{name}")
+            if len(shape) == 4 and shape[:2] == features[:2] and shape[3] == 2:
+                self._logged.append(name)
+        self.lengths = np.full(features[1], (features[0] - 1) // stride + 1)
+        self.spec = DataSpec.of_frames(features[4], features[2], features[3])
 
     def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
         """A clip, with one read per field."""
         index = (slice(frames[0], frames[-1] + 1, frames.step), video)
 
         def cut(name: str) -> np.ndarray:
-            return self._file.read(f"{_GROUPS[self.split]}/{name}", index, f"the clip {video}")
+            return self._file.read(f"{_GROUPS[self.split]}/{name}", index)
 
         found = {"frames": np.ascontiguousarray(_bytes(cut("features"), 255).transpose(0, 3, 1, 2))}
         if self._has_masks:
             found["masks"] = _bytes(cut("groups")[..., 0], 1)
-        return found | {name: _floats(cut(name)) for name in self._logged}
-
-    def _read_layout(self, file: h5py.File) -> None:
-        group = _GROUPS[self.split]
-        if not isinstance(file.get(group, getlink=True), h5py.HardLink):
-            raise DataFilesError(f"{self.path} has no group {group} of its own; {_LAYOUT}")
-        names = ("features", "groups", "positions", "velocities")
-        shapes = {name: tuple(item.shape) for name, item in plain_datasets(file, names, f"{group}/").items()}
-        features = shapes.get("features")
-        if features is None:
-            raise DataFilesError(f"{self.path} has no {group}/features; {_LAYOUT}")
-        if (
-            len(features) != 5
-            or not all(features)
-            or features[4] not in (1, 3)
-            or math.prod(features[2:]) > _MOST_VALUES
-        ):
-            raise DataFilesError(f"{self.path} has {group}/features of shape {features}; {_LAYOUT}")
-        if (masks := shapes.get("groups")) is not None and masks != (*features[:4], 1):
-            raise DataFilesError(
-                f"{self.path} has {group}/groups of shape {masks}, and features of shape {features}; {_LAYOUT}"
-            )
-        self._has_masks = masks is not None
-        # files differ in what they log; what is not by ball is left out
-        by_ball = [name for name in ("positions", "velocities") if len(shapes.get(name, ())) == 4]
-        self._logged = [name for name in by_ball if shapes[name][:2] == features[:2] and shapes[name][3] == 2]
-        self.lengths = np.full(features[1], (features[0] - 1) // self.stride + 1)
-        self.spec = DataSpec.of_frames(features[4], features[2], features[3])
+        return found | {name: cut(name).astype(np.float32) for name in self._logged}
 
 
 def _bytes(values: np.ndarray, scale: int) -> np.ndarray:
     """Values from 0 to 255 / scale, times scale, as bytes; values outside are clipped, and NaN is 0."""
     return (np.nan_to_num(values.astype(np.float64)).clip(0, 255 / scale) * scale).round().astype(np.uint8)
-
-
-def _floats(values: np.ndarray) -> np.ndarray:
-    """Single precision; values that do not fit are infinite."""
-    with np.errstate(over="ignore"):
-        return values.astype(np.float32)

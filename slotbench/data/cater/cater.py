@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
+from jaxtyping import Int
 from torch.utils.data import Dataset
 
 from slotbench.data.base import (
@@ -22,21 +23,21 @@ from slotbench.data.base import (
     join_clips,
     padded,
 )
-from slotbench.data.cater.sampling import Sampling, frame_numbers
 from slotbench.data.cater.scene import MOST_OBJECTS, CaterScene, cell_of
 from slotbench.data.cater.videos import LAYOUT, TIMED, CaterVideos, ListedVideos, PreparedVideos, ReleasedVideos
 from slotbench.data.clip_cache import ClipCache, is_cache
 from slotbench.data.clips import order_of_pass
-from slotbench.data.prepared_videos import cache_videos
-from slotbench.data.preparing import Preparable, Report, processes_for
+from slotbench.data.preparing import Preparable, Report, cache_videos, processes_for
 from slotbench.errors import DataFilesError
-from slotbench.files import read_text, write_atomically
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
+from slotbench.io import read_text, write_atomically
 
-__all__ = ["CATER"]
+__all__ = ["CATER", "frame_numbers"]
 
 Lists = Literal["localize", "localize_4x4", "localize_8x8"]
 Target = Literal["cell", "frames"]
+Sampling = Literal["segments", "window", "random"]
+"""One frame of each of as many segments of equal length; consecutive frames; or frames drawn from the whole video."""
 
 _GRIDS: dict[str, int] = {"localize": 6, "localize_4x4": 4, "localize_8x8": 8}
 _LINE = re.compile(r"(CATER_new_\d{1,12})\.avi\s+(\d{1,4})")
@@ -74,14 +75,11 @@ class CATER(SlotDataModule, Preparable):
             "random" frames of the whole video in their order, in evaluation the same for a clip each time.
         target: the "cell" of the snitch, or the "frames" themselves, for pre-training by reconstruction.
         lists: "localize" for 6 x 6 cells, "localize_4x4" or "localize_8x8".
-        whole_training: trains on train.txt, of which the validation split is then a part.
         scenes: reads the scene files, for targets of every step and scores by group.
-        loader: batches, workers, sizes and the seed of orders and draws. Training goes through the videos again and
-            again until there are `train_size` clips; `val_size` and `test_size` are upper bounds.
+        loader: see `StoredVideos`.
 
     Raises:
-        ValueError: for arguments that cannot be; when clips are asked for, as a `DataFilesError`, where files are
-            missing or not what they should be.
+        ValueError: for arguments that cannot be; as a `DataFilesError`, where files are missing or damaged.
     """
 
     default_sizes: ClassVar[Mapping[Split, int]] = {"train": 100_000_000, "val": 100_000, "test": 100_000}
@@ -95,7 +93,6 @@ class CATER(SlotDataModule, Preparable):
         sampling: Sampling = "segments",
         target: Target = "cell",
         lists: Lists = "localize",
-        whole_training: bool = False,
         scenes: bool = True,
         loader: LoaderOptions = LoaderOptions(),
     ) -> None:
@@ -109,7 +106,6 @@ class CATER(SlotDataModule, Preparable):
         self.target: Target = target
         self.lists: Lists = lists
         self.grid = _GRIDS[lists]
-        self.whole_training = whole_training
         self.scenes = scenes
 
     @property
@@ -125,18 +121,17 @@ class CATER(SlotDataModule, Preparable):
         Raises:
             DataFilesError: the list is missing, or has a line that is none.
         """
-        training = "train" if self.whole_training else "train_subsetT"
-        name = {"train": training, "val": "train_subsetV", "test": "val"}[split]
+        name = {"train": "train_subsetT", "val": "train_subsetV", "test": "val"}[split]
         return _read_list(self.path / "lists" / self.lists / f"{name}.txt", self.grid)
 
-    def videos(self) -> CaterVideos:
-        """The source of movies and scenes.
+    def videos(self, names: Sequence[str]) -> CaterVideos:
+        """The source of movies and scenes of these names.
 
         Raises:
             DataFilesError: a cache was prepared with other arguments.
         """
         if not is_cache(self.path / "videos"):
-            return ReleasedVideos(self.path, self.resolution)
+            return ReleasedVideos(self.path, self.resolution, names)
         cache = ClipCache(self.path / "videos")
         cache.check(self.resolution, {"scenes": self.scenes})
         return PreparedVideos(cache)
@@ -178,7 +173,7 @@ class _Clips(ClipDataset):
         self.entries = data.entries(split)
         super().__init__(data.sizes[split] if split == "train" else min(data.sizes[split], len(self.entries)))
         # not `data` itself: it would carry a trainer into the workers
-        self.videos, self.num_frames = data.videos(), data.num_frames
+        self.videos, self.num_frames = data.videos([name for name, _ in self.entries]), data.num_frames
         self.sampling, self.grid, self.scenes = data.sampling, data.grid, data.scenes
         self.target = data.target
         self.seed = data.loader.seed
@@ -260,3 +255,28 @@ def _read_list(file: Path, grid: int) -> list[tuple[str, int]]:
     if not found:
         raise DataFilesError(f"{file} names no video; {LAYOUT}")
     return found
+
+
+def frame_numbers(
+    sampling: Sampling, rng: np.random.Generator, length: int, count: int, training: bool, skipped: int = 0
+) -> Int[np.ndarray, " count"]:
+    """The numbers of the frames that a clip shows, in order.
+
+    In training a frame of each segment, and where a window begins, are drawn; else it is the last frame of each
+    segment, and the window that ends with the video. Random frames are drawn in either, without repetition.
+
+    Args:
+        sampling: how.
+        rng: the clip's own generator, so that what is drawn for it is the same each time.
+        length: frames of the video, at least `count`.
+        count: frames of the clip.
+        training: whether the clip is one to learn from.
+        skipped: frames at the start that are in no segment.
+    """
+    if sampling == "random":
+        return np.sort(rng.choice(length, count, replace=False))
+    if sampling == "window":
+        room = length - count
+        return (int(rng.integers(0, room + 1)) if training else room) + np.arange(count)
+    edges = skipped + np.arange(count + 1) * (length - skipped) // count
+    return rng.integers(edges[:-1], edges[1:]) if training else edges[1:] - 1

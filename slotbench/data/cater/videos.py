@@ -8,14 +8,13 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from slotbench.data.base import padded
 from slotbench.data.cater.scene import MOST_OBJECTS, CaterScene, read_scene
 from slotbench.data.clip_cache import ClipCache
 from slotbench.data.clips import ClipReader
-from slotbench.data.formats.avi import MotionJpeg
-from slotbench.data.formats.images import resize_bilinear
+from slotbench.data.formats.images import Fit
+from slotbench.data.formats.movies import MovieFile, keep_movies
 from slotbench.errors import DataFilesError
 
 __all__ = ["LAYOUT", "TIMED", "CaterVideos", "ListedVideos", "PreparedVideos", "ReleasedVideos"]
@@ -27,8 +26,6 @@ LAYOUT = (
 
 TIMED = ("positions", "holders")
 """The entries of a cache that have an axis of frames after that of videos."""
-
-_MOST_FRAMES = 4096
 
 
 class CaterVideos(ABC):
@@ -65,22 +62,22 @@ class ReleasedVideos(CaterVideos):
     Args:
         path: the folder of one version.
         resolution: pixels per side.
+        names: of the videos, which are decoded into the user's cache folder if they are not there; None for none.
     """
 
-    def __init__(self, path: Path, resolution: int) -> None:
-        self.path, self.resolution = path, resolution
+    def __init__(self, path: Path, resolution: int, names: Sequence[str] | None = None) -> None:
+        self.path = path
+        self.fit = Fit(resolution, resolution, crop=False)
+        self._kept = None if names is None else {name: self._movie(name, self.fit) for name in names}
+        keep_movies((self._kept or {}).values())
 
     def length(self, name: str) -> int:
         """Frames of an AVI file."""
-        return len(self._movie(name))
+        return self._opened(name).length
 
     def frames(self, name: str, numbers: Sequence[int]) -> np.ndarray:
         """Frames of an AVI file, resized."""
-        side = self.resolution
-        # one by one: a frame may be many times as large as it is to be
-        images = self._movie(name).images(numbers, at_least=(side, side))
-        resized = (resize_bilinear(torch.from_numpy(image[None].copy()), side, side) for image in images)
-        return np.concatenate([image.numpy() for image in resized])
+        return self._opened(name).fitted(numbers, self.fit)
 
     def scene(self, name: str) -> CaterScene:
         """The annotation of a scene file."""
@@ -90,16 +87,14 @@ class ReleasedVideos(CaterVideos):
         """The file."""
         return str(self.path / "videos" / f"{name}.avi")
 
-    def _movie(self, name: str) -> MotionJpeg:
+    def _opened(self, name: str) -> MovieFile:
+        return self._movie(name) if self._kept is None else self._kept[name]
+
+    def _movie(self, name: str, fit: Fit | None = None) -> MovieFile:
         file = self.path / "videos" / f"{name}.avi"
         if not file.is_file():
             raise DataFilesError(f"there is no video {file}; {LAYOUT}")
-        movie = MotionJpeg(file)
-        if len(movie) > _MOST_FRAMES:
-            raise DataFilesError(
-                f"{file} has {len(movie):,} frames; expected at most {_MOST_FRAMES:,}: CATER's have 301"
-            )
-        return movie
+        return MovieFile(file, fit)
 
 
 class ListedVideos(ClipReader):
@@ -118,10 +113,11 @@ class ListedVideos(ClipReader):
     def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
         """A whole video, which must be as long as the first one."""
         name, length = self.names[video], len(frames)
-        origin, own = self.videos.origin(name), self.videos.length(name)
-        if own != length:
-            raise DataFilesError(f"{origin} has {own} frames, and the first video of the lists {length}")
-        found = {"frames": self.videos.frames(name, frames), "number": np.array(number_of(name))}
+        # one frame more is asked for, to see that there is none
+        origin, shown = self.videos.origin(name), self.videos.frames(name, range(length + 1))
+        if len(shown) != length:
+            raise DataFilesError(f"{origin} has other than {length} frames, those of the first video of the lists")
+        found = {"frames": shown, "number": np.array(number_of(name))}
         if not self.scenes:
             return found
         scene = self.videos.scene(name)

@@ -15,7 +15,7 @@ from slotbench.data.base import (
     join_clips,
     padded,
 )
-from slotbench.data.cater.sampling import Sampling, frame_numbers
+from slotbench.data.cater.cater import Sampling, frame_numbers
 from slotbench.data.cater_like.scenes import SHAPES, Actions, Episode, EpisodeLaw, Moves, Shape, SnitchState, cells_of
 from slotbench.data.cater_like.views import (
     TABLE_WIDTH,

@@ -7,24 +7,24 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from slotbench.data.base import LoaderOptions, Split, check_choices, check_counts
-from slotbench.data.clevrer.videos import LAYOUT, TIMED, ClevrerVideos, Fit, find_places, movies_of
+from slotbench.data.clevrer.videos import LAYOUT, TIMED, ClevrerVideos, find_places
 from slotbench.data.clip_cache import ClipCache
 from slotbench.data.clips import ClipSource
-from slotbench.data.folders.video_files import VideoFile
-from slotbench.data.prepared_videos import PreparableVideos
+from slotbench.data.formats.images import Fit
+from slotbench.data.preparing import PreparableVideos
 from slotbench.errors import DataFilesError
 
 __all__ = ["CLEVRER"]
 
 TestSplit = Literal["test", "validation"]
+Fitting = Literal["stretch", "crop"]
 
 
 class CLEVRER(PreparableVideos):
     """The videos of CLEVRER: 128 frames of 480 x 320 pixels, objects that move, enter and collide.
 
-    Frames are decoded from the mp4 files by clip and frame, by PyAV (`slotbench[video]`); `slotbench prepare CLEVRER`
-    writes decoded videos to a cache that is far quicker to read, and `path` may name that. Video 10800, whose released
-    annotation is broken, takes no part; nor do videos of another length, which a warning names.
+    The mp4 files are decoded once by PyAV (`slotbench[video]`), into the user's cache folder, or by `slotbench prepare
+    CLEVRER` into a folder that `path` may name. Video 10800, whose released annotation is broken, takes no part.
 
     `masks` are **pseudo masks**: what a detector found in each frame (`derender_proposals`), 0 for the background.
     Scores against them are no scores against the truth, and evaluations say so in their records and headlines. A
@@ -52,12 +52,10 @@ class CLEVRER(PreparableVideos):
         masks: reads the pseudo masks.
         annotations: reads the annotations of splits that have some.
         test_split: "test", or "validation", which has annotations.
-        loader: batches, workers, sizes, and the seed of the videos' order and of the cuts. Training goes through the
-            videos again and again until there are `train_size` clips; `val_size` and `test_size` are upper bounds.
+        loader: see `StoredVideos`.
 
     Raises:
-        ValueError: for arguments that cannot be; when clips are asked for, as a `DataFilesError`, where the files are
-            missing or not what they should be.
+        ValueError: for arguments that cannot be; as a `DataFilesError`, where files are missing or damaged.
     """
 
     timed: ClassVar[Collection[str]] = TIMED
@@ -70,7 +68,7 @@ class CLEVRER(PreparableVideos):
         num_frames: int = 16,
         eval_frames: int | None = None,
         resolution: int = 64,
-        fit: Fit = "stretch",
+        fit: Fitting = "stretch",
         stride: int = 1,
         masks: bool = True,
         annotations: bool = True,
@@ -79,14 +77,13 @@ class CLEVRER(PreparableVideos):
     ) -> None:
         super().__init__(loader, num_frames, eval_frames, stride)
         check_counts(resolution=resolution)
-        check_choices(fit=(fit, Fit), test_split=(test_split, TestSplit))
+        check_choices(fit=(fit, Fitting), test_split=(test_split, TestSplit))
         self.path = Path(path).expanduser()
         self.resolution = resolution
-        self.fit: Fit = fit
+        self.fit: Fitting = fit
         self.masks = masks
         self.annotations = annotations
         self.test_split = test_split
-        self._movies: dict[Path, dict[int, VideoFile]] = {}
 
     @property
     def pseudo_masks(self) -> bool:
@@ -105,20 +102,18 @@ class CLEVRER(PreparableVideos):
         """Whether there are movies of this split."""
         return find_places(self.path, stored) is not None
 
-    def released(self, stored: str, verify: bool = False) -> ClevrerVideos:
+    def released(self, stored: str, keep: bool = True) -> ClevrerVideos:
         """The videos of a split in mp4 files."""
         places = find_places(self.path, stored)
         if places is None:
             what = "has no such videos" if self.path.is_dir() else "does not exist"
             raise DataFilesError(f"no {stored} split of CLEVRER: the folder {self.path} {what}; {LAYOUT}")
-        if places.videos not in self._movies:
-            self._movies[places.videos] = movies_of(places)
         if self.annotations and places.annotations is None and stored != "test":
             raise DataFilesError(
                 f"{self.path} has no annotations of the {stored} split; give annotations: false to do without; {LAYOUT}"
             )
-        look = (self.resolution, self.fit, self.stride, self.masks, self.annotations)
-        return ClevrerVideos(places, self._movies[places.videos], *look)
+        fit = Fit(self.resolution, self.resolution, crop=self.fit == "crop")
+        return ClevrerVideos(places, fit, self.stride, self.masks, self.annotations, keep)
 
     def describe(self, stored: str, source: ClevrerVideos) -> dict[str, Any]:
         """The set, the split, and the arguments that frames, masks and annotations depend on."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
-import torch
 
 from slotbench.data.base import padded
 from slotbench.data.clevrer.annotation import (
@@ -19,18 +16,16 @@ from slotbench.data.clevrer.annotation import (
     MOST_OBJECTS,
     SHAPES,
     ClevrerAnnotation,
+    pseudo_masks,
     read_annotation,
 )
-from slotbench.data.clevrer.proposals import pseudo_masks
 from slotbench.data.clips import ClipReader
-from slotbench.data.folders.video_files import VideoFile, open_video
-from slotbench.data.formats.images import middle_square, resize_bilinear, resize_nearest
-from slotbench.errors import DataFilesError, listing
+from slotbench.data.formats.images import Fit
+from slotbench.data.formats.movies import MovieFile, keep_movies
+from slotbench.errors import DataFilesError
 from slotbench.interfaces import View
 
-__all__ = ["LAYOUT", "TIMED", "ClevrerVideos", "Fit", "Places", "find_places", "movies_of"]
-
-Fit = Literal["stretch", "crop"]
+__all__ = ["LAYOUT", "TIMED", "ClevrerVideos", "Places", "find_places", "movies_of"]
 
 TIMED = ("positions", "velocities", "inside_view", "collisions")
 """The entries of `objects` that have an axis of frames after that of videos."""
@@ -76,31 +71,20 @@ def find_places(path: Path, stored: str) -> Places | None:
     return Places(videos, first("annotation"), proposals if proposals.is_dir() else None)
 
 
-def movies_of(places: Places) -> dict[int, VideoFile]:
+def movies_of(places: Places) -> dict[int, Path]:
     """The movies of a split by number, in order, without the one whose annotation is broken.
 
-    Those that do not have 128 frames are left out, and a warning names them.
-
     Raises:
-        DataFilesError: there is none, or one that cannot be read.
+        DataFilesError: there is none.
     """
     found: dict[int, Path] = {}
     for pattern in ("video_*.mp4", "video_*-*/video_*.mp4"):
         for file in places.videos.glob(pattern):
             if (match := _NAME.fullmatch(file.name)) and int(match[1]) not in _BROKEN:
                 found[int(match[1])] = file
-    movies = {number: movie for number, file in sorted(found.items()) if (movie := open_video(file)) is not None}
-    other = [movie.path.name for movie in movies.values() if movie.length != _FRAMES]
-    if other:
-        warnings.warn(
-            f"{len(other)} of {len(movies)} videos in {places.videos} do not have {_FRAMES} frames and are left out: "
-            f"{listing(other, 5)}",
-            stacklevel=2,
-        )
-    movies = {number: movie for number, movie in movies.items() if movie.length == _FRAMES}
-    if not movies:
-        raise DataFilesError(f"there is no video of {_FRAMES} frames in {places.videos}; {LAYOUT}")
-    return movies
+    if not found:
+        raise DataFilesError(f"there is no video in {places.videos}; {LAYOUT}")
+    return dict(sorted(found.items()))
 
 
 class ClevrerVideos(ClipReader):
@@ -108,27 +92,20 @@ class ClevrerVideos(ClipReader):
 
     Args:
         places: of its files.
-        movies: by number; what `movies_of` found there.
-        resolution: pixels per side.
-        fit: "stretch" the frames to a square, or "crop" the square in their middle.
+        fit: how frames become those of the data set.
         stride: reads every `stride`-th frame.
         masks: reads the pseudo masks.
         annotations: reads the annotations, if there is a folder of them.
+        keep: decodes all movies into the user's cache folder, if they are not there.
     """
 
     def __init__(
-        self,
-        places: Places,
-        movies: dict[int, VideoFile],
-        resolution: int,
-        fit: Fit = "stretch",
-        stride: int = 1,
-        masks: bool = True,
-        annotations: bool = True,
+        self, places: Places, fit: Fit, stride: int = 1, masks: bool = True, annotations: bool = True, keep: bool = True
     ) -> None:
-        self.places = places
+        self.places, self.fit, self.stride = places, fit, stride
+        movies = {number: MovieFile(file, fit if keep else None) for number, file in movies_of(places).items()}
+        keep_movies(movies.values())
         self.numbers, self.movies = list(movies), list(movies.values())
-        self.resolution, self.fit, self.stride = resolution, fit, stride
         self.masks, self.annotations = masks, annotations and places.annotations is not None
         self.lengths = np.full(len(self.movies), -(-_FRAMES // stride))
 
@@ -146,16 +123,15 @@ class ClevrerVideos(ClipReader):
 
     def view(self, video: int) -> View:
         """The square in the middle, or all of the frame where it is stretched."""
-        (image,) = self.movies[video].frames([0])
-        return (View.middle_square if self.fit == "crop" else View.whole)(*image.shape[:2])
+        return self.fit.view(self.movies[video].size)
 
     def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
         """A clip, with masks and annotations if the data set reads them."""
-        number, images, size = self.numbers[video], [], (0, 0)
-        for image in self.movies[video].frames(frames):
-            size = image.shape[0], image.shape[1]
-            images.append(self._fitted(image))
-        clip = {"frames": np.stack(images), "number": np.array(number)}
+        number, movie = self.numbers[video], self.movies[video]
+        found = movie.fitted(frames, self.fit)
+        if movie.length != _FRAMES:
+            raise DataFilesError(f"{movie.path} does not have {_FRAMES} frames; move it away")
+        clip = {"frames": found, "number": np.array(number)}
         annotation = self._annotation(number) if self.annotations else None
         if annotation is not None:
             clip |= _log(annotation, frames, self.stride)
@@ -165,8 +141,7 @@ class ClevrerVideos(ClipReader):
                 raise DataFilesError(f"no derender_proposals beside {folder}; give masks: false to do without")
             known = None if annotation is None else annotation.appearances
             file = self.places.proposals / f"proposal_{number:05d}.json"
-            ids = pseudo_masks(file, frames, size, known)
-            clip["masks"] = resize_nearest(self._cut(ids), self.resolution, self.resolution)
+            clip["masks"] = self.fit.masks(pseudo_masks(file, frames, movie.size, known))
         return clip
 
     def _annotation(self, number: int) -> ClevrerAnnotation:
@@ -175,14 +150,6 @@ class ClevrerVideos(ClipReader):
         name, block = f"annotation_{number:05d}.json", number // _BLOCK * _BLOCK
         file = folder / f"annotation_{block:05d}-{block + _BLOCK:05d}" / name
         return read_annotation(file if file.is_file() or not (folder / name).is_file() else folder / name, _FRAMES)
-
-    def _fitted(self, image: np.ndarray) -> np.ndarray:
-        """A frame "height width 3" as "3 resolution resolution"."""
-        pixels = torch.from_numpy(np.ascontiguousarray(self._cut(image.transpose(2, 0, 1))))
-        return resize_bilinear(pixels[None], self.resolution, self.resolution)[0].numpy()
-
-    def _cut(self, images: np.ndarray) -> np.ndarray:
-        return images if self.fit == "stretch" else middle_square(images)
 
 
 def _log(annotation: ClevrerAnnotation, frames: Sequence[int], stride: int) -> dict[str, np.ndarray]:

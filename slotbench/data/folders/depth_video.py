@@ -10,12 +10,9 @@ import numpy as np
 
 from slotbench.data.base import LoaderOptions, Split
 from slotbench.data.crops import check_crop
-from slotbench.data.folders.depth_files import DEPTH, VALID, check_inside, depth_values, find_depth, resize_depth
-from slotbench.data.folders.frame_maps import FrameMaps, name_of
-from slotbench.data.folders.mask_files import MASKS, find_masks, mask_ids
-from slotbench.data.folders.names import folder_named
+from slotbench.data.folders.frame_maps import DEPTH, MASKS, VALID, FrameMaps, find_maps, resize_depth
 from slotbench.data.folders.video_folder import FolderClips, VideoFolder
-from slotbench.data.formats.images import middle_square
+from slotbench.errors import DataFilesError
 
 __all__ = ["DepthUnit", "DepthVideo"]
 
@@ -28,15 +25,13 @@ _METRES: dict[str, float] = {"metres": 1.0, "centimetres": 0.01, "millimetres": 
 class DepthVideo(VideoFolder):
     """Videos in a folder as `VideoFolder` has them, with the depth of every frame in a folder `depth` beside them.
 
-    `depth/walk.npz`, `depth/walk.npy` or a folder `depth/walk` of 16-bit PNGs or npy files is the depth of `walk.mp4`
-    (`slotbench.data.folders.depth_files`), with a map for each frame, of its size. Maps are cropped and made smaller
-    with the frames: a pixel takes the nearest depth that it covers. Masks of objects lie in `masks`, if there are any.
+    `depth/walk.npz`, `depth/walk.npy` or a folder `depth/walk` of 16-bit PNGs or npy files is the depth of `walk.mp4`,
+    with a map for each frame, of its size. Maps are cropped and made smaller with the frames: a pixel takes the nearest
+    depth that it covers. Masks of objects lie in `masks`, if there are any.
 
     Depth may be sparse. A pixel has none where its number is `invalid`, not finite or not above 0, or where the masks
     in a folder `depth_valid` are 0. `objects` has "depth" (batch time height width) in metres, 0 where there is none,
     and "depth_valid", which says where there is.
-
-    Files are read without running anything in them, and through no link that leads out of the folder of the videos.
 
     Args:
         path: the folder, or one video with its depth beside it.
@@ -52,8 +47,8 @@ class DepthVideo(VideoFolder):
         loader: see `VideoFolder`.
 
     Raises:
-        ValueError: for arguments that cannot be; when clips are asked for, as a `DataFilesError`, where there is no
-            video, one without depth, or one that cannot be read.
+        ValueError: for arguments that cannot be; as a `DataFilesError`, where a video or its depth is missing or
+            damaged.
     """
 
     maps: ClassVar[Sequence[str]] = (MASKS, DEPTH, VALID)
@@ -83,31 +78,30 @@ class DepthVideo(VideoFolder):
     def stored_videos(self, split: Split) -> tuple[FolderClips, None]:
         """The videos of a split with their depth, all of them."""
         videos = self.found(split).videos
-        for video in videos:
-            root, endings = video.path.parent, ("", ".npz", ".npy")
-            folders = [folder_named(root, folder) for folder in self.maps]
-            beside = [folder / f"{name_of(video)}{end}" for folder in folders for end in endings]
-            for place in (video.path, *beside):
-                check_inside(root, place)
-        clips = _DepthClips(videos, find_masks(videos), self.resolution, self.stride, self.channels)
-        return clips.with_depth(find_depth(videos), find_masks(videos, VALID), self.metres, self.invalid), None
+        depth = find_maps(videos, DEPTH)
+        if depth is None:
+            raise DataFilesError(f"there is no folder {videos[0].path.parent / DEPTH}; expected depth of every video")
+        clips = _DepthClips(videos, find_maps(videos, MASKS), self.fit, self.stride)
+        clips.depth, clips.valid = depth, find_maps(videos, VALID)
+        clips.metres, clips.invalid = self.metres, self.invalid
+        return clips, None
 
 
 class _DepthClips(FolderClips):
     """Clips of videos in a folder with their depth."""
 
-    def with_depth(
-        self, depth: list[FrameMaps], valid: list[FrameMaps] | None, metres: float, invalid: float
-    ) -> _DepthClips:
-        """These clips with the depth of each video and the masks of valid depth."""
-        self.depth, self.valid, self.metres, self.invalid = depth, valid, metres, invalid
-        return self
+    depth: list[FrameMaps]
+    valid: list[FrameMaps] | None
+    metres: float
+    invalid: float
 
-    def beside(self, video: int, frames: range, size: tuple[int, ...]) -> dict[str, np.ndarray]:
-        """The depth of these frames in metres, and where there is some."""
-        stored = depth_values(self.depth[video], frames, size)
+    def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
+        """A clip with its depth in metres, and where there is some."""
+        size = self.videos[video].size
+        with np.errstate(over="ignore"):  # too large for float32 is infinite, which is no depth
+            stored = self.depth[video].read(frames, size).astype(np.float32)
         valid = np.isfinite(stored) & (stored > 0) & (stored != np.float32(self.invalid))
         if self.valid is not None:
-            valid &= mask_ids(self.valid[video], frames, size) > 0
-        depth, kept = resize_depth(middle_square(stored), middle_square(valid), self.resolution)
-        return {"depth": depth * np.float32(self.metres), "depth_valid": kept}
+            valid &= self.valid[video].ids(frames, size) > 0
+        depth, kept = resize_depth(self.fit.cut(stored), self.fit.cut(valid), self.fit.height)
+        return super().clip(video, frames) | {"depth": depth * np.float32(self.metres), "depth_valid": kept}

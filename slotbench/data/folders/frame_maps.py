@@ -1,218 +1,178 @@
-"""Maps of the frames of a video, a number for each pixel, in files beside it: the base of masks and depth.
+"""Maps of the frames of a video, a number for each pixel, in files beside it: masks and depth.
 
-The maps of `walk.mp4` in a folder `NAME` beside it are one of
+The maps of `walk.mp4` in a folder NAME ("masks", "depth" or "depth_valid") beside it are one of
 
     NAME/walk.npz, NAME/walk.npy    numbers "time height width"; of an npz the array "NAME", or the only one
-    NAME/walk/                      a file per frame, in the order of their names
+    NAME/walk/                      a file per frame, in the order of their names: an image, or an npy file
+
+with a map for every frame, of its size. In masks 0 is the background, and every other number an object, the same one
+throughout the video. Compression with losses changes numbers, so JPEGs, WebPs and movies are no maps.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Bool, Float
 
-from slotbench.arrays import map_npy, npz_names, read_npz
-from slotbench.data.folders.names import folder_named, frame_files, visible
-from slotbench.data.folders.video_file import VideoFile
-from slotbench.data.formats.images import check_size
-from slotbench.errors import DataFilesError, FileError, listing
-from slotbench.text import one_line
+from slotbench.data.folders.names import IMAGES, folder_named, frame_files
+from slotbench.data.folders.video_files import VideoFile
+from slotbench.data.formats.images import read_numbers
+from slotbench.errors import DataFilesError, listing
+from slotbench.io import map_npy, npz_names, read_npz
 
-__all__ = ["FrameMaps", "MapKind", "check_map", "find_maps", "name_of", "read_npy_map"]
+__all__ = ["DEPTH", "MASKS", "VALID", "FrameMaps", "find_maps", "name_of", "read_mask_image", "resize_depth"]
 
+MASKS, DEPTH, VALID = "masks", "depth", "depth_valid"
+"""The folders beside the videos."""
 
-@dataclass(frozen=True)
-class MapKind:
-    """A kind of maps, such as masks or depth.
-
-    Attributes:
-        name: what they are called in messages.
-        dtypes: the kinds of numpy numbers that they may be.
-        numbers: these in words.
-        files: in words, what a folder of one file per frame holds.
-        suffixes: of such files.
-        read_file: the map "height width" of such a file.
-    """
-
-    name: str
-    dtypes: str
-    numbers: str
-    files: str
-    suffixes: Sequence[str]
-    read_file: Callable[[Path], np.ndarray]
+_GREY = ("1", "L", "P", "I", "I;16", "I;16B")
+_SIXTEEN_BITS = ("I;16", "I;16B", "I")
 
 
-class FrameMaps(ABC):
+class FrameMaps:
     """The maps of one video.
+
+    Args:
+        place: where they are, without the ending of a file.
+        kind: "masks", "depth" or "depth_valid".
 
     Attributes:
         path: the file or folder.
         length: frames that there are maps of.
-        kind: what they are.
+
+    Raises:
+        DataFilesError: there are none, or they are no such numbers.
     """
 
-    path: Path
-    length: int
-    kind: MapKind
+    def __init__(self, place: Path, kind: str) -> None:
+        self.kind = kind
+        # no with_suffix: what follows a dot in the name is no suffix
+        tried = (place, place.parent / f"{place.name}.npz", place.parent / f"{place.name}.npy")
+        found = next((path for path in tried if path.exists()), None)
+        if found is None:
+            raise DataFilesError(
+                f"there are no {kind} at {place}; expected {kind} of every video: NAME.npz, NAME.npy or a folder NAME "
+                f"of {'16-bit PNGs' if kind == DEPTH else 'images'} or npy files, one for each frame"
+            )
+        self.path = found
+        self._files: list[Path] | None = None
+        if found.is_dir():
+            self._files = frame_files(found, (".png", ".npy") if kind == DEPTH else (*IMAGES, ".npy"))
+            if not self._files:
+                raise DataFilesError(f"{found} holds no {kind}: images or npy files, one for each frame")
+        self.length = len(self._files or self._array())
 
-    @abstractmethod
-    def read(self, numbers: Sequence[int]) -> np.ndarray:
-        """Maps of these frames, "time height width"."""
-
-    def sized(self, numbers: Sequence[int], size: tuple[int, ...]) -> np.ndarray:
+    def read(self, numbers: Sequence[int], size: tuple[int, int]) -> np.ndarray:
         """Maps of these frames, "time height width".
 
         Raises:
             DataFilesError: they have another size than the frames, or cannot be read.
         """
-        found = self.read(numbers)
-        if found.shape[1:] != tuple(size):
-            raise DataFilesError(
-                f"{self.path} has {self.kind.name} of {found.shape[1]} x {found.shape[2]} pixels, and the video has "
-                f"frames of {size[0]} x {size[1]}: resize one of them"
-            )
-        return found
+        if self._files is None:
+            maps = list(self._array()[list(numbers)])
+        else:
+            maps = [read_map(self._files[number], self.kind) for number in numbers]
+        for one in maps:
+            if one.shape != tuple(size):
+                raise DataFilesError(
+                    f"{self.path} has {self.kind} of shape {one.shape}, and the video has frames of {size[0]} x "
+                    f"{size[1]} pixels: resize one of them"
+                )
+        return np.stack(maps)
+
+    def ids(self, numbers: Sequence[int], size: tuple[int, int]) -> np.ndarray:
+        """Maps of these frames as int32, if they are ids.
+
+        Raises:
+            DataFilesError: they are not.
+        """
+        found = self.read(numbers, size)
+        if found.size and (found.min() < 0 or found.max() > np.iinfo(np.int32).max):
+            raise DataFilesError(f"{self.path} holds ids below 0 or too large; expected 0, 1, 2, ...")
+        return found.astype(np.int32)
+
+    def _array(self) -> np.ndarray:
+        if self.path.suffix == ".npy":
+            return _checked(map_npy(self.path), self.path, self.kind, 3)
+        names = npz_names(self.path)
+        name = names[0] if len(names) == 1 else self.kind
+        return _checked(read_npz(self.path, [name]).get(name, np.empty(0)), self.path, self.kind, 3)
 
 
-def find_maps(videos: Sequence[VideoFile], folder: str, kind: MapKind) -> list[FrameMaps]:
-    """The maps of all videos.
-
-    Args:
-        videos: the files.
-        folder: the folder of the maps, beside the videos.
-        kind: what they are.
+def find_maps(videos: Sequence[VideoFile], kind: str) -> list[FrameMaps] | None:
+    """The maps of all videos, or None where no folder has any.
 
     Raises:
-        DataFilesError: a video has none, or not as many as frames.
+        DataFilesError: some videos have maps and others not, or there are as many maps as frames nowhere.
     """
-    places = {parent: folder_named(parent, folder) for parent in {video.path.parent for video in videos}}
-    found = [_maps_of(places[video.path.parent] / name_of(video), kind) for video in videos]
-    without = [str(video.path) for video, maps in zip(videos, found, strict=True) if maps is None]
-    if without:
-        place = places[videos[0].path.parent]
-        names = {name_of(video) for video, maps in zip(videos, found, strict=True) if maps is None}
-        others = [one_line(file.name) for file in visible(place) if file.stem in names] if place.is_dir() else []
-        none = (
-            f"; {listing(others, 3)} is none of these: movies and pictures with losses change numbers" if others else ""
-        )
-        raise DataFilesError(
-            f"{place} has no {kind.name} of {listing(without, 3)}; expected {kind.name} of every video: "
-            f"{place}/NAME.npz, {place}/NAME.npy or a folder {place}/NAME of {kind.files}{none}"
-        )
-    whole = [maps for maps in found if maps is not None]
-    for video, maps in zip(videos, whole, strict=True):
+    places = {parent: folder_named(parent, kind) for parent in {video.path.parent for video in videos}}
+    if not any(place.is_dir() for place in places.values()):
+        return None
+    found = [FrameMaps(places[video.path.parent] / name_of(video.path), kind) for video in videos]
+    for video, maps in zip(videos, found, strict=True):
         if maps.length != video.length:
             raise DataFilesError(
-                f"{maps.path} has {kind.name} of {maps.length} frames, and {video.path} has {video.length} frames: "
-                "expected a map for each"
+                f"{maps.path} has {kind} of {maps.length} frames, and {video.path} has {video.length} frames: expected "
+                "a map for each"
             )
-    return whole
+    return found
 
 
-def name_of(video: VideoFile) -> str:
+def name_of(video: Path) -> str:
     """The name of a video's maps; a folder of images may have a dot in its name."""
-    return video.path.name if video.path.is_dir() else video.path.stem
+    return video.name if video.is_dir() else video.stem
 
 
-def read_npy_map(path: Path, kind: MapKind) -> np.ndarray:
-    """The map "height width" of an npy file.
+def read_map(path: Path, kind: str) -> np.ndarray:
+    """The map "height width" of one frame: an npy file, or an image that was stored without losses.
 
     Raises:
         DataFilesError: it is damaged, or no such map.
     """
-    try:
-        values = map_npy(path)
-    except FileError as error:
-        raise DataFilesError(str(error)) from error
-    if values.ndim != 2 or values.dtype.kind not in kind.dtypes:
-        raise DataFilesError(
-            f"{path} holds {values.dtype} values of shape {values.shape}; expected {kind.numbers} of shape "
-            "(height, width)"
-        )
-    return check_map(values, path)
+    if path.suffix.lower() == ".npy":
+        return _checked(map_npy(path), path, kind, 2)
+    if kind == DEPTH:
+        return read_numbers(path, _SIXTEEN_BITS, "depth as grey values of 16 bits")
+    return read_numbers(path, _GREY, "ids of objects, as grey values or with a palette")
 
 
-def check_map(values: np.ndarray, path: Path) -> np.ndarray:
-    """A map "height width", if it is no larger than an image may be.
+def read_mask_image(path: Path) -> np.ndarray:
+    """The ids "height width" of an image, grey or with a palette, or of an npy file; see `read_map`."""
+    return read_map(path, MASKS)
 
-    Raises:
-        DataFilesError: it is.
+
+def resize_depth(
+    depth: Float[np.ndarray, "time rows columns"], valid: Bool[np.ndarray, "time rows columns"], side: int
+) -> tuple[Float[np.ndarray, "time side side"], Bool[np.ndarray, "time side side"]]:
+    """Depth and its mask at `side` x `side` pixels; 0 where there is none.
+
+    A pixel takes the nearest depth among those of the pixels that it covers, so that sparse depth does not get lost and
+    no value arises between two objects; enlarged, it takes the one that it lies in.
+
+    Args:
+        depth: anything where it is not valid.
+        valid: pixels that have depth.
+        side: rows and columns of the result.
     """
-    try:
-        check_size(values.shape[1], values.shape[0])
-    except ValueError as error:
-        raise DataFilesError(f"{path} holds {error}") from error
+    found = np.where(valid, depth, np.inf)
+    for axis in (1, 2):
+        size = found.shape[axis]
+        if side <= size:
+            found = np.minimum.reduceat(found, np.arange(side) * size // side, axis=axis)
+        else:
+            found = found.take((2 * np.arange(side) + 1) * size // (2 * side), axis=axis)
+    kept = np.isfinite(found)
+    return np.where(kept, found, 0).astype(np.float32), kept
+
+
+def _checked(values: np.ndarray, path: Path, kind: str, axes: int) -> np.ndarray:
+    kinds, words = ("iuf", "numbers") if kind == DEPTH else ("iub", "integers")
+    if values.ndim != axes or values.dtype.kind not in kinds:
+        shape = listing(("time", "height", "width")[-axes:])
+        raise DataFilesError(
+            f"{path} holds {values.dtype} values of shape {values.shape}; expected {words} of shape ({shape})"
+        )
     return values
-
-
-def _maps_of(place: Path, kind: MapKind) -> FrameMaps | None:
-    if place.is_dir():
-        return _Files(place, kind)
-    # no with_suffix: what follows a dot in the name is no suffix
-    for file in (place.parent / f"{place.name}{suffix}" for suffix in (".npz", ".npy")):
-        if file.is_file():
-            return _Array(file, kind)
-    return None
-
-
-class _Array(FrameMaps):
-    def __init__(self, path: Path, kind: MapKind) -> None:
-        self.path, self.kind = path, kind
-        self._held: np.ndarray | None = None
-        self.length = len(self._values())
-
-    def read(self, numbers: Sequence[int]) -> np.ndarray:
-        return self._values()[list(numbers)]
-
-    def _values(self) -> np.ndarray:
-        if self._held is None:
-            self._held = self._checked(self._opened())
-        return self._held
-
-    def _opened(self) -> np.ndarray | None:
-        try:
-            if self.path.suffix == ".npy":
-                return map_npy(self.path)
-            names = npz_names(self.path)
-            name = names[0] if len(names) == 1 else self.path.parent.name.lower()
-            return read_npz(self.path, [name]).get(name)
-        except FileError as error:
-            raise DataFilesError(str(error)) from error
-
-    def _checked(self, values: np.ndarray | None) -> np.ndarray:
-        expected = f"expected {self.kind.numbers} of shape (time, height, width)"
-        if values is None:
-            raise DataFilesError(f"{self.path} holds no array {self.path.parent.name.lower()}; {expected}")
-        if values.ndim != 3 or values.dtype.kind not in self.kind.dtypes:
-            raise DataFilesError(f"{self.path} holds {values.dtype} values of shape {values.shape}; {expected}")
-        if len(values):
-            check_map(values[0], self.path)
-        return values
-
-    def __getstate__(self) -> dict[str, object]:
-        # what is mapped is not sent to another process
-        return self.__dict__ | {"_held": None}
-
-
-class _Files(FrameMaps):
-    def __init__(self, path: Path, kind: MapKind) -> None:
-        self.path, self.kind = path, kind
-        self.files = frame_files(path, kind.suffixes)
-        if not self.files:
-            there = listing((one_line(file.name) for file in visible(path)), 3)
-            raise DataFilesError(f"{path} holds {there}; expected {kind.name} as {kind.files}, one for each frame")
-        self.length = len(self.files)
-
-    def read(self, numbers: Sequence[int]) -> np.ndarray:
-        found = [self.kind.read_file(self.files[number]) for number in numbers]
-        for number, values in zip(numbers, found, strict=True):
-            if values.shape != found[0].shape:
-                raise DataFilesError(
-                    f"{self.files[number]} has {values.shape[0]} x {values.shape[1]} pixels, and another of "
-                    f"{self.path} has {found[0].shape[0]} x {found[0].shape[1]}"
-                )
-        return np.stack(found)

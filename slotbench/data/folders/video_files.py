@@ -1,77 +1,172 @@
-"""Video files of `VideoFolder`: movies, pictures, arrays and folders of frames, with random access to their frames."""
+"""Video files of `VideoFolder`: movies, images, arrays and folders of frames."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from slotbench.arrays import map_npy, npz_names, read_npz
-from slotbench.data.folders.movie_file import MovieFile
-from slotbench.data.folders.names import ARRAYS, MOVIES, STACKS
-from slotbench.data.folders.picture_videos import FrameFolder, PictureStack, is_one_frame
-from slotbench.data.folders.video_file import VideoFile
-from slotbench.data.formats.images import check_size
+from slotbench.data.folders.names import ARRAYS, IMAGES, MOVIES, STACKS, frame_files, visible
+from slotbench.data.formats.images import Fit, as_frame, opened_image, read_frame
+from slotbench.data.formats.movies import MovieFile, VideoFile
 from slotbench.errors import DataFilesError, FileError
+from slotbench.io import map_npy, npz_names, read_npz
 
-__all__ = ["VideoFile", "open_video"]
+__all__ = ["FrameFolder", "VideoFile", "is_one_frame", "open_video"]
 
 
-def open_video(path: Path) -> VideoFile | None:
+def open_video(path: Path, fit: Fit | None = None) -> VideoFile | None:
     """The video that a file or a folder of frames is, or None if it is none.
+
+    Args:
+        path: the file or folder.
+        fit: keeps movies decoded in the user's cache folder, as it makes their frames.
 
     Raises:
         DataFilesError: it looks like one and cannot be read.
     """
+    suffix = path.suffix.lower()
     if path.is_dir():
         return FrameFolder.open(path)
-    suffix = path.suffix.lower()
     if suffix in STACKS:
-        return PictureStack.open(path)
+        stack = ImageStack(path)
+        return stack if stack.length > 1 or suffix in (".gif", ".apng") else None
     if suffix in ARRAYS:
-        return _Array(path)
-    return MovieFile(path) if suffix in MOVIES else None
+        return ArrayFile(path)
+    return MovieFile(path, fit) if suffix in MOVIES else None
 
 
-class _Array(VideoFile):
+class _Read(VideoFile):
+    """Base class of videos whose frames are read one by one."""
+
+    @abstractmethod
+    def frame(self, number: int) -> np.ndarray:
+        """One frame "height width 3"."""
+
+    def frames(self, numbers: Sequence[int]) -> Iterator[np.ndarray]:
+        """Frames of these numbers, all of one size."""
+        for number in numbers:
+            frame = self.frame(number)
+            if frame.shape[:2] != self.size:
+                raise DataFilesError(
+                    f"frame {number} of {self.path} has {frame.shape[0]} x {frame.shape[1]} pixels, and the first one "
+                    f"{self.size[0]} x {self.size[1]}; expected one size"
+                )
+            yield frame
+
+    @cached_property
+    def size(self) -> tuple[int, int]:
+        """Height and width of the first frame."""
+        height, width, _ = self.frame(0).shape
+        return height, width
+
+
+class FrameFolder(_Read):
+    """A folder with a file for each frame: images, or else arrays "height width 3" in bytes.
+
+    Attributes:
+        files: of the frames, in their order.
+        others: files and folders in it that are none, by name.
+    """
+
+    def __init__(self, path: Path, suffixes: Sequence[str], read: Callable[[Path], np.ndarray]) -> None:
+        self.path, self._frame = path, read
+        self.files = frame_files(path, suffixes)
+        self.length = len(self.files)
+        self.others = [file.name for file in visible(path) if file.suffix.lower() not in suffixes]
+
+    @classmethod
+    def open(cls, path: Path) -> FrameFolder | None:
+        """The video of a folder, or None if it holds no frames.
+
+        Raises:
+            DataFilesError: it holds frames of several videos.
+        """
+        inside = visible(path)
+        if any(file.suffix.lower() in IMAGES and not file.is_dir() for file in inside):
+            return cls(path, IMAGES, read_frame)
+        arrays = [file for file in inside if file.suffix.lower() == ".npy"]
+        if arrays and all(map(is_one_frame, arrays[:: max(1, len(arrays) - 1)])):
+            return cls(path, (".npy",), _read_array)
+        return None
+
+    def frame(self, number: int) -> np.ndarray:
+        """The image or array of this number."""
+        return self._frame(self.files[number])
+
+
+class ImageStack(_Read):
+    """One file of several images, each of which is a frame: GIF, animated PNG or WebP, TIFF."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with opened_image(path) as image:
+            self.length = getattr(image, "n_frames", 1)
+
+    def frame(self, number: int) -> np.ndarray:
+        """The image of this number, for which those before it may be decoded too."""
+        with opened_image(self.path) as image:
+            image.seek(number)
+            return as_frame(image)
+
+    def frames(self, numbers: Sequence[int]) -> Iterator[np.ndarray]:
+        """Frames of these numbers, for which the file is opened once."""
+        with opened_image(self.path) as image:
+            for number in numbers:
+                image.seek(number)
+                yield as_frame(image)
+
+
+class ArrayFile(_Read):
     """An npy file, or the array "video", "frames" or the only one of an npz: "time height width channels" in bytes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if path.suffix.lower() == ".npy" and is_one_frame(path):
-            shape = map_npy(path).shape
-            raise DataFilesError(
-                f"{path} holds one frame, of shape {shape}; expected a video, uint8 of shape (time, height, width, 3), "
-                "or a folder with a file for each frame"
-            )
         self.length = len(self._values())
 
+    def frame(self, number: int) -> np.ndarray:
+        """An entry."""
+        return _in_colour(self._values()[number])
+
     def frames(self, numbers: Sequence[int]) -> Iterator[np.ndarray]:
+        """Entries, for which the file is opened once."""
         values = self._values()
-        for number in numbers:
-            yield np.repeat(values[number], 3 // values.shape[-1], axis=-1)
+        return (_in_colour(values[number]) for number in numbers)
 
     def _values(self) -> np.ndarray:
-        try:
-            if self.path.suffix.lower() == ".npz":
-                known = npz_names(self.path)
-                names = [name for name in ("video", "frames") if name in known] or known
-                if not names:
-                    raise DataFilesError(f"{self.path} cannot be read as a numpy file: there is no array in it")
-                values = read_npz(self.path, names[:1])[names[0]]
-            else:
-                values = map_npy(self.path)
-        except FileError as error:
-            raise DataFilesError(f"{self.path} cannot be read as a numpy file ({error})") from error
-        with_channels = values[..., None] if values.ndim == 3 else values
-        if with_channels.ndim != 4 or values.dtype != np.uint8 or with_channels.shape[-1] not in (1, 3):
+        if self.path.suffix.lower() == ".npy":
+            values = map_npy(self.path)
+        else:
+            known = npz_names(self.path)
+            name = next((name for name in ("video", "frames", *known) if name in known), "video")
+            values = read_npz(self.path, [name]).get(name, np.empty(0))
+        shown = values[..., None] if values.ndim == 3 else values
+        if shown.ndim != 4 or values.dtype != np.uint8 or shown.shape[-1] not in (1, 3) or is_one_frame(self.path):
             raise DataFilesError(
-                f"{self.path} holds {values.dtype} values of shape {values.shape}; expected uint8 of shape (time, "
-                "height, width, 3), or without the last axis"
+                f"{self.path} holds {values.dtype} values of shape {values.shape}; expected a video, uint8 of shape "
+                "(time, height, width, 3) or without the last axis"
             )
-        try:
-            check_size(with_channels.shape[2], with_channels.shape[1])
-        except ValueError as error:
-            raise DataFilesError(f"{self.path} holds {error}") from error
-        return with_channels
+        return shown
+
+
+def is_one_frame(path: Path) -> bool:
+    """Whether an npy file is a single frame, bytes "height width" or "height width channels", and no video."""
+    try:
+        values = map_npy(path) if path.suffix.lower() == ".npy" else np.empty(0)
+    except FileError:
+        return False
+    return values.dtype == np.uint8 and (values.ndim == 2 or (values.ndim == 3 and values.shape[-1] in (1, 3)))
+
+
+def _read_array(path: Path) -> np.ndarray:
+    if not is_one_frame(path):
+        raise DataFilesError(f"{path} is no frame as those beside it; expected uint8 of shape (height, width, 3)")
+    values = np.array(map_npy(path))
+    return _in_colour(values[..., None] if values.ndim == 2 else values)
+
+
+def _in_colour(frame: np.ndarray) -> np.ndarray:
+    return np.repeat(frame, 3 // frame.shape[-1], axis=-1)

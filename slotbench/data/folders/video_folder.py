@@ -14,10 +14,9 @@ from torch.utils.data import DataLoader
 from slotbench.data.base import LoaderOptions, Split, check_counts
 from slotbench.data.clips import ClipReader, StoredVideos
 from slotbench.data.folders.found_videos import FoundVideos, find_videos, has_splits, reading_of
-from slotbench.data.folders.frame_maps import FrameMaps, name_of
-from slotbench.data.folders.mask_files import MASKS, find_masks, mask_ids
-from slotbench.data.folders.video_file import VideoFile
-from slotbench.data.formats.images import middle_square, resize_nearest, square_frame
+from slotbench.data.folders.frame_maps import MASKS, FrameMaps, find_maps, name_of
+from slotbench.data.folders.video_files import VideoFile
+from slotbench.data.formats.images import Fit
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoBatch, View
 
@@ -30,12 +29,13 @@ class VideoFolder(StoredVideos):
     """Videos in a folder: movies (PyAV reads them), GIFs, numpy arrays, folders of images, and mixtures of these.
 
     Each is cropped to the square in its middle, resized with anti-aliasing, and cut into clips: at random in training,
-    one after the other in evaluation, without what is left at the end. Videos shorter than a clip are skipped.
+    one after the other in evaluation, without what is left at the end. Videos shorter than a clip are skipped. Movies
+    are decoded once, and kept at `resolution` in the user's cache folder.
 
     Subfolders train, val and test are the splits; a missing one is an empty split. Without any of them every split has
     all videos, and a warning says that the scores are then those of training videos.
 
-    Masks lie in a folder `masks` beside the videos (`slotbench.data.folders.mask_files`): `masks/walk.npz` or a folder
+    Masks lie in a folder `masks` beside the videos (`slotbench.data.folders.frame_maps`): `masks/walk.npz` or a folder
     of images `masks/walk` for `walk.mp4`. They are cropped and resized with the frames, ids unchanged, and
     segmentations are scored against them. `objects` has "video", the number of the video in the order of their names,
     and "first_frame".
@@ -47,12 +47,10 @@ class VideoFolder(StoredVideos):
         resolution: pixels per side.
         stride: reads every `stride`-th frame.
         channels: 3, or 1 for frames in grey.
-        loader: batches, workers, sizes, and the seed of the videos' order and of the cuts. Training goes through the
-            videos again and again until there are `train_size` clips; `val_size` and `test_size` are upper bounds.
+        loader: see `StoredVideos`.
 
     Raises:
-        ValueError: for arguments that cannot be; when clips are asked for, as a `DataFilesError`, where there is no
-            video, or one that cannot be read.
+        ValueError: for arguments that cannot be; as a `DataFilesError`, where there is no video, or a damaged one.
     """
 
     maps: ClassVar[Sequence[str]] = (MASKS,)
@@ -81,7 +79,12 @@ class VideoFolder(StoredVideos):
     def stored_videos(self, split: Split) -> tuple[FolderClips, None]:
         """The videos of a split, all of them."""
         videos = self.found(split).videos
-        return FolderClips(videos, find_masks(videos), self.resolution, self.stride, self.channels), None
+        return FolderClips(videos, find_maps(videos, MASKS), self.fit, self.stride), None
+
+    @property
+    def fit(self) -> Fit:
+        """How frames are cropped and resized."""
+        return Fit(self.resolution, self.resolution, self.channels)
 
     def found(self, split: Split) -> FoundVideos:
         """The videos of a split, and what was left out; looked for once.
@@ -90,7 +93,7 @@ class VideoFolder(StoredVideos):
             DataFilesError: there is none, or one cannot be read.
         """
         if split not in self._found:
-            self._found[split] = find_videos(self.path, split, self.maps)
+            self._found[split] = find_videos(self.path, split, self.maps, self.fit)
         return self._found[split]
 
     def reading(self, splits: Sequence[Split] = get_args(Split)) -> str | None:
@@ -131,48 +134,30 @@ class FolderClips(ClipReader):
     Args:
         videos: the files.
         masks: those of each video, if there are any.
-        resolution: pixels per side.
+        fit: how frames become those of the data set.
         stride: reads every `stride`-th frame.
-        channels: 3, or 1 for grey.
     """
 
-    def __init__(
-        self, videos: list[VideoFile], masks: list[FrameMaps] | None, resolution: int, stride: int, channels: int = 3
-    ) -> None:
-        self.videos, self.masks = videos, masks
-        self.resolution, self.stride, self.channels = resolution, stride, channels
+    def __init__(self, videos: list[VideoFile], masks: list[FrameMaps] | None, fit: Fit, stride: int = 1) -> None:
+        self.videos, self.masks, self.fit, self.stride = videos, masks, fit, stride
         self.lengths = np.array([-(-video.length // stride) for video in videos])
 
     def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
         """Clips, if they are not too long to be meant."""
-        if num_frames * self.channels * self.resolution**2 > _MOST_BYTES:
+        if num_frames * self.fit.channels * self.fit.height**2 > _MOST_BYTES:
             raise DataFilesError(
                 f"a clip of {num_frames:,} frames of {self.videos[videos[0]].path} takes more than {_MOST_BYTES >> 20} "
-                f"MiB at {self.resolution} x {self.resolution} pixels: set num_frames or eval_frames to fewer"
+                "MiB: set num_frames or eval_frames to fewer"
             )
         return super().read(videos, starts, num_frames)
 
     def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
-        """A clip, of which only these frames are decoded."""
-        images, size = [], (0, 0)
-        for frame in self.videos[video].frames(frames):
-            images.append(square_frame(frame, self.resolution, self.channels))
-            size = frame.shape[:2]
-        found = {"frames": np.stack(images)}
+        """A clip, of which only these frames are read."""
+        file = self.videos[video]
+        found = {"frames": file.fitted(frames, self.fit)}
         if self.masks is not None:
-            ids = middle_square(mask_ids(self.masks[video], frames, size))
-            found["masks"] = resize_nearest(ids, self.resolution, self.resolution)
-        return found | self.beside(video, frames, size)
-
-    def beside(self, video: int, frames: range, size: tuple[int, ...]) -> dict[str, np.ndarray]:
-        """Further arrays of a clip; none by default.
-
-        Args:
-            video: number of the video.
-            frames: numbers of the frames in the file.
-            size: their height and width there.
-        """
-        return {}
+            found["masks"] = self.fit.masks(self.masks[video].ids(frames, file.size))
+        return found
 
     def name(self, video: int, start: int) -> str:
         """The file's name without its ending, and the first frame of the clip in it."""
@@ -180,12 +165,11 @@ class FolderClips(ClipReader):
 
     def video_name(self, video: int) -> str:
         """The file's name without its ending, by which its masks are called too."""
-        return name_of(self.videos[video])
+        return name_of(self.videos[video].path)
 
     def view(self, video: int) -> View:
         """The square in the middle."""
-        (frame,) = self.videos[video].frames([0])
-        return View.middle_square(*frame.shape[:2])
+        return self.fit.view(self.videos[video].size)
 
     def origin(self, video: int) -> str:
         """The file or folder."""

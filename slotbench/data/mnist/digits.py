@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import math
 import zlib
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,10 +13,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int64, UInt8
 
-from slotbench.arrays import ARRAY_LIMIT, parse_npy
 from slotbench.data.base import Split
-from slotbench.errors import DataFilesError, FileError
-from slotbench.files import read_bytes
+from slotbench.errors import DataFilesError
+from slotbench.io import read_bytes
 
 __all__ = ["Digits", "DigitsError", "digit_pools", "load_digits", "resize_by_area"]
 
@@ -152,53 +150,31 @@ def _read(path: Path, axes: int) -> np.ndarray:
         given = "that is a folder, name a file in it" if path.is_dir() else "there is no such file"
         raise DigitsError(f"no digits at {path}: {given}; {_EXPECTED}")
     try:
-        content = read_bytes(path, ARRAY_LIMIT)
-    except FileError as error:
-        raise DigitsError(f"no digits: {error}; {_EXPECTED}") from error
-    if content.startswith(b"\x1f\x8b"):
-        try:
-            with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
-                content = packed.read(ARRAY_LIMIT + 1)
-        except (OSError, EOFError, zlib.error) as error:
-            raise DigitsError(f"{path} cannot be unpacked ({error}); {_EXPECTED}") from error
-        if len(content) > ARRAY_LIMIT:
-            raise DigitsError(f"{path} has more than {ARRAY_LIMIT:,} bytes when it is unpacked; {_EXPECTED}")
-    values = _parse_npy(path, content) if content.startswith(b"\x93NUMPY") else _parse_idx(path, content)
-    if values.ndim != axes:
-        what = "labels (count)" if axes == 1 else "images (count x height x width)"
-        raise DigitsError(f"{path} holds an array of {_shape(values)}; expected {what}; {_EXPECTED}")
-    return values
-
-
-def _parse_npy(path: Path, content: bytes) -> np.ndarray:
-    try:
-        values = parse_npy(content, path)
-    except FileError as error:
-        raise DigitsError(f"{path} begins like npy and cannot be read ({error}); {_EXPECTED}") from error
+        content = read_bytes(path)
+        if content.startswith(b"\x1f\x8b"):
+            content = gzip.decompress(content)
+        if content.startswith(b"\x93NUMPY"):
+            values = np.load(io.BytesIO(content), allow_pickle=False)
+        else:
+            values = _parse_idx(content)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise DigitsError(f"{path} holds no digits that can be read ({error}); {_EXPECTED}") from error
     whole = np.issubdtype(values.dtype, np.integer)
-    if not whole or (values.size and not 0 <= values.min() <= values.max() <= 255):
+    if values.ndim != axes or not whole or (values.size and not 0 <= values.min() <= values.max() <= 255):
+        what = "labels (count)" if axes == 1 else "images (count x height x width)"
         raise DigitsError(
-            f"{path} holds {values.dtype} values; expected whole numbers 0 to 255, best uint8: multiply fractions by "
-            "255, round, and save as uint8"
+            f"{path} holds {values.dtype} values of {_shape(values)}; expected {what}, whole numbers 0 to 255; "
+            f"{_EXPECTED}"
         )
     return values.astype(np.uint8)
 
 
-def _parse_idx(path: Path, content: bytes) -> np.ndarray:
+def _parse_idx(content: bytes) -> np.ndarray:
     """idx: two zero bytes, the type (8: uint8), the number of axes, a big-endian 32-bit length per axis, the values."""
-    axes = content[3] if len(content) > 3 else 0
-    start = 4 + 4 * axes
-    if content[:2] != b"\0\0" or not 1 <= axes <= 4 or len(content) < start:
-        raise DigitsError(f"{path} is neither idx nor npy: it begins with {content[:4]!r}; {_EXPECTED}")
-    if content[2] != 8:
-        raise DigitsError(f"{path} is idx of value type 0x{content[2]:02x}; expected 0x08, unsigned bytes")
-    shape = np.frombuffer(content, ">u4", axes, offset=4).tolist()
-    if len(content) - start != math.prod(shape):
-        raise DigitsError(
-            f"{path} has {len(content) - start:,} bytes of values and its header says {' x '.join(map(str, shape))} = "
-            f"{math.prod(shape):,}: the file is incomplete or damaged; {_EXPECTED}"
-        )
-    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+    if content[:3] != b"\0\0\x08" or len(content) < 4:
+        raise ValueError(f"it is neither idx of unsigned bytes nor npy: it begins with {content[:4]!r}")
+    shape = np.frombuffer(content, ">u4", content[3], offset=4).tolist()
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * content[3]).reshape(shape)
 
 
 def _shape(values: np.ndarray) -> str:

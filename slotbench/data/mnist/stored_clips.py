@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from slotbench.arrays import map_npy
 from slotbench.data.base import ClipDataset
 from slotbench.errors import DataFilesError, FileError
 from slotbench.interfaces import VideoBatch
+from slotbench.io import map_npy
 
 __all__ = ["StoredClips"]
 

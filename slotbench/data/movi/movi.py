@@ -13,7 +13,7 @@ from slotbench.data.clip_cache import ClipCache, is_cache
 from slotbench.data.clips import ClipSource
 from slotbench.data.crops import check_crop
 from slotbench.data.movi.record import TIMED, MOViRecords, find_shards
-from slotbench.data.prepared_videos import PreparableVideos
+from slotbench.data.preparing import PreparableVideos
 from slotbench.errors import DataFilesError
 
 __all__ = ["MOVi"]
@@ -62,12 +62,10 @@ class MOVi(PreparableVideos):
         test_split: "test" or "validation"; null for "test", and for "validation" in MOVi-A and B, which have no other.
         crop: the least share of the image that a random crop of a training clip keeps, enlarged to the size of all,
             as SAVi++ has it (0.75); 1 for whole images.
-        loader: batches, workers, sizes, and the seed of the videos' order and of the cuts. Training goes through the
-            videos again and again until there are `train_size` clips; `val_size` and `test_size` are upper bounds.
+        loader: see `StoredVideos`.
 
     Raises:
-        ValueError: for arguments that cannot be; when clips are asked for, as a `DataFilesError`, where the files are
-            missing or not what they should be.
+        ValueError: for arguments that cannot be; as a `DataFilesError`, where files are missing or damaged.
     """
 
     timed: ClassVar[Collection[str]] = TIMED
@@ -117,10 +115,10 @@ class MOVi(PreparableVideos):
         """Whether there are files of this split."""
         return bool(self._shards(stored))
 
-    def released(self, stored: str, verify: bool = False) -> MOViRecords:
+    def released(self, stored: str, keep: bool = True) -> MOViRecords:
         """The videos of a split in TFRecords."""
         if shards := self._shards(stored):
-            return MOViRecords(shards, self.resolution, self.num_objects, self.depth, verify)
+            return MOViRecords(shards, self.resolution, self.num_objects, self.depth)
         what = "has no such files" if self.path.is_dir() else "does not exist"
         hint = "; test_split=validation tests on what it has" if stored == "test" and self.path.is_dir() else ""
         raise DataFilesError(

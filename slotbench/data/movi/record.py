@@ -17,8 +17,7 @@ import torch
 from slotbench.data.base import padded
 from slotbench.data.clips import ClipReader
 from slotbench.data.formats.images import decode_png, resize_bilinear, resize_nearest
-from slotbench.data.formats.tf_example import Example
-from slotbench.data.formats.tfrecord import TFRecords
+from slotbench.data.formats.tfrecord import Example, TFRecords
 from slotbench.errors import DataFilesError
 
 __all__ = ["TIMED", "MOViRecords", "find_shards"]
@@ -54,16 +53,13 @@ class MOViRecords(ClipReader):
         resolution: pixels per side of what is read.
         num_objects: entries that annotations are padded to; None for 10 in MOVi-A to C and 23 elsewhere.
         depth: whether the distance from the camera is read too.
-        verify: whether checksums are compared.
 
     Raises:
         DataFilesError: the files are not what they should be.
     """
 
-    def __init__(
-        self, shards: Sequence[Path], resolution: int, num_objects: int | None, depth: bool, verify: bool = False
-    ) -> None:
-        self.records = TFRecords(shards, verify)
+    def __init__(self, shards: Sequence[Path], resolution: int, num_objects: int | None, depth: bool) -> None:
+        self.records = TFRecords(shards)
         self.set_name = shards[0].name.partition("-")[0]
         self.resolution = resolution
         self.num_objects = num_objects or _MOST_OBJECTS.get(self.set_name, _MOST_OBJECTS_ELSEWHERE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import sys
 from abc import abstractmethod
 from collections.abc import Collection
@@ -16,15 +15,13 @@ import numpy as np
 import torch
 
 from slotbench.data.base import Split, check_counts
-from slotbench.data.clip_cache import ClipCache
+from slotbench.data.clip_cache import ClipCache, is_cache
 from slotbench.data.clips import ClipSource, StoredVideos
 from slotbench.data.movi_like.physics import mujoco_version
 from slotbench.data.movi_like.videos import WholeSimulations
-from slotbench.data.prepared_videos import cache_videos
-from slotbench.data.preparing import Preparable, Report, processes_for
-from slotbench.errors import DataFilesError, FileError
-from slotbench.files import cache_home, check_writable
-from slotbench.locks import Lock
+from slotbench.data.preparing import Preparable, Report, cache_videos, processes_for
+from slotbench.errors import DataFilesError
+from slotbench.io import cache_home
 
 __all__ = ["KeptVideos"]
 
@@ -154,33 +151,20 @@ class KeptVideos(StoredVideos, Preparable):
 
     def _kept(self, split: Split) -> ClipCache:
         """The cache in the user's cache folder, written on first use."""
+        from rich.console import Console
+        from rich.progress import Progress
+
         description = self._description(split)
         key = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:16]
         name = f"{description['level']}-{self.resolution}-{_STORED[split]}-{key}"
         folder = cache_home() / self.set_name / name
-        if not (folder / "cache.json").is_file():
-            try:
-                check_writable(folder, "set SLOTBENCH_CACHE to another folder")
-            except FileError as error:
-                raise DataFilesError(str(error)) from error
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            lock = Lock(f"{folder}.lock")
-            lock.acquire(math.inf, f"{self.set_name}: waiting for another process that writes {folder}")
-            try:
-                if not (folder / "cache.json").is_file():
-                    self._write_with_bar(split, folder)
-            finally:
-                lock.release()
+        if not is_cache(folder, complete=True):
+            with Progress(console=Console(stderr=True)) as progress:
+                bar = progress.add_task(f"{self.set_name} {_STORED[split]}", total=self.videos[split])
+                self._write(split, folder, lambda what, done, total: progress.update(bar, completed=done))
+            videos = f"{self.videos[split]:,} {_STORED[split]} videos"
+            print(f"{self.set_name}: {videos} are kept in {folder}", file=sys.stderr)
         return ClipCache(folder)
-
-    def _write_with_bar(self, split: Split, folder: Path) -> None:
-        from rich.console import Console
-        from rich.progress import Progress
-
-        with Progress(console=Console(stderr=True)) as progress:
-            bar = progress.add_task(f"{self.set_name} {_STORED[split]}", total=self.videos[split])
-            self._write(split, folder, lambda what, done, total: progress.update(bar, completed=done))
-        print(f"{self.set_name}: {self.videos[split]:,} {_STORED[split]} videos are kept in {folder}", file=sys.stderr)
 
     def _given(self, folder: Path, split: Split) -> ClipCache:
         cache = ClipCache(folder)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import torch
 
-from slotbench.arrays import read_npz
 from slotbench.data.base import LoaderOptions, Split, check_counts
 from slotbench.data.cameras import look_at
-from slotbench.data.folders.mask_files import read_mask_image
-from slotbench.data.formats.pictures import read_frame
+from slotbench.data.folders.frame_maps import read_mask_image
+from slotbench.data.formats.images import read_frame
 from slotbench.data.posed_data import PosedData
 from slotbench.data.posed_files.scenes import PosedFiles, PosedImages
 from slotbench.data.posed_views import Frame, PosedVideos
-from slotbench.errors import DataFilesError, FileError
+from slotbench.errors import DataFilesError
+from slotbench.io import read_npz
 
 __all__ = ["CLEVR3D"]
 
@@ -47,12 +46,10 @@ class CLEVR3D(PosedData):
         width: columns; as many as rows for the square in the middle of an image, else 4/3 of them.
         frame: of matrices and rays: "world", or "first", that of the first shown camera.
         max_objects: scenes with more objects are left out.
-        loader: batches, workers, sizes, and the seed of the order. Training goes through the scenes again and again
-            until there are `train_size` clips; `val_size` and `test_size` are upper bounds.
+        loader: see `StoredVideos`.
 
     Raises:
-        ValueError: for arguments that cannot be; when clips are asked for, as a `DataFilesError`, where the files are
-            missing or not what they should be.
+        ValueError: for arguments that cannot be; as a `DataFilesError`, where files are missing or damaged.
     """
 
     def __init__(
@@ -86,24 +83,17 @@ class CLEVR3D(PosedData):
 
 
 class _Scenes(PosedFiles):
-    num_cameras = _VIEWS
-    names: ClassVar = ("camera_pos", "shape")
-
     def __init__(self, path: Path, height: int, width: int) -> None:
         super().__init__(height, width)
         self.path = path
         about = path / "metadata.npz"
-        try:
-            found = read_npz(about, self.names)
-        except FileError as error:
-            raise DataFilesError(f"no metadata of CLEVR3D: {error}; expected the folder of ObSuRF's files") from error
-        centres, shape = found.get("camera_pos"), found.get("shape")
-        if centres is None or centres.ndim != 3 or centres.shape[1] < _VIEWS or centres.shape[2] != 3:
-            raise DataFilesError(f"{about} has no camera_pos of shape (scenes, 3 or more views, 3)")
-        if shape is None or shape.ndim != 2 or len(shape) != len(centres) or shape.dtype.kind not in "iu":
-            raise DataFilesError(f"{about} has no shape of shape (scenes, objects), integers")
-        if centres.dtype.kind != "f" or not np.isfinite(centres).all():
-            raise DataFilesError(f"{about} holds a camera_pos that is no number")
+        found = read_npz(about, ("camera_pos", "shape"))
+        centres, shape = found.get("camera_pos", np.empty(0)), found.get("shape", np.empty(0))
+        if centres.shape != (len(shape), max(_VIEWS, *centres.shape[1:2]), 3) or shape.ndim != 2:
+            raise DataFilesError(
+                f"{about} is no metadata of CLEVR3D; expected ObSuRF's camera_pos of shape (scenes, 3 or more views, "
+                "3) and shape of shape (scenes, objects)"
+            )
         self.centres, self.shape = centres[:, :_VIEWS].astype(np.float32), shape.astype(np.int64)
         self.present = self.shape > 0
         self.lengths = np.ones(len(centres), np.int64)
@@ -111,11 +101,12 @@ class _Scenes(PosedFiles):
     def posed(self, video: int, frames: range) -> PosedImages:
         """All views of a scene."""
         places = [f"{video}_{view}.png" for view in range(_VIEWS)]
-        images = [[read_frame(self.path / "images" / f"img_{place}")] for place in places]
+        images = [read_frame(self.path / "images" / f"img_{place}") for place in places]
         masks = [read_mask_image(self.path / "masks" / f"masks_{place}")[None].astype(np.int32) for place in places]
         cameras = look_at(torch.from_numpy(self.centres[video])).numpy()[None]
         about = {"present": self.present[video], "shape_label": self.shape[video] - 1}
-        return PosedImages(images, masks, cameras, _FOCAL * images[0][0].shape[1], about)
+        size = images[0].shape[:2]
+        return PosedImages([self.fit(image)[None] for image in images], size, masks, cameras, _FOCAL * size[1], about)
 
     def video_name(self, video: int) -> str:
         """The number of the scene."""

@@ -8,25 +8,24 @@ from typing import Literal
 
 import numpy as np
 
-from slotbench.arrays import read_npz
 from slotbench.data.base import LoaderOptions, Split, check_choices, check_counts
-from slotbench.data.folders.frame_maps import FrameMaps
-from slotbench.data.folders.mask_files import find_masks, mask_ids
+from slotbench.data.folders.frame_maps import MASKS, find_maps
 from slotbench.data.folders.names import visible
-from slotbench.data.folders.video_file import VideoFile
-from slotbench.data.folders.video_files import open_video
+from slotbench.data.folders.video_files import VideoFile, open_video
+from slotbench.data.formats.images import Fit
+from slotbench.data.formats.movies import keep_movies
 from slotbench.data.posed_data import PosedData
 from slotbench.data.posed_files.scenes import PosedFiles, PosedImages, check_matrices
 from slotbench.data.posed_views import Frame, PosedVideos
-from slotbench.errors import DataFilesError, FileError
+from slotbench.errors import DataFilesError
 from slotbench.interfaces import View
+from slotbench.io import read_npz
 
 __all__ = ["PosedVideoFolder"]
 
 Axes = Literal["opengl", "opencv"]
 
 _CAMERA = re.compile(r"cam_(\d{1,6})(\.[A-Za-z0-9]+)?\Z")
-_MOST_BYTES = 1 << 28
 _LAYOUT = "expected train/CLIP/cam_0.mp4, cam_1.mp4, ... (or folders of images) and cameras.npz"
 
 
@@ -53,12 +52,10 @@ class PosedVideoFolder(PosedData):
         resolution: pixels per side, of the square in the middle of an image.
         axes: columns of the rotations: "opengl" (right, up, backward; Blender) or "opencv" (right, down, forward).
         frame: of matrices and rays: "world", or "first", that of the first shown camera at the clip's first step.
-        loader: batches, workers, sizes, and the seed of the videos' order and of the cuts. Training goes through the
-            videos again and again until there are `train_size` clips; `val_size` and `test_size` are upper bounds.
+        loader: see `StoredVideos`.
 
     Raises:
-        ValueError: for arguments that cannot be; when clips are asked for, as a `DataFilesError`, where the files are
-            missing or not what they should be.
+        ValueError: for arguments that cannot be; as a `DataFilesError`, where files are missing or damaged.
     """
 
     def __init__(
@@ -95,35 +92,33 @@ class PosedVideoFolder(PosedData):
 class _Clips(PosedFiles):
     def __init__(self, folder: Path, data: PosedVideoFolder) -> None:
         super().__init__(data.resolution, data.resolution)
-        self.num_cameras, self.axes = data.num_cameras, data.axes
+        self.axes = data.axes
         self.folders = [clip for clip in visible(folder) if clip.is_dir()]
         if not self.folders:
             raise DataFilesError(f"{folder} has no folder of a clip; {_LAYOUT}")
-        self.videos = [_cameras_of(clip, self.num_cameras) for clip in self.folders]
-        self.masks = [find_masks(videos) for videos in self.videos]
+        self.videos = [_cameras_of(clip, data.num_cameras, self.fit) for clip in self.folders]
+        keep_movies(video for videos in self.videos for video in videos)
+        self.masks = [find_maps(videos, MASKS) for videos in self.videos]
         if len({masks is None for masks in self.masks}) > 1:
             raise DataFilesError(f"some clips of {folder} have masks and others none; expected all or none")
         self.lengths = np.array([min(video.length for video in videos) for videos in self.videos])
-        lengths = self.lengths.tolist()
         self.poses = [
-            _poses(clip / "cameras.npz", self.num_cameras, length)
-            for clip, length in zip(self.folders, lengths, strict=True)
+            _poses(clip / "cameras.npz", data.num_cameras, length)
+            for clip, length in zip(self.folders, self.lengths.tolist(), strict=True)
         ]
 
     def posed(self, video: int, frames: range) -> PosedImages:
         """Frames of all cameras of a clip."""
         cameras, focal = self.poses[video]
-        images = [list(file.frames(frames)) for file in self.videos[video]]
-        maps = self.masks[video]
-        masks = None if maps is None else [self._ids(one, frames, images[0][0]) for one in maps]
-        still = len(cameras) == 1
-        cameras = cameras.repeat(len(frames), 0) if still else cameras[frames.start : frames.stop]
+        files, maps = self.videos[video], self.masks[video]
+        if len({file.size for file in files}) > 1:
+            raise DataFilesError(f"the cameras of {self.origin(video)} have images of several sizes; expected one")
+        size = files[0].size
+        masks = None if maps is None else [one.ids(frames, size) for one in maps]
+        cameras = cameras.repeat(len(frames), 0) if len(cameras) == 1 else cameras[frames.start : frames.stop]
         if self.axes == "opencv":
             cameras = cameras * np.array([1.0, -1.0, -1.0, 1.0])
-        return PosedImages(images, masks, cameras, focal)
-
-    def _ids(self, maps: FrameMaps, frames: range, image: np.ndarray) -> np.ndarray:
-        return mask_ids(maps, frames, image.shape[:2])
+        return PosedImages([file.fitted(frames, self.fit) for file in files], size, masks, cameras, focal)
 
     def name(self, video: int, start: int) -> str:
         """The clip's folder and the first frame."""
@@ -135,17 +130,16 @@ class _Clips(PosedFiles):
 
     def view(self, video: int) -> View:
         """The square in the middle of each camera's frames."""
-        (frame,) = self.videos[video][0].frames([0])
-        return View.middle_square(*frame.shape[:2])
+        return self.fit.view(self.videos[video][0].size)
 
     def origin(self, video: int) -> str:
         """The clip's folder."""
         return str(self.folders[video])
 
 
-def _cameras_of(folder: Path, count: int) -> list[VideoFile]:
+def _cameras_of(folder: Path, count: int, fit: Fit) -> list[VideoFile]:
     named = [(int(found[1]), path) for path in visible(folder) if (found := _CAMERA.match(path.name))]
-    videos = [video for _, path in sorted(named) if (video := open_video(path)) is not None]
+    videos = [video for _, path in sorted(named) if (video := open_video(path, fit)) is not None]
     if len(videos) != count or len({number for number, _ in named}) != len(named):
         raise DataFilesError(
             f"{folder} has {len(videos)} cameras and num_cameras is {count}; expected cam_0, cam_1, ... with the "
@@ -156,19 +150,14 @@ def _cameras_of(folder: Path, count: int) -> list[VideoFile]:
 
 def _poses(path: Path, count: int, length: int) -> tuple[np.ndarray, float]:
     """Matrices "time or 1, cameras 4 4" and the focal length."""
-    try:
-        found = read_npz(path, ("camera_to_world", "focal"), _MOST_BYTES)
-    except FileError as error:
-        raise DataFilesError(str(error)) from error
-    matrices, focal = found.get("camera_to_world"), found.get("focal")
-    numbers = matrices is not None and matrices.dtype.kind in "fiu" and matrices.shape[-3:] == (count, 4, 4)
-    still = numbers and matrices is not None and matrices.ndim == 3
-    if matrices is None or not numbers or not (still or (matrices.ndim == 4 and len(matrices) >= length)):
-        shape = "none" if matrices is None else f"one of {matrices.dtype} and shape {matrices.shape}"
+    found = read_npz(path, ("camera_to_world", "focal"))
+    matrices, focal = found.get("camera_to_world", np.empty(0)), found.get("focal", np.empty(0))
+    matrices = matrices[None] if matrices.ndim == 3 else matrices
+    if matrices.shape[1:] != (count, 4, 4) or len(matrices) not in (1, *range(length, len(matrices) + 1)):
         raise DataFilesError(
             f"{path} needs camera_to_world of shape ({count}, 4, 4), or ({length}, {count}, 4, 4) for the {length} "
-            f"frames of the clip; there is {shape}"
+            f"frames of the clip; it has {matrices.shape}"
         )
-    if focal is None or focal.size != 1 or focal.dtype.kind not in "fiu" or not 0 < float(focal.reshape(())) < 1e9:
+    if focal.size != 1 or not 0 < float(focal.reshape(())) < np.inf:
         raise DataFilesError(f"{path} needs focal, one number: the focal length in pixels of the files")
-    return check_matrices(matrices if matrices.ndim == 4 else matrices[None], path), float(focal.reshape(()))
+    return check_matrices(matrices, path), float(focal.reshape(()))

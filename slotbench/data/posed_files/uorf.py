@@ -8,18 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from slotbench.data.base import LoaderOptions, Split, check_counts
-from slotbench.data.formats.pictures import read_frame
+from slotbench.data.formats.images import read_frame
 from slotbench.data.posed_data import PosedData
 from slotbench.data.posed_files.scenes import PosedFiles, PosedImages, check_matrices
 from slotbench.data.posed_views import Frame, PosedVideos
-from slotbench.errors import DataFilesError, FileError
-from slotbench.files import read_text, regular_files
+from slotbench.errors import DataFilesError
+from slotbench.io import read_text
 
 __all__ = ["UORFScenes"]
 
 _NAME = re.compile(r".*_?sc(\d{1,9})_az(\d{1,9}).*_RT\.txt\Z")
-_MOST_FILES = 1_000_000
-_MOST_TEXT = 1 << 14
 
 
 class UORFScenes(PosedData):
@@ -44,12 +42,10 @@ class UORFScenes(PosedData):
         focal: focal length as a share of the image's width; 350/320 in the paper's sets of CLEVR.
         frame: of matrices and rays: "world", or "first", that of the first shown camera.
         val_scenes: scenes that are validated on.
-        loader: batches, workers, sizes, and the seed of the order. Training goes through the scenes again and again
-            until there are `train_size` clips; `val_size` and `test_size` are upper bounds.
+        loader: see `StoredVideos`.
 
     Raises:
-        ValueError: for arguments that cannot be; when clips are asked for, as a `DataFilesError`, where the files are
-            missing or not what they should be.
+        ValueError: for arguments that cannot be; as a `DataFilesError`, where files are missing or damaged.
     """
 
     def __init__(
@@ -96,11 +92,7 @@ class _Scenes(PosedFiles):
         super().__init__(data.resolution, data.resolution)
         self.folder, self.focal, self.num_cameras = folder, data.focal, data.num_cameras
         found: dict[int, list[tuple[int, Path]]] = {}
-        try:
-            files = regular_files(folder, "*_RT.txt", _MOST_FILES)
-        except FileError as error:
-            raise DataFilesError(str(error)) from error
-        for file in files:
+        for file in folder.glob("*_RT.txt"):
             if named := _NAME.match(file.name):
                 found.setdefault(int(named[1]), []).append((int(named[2]), file))
         if not found:
@@ -121,13 +113,15 @@ class _Scenes(PosedFiles):
                 "data.num_cameras to fewer"
             )
         names = [str(pose).removesuffix("_RT.txt") for pose in poses]
-        images = [[read_frame(Path(f"{name}.png"))] for name in names]
+        images = [read_frame(Path(f"{name}.png")) for name in names]
         # from right, down, forward
         cameras = np.stack([_matrix(pose) for pose in poses]) * np.array([1.0, -1.0, -1.0, 1.0])
         masks = None
         if Path(f"{names[0]}_mask.png").exists():
             masks = _ids([read_frame(Path(f"{name}_mask.png")) for name in names])
-        return PosedImages(images, masks, cameras[None], self.focal * images[0][0].shape[1])
+        size = images[0].shape[:2]
+        fitted = [self.fit(image)[None] for image in images]
+        return PosedImages(fitted, size, masks, cameras[None], self.focal * size[1])
 
     def video_name(self, video: int) -> str:
         """The number of the scene."""
@@ -140,13 +134,10 @@ class _Scenes(PosedFiles):
 
 def _matrix(path: Path) -> np.ndarray:
     try:
-        words = read_text(path, _MOST_TEXT).split()
-        values = np.array([float(word) for word in words])
-    except (FileError, ValueError) as error:
-        raise DataFilesError(f"{path} cannot be read as a matrix of 16 numbers") from error
-    if values.size != 16:
-        raise DataFilesError(f"{path} holds {values.size} numbers; expected the 16 of a camera-to-world matrix")
-    return check_matrices(values.reshape(4, 4), path)
+        values = np.array([float(word) for word in read_text(path).split()]).reshape(4, 4)
+    except ValueError as error:
+        raise DataFilesError(f"{path} cannot be read as a camera-to-world matrix of 16 numbers") from error
+    return check_matrices(values, path)
 
 
 def _ids(colours: list[np.ndarray]) -> list[np.ndarray]:

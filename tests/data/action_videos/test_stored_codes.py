@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from action_files import FRAMES, write_npz
@@ -16,7 +14,7 @@ from code_tasks import quiet_trainer
 from slotbench.cli import run
 from slotbench.data.action_videos.action_videos import ActionVideos
 from slotbench.data.crops import Crop, cropped
-from slotbench.data.prepared_videos import Coder
+from slotbench.data.preparing import Coder
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoSpec
 from slotbench.registry import load
@@ -85,21 +83,3 @@ def test_a_cache_of_other_codes_is_not_written_over(files: Path, cache: Path) ->
     coder = Coder(lambda frames: torch.zeros(*frames.shape[:2], 2, 2, dtype=torch.int32), {"num_codes": 9})
     with pytest.raises(DataFilesError, match="holds a cache of something else: codes is"):
         ActionVideos(str(files), **LOOK).prepare(cache, lambda *told: None, jobs=1, coder=coder)
-
-
-def test_codes_that_there_are_not_are_refused(files: Path, tmp_path: Path) -> None:
-    coder = Coder(lambda frames: torch.ones(*frames.shape[:2], 2, 2, dtype=torch.int32), {"num_codes": 3})
-    ActionVideos(str(files), **LOOK).prepare(tmp_path, lambda *told: None, jobs=1, coder=coder)
-    codes = np.memmap(tmp_path / "val" / "codes.bin", np.int32, "r+")
-    for wrong in (3, -1):
-        codes[5] = wrong
-        codes.flush()
-        with pytest.raises(DataFilesError, match=r"is damaged: it has codes from (-1|1) to (1|3) of 3; prepare it"):
-            ActionVideos(str(tmp_path), **LOOK).dataset("val").clips([0])
-    record = tmp_path / "train" / "cache.json"
-    for wrong in ({"num_codes": "3"}, {"num_codes": 0}, 7):
-        content = json.loads(record.read_text())
-        content["description"]["codes"] = wrong
-        record.write_text(json.dumps(content))
-        with pytest.raises(DataFilesError, match="its codes are of no known kind; prepare it anew"):
-            _ = ActionVideos(str(tmp_path), **LOOK).spec

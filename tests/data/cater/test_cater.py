@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cater_files import FRAMES, jpeg, write_avi, write_cater
+from cater_files import FRAMES, write_cater, write_video
 
 from slotbench.data.base import LoaderOptions, Split
 from slotbench.data.cater.cater import CATER
 from slotbench.data.cater.scene import cell_of, read_scene
-from slotbench.data.formats.avi import MotionJpeg
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoBatch
 from slotbench.metrics.label_scores import LabelScores
@@ -33,41 +32,12 @@ def clips(data: CATER, split: Split, indices: list[int]) -> VideoBatch:
     return data.dataset(split).clips(indices)  # type: ignore[attr-defined]
 
 
-def test_any_frame_of_an_avi_file_is_the_image_that_was_written(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    images = [jpeg(rng.integers(0, 255, (16, 24, 3), np.uint8)) for _ in range(5)]
-    movie = MotionJpeg(write_avi(tmp_path / "a.avi", images))
-    assert len(movie) == 5
-    from io import BytesIO
-
-    from PIL import Image
-
-    for frame in (4, 0, 2):
-        expected = np.asarray(Image.open(BytesIO(images[frame]))).transpose(2, 0, 1)
-        np.testing.assert_array_equal(movie.read([frame])[0], expected)
-    assert movie.read([1], at_least=(7, 11)).shape == (1, 3, 8, 12)
-    with pytest.raises(DataFilesError, match="has 5 frames, and frame 5 is asked for"):
-        movie.read([5])
-
-
-def test_a_video_of_more_frames_than_can_be_meant_is_refused_before_it_is_decoded(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("slotbench.data.cater.videos._MOST_FRAMES", 12)
-    monkeypatch.setattr(MotionJpeg, "images", lambda *given, **named: pytest.fail("a frame is decoded"))
-    with pytest.raises(DataFilesError, match=r".avi has 13 frames; expected at most 12: CATER's have 301"):
-        clips(data_of(folder), "test", [0])
-    with pytest.raises(DataFilesError, match=r".avi has 13 frames; expected at most 12: CATER's have 301"):
-        data_of(folder).prepare(tmp_path / "cache", lambda *told: None, jobs=1)
-
-
 def test_splits_are_the_lists_of_the_release_and_labels_are_theirs(folder: Path) -> None:
     data = data_of(folder)
     assert data.spec.target.channels == 36
     names = {split: [name for name, _ in data.entries(split)] for split in ("train", "val", "test")}  # type: ignore[arg-type]
     assert [len(names[split]) for split in ("train", "val", "test")] == [4, 1, 1]
     assert len({name for split in names.values() for name in split}) == 6
-    assert len(data_of(folder, whole_training=True).entries("train")) == 5
     for split in ("train", "val", "test"):
         labels = dict(data.entries(split))  # type: ignore[arg-type]
         batch = clips(data, split, [0])  # type: ignore[arg-type]
@@ -79,7 +49,7 @@ def test_splits_are_the_lists_of_the_release_and_labels_are_theirs(folder: Path)
 
 
 def test_a_clip_has_a_frame_of_each_segment_and_in_evaluation_ends_with_the_video(folder: Path) -> None:
-    data = data_of(folder, whole_training=True)
+    data = data_of(folder)
     edges = np.array([1, 4, 7, 10, 13])  # of 13 frames the first is left out, as of CATER's 301
     test = clips(data, "test", [0])
     assert test.objects["frame"].tolist() == [(edges[1:] - 1).tolist()]
@@ -227,8 +197,8 @@ def test_a_cache_of_something_else_and_a_video_of_another_length_are_refused(
     with pytest.raises(DataFilesError, match=r"cache .* has no video CATER_new_000099: prepare it anew"):
         clips(data_of(tmp_path / "lists"), "test", [0])
     other = write_cater(tmp_path / "set")
-    write_avi(other / "videos/CATER_new_000003.avi", [jpeg(np.zeros((24, 32, 3), np.uint8))] * 5)
-    with pytest.raises(DataFilesError, match=r"000003.avi has 5 frames, and the first video of the lists 13"):
+    write_video(other / "videos/CATER_new_000003.avi", np.zeros((5, 24, 32, 3), np.uint8))
+    with pytest.raises(DataFilesError, match=r"000003.avi has other than 13 frames"):
         data_of(other).prepare(tmp_path / "out", lambda what, done, total: None, jobs=1)
     bare = tmp_path / "bare"
     data_of(folder, scenes=False).prepare(bare, lambda what, done, total: None, jobs=1)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotbench.data.cater.sampling import Sampling, frame_numbers
+from slotbench.data.cater.cater import Sampling, frame_numbers
 
 
 @pytest.mark.parametrize("sampling", ["segments", "window", "random"])

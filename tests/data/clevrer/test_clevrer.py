@@ -12,9 +12,8 @@ import torch
 from clevrer_files import FRAMES, LOOKS, annotation_of, masks_of, pack, proposals_of, write_clevrer, write_movie
 
 from slotbench.data.base import Split
-from slotbench.data.clevrer.annotation import read_annotation
+from slotbench.data.clevrer.annotation import pseudo_masks, read_annotation
 from slotbench.data.clevrer.clevrer import CLEVRER
-from slotbench.data.clevrer.proposals import pseudo_masks
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoBatch, View
 from slotbench.metrics.mask_metrics import mask_headlines
@@ -67,13 +66,14 @@ def test_any_frames_of_any_video_are_read(folder: Path) -> None:
     assert batch.masks is None
 
 
-def test_the_video_whose_annotation_is_broken_is_left_out_and_one_of_another_length_is_named(tmp_path: Path) -> None:
+def test_the_video_whose_annotation_is_broken_is_left_out_and_one_of_another_length_refused(tmp_path: Path) -> None:
     folder = write_clevrer(tmp_path, {"validation": [10799, 10800, 10801]})
-    write_movie(folder / "videos/val/video_10000-11000/video_10802.mp4", frames=20)
-    with pytest.warns(UserWarning, match=r"1 of 3 videos .* do not have 128 frames and are left out: video_10802.mp4"):
-        source, _ = data_of(folder).stored_videos("val")
-    assert [source.video_name(i) for i in range(2)] == ["video_10799", "video_10801"]  # type: ignore[attr-defined]
+    source, _ = data_of(folder).stored_videos("val")
+    assert [source.video_name(i) for i in range(2)] == ["video_10799", "video_10801"]
     assert len(source.lengths) == 2
+    write_movie(folder / "videos/val/video_10000-11000/video_10801.mp4", frames=20)
+    with pytest.raises(DataFilesError, match=r"video_10801.mp4 does not have 128 frames"):
+        data_of(folder).dataset("val").source.clip(1, range(2))
 
 
 def test_clips_say_what_they_show_of_the_frames(folder: Path) -> None:

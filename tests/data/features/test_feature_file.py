@@ -1,4 +1,4 @@
-"""Features in HDF5: read clip by clip as what they were written as, and refused where they do not fit."""
+"""Features: read clip by clip as what they were written as, from HDF5 and from caches."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import torch
 from feature_files import FRAMES, GRID, SIDE, VIDEOS, WIDTH, write_feature_file
 
 from slotbench.data.base import LoaderOptions
-from slotbench.data.features.feature_file import FeatureFile, StoredFeatures
-from slotbench.data.features.feature_writing import write_features
+from slotbench.data.features import FeatureFile, StoredFeatures, write_features
 from slotbench.data.folders.video_folder import VideoFolder
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import DataSpec, VideoSpec
@@ -92,9 +91,7 @@ def test_other_processes_open_the_file_themselves(folder):
 
 
 def test_what_is_no_such_file_is_refused(tmp_path, folder):
-    with pytest.raises(
-        DataFilesError, match=r"the folder nowhere does not exist; expected train.h5, val.h5 or test.h5"
-    ):
+    with pytest.raises(DataFilesError, match=r"the folder nowhere does not exist; expected what `slotbench prepare"):
         _ = FeatureFile("nowhere").spec
     write_feature_file(folder / "test.h5", side=16)
     with pytest.raises(DataFilesError, match="and the files beside it"):
@@ -124,11 +121,12 @@ def videos(tmp_path):
 
 def test_what_is_written_is_read_back(videos, tmp_path):
     out, told = tmp_path / "out", []
-    write_features(videos, Cells(), Cells.spec, 6, out, {"made": "so"}, report=lambda *told_: told.append(told_))
-    assert sorted(path.name for path in out.iterdir()) == ["SHA256SUMS", "test.h5", "train.h5"]
+    write_features(videos, Cells(), 6, out, {"made": "so"}, report=lambda *told_: told.append(told_))
+    assert sorted(path.name for path in out.iterdir()) == ["test", "train"]
     assert told[-1] == ("test", 2, 2)
-    source = StoredFeatures(out / "train.h5")
-    assert source.spec.features == Cells.spec
+    data = FeatureFile(str(out))
+    assert data.spec == DataSpec(VideoSpec(3, 6, 6), VideoSpec(3, 6, 6), VideoSpec(3, 2, 2))
+    source = data.dataset("train").source
     assert source.lengths.tolist() == [4, 4, 4]
     batch = source.read([2], [1], 3)
     true = videos.dataset("train").source.read([2], [1], 3).frames.float() / 255
@@ -148,111 +146,26 @@ class Interrupted(Cells):
 def test_writing_goes_on_where_it_was_interrupted(videos, tmp_path):
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        write_features(videos, Interrupted(), Cells.spec, 12, out, {"made": "so"}, ["train"])
-    shown = sorted(path.name for path in out.iterdir() if not path.name.startswith("."))
-    assert shown == ["train.h5.part", "train.progress.json"]
-    with pytest.raises(DataFilesError, match="holds features of something else"):
-        write_features(videos, Cells(), Cells.spec, 12, out, {"made": "otherwise"}, ["train"])
+        write_features(videos, Interrupted(), 12, out, {"made": "so"}, ["train"])
+    with pytest.raises(DataFilesError, match="holds a cache of something else"):
+        write_features(videos, Cells(), 12, out, {"made": "otherwise"}, ["train"])
     cells = Cells()
-    write_features(videos, cells, Cells.spec, 12, out, {"made": "so"}, ["train"])
+    write_features(videos, cells, 12, out, {"made": "so"}, ["train"])
     assert cells.calls == 1
-    assert sorted(path.name for path in out.iterdir()) == ["SHA256SUMS", "train.h5"]
     for video in range(3):
         true = videos.dataset("train").source.read([video], [0], 4).frames
-        batch = StoredFeatures(out / "train.h5").read([video], [0], 4)
+        batch = FeatureFile(str(out)).dataset("train").source.read([video], [0], 4)
         assert torch.equal(batch.frames, true)
         torch.testing.assert_close(batch.features[0].float(), Cells()(true[0] / 255), atol=1e-3, rtol=1e-3)
-    write_features(videos, cells, Cells.spec, 12, out, {"made": "so"}, ["train"])
+    write_features(videos, cells, 12, out, {"made": "so"}, ["train"])
     assert cells.calls == 1
-    with pytest.raises(DataFilesError, match="holds features of something else"):
-        write_features(videos, cells, Cells.spec, 12, out, {"made": "otherwise"}, ["train"])
+    with pytest.raises(DataFilesError, match="holds a cache of something else"):
+        write_features(videos, cells, 12, out, {"made": "otherwise"}, ["train"])
 
 
 def test_videos_of_different_lengths_and_splits_that_are_not_there_are_refused(videos, tmp_path):
     with pytest.raises(DataFilesError, match="there is no video in"):
-        write_features(videos, Cells(), Cells.spec, 12, tmp_path / "out", {}, ["val"])
+        write_features(videos, Cells(), 12, tmp_path / "out", {}, ["val"])
     np.save(tmp_path / "videos" / "train" / "9.npy", np.zeros((7, 12, 12, 3), np.uint8))
     with pytest.raises(DataFilesError, match="the videos of the train split have 4 to 7 frames"):
-        write_features(videos, Cells(), Cells.spec, 12, tmp_path / "out", {}, ["train"])
-
-
-@pytest.mark.parametrize("damage", ["cut off", "zeros", "no HDF5"])
-def test_what_was_damaged_since_it_was_written_is_written_again(videos, tmp_path, damage, capsys):
-    out = tmp_path / "out"
-    with pytest.raises(KeyboardInterrupt):
-        write_features(videos, Interrupted(), Cells.spec, 12, out, {"made": "so"}, ["train"])
-    partial = out / "train.h5.part"
-    content = partial.read_bytes()
-    with h5py.File(partial, "r+") as file:
-        if damage == "zeros":
-            file["frames"][1] = 0
-    if damage != "zeros":
-        partial.write_bytes(content[: len(content) // 2] if damage == "cut off" else b"nothing")
-    cells = Cells()
-    write_features(videos, cells, Cells.spec, 12, out, {"made": "so"}, ["train"])
-    assert cells.calls == (2 if damage == "zeros" else 3)
-    assert "2 videos had been written" in capsys.readouterr().err
-    for video in range(3):
-        true = videos.dataset("train").source.read([video], [0], 4).frames
-        assert torch.equal(StoredFeatures(out / "train.h5").read([video], [0], 4).frames, true)
-
-
-def external(file, name, values, secret):
-    file.create_dataset(name, values.shape, values.dtype, external=[(str(secret), 0, values.nbytes)])
-
-
-def virtual(file, name, values, secret):
-    with h5py.File(secret.with_suffix(".h5"), "w") as other:
-        other["data"] = values
-    layout = h5py.VirtualLayout(values.shape, values.dtype)
-    layout[...] = h5py.VirtualSource(secret.with_suffix(".h5"), "data", values.shape)
-    file.create_virtual_dataset(name, layout)
-
-
-def linked(file, name, values, secret):
-    with h5py.File(secret.with_suffix(".h5"), "w") as other:
-        other["data"] = values
-    file[name] = h5py.ExternalLink(str(secret.with_suffix(".h5")), "data")
-
-
-def soft(file, name, values, secret):
-    file["elsewhere"] = values
-    file[name] = h5py.SoftLink("/elsewhere")
-
-
-@pytest.mark.parametrize("lead_out", [external, virtual, linked, soft])
-@pytest.mark.parametrize("name", ["frames", "masks", "num_objects"])
-def test_values_that_lie_elsewhere_are_not_read(tmp_path, lead_out, name):
-    path = write_feature_file(tmp_path / "train.h5")
-    secret = tmp_path / "secret"
-    secret.write_bytes(b"the user's own" * 10_000)
-    with h5py.File(path, "r+") as file:
-        values = file[name][...]
-        del file[name]
-        lead_out(file, name, values, secret)
-    with pytest.raises(DataFilesError, match=f"{name} of .*train.h5 (is a link|lies in other files)"):
-        StoredFeatures(path)
-
-
-@pytest.mark.parametrize("packed", [None, "gzip", "lzf"])
-def test_sizes_that_a_file_only_claims_are_not_believed(tmp_path, packed):
-    path = write_feature_file(tmp_path / "train.h5")
-    with h5py.File(path, "r+") as file:
-        del file["features"]
-        chunks = None if packed is None else (1, 1, 8, 6)
-        file.create_dataset("features", (10**9, FRAMES, 8, 6), np.float16, chunks=chunks, compression=packed)
-    with pytest.raises(DataFilesError, match=r"features of .*train.h5 (says|has 0 of its)"):
-        StoredFeatures(path)
-
-
-def test_packed_features_are_read(tmp_path):
-    path = write_feature_file(tmp_path / "train.h5")
-    before = StoredFeatures(path).read([3], [1], 2)
-    with h5py.File(path, "r+") as file:
-        for name in ("features", "frames"):
-            values = file[name][...]
-            del file[name]
-            file.create_dataset(name, data=values, compression="gzip", shuffle=True)
-    after = StoredFeatures(path).read([3], [1], 2)
-    assert torch.equal(after.features, before.features)
-    assert torch.equal(after.frames, before.frames)
+        write_features(videos, Cells(), 12, tmp_path / "out", {}, ["train"])

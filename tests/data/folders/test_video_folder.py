@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from media_files import write_maps, write_movie, write_pictures
+from media_files import write_maps, write_pictures
 from media_files import write_video as write
 from PIL import Image
 
 from slotbench.data.base import Split
 from slotbench.data.folders.video_folder import VideoFolder
-from slotbench.errors import DataFilesError
+from slotbench.errors import DataFilesError, FileError
 from slotbench.interfaces import VideoBatch
 
 GREYS = range(10, 250, 8)
@@ -95,31 +95,17 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataFilesError, match="there is no video in"):
         clips(tmp_path)
     for name, content, message in [
-        ("a.gif", b"GIF89a", "cannot be read as a GIF"),
-        ("a.npz", b"PK", "cannot be read as a numpy file"),
+        ("a.gif", b"GIF89a", "cannot be read as an image"),
+        ("a.npz", b"PK", "is no npz file"),
     ]:
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(DataFilesError, match=message):
+        with pytest.raises(FileError, match=message):
             clips(tmp_path / name)
     np.save(tmp_path / "floats.npy", np.zeros((2, 3, 4)))
-    with pytest.raises(DataFilesError, match=r"holds float64 values of shape \(2, 3, 4\); expected uint8"):
+    with pytest.raises(DataFilesError, match=r"holds float64 values of shape \(2, 3, 4\); expected a video, uint8"):
         clips(tmp_path / "floats.npy")
     with pytest.raises(ValueError, match="stride is 0; expected 1 or more"):
         VideoFolder(str(tmp_path), stride=0)
-
-
-def test_a_movie_without_pyav_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a.mp4").write_bytes(b"")
-    monkeypatch.setattr("slotbench.data.folders.movie_file.find_spec", lambda name: None)
-    with pytest.raises(DataFilesError, match=r"needs PyAV to be read: pip install 'slotbench\[video\]'"):
-        clips(tmp_path)
-
-
-def test_a_damaged_movie_is_named(tmp_path: Path) -> None:
-    pytest.importorskip("av")
-    (tmp_path / "a.mp4").write_bytes(b"no movie at all")
-    with pytest.raises(DataFilesError, match=r"a.mp4 cannot be read as a video"):
-        clips(tmp_path)
 
 
 def test_clips_are_called_after_their_file_and_first_frame(tmp_path: Path) -> None:
@@ -184,7 +170,7 @@ def test_every_video_has_masks_or_none_has(tmp_path: Path) -> None:
     for name in ("walk", "run"):
         write(tmp_path / f"{name}.npz", video())
     write_maps(tmp_path / "masks" / "walk.npz", masks())
-    with pytest.raises(DataFilesError, match=r"has no masks of .*run.npz; expected masks of every video"):
+    with pytest.raises(DataFilesError, match=r"no masks at .*run; expected masks of every video"):
         clips(tmp_path, eval_frames=4)
     (tmp_path / "masks" / "run").mkdir()
     Image.new("RGB", (20, 12)).save(tmp_path / "masks" / "run" / "0.png")
@@ -193,19 +179,6 @@ def test_every_video_has_masks_or_none_has(tmp_path: Path) -> None:
     write_pictures(tmp_path / "masks" / "run", video())
     with pytest.raises(DataFilesError, match="is an image in RGB; expected ids of objects"):
         clips(tmp_path, eval_frames=4)
-
-
-@pytest.mark.parametrize("kind", ["playlist", "list"])
-def test_a_movie_that_names_other_files_is_not_followed(kind: str, tmp_path: Path) -> None:
-    pytest.importorskip("av")
-    write_movie(tmp_path / "private.mp4", video())
-    (tmp_path / "videos").mkdir()
-    named = tmp_path / "private.mp4"
-    playlist = f"#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:10,\n{named}\n#EXT-X-ENDLIST\n"
-    content = playlist if kind == "playlist" else f"ffconcat version 1.0\nfile '{named}'\n"
-    (tmp_path / "videos" / "a.mp4").write_text(content)
-    with pytest.raises(DataFilesError, match=r"a.mp4 cannot be read as a video"):
-        clips(tmp_path / "videos", eval_frames=2)
 
 
 def test_a_image_that_would_start_another_program_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,19 +193,10 @@ def test_a_image_that_would_start_another_program_is_refused(tmp_path: Path, mon
         clips(tmp_path / "videos", eval_frames=2)
 
 
-def test_images_larger_than_can_be_meant_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.gif").write_bytes(b"GIF89a\x40\x1f\x40\x1f\x00\x00\x00,\0\0\0\0\x40\x1f\x40\x1f\0\x02\x02L\x01\0;")
-    with pytest.raises(DataFilesError, match=r"an image of 8,000 x 8,000 pixels"):
-        clips(tmp_path / "a.gif", eval_frames=1)
-    np.save(tmp_path / "b.npy", np.empty((1, 1, 1 << 26, 1), np.uint8))
-    with pytest.raises(DataFilesError, match=r"b.npy holds an image of 67,108,864 x 1 pixels"):
-        clips(tmp_path / "b.npy", eval_frames=1)
-
-
 def test_clips_that_take_more_memory_than_can_be_meant_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.zeros((60_000, 2, 2), np.uint8))
     data = VideoFolder(str(tmp_path), resolution=64, eval_frames=None).dataset("test")
-    message = r"a clip of 60,000 frames of .*a.npy takes more than 256 MiB at 64 x 64 pixels: set num_frames or eval_fr"
+    message = r"a clip of 60,000 frames of .*a.npy takes more than 256 MiB: set num_frames or eval_fr"
     with pytest.raises(DataFilesError, match=message):
         data.clips([0])  # type: ignore[attr-defined]
     assert clips(tmp_path, eval_frames=100).frames.shape[1] == 100

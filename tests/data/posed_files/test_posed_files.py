@@ -17,7 +17,7 @@ from slotbench.data.posed_files import clevr3d
 from slotbench.data.posed_files.clevr3d import CLEVR3D
 from slotbench.data.posed_files.posed_video_folder import PosedVideoFolder
 from slotbench.data.posed_files.uorf import UORFScenes
-from slotbench.errors import DataFilesError
+from slotbench.errors import DataFilesError, FileError
 from slotbench.interfaces import VideoBatch
 
 
@@ -73,13 +73,13 @@ def test_clevr3d_leaves_out_scenes_of_many_objects_and_takes_the_square_in_the_m
 
 
 def test_clevr3d_says_what_is_missing(tmp_path: Path, few_scenes: None) -> None:
-    with pytest.raises(DataFilesError, match="no metadata of CLEVR3D"):
+    with pytest.raises(FileError, match=r"there is no file .*metadata.npz"):
         CLEVR3D(str(tmp_path)).dataset("train")
     folder = write_clevr3d(tmp_path / "set")
-    with pytest.raises(DataFilesError, match=r"img_3_0.png"):
+    with pytest.raises(FileError, match=r"img_3_0.png"):
         clip(CLEVR3D(str(folder)), "test", 0)
     np.savez(folder / "metadata.npz", camera_pos=np.zeros((4, 3)), shape=np.zeros((4, 10), int))
-    with pytest.raises(DataFilesError, match=r"has no camera_pos of shape \(scenes, 3 or more views, 3\)"):
+    with pytest.raises(DataFilesError, match=r"is no metadata of CLEVR3D"):
         CLEVR3D(str(folder)).dataset("train")
 
 
@@ -110,8 +110,8 @@ def test_uorf_says_what_is_missing(tmp_path: Path) -> None:
         clip(UORFScenes(str(folder), num_cameras=5, val_scenes=1), "val", 0)
     pose = folder / "00008_sc0002_az00_RT.txt"
     for text, sentence in (
-        ("1 2 3", "holds 3 numbers; expected the 16"),
-        ("one", "cannot be read as a matrix"),
+        ("1 2 3", "cannot be read as a camera-to-world matrix"),
+        ("one", "cannot be read as a camera-to-world matrix"),
         ("2 0 0 0 0 1 0 0 0 0 1 0 0 0 0 1", "a matrix that leads from no camera"),
         ("nan 0 0 0 0 1 0 0 0 0 1 0 0 0 0 1", "a matrix that leads from no camera"),
     ):
@@ -153,7 +153,7 @@ def test_own_videos_say_what_is_missing(tmp_path: Path) -> None:
         PosedVideoFolder(str(folder), num_cameras=4).dataset("train")
     path = folder / "train" / "clip0" / "cameras.npz"
     for arrays, sentence in (
-        ({"focal": 15.0}, r"needs camera_to_world of shape \(3, 4, 4\), or \(4, 3, 4, 4\) .* there is none"),
+        ({"focal": 15.0}, r"needs camera_to_world of shape \(3, 4, 4\)"),
         ({"camera_to_world": np.eye(4)[None].repeat(2, 0), "focal": 15.0}, "needs camera_to_world"),
         ({"camera_to_world": np.eye(4)[None].repeat(3, 0), "focal": -1.0}, "needs focal, one number"),
         ({"camera_to_world": np.zeros((3, 4, 4)), "focal": 1.0}, "a matrix that leads from no camera"),
@@ -170,7 +170,7 @@ def test_images_and_masks_of_other_sizes_are_refused(tmp_path: Path) -> None:
     data = PosedVideoFolder(str(folder), num_cameras=3)
     for step in range(4):
         Image.new("RGB", (8, 8)).save(folder / "test" / "clip0" / "cam_1" / f"{step:03d}.png")
-    with pytest.raises(DataFilesError, match="has images of 8 x 8 and of 12 x 10 pixels; expected one size"):
+    with pytest.raises(DataFilesError, match="images of several sizes"):
         clip(data, "test", 0)
 
 

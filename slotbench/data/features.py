@@ -1,0 +1,249 @@
+"""Features that a frozen network has computed of videos: a data set that reads them, and what writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, ClassVar, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from slotbench.data.base import LoaderOptions, SlotDataModule, Split, check_counts
+from slotbench.data.clip_cache import ClipCache, is_cache, write_cache
+from slotbench.data.clips import ClipReader, ClipSource, CutClips, StoredVideos, check_alike
+from slotbench.data.formats.hdf5 import HDF5File
+from slotbench.data.formats.images import resize_nearest
+from slotbench.data.preparing import Report, in_order, processes_for
+from slotbench.errors import DataFilesError
+from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
+
+__all__ = ["FeatureFile", "StoredFeatures", "write_features"]
+
+_LAYOUT = (
+    "expected what `slotbench prepare NAME --features DINOFeatures` writes, or HDF5 files with `features` (videos, "
+    "frames, tokens, width) in float16, `frames` (videos, frames, 3, height, width) in bytes, perhaps `masks` (videos, "
+    "frames, height, width) and `num_objects` (videos), and the attributes grid (rows, columns) and has_class_token"
+)
+_WORTH_READING_ELSEWHERE = 16  # videos; most of the time is the network's
+
+
+class FeatureFile(StoredVideos):
+    """Features of videos with the frames and masks that they belong to.
+
+    `path` is a folder that `slotbench prepare NAME --features DINOFeatures ...` has written from any data set of stored
+    videos, or one of train.h5, val.h5 and test.h5, of which those are needed that are used (docs/datasets.md says what
+    is in them).
+
+    A batch has `features` (float16) beside `frames` and `masks`, and in `objects` "video", the number of the video,
+    "first_frame", and "num_objects" if it is known. With clips of one frame, the default, the frames of all videos are
+    independent images: training takes one at random from every video, pass after pass, and evaluation a random subset
+    of all, the same for every seed.
+
+    Source: Krimmel et al., TMLR 2024, Appendix F (MOVi-C; MOVi-C6 is max_objects=6, and 1,280 images are scored).
+
+    Args:
+        path: the folder.
+        num_frames: frames of a training clip.
+        eval_frames: frames of a validation or test clip; null for whole videos.
+        max_objects: passes over videos of more objects; null takes all.
+        loader: see `StoredVideos`.
+
+    Raises:
+        ValueError: for arguments that cannot be; as a `DataFilesError`, where files are missing or damaged.
+    """
+
+    default_sizes: ClassVar[Mapping[Split, int]] = {"train": 100_000_000, "val": 100_000, "test": 100_000}
+
+    def __init__(
+        self,
+        path: str,
+        num_frames: int = 1,
+        eval_frames: int | None = 1,
+        max_objects: int | None = None,
+        loader: LoaderOptions = LoaderOptions(batch_size=64),
+    ) -> None:
+        super().__init__(loader, num_frames, eval_frames)
+        check_counts(max_objects=max_objects)
+        self.path = Path(path).expanduser()
+        self.max_objects = max_objects
+
+    @cached_property
+    def spec(self) -> DataSpec:  # type: ignore[override]
+        """Coloured frames in and out, and their features, in the sizes that the files have.
+
+        Raises:
+            DataFilesError: there is no file, or one that cannot be read.
+        """
+        for split in get_args(Split):
+            if is_cache(self.path / split) or (self.path / f"{split}.h5").is_file():
+                return _spec(self._source(split))
+        reason = "has no features" if self.path.is_dir() else "does not exist"
+        raise DataFilesError(f"the folder {self.path} {reason}; {_LAYOUT}")
+
+    def stored_videos(self, split: Split) -> tuple[ClipSource, np.ndarray | None]:
+        """The videos of a split, and those of them that take part if not all do."""
+        source = self._source(split)
+        check_alike(self.path / split, _spec(source), self.spec)
+        if self.max_objects is None:
+            return source, None
+        counts = source.object_counts() if isinstance(source, StoredFeatures) else source.field("objects.num_objects")
+        return source, np.flatnonzero(counts <= self.max_objects)
+
+    def _source(self, split: Split) -> ClipCache | StoredFeatures:
+        folder = self.path / split
+        return ClipCache(folder) if is_cache(folder) else StoredFeatures(self.path / f"{split}.h5")
+
+
+def _spec(source: ClipCache | StoredFeatures) -> DataSpec:
+    if isinstance(source, StoredFeatures):
+        return source.spec
+    if "features" not in source.fields:
+        raise DataFilesError(f"the cache {source.folder} has no features; {_LAYOUT}")
+    frame, features = (VideoSpec(*source.fields[name][1:]) for name in ("frames", "features"))
+    return DataSpec(input=frame, target=frame, features=features)
+
+
+class StoredFeatures(ClipReader):
+    """The videos of one HDF5 file.
+
+    Args:
+        path: the file.
+
+    Attributes:
+        lengths: frames of each video, all the same.
+        spec: sizes of the frames and of their features.
+
+    Raises:
+        DataFilesError: it is not there, or not what it should be.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = HDF5File(path, _LAYOUT)
+        found = self._file.arrays({"features": 4, "frames": 5, "masks": 4, "num_objects": 1})
+        about = self._file.attributes()
+        missing = [name for name in ("features", "frames") if name not in found]
+        missing += [name for name in ("grid", "has_class_token") if name not in about]
+        if missing:
+            raise DataFilesError(f"{path} has no {', '.join(missing)}; {_LAYOUT}")
+        rows, cols = (int(side) for side in about["grid"])
+        self.grid, self.has_class_token = (rows, cols), bool(about["has_class_token"])
+        videos, length, _, width = found["features"].shape
+        height, wide = found["frames"].shape[3:]
+        expected = {"frames": (videos, length, 3, height, wide), "masks": (videos, length, height, wide)}
+        expected |= {"num_objects": (videos,), "features": (videos, length, rows * cols + self.has_class_token, width)}
+        for name, array in found.items():
+            if array.shape != expected[name]:
+                raise DataFilesError(f"{path} has {name} of shape {array.shape}, not {expected[name]}; {_LAYOUT}")
+        self.fields = [name for name in found if name != "num_objects"]
+        self._counts = self._file.read("num_objects", ...).astype(np.int64) if "num_objects" in found else None
+        self.lengths = np.full(videos, length)
+        frame = VideoSpec(channels=3, height=height, width=wide)
+        self.spec = DataSpec(input=frame, target=frame, features=VideoSpec(width, rows, cols))
+
+    def object_counts(self) -> np.ndarray:
+        """How many objects each video has.
+
+        Raises:
+            DataFilesError: the file does not say.
+        """
+        if self._counts is None:
+            raise DataFilesError(f"{self.path} has no num_objects, so videos cannot be passed over for their objects")
+        return self._counts
+
+    def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
+        """A clip, with one read per field."""
+        found = {name: self._file.read(name, (video, slice(frames.start, frames.stop))) for name in self.fields}
+        tokens = found["features"][:, int(self.has_class_token) :]
+        # a view: what reads cells as tokens turns the axes back
+        found["features"] = tokens.swapaxes(1, 2).reshape(len(frames), -1, *self.grid)
+        if self._counts is not None:
+            found["num_objects"] = self._counts[video]
+        return found
+
+
+def write_features(
+    data: SlotDataModule,
+    extract: Callable[[Tensor], Tensor],
+    resolution: int,
+    out: Path,
+    description: dict[str, Any],
+    splits: Iterable[Split] = get_args(Split),
+    report: Report | None = None,
+    jobs: int | None = None,
+) -> None:
+    """Writes a cache of features for each split, or resumes where an earlier call was interrupted.
+
+    Args:
+        data: where the videos are from: a data set that cuts clips out of stored videos.
+        extract: makes the features "time channels rows cols" of frames "time channels height width" in [0, 1].
+        resolution: pixels per side of the frames (bicubic, no anti-aliasing) and masks (nearest) that are written.
+        out: the folder.
+        description: content and origin of the features, in JSON's types; files of another one are not touched.
+        splits: those to write; of these, the ones that the data set does not have are left out.
+        report: called with the split, the number of its videos written, and their total.
+        jobs: processes that read the videos; None for as many as the machine has.
+
+    Raises:
+        DataFilesError: the data set has none of the splits, no stored videos, or videos of different lengths; `out`
+            holds something else.
+    """
+    found, refusal = {}, None
+    for split in splits:
+        try:
+            found[split] = data.dataset(split)
+        except DataFilesError as error:
+            refusal = error
+    if not found:
+        raise refusal or DataFilesError("no split is named; expected some of train, val and test")
+    for split, clips in found.items():
+        if not isinstance(clips, CutClips):
+            raise DataFilesError(
+                f"{type(data).__name__} makes its clips as they are asked for; features are computed once for a data "
+                "set of stored videos, such as MOVi"
+            )
+        lengths = clips.source.lengths[clips.videos]
+        if lengths.min() != lengths.max():
+            raise DataFilesError(f"the videos of the {split} split have {lengths.min()} to {lengths.max()} frames")
+        about = description | {"split": split, "videos": len(clips.videos)}
+        tell = (lambda what, done, total: None) if report is None else report
+        told = partial(_told, tell, split, len(clips.videos))
+        write_cache(out / split, partial(_featured, clips, extract, resolution, jobs), about, (), told)
+
+
+def _told(report: Report, split: str, total: int, done: int) -> None:
+    report(split, done, total)
+
+
+def _featured(
+    clips: CutClips, extract: Callable[[Tensor], Tensor], side: int, jobs: int | None, first: int
+) -> Iterator[VideoBatch]:
+    """The videos from a number on, with their features."""
+    videos = [int(video) for video in clips.videos[first:]]
+    read = partial(_whole, clips.source, int(clips.source.lengths[clips.videos[0]]))
+    for batch in in_order(read, videos, processes_for(jobs, len(videos) // _WORTH_READING_ELSEWHERE)):
+        masks, counts = batch.masks, batch.objects.get("num_objects")
+        if masks is not None:
+            masks = torch.from_numpy(resize_nearest(masks.numpy(), side, side).astype(np.uint8))
+        yield VideoBatch(
+            frames=_resized(batch.frames[0], side)[None],
+            time=batch.time,
+            masks=masks,
+            features=extract(batch.frames[0].float() / 255)[None].half(),
+            objects={} if counts is None else {"num_objects": counts},
+        )
+
+
+def _whole(source: ClipSource, length: int, video: int) -> VideoBatch:
+    return source.read([video], [0], length)
+
+
+def _resized(frames: Tensor, side: int) -> Tensor:
+    if frames.shape[-2:] == (side, side):
+        return frames
+    resized = F.interpolate(frames.float(), size=(side, side), mode="bicubic", align_corners=False)
+    return resized.round_().clamp_(0, 255).to(torch.uint8)

@@ -1,1 +1,0 @@
-"""Features of videos in the place of pixels."""

@@ -13,7 +13,6 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from rich.console import Console
 
-from slotbench.callbacks.mask_records import write_mask_records
 from slotbench.callbacks.reporting import headline_records, score_table
 from slotbench.files import dump_json, make_folder, persist, write_atomically
 from slotbench.ops import chosen_kernels
@@ -120,7 +119,6 @@ class EvaluationRecord(Callback):
         self._half = half
         self._console = console
         self._started = time.monotonic()
-        self._step: int | None = None
         # now: when the evaluation is over, its scores must not be lost with a record that cannot be read
         self._run: str = folder.info.get("id", folder.path.name)
 
@@ -128,10 +126,6 @@ class EvaluationRecord(Callback):
         """Starts the clock."""
         self._place.enter(trainer)
         self._started = time.monotonic()
-
-    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Keeps the step of the weights: the trainer of an evaluation counts from 0."""
-        self._step = checkpoint.get("global_step")
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Rounds the weights, if they are to be."""
@@ -178,12 +172,8 @@ class EvaluationRecord(Callback):
         }
         path, media = self._place.record, self._place.media
         console = self._console or Console()
-        records: list[Path] = []
         try:
             write_atomically(path, dump_json(record, indent=2))
-            records = write_mask_records(
-                trainer, pl_module, self._folder.path, path.stem, record["checkpoint"], self._step
-            )
         finally:
             # what a full disk does not take is at least seen
             if headlines and metrics:
@@ -192,5 +182,5 @@ class EvaluationRecord(Callback):
         pictures = [str(path) for suffix in kinds for path in sorted(media.glob(f"*{suffix}"))]
         if len(pictures) > _MOST_LISTED:
             pictures = [f"{media}: {len(pictures)} pictures, videos and arrays"]
-        for written in [str(path), *map(str, records), *pictures]:
+        for written in [str(path), *pictures]:
             console.print(one_line(written), highlight=False, soft_wrap=True, markup=False)

@@ -14,7 +14,6 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from slotbench.callbacks.divergence import DivergedError
 from slotbench.callbacks.graceful_stop import GracefulStop
-from slotbench.callbacks.mask_records import write_mask_records
 from slotbench.callbacks.reporting import StepClock, headline_records
 from slotbench.files import number
 from slotbench.interfaces import Reporter
@@ -124,8 +123,6 @@ class RunRecord(Callback):
         # baselines are computed from the data, so a task may know them only after its first validation
         fields = {"headlines": headlines, "metrics": metrics, "metrics_step": trainer.global_step, "best": best}
         self._write(trainer, metric_infos=self._metric_infos(pl_module, metrics), **fields)
-        if trainer.is_global_zero and trainer.state.fn == TrainerFn.FITTING:
-            write_mask_records(trainer, pl_module, self._folder.path, "val")
         self._clock.resume()
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -171,8 +168,6 @@ class RunRecord(Callback):
             return {}
         names = {without_stage(name): None for name in metrics if not name.startswith("train/")}
         names |= {headline.metric.partition("/")[2]: None for headline in module.headlines()}
-        # of the last validation, whose records have tracking too
-        names |= {f"{score}/{one.source}": None for one in module.mask_scores() for score in one.scores}
         before = self._folder.info.get("metric_infos", {})
         return before | infos_as_record(module.metric_infos(names))
 

@@ -82,7 +82,7 @@ def read_run_folder(path: Path) -> RunRecord:
     summary, lost = (numbers(logged), "") if logged else _logged(path)
     best = known.pop("best", {})
     media, hidden = _media(path)
-    evaluations = read_evaluations(path, known.get("metrics_step"))
+    evaluations = read_evaluations(path)
     problems = [text for text in (*problems, problem, lost, hidden, *evaluations.problems) if text]
     known.pop("problem", None)
     if problems:

@@ -81,7 +81,7 @@ CONVENTIONS = (
 
 
 # what data and masks decide
-_KEPT = ("first", "background", "void", "resolution", "resize", "fit", "uncovered")
+_KEPT = ("first", "background", "void", "resolution", "resize", "uncovered")
 
 
 def under(rules: Rules, convention: Convention) -> Rules:

@@ -34,7 +34,6 @@ from slotbench.interfaces.encoders import CodeEncoder, CodeTables, Encoder
 from slotbench.interfaces.reports import (
     AnswerScores,
     Headline,
-    MaskScores,
     Predictor,
     Reasoner,
     Recording,
@@ -62,7 +61,6 @@ __all__ = [
     "Encoder",
     "GenerativeCore",
     "Headline",
-    "MaskScores",
     "PartError",
     "Piece",
     "Predictor",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -23,7 +23,6 @@ from slotbench.metric_info import MetricInfo
 __all__ = [
     "AnswerScores",
     "Headline",
-    "MaskScores",
     "Predictor",
     "Reasoner",
     "Recording",
@@ -53,32 +52,6 @@ class Headline:
     higher_is_better: bool = True
     needs: str | None = None
     oracles: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class MaskScores:
-    """The scores of one kind of masks over an evaluation, and all that decides what they mean: plain values.
-
-    Attributes:
-        source: whose masks, "decoder", "attention" or "mask_decoder".
-        rules: every rule by name.
-        clips: numbers of the clips in their split, ascending.
-        truth: digest of the true objects; the same for the same clips alone.
-        slots: of the masks.
-        frames: how many were "scored", clips by their "lengths", "sizes" and, of several cameras, "views", and
-            "special" samples.
-        scores: by name, "mean", "low" and "high", and "values" and "weights" of the clips where they are known.
-        baselines: the same by the baseline's name.
-    """
-
-    source: str
-    rules: Mapping[str, Any]
-    clips: Sequence[int]
-    truth: str
-    slots: int
-    frames: Mapping[str, Any]
-    scores: Mapping[str, Any]
-    baselines: Mapping[str, Any]
 
 
 class Recording(ABC):
@@ -127,10 +100,6 @@ class Reporter:
         return {
             name: MetricInfo(name, found[name].label, found[name].higher_is_better) for name in names if name in found
         }
-
-    def mask_scores(self) -> Sequence[MaskScores]:
-        """Contents of the evaluation records of the last validation or test, one for each kind of masks."""
-        return ()
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """Pictures of the model's outputs for `batch`, by name: uint8 arrays "height width 3"."""

@@ -9,8 +9,7 @@ from slotbench.lazy import lazy_names
 
 _MODULES = {
     "balls": ("BallAccuracy", "BallIoU", "BallScores"),
-    "clip_scores": ("ClipScores", "score_clip", "score_clips"),
-    "clip_summary": ("summaries",),
+    "clip_scores": ("ClipScores", "score_clip", "score_clips", "summaries"),
     "colour_tracker": ("colour_tracker_labels", "simple_trackers"),
     # its function `contingency` would have the name of the module
     "contingency": ("frame_tables", "masks_to_labels"),
@@ -18,7 +17,7 @@ _MODULES = {
     "depth.floor": ("floor_depth",),
     "depth.scores": ("DepthScores",),
     "discovery_scores": ("DiscoveryScores",),
-    "frames": ("frame_mse", "frame_psnr", "frame_ssim", "frame_sum_mse"),
+    "frames": ("FrameMetric", "frame_mse", "frame_psnr", "frame_ssim", "frame_sum_mse"),
     "fvd": ("FVD", "GroupMeans", "frechet_distance"),
     "hota": ("Hota", "hota_counts"),
     "label_scores": ("LabelCounts", "LabelScores", "grid_distances", "ranks_of"),
@@ -34,7 +33,7 @@ _MODULES = {
     "objects.utilisation": ("cell_utilisation",),
     "scores": ("Score", "Scores"),
     "segmentation": (
-        *("ARI", "FGARI", "MatchedIoU", "MeanBestOverlap"),
+        *("ARI", "FGARI", "MatchedIoU", "MeanBestOverlap", "SegmentationMetric"),
         *("adjusted_rand_index", "matched_iou", "mean_best_overlap", "pairwise_iou"),
     ),
     "segmentation_baselines": ("kmeans_stream_labels", "simple_segmentations"),

@@ -1,21 +1,23 @@
-"""Every score of a clip, from its tables of counts: segmentation in every scope, and tracking."""
+"""Every score of a clip, from its tables of counts: segmentation in every scope, and tracking; means over clips."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Integer
+from scipy.special import stdtrit
 from torch import Tensor
 
-from slotbench.metrics.mask_metrics import MASK_METRICS, MaskMetric
+from slotbench.metrics.mask_metrics import mask_metrics
 from slotbench.metrics.mask_rules import Rules
 from slotbench.metrics.segmentation import SegmentationMetric
 from slotbench.metrics.tracking import Tracking, TrackingRule, track
 
-__all__ = ["ClipScores", "score_clip", "score_clips"]
+__all__ = ["ClipScores", "Summary", "score_clip", "score_clips", "summaries"]
 
 Tables = Integer[Tensor, "clips samples true predicted"]
 _Values = tuple[Float[Tensor, "clips samples"], Bool[Tensor, "clips samples"]]
@@ -37,12 +39,34 @@ class ClipScores:
     tracking: Tracking = field(default_factory=Tracking)
 
 
+@dataclass(frozen=True)
+class Summary:
+    """One score over all clips.
+
+    Attributes:
+        mean: over all samples; in tracking the ratio of the counts of all clips.
+        low: lower end of Student's 95 % interval of the mean, the clips being what varies; None for a single clip.
+        high: its upper end.
+        values: of each clip; None where it has no sample.
+        weights: samples of each clip.
+        beyond: of the half-life, frames that it is longer than, where clips are too short to show it; `mean` is then
+            infinite.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    values: Sequence[float | None] = ()
+    weights: Sequence[int] = ()
+    beyond: int | None = None
+
+
 def score_clip(
     tables: Integer[Tensor, "time *views true predicted"], true_ids: Integer[np.ndarray, " rows"], rules: Rules
 ) -> ClipScores:
     """All scores of a clip.
 
-    Names are `<metric>/<scope>`: those of `MASK_METRICS` and `fg_ari_several` (samples with two objects or more), per
+    Names are `<metric>/<scope>`: of the registered metrics of masks and `fg_ari_several` (two objects or more), per
     `video` (the whole clip, or one of its windows) and per `frame`; and `mota`, `motp`, `hota`, `deta` and `assa` (its
     detection and association), `misses` and `false_positives` (per true object), `switches_per_100_frames`,
     `switches_per_object` and `found_again`.
@@ -84,7 +108,7 @@ def score_clips(
     for found, own in zip(clips, pieces.numpy(), strict=True):
         for piece in own:
             found.tracking += track(piece, rule)
-        _add_tracking(found)
+        found.values |= found.tracking.scores()
     return clips
 
 
@@ -95,7 +119,7 @@ def _add_segmentation(
     seen, present = points.sum(-1) > 0, points[..., 1:] > 0
     objects = present.sum(-1)
     scores: dict[str, _Values] = {}
-    for name, metric in MASK_METRICS.items():
+    for name, metric in mask_metrics().items():
         value, defined = _made(metric).score(tables.flatten(0, 1))
         scores[name] = value.unflatten(0, tables.shape[:2]), defined.unflatten(0, tables.shape[:2])
         if name == "fg_ari":
@@ -125,24 +149,33 @@ def _add_segmentation(
 
 
 @cache
-def _made(metric: MaskMetric) -> SegmentationMetric:
+def _made(metric: type[SegmentationMetric]) -> SegmentationMetric:
     # `score` depends on the table alone, and making a metric takes longer
-    return metric.make("frame")
+    return metric("frame")
 
 
-def _add_tracking(found: ClipScores) -> None:
-    counts = found.tracking
-    objects, matches = counts.objects, counts.matches
-    scores = {
-        "mota": (counts.mota, objects),
-        "motp": (counts.motp, matches),
-        "hota": (counts.hota.score, 1),
-        "deta": (counts.hota.detection, 1),
-        "assa": (counts.hota.association, 1),
-        "misses": (counts.misses / objects if objects else None, objects),
-        "false_positives": (counts.false_positives / objects if objects else None, objects),
-        "switches_per_100_frames": (counts.switches_per_100_frames, counts.frames),
-        "switches_per_object": (counts.switches_per_object, counts.tracked),
-        "found_again": (counts.found_again_share, counts.occlusions),
-    }
-    found.values |= {name: (value, weight) for name, (value, weight) in scores.items() if value is not None}
+def summaries(clips: Sequence[ClipScores]) -> dict[str, Summary]:
+    """Every score of a set of clips by name, and "half_life", which has no value per clip."""
+    found = {}
+    for name in dict.fromkeys(name for clip in clips for name in clip.values):
+        pairs = [clip.values.get(name, (None, 0)) for clip in clips]
+        found[name] = _summary([value for value, _ in pairs], [weight for _, weight in pairs])
+    tracking = sum((clip.tracking for clip in clips), Tracking())
+    if (half_life := tracking.half_life) is not None:
+        longest = max((*tracking.ended, *tracking.held))
+        found["half_life"] = Summary(half_life, None, None, beyond=longest if np.isinf(half_life) else None)
+    return found
+
+
+def _summary(values: Sequence[float | None], weights: Sequence[int]) -> Summary:
+    """Mean of all samples, and its interval from how much the clips differ (a ratio of two means, linearised)."""
+    known = [(value, weight) for value, weight in zip(values, weights, strict=True) if value is not None]
+    value, weight = np.array(known, dtype=np.float64).T
+    mean = float((value * weight).sum() / weight.sum())
+    low = high = None
+    if len(known) > 1:
+        away = weight * (value - mean)
+        error = np.sqrt(len(known) / (len(known) - 1) * np.square(away).sum()) / weight.sum()
+        half = float(stdtrit(len(known) - 1, 0.975)) * float(error)
+        low, high = mean - half, mean + half
+    return Summary(mean, low, high, values, weights)

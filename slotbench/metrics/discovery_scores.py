@@ -6,22 +6,24 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
 import torch
+import torch.distributed
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
 from torchmetrics import Metric
 
 from slotbench.interfaces import VideoBatch
-from slotbench.metric_info import MetricInfo, Reference, describe
+from slotbench.metric_info import MetricInfo, Reference
+from slotbench.metrics.clip_scores import ClipScores, summaries
 from slotbench.metrics.contingency import Labels, Tables, frame_tables
-from slotbench.metrics.frames import FRAME_INFOS, SSIM_WINDOW, frame_mse, frame_psnr, frame_ssim
+from slotbench.metrics.frames import frame_infos, frame_metrics
 from slotbench.metrics.lpips import LPIPS
-from slotbench.metrics.mask_evaluation import MaskEvaluation, gathered
-from slotbench.metrics.mask_metrics import MASK_METRICS, mask_score_infos
+from slotbench.metrics.mask_metrics import mask_metrics, mask_score_infos
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Scores
 from slotbench.metrics.segmentation import FGARI, Scope, SegmentationMetric
 from slotbench.metrics.segmentation_baselines import segmentation_names, simple_segmentations
 from slotbench.metrics.slot_occupancy import SlotOccupancy
+from slotbench.metrics.tracking import Tracking, track
 
 __all__ = ["DiscoveryScores"]
 
@@ -40,9 +42,9 @@ class _Segmentation(nn.Module):
         super().__init__()
         self.metrics = nn.ModuleDict()
         for scope in scopes:
-            for metric in MASK_METRICS.values():
+            for name, metric in mask_metrics().items():
                 if metric.logged:
-                    self.metrics[f"{metric.name}/{scope}"] = metric.make(scope)
+                    self.metrics[f"{name}/{scope}"] = metric(scope)
 
     def by_name(self) -> dict[str, SegmentationMetric]:
         return dict(self.metrics.items())  # type: ignore[arg-type]
@@ -57,17 +59,18 @@ class _Segmentation(nn.Module):
 class DiscoveryScores(Scores):
     """Scores of slots against the true instances, and of reconstructions against the frames.
 
-    Names: `<metric>/<scope>/<masks>`, where metric is a logged one of `MASK_METRICS`, scope is `video` or `frame`, and
+    Names: `<metric>/<scope>/<masks>`, where metric is a registered one of masks, scope is `video` or `frame`, and
     masks is their source: `decoder`, `attention`, or `mask_decoder`;
     `fg_ari_several/<scope>/<masks>`, the mean over samples with at least two visible objects; `largest_slot`,
-    `live_slots` and `collapsed` with `/<masks>`; `mse/frame`, `psnr/frame`, `ssim/frame` (frames of at least 11 x 11
-    pixels) and, given a network, `lpips/frame`; for baselines `baseline/<metric>/<scope>/<name>`.
+    `live_slots` and `collapsed` with `/<masks>`; of tests the scores of tracking with `/<masks>` (`Tracking.scores`);
+    `<metric>/frame` of the registered metrics of frames and, given a network, `lpips/frame`; for baselines
+    `baseline/<metric>/<scope>/<name>`.
 
     Args:
         baseline_clips: clips of the set that baselines are scored on, the first ones; 0 for no baselines.
 
     Attributes:
-        per_clip: whether `mask_scores` has the scores of every clip, tracking among them; else means alone.
+        tracks: whether tracking is scored too, which takes longer.
         scopes: what a sample of the masks is.
     """
 
@@ -76,9 +79,9 @@ class DiscoveryScores(Scores):
     def __init__(self, baseline_clips: int = 0) -> None:
         super().__init__()
         self.baseline_clips = baseline_clips
-        self.per_clip = False
+        self.tracks = False
         self._clips_done = 0
-        self._evaluations: dict[str, MaskEvaluation] = {}
+        self._tracking: dict[str, list[ClipScores]] = {}
         self.segmentations = nn.ModuleDict()
         self.occupancies = nn.ModuleDict()
         self.baselines = nn.ModuleDict()
@@ -87,7 +90,7 @@ class DiscoveryScores(Scores):
     @property
     def declared(self) -> list[MetricInfo]:
         """Scores of masks and of tracking, occupancy, and the quality of frames."""
-        return [*mask_score_infos(), *OCCUPANCY, *FRAME_INFOS]
+        return [*mask_score_infos(), *OCCUPANCY, *frame_infos()]
 
     def update_masks(
         self,
@@ -95,8 +98,6 @@ class DiscoveryScores(Scores):
         labels: Labels,
         num_slots: int,
         true: Integer[Tensor, "batch time *views height width"] | None,
-        index: Integer[Tensor, " batch"] | None = None,
-        shown: int | None = None,
     ) -> None:
         """Adds segmentations of clips; without the true instances only how full the slots are.
 
@@ -105,16 +106,15 @@ class DiscoveryScores(Scores):
             labels: the winning slot of every pixel, at the size of the truth.
             num_slots: slots.
             true: ids of instances, 0 = background.
-            index: numbers of the clips in their split; None where they come from no loader of ours.
-            shown: of several cameras, those that the encoder was shown, for the record.
         """
         occupancy = _made(self.occupancies, masks, SlotOccupancy, labels)
         occupancy.update(labels, num_slots)
         if true is not None:
             tables = _made(self.segmentations, masks, _Segmentation, labels, self.scopes).update(labels, true)
-            evaluation = self._evaluations.setdefault(masks, MaskEvaluation(self.per_clip))
-            tables = tables[:, :, 0] if true.ndim == 4 else tables
-            evaluation.add(tables, (true.shape[-2], true.shape[-1]), num_slots, index, shown=shown)
+            if self.tracks:
+                for cameras in tables.transpose(1, 2).cpu().numpy():
+                    counts = sum(map(track, cameras), Tracking())
+                    self._tracking.setdefault(masks, []).append(ClipScores(counts.scores(), tracking=counts))
 
     def update_baseline(
         self, name: str, labels: Labels, true: Integer[Tensor, "batch time *views height width"]
@@ -155,10 +155,8 @@ class DiscoveryScores(Scores):
         lpips: LPIPS | None = None,
     ) -> None:
         """Adds reconstructions; both in [0, 1], one value per frame and then the mean over frames."""
-        self._add_frames("mse", frame_mse(predicted, true))
-        self._add_frames("psnr", frame_psnr(predicted, true))
-        if min(true.shape[-2:]) >= SSIM_WINDOW:
-            self._add_frames("ssim", frame_ssim(predicted, true))
+        for name, score in frame_metrics(true.shape[-2], true.shape[-1]).items():
+            self._add_frames(name, score(predicted, true))
         if lpips is not None:
             self._add_frames("lpips", lpips(predicted, true))
 
@@ -176,31 +174,13 @@ class DiscoveryScores(Scores):
             for name, metric in segmentation.by_name().items():  # type: ignore[operator, union-attr]
                 values[Reference("baseline", name, baseline)] = float(metric.compute())
         values |= {f"{name}/frame": float(metric.compute()) for name, metric in self.frames.items()}  # type: ignore[operator]
+        for masks, clips in _of_all_processes(self._tracking).items() if self.tracks else ():
+            values |= {f"{name}/{masks}": one.mean for name, one in summaries(clips).items() if one.beyond is None}
         return {name: value for name, value in values.items() if value == value}  # nan: no sample
-
-    def close(self, keep_references: bool = True) -> dict[str, float]:
-        """Every score of the evaluation that ends; forgets its clips, but not what its records say."""
-        evaluations, self._evaluations = gathered(self._evaluations), {}
-        values = super().close(keep_references)
-        known = self.references | values
-        infos = describe(known, self.declared)
-        means: dict[str, dict[str, float]] = {}
-        for name, info in infos.items():
-            if info.scope and info.masks:
-                means.setdefault(info.masks, {})[info.without_masks] = known[name]
-        of_masks = {name for scores in means.values() for name in scores}
-        baselines: dict[str, dict[str, float]] = {}
-        for name, info in infos.items():
-            if info.reference and info.of in of_masks:
-                baselines.setdefault(info.by, {})[info.of] = known[name]
-        self.mask_scores = [
-            evaluation.result(source, means.get(source, {}), baselines) for source, evaluation in evaluations.items()
-        ]
-        return values
 
     def reset(self) -> None:
         """Forgets every clip."""
-        self._evaluations = {}
+        self._tracking = {}
         for module in self.modules():
             if isinstance(module, Metric):
                 module.reset()
@@ -224,3 +204,13 @@ def _made(table: nn.ModuleDict, name: str, kind: type[_Module], like: Tensor, *a
     entry = table[name]
     assert isinstance(entry, kind)
     return entry
+
+
+def _of_all_processes(own: dict[str, list[ClipScores]]) -> dict[str, list[ClipScores]]:
+    """Clips by the source of their masks; every process must take part."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return own
+    parts: list[Any] = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(parts, own)
+    sources = dict.fromkeys(source for part in parts for source in part)
+    return {source: [clip for part in parts for clip in part.get(source, ())] for source in sources}

@@ -7,6 +7,10 @@ use_sample_covariance=False, data_range=1)`.
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
+
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
@@ -15,12 +19,19 @@ from torchmetrics import Metric
 
 from slotbench.interfaces import unit_frames
 from slotbench.metric_info import MetricInfo
+from slotbench.metrics.registered import RegisteredMetric, registered
 
 __all__ = [
-    "FRAME_INFOS",
+    "LPIPS_INFO",
     "MAX_PSNR",
     "SSIM_WINDOW",
+    "FrameMSE",
+    "FrameMetric",
+    "FramePSNR",
+    "FrameSSIM",
     "HorizonCurve",
+    "frame_infos",
+    "frame_metrics",
     "frame_mse",
     "frame_psnr",
     "frame_ssim",
@@ -33,13 +44,8 @@ MAX_PSNR = 100.0
 SSIM_WINDOW = 11
 """Side in pixels of the Gaussian window of SSIM; smaller frames have no SSIM."""
 
-FRAME_INFOS = (
-    MetricInfo("mse", "squared error per pixel", False),
-    MetricInfo("psnr", "PSNR", True, unit="dB"),
-    MetricInfo("ssim", "SSIM", True),
-    MetricInfo("lpips", "LPIPS (AlexNet)", False),
-)
-"""The scores of frames; names have the scope "frame" or a step behind them."""
+LPIPS_INFO = MetricInfo("lpips", "LPIPS (AlexNet)", False)
+"""Of the metric whose network the user gives."""
 
 _SIGMA, _C1, _C2 = 1.5, 0.01**2, 0.03**2
 
@@ -110,6 +116,57 @@ def frame_ssim(predicted: Frames, true: Frames) -> Float[Tensor, "*batch"]:
         (mean_x**2 + mean_y**2 + _C1) * (variance_x + variance_y + _C2)
     )
     return similarity.mean(dim=(-3, -2, -1)).view(*predicted.shape[:-3], predicted.shape[-3]).mean(-1)
+
+
+class FrameMetric(RegisteredMetric):
+    """Base of metrics of predicted frames: runs log `rollout_<name>` and its curve, or `<name>/frame`, with baselines.
+
+    Attributes:
+        smallest: height and width that a frame must have at least, pixels.
+    """
+
+    smallest: ClassVar[int] = 1
+
+    @staticmethod
+    @abstractmethod
+    def score(predicted: Frames, true: Frames) -> Float[Tensor, "*batch"]:
+        """The score of each frame; frames are in [0, 1]."""
+
+
+class FrameMSE(FrameMetric):
+    """Squared error per pixel (`frame_mse`)."""
+
+    info = MetricInfo("mse", "squared error per pixel", False)
+    rank = 0
+    score = staticmethod(frame_mse)
+
+
+class FramePSNR(FrameMetric):
+    """Peak signal-to-noise ratio (`frame_psnr`)."""
+
+    info = MetricInfo("psnr", "PSNR", True, unit="dB")
+    rank = 1
+    score = staticmethod(frame_psnr)
+
+
+class FrameSSIM(FrameMetric):
+    """Structural similarity (`frame_ssim`)."""
+
+    info = MetricInfo("ssim", "SSIM", True)
+    rank = 2
+    smallest = SSIM_WINDOW
+    score = staticmethod(frame_ssim)
+
+
+def frame_metrics(height: int, width: int) -> dict[str, Callable[[Frames, Frames], Tensor]]:
+    """The registered metrics of frames of a size, by name."""
+    fitting = registered(FrameMetric).items()
+    return {name: one.score for name, one in fitting if one.logged and min(height, width) >= one.smallest}
+
+
+def frame_infos() -> list[MetricInfo]:
+    """What the scores of frames are, LPIPS among them."""
+    return [*(one.info for one in registered(FrameMetric).values()), LPIPS_INFO]
 
 
 class HorizonCurve(Metric):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from slotbench.errors import UserError
 
-__all__ = ["Absent", "Empty", "Fit", "Resize", "Resolution", "Rules", "Uncovered"]
+__all__ = ["Rules"]
 
 Resolution = Literal["truth", "masks"]
 Resize = Literal["bilinear", "nearest"]
-Fit = Literal["refuse", "crop", "stretch", "file"]
 Uncovered = Literal["background", "void"]
 Empty = Literal["one", "skip"]
 Absent = Literal["out", "zero"]
@@ -31,9 +30,6 @@ class Rules:
         resolution: score at the size of the "truth" or of the "masks"; the truth is shrunk by nearest neighbours.
         resize: how masks come to the size of the truth: "bilinear", soft masks before the argmax, or "nearest", slots
             or ids after it.
-        fit: what masks of another proportion than the truth's are: nothing that can be scored, "refuse"; one side the
-            middle of the other, which is cut to it, "crop"; squeezed or stretched, "stretch"; or the part of the frame
-            that their own file says, "file", which is cut out of the truth.
         uncovered: what a pixel is that no slot has, all its shares below 0.001 or its id below 0: in a segment of its
             own, beside those of the slots, "background", or it counts nowhere, "void".
         empty: what a sample without an object is in FG-ARI: "one", as in published code, or left out, "skip". IoUs
@@ -52,7 +48,6 @@ class Rules:
     void: tuple[int, ...] = ()
     resolution: Resolution = "truth"
     resize: Resize = "bilinear"
-    fit: Fit = "refuse"
     uncovered: Uncovered = "background"
     empty: Empty = "one"
     absent: Absent = "out"
@@ -66,10 +61,6 @@ class Rules:
             value = getattr(self, name)
             if value is not None and value < lowest:
                 raise UserError(f"{option(name)} is {value}; expected {lowest} or more")
-        chosen = {"resolution": Resolution, "resize": Resize, "fit": Fit, "uncovered": Uncovered}
-        for name, choices in {**chosen, "empty": Empty, "absent": Absent}.items():
-            if getattr(self, name) not in get_args(choices):
-                raise UserError(f"{option(name)} is {getattr(self, name)}; expected {' or '.join(get_args(choices))}")
         for name in ("match_iou", "background_iou"):
             value = getattr(self, name)
             if value is not None and not 0 < value <= 1:
@@ -92,12 +83,6 @@ class Rules:
             ("truth", "bilinear"): "at the size of the truth, soft masks resized bilinearly",
             ("truth", "nearest"): "at the size of the truth, masks resized to nearest pixels",
         }.get((self.resolution, self.resize), "at the size of the masks, the truth shrunk to nearest pixels")
-        fit = {
-            "refuse": "",
-            "crop": "the side that shows more cut to the middle that the other shows",
-            "stretch": "masks of another proportion stretched over the truth",
-            "file": "the truth cut to what the masks' files say that they show",
-        }[self.fit]
         uncovered = (
             "pixels that no slot has "
             + {
@@ -116,7 +101,6 @@ class Rules:
             objects,
             f"void ids {', '.join(map(str, self.void))}" if self.void else "no void ids",
             size,
-            *([fit] if fit else []),
             uncovered,
             empty,
             *([absent] if absent else []),

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from torch import nn
 
-from slotbench.interfaces import Headline, MaskScores
+from slotbench.interfaces import Headline
 from slotbench.metric_info import MASKS, MetricInfo, Reference
 
 __all__ = ["Score", "Scores", "Stage"]
@@ -74,13 +74,11 @@ class Scores(nn.Module, ABC):
 
     Attributes:
         references: baselines and oracles, once they have been scored.
-        mask_scores: contents of the records of the last evaluation, if it scored masks.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.references: dict[Reference, float] = {}
-        self.mask_scores: Sequence[MaskScores] = ()
         self._restored = False
 
     @property

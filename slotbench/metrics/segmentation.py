@@ -15,7 +15,7 @@ method", 1955; Arbelaez et al., "Multiscale combinatorial grouping", 2014 (best 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torchmetrics import Metric
 
+from slotbench.metric_info import MetricInfo
 from slotbench.metrics.contingency import (
     Labels,
     SoftMasks,
@@ -34,11 +35,14 @@ from slotbench.metrics.contingency import (
     frame_tables,
     integer_ids,
 )
+from slotbench.metrics.registered import RegisteredMetric
 
 __all__ = [
     "ARI",
     "FGARI",
     "MatchedIoU",
+    "MatchedIoUOfPairs",
+    "MatchedIoUWithBackground",
     "MeanBestOverlap",
     "Scope",
     "SegmentationMetric",
@@ -179,8 +183,8 @@ def _segments(table: Table, ignore_background: bool) -> tuple[Tensor, Tensor]:
     return pairwise_iou(table)[..., first:, :], (table[..., first:, :].sum(-1) > 0).sum(-1)
 
 
-class SegmentationMetric(Metric):
-    """Base: a score per sample, its mean over samples, and how many samples were special.
+class SegmentationMetric(RegisteredMetric, Metric):
+    """Base of metrics of masks: a score per sample, its mean over samples, and how many samples were special.
 
     A sample without a valid pixel is left out, as is one whose score is undefined.
 
@@ -190,10 +194,14 @@ class SegmentationMetric(Metric):
             cameras there are also "step", all cameras at one time, and "scene", all cameras at all times; with one
             camera these are "frame" and "video".
 
+    Attributes:
+        headline: label of the decoder's masks per video in the final report; empty for no headline.
+
     Raises:
         ValueError: no such scope.
     """
 
+    headline: ClassVar[str] = ""
     higher_is_better = True
     is_differentiable = False
     full_state_update = False
@@ -298,6 +306,10 @@ class ARI(SegmentationMetric):
         tensor(0.4286, dtype=torch.float64)
     """
 
+    info = MetricInfo("ari", "ARI", True)
+    headline = "with the background: ARI per video"
+    rank = 2
+
     def score(self, table: Integer[Tensor, "samples true predicted"]) -> _Values:
         """See `adjusted_rand_index`."""
         return adjusted_rand_index(table)
@@ -319,6 +331,10 @@ class FGARI(SegmentationMetric):
         tensor(0.7059, dtype=torch.float64)
     """
 
+    info = MetricInfo("fg_ari", "FG-ARI", True)
+    headline = "objects told apart: FG-ARI per video"
+    rank = 0
+
     def score(self, table: Integer[Tensor, "samples true predicted"]) -> _Values:
         """See `adjusted_rand_index`; a sample without foreground has the value 1."""
         value, _ = adjusted_rand_index(table[:, 1:])
@@ -339,6 +355,10 @@ class MatchedIoU(SegmentationMetric):
         tensor(0.7500, dtype=torch.float64)
     """
 
+    info = MetricInfo("miou", "mIoU", True)
+    headline = "masks that fit: mIoU per video"
+    rank = 1
+
     def __init__(self, scope: Scope = "video", ignore_background: bool = True) -> None:
         super().__init__(scope)
         self.ignore_background = ignore_background
@@ -346,6 +366,21 @@ class MatchedIoU(SegmentationMetric):
     def score(self, table: Integer[Tensor, "samples true predicted"]) -> _Values:
         """See `matched_iou`."""
         return matched_iou(table, self.ignore_background)
+
+
+class MatchedIoUWithBackground(MatchedIoU):
+    """`MatchedIoU` with the background matched and scored like an object.
+
+    Args:
+        scope: which pixels make up one sample, and one assignment: "video" (default), "frame", "step" or "scene".
+    """
+
+    info = MetricInfo("miou_with_background", "mIoU with background", True)
+    headline = ""
+    rank = 9
+
+    def __init__(self, scope: Scope = "video") -> None:
+        super().__init__(scope, ignore_background=False)
 
 
 class MatchedIoUOfPairs(SegmentationMetric):
@@ -360,6 +395,9 @@ class MatchedIoUOfPairs(SegmentationMetric):
         >>> round(float(metric.compute()), 4)
         0.6111
     """
+
+    info = MetricInfo("miou_of_pairs", "mIoU of all pairs", True)
+    logged = False
 
     def score(self, table: Integer[Tensor, "samples true predicted"]) -> _Values:
         """See `matched_iou_of_pairs`."""
@@ -378,6 +416,8 @@ class MeanBestOverlap(SegmentationMetric):
         >>> metric.compute()
         tensor(0.3333, dtype=torch.float64)
     """
+
+    info = MetricInfo("mbo", "mBO", True)
 
     def score(self, table: Integer[Tensor, "samples true predicted"]) -> _Values:
         """See `mean_best_overlap`."""

@@ -19,12 +19,28 @@ import numpy as np
 from jaxtyping import Bool, Float, Integer
 from scipy.optimize import linear_sum_assignment
 
+from slotbench.metric_info import MetricInfo
 from slotbench.metrics.hota import Hota, hota_counts
 
-__all__ = ["Tracking", "TrackingRule", "half_life", "track"]
+__all__ = ["TRACKING", "Tracking", "TrackingRule", "half_life", "track"]
 
 Table = Integer[np.ndarray, "time true predicted"]
 _HIDDEN, _NOBODY = -2, -1
+
+TRACKING = (
+    MetricInfo("mota", "MOTA", True),
+    MetricInfo("motp", "MOTP (mean IoU)", True),
+    MetricInfo("hota", "HOTA", True),
+    MetricInfo("deta", "DetA, detection in HOTA", True),
+    MetricInfo("assa", "AssA, association in HOTA", True),
+    MetricInfo("misses", "misses per object", False),
+    MetricInfo("false_positives", "false positives per object", False),
+    MetricInfo("switches_per_100_frames", "switches per 100 frames", False),
+    MetricInfo("switches_per_object", "switches per tracked object", False),
+    MetricInfo("half_life", "half-life, frames", True, unit="frames"),
+    MetricInfo("found_again", "found again after occlusion", True),
+)
+"""The scores of tracking, in the order of reports."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +139,26 @@ class Tracking:
     def half_life(self) -> float | None:
         """See `half_life`."""
         return half_life(self.ended, self.held)
+
+    def scores(self) -> dict[str, tuple[float, int]]:
+        """Every score but the half-life by name, and of how many objects, matches, frames or occlusions it is the mean.
+
+        HOTA, DetA and AssA count the clip as one. A score that has no value is left out.
+        """
+        objects = self.objects
+        found = {
+            "mota": (self.mota, objects),
+            "motp": (self.motp, self.matches),
+            "hota": (self.hota.score, 1),
+            "deta": (self.hota.detection, 1),
+            "assa": (self.hota.association, 1),
+            "misses": (self.misses / objects if objects else None, objects),
+            "false_positives": (self.false_positives / objects if objects else None, objects),
+            "switches_per_100_frames": (self.switches_per_100_frames, self.frames),
+            "switches_per_object": (self.switches_per_object, self.tracked),
+            "found_again": (self.found_again_share, self.occlusions),
+        }
+        return {name: (value, weight) for name, (value, weight) in found.items() if value is not None}
 
 
 def half_life(ended: Counter[int], held: Counter[int]) -> float | None:

@@ -11,7 +11,7 @@ from slotbench.metric_info import MetricInfo, Reference
 from slotbench.metrics.contingency import Labels
 from slotbench.metrics.depth.errors import DEPTH_ERRORS, DepthErrors
 from slotbench.metrics.discovery_scores import DiscoveryScores
-from slotbench.metrics.frames import MAX_PSNR, SSIM_WINDOW, frame_mse, frame_psnr, frame_ssim
+from slotbench.metrics.frames import MAX_PSNR, frame_metrics
 from slotbench.metrics.lpips import LPIPS
 from slotbench.metrics.means import Mean
 from slotbench.metrics.segmentation import FGARI, Scope
@@ -85,12 +85,10 @@ class NovelViewScores(DiscoveryScores):
             *(MetricInfo(name, label, False) for name, label in zip(DEPTH_ERRORS, labels, strict=True)),
         ]
 
-    def update_views(
-        self, labels: Labels, num_slots: int, true: TrueMasks | None, shown: int, index: Tensor | None = None
-    ) -> None:
+    def update_views(self, labels: Labels, num_slots: int, true: TrueMasks | None, shown: int) -> None:
         """Adds the winning slot of each pixel of all cameras, of which the first `shown` were shown to the encoder."""
         self._shown = shown
-        self.update_masks("decoder", labels, num_slots, true, index, shown)
+        self.update_masks("decoder", labels, num_slots, true)
         if true is not None:
             self._add_held_out(_HELD_OUT, labels, true)
 
@@ -111,12 +109,10 @@ class NovelViewScores(DiscoveryScores):
         baseline: str = "",
     ) -> None:
         """Adds images in [0, 1] of cameras, "held_out" or "shown"; those of a baseline, where it is named."""
-        self._add(f"mse/{cameras}", frame_mse(predicted, true), baseline)
-        self._add(f"psnr/{cameras}", frame_psnr(predicted, true), baseline)
+        for name, score in frame_metrics(true.shape[-2], true.shape[-1]).items():
+            self._add(f"{name}/{cameras}", score(predicted, true), baseline)
         if masks is not None:
             self._add(f"psnr_foreground/{cameras}", foreground_psnr(predicted, true, masks), baseline)
-        if min(true.shape[-2:]) >= SSIM_WINDOW:
-            self._add(f"ssim/{cameras}", frame_ssim(predicted, true), baseline)
         if lpips is not None:
             self._add(f"lpips/{cameras}", lpips(predicted, true), baseline)
 

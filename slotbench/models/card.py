@@ -21,8 +21,7 @@ __all__ = ["card", "write_card"]
 _MORE_FILES = """## Files
 
 `config.json` and `model.safetensors` are what is loaded; no code is. `config.yaml` is the configuration of the training
-(`slotbench fit --config config.yaml` repeats it), `record.json` its record, `evaluation-*.json` the evaluation records
-of its masks, where it has any.
+(`slotbench fit --config config.yaml` repeats it), `record.json` its record.
 """
 
 

@@ -5,7 +5,6 @@ FOLDER/config.json          what `slotbench.from_pretrained` builds
 FOLDER/model.safetensors    the weights
 FOLDER/config.yaml          the configuration that the run was trained with, for `slotbench fit --config`
 FOLDER/record.json          data, steps, scores beside baselines, command, commit, versions
-FOLDER/evaluation-*.json    evaluation records of masks, one per kind of masks, where the run has them
 FOLDER/tokenizer/           of a task of codes, its tokenizer: config.json and model.safetensors
 """
 
@@ -90,8 +89,6 @@ def export_run(run: str | Path, out: str | Path, checkpoint: str = DEFAULT, half
         record = _record(folder, config, file, held, half) | {"sha256": digests}
         write_atomically(made / CONFIG, text)
         write_atomically(made / RECORD, dump_json(record, indent=2) + "\n")
-        for source, content in _mask_records(folder, record).items():
-            write_atomically(made / f"evaluation-{source}.json", dump_json(content, indent=1))
         write_card(made, record)
         if out.exists():
             out.rmdir()
@@ -214,21 +211,6 @@ def _validation(folder: RunFolder, step: int) -> dict[str, Any] | None:
     headlines = info.get("headlines", [])
     found = {"split": "validation", "of": "val", "weights": "float32", "headlines": headlines, "metrics": scores}
     return found if scores else None
-
-
-def _mask_records(folder: RunFolder, record: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The evaluation records of masks that belong to the exported scores, by the source of the masks."""
-    evaluation = record["evaluation"]
-    if evaluation is None or (evaluation["of"] == "val" and folder.info.get("metrics_step") != record["step"]):
-        return {}
-    found = {}
-    for path in regular_files(folder.path, f"{evaluation['of']}-*.json"):
-        source = path.stem.removeprefix(f"{evaluation['of']}-")
-        content = read_json_object_or_none(path)
-        if source.isidentifier() and content is not None and content.get("record") == "slotbench evaluation":
-            content.pop("checkpoint", None)  # a path on this machine
-            found[source] = content
-    return found
 
 
 def _date(text: Any) -> datetime | None:

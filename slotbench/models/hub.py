@@ -38,7 +38,7 @@ _LIMITS = {
 }
 """The files that a model is built from, with the bytes that each may have."""
 
-_PUSHED = [*_LIMITS, "README.md", "config.yaml", "record.json", "evaluation-*.json"]
+_PUSHED = [*_LIMITS, "README.md", "config.yaml", "record.json"]
 
 T = TypeVar("T")
 

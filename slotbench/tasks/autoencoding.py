@@ -207,7 +207,7 @@ class AutoencodingTask(SlotTask, Segmenter):
         for name, masks in ({"decoder": out.masks, "attention": self._attention(out, batch)} | dict(more)).items():
             if masks is not None:
                 labels = masks_to_labels(masks, frame_size(batch))
-                scores.update_masks(name, labels, masks.shape[2], batch.masks, batch.index)
+                scores.update_masks(name, labels, masks.shape[2], batch.masks)
         if batch.masks is not None:
             scores.update_baselines(batch, out.slots.shape[2])
 

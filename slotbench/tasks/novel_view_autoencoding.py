@@ -258,7 +258,7 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
                 if (true := seen.objects.get("depth")) is not None:
                     scores.update_depth(name, parts[name].float(), true.float())
         if (labels := _labels(out.decoded)) is not None:
-            scores.update_views(labels, out.slots.shape[2], out.seen.masks, shown, batch.index)
+            scores.update_views(labels, out.slots.shape[2], out.seen.masks, shown)
             if out.seen.masks is not None:
                 scores.update_baselines(out.seen, out.slots.shape[2])
         return self.loss(out, batch)

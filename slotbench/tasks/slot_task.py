@@ -6,7 +6,6 @@ from abc import ABC
 from collections.abc import Callable, Iterable, Mapping
 
 from jaxtyping import Float
-from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -101,17 +100,8 @@ class SlotTask(Task, ABC):
         check_decoded(self.decoder, decoded, slots, self._sizes.target, batch)
         return decoded
 
-    def on_validation_start(self) -> None:
-        """Has the last validation of a training, and any other evaluation, keep the scores of every clip's masks."""
-        trainer = self.trainer
-        goes_on = trainer.state.fn == TrainerFn.FITTING and trainer.global_step < trainer.estimated_stepping_batches
-        self._score_per_clip("val", not goes_on)
-
     def on_test_start(self) -> None:
-        """Has the test keep the scores of every clip's masks."""
-        self._score_per_clip("test", True)
-
-    def _score_per_clip(self, stage: str, per_clip: bool) -> None:
-        scores = self.scores_of(stage)
+        """Has a test score how masks follow objects."""
+        scores = self.scores_of("test")
         if isinstance(scores, DiscoveryScores):
-            scores.per_clip = per_clip
+            scores.tracks = True

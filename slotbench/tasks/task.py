@@ -6,7 +6,7 @@ import os
 import re
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from slotbench.interfaces import DataSpec, Headline, MaskScores, Reporter, VideoBatch, to_unit_range
+from slotbench.interfaces import DataSpec, Headline, Reporter, VideoBatch, to_unit_range
 from slotbench.lightning_compat import evaluate_with_ordinary_tensors
 from slotbench.metric_info import MetricInfo, describe
 from slotbench.metrics.means import Mean
@@ -227,11 +227,6 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
         loss = MetricInfo("loss", "loss", False)
         known = [loss, *declared, *(score.info for score in self.reported)]
         return describe([references.get(name, name) for name in names], known)
-
-    def mask_scores(self) -> Sequence[MaskScores]:
-        """Those of the stage that was evaluated last."""
-        scores = self.scores_of(self._stage)
-        return () if scores is None else scores.mask_scores
 
     def setup(self, stage: str) -> None:
         """Loads the weights named by `init_from`, once, before training starts."""

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score
 from torch import from_numpy
 from torch.nn import functional as F
@@ -17,19 +16,20 @@ from written_masks import clip
 
 from slotbench import cli
 from slotbench.errors import UserError
-from slotbench.evaluation.alignment import align, tables_of
+from slotbench.evaluation.alignment import align
 from slotbench.evaluation.conventions import CONVENTIONS, under
+from slotbench.evaluation.mask_files import MaskClip
 from slotbench.metrics.clip_scores import score_clip
 from slotbench.metrics.mask_rules import Rules
 
-PATHS = Path("masks"), Path("truth")
 TRUE, SLOTS, SOFT = clip(1)
 
 
 def scores(masks, truth, **rules):
     rules = Rules(**rules)
-    aligned = align(np.asarray(masks), np.asarray(truth), rules, PATHS)
-    found = score_clip(tables_of(aligned.labels, aligned), aligned.true_ids, rules)
+    masks, truth = (MaskClip(Path("a"), np.asarray(values)) for values in (masks, truth))
+    aligned = align(masks, truth, rules)
+    found = score_clip(aligned.tables(aligned.labels), aligned.true_ids, rules)
     return {name: value for name, (value, _) in found.values.items()}
 
 
@@ -78,6 +78,15 @@ def test_without_a_background_every_id_is_an_object():
     assert found["miou/frame"] == pytest.approx(usual["miou_with_background/frame"])
 
 
+def test_pixels_of_no_slot_are_one_segment_or_count_nowhere():
+    bare = SOFT.copy()
+    bare[:, :, :6] = 0
+    own, without = SLOTS.astype(np.int16), SLOTS.astype(np.int16)
+    own[:, :6], without[:, :6] = 99, -1
+    assert scores(bare, TRUE) == scores(own, TRUE) == scores(without, TRUE)
+    assert scores(bare, TRUE, uncovered="void") == pytest.approx(scores(SLOTS[:, 6:], TRUE[:, 6:]))
+
+
 def test_soft_masks_come_to_the_size_of_the_truth_before_the_argmax():
     small = SOFT[:, :, ::2, ::2]
     large = F.interpolate(from_numpy(small), (24, 24), mode="bilinear", align_corners=False).numpy()
@@ -95,22 +104,6 @@ def test_nearest_is_repetition_after_the_argmax():
 def test_at_the_size_of_the_masks_the_truth_is_shrunk():
     small = SLOTS[:, ::3, ::3]
     assert scores(small, TRUE, resolution="masks") == scores(small, TRUE[:, 1::3, 1::3])
-
-
-def test_ties_are_the_lowest_slots_and_are_counted():
-    soft = np.zeros((2, 3, 4, 4), np.float16)
-    soft[0, 1] = soft[0, 2] = 0.5
-    soft[1, 2] = 1
-    soft[1, 0, 0, 0] = 1
-    aligned = align(soft, np.zeros((2, 4, 4), np.uint8), Rules(), PATHS)
-    assert aligned.facts.ties == 16 + 1
-    assert aligned.labels[0].unique().tolist() == [1]
-    assert aligned.labels[1, 0].tolist() == [0, 2, 2, 2]
-
-
-def test_true_and_false_are_soft_masks():
-    one_hot = np.arange(5)[None, :, None, None] == SLOTS[:, None]
-    assert scores(one_hot.view(np.uint8), TRUE) == scores(SLOTS, TRUE)
 
 
 def test_empty_frames_count_1_or_are_left_out():
@@ -167,7 +160,7 @@ def test_every_rule_is_in_the_record_and_in_the_words():
 
 def test_a_truth_of_soft_masks_is_refused():
     with pytest.raises(UserError, match="the truth has ids, one a pixel"):
-        align(SLOTS, SOFT, Rules(), PATHS)
+        scores(SLOTS, SOFT)
 
 
 def test_conventions_keep_what_the_data_decide_and_set_the_rest():
@@ -201,26 +194,6 @@ def test_clevrtex_has_two_mious_one_of_which_counts_surplus_slots(tmp_path, caps
     (row,) = (line for line in lines if line.startswith("ClevrTex  "))
     cells = {name: row[: head.index(name) + len(name)].split()[-1] for name in ("mIoU ", "mIoU_gt")}
     assert cells == {"mIoU ": f"{matched / 5:.3f}", "mIoU_gt": f"{matched / 3:.3f}"}
-
-
-@given(st.integers(0, 1000))
-def test_pairs_are_those_of_segments_on_either_side_of_an_assignment(seed):
-    rng = np.random.default_rng(seed)
-    # every segment meets every other, so that no pair could be formed in another way
-    true, slots = rng.integers(1, 4), rng.integers(1, 6)
-    table = rng.integers(1, 9, (true, slots))
-    ids = [
-        np.concatenate([np.full(n, i if side == 0 else j) for (i, j), n in np.ndenumerate(table)]) for side in (0, 1)
-    ]
-    truth, masks = (one.astype(np.uint8).reshape(1, 1, -1) for one in ids)
-    size = max(true, slots)
-    ious = np.zeros((size, size))
-    for i in range(true):
-        for j in range(slots):
-            ious[i, j] = iou(truth == i, masks == j)
-    rows, columns = linear_sum_assignment(ious, maximize=True)
-    pairs = sum(i < true or j < slots for i, j in zip(rows, columns, strict=True))
-    assert scores(masks, truth)["miou_of_pairs/video"] == pytest.approx(ious[rows, columns].sum() / pairs)
 
 
 def test_the_table_of_conventions_has_the_scores_of_each(tmp_path, capsys):

@@ -121,7 +121,6 @@ def test_the_card_has_the_scores_of_the_run_beside_baselines_its_steps_and_its_c
     assert (result["dataset"]["name"], result["dataset"]["split"]) == ("BouncingBalls", "validation")
     assert len(result["metrics"]) == len(info["headlines"])
     assert (exported / "config.yaml").read_text() == (trained / "config.yaml").read_text()
-    assert json.loads((exported / "evaluation-decoder.json").read_text())["record"] == "slotbench evaluation"
 
 
 def test_a_test_of_the_weights_is_preferred_to_the_validation(trained: Path, tmp_path: Path) -> None:

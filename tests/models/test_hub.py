@@ -85,7 +85,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"format": "slotbench model"}))
     save_file({"a": zeros(1)}, folder / "model.safetensors")
-    for name in ("README.md", "evaluation-decoder.json", "notes.txt", "payload.py"):
+    for name in ("README.md", "notes.txt", "payload.py"):
         (folder / name).write_text(name)
     return folder
 
@@ -94,7 +94,7 @@ def test_a_model_that_is_pushed_is_pulled_as_it_was(double: type[HfApi], model: 
     assert run(["push", str(model), "hf://me/balls", "--private"]) == 0
     assert double.calls[0] == ("create_repo", {"repo_id": "me/balls", "private": True})
     sent = sorted(path.name for path in (double.root / "me" / "balls").iterdir())
-    assert sent == ["README.md", "config.json", "evaluation-decoder.json", "model.safetensors"]
+    assert sent == ["README.md", "config.json", "model.safetensors"]
     folder = slotbench.from_pretrained("hf://me/balls@main")
     for name in ("config.json", "model.safetensors"):
         assert (folder / name).read_bytes() == (model / name).read_bytes()

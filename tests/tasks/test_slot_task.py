@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from slotbench.data.balls.bouncing_balls import BouncingBalls
 from slotbench.data.base import LoaderOptions
 from slotbench.interfaces import DataSpec, Decoded, Decoder, PartError, SlotSpec, VideoBatch, VideoSpec
+from slotbench.metric_info import Reference
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Score, Scores
 from slotbench.tasks.slot_task import SlotTask
@@ -58,8 +59,8 @@ class Accuracy(Scores):
         values = {"accuracy": float(self.right.compute())}
         if self.many.update_called:
             share = float(self.many.compute())
-            values["baseline/accuracy/most frequent label"] = max(share, 1 - share)
-            values["oracle/accuracy/the label"] = 1.0
+            values[Reference("baseline", "accuracy", "most frequent label")] = max(share, 1 - share)
+            values[Reference("oracle", "accuracy", "the label")] = 1.0
         return values
 
     def reset(self) -> None:
@@ -223,7 +224,12 @@ def test_a_task_without_scores_logs_its_loss(data):
 
 
 def test_a_score_reads_the_references_of_its_own_name_and_stage():
-    known = {"baseline/a/b/c": 1.0, "baseline/a/b/c/step_1": 2.0, "baseline/a/x": 3.0, "oracle/a/b/o": 4.0}
+    known = {
+        Reference("baseline", "a/b", "c"): 1.0,
+        Reference("baseline", "a/b/step_1", "c"): 2.0,
+        Reference("baseline", "a", "x"): 3.0,
+        Reference("oracle", "a/b", "o"): 4.0,
+    }
     headline = Score("a/b/decoder", "label", references="a/b").headline("val", known)
     assert (headline.metric, headline.baselines, headline.oracles) == ("val/a/b/decoder", {"c": 1.0}, {"o": 4.0})
     assert Score("a", "label", stage="test").headline("val", known).baselines == {}

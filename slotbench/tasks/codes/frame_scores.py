@@ -10,7 +10,7 @@ from torchmetrics import Metric
 
 from slotbench.metric_info import MetricInfo, Reference
 from slotbench.metrics.codes.code_usage import CODE_USE, CodeUsage
-from slotbench.metrics.frames import FRAME_INFOS, SSIM_WINDOW, frame_mse, frame_psnr, frame_ssim
+from slotbench.metrics.frames import frame_infos, frame_metrics, frame_psnr
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Scores
 
@@ -38,7 +38,7 @@ class FrameScores(Scores):
     @property
     def declared(self) -> list[MetricInfo]:
         """Quality of frames, and use of codes."""
-        return [*FRAME_INFOS, *CODE_USE]
+        return [*frame_infos(), *CODE_USE]
 
     def update(
         self,
@@ -49,10 +49,8 @@ class FrameScores(Scores):
     ) -> None:
         """Adds frames in [0, 1], their codes, and what baselines make of the same frames."""
         self.usage.update(codes)
-        self._add("mse/frame", frame_mse(painted, true))
-        self._add("psnr/frame", frame_psnr(painted, true))
-        if min(true.shape[-2:]) >= SSIM_WINDOW:
-            self._add("ssim/frame", frame_ssim(painted, true))
+        for name, score in frame_metrics(true.shape[-2], true.shape[-1]).items():
+            self._add(f"{name}/frame", score(painted, true))
         for name, frames in baselines.items():
             self._add(Reference("baseline", "psnr/frame", name), frame_psnr(frames, true))
 

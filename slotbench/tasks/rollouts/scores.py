@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from slotbench.interfaces import VideoSpec
 from slotbench.metric_info import MetricInfo, Reference
 from slotbench.metrics.codes.next_codes import NEXT_CODES, NextCodes
-from slotbench.metrics.frames import FRAME_INFOS, MAX_PSNR, SSIM_WINDOW, HorizonCurve, frame_mse, frame_psnr, frame_ssim
+from slotbench.metrics.frames import MAX_PSNR, HorizonCurve, frame_infos, frame_metrics
 from slotbench.metrics.lpips import LPIPS
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Scores
@@ -40,12 +40,8 @@ _VARIANTS = ("thresholded", "short_context")
 _MAX_STEPS = 100
 """How many steps of a curve are logged one by one."""
 
-_PANELS = {"mse": "squared error per pixel", "psnr": "PSNR, dB", "ssim": "SSIM", "lpips": "LPIPS"}
-
 _SINCE_SEEN = re.compile(r"rollout_mse(?P<variant>\w*)/(?:unseen_(?P<first>\d+)(?:-\d+|\+)|never_seen)")
 """The error of pixels by the frames since what they show was in view."""
-
-_FUNCTIONS = {"mse": frame_mse, "psnr": frame_psnr, "ssim": frame_ssim}
 
 
 class _Whose(NamedTuple):
@@ -122,16 +118,14 @@ class RolloutScores(Scores):
         self.schemata = ChoiceUsage()
         self.latest: dict[str, Curves] = {}
         self._last: dict[str, float] = {}
-        self._functions = dict(_FUNCTIONS)
-        if min(frame.height, frame.width) < SSIM_WINDOW:
-            del self._functions["ssim"]
+        self._functions = frame_metrics(frame.height, frame.width)
         self._sampled_frames, self._sampling_seconds = 0, 0.0
         self._device = torch.device("cpu")
 
     @property
     def declared(self) -> list[MetricInfo]:
         """Quality of predicted frames, those ahead of baselines, groups, and objects where they are scored."""
-        frames = [replace(one, name=f"rollout_{one.name}") for one in FRAME_INFOS]
+        frames = [replace(one, name=f"rollout_{one.name}") for one in frame_infos()]
         return [
             *frames,
             *(replace(one, name=f"{one.name}_{variant}") for one in frames for variant in _VARIANTS),
@@ -286,8 +280,9 @@ class RolloutScores(Scores):
         for key, curves in self._references().items():
             whose = _Whose.of(key)
             named[f"oracle: {whose.name}" if whose.reference == "oracle" else whose.name] = curves
+        labels = {one.name: f"{one.label}, {one.unit}" if one.unit else one.label for one in frame_infos()}
         return {
-            _PANELS[score]: {"this run": self.latest[""][score]}
+            labels[score]: {"this run": self.latest[""][score]}
             | {name: curves[score] for name, curves in named.items() if score in curves}
             for score in self.names
         }

@@ -36,8 +36,10 @@ def registered(kind: type[Kind]) -> dict[str, type[Kind]]:
     """The registered metrics of a kind by the names of their scores, in the order of reports.
 
     Raises:
-        RegistryError: a plugin with metrics cannot be imported.
+        RegistryError: a plugin with metrics cannot be imported, or an earlier slotbench is installed.
     """
     found = [registry.load("metrics", name) for name in registry.names("metrics")]
+    if not found:
+        raise registry.RegistryError("slotbench's own metrics are no entry points: install it again (pip install -e .)")
     own = sorted((one for one in found if issubclass(one, kind)), key=lambda one: one.rank)
     return {one.info.name: one for one in own}
